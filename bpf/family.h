@@ -107,7 +107,7 @@ struct fpisa_limbs {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_EXACT_SLOTS);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);
 	__type(key, __u32);
 	__type(value, struct fpisa_limbs);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -123,7 +123,7 @@ struct fpisa_man64 {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_SLOTS);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS);
 	__type(key, __u32);
 	__type(value, struct fpisa_man64);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);

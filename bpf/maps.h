@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Under all steps: the maps that all programs share; those of a family are in family.h, of
- * steering in fpisa_steer.bpf.c. All are pinned by name, so that plain
+ * steering in fpisa_steer.bpf.c. Those of slots have 2 * FPISA_DEFAULT_SLOTS entries unless `fpisa load` says otherwise. All are pinned by name, so that plain
  * `ip link set dev DEV xdp obj fpisa.o` leaves a datapath that user space
  * can configure; names carry the prefix because by-name pins may share a
  * directory with others.
@@ -55,7 +55,7 @@ struct fpisa_exponents {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_SLOTS);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS);
 	__type(key, __u32);
 	__type(value, struct fpisa_exponents);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -68,7 +68,7 @@ struct fpisa_mantissas {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_SLOTS);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS);
 	__type(key, __u32);
 	__type(value, struct fpisa_mantissas);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -77,7 +77,7 @@ struct {
 /* Protocol state of a slot version, same keys; ownership rule in job.h. Mappable: user space takes its lock too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_SLOTS);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct fpisa_slot);

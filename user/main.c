@@ -23,7 +23,7 @@ static const char doctor_more[] =
 static const char config_more[] =
 	"  FILE               default " CONFIG_FILE "\n"
 	"A configuration file has these sections:\n"
-	"  [datapath]         at most once: port, group, cpus, cpu-queue, pin\n"
+	"  [datapath]         at most once: port, slots, group, cpus, cpu-queue, pin\n"
 	"  [interface DEV]    for each interface to load: mode\n"
 	"  [job N]            for each job: the options of job add\n"
 	"  [manager]          at most once, for fpisa serve\n"
@@ -32,10 +32,14 @@ static const char config_more[] =
 	"checked first: all of it is applied, or nothing. config check warns if something that it names does not exist.\n";
 
 static const struct verb verbs[] = {
-	{"load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
+	{"load", verb_load,
+	 "DEV... [--mode native|skb] [--port N] [--slots N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
 	 "attach the datapath to interfaces",
 	 "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
 	 "  --port N           UDP port of the aggregator; default 18000\n"
+	 "  --slots N          slots that all jobs share, 64 to 65536; default 1024. Each takes 10 KB of kernel memory, and\n"
+	 "                     as soon as jobs need it 13 KB more (fp64, mode fpisa64, exact sums of fp16 and of one byte)\n"
+	 "                     and 27 KB more (other exact sums, which have the first quarter of the slots)\n"
 	 "  --group G          group that may run status, stats, histogram, slots, job list, job show\n"
 	 "  --cpus LIST        CPUs that sum, such as 0,2-5; slots are dealt to them in turn, and\n"
 	 "                     the receiving CPU passes frames on. For a device with one receive\n"

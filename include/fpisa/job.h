@@ -11,9 +11,18 @@
 
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
-#define FPISA_MAX_REPLY_PORTS 1024	       /* interfaces of a network namespace that replies leave through */
-#define FPISA_MAX_SLOTS 2048		       /* versions of slots, shared by all jobs: 1024 slots */
-#define FPISA_MAX_WINDOW (FPISA_MAX_SLOTS / 2) /* slots of a job */
+#define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace that replies leave through */
+#define FPISA_MAX_WINDOW 1024	   /* slots of a job */
+
+/*
+ * Slots of a datapath, which its jobs share: as many as `fpisa load --slots` says, from FPISA_LEAST_SLOTS up to as many as
+ * jobs can have. A slot is two versions, each an entry of the maps that are keyed by slot_base + 2 x slot + version. The
+ * first of FPISA_EXACT_SHARE parts of the entries have superaccumulators.
+ */
+#define FPISA_LEAST_SLOTS 64
+#define FPISA_DEFAULT_SLOTS 1024
+#define FPISA_MAX_SLOTS (FPISA_MAX_JOBS * FPISA_MAX_WINDOW)
+#define FPISA_EXACT_SHARE 4
 
 struct fpisa_rank {
 	__be32 addr; /* IPv4 source address */
@@ -249,9 +258,6 @@ static __always_inline int fpisa_family_limbs(__u8 family)
 #undef X
 	return 0;
 }
-
-/* Entries of the map of superaccumulators: jobs in those families lie below it. */
-#define FPISA_MAX_EXACT_SLOTS 512
 
 /* The token as the key that it is. */
 static __always_inline struct fpisa_key fpisa_token_of(const struct fpisa_job *j)

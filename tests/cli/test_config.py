@@ -17,7 +17,7 @@ WRONG = [
     ("port = 1", "stands in no section"),
     ("[datapath]", None),
     ("port = 70000", "port: '70000' is not a number from 1 to 65535"),
-    ("mode = native", "no key 'mode' here; there are port, group, cpus, cpu-queue, pin$"),
+    ("mode = native", "no key 'mode' here; there are port, slots, group, cpus, cpu-queue, pin$"),
     ("group = no-such-group", "group: no group 'no-such-group'"),
     ("  pin=/sys/fs/bpf/x   ; a comment", None),
     ("[interface eth0]", None),

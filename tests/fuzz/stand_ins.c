@@ -31,7 +31,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	(void)dp;
 	CHECK(job < FPISA_MAX_JOBS && j->workers && j->workers <= FPISA_MAX_WORKERS);
 	CHECK(j->elements && j->elements % FPISA_BLOCK == 0 && j->elements <= FPISA_MAX_ELEMENTS);
-	CHECK(j->window && !(j->window & (j->window - 1)) && j->window <= FPISA_MAX_SLOTS / 2);
+	CHECK(j->window && !(j->window & (j->window - 1)) && j->window <= FPISA_MAX_WINDOW);
 	CHECK(j->format && j->format < FPISA_FORMAT_END && j->mode && j->mode < FPISA_MODE_END);
 	CHECK(j->pipeline && j->clz && j->fanout && j->rounding);
 	CHECK((j->fanout == FPISA_FANOUT_MULTICAST) == IN_MULTICAST(ntohl(j->group)));
@@ -46,9 +46,10 @@ int datapath_job_check(__u32 job, struct fpisa_job *j)
 	return 0;
 }
 
-int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j)
+int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
 {
-	CHECK(!jobs[job].active && j->window && j->window <= FPISA_MAX_SLOTS / 2);
+	CHECK(slots >= FPISA_LEAST_SLOTS && slots <= FPISA_MAX_SLOTS && !jobs[job].active && j->window &&
+	      j->window <= FPISA_MAX_WINDOW);
 	return jobs[j->window % FPISA_MAX_JOBS].active ? -ENOSPC : 0;
 }
 

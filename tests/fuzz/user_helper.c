@@ -307,6 +307,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 		configuration[i].file = "fpisa.conf";
 		configuration[i].manager_line = 1;
 		manager_policy_init(p);
+		manager_policy_fit(p, FPISA_DEFAULT_SLOTS);
 		p->jobs = 0xfff0ull;
 		p->slots = 100;
 		p->size = 3;

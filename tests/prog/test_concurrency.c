@@ -157,7 +157,7 @@ static void *make_holes(void *arg)
 /* Holds locks of the job's versions for longer than a packet waits. */
 static void *hold_locks(void *arg)
 {
-	size_t size = sizeof(struct fpisa_slot) * FPISA_MAX_SLOTS;
+	size_t size = sizeof(struct fpisa_slot) * 2 * FPISA_DEFAULT_SLOTS;
 	struct shared *s = arg;
 	struct fpisa_slot *slot =
 		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(harness->skel->maps.fpisa_slots), 0);

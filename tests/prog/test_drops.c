@@ -305,7 +305,10 @@ static void no_port(void **state)
 /* An exact job by hand, where its family has no registers: no sum is made of none, and its slot is as it was. */
 static void no_registers(void **state)
 {
-	struct fpisa_job j = {.workers = 2, .elements = N, .mode = FPISA_MODE_EXACT, .slot_base = FPISA_MAX_EXACT_SLOTS};
+	struct fpisa_job j = {.workers = 2,
+			      .elements = N,
+			      .mode = FPISA_MODE_EXACT,
+			      .slot_base = 2 * FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE};
 	struct fpisa_slot before, after;
 
 	(void)state;

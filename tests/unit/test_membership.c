@@ -116,6 +116,7 @@ static struct world *new_world(void)
 
 	memset(&w, 0, sizeof(w));
 	manager_policy_init(&w.policy);
+	manager_policy_fit(&w.policy, FPISA_DEFAULT_SLOTS);
 	w.m = (struct manager){.policy = &w.policy, .ops = &ops, .arg = &w, .aggregator_port = 18000};
 	return &w;
 }
@@ -255,7 +256,7 @@ static void datapath_turn(struct world *w)
 	memmove(w->make, w->make + 1, (size_t)--w->making * sizeof(o));
 	while (number < FPISA_MAX_JOBS && (w->token[number] || !(o.pool >> number & 1)))
 		number++;
-	if (number == FPISA_MAX_JOBS || slots_of(w) + o.spec.window > MANAGER_SLOTS) {
+	if (number == FPISA_MAX_JOBS || slots_of(w) + o.spec.window > FPISA_DEFAULT_SLOTS) {
 		made.err = -ENOSPC;
 		strcpy(made.text, "no slots");
 	} else {
@@ -479,7 +480,7 @@ static void limits(void **state)
 	get_job(w, 0, 2, 4, 1, 4); /* who asks for less gets it */
 	leave(w, &w->of[0], 0);
 	leave(w, &w->of[1], 0);
-	w->policy.slots = MANAGER_SLOTS;
+	w->policy.slots = FPISA_DEFAULT_SLOTS;
 	w->policy.quota = (struct manager_quota){.groups = 64, .jobs = 1, .slots = 40};
 	gather(w, 0, 2, "a", "key");
 	get_job(w, 0, 2, 0, 1, 0);
@@ -504,15 +505,15 @@ static void shares(void **state)
 
 	(void)state;
 	for (uint32_t job = 0; job < FPISA_MAX_JOBS; job++) {
-		uint32_t window = manager_window(64, MANAGER_SLOTS - given, FPISA_MAX_JOBS - 1 - job);
+		uint32_t window = manager_window(64, FPISA_DEFAULT_SLOTS - given, FPISA_MAX_JOBS - 1 - job);
 
 		assert_true(window >= FPISA_MANAGER_LEAST_WINDOW);
 		full += window == 64;
 		given += window;
 	}
-	assert_true(full >= 9 && given <= MANAGER_SLOTS);
+	assert_true(full >= 9 && given <= FPISA_DEFAULT_SLOTS);
 	/* Powers of two, at most a quarter, and what is wanted. */
-	for (uint32_t free = 0; free <= MANAGER_SLOTS; free++)
+	for (uint32_t free = 0; free <= FPISA_DEFAULT_SLOTS; free++)
 		for (uint32_t others = 0; others < FPISA_MAX_JOBS; others++)
 			for (uint32_t wanted = 1; wanted <= 1024; wanted *= 2) {
 				uint32_t window = manager_window(wanted, free, others);
@@ -534,7 +535,7 @@ static void the_datapath_is_full(void **state)
 	struct world *w = new_world();
 
 	(void)state;
-	w->static_slots = MANAGER_SLOTS - 20;
+	w->static_slots = FPISA_DEFAULT_SLOTS - 20;
 	gather(w, 0, 2, "a", "key");
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 0, 1, 0);
@@ -544,7 +545,7 @@ static void the_datapath_is_full(void **state)
 		datapath_turn(w);
 	assert_last(&w->of[1], FPISA_MANAGER_JOB);
 	assert_int_equal(last(&w->of[1])->job.spec.window, 16);
-	w->static_slots = MANAGER_SLOTS - 20;
+	w->static_slots = FPISA_DEFAULT_SLOTS - 20;
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 1, 1, 0);
 	for (int r = 0; r < 2; r++)

@@ -112,7 +112,7 @@ static void test_wire_numbers(void **state)
 static void test_port_index(void **state)
 {
 	(void)state;
-	for (uint32_t window = 1; window <= FPISA_MAX_SLOTS / 2; window *= 2) {
+	for (uint32_t window = 1; window <= FPISA_MAX_WINDOW; window *= 2) {
 		for (uint32_t ports = 1; ports <= FPISA_MAX_PORTS && ports <= window; ports *= 2) {
 			uint32_t run = window / ports < 8 ? window / ports : 8, slots[FPISA_MAX_PORTS] = {0};
 
@@ -134,7 +134,7 @@ static void test_slot_of(void **state)
 	struct vectors_rng rng = {vectors_seed()};
 
 	(void)state;
-	for (uint32_t window = 1; window <= FPISA_MAX_SLOTS / 2; window *= 2) {
+	for (uint32_t window = 1; window <= FPISA_MAX_WINDOW; window *= 2) {
 		for (uint64_t i = 0; i < 8ull * window + 100; i++) {
 			uint64_t c = i < 8ull * window ? i : vectors_next(&rng);
 			uint64_t slot = c % window, version = c / window % 2;

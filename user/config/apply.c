@@ -58,6 +58,8 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 
 	if (c->load.port && c->load.port != port)
 		return refuse(-EEXIST, "port: runs with %u; fpisa unload, then fpisa config apply", port);
+	if (c->load.slots && c->load.slots != dp->slots_n)
+		return refuse(-EEXIST, "slots: runs with %u; fpisa unload, then fpisa config apply", dp->slots_n);
 	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
 		return refuse(-EEXIST, "group: runs with another; fpisa unload, then fpisa config apply");
 	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
@@ -165,14 +167,14 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 	return 0;
 }
 
-/* jobs[FPISA_MAX_JOBS] are those that run and, before this one, are to. */
-static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs)
+/* jobs[FPISA_MAX_JOBS] are those that run and, before this one, are to, on so many slots. */
+static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs, __u32 slots)
 {
 	struct fpisa_job *now = &jobs[j->number], *want = &j->spec.job;
 	int err;
 
 	if (!now->active) {
-		err = datapath_job_check(j->number, want) ?: datapath_job_place(jobs, j->number, want);
+		err = datapath_job_check(j->number, want) ?: datapath_job_place(jobs, slots, j->number, want);
 		*now = *want;
 		now->active = !err;
 		return err;
@@ -212,10 +214,12 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 	for (int i = 0; i < c->jobs; i++) {
 		struct config_job *j = &c->job[i];
 		__u32 port = dp && dp->control->port ? dp->control->port : c->load.port ?: FPISA_PORT;
+		__u32 slots = dp ? dp->slots_n : c->load.slots ?: FPISA_DEFAULT_SLOTS;
 
 		config_at(c, j->line, place);
 		if (!j->wrong)
-			errors += !!(datapath_job_ports(port, j->number, &j->spec.job) ?: look_at_job(dp, j, jobs));
+			errors +=
+				!!(datapath_job_ports(port, j->number, &j->spec.job) ?: look_at_job(dp, j, jobs, slots));
 	}
 	report_at(NULL);
 	free(jobs);

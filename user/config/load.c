@@ -7,7 +7,7 @@
 #include "cli/names.h"
 #include "config.h"
 
-enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
+enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_SLOTS, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
 
 /* By name or number. */
 static int parse_group(const char *s, gid_t *group)
@@ -31,6 +31,7 @@ static int parse_group(const char *s, gid_t *group)
 
 const struct option load_options[] = {{"mode", required_argument, NULL, OPT_MODE},
 				      {"port", required_argument, NULL, OPT_PORT},
+				      {"slots", required_argument, NULL, OPT_SLOTS},
 				      {"group", required_argument, NULL, OPT_GROUP},
 				      {"cpus", required_argument, NULL, OPT_CPUS},
 				      {"cpu-queue", required_argument, NULL, OPT_QUEUE},
@@ -51,6 +52,10 @@ int load_option(struct datapath_load *o, int opt, struct common *c)
 	case OPT_PORT:
 		err = parse_number("--port", optarg, 1, 65535, &number);
 		o->port = number;
+		return err;
+	case OPT_SLOTS:
+		err = parse_number("--slots", optarg, FPISA_LEAST_SLOTS, FPISA_MAX_SLOTS, &number);
+		o->slots = number;
 		return err;
 	case OPT_GROUP:
 		return parse_group(optarg, &o->group);

@@ -28,9 +28,9 @@ struct reader {
 	enum section section;
 	struct manager_quota *quota; /* of this section [key NAME] */
 	int line, errors;
-	int errors_before;			   /* of this section */
-	int key_line[MAX_KEYS];			   /* of this section, by index in its table; 0: not there */
-	struct fpisa_job place_of[FPISA_MAX_JOBS]; /* the jobs so far, as they share the slots */
+	int errors_before;	    /* of this section */
+	int key_line[MAX_KEYS];	    /* of this section, by index in its table; 0: not there */
+	bool sound[FPISA_MAX_JOBS]; /* jobs of the file: nothing is wrong with it alone */
 	char place[CONFIG_PLACE_LEN];
 };
 
@@ -163,11 +163,8 @@ static void end_job(struct reader *r)
 		return;
 	if (!err)
 		err = datapath_job_check(j->number, &j->spec.job);
-	if (!err)
-		err = datapath_job_place(r->place_of, j->number, &j->spec.job);
 	r->errors += !!err;
-	r->place_of[j->number] = j->spec.job;
-	r->place_of[j->number].active = !err;
+	r->sound[r->c->jobs - 1] = !err;
 }
 
 static void end_section(struct reader *r)
@@ -360,12 +357,40 @@ static int read_text(struct config *c)
 	return err;
 }
 
+/* The jobs share the slots. */
+static int place_jobs(struct reader *r)
+{
+	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
+	struct config *c = r->c;
+
+	for (int i = 0; jobs && i < c->jobs; i++) {
+		struct config_job *j = &c->job[i];
+		int err;
+
+		if (!r->sound[i])
+			continue;
+		at(r, j->line);
+		err = datapath_job_place(jobs, c->load.slots ?: FPISA_DEFAULT_SLOTS, j->number, &j->spec.job);
+		r->errors += !!err;
+		jobs[j->number] = j->spec.job;
+		jobs[j->number].active = !err;
+	}
+	free(jobs);
+	return jobs ? 0 : fail(-ENOMEM, NULL, "%s", c->file);
+}
+
 /* What takes all sections to say, and each of them right. */
 static void end_file(struct reader *r)
 {
 	const struct config *c = r->c;
 	__u32 port = c->load.port ?: FPISA_PORT;
 
+	if (c->load.slots) {
+		struct manager_policy p = c->manager;
+
+		at(r, c->manager_line);
+		r->errors += !!manager_policy_fit(&p, c->load.slots);
+	}
 	if (r->errors)
 		return;
 	for (int i = 0; c->load.steering.cpus && i < c->interfaces; i++) {
@@ -405,9 +430,11 @@ int config_read(struct config **out, const char *file)
 		read_line(r, line);
 	}
 	end_section(r);
-	end_file(r);
+	err = place_jobs(r);
+	if (!err)
+		end_file(r);
 	report_at(NULL);
-	err = r->errors ? -EINVAL : 0;
+	err = err ?: r->errors ? -EINVAL : 0;
 out:
 	free(r);
 	return err;

@@ -8,6 +8,7 @@
  *	kernel.c    what this kernel can do
  *	pin*.c      pin directories: what is in one, whose it is, where one is, one writer at a time
  *	interface.c  attach, detach, what is attached, here and in other network namespaces
+ *	slots.c     how many slots it has
  *	object.c    the objects of family 0 and of egress; families.c, the others, embedded
  *	family.c    programs of a family into the program array
  *	steer.c     which CPUs slots are spread over
@@ -55,8 +56,9 @@ extern const struct name attach_mode_names[]; /* of those, what load offers */
 struct datapath_load {
 	const char *pin; /* directory, NULL: DATAPATH_PIN */
 	enum datapath_mode mode;
-	__u32 port;			/* UDP, host order; 0: FPISA_PORT, or what is loaded already */
-	gid_t group;			/* that may read the maps, or DATAPATH_NO_GROUP */
+	__u32 port;  /* UDP, host order; 0: FPISA_PORT, or what is loaded already */
+	__u32 slots; /* FPISA_LEAST_SLOTS to FPISA_MAX_SLOTS; 0: the default, or what is loaded already */
+	gid_t group; /* that may read the maps, or DATAPATH_NO_GROUP */
 	struct fpisa_steering steering; /* cpus 0: none, or what is loaded already; queue 0: the default */
 	bool drop; /* give up capabilities as soon as they are not needed: for callers that do nothing else */
 };
@@ -109,9 +111,10 @@ struct datapath {
 	int steered_fd;			/* counters of that, -1 without */
 	__u32 jobs_id;			/* of the map fpisa_jobs: a program that uses it is ours */
 	int cpus;			/* possible ones */
+	__u32 slots_n;			/* that its jobs share, each of two versions */
 	struct fpisa_job *jobs;		/* FPISA_MAX_JOBS, mapped, or a copy where read_only */
 	struct fpisa_control *control;	/* mapped */
-	struct fpisa_session *sessions; /* FPISA_MAX_JOBS, and FPISA_MAX_SLOTS: mapped by datapath_map_state() */
+	struct fpisa_session *sessions; /* FPISA_MAX_JOBS, and 2 * slots_n: mapped by datapath_map_state() */
 	struct fpisa_slot *slots;
 	int ports_fd[FPISA_MAX_JOBS]; /* maps of fpisa_fanout that were opened, 0: none; a process may open them by id no more */
 };
@@ -197,12 +200,12 @@ int datapath_routes_asked(const struct fpisa_job *j);
 /*
  * The two steps of datapath_job_add() that look at no kernel. _check() sets
  * guard and family and refuses what no datapath could run; _place() sets
- * slot_base beside the active ones among jobs[FPISA_MAX_JOBS]; _ports()
+ * slot_base beside the active ones among jobs[FPISA_MAX_JOBS], of which there is room for `slots`; _ports()
  * refuses one whose ports, from the datapath's on, are more than there are.
  */
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
-int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j);
+int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j);
 
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. Refuses a job that the manager has made. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);

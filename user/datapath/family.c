@@ -11,6 +11,7 @@
 #include "family.h"
 #include "log.h"
 #include "pin.h"
+#include "slots.h"
 
 static bool present(const struct datapath *dp, __u8 family)
 {
@@ -77,10 +78,13 @@ static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
 
 	if (!o)
 		return -EINVAL;
-	err = bpf_object__load(o);
-	if (err)
-		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log", family_name(family),
-		       reason(err));
+	err = slots_fit(o, dp->slots_n);
+	if (!err) {
+		err = bpf_object__load(o);
+		if (err)
+			refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log",
+			       family_name(family), reason(err));
+	}
 	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
 		if (banks >> bank & 1)
 			err = family_fill(dp->stages_fd, o, family, bank);

@@ -201,7 +201,7 @@ out:
 
 static int load_family(const struct datapath *dp, __u32 job, struct fpisa_job *j)
 {
-	return datapath_job_place(dp->jobs, job, j) ?: family_load(dp, j->family);
+	return datapath_job_place(dp->jobs, dp->slots_n, job, j) ?: family_load(dp, j->family);
 }
 
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
@@ -301,7 +301,7 @@ int datapath_leftovers(const struct datapath *dp, uint64_t *n)
 		err = datapath_session(dp, job, &session);
 		*n += !err && session.lock;
 	}
-	for (__u32 key = 0; !err && key < FPISA_MAX_SLOTS; key++) {
+	for (__u32 key = 0; !err && key < 2 * dp->slots_n; key++) {
 		err = datapath_slot(dp, key, &slot);
 		*n += !err && slot.lock;
 	}

@@ -118,20 +118,20 @@ static __u32 taken_below(const struct fpisa_job *jobs, __u32 end)
 	return taken;
 }
 
-/* Superaccumulators exist for the first entries alone: other jobs take those last. */
-int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j)
+/* Superaccumulators exist for the first entries alone: other jobs take those last, and begin at a multiple of what they need. */
+int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
 {
 	bool limbs = fpisa_family_limbs(j->family);
-	__u32 need = 2 * j->window, all = limbs ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS, base;
+	__u32 exact = 2 * slots / FPISA_EXACT_SHARE, need = 2 * j->window, all = limbs ? exact : 2 * slots, base;
 
-	base = first_fit(jobs, need, limbs ? 0 : FPISA_MAX_EXACT_SLOTS);
+	base = first_fit(jobs, need, limbs ? 0 : (exact + need - 1) / need * need);
 	if (base + need > all && !limbs)
 		base = first_fit(jobs, need, 0);
 	if (base + need > all)
 		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %d slot entries%s, %u are taken; try a smaller "
-			      "--window, or fpisa job del what is done",
-			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all));
+			      "job %u: window %u needs %u of %u slot entries%s, %u are taken; try a smaller "
+			      "--window, fpisa job del what is done, or fpisa load with more than --slots %u",
+			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all), slots);
 	j->slot_base = base;
 	return 0;
 }

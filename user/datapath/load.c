@@ -28,6 +28,7 @@
 #include "interface.h"
 #include "object.h"
 #include "pin.h"
+#include "slots.h"
 #include "steer.h"
 
 struct loading {
@@ -37,6 +38,7 @@ struct loading {
 	pin_name *before; /* pins that were there */
 	int before_n;
 	struct fpisa_steering steering;
+	__u32 slots;
 	struct fpisa_bpf *skel;
 	struct fpisa_steer_bpf *steer; /* NULL without steering */
 	int entry_fd;
@@ -256,9 +258,9 @@ static int load_objects(struct loading *l, __u32 port)
 	err = pin_abi_make(l->dir);
 	/* The first of its programs makes fpisa_stages an array of such as run from a CPU map. */
 	if (!err && l->steering.cpus)
-		err = steer_load(l->dir, &l->steer);
+		err = steer_load(l->dir, l->slots, &l->steer);
 	if (!err)
-		err = object_open(&l->skel, l->dir, l->steer);
+		err = object_open(&l->skel, l->dir, l->steer) ?: slots_fit(object_of(l->skel), l->slots);
 	if (!err)
 		err = object_load(l->skel);
 	if (!err)
@@ -341,7 +343,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 	if (o->group != DATAPATH_NO_GROUP && !l->made_dir && l->entry_fd < 0)
 		return refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
 			      l->dir);
-	err = steering_choose(l->dir, &o->steering, &l->steering);
+	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
 	/* Before generic XDP sees a frame the stack can have spread it; and CPU maps of 6.1 lose such frames. */
 	if (!err && l->steering.cpus && o->mode != DATAPATH_NATIVE)
 		return refuse(-EOPNOTSUPP,

@@ -57,8 +57,8 @@ static int open_maps(struct datapath *dp)
 	return 0;
 }
 
-/* The stamp said whose maps they are; one that was put in another's place by hand must not overrun our structures. */
-static int check_layout(const struct datapath *dp)
+/* The stamp said whose maps they are; one that was put in another's place by hand must not overrun our structures. Sets slots_n. */
+static int check_layout(struct datapath *dp)
 {
 	const struct {
 		int fd;
@@ -80,6 +80,8 @@ static int check_layout(const struct datapath *dp)
 		if (info.value_size != maps[i].size)
 			return refuse(-EPROTO, "%s/%s: made by another version of fpisa; fpisa unload, then load again",
 				      dp->pin, info.name);
+		if (maps[i].fd == dp->slots_fd)
+			dp->slots_n = info.max_entries / 2;
 	}
 	return 0;
 }
@@ -152,7 +154,7 @@ int datapath_map_state(struct datapath *dp)
 		err = map_memory(dp, dp->sessions_fd, "fpisa_sessions", sizeof(*dp->sessions) * FPISA_MAX_JOBS,
 				 (void **)&dp->sessions);
 	if (!err && !dp->slots)
-		err = map_memory(dp, dp->slots_fd, "fpisa_slots", sizeof(*dp->slots) * FPISA_MAX_SLOTS,
+		err = map_memory(dp, dp->slots_fd, "fpisa_slots", sizeof(*dp->slots) * 2 * dp->slots_n,
 				 (void **)&dp->slots);
 	return err;
 }
@@ -173,7 +175,7 @@ void datapath_close(struct datapath *dp)
 	if (dp->sessions)
 		munmap(dp->sessions, sizeof(*dp->sessions) * FPISA_MAX_JOBS);
 	if (dp->slots)
-		munmap(dp->slots, sizeof(*dp->slots) * FPISA_MAX_SLOTS);
+		munmap(dp->slots, sizeof(*dp->slots) * 2 * dp->slots_n);
 	dp->jobs = NULL;
 	dp->control = NULL;
 	dp->sessions = NULL;

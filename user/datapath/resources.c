@@ -109,7 +109,7 @@ int datapath_resources(struct datapath_resources *r)
 			fail(err, NULL, "measure the egress program");
 	}
 	if (!err)
-		err = steer_load(NULL, &steer);
+		err = steer_load(NULL, FPISA_DEFAULT_SLOTS, &steer);
 	if (!err)
 		err = measure(steer_object(steer), NULL, "", r);
 	for (__u8 family = 1; !err && family_name(family); family++)

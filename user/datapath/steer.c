@@ -19,6 +19,7 @@
 #include "kernel.h"
 #include "log.h"
 #include "pin.h"
+#include "slots.h"
 #include "steer.h"
 
 /* -- which CPUs ------------------------------------------------------------ */
@@ -171,7 +172,7 @@ static int explain(int err)
 	return refuse(err, "load steering programs: %s; %s", said, load_hint(err));
 }
 
-int steer_load(const char *pin, struct fpisa_steer_bpf **out)
+int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **out)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
 	int cpus = libbpf_num_possible_cpus(), err;
@@ -188,6 +189,7 @@ int steer_load(const char *pin, struct fpisa_steer_bpf **out)
 	if (!pin)
 		bpf_object__for_each_map(map, skel->obj)
 			err = err ?: bpf_map__set_pin_path(map, NULL);
+	err = err ?: slots_fit(skel->obj, slots);
 	err = err ?: fpisa_steer_bpf__load(skel);
 	if (err) {
 		err = explain(err);

@@ -12,8 +12,8 @@ struct fpisa_steer_bpf; /* the skeleton */
 /* What a load into `dir` has to steer by, if it is asked for *asked; s->cpus 0: it does not. Refuses what differs. */
 int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s);
 
-/* The object, loaded and pinned below `pin` (NULL: not pinned). Reports errors. */
-int steer_load(const char *pin, struct fpisa_steer_bpf **skel);
+/* The object, loaded and pinned below `pin` (NULL: not pinned), with the maps of a datapath with that many slots. Reports errors. */
+int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **skel);
 struct bpf_object *steer_object(const struct fpisa_steer_bpf *skel);
 
 /* What is attached to devices. */

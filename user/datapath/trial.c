@@ -21,7 +21,7 @@ int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, s
 	struct fpisa_bpf *skel = NULL;
 	int err;
 
-	err = steer ? steer_load(NULL, &steering) : 0;
+	err = steer ? steer_load(NULL, FPISA_DEFAULT_SLOTS, &steering) : 0;
 	if (!err && steer)
 		err = program_info(bpf_program__fd(steer_program(steering)), &first);
 	if (!err)

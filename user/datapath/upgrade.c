@@ -17,6 +17,7 @@
 #include "interface.h"
 #include "object.h"
 #include "pin.h"
+#include "slots.h"
 #include "steer.h"
 
 struct renewal {
@@ -89,9 +90,9 @@ int datapath_upgrade(const char *pin)
 		return err;
 	err = datapath_lock(&dp);
 	if (!err && dp.steering.cpus)
-		err = steer_load(dp.pin, &steer);
+		err = steer_load(dp.pin, dp.slots_n, &steer);
 	if (!err)
-		err = object_open(&skel, dp.pin, steer);
+		err = object_open(&skel, dp.pin, steer) ?: slots_fit(object_of(skel), dp.slots_n);
 	if (!err)
 		err = object_load(skel);
 	if (!err)

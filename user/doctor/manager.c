@@ -186,7 +186,7 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 		if (j->active && !fpisa_is_query(j))
 			slots += j->window;
 	}
-	free_slots = slots < MANAGER_SLOTS ? MANAGER_SLOTS - slots : 0;
+	free_slots = slots < d->dp->slots_n ? d->dp->slots_n - slots : 0;
 	if (!numbers || free_slots < LEAST_WINDOW)
 		finding(d, LEVEL_WARN, subject, "pool", NULL,
 			"%u of its numbers of jobs and %u slots of the datapath are free: it can give none; `fpisa group list` "
@@ -227,7 +227,7 @@ void doctor_manager(struct doctor *d, const char *file)
 	if (!file && access(name, R_OK))
 		return;
 	snprintf(fix, sizeof(fix), "fpisa config check %s", name);
-	if (config_read(&c, name)) {
+	if (config_read(&c, name) || (d->dp && manager_policy_fit(&c->manager, d->dp->slots_n))) {
 		finding(d, LEVEL_FAULT, subject, "configuration", fix, "%s has errors", name);
 	} else if (c->manager_line) {
 		check_keys(d, &c->manager);

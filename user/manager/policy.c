@@ -58,13 +58,12 @@ void manager_policy_init(struct manager_policy *p)
 {
 	*p = (struct manager_policy){
 		.jobs = ~0ull,
-		.slots = MANAGER_SLOTS,
 		.size = FPISA_MAX_WORKERS,
 		.udp_first = UDP_FIRST,
 		.udp_last = UDP_LAST,
 		.formats = UINT32_MAX,
 		.modes = UINT32_MAX,
-		.quota = {FPISA_MAX_JOBS, FPISA_MAX_JOBS, MANAGER_SLOTS},
+		.quota = {.groups = FPISA_MAX_JOBS, .jobs = FPISA_MAX_JOBS},
 	};
 }
 
@@ -223,7 +222,7 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg)
 	case OPT_KEY_JOBS:
 		return take_number("--jobs", arg, FPISA_MAX_JOBS, &q->jobs);
 	case OPT_KEY_SLOTS:
-		return take_number("--slots", arg, MANAGER_SLOTS, &q->slots);
+		return take_number("--slots", arg, FPISA_MAX_SLOTS, &q->slots);
 	}
 	return BAD_USAGE;
 }
@@ -252,7 +251,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 	case OPT_JOBS:
 		return take_jobs(p, arg);
 	case OPT_SLOTS:
-		return take_number("--slots", arg, MANAGER_SLOTS, &p->slots);
+		return take_number("--slots", arg, FPISA_MAX_SLOTS, &p->slots);
 	case OPT_SIZE:
 		return take_number("--size", arg, FPISA_MAX_WORKERS, &p->size);
 	case OPT_UDP_PORTS:
@@ -284,6 +283,17 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 		return refuse(BAD_USAGE, "more than %d keys", MANAGER_KEYS);
 	snprintf(p->key[p->keys].name, sizeof(p->key[0].name), "%s", name);
 	*q = &p->key[p->keys++].quota;
+	return 0;
+}
+
+int manager_policy_fit(struct manager_policy *p, __u32 slots)
+{
+	if (p->slots > slots)
+		return refuse(-EINVAL,
+			      "[manager], slots = %u: the datapath has %u; say less, or fpisa load with more --slots",
+			      p->slots, slots);
+	p->slots = p->slots ?: slots;
+	p->quota.slots = p->quota.slots ?: p->slots;
 	return 0;
 }
 

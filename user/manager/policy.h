@@ -17,7 +17,6 @@
 
 #define MANAGER_NETWORKS 32
 #define MANAGER_KEYS 64
-#define MANAGER_SLOTS FPISA_MAX_WINDOW /* of the datapath */
 #define MANAGER_WAITING \
 	256 /* connections in no group yet; more, and the oldest of the host with the most of them goes */
 
@@ -33,7 +32,7 @@ struct manager_key {
 
 struct manager_policy {
 	__u64 jobs;		   /* numbers of jobs, as a bitmap */
-	__u32 slots;		   /* for all groups */
+	__u32 slots;		   /* for all groups; 0: all of the datapath's, until manager_policy_fit() */
 	__u32 size;		   /* ranks of a group, at most */
 	__u16 port;		   /* TCP; 0: the number of the datapath's UDP port */
 	__u16 udp_first, udp_last; /* ports of ranks */
@@ -47,7 +46,7 @@ struct manager_policy {
 	struct {
 		__be32 address, mask;
 	} network[MANAGER_NETWORKS];
-	struct manager_quota quota; /* of each key */
+	struct manager_quota quota; /* of each key; its slots as those for all groups */
 	int keys;
 	struct manager_key key[MANAGER_KEYS];
 };
@@ -79,6 +78,9 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg);
 
 /* A section [key NAME]: *q is its quota, to be filled. 0 or BAD_USAGE. */
 int manager_key_add(struct manager_policy *p, const char *name, struct manager_quota **q);
+
+/* For a datapath with that many slots, all of which are given away unless the policy says how many. -EINVAL, reported: it says more. */
+int manager_policy_fit(struct manager_policy *p, __u32 slots);
 
 /* What takes the whole section to say. 0 or BAD_USAGE. */
 int manager_policy_check(const struct manager_policy *p);

@@ -76,7 +76,7 @@ static int tell_found(struct helper_state *w)
 		if (!err && a.record.id)
 			err = answer(w, &a);
 	}
-	a = (struct helper_answer){.what = HELPER_READY, .port = w->dp.control->port ?: FPISA_PORT};
+	a = (struct helper_answer){.what = HELPER_READY, .ready = {w->dp.control->port ?: FPISA_PORT, w->dp.slots_n}};
 	return err ?: answer(w, &a);
 }
 
@@ -88,6 +88,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 
 	if (!err && !c->manager_line)
 		err = refuse(-EINVAL, "%s: has no section [manager] any more", c->file);
+	err = err ?: manager_policy_fit(&c->manager, w->dp.slots_n);
 	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
 	if (err) {
@@ -154,7 +155,7 @@ static bool manager_is_gone(const struct helper_state *w)
 static int open_datapath(struct helper_state *w, const char *pin)
 {
 	struct timespec pause = {.tv_nsec = 1000000000 / CLAIMS_A_SECOND};
-	int err = datapath_open(&w->dp, pin);
+	int err = datapath_open(&w->dp, pin) ?: manager_policy_fit(&w->config->manager, w->dp.slots_n);
 	pid_t pid;
 
 	if (err)
@@ -223,7 +224,7 @@ static int run(struct helper_state *w, const char *pin)
 	return err;
 }
 
-int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *port,
+int helper_start(struct helper *h, const char *pin, struct config *c, struct helper_ready *ready,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg)
 {
 	int pair[2], room = 8 << 20;
@@ -256,7 +257,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *por
 	/* Else it has said why. */
 	if (n != sizeof(a) || a.what != HELPER_READY)
 		return -ECHILD;
-	*port = a.port;
+	*ready = a.ready;
 	return 0;
 }
 

@@ -51,7 +51,10 @@ struct helper_answer {
 		struct manager_made made;
 		__u64 kill[GROUPS]; /* ids by place; 0: none */
 		struct group_record record;
-		__u32 port; /* READY: the datapath's, UDP */
+		struct helper_ready {
+			__u32 port; /* UDP */
+			__u32 slots;
+		} ready; /* the datapath's */
 	};
 };
 
@@ -65,7 +68,7 @@ struct helper {
  * Starts it for the datapath pinned in `pin`, which may be NULL, and waits until it is there; found() of each group that
  * lives. 0 or -errno, reported.
  */
-int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *port,
+int helper_start(struct helper *h, const char *pin, struct config *c, struct helper_ready *ready,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg);
 
 /* One that was started and has been asked for nothing: it ends, and leaves nothing that it has made. */

@@ -283,6 +283,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 {
 	const struct manager_policy *p = &s->policy;
 	struct rlimit files = {MANAGER_DESCRIPTORS, MANAGER_DESCRIPTORS};
+	struct helper_ready datapath;
 	char a[ADDRESS_LEN];
 	__u16 port;
 	int err;
@@ -291,11 +292,14 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	s->policy = c->manager;
 	s->manager = (struct manager){.policy = p, .ops = &ops, .arg = s, .now_ms = now_ms()};
 	s->conns.manager = &s->manager;
-	err = helper_start(&s->helper, pin, c, &s->manager.aggregator_port, found, s);
+	err = helper_start(&s->helper, pin, c, &datapath, found, s);
+	if (!err)
+		err = manager_policy_fit(&s->policy, datapath.slots);
 	if (!err && p->key_file && fpisa_psks_read(&s->keys, p->key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
 	if (err)
 		return err;
+	s->manager.aggregator_port = (__u16)datapath.port;
 	s->conns.keys = p->key_file ? &s->keys : NULL;
 	setrlimit(RLIMIT_NOFILE, &files);
 	port = p->port ?: s->manager.aggregator_port;

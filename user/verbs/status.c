@@ -40,6 +40,17 @@ static __u64 memory(const struct datapath_status *s)
 	return bytes;
 }
 
+/* By jobs; queries have none. */
+static __u32 slots_taken(const struct datapath *dp)
+{
+	__u32 slots = 0;
+
+	for (int i = 0; i < FPISA_MAX_JOBS; i++)
+		if (dp->jobs[i].active && !fpisa_is_query(&dp->jobs[i]))
+			slots += dp->jobs[i].window;
+	return slots;
+}
+
 /* -- who manages groups, and who has what -------------------------------------- */
 
 static void print_holder(const struct group_record *r)
@@ -136,6 +147,7 @@ static int print_text(const struct datapath *dp, const struct datapath_status *s
 	}
 	printf("trie        %d of 32 entries\n", s->trie_entries);
 	printf("jobs        %d of %d\n", s->jobs, FPISA_MAX_JOBS);
+	printf("slots       %u of %u\n", slots_taken(dp), dp->slots_n);
 	printf("maps        %d, %llu KiB\n", s->maps, (unsigned long long)memory(s) / 1024);
 	return print_manager(m);
 }
@@ -205,6 +217,8 @@ static int print_status_json(const struct datapath *dp, const struct datapath_st
 	json_object_object_add(o, "banks", banks);
 	json_add_number(o, "trie_entries", s->trie_entries);
 	json_add_number(o, "jobs", s->jobs);
+	json_add_number(o, "slots", dp->slots_n);
+	json_add_number(o, "slots_taken", slots_taken(dp));
 	json_object_object_add(o, "maps", maps);
 	json_add_number(o, "map_bytes", memory(s));
 	json_object_object_add(o, "manager", manager);

@@ -19,7 +19,7 @@
 
 #define MAX_VECTOR (1 << 26)
 /* There are slots for the jobs of two runs at once. */
-#define MAX_WINDOW (FPISA_MAX_WINDOW / BENCH_WIRE_THREADS / 2)
+#define MAX_WINDOW (FPISA_DEFAULT_SLOTS / BENCH_WIRE_THREADS / 2)
 
 const char bench_wire_help[] =
 	"  DEV                interfaces of this machine towards workers that run fpisa bench worker;\n"

@@ -18,6 +18,7 @@
 #include "datapath/job.h"
 #include "datapath/log.h"
 #include "datapath/pin.h"
+#include "datapath/slots.h"
 #include "queries.h"
 #include "query.h"
 
@@ -100,10 +101,14 @@ static int load(const struct datapath *dp, __u32 query, struct fpisa_job *j)
 	o = query_open(dp->pin, query, j, dp->steering.cpus);
 	if (!o)
 		return -EINVAL;
-	err = bpf_object__load(o);
-	if (err)
-		refuse(err, "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose",
-		       query, (unsigned long long)query_bytes(j) >> 20, reason(err));
+	err = slots_fit(o, dp->slots_n);
+	if (!err) {
+		err = bpf_object__load(o);
+		if (err)
+			refuse(err,
+			       "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose",
+			       query, (unsigned long long)query_bytes(j) >> 20, reason(err));
+	}
 	if (!err)
 		err = pin_maps(dp, query, o);
 	if (!err) {
