@@ -96,7 +96,10 @@ struct fpisa_query_options {
 	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
-	/* Bytes that groups may take here, about 200 each, or rows that have come and nobody has taken; 0: any number, and 8 MB of rows. */
+	/*
+	 * Bytes that groups may take here, about 200 each, or rows that have come and nobody has taken; of a join half of them these rows, and half
+	 * of them places of rows, 8 each, without which it ends with -ENOMEM. 0: any number, and 8 MB of rows.
+	 */
 	uint64_t memory;
 	const struct fpisa_query_spill *spill; /* for groups beyond these, and beyond 2^24; NULL: such a query ends with -ENOMEM */
 	void *spill_arg;
@@ -149,7 +152,8 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
- * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and there is no options.spill
+ * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and there is no options.spill; or places
+ *		of a join's rows take more
  * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
@@ -173,6 +177,12 @@ void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *
  * first row? If not, or if there is no join, it dropped nothing.
  */
 uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
+
+/*
+ * A number of what the files of the table, or of the other one of a join if `joined`, were at the workers: two queries of a table that get one
+ * number have read the same rows. 0: it is not known before rows can be taken; or there is no join.
+ */
+uint64_t fpisa_query_files(const struct fpisa_query *q, int joined);
 
 /* Ends it, also one that is under way: workers stop. NULL is fine. */
 void fpisa_query_close(struct fpisa_query *q);

@@ -305,3 +305,18 @@ def test_many_sessions(far):
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_descriptors_are_counted(workers):
+    """Each scan takes two a worker and three of the server's share for what is not its own; they come back however it ends."""
+    workers.clear()
+    workers.table("many", ("i int32 not null", "x real not null"), [(i, 1.0) for i in range(30000)])
+    server = postgres.Server(max_files_per_process=100)
+    try:
+        server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)} IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public")
+        held = "SET fpisa.pruning = none; BEGIN; " + "".join(f"DECLARE c{i} CURSOR FOR SELECT * FROM many; MOVE 1 IN c{i}; " for i in range(4))
+        assert "no file descriptors left for a query of 3 workers, which takes up to 9" in fails(server, held)
+        over = "DO $$ BEGIN PERFORM 1 / (i - 5) FROM many; EXCEPTION WHEN division_by_zero THEN NULL; END $$;"
+        assert server.sql(f"SET fpisa.pruning = none; {over * 5} SELECT count(*) FROM many") == [("30000",)]
+    finally:
+        server.close()

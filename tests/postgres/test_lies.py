@@ -24,7 +24,7 @@ def column(name, kind, not_null=0):
 
 
 def ready(columns=(), keys=(), port=9, may_be_null=0):
-    return "OPEN", READY, struct.pack("<IIHHI", len(keys), len(columns), port, may_be_null, 0) + b"".join(
+    return "OPEN", READY, struct.pack("<IIHHIQQ", len(keys), len(columns), port, may_be_null, 0, 0, 0) + b"".join(
         column(*c) for c in (*keys, *columns))
 
 

@@ -14,6 +14,8 @@
 #include "postgres.h"
 #include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
+#include "lib/ilist.h"
+#include "nodes/execnodes.h"
 #include "storage/lock.h"
 
 #include "fpisa-query.h"
@@ -164,8 +166,13 @@ struct fdw_scan {
 	Oid table;
 	struct fdw_choice choice;
 	struct fpisa_query *query; /* NULL: not begun, or over */
-	bool over, descriptors;	   /* descriptors are counted by the server */
-	MemoryContext memory;	   /* of one run: the inner side of a loop has many */
+	bool over;
+	bool compared;	 /* that its files are those that the statement's other scans have read */
+	int descriptors; /* counted by the server */
+	const EState *statement;
+	dlist_node scans;	    /* of this session */
+	uint64 files, joined_files; /* what they were in the last run; 0: not known */
+	MemoryContext memory;	    /* of one run: the inner side of a loop has many */
 	MemoryContextCallback at_end;
 	struct fpisa_query_counts counts; /* of all that are over */
 	uint64 keys;			  /* of the join, in the last */

@@ -44,9 +44,17 @@ static void close_query(void *arg)
 		fpisa_query_close(s->query);
 		s->query = NULL;
 	}
-	if (s->descriptors)
+	for (; s->descriptors; s->descriptors--)
 		ReleaseExternalFD();
-	s->descriptors = false;
+}
+
+/* The statement is over, however it ends. */
+static void forget_scan(void *arg)
+{
+	struct fdw_scan *s = arg;
+
+	close_query(s);
+	dlist_delete(&s->scans);
 }
 
 static void finish(struct fdw_scan *s)
@@ -132,7 +140,28 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 	return o;
 }
 
-/* Until there is an answer, or rows of a scan. -EADDRINUSE comes back: a port is taken, here or at a worker. */
+/* A connection to each worker, a UDP socket for its rows, and three of the query's own: at most. */
+static void count_descriptors(struct fdw_scan *s)
+{
+	int workers = 1;
+
+	for (const char *c = s->server->workers; *c; c++)
+		workers += *c == ',';
+	for (; s->descriptors < 2 * workers + 3; s->descriptors++)
+		if (!AcquireExternalFD())
+			ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				errmsg("no file descriptors left for a query of %d workers, which takes up to %d",
+				       workers, 2 * workers + 3),
+				errhint("Close cursors, or raise max_files_per_process: a third of them is for foreign scans."));
+}
+
+/* Without the filter of a join no places of rows are kept, so it can go on where their memory was too little. */
+static bool is_without_room(const struct fdw_scan *s, int error)
+{
+	return error == -ENOMEM && s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK;
+}
+
+/* Until there is an answer, or rows of a scan. -EADDRINUSE comes back: a port is taken, here or at a worker; and is_without_room(). */
 static int try(struct fdw_scan *s)
 {
 	struct fpisa_query_options o = options_of(s);
@@ -143,7 +172,7 @@ static int try(struct fdw_scan *s)
 		error = fdw_wait_for(s->query);
 		error = error > 0 ? 0 : error;
 	}
-	if (error && error != -EADDRINUSE)
+	if (error && error != -EADDRINUSE && !is_without_room(s, error))
 		fdw_fail(error);
 	if (error && s->query) {
 		fpisa_query_close(s->query);
@@ -158,7 +187,7 @@ static int try_for_a_while(struct fdw_scan *s)
 {
 	int error = try(s);
 
-	for (int i = 0; i < PORT_TRIES && error; i++) {
+	for (int i = 0; i < PORT_TRIES && error == -EADDRINUSE; i++) {
 		pg_usleep(PORT_PAUSE_US);
 		CHECK_FOR_INTERRUPTS();
 		error = try(s);
@@ -170,10 +199,8 @@ static void start(struct fdw_scan *s)
 {
 	int error;
 
-	if (!AcquireExternalFD())
-		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-			errmsg("no file descriptors left for a query of workers"));
-	s->descriptors = true;
+	count_descriptors(s);
+	s->compared = false;
 	s->choice.not = 0;
 	s->choice.why_not = NULL;
 	do {
@@ -183,9 +210,14 @@ static void start(struct fdw_scan *s)
 			break;
 		if (s->choice.pruning != FPISA_PRUNING_NETWORK)
 			fdw_fail(error);
-		/* Somebody has its port who is no session of this cluster. */
-		s->choice.not |= UINT64CONST(1) << s->choice.query.number;
-		s->choice.why_not = psprintf("not free: %s", fpisa_query_error());
+		if (is_without_room(s, error)) {
+			s->choice.not = PG_UINT64_MAX;
+			s->choice.why_not = psprintf("beyond hash_mem: %s", fpisa_query_error());
+		} else {
+			/* Somebody has its port who is no session of this cluster. */
+			s->choice.not |= UINT64CONST(1) << s->choice.query.number;
+			s->choice.why_not = psprintf("not free: %s", fpisa_query_error());
+		}
 		fdw_free(&s->choice);
 	} while (true);
 	s->runs++;
@@ -207,6 +239,40 @@ static void check_answer(const struct fdw_scan *s)
 			errmsg("column \"%s\" is NOT NULL, and has %llu NULLs at the workers",
 			       get_attname(s->table, s->shape.value, false), (unsigned long long)c.nulls),
 			errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
+}
+
+static dlist_head scans = DLIST_STATIC_INIT(scans);
+
+/*
+ * Rows that are in no join with the other table's, as it was when this query read it, are left out: the statement's own scan of that
+ * table has to read the same.
+ */
+static void compare(const struct fdw_scan *s, const struct fdw_scan *other)
+{
+	if (!s->choice.pairs || s->shape.joined != other->table || !s->joined_files || !other->files ||
+	    s->joined_files == other->files)
+		return;
+	ereport(ERROR, errcode(ERRCODE_FDW_ERROR),
+		errmsg("table \"%s\" was written or replaced at a worker while the statement read it; ask again",
+		       get_rel_name(other->table)));
+}
+
+static void compare_files(struct fdw_scan *s)
+{
+	dlist_iter i;
+
+	s->files = fpisa_query_files(s->query, 0);
+	s->joined_files = fpisa_query_files(s->query, 1);
+	s->compared = true;
+	dlist_foreach(i, &scans)
+	{
+		const struct fdw_scan *other = dlist_container(struct fdw_scan, scans, i.cur);
+
+		if (other->statement != s->statement)
+			continue;
+		compare(s, other);
+		compare(other, s);
+	}
 }
 
 TupleTableSlot *fdw_iterate(ForeignScanState *node)
@@ -231,6 +297,8 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node)
 	while (!(rc = fpisa_query_next(s->query, &row))) {
 		state = fdw_wait(s->query);
 		if (state == 2 && !(rc = fpisa_query_next(s->query, &row))) {
+			if (!s->compared)
+				compare_files(s);
 			s->over = true;
 			finish(s);
 			return slot;
@@ -240,6 +308,8 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node)
 	}
 	if (rc < 0)
 		fdw_fail(rc);
+	if (!s->compared)
+		compare_files(s);
 	fdw_store_row(s, row, slot);
 	return slot;
 }
@@ -268,7 +338,9 @@ void fdw_begin(ForeignScanState *node, int flags)
 	s->secrets = fdw_secrets_of(user, plan->fs_server);
 	fdw_prepare_columns(node, s);
 	s->memory = AllocSetContextCreate(estate->es_query_cxt, "fpisa query", ALLOCSET_SMALL_SIZES);
-	s->at_end = (MemoryContextCallback){.func = close_query, .arg = s};
+	s->statement = estate;
+	dlist_push_tail(&scans, &s->scans);
+	s->at_end = (MemoryContextCallback){.func = forget_scan, .arg = s};
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &s->at_end);
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 import foreign_joins
 from lab import ADDRESS, draw_seed
+from postgres import Failed
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 
@@ -110,3 +111,39 @@ def test_counts(far):
     for way, why in ("none", "fpisa.pruning is none"), ("workers", "fpisa.pruning is workers, which know no other worker's keys"):
         scans = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", f"{path} SET fpisa.pruning = {way};")
         assert [(s["Rows Pruned"], s["Actual Rows"]) for s in scans] == [(0, 600), (0, 6)] and scans[0]["Pruned By"] == "nobody: " + why
+
+
+def test_no_room_for_places(far):
+    """Rows that may be in the join take 8 bytes each of hash_mem: beyond it the filter is left alone, and the answer is whole."""
+    few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
+    tables = foreign_joins.Tables(random.Random(1), {"big": few * 200, "small": few, "third": few}, not_null=True)
+    for name, there in tables.rows.items():
+        far.deal(name, tables.schema, there)
+    far.sql(tables.sql("far"))
+    query = "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0"
+    for work_mem, room in ("64kB", False), ("1MB", True):
+        path = f"SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '{work_mem}';"
+        big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
+        assert ("beyond hash_mem: more than" in big["Pruned By"]) != room and (big["Rows Pruned"] == 1200) == room, big
+        assert far.sql(f"{path} SELECT count(*) FROM big JOIN small USING (k) WHERE small.n < 4") == [("4800",)]
+
+
+def test_replaced_meanwhile(far):
+    """The other table's files when the filter got its keys are those that the statement's own scan reads, or the statement fails: rows
+    that are in a join with the new ones alone were left out."""
+    few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
+    tables = foreign_joins.Tables(random.Random(1), {"big": few * 20, "small": few, "third": few}, not_null=True)
+    for name, there in tables.rows.items():
+        far.deal(name, tables.schema, there)
+    far.sql(tables.sql("far"))
+    folder = far.directory(0)
+    path = "SET search_path = far, public; " + "".join(f"SET enable_{way} = off; " for way in ("hashjoin", "mergejoin", "material", "hashagg", "sort"))
+    query = "SELECT big.k FROM big WHERE EXISTS (SELECT 1 FROM small WHERE small.k = big.k AND small.n = 0)"
+    assert explained(far, query, path)[0].get("Joined With"), far.sql(f"{path} EXPLAIN {query}")
+    for change in f"cp {folder}/small.csv {folder}/new && mv {folder}/new {folder}/small.csv", f"touch {folder}/third.csv":
+        held = f"{path} BEGIN; DECLARE c CURSOR FOR {query}; FETCH 1 FROM c;\n\\! {change}\nMOVE ALL FROM c; COMMIT"
+        if "small" in change:
+            with pytest.raises(Failed, match='table "small" was written or replaced at a worker while the statement read it; ask again'):
+                far.sql(held)
+        else:
+            far.sql(held)

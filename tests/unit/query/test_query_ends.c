@@ -275,7 +275,7 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 }
 
 /* What a worker says it has: one column. */
-static const struct {
+static const struct __attribute__((packed)) {
 	struct fpisa_query_ready is;
 	struct fpisa_column column;
 } ready = {{.columns = 1}, {.type = FPISA_COLUMN_INT32, .name = "k"}};

@@ -191,6 +191,21 @@ uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered)
 	return keys;
 }
 
+uint64_t fpisa_query_files(const struct fpisa_query *q, int joined)
+{
+	uint64_t n = 1;
+
+	if (q->phase == FPISA_PHASE_OPEN || (joined && !q->join))
+		return 0;
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		const struct fpisa_query_ready *is = &q->worker[i].is;
+
+		n = (n ^ (joined ? is->joined_file : is->file)) * 0x9e3779b97f4a7c15ull;
+		n ^= n >> 32;
+	}
+	return n ? n : 1;
+}
+
 /* -- the first N ------------------------------------------------------------------------ */
 
 /* Row i of the answer, at which worker. */

@@ -10,6 +10,7 @@
 #include "lib/base/error.h"
 #include "master.h"
 
+#define PLACES_FIRST 1024	 /* of rows in a join */
 #define ASK_FIRST_NS 10000000ull /* until a SEAL or READ is sent again; doubles */
 #define ASK_MAX_NS 500000000ull
 #define TURN 64 /* batches, before others have theirs */
@@ -151,17 +152,41 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	return 0;
 }
 
+/* Twice as many, or as many as there is room for. */
+static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
+{
+	uint64_t most = q->options.memory ? q->options.memory / 2 / sizeof(*k->place) : UINT64_MAX, others = 0;
+	size_t room = k->room ? 2 * k->room : PLACES_FIRST;
+	uint64_t *more;
+
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		others += q->places[i].room;
+	others -= k->room;
+	if (room > most - (others < most ? others : most))
+		room = others < most ? (size_t)(most - others) : 0;
+	if (room <= k->room)
+		return fpisa_fail(
+			-ENOMEM,
+			"more than %llu rows may be in the join, and their places take the %llu bytes that they may",
+			(unsigned long long)(others + k->n), (unsigned long long)q->options.memory / 2);
+	more = realloc(k->place, room * sizeof(*more));
+	if (!more)
+		return fpisa_fail(-ENOMEM, "no memory for places of rows");
+	k->room = room;
+	k->place = more;
+	return 0;
+}
+
 /* A row that may be in the join: its place stands behind the join key. */
 static int keep_place(struct fpisa_query *q, struct fpisa_query_places *k, const struct fpisa_row *r)
 {
-	size_t room = k->room ? 2 * k->room : 1024;
-	uint64_t *more = k->n < k->room ? k->place : realloc(k->place, room * sizeof(*more));
+	if (k->n == k->room) {
+		int rc = more_places(q, k);
 
-	if (!more)
-		return fpisa_fail(-ENOMEM, "no memory for rows");
-	k->room = k->n < k->room ? k->room : room;
-	k->place = more;
-	memcpy(&k->place[k->n++], (const char *)r->key + q->member.filter_bytes, sizeof(*more));
+		if (rc)
+			return rc;
+	}
+	memcpy(&k->place[k->n++], (const char *)r->key + q->member.filter_bytes, sizeof(*k->place));
 	return 0;
 }
 

@@ -120,7 +120,9 @@ static inline int fpisa_query_streams(const struct fpisa_query *q)
 /* Bytes of rows that nobody has taken yet; more are left with the workers. */
 static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 {
-	return q->options.memory && q->options.memory < FPISA_QUERY_AHEAD ? q->options.memory : FPISA_QUERY_AHEAD;
+	uint64_t most = q->kind == FPISA_QUERY_JOIN ? q->options.memory / 2 : q->options.memory;
+
+	return q->options.memory && most < FPISA_QUERY_AHEAD ? most : FPISA_QUERY_AHEAD;
 }
 
 /* -- options.c --------------------------------------------------------------------- */

@@ -20,6 +20,9 @@ struct identity {
  */
 int identity_note(struct identity *id, int fd, const char *name);
 
+/* A number of it: two reads with one number have read the same bytes. */
+uint64_t identity_number(const struct identity *id);
+
 /*
  * 0, or -ESTALE with the message set: somebody has changed the file since. A name that it got or lost, as when another file
  * takes its place, is no change; the stamp of that is noted.
