@@ -45,6 +45,15 @@ def test_pandas(data):
     assert df.x.fpisa.sum() == data.total and df.x.fpisa.sum(by=df.k).to_dict() == data.sums
     assert df.groupby("k").x.agg(lambda s: s.fpisa.sum()).to_dict() == data.sums
     assert df.x.fpisa.partial() == partial_of(data)
+    groups = df.groupby("k").x
+    assert groups.fpisa.sum().to_dict() == data.sums and list(groups.fpisa.sum().index) == list(groups.sum().index)
+    assert groups.fpisa.mean().to_dict() == {k: fpisa.mean(x.dropna().to_numpy()) for k, x in groups}
+    assert groups.fpisa.var().to_dict() == {k: fpisa.var(x.dropna().to_numpy(), ddof=1) for k, x in groups}
+    assert fpisa.merged(groups.fpisa.partial()).to_bytes() == partial_of(data)
+    few = frame(data).assign(k=["b", None, "a"] * 6666 + ["empty", "b"])
+    few.loc[few.k == "empty", "x"] = None
+    got = few.groupby("k", sort=False).x.fpisa.sum()
+    assert list(got.index) == ["b", "a", "empty"] and got["empty"] == 0 and few.groupby("k").x.fpisa.mean().isna().tolist() == [False, False, True]
     shuffled = df.sample(frac=1, random_state=1)
     assert shuffled.x.fpisa.sum(by=shuffled.k).to_dict() == data.sums and shuffled.x.fpisa.sum(by=df.k).to_dict() == data.sums
 

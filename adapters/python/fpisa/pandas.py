@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""pandas: `import fpisa.pandas` gives every Series the accessor `fpisa`. As in pandas, NaN is a missing value here."""
+"""pandas: `import fpisa.pandas` gives every Series, and every column of a groupby(), the accessor `fpisa`. As in pandas, NaN is a
+missing value here."""
 from __future__ import annotations
 
 from typing import Any
@@ -37,3 +38,33 @@ class Exact:
     def partial(self) -> bytes:
         """The sum as bytes (doc/partial.md)."""
         return _sums.Accumulator(self._series.dropna().to_numpy()).to_bytes()
+
+
+class Grouped:
+    """frame.groupby(keys).column.fpisa.sum(), mean(), var() and partial(): a Series with the groups that pandas has, in its order."""
+
+    def __init__(self, groups: Any) -> None:
+        self._groups, self._series = groups, groups.obj
+        self._numbers, self._index = groups.ngroup().to_numpy(), groups.size().index
+
+    def _reduce(self, call: Any, empty: Any) -> pandas.Series:
+        here = self._series.notna().to_numpy() & (self._numbers >= 0)
+        groups = call(self._series[here].to_numpy(), self._numbers[here])
+        found = dict(zip(groups.keys.tolist(), groups.values))
+        return pandas.Series([found.get(i, empty) for i in range(len(self._index))], self._index, name=self._series.name)
+
+    def sum(self, dtype: Any = None) -> pandas.Series:
+        return self._reduce(lambda x, by: _sums.sum(x, by=by, dtype=dtype), 0.0)
+
+    def mean(self, dtype: Any = None) -> pandas.Series:
+        return self._reduce(lambda x, by: _sums.mean(x, by=by, dtype=dtype), float("nan"))
+
+    def var(self, ddof: int = 1, dtype: Any = None) -> pandas.Series:
+        return self._reduce(lambda x, by: _sums.var(x, by=by, ddof=ddof, dtype=dtype), float("nan"))
+
+    def partial(self) -> pandas.Series:
+        """Each group's sum as bytes (doc/partial.md)."""
+        return self._groups.agg(lambda x: Exact(x).partial())
+
+
+pandas.core.groupby.SeriesGroupBy.fpisa = property(Grouped)  # pandas registers accessors of Series and DataFrame alone
