@@ -44,7 +44,26 @@ def test_random():
         assert p["ring_ms"] == pytest.approx(2 * (n - 1) / n * bits / b / 1e3, rel=1e-6)
         bound = least(n, k, b * 1e6, r * 1e6, colocated) * bits * 1e3
         assert 1 < p["ms"] / bound < 1.25, (p, bound)  # headers
-        assert all(0 <= p[w] <= 100 for w in ("aggregator_weight", "worker_weight"))
+        check_weights(p)
+
+
+def check_weights(p):
+    """Whole numbers up to 100 whose ratio is within 2% of the shares', or as near as such numbers come; none for no share."""
+    shares, weights = [[p[f"{who}_{what}"] for who in ("aggregator", "worker")] for what in ("share", "weight")]
+    assert all(0 <= w <= 100 and (w > 0) == (s > 1e-9) for w, s in zip(weights, shares)), p
+    if all(weights):
+        off = [abs(a / b / (shares[0] / shares[1]) - 1) for a, b in (weights, *((a, b) for a in range(1, 101) for b in range(1, 101)))]
+        assert off[0] < 0.02 or off[0] == pytest.approx(min(off)), p
+
+
+@pytest.mark.parametrize("cluster, bound", [
+    ("--workers 8 --aggregators 1 --rate 1G", "the aggregators' links"), ("--workers 8 --aggregators 8 --rate 1G", "each worker's own link"),
+    ("--workers 8 --aggregators 1 --rate 1G --aggregator-rate 10G", "each worker's own link"),
+    ("--workers 8 --aggregators 2 --rate 1G --colocated", "the links of all hosts"), ("--workers 8 --aggregators 8 --rate 1G --colocated", "each worker's"),
+])
+def test_bound(cluster, bound):
+    out = subprocess.run([FPISA, "plan", *cluster.split()], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert out.splitlines()[-1].startswith(f"bound by {bound}"), out
 
 
 def test_byteps():
