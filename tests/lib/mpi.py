@@ -31,7 +31,10 @@ def lacking(mpi, fortran=False):
 
 
 def compiled(mpi, source, folder):
+    """Once in a folder: mpirun may be starting the program that is there."""
     program = os.path.join(folder, f"{os.path.basename(source)}.{mpi}")
+    if os.path.exists(program):
+        return program
     compiler, *options = COMPILER[os.path.splitext(source)[1]]
     command = [f"{compiler}.{mpi}", "-O1", "-w", *options, source, "-o", program, "-lm"]
     p = subprocess.run(command, text=True, capture_output=True)
