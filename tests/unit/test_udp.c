@@ -386,6 +386,28 @@ static void silent_aggregator(void **state)
 	fpisa_close(f);
 }
 
+/* It has answered other chunks: the error says so, and for which one it did not. */
+static void silent_about_a_chunk(void **state)
+{
+	struct plan p = {.workers = 1, .elements = 32, .window = 4};
+	struct server s = {.mute = 3};
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 1000};
+	struct fpisa *f = NULL;
+	float v[8 * 32] = {1};
+
+	(void)state;
+	start_server(&s, &p);
+	run_server(&s);
+	assert_int_equal(connect_udp(&f, 0, &o, &s), 0);
+	assert_int_equal(fpisa_allreduce(f, v, v, 8 * 32, FPISA_FLOAT32, NULL), -ETIMEDOUT);
+	assert_int_equal(fpisa_missing(f), 0);
+	assert_non_null(strstr(
+		fpisa_error(),
+		"the aggregator did not answer for chunk 3 of call 0 in 1000 ms; its last answer to another came "));
+	fpisa_close(f);
+	stop_server(&s);
+}
+
 struct connecting {
 	struct server *s;
 	const struct fpisa_options *o;
@@ -461,6 +483,7 @@ int main(void)
 		cmocka_unit_test(former_life),
 		cmocka_unit_test(silent_aggregator),
 		cmocka_unit_test(silence_ends_a_call),
+		cmocka_unit_test(silent_about_a_chunk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

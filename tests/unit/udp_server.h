@@ -47,6 +47,7 @@ struct server {
 	double gso_loss;	 /* of those */
 	struct gso_batch *batch; /* of each rank */
 	size_t longest;		 /* frames of one, so far */
+	uint64_t mute;		 /* from the chunk of that number on no RESULT or STATUS goes out; 0: all do */
 	int wrong_echo;		 /* WELCOMEs answer a HELLO that this worker did not send */
 	pthread_t thread;
 };
@@ -145,6 +146,9 @@ static inline void send_reply(struct server *s, const unsigned char *frame, size
 		add_to_batch(s, &s->batch[rank], frame, len, to);
 		return;
 	}
+	if (s->mute && (type == FPISA_TYPE_RESULT || type == FPISA_TYPE_STATUS) &&
+	    ((const struct fpisa_hdr *)frame)->chunk >= s->mute)
+		return;
 	memcpy(copy, frame, len);
 	if (s->wrong_echo && type == FPISA_TYPE_WELCOME) {
 		((struct fpisa_hdr *)copy)->chunk--;

@@ -50,8 +50,9 @@ struct fpisa_shard {
 	uint32_t generation;
 	struct fpisa_hello hello; /* of its WELCOME */
 	struct fpisa_window window;
-	int taken; /* frames in the last turn */
-	int fds;   /* descriptors of its transport, after those of the shards before it in shared.fd */
+	int taken;	   /* frames in the last turn */
+	uint64_t heard_ns; /* when some came, the last time, by the handle's clock */
+	int fds;	   /* descriptors of its transport, after those of the shards before it in shared.fd */
 };
 
 struct fpisa {

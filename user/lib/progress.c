@@ -54,8 +54,10 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	after = fpisa_now();
 	fpisa_tick(f, after, wait_ns);
 	s->taken = n;
-	if (n)
+	if (n) {
+		s->heard_ns = f->clock.ns;
 		fpisa_heard(f, after);
+	}
 	for (int i = 0; i < n; i++) {
 		rc = fpisa_reply_take(s, &in[i], after);
 		if (rc)
@@ -106,6 +108,23 @@ int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
 			  s->peer, s->f->job, (unsigned long long)(ns / 1000000), cause);
 }
 
+/* The deadline has passed, and nothing says who is missing: neither the chunk's sum nor a STATUS came, as if frames were lost. */
+static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_window_slot *slot)
+{
+	const struct fpisa *f = s->f;
+
+	if (s->heard_ns < slot->req->deadline_ns - f->timeout_ns) {
+		fpisa_unanswered(s, f->timeout_ns);
+		return;
+	}
+	fpisa_fail(-ETIMEDOUT,
+		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer to "
+		   "another came %llu ms ago; check the route to it and fpisa status there",
+		   s->peer, f->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
+		   slot->req->call, (unsigned long long)(f->timeout_ns / 1000000),
+		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000));
+}
+
 /* The deadline has passed: who is missing, by the last STATUS of the oldest chunk. */
 static int timed_out(struct fpisa *f)
 {
@@ -120,7 +139,7 @@ static int timed_out(struct fpisa *f)
 			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
 			   (unsigned int)(f->timeout_ns / 1000000));
 	else
-		fpisa_unanswered(s, f->timeout_ns);
+		unanswered_chunk(s, slot);
 	return fpisa_poison(f, -ETIMEDOUT);
 }
 

@@ -88,7 +88,7 @@ def test_one_goes(jobs):
     jobs.switch.ip("link set a1 up")
     jobs.at_full_rate()
     assert [a["rc"] for a in answers] == [-ETIMEDOUT] * WORKERS
-    assert all(a["error"].startswith("10.98.0.2: job 5: the aggregator did not answer in 3000 ms") for a in answers)
+    assert all(a["error"].startswith("10.98.0.2: job 5: the aggregator did not answer ") for a in answers), answers
     assert all(a["seconds"] < 13 for a in answers)
     jobs.check_answers(jobs.begin(50000), WORKERS, 50000)
 
