@@ -3,14 +3,6 @@
 #include <string.h>
 #include "input.h"
 
-const char *__asan_default_options(void);
-
-/* What is free for a while is found out soon; more costs a page each. */
-const char *__asan_default_options(void)
-{
-	return "quarantine_size_mb=4";
-}
-
 size_t input_take(struct input *in, void *to, size_t most)
 {
 	most = most < in->left ? most : in->left;
