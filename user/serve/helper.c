@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -20,6 +21,8 @@
 #include "helper_jobs.h"
 #include "host/privilege.h"
 
+/* A map of ports for each job, the datapath's own, and the maps and programs of an object while it is loaded. */
+#define DESCRIPTORS (FPISA_MAX_JOBS + 96)
 #define CLAIMS_A_SECOND 50
 #define CLAIM_S 20 /* the helper of a manager that was killed first ends what it does */
 
@@ -152,10 +155,28 @@ static bool manager_is_gone(const struct helper_state *w)
 	return poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
+static int raise_descriptors(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return fail(-errno, NULL, "serve: limit of descriptors");
+	files.rlim_cur = files.rlim_max;
+	if (files.rlim_max < DESCRIPTORS)
+		return refuse(
+			-EMFILE,
+			"serve: the process that makes jobs needs %d descriptors, and its limit is %llu; ulimit -n %d, or LimitNOFILE=%d "
+			"in the unit",
+			DESCRIPTORS, (unsigned long long)files.rlim_max, DESCRIPTORS, DESCRIPTORS);
+	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: limit of descriptors") : 0;
+}
+
 static int open_datapath(struct helper_state *w, const char *pin)
 {
 	struct timespec pause = {.tv_nsec = 1000000000 / CLAIMS_A_SECOND};
-	int err = datapath_open(&w->dp, pin) ?: manager_policy_fit(&w->config->manager, w->dp.slots_n);
+	int err = raise_descriptors()		     ?:
+			  datapath_open(&w->dp, pin) ?:
+						       manager_policy_fit(&w->config->manager, w->dp.slots_n);
 	pid_t pid;
 
 	if (err)

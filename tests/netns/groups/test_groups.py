@@ -833,3 +833,15 @@ def test_who_talks_to_the_network_may_nothing(groups):
     helper = children(g.manager.pid)[0]
     g.kill(signal.SIGTERM)
     wait_until("the end of the helper", lambda: not os.path.exists(f"/proc/{helper}"))
+
+
+def test_descriptors_of_the_helper(groups):
+    """It says how many it needs before it serves, and takes as many as it may."""
+    g = groups(2, serve=False)
+    status, out, err = g.net.agg.try_run("prlimit", "--nofile=159:159", FPISA, "serve", g.config)
+    assert status == 1 and out == "" and "fpisa: serve: the process that makes jobs needs 160 descriptors, and its limit is 159; ulimit -n 160" in err
+    g.serve("prlimit", "--nofile=100:160")
+    for job, kind in enumerate(("float32", "float64", "int32")):
+        ranks = g.group(f"train-{job}", range(2), {"sum": kind, "count": 5000}, {"leave": True})
+        assert all(rank.line()["rc"] == 0 for rank in ranks)
+    g.settle()
