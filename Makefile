@@ -97,7 +97,7 @@ BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) b
 # the tests and `make deb` these too.
 PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
 	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
-	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables \
+	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?sparse ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables \
 	?python3-yaml ?gcc-aarch64-linux-gnu+qemu-user
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
@@ -290,7 +290,7 @@ stress: $(B)/tests/prog/test_concurrency
 .PHONY: lint
 lint: $(CLI_OBJ) $(LIB_OBJ) $(QUERY_LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/names.py && tests/lint/run $(B)
-	$(Q)for check in format scripts python; do tests/lint/$$check $(B) || test $$? = 77 || exit 1; done
+	$(Q)for check in format scripts python sparse; do tests/lint/$$check $(B) || test $$? = 77 || exit 1; done
 
 .PHONY: coverage
 coverage:

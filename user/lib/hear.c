@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include "base/clock.h"
+#include "base/order.h"
 #include "handle.h"
 #include "hold.h"
 #include "link.h"
@@ -115,7 +116,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	pthread_mutex_unlock(&l->lock);
 	if (!f)
 		return;
-	rc = fpisa_hold_bind(f, b->address, b->aggregator, b->port);
+	rc = fpisa_hold_bind(f, fpisa_in_addr(b->address), b->aggregator, b->port);
 	pthread_mutex_lock(&l->lock);
 	if (rc && rc != -EADDRINUSE) {
 		fail_handle(j, rc, 0, fpisa_error());

@@ -16,6 +16,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/order.h"
 #include "lib/soft/soft.h"
 #include "transport.h"
 
@@ -230,7 +231,8 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 		.flags = o->flags,
 	};
 	for (uint32_t i = 0; i < o->workers; i++)
-		j->rank[i] = (struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons((uint16_t)(i + 1))};
+		j->rank[i] = (struct fpisa_rank){.addr = fpisa_be32(htonl(INADDR_LOOPBACK)),
+						 .port = fpisa_be16(htons((uint16_t)(i + 1)))};
 	return 0;
 }
 

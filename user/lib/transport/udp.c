@@ -26,6 +26,7 @@
 #include <unistd.h>
 #include "datagrams.h"
 #include "lib/base/error.h"
+#include "lib/base/order.h"
 #include "nexthop.h"
 #include "transport.h"
 
@@ -281,8 +282,8 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	socklen_t len = sizeof(have);
 
 	if (hello->address)
-		u->source.s_addr = hello->address;
-	rc = join_group(u, (struct in_addr){hello->group});
+		u->source.s_addr = fpisa_in_addr(hello->address);
+	rc = join_group(u, (struct in_addr){fpisa_in_addr(hello->group)});
 	if (rc)
 		return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
 				  fpisa_hint(rc, "; check the route to the aggregator"));

@@ -26,6 +26,7 @@
 #include <unistd.h>
 #include "lib/base/error.h"
 #include "lib/base/fork.h"
+#include "lib/base/order.h"
 #include "nexthop.h"
 #include "outer.h"
 #include "transport.h"
@@ -328,9 +329,9 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	x->hop = hop;
 	fill_outer(x);
 	*x->program.ours = (struct fpisa_xsk_filter){
-		.source = hello->address ? hello->address : x->address,
+		.source = hello->address ? fpisa_in_addr(hello->address) : x->address,
 		.destination = hop.source,
-		.group = hello->group ? hello->group : hop.source,
+		.group = hello->group ? fpisa_in_addr(hello->group) : hop.source,
 		.from = htons(x->port),
 		.to = htons(x->local_port),
 	};

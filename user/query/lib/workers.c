@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/base/order.h"
 #include "lib/manager/watch.h"
 #include "master.h"
 
@@ -63,7 +64,7 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 		.preaggregate = o->preaggregate,
 		.ascending = o->ascending,
 		.query = o->query,
-		.aggregator = q->aggregator.s_addr,
+		.aggregator = fpisa_be32(q->aggregator.s_addr),
 		.aggregator_port = q->aggregator_port,
 		.local_port = o->worker_port,
 		.master_port = w->direct.t ? fpisa_member_port(&w->direct) : 0,

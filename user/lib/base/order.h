@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Addresses and ports in network order, between the types of glibc, which are plain numbers, and __be32 and __be16, which
+ * sparse holds apart from numbers of this host (tests/lint/sparse). No byte is moved.
+ */
+#ifndef FPISA_ORDER_H
+#define FPISA_ORDER_H
+
+#include <linux/types.h>
+#include <netinet/in.h>
+
+#ifdef __CHECKER__
+#define FPISA_FORCE __attribute__((force))
+#else
+#define FPISA_FORCE
+#endif
+
+static inline __be32 fpisa_be32(in_addr_t address)
+{
+	return (FPISA_FORCE __be32)address;
+}
+
+static inline __be16 fpisa_be16(in_port_t port)
+{
+	return (FPISA_FORCE __be16)port;
+}
+
+static inline in_addr_t fpisa_in_addr(__be32 address)
+{
+	return (FPISA_FORCE in_addr_t)address;
+}
+
+#endif
