@@ -137,7 +137,7 @@ BLOCK_FN(GLOBAL_FN __u64, square_block, p, (phv_block *p, __u32 fmt),
 
 /* A lane at a time: the root's loop within that of the lanes is more than a verifier takes. */
 BLOCK_FN(GLOBAL_FN int, final_lane, l && fin, (struct fpisa_lane *l, const struct fpisa_final *fin, __u32 fmt),
-	fpisa_finalise(l, fin, FAMILY_LIMBS == FPISA_LIMBS, FORMAT(fmt)))
+	fpisa_finalise(l, fin, FAMILY_LIMBS > 1, FORMAT(fmt)))
 
 GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt)
 {

@@ -2,7 +2,7 @@
 /*
  * What sets one family of programs apart: the width of a lane on the wire
  * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
- * 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8). The format
+ * 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8, 65). The format
  * is a constant where a family has one alone, for speed, but for its guard
  * bits; else it is a value at run time. Family 0, FP32 in 32 bits, is the one
  * for plain ip link. It serves int32 too, whose units (op.h) ask for the
@@ -29,6 +29,9 @@
 #ifndef FAMILY_LIMBS
 #define FAMILY_LIMBS 0
 #endif
+
+/* Blocks of a frame at most. */
+#define FAMILY_BLOCKS (FAMILY_LIMBS == FPISA_LIMBS64 ? FPISA_MAX_EXACT64_BLOCKS : FPISA_MAX_BLOCKS)
 
 /* The number of the family's one format, 0 if it has several. */
 #if FAMILY_BYTES == 8
@@ -112,6 +115,22 @@ struct {
 	__type(value, struct fpisa_limbs);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_limbs SEC(".maps");
+#elif FAMILY_LIMBS == FPISA_LIMBS64
+typedef struct fpisa_limbs64_block man_block;
+#define registers fpisa_limbs64
+
+/* Superaccumulators of FP64, keys as in fpisa_mantissas. */
+struct fpisa_limbs64 {
+	struct fpisa_limbs64_block b[FPISA_MAX_EXACT64_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);
+	__type(key, __u32);
+	__type(value, struct fpisa_limbs64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_limbs64 SEC(".maps");
 #else
 typedef struct fpisa_man64_block man_block;
 #define registers fpisa_man64

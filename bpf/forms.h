@@ -9,10 +9,11 @@
  *	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
  *	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
  *	exact FP32	lookup32.h		exact.h		exact.h			exact.h
+ *	exact FP64	lookup.h, ..64		exact64.h	exact64.h		exact64.h
  *	exact, others	lookup.h		exact.h		exact.h			exact.h
  *
  * In mode fpisa-a: lookup32.h of FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions: lookup32.h of
- * FP32 where fused, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
+ * FP32 where fused, lookup.h of exact FP64, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
  * unit in either pipeline (phv->by_unit). MAU4 of those that add, and of a sum that may overflow (phv->checked), is
  * block.h's; in mode exact exact.h's all the same.
  */
@@ -27,6 +28,7 @@
 
 /* Mode exact: FAMILY_LIMBS limbs an element in the place of a mantissa. */
 #define EXACT (FAMILY_LIMBS > 0)
+#define EXACT64 (FAMILY_LIMBS == FPISA_LIMBS64)
 
 /* Tables; those that a family does not use are not in its object. */
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
@@ -51,12 +53,37 @@ static __always_inline __u32 clz_lpm(__u64 x)
 	return x >> 32 ? clz32_lpm((__u32)(x >> 32)) : 32 + clz32_lpm((__u32)x);
 }
 
+/* -- limbs of FP64 ---------------------------------------------------------- */
+
+#define LIMBS64(m) ((struct fpisa_limbs64_block *)(m))
+
+GLOBAL_FN int clear_limbs(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __u32 to)
+{
+	if (!a)
+		return 0;
+	fpisa_exact64_clear(a, i, from, to);
+	return 0;
+}
+
+/* MAU0..4 of element i by the units: what lookup.h leaves over. */
+GLOBAL_FN int add_lane(const struct words *in, struct fpisa_exp_block *e, struct fpisa_limbs64_block *a, __u32 i)
+{
+	struct fpisa_format f = fpisa_register(FPISA_FORMAT_FP64, FPISA_MODE_EXACT, 1);
+
+	if (!in || !e || !a || i >= FPISA_BLOCK)
+		return 0;
+	fpisa_exact64_add_lane(in, e, a, i, f, clear_limbs);
+	return 0;
+}
+
 /* -- MAU0..4, fused -------------------------------------------------------- */
 
 static __always_inline void set_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
 				       struct fpisa_format f)
 {
-	if (EXACT)
+	if (EXACT64)
+		fpisa_look_set64(in, e, LIMBS64(m), add_lane);
+	else if (EXACT)
 		fpisa_exact_set(in, e, m, FAMILY_LIMBS, f);
 	else if (FAMILY_BYTES == 4)
 		fpisa_look_set32(in, e, m, f, FAMILY_RBITS == 32 ? &by_sign : &by_word_64.head);
@@ -68,7 +95,9 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 static __always_inline __u64 add_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
 					struct fpisa_format f, __u32 counted)
 {
-	if (EXACT && FAMILY_BYTES == 4)
+	if (EXACT64)
+		fpisa_look_add64(in, e, LIMBS64(m), add_lane);
+	else if (EXACT && FAMILY_BYTES == 4)
 		fpisa_look_exact32(in, e, (void *)m, &places);
 	else if (EXACT)
 		fpisa_look_exact(in, e, m, FAMILY_LIMBS, f);
@@ -99,7 +128,9 @@ static __always_inline __u64 add_values_a(const struct words *in, struct fpisa_e
 
 static __always_inline void stage2_first(struct fpisa_phv_ref p, struct fpisa_exp_block *e)
 {
-	if (EXACT)
+	if (EXACT64)
+		fpisa_exact64_stage2(p, e, fpisa_register(FPISA_FORMAT_FP64, FPISA_MODE_EXACT, 1), 1);
+	else if (EXACT)
 		fpisa_exact_stage2(p, e, FAMILY_LIMBS, 1);
 	else
 		fpisa_stage2_first(p, e);
@@ -107,7 +138,9 @@ static __always_inline void stage2_first(struct fpisa_phv_ref p, struct fpisa_ex
 
 static __always_inline void stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, struct fpisa_format f)
 {
-	if (EXACT)
+	if (EXACT64)
+		fpisa_exact64_stage2(p, e, f, 0);
+	else if (EXACT)
 		fpisa_exact_stage2(p, e, FAMILY_LIMBS, 0);
 	else
 		fpisa_lanes_stage2(p, e, f);
@@ -126,7 +159,8 @@ static __always_inline __u64 stage3(struct fpisa_phv_ref p, struct fpisa_format 
 {
 	if (!EXACT)
 		return fpisa_lanes_stage3(p, f);
-	fpisa_exact_stage3(p, f);
+	if (!EXACT64)
+		fpisa_exact_stage3(p, f);
 	return 0;
 }
 
@@ -137,7 +171,9 @@ static __always_inline __u64 stage3_a(struct fpisa_phv_ref p, struct fpisa_forma
 
 static __always_inline void stage4_first(struct fpisa_phv_ref p, man_block *m, struct fpisa_format f)
 {
-	if (EXACT)
+	if (EXACT64)
+		fpisa_exact64_stage4(p, LIMBS64(m), f, 1, clear_limbs);
+	else if (EXACT)
 		fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 1);
 	else
 		fpisa_stage4_first(p, m, f);
@@ -147,7 +183,10 @@ static __always_inline __u64 stage4(struct fpisa_phv_ref p, man_block *m, struct
 {
 	if (!EXACT)
 		return fpisa_lanes_stage4(p, m, f);
-	fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 0);
+	if (EXACT64)
+		fpisa_exact64_stage4(p, LIMBS64(m), f, 0, clear_limbs);
+	else
+		fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 0);
 	return 0;
 }
 
@@ -182,11 +221,25 @@ static __always_inline void collapse_lane(struct fpisa_lane *l, const __s64 *acc
 		fpisa_exact_mau5(l, acc, n, factor);
 }
 
+/* MAU5 of element i of FP64's limbs; a loop over the range within that of the lanes is more than a verifier takes. */
+GLOBAL_FN int collapse64(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i, __u64 factor)
+{
+	if (!l || !a)
+		return 0;
+	if (factor == 1)
+		fpisa_exact64_mau5(l, a, i, 1);
+	else
+		fpisa_exact64_mau5(l, a, i, factor);
+	return 0;
+}
+
 /* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to final_block(). */
 static __always_inline void stage5(const struct fpisa_exp_block *e, const man_block *m, struct fpisa_phv_ref p,
 				   struct fpisa_format f, __u64 factor)
 {
-	if (EXACT)
+	if (EXACT64)
+		fpisa_exact64_stage5(e, LIMBS64(m), p, f, factor, collapse64);
+	else if (EXACT)
 		fpisa_exact_stage5(e, m, FAMILY_LIMBS, p, f, factor, collapse_lane);
 	else
 		fpisa_stage5(e, m, p, f);
@@ -242,6 +295,8 @@ static __always_inline __u32 read_values(struct words *out, const struct fpisa_e
 	if (!EXACT)
 		return fpisa_look_read(out, e, m, f, rounding, clz_of_window, all, UNITS);
 #undef UNITS
+	if (EXACT64)
+		return fpisa_exact64_read(out, e, LIMBS64(m), f, rounding, clz_bits, collapse64);
 	return fpisa_exact_read(out, e, m, FAMILY_LIMBS, f, rounding, clz_bits, collapse_lane);
 }
 

@@ -13,10 +13,10 @@
  * A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call of it
  * does a group of blocks, half of the largest frame; 416 elements are one group.
  */
-#define GROUP (FPISA_MAX_BLOCKS / 2)
+#define GROUP (FAMILY_BLOCKS / 2)
 
-#define EACH_GROUP(from, phv)                                                                                       \
-	_Pragma("clang loop unroll(disable)") for (__u32 from = 0; from < FPISA_MAX_BLOCKS && from < (phv)->blocks; \
+#define EACH_GROUP(from, phv)                                                                                    \
+	_Pragma("clang loop unroll(disable)") for (__u32 from = 0; from < FAMILY_BLOCKS && from < (phv)->blocks; \
 						   from += GROUP)
 
 /*
@@ -24,13 +24,13 @@
  * verifier wants a count of its own, __i, and one index for all that a block has, hidden: else clang
  * makes pointers of it, which have no bound.
  */
-#define EACH_OF_GROUP(b, phv, from, words)                                       \
-	for (__u32 __i = 0, b; __i < GROUP && ({                                 \
-				       b = (from) + __i;                         \
-				       fpisa_opaque(b);                          \
-				       b < FPISA_MAX_BLOCKS &&b < (phv)->blocks; \
-			       }) &&                                             \
-			       ((words) = payload_of(ctx, b));                   \
+#define EACH_OF_GROUP(b, phv, from, words)                                    \
+	for (__u32 __i = 0, b; __i < GROUP && ({                              \
+				       b = (from) + __i;                      \
+				       fpisa_opaque(b);                       \
+				       b < FAMILY_BLOCKS &&b < (phv)->blocks; \
+			       }) &&                                          \
+			       ((words) = payload_of(ctx, b));                \
 	     __i++)
 
 GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from)
@@ -40,7 +40,7 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fro
 	struct words *in;
 	__u64 events = 0;
 
-	if (!e || !m || from >= FPISA_MAX_BLOCKS)
+	if (!e || !m || from >= FAMILY_BLOCKS)
 		return 0;
 	if (phv->first) {
 		EACH_OF_GROUP(b, phv, from, in)
@@ -112,7 +112,7 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fr
 	__u32 flags = 0;
 
 	KEEP_ARGUMENT(all);
-	if (!e || !m || from >= FPISA_MAX_BLOCKS)
+	if (!e || !m || from >= FAMILY_BLOCKS)
 		return 0;
 	if (phv->rounding == FPISA_ROUND_NEAREST) {
 		EACH_OF_GROUP(b, phv, from, out)

@@ -10,7 +10,7 @@
 
 #include "blocks.h"
 
-#define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FPISA_MAX_BLOCKS && b < (phv)->blocks; b++)
+#define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FAMILY_BLOCKS && b < (phv)->blocks; b++)
 
 /* Constants where a family cannot have it, so that its programs do not contain it. */
 #define SHARED(phv) (FAMILY_BYTES == 1 && (phv)->shared)

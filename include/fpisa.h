@@ -439,8 +439,8 @@ const char *fpisa_error(void);
  * Transport `mem`: an aggregator inside this process, the same arithmetic and
  * the same protocol without a network and without privilege. Workers are
  * threads, each with a handle of its own. Mode, rounding, pipeline and format
- * are as in struct fpisa_info; 0 takes the default of `fpisa job add`. Mode
- * exact has no float64. Flags are a sum of
+ * are as in struct fpisa_info; 0 takes the default of `fpisa job add`. Float64
+ * in mode exact has up to 128 elements a chunk. Flags are a sum of
  *
  * 0x01	values are big-endian
  * 0x02	an average is multiplied by 1/n, not divided by n

@@ -29,7 +29,7 @@ static bool offered(uint8_t format, uint8_t mode, uint8_t op)
 	if (format == FPISA_FORMAT_MXINT8)
 		return !ordered && op != FPISA_OP_NORM;
 	if (mode == FPISA_MODE_EXACT)
-		return format != FPISA_FORMAT_FP64 && op != FPISA_OP_NORM;
+		return op != FPISA_OP_NORM;
 	return true;
 }
 

@@ -204,17 +204,14 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 	return f;
 }
 
-/*
- * Does the mode take the format? exact has no FP64: 66 limbs an element, 220
- * KB a slot version; integers need no mode but the first.
- */
+/* Does the mode take the format? Integers need no mode but the first. */
 static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_mode mode)
 {
 	if (!f.bytes || mode < FPISA_MODE_FPISA || mode >= FPISA_MODE_END)
 		return 0;
 	if (f.integer)
 		return mode == FPISA_MODE_FPISA;
-	return mode != FPISA_MODE_EXACT || f.bytes < 8;
+	return 1;
 }
 
 /* Does a job of this format and mode offer the operation? */

@@ -217,7 +217,7 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 /*
  * Every family: its number, its name, bytes of a lane, bits of the mantissa register, and limbs of the superaccumulator
  * that mode exact has in its place. All else follows from this list: the objects that are built, what user space embeds,
- * the library's loops. Exact FP64 has none: it would take 66 limbs an element, 220 KB a slot version.
+ * the library's loops.
  */
 #define FPISA_FURTHER_FAMILIES(X) \
 	X(1, w2r32, 2, 32, 0)     \
@@ -230,15 +230,17 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 	X(8, w2c8, 2, 64, 8)      \
 	X(9, w2c1, 2, 64, 1)      \
 	X(10, w1c1, 1, 64, 1)     \
-	X(11, w1c8, 1, 64, 8)
+	X(11, w1c8, 1, 64, 8)     \
+	X(12, w8c65, 8, 64, 65)
 #define FPISA_EACH_FAMILY(X) X(0, w4r32, 4, 32, 0) FPISA_FURTHER_FAMILIES(X)
 
 /* Of a format; integers are family 0's. FPISA_FAMILIES if there is none. */
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
 	int exact = mode == FPISA_MODE_EXACT;
-	/* One of 64 bits holds all that five bits of exponent reach; eight bits reach over 254. */
-	int of_limbs = !exact ? 0 : f.shared || f.ebits == 8 ? 8 : 1, of_bits = exact ? 64 : f.rbits;
+	/* One of 64 bits holds all that five bits of exponent reach; eight bits reach over 254, eleven over 2046. */
+	int of_limbs = !exact ? 0 : f.bytes == 8 ? 65 : f.shared || f.ebits == 8 ? 8 : 1;
+	int of_bits = exact ? 64 : f.rbits;
 
 #define X(number, name, bytes_, bits, limbs)                           \
 	if (f.bytes == bytes_ && of_bits == bits && of_limbs == limbs) \
@@ -248,12 +250,12 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 	return FPISA_FAMILIES;
 }
 
-/* Do its registers stand in the map of superaccumulators? */
-static __always_inline int fpisa_family_limbs(__u8 family)
+/* Limbs of its superaccumulators, which stand in a map of their own; 0 if it has none of more than one limb. */
+static __always_inline __u32 fpisa_family_limbs(__u8 family)
 {
 #define X(number, name, bytes, bits, limbs) \
 	if (family == number)               \
-		return limbs > 1;
+		return limbs > 1 ? limbs : 0;
 	FPISA_EACH_FAMILY(X)
 #undef X
 	return 0;

@@ -18,6 +18,7 @@
 #define FPISA_LOOKUP_H
 
 #include "exact.h"
+#include "exact64.h"
 
 #define FPISA_UP4(x) (x), (x) + 1, (x) + 2, (x) + 3
 #define FPISA_UP16(x) FPISA_UP4(x), FPISA_UP4((x) + 4), FPISA_UP4((x) + 8), FPISA_UP4((x) + 12)
@@ -28,8 +29,10 @@
 /* Two elements at a time: no masks here that would make a verifier's work of it (block.h). */
 #ifdef __clang__
 #define FPISA_BY_TWO(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i++)
+#define FPISA_BY_FOUR(i) _Pragma("clang loop unroll_count(4)") for (int i = 0; i < FPISA_BLOCK; i++)
 #else
 #define FPISA_BY_TWO(i) FPISA_EACH(i)
+#define FPISA_BY_FOUR(i) FPISA_EACH(i)
 #endif
 
 /* Entries: twice the exponents of a format, so that a difference has one modulo their number. */
@@ -251,5 +254,105 @@ static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_bl
 			acc[v.e >> 5 & (FPISA_LIMBS - 1)] += (__s64)((__u64)v.m << (v.e & 31));
 	}
 }
+
+/* -- mode exact of FP64 (exact64.h) ------------------------------------------- */
+
+/* A normal value as its two limbs take it: MAU0, 1 and 3. */
+struct fpisa_split {
+	__u32 limb; /* the lower one */
+	__s64 low, high;
+};
+
+/* Neither zero, subnormal nor special? */
+static __always_inline int fpisa_is_normal64(__u64 word)
+{
+	return (word >> 52 & 2047) - 1 < 2046;
+}
+
+static __always_inline struct fpisa_split fpisa_split64(__u64 word)
+{
+	__u64 place = (word >> 52 & 2047) - 1, m = (word & ((1ull << 52) - 1)) | 1ull << 52;
+	__s64 sign = (__s64)word;
+	struct fpisa_split v;
+
+	fpisa_opaque(place);
+	v.limb = place >> 5 & 63;
+	fpisa_opaque(sign);
+	sign >>= 63;
+	m = (m ^ (__u64)sign) - (__u64)sign;
+	place &= 31;
+	v.high = (__s64)m >> (32 - place);
+	v.low = (__s64)fpisa_low(m << place);
+	return v;
+}
+
+/* Limb k of element i. */
+static __always_inline __s64 *fpisa_limb64(struct fpisa_limbs64_block *a, int i, __u64 k)
+{
+	return (__s64 *)fpisa_offset(&a->limb[0][i], k * sizeof(a->limb[0]));
+}
+
+/*
+ * First contributions. Here and below, zeros are skipped, and units(in, e, limbs, i) does all else that is not normal,
+ * an element a call.
+ */
+#define fpisa_look_set64(in, ereg, limbs, units)                                       \
+	({                                                                           \
+		FPISA_BY_FOUR(__i)                                                   \
+		{                                                                    \
+			__u64 __w = fpisa_load64((const char *)(in) + 8 * __i);      \
+                                                                                     \
+			if (fpisa_likely(fpisa_is_normal64(__w))) {                  \
+				struct fpisa_split __v = fpisa_split64(__w);         \
+				__s64 *__limb = fpisa_limb64(limbs, __i, __v.limb);  \
+                                                                                     \
+				(ereg)->e[__i] = (__u16)(__v.limb << 6);             \
+				__limb[0] = __v.low;                                 \
+				__limb[FPISA_BLOCK] = __v.high;                      \
+			} else {                                                     \
+				(ereg)->e[__i] = FPISA_RANGE_NONE << 6;              \
+				if (__w << 1)                                        \
+					units(in, ereg, limbs, __i);                 \
+			}                                                              \
+	}                                                                              \
+	})
+
+/*
+ * Further ones. Most begin in a limb of the range or next to it, where one more limb comes into use; units() does
+ * the others too.
+ */
+#define fpisa_look_add64(in, ereg, limbs, units)                                               \
+	({                                                                                   \
+		FPISA_BY_FOUR(__i)                                                           \
+		{                                                                            \
+			__u64 __w = fpisa_load64((const char *)(in) + 8 * __i);              \
+			__u32 __e = (ereg)->e[__i], __more = fpisa_range_more(__e), __at;    \
+			struct fpisa_split __v;                                              \
+			__s64 *__limb;                                                       \
+                                                                                             \
+			if (fpisa_unlikely(!fpisa_is_normal64(__w))) {                       \
+				if (__w << 1)                                                \
+					units(in, ereg, limbs, __i);                         \
+				continue;                                                    \
+			}                                                                    \
+			__v = fpisa_split64(__w);                                            \
+			__limb = fpisa_limb64(limbs, __i, __v.limb);                         \
+			__at = __v.limb - (__e >> 6);                                        \
+			if (fpisa_likely(__at <= __more)) {                                  \
+				__limb[0] += __v.low;                                        \
+				__limb[FPISA_BLOCK] += __v.high;                             \
+			} else if (__at == __more + 1) {                                     \
+				__limb[0] += __v.low;                                        \
+				__limb[FPISA_BLOCK] = __v.high;                              \
+				(ereg)->e[__i] = (__u16)(__e + 1);                           \
+			} else if (__at == -1u) {                                            \
+				__limb[0] = __v.low;                                         \
+				__limb[FPISA_BLOCK] += __v.high;                             \
+				(ereg)->e[__i] = (__u16)(__e + 1 - (1 << 6));                \
+			} else {                                                             \
+				units(in, ereg, limbs, __i);                                 \
+			}                                                                      \
+	}                                                                                      \
+	})
 
 #endif

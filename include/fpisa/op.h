@@ -16,6 +16,7 @@
 #define FPISA_OP_H
 
 #include "exact.h"
+#include "exact64.h"
 
 /* -- factors --------------------------------------------------------------- */
 

@@ -198,11 +198,16 @@ static __always_inline __u32 fpisa_payload_bytes(struct fpisa_format f, __u32 co
 	return count * f.bytes + (f.shared ? FPISA_SCALES : 0);
 }
 
-/* Most elements that a chunk of a format can have. */
-static __always_inline __u32 fpisa_max_elements(struct fpisa_format f)
+/* Blocks of a chunk of FP64 in mode exact: a slot version then takes 66,560 bytes (exact64.h). */
+#define FPISA_MAX_EXACT64_BLOCKS 4
+
+/* Most elements that a chunk of a format can have; mode 0 where that is not known. */
+static __always_inline __u32 fpisa_max_elements(struct fpisa_format f, __u32 mode)
 {
 	__u32 fit = f.bytes ? FPISA_MAX_PAYLOAD / f.bytes / FPISA_BLOCK * FPISA_BLOCK : 0;
 
+	if (f.bytes == 8 && mode == FPISA_MODE_EXACT)
+		return FPISA_MAX_EXACT64_BLOCKS * FPISA_BLOCK;
 	return fit < FPISA_MAX_ELEMENTS ? fit : FPISA_MAX_ELEMENTS;
 }
 

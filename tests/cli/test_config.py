@@ -37,9 +37,10 @@ WRONG = [
     ("[job 7]", "job 7 is there twice, first in line 15"),
     ("[job 64]", "job: '64' is not a number from 0 to 63"),
     ("[job 8]", "job 8: workers is missing"),
-    ("[job 9]", "job 9: exact sums of fp64"),
+    ("[job 9]", "job 9: 160 elements a frame; a multiple of 32 up to 128"),
     ("format = fp64", None),
     ("mode = exact", None),
+    ("elements = 160", None),
     ("workers = 10.0.0.11@eth0", None),	# that interface need not exist
     ("[job 10]", None),
     ("window = 1024", None),

@@ -53,6 +53,11 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 	return jobs[j->window % FPISA_MAX_JOBS].active ? -ENOSPC : 0;
 }
 
+__u64 datapath_job_limbs(const struct fpisa_job *j)
+{
+	return j->mode == FPISA_MODE_EXACT ? j->elements : 0;
+}
+
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
 	CHECK(port && port <= 65535 && job < FPISA_MAX_JOBS);

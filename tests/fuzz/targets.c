@@ -48,6 +48,8 @@ struct target target[] = {
 	JOB(FP32, FPISA64, FUSED, LPM, 2, 64, 3),
 	JOB(FP32, EXACT, FUSED, BITS, 2, 32, 3),
 	JOB(BF16, EXACT, STAGED, BITS, 2, 32, 2),
+	JOB(FP64, EXACT, FUSED, BITS, 2, 64, 3),
+	JOB(FP64, EXACT, STAGED, LPM, 2, 32, 2, FLAGS(BE)),
 	JOB(FP16, EXACT, FUSED, BITS, 2, 64, 2),
 	JOB(E5M2, EXACT, STAGED, BITS, 2, 64, 2),
 	JOB(INT32, FPISA, FUSED, BITS, 4, 64, 3),
@@ -83,7 +85,7 @@ struct view {
 
 static struct view views[] = {{"fpisa_jobs"},	   {"fpisa_sessions"},	{"fpisa_peers"},    {"fpisa_slots"},
 			      {"fpisa_exponents"}, {"fpisa_mantissas"}, {"fpisa_man64"},    {"fpisa_limbs"},
-			      {"fpisa_control"},   {"fpisa_counters"},	{"fpisa_histogram"}};
+			      {"fpisa_limbs64"},   {"fpisa_control"},	{"fpisa_counters"}, {"fpisa_histogram"}};
 
 #define EACH_VIEW(v) for (struct view *v = views; v < views + sizeof(views) / sizeof(views[0]); v++)
 
@@ -152,6 +154,8 @@ static struct view *registers_of(const struct harness *h, const struct target *t
 {
 	struct bpf_object *o = t->job.family ? h->family[t->job.family] : h->skel->obj;
 
+	if (bpf_object__find_map_by_name(o, "fpisa_limbs64"))
+		return view("fpisa_limbs64");
 	if (bpf_object__find_map_by_name(o, "fpisa_limbs"))
 		return view("fpisa_limbs");
 	return view(bpf_object__find_map_by_name(o, "fpisa_man64") ? "fpisa_man64" : "fpisa_mantissas");

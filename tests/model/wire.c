@@ -48,7 +48,7 @@ void wire_round(char *payloads, int n, int blocks, int format, int mode, int rou
 		__u32 op, double factor, char *out)
 {
 	static struct fpisa_exp_block exponents[FPISA_MAX_BLOCKS];
-	static struct fpisa_limbs_block mantissas[FPISA_MAX_BLOCKS];
+	static struct fpisa_limbs64_block mantissas[FPISA_MAX_BLOCKS];
 	const struct fpisa_soft_registers r = {exponents, mantissas};
 	const struct fpisa_job j = {
 		.workers = workers,

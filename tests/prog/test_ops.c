@@ -47,7 +47,7 @@ static struct fpisa_job job_of(const struct cases_call *c, enum executor x, uint
 
 	return (struct fpisa_job){
 		.workers = c->workers,
-		.elements = (uint16_t)fpisa_max_elements(fpisa_format_of(c->format)),
+		.elements = (uint16_t)fpisa_max_elements(fpisa_format_of(c->format), c->mode),
 		.format = c->format,
 		.mode = c->mode,
 		.rounding = c->rounding,
@@ -117,8 +117,11 @@ static void in_kernel(struct run *run, enum executor x, const struct cases_round
 static void in_user_space(struct run *run, enum executor x, const struct cases_round *r, struct outcome *o)
 {
 	static struct fpisa_exp_block exponents[FPISA_MAX_BLOCKS];
-	static struct fpisa_limbs_block mantissas[FPISA_MAX_BLOCKS];
-	const struct fpisa_soft_registers registers = {exponents, mantissas};
+	static union {
+		struct fpisa_limbs_block limbs[FPISA_MAX_BLOCKS];
+		struct fpisa_limbs64_block limbs64[FPISA_MAX_EXACT64_BLOCKS];
+	} mantissas;
+	const struct fpisa_soft_registers registers = {exponents, &mantissas};
 	const struct fpisa_job *j = &run->job[x];
 	struct fpisa_format f = fpisa_job_format(j);
 	struct fpisa_final fin =
@@ -213,7 +216,7 @@ static void begin(struct run *run, uint8_t flags)
 /* One combination: `cases` random ones, a new choice of what is open every 16 rounds. */
 static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 {
-	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format));
+	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format), run->call.mode);
 	struct cases_round r;
 
 	for (uint64_t n = 0; n < cases;) {
@@ -248,7 +251,7 @@ static void run_sparse(struct run *run, struct vectors_rng *rng)
 static void run_pairs(struct run *run, struct vectors_rng *rng)
 {
 	uint64_t pairs = cases_pairs(run->call.format);
-	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format));
+	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format), run->call.mode);
 	struct cases_round r;
 
 	for (int rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++) {

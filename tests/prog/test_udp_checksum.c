@@ -69,7 +69,8 @@ static void all_replies(void **state)
 			for (int k = 0; k < ROUNDS; k++) {
 				struct fpisa_job j = {.format = format,
 						      .mode = call.mode,
-						      .elements = (uint16_t)fpisa_max_elements(fpisa_format_of(format)),
+						      .elements = (uint16_t)fpisa_max_elements(fpisa_format_of(format),
+											       FPISA_MODE_FPISA),
 						      .pipeline = k % 2 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
 						      .flags = k % 3 ? 0 : FPISA_JOB_BIG_ENDIAN,
 						      .rounding = call.rounding};

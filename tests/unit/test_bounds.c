@@ -55,7 +55,7 @@ static void fill(struct sums *s, struct vectors_rng *rng)
 static void run(struct sums *s, uint32_t op)
 {
 	static struct fpisa_exp_block e;
-	static struct fpisa_limbs_block m;
+	static struct fpisa_limbs64_block m;
 	const struct fpisa_soft_registers at = {&e, &m};
 	struct fpisa_final fin = fpisa_final_of(s->f, op, 0, s->k, s->job.flags & FPISA_JOB_RECIPROCAL);
 	uint64_t payload[FPISA_BLOCK];

@@ -8,7 +8,7 @@
 #include "values/pack.h"
 #include "soft_frames.h"
 
-#define ELEMENTS 256
+#define ELEMENTS 128
 #define MOST 64
 
 struct pair {
@@ -27,8 +27,7 @@ static const struct pair pairs[] = {
 	MODES("e4m3", FPISA_FORMAT_E4M3), MODES("e5m2", FPISA_FORMAT_E5M2), MODES("fp64", FPISA_FORMAT_FP64),
 };
 
-/* The last is exact FP64, which there is not. */
-#define PAIRS ((int)(sizeof(pairs) / sizeof(pairs[0])) - 1)
+#define PAIRS ((int)(sizeof(pairs) / sizeof(pairs[0])))
 
 static int try_init(struct fpisa_soft *s, const struct pair *p, uint32_t workers, uint8_t rounding, uint8_t pipeline)
 {
@@ -146,11 +145,11 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Each element of four chunks gets the 64 words in an order of its own. Returns how many results there are.
+/* Each element of eight chunks gets the 64 words in an order of its own. Returns how many results there are.
  */
 static int spread(const struct pair *p, uint8_t pipeline, const uint64_t *set, struct vectors_rng *rng, uint64_t *one)
 {
-	enum { PERMUTATIONS = 1000, CHUNKS = 4 };
+	enum { PERMUTATIONS = 1000, CHUNKS = 8 };
 	static uint64_t words[MOST][ELEMENTS], got[CHUNKS * ELEMENTS];
 	struct fpisa_format f = fpisa_register(p->format, (enum fpisa_mode)p->mode, MOST);
 	static struct frame frame;
@@ -214,12 +213,10 @@ static void order_of_arrival(void **state)
 
 static void not_offered(void **state)
 {
-	struct pair p = pairs[PAIRS];
+	struct pair p = pairs[0];
 	struct fpisa_soft s;
 
 	(void)state;
-	assert_int_equal(try_init(&s, &p, 2, FPISA_ROUND_DOWN, FPISA_PIPELINE_FUSED), -EINVAL);
-	assert_non_null(strstr(fpisa_error(), "float64"));
 	p.mode = FPISA_MODE_END;
 	assert_int_equal(try_init(&s, &p, 2, FPISA_ROUND_DOWN, FPISA_PIPELINE_FUSED), -EINVAL);
 	p.mode = FPISA_MODE_FPISA;

@@ -207,6 +207,9 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j);
 
+/* Bytes of superaccumulators that a job takes, one that _check() has seen; 0 of a job without. */
+__u64 datapath_job_limbs(const struct fpisa_job *j);
+
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. Refuses a job that the manager has made. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
 

@@ -2,6 +2,7 @@
 /* What a job may be, and where its slots go: what no kernel is needed for. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include "cli/names.h"
 #include "cli/print.h"
@@ -55,18 +56,13 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (j->flags & FPISA_JOB_UNCOUNTED && j->flags & FPISA_JOB_HISTOGRAM)
 		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out",
 			      job);
-	if (!fpisa_mode_offered(f, j->mode))
-		return refuse(-EINVAL,
-			      "job %u: exact sums of fp64 take 66 limbs an element, 220 KB a slot version, and are not "
-			      "offered; try --mode fpisa64",
-			      job);
 	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && !f.integer &&
 	    j->workers > 1ull << fpisa_headroom(f))
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
-	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f)))
+	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
 		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible", job,
-			      j->elements, FPISA_BLOCK, fpisa_max_elements(f));
+			      j->elements, FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
 		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job, j->window,
 			      FPISA_MAX_WINDOW);
@@ -118,10 +114,26 @@ static __u32 taken_below(const struct fpisa_job *jobs, __u32 end)
 	return taken;
 }
 
+__u64 datapath_job_limbs(const struct fpisa_job *j)
+{
+	return 2ull * j->window * j->elements * fpisa_family_limbs(j->family) * sizeof(__u64);
+}
+
+/* For a refusal: how much memory that would be. */
+static const char *room_text(const struct fpisa_job *j, char text[64])
+{
+	text[0] = 0;
+	if (fpisa_family_limbs(j->family))
+		snprintf(text, 64, ", and its superaccumulators take %llu KB",
+			 (unsigned long long)datapath_job_limbs(j) / 1024);
+	return text;
+}
+
 /* Superaccumulators exist for the first entries alone: other jobs take those last, and begin at a multiple of what they need. */
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
 {
 	bool limbs = fpisa_family_limbs(j->family);
+	char room[64];
 	__u32 exact = 2 * slots / FPISA_EXACT_SHARE, need = 2 * j->window, all = limbs ? exact : 2 * slots, base;
 
 	base = first_fit(jobs, need, limbs ? 0 : (exact + need - 1) / need * need);
@@ -129,9 +141,10 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 		base = first_fit(jobs, need, 0);
 	if (base + need > all)
 		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %u slot entries%s, %u are taken; try a smaller "
+			      "job %u: window %u needs %u of %u slot entries%s, %u are taken%s; try a smaller "
 			      "--window, fpisa job del what is done, or fpisa load with more than --slots %u",
-			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all), slots);
+			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all),
+			      room_text(j, room), slots);
 	j->slot_base = base;
 	return 0;
 }

@@ -47,7 +47,8 @@ int slots_fit(struct bpf_object *o, __u32 slots)
 		    {"fpisa_mantissas", 1},
 		    {"fpisa_slots", 1},
 		    {"fpisa_man64", 1},
-		    {"fpisa_limbs", FPISA_EXACT_SHARE}};
+		    {"fpisa_limbs", FPISA_EXACT_SHARE},
+		    {"fpisa_limbs64", FPISA_EXACT_SHARE}};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
 		struct bpf_map *map = bpf_object__find_map_by_name(o, maps[i].name);

@@ -188,7 +188,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 /* Elements of a frame that just fits the MTU, 0 if none does. */
 static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
 {
-	j.elements = (__u16)fpisa_max_elements(fpisa_format_of(j.format));
+	j.elements = (__u16)fpisa_max_elements(fpisa_format_of(j.format), j.mode);
 	while (j.elements && job_frame_bytes(&j) > mtu)
 		j.elements -= FPISA_BLOCK;
 	return j.elements;

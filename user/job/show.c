@@ -89,6 +89,9 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	printf("\nelements    %u a frame\n", st.job.elements);
 	printf("window      %u, slot entries %u to %u\n", st.job.window, st.job.slot_base,
 	       st.job.slot_base + 2 * st.job.window - 1);
+	if (datapath_job_limbs(&st.job))
+		printf("limbs       %llu KB of superaccumulators\n",
+		       (unsigned long long)datapath_job_limbs(&st.job) / 1024);
 	if (st.job.token)
 		printf("token       %016llx\n", (unsigned long long)st.job.token);
 	if (!datapath_job_here(dp, job))

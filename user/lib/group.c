@@ -124,7 +124,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 
 static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t type)
 {
-	const uint32_t most = fpisa_max_elements(fpisa_format_of((uint8_t)type));
+	const uint32_t most = fpisa_max_elements(fpisa_format_of((uint8_t)type), g->options.mode);
 
 	return (struct fpisa_manager_spec){
 		.format = (uint8_t)type,

@@ -87,9 +87,9 @@ static int say_hello(struct fpisa_shard *s)
 static int usable(const struct fpisa_hello *p)
 {
 	return fpisa_window_valid(p->window) &&
-	       fpisa_elements_valid(p->elements, fpisa_max_elements(fpisa_format_of(p->format))) && p->workers &&
-	       p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) && p->ports <= FPISA_MAX_PORTS &&
-	       p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
+	       fpisa_elements_valid(p->elements, fpisa_max_elements(fpisa_format_of(p->format), p->mode)) &&
+	       p->workers && p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) &&
+	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
 /* Does the frame answer what was said last? It is told who is missing, or lets this worker in. */

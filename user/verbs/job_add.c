@@ -48,6 +48,9 @@ int verb_job_add(int argc, char **argv)
 	}
 	if (!err && c.json)
 		err = job_print_json(&dp, job);
+	else if (!err && s.job.format == FPISA_FORMAT_FP64 && datapath_job_limbs(&s.job))
+		printf("job %u: its superaccumulators take %llu KB\n", job,
+		       (unsigned long long)datapath_job_limbs(&s.job) / 1024);
 	if (!err)
 		err = flush_stdout("job %u is made; stdout", job);
 	datapath_close(&dp);

@@ -15,8 +15,7 @@ def pairs():
     for i, form in enumerate(FORMATS):
         for k, mode in enumerate(MODES):
             for n, pipeline in enumerate(PIPELINES):
-                if (form, mode) != ("fp64", "exact"):
-                    yield pytest.param(form, mode, *pipeline, marks=[pytest.mark.long] * ((i + k + n) % 2))
+                yield pytest.param(form, mode, *pipeline, marks=[pytest.mark.long] * ((i + k + n) % 2))
 
 
 @pytest.mark.parametrize("form, mode, pipeline, clz, loss", pairs())
@@ -36,8 +35,8 @@ def test_exact_above_sixteen_workers(lab):
 
 
 def test_not_offered(lab):
-    status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--mode", "exact")
-    assert status == 1 and out == "" and "try --mode fpisa64" in err and len(err.splitlines()) == 1
+    status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--mode", "exact", "--elements", 160)
+    assert status == 1 and out == "" and "up to 128" in err and len(err.splitlines()) == 1
     status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--elements", 448)
     assert status == 1 and "up to 416" in err
 

@@ -113,7 +113,7 @@ def test_refusals(lab):
     """What is not offered: one line that names it. What does not go together: the usage besides."""
     net = lab(workers=0)
     offered = [(op, f, m) for f in FLOATS + ["mxint8"] for m in MODES for op in ("min", "max", "norm")
-               if (f == "mxint8" or (op == "norm" and m == "exact")) and (f, m) != ("fp64", "exact")]
+               if f == "mxint8" or (op == "norm" and m == "exact")]
     offered += [(op, "int32", "fpisa") for op in ("avg", "scale", "norm")]
     for op, form, mode in offered:
         status, out, err = net.agg.try_run(FPISA, "demo", "--op", op, "--format", form, "--mode", mode,
@@ -122,7 +122,6 @@ def test_refusals(lab):
     for options, says in (
             ("--format int32 --mode fpisa64", "integers have no modes; leave --mode out"),
             ("--format int32 --mode exact", "integers have no modes; leave --mode out"),
-            ("--format fp64 --mode exact", "try --mode fpisa64"),
             ("--format e4m3 --big-endian", "leave --big-endian out"),
             ("--format mxint8 --big-endian", "leave --big-endian out"),
             ("--format int32 --histogram", "leave --histogram out"),

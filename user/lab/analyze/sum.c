@@ -28,7 +28,7 @@ struct block {
 struct registers {
 	uint64_t payload[FPISA_BLOCK];
 	struct fpisa_exp_block e;
-	struct fpisa_limbs_block m;
+	struct fpisa_limbs64_block m;
 };
 
 /* -- the values ---------------------------------------------------------- */

@@ -86,8 +86,16 @@ static void add_configs(struct bench_arith *a)
 			add_config(a, c);
 		}
 	}
-	c.format = FPISA_FORMAT_FP32;
+	c.format = FPISA_FORMAT_FP64;
+	c.mode = FPISA_MODE_EXACT;
 	c.workers = BENCH_WORKERS;
+	for (const struct name *pipeline = pipeline_names; pipeline->name; pipeline++) {
+		c.pipeline = pipeline->id;
+		add_config(a, c);
+	}
+	c.format = FPISA_FORMAT_FP32;
+	c.mode = FPISA_MODE_FPISA;
+	c.pipeline = FPISA_PIPELINE_FUSED;
 	for (size_t i = 0; i < sizeof(flags); i++) {
 		c.flags = flags[i];
 		add_config(a, c);
@@ -146,6 +154,14 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 	return err;
 }
 
+/* BENCH_ELEMENTS, or as many as a chunk of its kind can have. */
+static uint16_t elements_of(const struct bench_config *c)
+{
+	uint32_t most = fpisa_max_elements(fpisa_format_of(c->format), c->mode);
+
+	return (uint16_t)(most < BENCH_ELEMENTS ? most : BENCH_ELEMENTS);
+}
+
 static int make_job(struct bench_arith *a, struct bench_config *c)
 {
 	struct fpisa_job *j = &c->job;
@@ -156,7 +172,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.address = htonl(ADDRESS),
 				.group = htonl(0xef465000u + c->id),
 				.group_port = htons(FPISA_PORT),
-				.elements = BENCH_ELEMENTS,
+				.elements = elements_of(c),
 				.window = c->window ?: 1,
 				.token = c->token,
 				.format = c->format,
@@ -239,8 +255,8 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 {
 	const struct fpisa_format f = fpisa_job_format(&c->job);
 
-	frame->len = frame_outer(frame->data, &c->job, rank, fpisa_payload_bytes(f, BENCH_ELEMENTS));
-	*frame_hdr(frame->data) = frame_add(&c->job, c->id, c->generation, rank, c->chunk, BENCH_ELEMENTS,
+	frame->len = frame_outer(frame->data, &c->job, rank, fpisa_payload_bytes(f, c->job.elements));
+	*frame_hdr(frame->data) = frame_add(&c->job, c->id, c->generation, rank, c->chunk, c->job.elements,
 					    fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION));
 	bench_fill(s, f, rank, frame_payload(frame->data));
 	if (c->flags & FPISA_JOB_BIG_ENDIAN)
@@ -263,9 +279,9 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 	return err;
 }
 
-static double per_element(uint32_t ns)
+static double per_element(const struct bench_config *c, uint32_t ns)
 {
-	return (double)ns / BENCH_ELEMENTS;
+	return (double)ns / c->job.elements;
 }
 
 static int measure(struct bench_arith *a, struct bench_config *c, uint64_t round)
@@ -283,13 +299,13 @@ static int measure(struct bench_arith *a, struct bench_config *c, uint64_t round
 
 			if (err)
 				return err;
-			all[k] += per_element(ns);
+			all[k] += per_element(c, ns);
 			if (r == 0)
-				set[k] = per_element(ns);
+				set[k] = per_element(c, ns);
 			else if (r + 1 < c->workers)
-				more[further++] = per_element(ns);
+				more[further++] = per_element(c, ns);
 			else
-				last[k] = per_element(ns);
+				last[k] = per_element(c, ns);
 		}
 		c->chunk++;
 	}

@@ -124,13 +124,10 @@ static int join(struct worker *w)
 /* One of the types that this group uses, which each have a job. */
 static void choose_type(struct worker *w, uint64_t random)
 {
-	uint64_t type = w->session + random % TYPES;
 	struct fpisa_format f;
 
-	do {
-		w->info.format = formats[type++ % sizeof(formats)];
-		f = fpisa_format_of(w->info.format);
-	} while (!f.integer && !fpisa_mode_offered(f, w->mode));
+	w->info.format = formats[(w->session + random % TYPES) % sizeof(formats)];
+	f = fpisa_format_of(w->info.format);
 	w->info.mode = f.integer ? FPISA_MODE_FPISA : w->mode;
 	w->info.rounding = f.integer ? FPISA_ROUND_DOWN : (uint8_t)fpisa_default_rounding(w->info.mode);
 }

@@ -66,8 +66,9 @@ static int spec_valid(const struct fpisa_manager_spec *s, int made)
 		return 0;
 	if (made && (!s->format || !s->mode || !s->rounding || !s->pipeline || !s->elements || !s->window))
 		return 0;
-	if (s->elements && !fpisa_elements_valid(s->elements, s->format ? fpisa_max_elements(fpisa_format_of(s->format)) :
-									  FPISA_MAX_ELEMENTS))
+	if (s->elements &&
+	    !fpisa_elements_valid(s->elements, s->format ? fpisa_max_elements(fpisa_format_of(s->format), s->mode) :
+							   FPISA_MAX_ELEMENTS))
 		return 0;
 	return !s->window || fpisa_window_valid(s->window);
 }

@@ -38,7 +38,8 @@ static __always_inline size_t block_size(struct shape s)
 #define EACH_BLOCK for (uint32_t b = 0; b < blocks; b++)
 #define LANES(p) ((char *)(p) + (s.f.shared ? FPISA_SCALES : 0) + (size_t)b * FPISA_BLOCK * s.f.bytes)
 #define SCALE(p) ((uint8_t *)(p) + b)
-#define MANTISSAS ((char *)r.m + b * block_size(s))
+#define MANTISSAS ((void *)((char *)r.m + b * block_size(s)))
+#define LIMBS64 ((struct fpisa_limbs64_block *)MANTISSAS)
 #define CLZ(x) (s.f.rbits == 32 ? fpisa_clz32_bits(x) : fpisa_clz64_bits(x))
 #define MATCH(x) fpisa_soft_clz(x, clz, s.f)
 
@@ -50,7 +51,11 @@ static __always_inline uint64_t add_fused(const void *in, struct fpisa_soft_regi
 	uint64_t events = 0;
 
 	EACH_BLOCK {
-		if (s.limbs && first)
+		if (s.limbs == FPISA_LIMBS64 && first)
+			fpisa_exact64_set(LANES(in), &r.e[b], LIMBS64, s.f);
+		else if (s.limbs == FPISA_LIMBS64)
+			fpisa_exact64_add(LANES(in), &r.e[b], LIMBS64, s.f);
+		else if (s.limbs && first)
 			fpisa_exact_set(LANES(in), &r.e[b], MANTISSAS, s.limbs, s.f);
 		else if (s.limbs)
 			fpisa_exact_add(LANES(in), &r.e[b], MANTISSAS, s.limbs, s.f);
@@ -68,7 +73,10 @@ static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_register
 	uint32_t flags = 0;
 
 	EACH_BLOCK {
-		if (s.limbs)
+		if (s.limbs == FPISA_LIMBS64)
+			flags |= fpisa_exact64_read(LANES(out), &r.e[b], LIMBS64, s.f, rounding, CLZ,
+						    fpisa_exact64_mau5);
+		else if (s.limbs)
 			flags |= fpisa_exact_read(LANES(out), &r.e[b], MANTISSAS, s.limbs, s.f, rounding, CLZ,
 						  fpisa_exact_mau5);
 		else
@@ -111,7 +119,9 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 			fpisa_stage1(PHV, s.f);
 	}
 	for (uint32_t b = 0; b < blocks && !encoded; b++) {
-		if (s.limbs)
+		if (s.limbs == FPISA_LIMBS64)
+			fpisa_exact64_stage2(PHV, &r.e[b], s.f, first);
+		else if (s.limbs)
 			fpisa_exact_stage2(PHV, &r.e[b], s.limbs, first);
 		else if (first)
 			fpisa_stage2_first(PHV, &r.e[b]);
@@ -119,14 +129,16 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 			fpisa_stage2(PHV, &r.e[b], s.f, mode);
 	}
 	for (uint32_t b = 0; b < blocks && !encoded; b++) {
-		if (s.limbs)
+		if (s.limbs && s.limbs != FPISA_LIMBS64)
 			fpisa_exact_stage3(PHV, s.f);
-		else if (!first)
+		else if (!first && !s.limbs)
 			events += fpisa_stage3(PHV, s.f, mode);
 	}
 	EACH_BLOCK {
 		if (encoded && !first)
 			events += fpisa_stage4_combine(PHV, MANTISSAS, s.f, op);
+		else if (s.limbs == FPISA_LIMBS64 && !encoded)
+			fpisa_exact64_stage4(PHV, LIMBS64, s.f, first, fpisa_exact64_clear);
 		else if (s.limbs && !encoded)
 			fpisa_exact_stage4(PHV, MANTISSAS, s.limbs, s.f, first);
 		else if (first)
@@ -141,13 +153,15 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 static uint32_t read_staged(const struct fpisa_final *fin, void *out, struct fpisa_soft_registers r, uint32_t blocks,
 			    struct shape s, enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
-	int encoded = fpisa_encoded(s.f, fin->op), multiplied = s.limbs == FPISA_LIMBS;
+	int encoded = fpisa_encoded(s.f, fin->op), multiplied = s.limbs > 1;
 	uint32_t flags = 0;
 	struct phv p;
 
 	EACH_BLOCK {
 		if (encoded)
 			fpisa_stage5_encoded(MANTISSAS, PHV, s.f);
+		else if (s.limbs == FPISA_LIMBS64)
+			fpisa_exact64_stage5(&r.e[b], LIMBS64, PHV, s.f, fin->factor, fpisa_exact64_mau5);
 		else if (s.limbs)
 			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.limbs, PHV, s.f, fin->factor, fpisa_exact_mau5);
 		else

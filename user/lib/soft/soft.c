@@ -43,14 +43,13 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!exists(j))
 		return fpisa_fail(-EINVAL, "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
 				  j->mode, j->rounding, j->pipeline, j->format);
-	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f)))
+	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
 		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u", j->elements,
-				  FPISA_BLOCK, fpisa_max_elements(f));
+				  FPISA_BLOCK, fpisa_max_elements(f, j->mode));
 	if (!fpisa_window_valid(j->window))
 		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window, FPISA_MAX_WINDOW);
 	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
-		return fpisa_fail(-EINVAL, f.integer ? "integers have no modes; leave it out" :
-						       "exact sums of float64 are not offered; try mode fpisa64");
+		return fpisa_fail(-EINVAL, "integers have no modes; leave it out");
 	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
 		return fpisa_fail(-EINVAL, "values of one byte have no byte order");
 	if (!j->key.k0 && !j->key.k1) {

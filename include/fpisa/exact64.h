@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Mode `exact` of FP64: a superaccumulator over exponents of eleven bits.
+ *
+ * Limbs are exact.h's, signed, of 64 bits, 32 bits apart. A mantissa of 53
+ * bits moved by up to 31 has 84 bits, so an add touches two limbs: its low 32
+ * bits go to limb (e - 1) / 32, what is above them, at most 52 bits and a sign,
+ * to the next one (Neal, "Fast exact summation using small and large
+ * superaccumulators"). Values reach 65 limbs; the 66th digit of a sum is a carry, which
+ * the read-out makes. 2^11 contributions fit before a limb could overflow.
+ *
+ * The exponent register keeps the range of limbs in use beside the sticky
+ * bits. Limbs outside of it hold what an earlier round left there. So a first
+ * contribution writes two limbs and clears none, a later one clears those that
+ * it adds to the range, and a read-out walks the range alone. Zeros and specials
+ * leave the range as it is.
+ *
+ * Limb k of all elements of a block stands together: neighbours of similar
+ * magnitude share cache lines. MAU0, 1 and 6 to 8 are mau.h's; here are MAU2,
+ * 4 and 5. MAU3 has nothing to do, for its result would not fit a PHV's word.
+ *
+ * A block takes 16,640 bytes, so chunks have 128 elements at most
+ * (FPISA_MAX_EXACT64_BLOCKS).
+ */
+#ifndef FPISA_EXACT64_H
+#define FPISA_EXACT64_H
+
+#include "block.h"
+
+#define FPISA_LIMBS64 65 /* (2046 - 1) / 32 and the one above it are the last two */
+
+/* One block of superaccumulators. */
+struct fpisa_limbs64_block {
+	__s64 limb[FPISA_LIMBS64][FPISA_BLOCK];
+};
+
+/*
+ * The range in an exponent register: bits 6 to 12 the lowest limb that a value
+ * began in, 0 to 5 how many limbs above it another one did. The limb after the last of these is in use too.
+ */
+#define FPISA_RANGE_NONE 127u /* for the lowest limb: none is in use. No limb is next to it */
+
+static __always_inline __u32 fpisa_range_first(__u32 e)
+{
+	return e >> 6 & 127;
+}
+
+static __always_inline __u32 fpisa_range_more(__u32 e)
+{
+	return e & 63;
+}
+
+/* Limbs in use. */
+static __always_inline __u32 fpisa_range_limbs(__u32 e)
+{
+	return fpisa_range_first(e) == FPISA_RANGE_NONE ? 0 : fpisa_range_more(e) + 2;
+}
+
+/* MAU2: the limb that the value begins in (st), and its place there (in). */
+static __always_inline void fpisa_exact64_place(struct fpisa_lane *l)
+{
+	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
+
+	l->in = (__s32)(place & 31);
+	l->st = place >> 5 & 63;
+}
+
+/* MAU2, first contribution. Returns the register's new value. */
+static __always_inline __u16 fpisa_exact64_mau2_first(struct fpisa_lane *l)
+{
+	fpisa_exact64_place(l);
+	return (__u16)((l->e & FPISA_EXP_SPECIAL) | (l->m ? l->st : FPISA_RANGE_NONE) << 6);
+}
+
+/* MAU2: the register with the value's limbs in its range. */
+static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
+{
+	__u32 sticky = (reg | l->e) & FPISA_EXP_SPECIAL, first = fpisa_range_first(reg);
+	__u32 last = first + fpisa_range_more(reg);
+
+	fpisa_exact64_place(l);
+	if (!l->m)
+		return (__u16)(reg | sticky);
+	if (first == FPISA_RANGE_NONE)
+		first = last = l->st;
+	first = l->st < first ? l->st : first;
+	last = l->st > last ? l->st : last;
+	return (__u16)(sticky | first << 6 | (last - first));
+}
+
+/* MAU4, first contribution: the two limbs are this value alone. */
+static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l, struct fpisa_limbs64_block *a, int i)
+{
+	a->limb[l->st][i] = (__u32)((__u64)l->m << l->in);
+	a->limb[l->st + 1][i] = l->m >> (32 - l->in);
+}
+
+/* Limbs from..to - 1 of element i become 0. Here and below an index is hidden: else clang makes a pointer of it, which has no bound. */
+static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __u32 to)
+{
+	FPISA_ROLLED
+	for (__u32 n = 0; n < FPISA_LIMBS64; n++) {
+		__u64 k = from + n;
+
+		fpisa_opaque(k);
+		if (k >= to || k >= FPISA_LIMBS64)
+			break;
+		a->limb[k][i & (FPISA_BLOCK - 1)] = 0;
+	}
+}
+
+/*
+ * MAU4: clears what the value's limbs add to the range that was there, `before`, and adds. `clear` is
+ * fpisa_exact64_clear() or a call of it: its loop is more than a verifier takes 32 times over.
+ */
+#define fpisa_exact64_mau4(l, a, i, before, clear)                               \
+	({                                                                       \
+		const __u32 __st = (l)->st, __first = fpisa_range_first(before); \
+		const __u32 __end = __first + fpisa_range_limbs(before);         \
+                                                                                 \
+		if ((l)->m) {                                                    \
+			if (__first == FPISA_RANGE_NONE)                         \
+				clear(a, i, __st, __st + 2);                     \
+			else if (__st < __first)                                 \
+				clear(a, i, __st, __first);                      \
+			else if (__st + 2 > __end)                               \
+				clear(a, i, __end, __st + 2);                    \
+			(a)->limb[__st][i] += (__u32)((__u64)(l)->m << (l)->in); \
+			(a)->limb[__st + 1][i] += (l)->m >> (32 - (l)->in);      \
+		}                                                                \
+	})
+
+/* A number as its digits of 32 bits come, the lowest first: the three uppermost that are not zero at their top, what is below. */
+struct fpisa_digits {
+	__u64 high, low, lower, rest, before, before2, below;
+	__u64 product; /* of the digits so far and a factor, what is above them: below 2^54 */
+	__u32 top;     /* the place of `high` */
+};
+
+/*
+ * The next digit, times a factor below 2^53. What is asked is the digit moved: of one that a verifier knows to be zero
+ * it knows what becomes of it, and walks all that follows for each set of zeros.
+ */
+static __always_inline void fpisa_next_digit(struct fpisa_digits *d, __u64 digit, __u32 at, __u64 factor)
+{
+	__u64 there;
+
+	if (factor != 1) {
+		__u64 low = digit * (__u32)factor, sum = d->product + (__u32)low;
+
+		d->product = (sum >> 32) + (low >> 32) + digit * (factor >> 32);
+		digit = (__u32)sum;
+	}
+	there = digit << 1;
+	fpisa_opaque(there);
+	if (there) {
+		d->high = digit;
+		d->low = d->before;
+		d->lower = d->before2;
+		d->rest = d->below;
+		d->top = at;
+	}
+	d->below |= d->before2;
+	d->before2 = d->before;
+	d->before = digit;
+}
+
+/* The sign of the sum of range `e`: all ones when it is negative, else zero. */
+static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block *a, __u32 i, __u32 e)
+{
+	const __u32 first = fpisa_range_first(e), limbs = fpisa_range_limbs(e);
+	__s64 carry = 0;
+
+	FPISA_ROLLED
+	for (__u32 k = 0; k < FPISA_LIMBS64; k++) {
+		__u64 at = first + k;
+
+		fpisa_opaque(at);
+		if (k >= limbs || at >= FPISA_LIMBS64)
+			break;
+		carry = (carry + a->limb[at][i & (FPISA_BLOCK - 1)]) >> 32;
+	}
+	return carry >> 63;
+}
+
+/*
+ * MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): its 64
+ * uppermost bits, all below them as a sticky bit. Two digits alone could be 33
+ * bits, and 53 are wanted, 8 more for a quotient; so three are
+ * aligned here by the zeros of the first, and MAU6 has nothing left to move. The magnitude is
+ * multiplied by `factor`, below 2^53, on the way (op.h).
+ */
+static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
+					       __u64 factor)
+{
+	/* Read twice: a verifier would know by the end of the first loop how often the second goes round, and walk it for each. */
+	const __s64 sign = fpisa_exact64_sign(a, i, l->e);
+	const __u32 e = fpisa_read_once(&l->e), first = fpisa_range_first(e), limbs = fpisa_range_limbs(e);
+	struct fpisa_digits d = {0};
+	__s64 carry = 0;
+	__u32 lz;
+
+	FPISA_ROLLED
+	for (__u32 k = 0; k < FPISA_LIMBS64; k++) {
+		__u64 at = first + k;
+
+		fpisa_opaque(at);
+		if (k >= limbs || at >= FPISA_LIMBS64)
+			break;
+		carry += (a->limb[at][i & (FPISA_BLOCK - 1)] ^ sign) - sign;
+		fpisa_next_digit(&d, (__u32)carry, (__u32)at, factor);
+		carry >>= 32;
+	}
+	fpisa_next_digit(&d, (__u32)carry, first + limbs, factor);
+	if (factor != 1) {
+		fpisa_next_digit(&d, 0, first + limbs + 1, factor);
+		fpisa_next_digit(&d, 0, first + limbs + 2, factor);
+	}
+	l->sign = (__u32)sign & 1;
+	lz = fpisa_clz32_bits(d.high) & 31;
+	l->m = (__s64)((d.high << 32 | d.low) << lz | d.lower << lz >> 32);
+	l->m |= (__s64)fpisa_nonzero(d.rest | (__u32)(d.lower << lz));
+	l->e = (e & FPISA_EXP_SPECIAL) | ((32 * (d.top - 1) + 1 - lz) & FPISA_EXP_MASK);
+}
+
+/* -- over a block ------------------------------------------------------------- */
+
+static __always_inline void fpisa_exact64_set(const void *in, struct fpisa_exp_block *e, struct fpisa_limbs64_block *a,
+					      struct fpisa_format f)
+{
+	FPISA_EACH(i) {
+		struct fpisa_lane l = {.word = fpisa_get_word(in, i, f)};
+
+		fpisa_mau0_extract(&l, f);
+		fpisa_mau1_implied_one(&l, f);
+		e->e[i] = fpisa_exact64_mau2_first(&l);
+		fpisa_exact64_mau4_first(&l, a, i);
+	}
+}
+
+/* One element of an add, in a form that calls `clear`; see fpisa_exact64_mau4. */
+#define fpisa_exact64_add_lane(in, e, a, i, f, clear)                       \
+	({                                                                  \
+		struct fpisa_lane __l = {.word = fpisa_get_word(in, i, f)}; \
+		const __u16 __before = (e)->e[i];                           \
+                                                                            \
+		fpisa_mau0_extract(&__l, f);                                \
+		fpisa_mau1_implied_one(&__l, f);                            \
+		(e)->e[i] = fpisa_exact64_mau2(&__l, __before);             \
+		fpisa_exact64_mau4(&__l, a, i, __before, clear);            \
+	})
+
+static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_block *e, struct fpisa_limbs64_block *a,
+					      struct fpisa_format f)
+{
+	FPISA_EACH(i)
+		fpisa_exact64_add_lane(in, e, a, i, f, fpisa_exact64_clear);
+}
+
+/* As fpisa_exact_read(): collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or a call of it. */
+#define fpisa_exact64_read(out, ereg, a, f, rounding, clz, collapse)                     \
+	({                                                                               \
+		__u32 __flags = 0;                                                       \
+		FPISA_EACH(__i) {                                                        \
+			struct fpisa_lane __l = {.e = (ereg)->e[__i], .flags = __flags}; \
+			__u32 __lz;                                                      \
+			collapse(&__l, a, (__u32)__i, 1);                                \
+			__lz = clz((__u64)__l.m);                                        \
+			fpisa_mau6_normalise(&__l, f, __lz);                             \
+			fpisa_mau7_exponent(&__l, f, __lz);                              \
+			fpisa_mau8_assemble(&__l, f, rounding);                          \
+			fpisa_put_word(out, __i, f, __l.word);                           \
+			__flags = __l.flags;                                             \
+		}                                                                        \
+		__flags;                                                                 \
+	})
+
+/* The PHV's exponent becomes the range that was in use, for MAU4. */
+static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e,
+						 struct fpisa_format f, int first)
+{
+	FPISA_EACH(i) {
+		struct fpisa_lane l = {.e = p.e[i], .m = fpisa_get_man(p.m, i, f)};
+
+		p.e[i] = e->e[i];
+		e->e[i] = first ? fpisa_exact64_mau2_first(&l) : fpisa_exact64_mau2(&l, p.e[i]);
+		p.d[i] = (__u16)(l.in | l.st << 8);
+	}
+}
+
+#define fpisa_exact64_stage4(p, a, f, first, clear)                                  \
+	({                                                                                               \
+		FPISA_EACH(__i) {                                                                        \
+			struct fpisa_lane __l = {.m = fpisa_get_man((p).m, __i, f),                      \
+						 .in = (p).d[__i] & 31,                                  \
+						 .st = (p).d[__i] >> 8 & 63};                            \
+                                                                                                         \
+			if (first)                                                                       \
+				fpisa_exact64_mau4_first(&__l, a, __i);                                  \
+			else                                                                             \
+				fpisa_exact64_mau4(&__l, a, __i, (p).e[__i], clear); \
+	}                                                                            \
+	})
+
+#define fpisa_exact64_stage5(ereg, a, p, f, factor, collapse)          \
+	({                                                            \
+		FPISA_EACH(__i) {                                     \
+			struct fpisa_lane __l = {.e = (ereg)->e[__i]}; \
+                                                                      \
+			collapse(&__l, a, (__u32)__i, factor);        \
+			(p).e[__i] = (__u16)__l.e;                    \
+			fpisa_put_man((p).m, __i, f, __l.m);          \
+			(p).d[__i] = (__u16)(__l.sign << 15);          \
+	}                                                              \
+	})
+
+#endif
