@@ -145,7 +145,9 @@ SHIFTED = np.zeros(17, "uint8")[1:].view("float32")
 EIGHT = np.ones(8, "float32")
 CASES = [
     (TypeError, "array is of list; it must be a numpy.ndarray", ([1.0],), {}),
-    (TypeError, "the array is of complex64; it must be of one of float32", (np.ones(4, "complex64"),), {}),
+    (TypeError, "the array is of clongdouble; it must be of one of float32" if np.dtype("clongdouble").name == "clongdouble"
+     else "the array is of complex256; it must be of one of float32", (np.ones(4, "clongdouble"),), {}),
+    (ValueError, "op is 'max'; of complex numbers it must be one of sum, avg, scale", (np.ones(4, "complex64"), "max"), {}),
     (TypeError, "the array is of int64", (np.ones(4, "int64"),), {}),
     (TypeError, "the array is of uint16;", (np.ones(4, "uint16"),), {}),
     (TypeError, "the array is of uint8 and type is 'bfloat16'", (np.ones(4, "uint8"),), {"type": "bfloat16"}),

@@ -37,9 +37,10 @@ class Result(NamedTuple):
     flags: Flags
 
 
-# By numpy's name of the type; the last three are of ml_dtypes.
-NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "bfloat16": "bfloat16",
-         "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+# By numpy's name of the type; the last three are of ml_dtypes. A complex number is two values.
+NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "complex64": "float32",
+         "complex128": "float64", "bfloat16": "bfloat16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+COMPLEX_OPS = ("sum", "avg", "scale")  # that are those of the real and the imaginary parts
 BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # what can hold them where ml_dtypes is not
 
 
@@ -72,6 +73,15 @@ def check_array(array: Array, what: str, big_endian: bool) -> None:
                         "array.astype(array.dtype.newbyteorder())")
     if not array.flags.aligned:
         raise ValueError(f"{what} is not aligned; pass a copy of it")
+
+
+def count_of(array: Array, op: str) -> int:
+    """How many of the library's values it has. ValueError for an operation that complex numbers have not."""
+    if array.dtype.kind != "c":
+        return int(array.size)
+    if op not in COMPLEX_OPS:
+        raise ValueError(f"op is {op!r}; of complex numbers it must be one of {', '.join(COMPLEX_OPS)}")
+    return 2 * int(array.size)
 
 
 def check_memory(array: Array, write: bool) -> None:

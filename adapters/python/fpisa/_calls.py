@@ -15,7 +15,7 @@ import time
 import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 
-from ._arrays import Array, Flags, Result, prepare
+from ._arrays import Array, Flags, Result, count_of, prepare
 from ._errors import Canceled, Error, Overflow, error_of, ranks_of
 from ._library import OPERATIONS, Call, in_range, library, number_of
 
@@ -129,7 +129,7 @@ class Caller:
         """
         call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
-        call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, array.size
+        call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, count_of(array, op)
         request = Request(self, out)
         call.ranks = ctypes.addressof(request._ranks)
         return self._begin(request, array, lambda: self._start(call, request._pointer))
