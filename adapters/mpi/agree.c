@@ -166,11 +166,6 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 	char what[64];
 
 	snprintf(what, sizeof(what), "all reductions of %s are MPI's", type_names[type]);
-	if (m->offer.mode == MODE_EXACT && type == FPISA_FLOAT64) {
-		if (!m->rank)
-			say(m, what, "mode exact has no 64-bit floats");
-		return SERVICE_MPI;
-	}
 	/* A group waits as long as its ranks live, a static job until its deadline. */
 	if (m->offer.jobs && PMPI_Barrier(c))
 		return SERVICE_MPI;
@@ -197,7 +192,7 @@ static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 		return;
 	m->said[type] = 1;
 	offer_make(&o, m->name);
-	if (o.why_not[0] || o.mode != MODE_EXACT || type == FPISA_FLOAT64)
+	if (o.why_not[0] || o.mode != MODE_EXACT)
 		return;
 	snprintf(what, sizeof(what), "MPI_Iallreduce of %s is MPI's until the next MPI_Allreduce or MPI_Barrier",
 		 type_names[type]);

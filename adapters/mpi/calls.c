@@ -4,28 +4,50 @@
  * numbers over a communicator that is served goes to the datapath, all else to MPI. Calls that wait for all ranks agree on
  * what requests may not wait for.
  */
+#include <stdlib.h>
 #include "shim.h"
 
-/* 0: of no type of ours. Integers wrap in MPI and saturate in the datapath: they are MPI's. */
-static enum fpisa_dtype dtype_of(MPI_Datatype t, size_t *bytes)
+static int is_real(MPI_Datatype t)
+{
+	return t == MPI_FLOAT || t == MPI_REAL || t == MPI_REAL4 || t == MPI_DOUBLE || t == MPI_DOUBLE_PRECISION ||
+	       t == MPI_REAL8;
+}
+
+static int is_complex(MPI_Datatype t)
+{
+	return t == MPI_C_FLOAT_COMPLEX || t == MPI_C_DOUBLE_COMPLEX || t == MPI_CXX_FLOAT_COMPLEX ||
+	       t == MPI_CXX_DOUBLE_COMPLEX || t == MPI_COMPLEX || t == MPI_DOUBLE_COMPLEX || t == MPI_COMPLEX8 ||
+	       t == MPI_COMPLEX16;
+}
+
+/*
+ * The type of the `each` values that one of t is; 0: none of ours. A sum of complex numbers is one of their parts.
+ * Integers wrap in MPI and saturate in the datapath: they are MPI's.
+ */
+static enum fpisa_dtype dtype_of(MPI_Datatype t, enum fpisa_operation op, size_t *each)
 {
 	/* The Fortran names have the size that the compiler's options gave them when MPI was built. */
-	enum fpisa_dtype type = 0;
 	int size = 0;
 
-	if (t == MPI_FLOAT || t == MPI_REAL || t == MPI_REAL4 || t == MPI_DOUBLE || t == MPI_DOUBLE_PRECISION ||
-	    t == MPI_REAL8) {
-		PMPI_Type_size(t, &size);
-		type = size == 4 ? FPISA_FLOAT32 : size == 8 ? FPISA_FLOAT64 : 0;
-	}
+	*each = 1;
+	/* As MPICH has Fortran's names where it was built without. */
+	if (t == MPI_DATATYPE_NULL)
+		return 0;
 #ifdef MPIX_C_FLOAT16
-	if (t == MPIX_C_FLOAT16) {
-		size = 2;
-		type = FPISA_FLOAT16;
-	}
+	if (t == MPIX_C_FLOAT16)
+		return FPISA_FLOAT16;
 #endif
-	*bytes = (size_t)size;
-	return type;
+	if (op == FPISA_SUM && is_complex(t))
+		*each = 2;
+	else if (!is_real(t))
+		return 0;
+	PMPI_Type_size(t, &size);
+	return size == 4 * (int)*each ? FPISA_FLOAT32 : size == 8 * (int)*each ? FPISA_FLOAT64 : 0;
+}
+
+static size_t bytes_of(enum fpisa_dtype type)
+{
+	return type == FPISA_FLOAT64 ? 8 : type == FPISA_FLOAT32 ? 4 : 2;
 }
 
 static enum fpisa_operation operation_of(MPI_Op op)
@@ -39,19 +61,19 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 {
 	enum fpisa_operation op = operation_of(o);
 	struct comm *m;
-	size_t bytes = 0;
-	enum fpisa_dtype type = op && count > 0 && c != MPI_COMM_NULL ? dtype_of(t, &bytes) : 0;
+	size_t each = 1;
+	enum fpisa_dtype type = op && count > 0 && c != MPI_COMM_NULL ? dtype_of(t, op, &each) : 0;
 
 	/* Which arrays are none is MPI's to say. */
 	if (!send || !recv || recv == MPI_IN_PLACE)
 		return NULL;
 	m = type ? comm_of(c, waits) : NULL;
-	if (!m || !agree_serves(m, c, type, bytes * (size_t)count, waits))
+	if (!m || !agree_serves(m, c, type, bytes_of(type) * each * (size_t)count, waits))
 		return NULL;
 	*call = (struct fpisa_call){.size = sizeof(*call),
 				    .send = send == MPI_IN_PLACE ? recv : send,
 				    .recv = recv,
-				    .count = (size_t)count,
+				    .count = each * (size_t)count,
 				    .type = type,
 				    .op = op,
 				    .factor = 1};
@@ -67,7 +89,46 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 	m = served(&call, send, recv, count, t, o, c, 1);
 	if (!m)
 		return PMPI_Allreduce(send, recv, count, t, o, c);
-	return m->offer.two_levels ? comm_allreduce_levels(m, c, &call, t, o) : comm_allreduce(m, c, &call);
+	return m->offer.two_levels ? comm_allreduce_levels(m, c, &call, count, t, o) : comm_allreduce(m, c, &call);
+}
+
+/*
+ * Where all ranks get the sum, the root does too. That takes longer than MPI's own, which sends it to one rank, so only
+ * mode exact has it, for the bits.
+ */
+static struct comm *reduce_served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t,
+				  MPI_Op o, MPI_Comm c)
+{
+	size_t each;
+	enum fpisa_operation op = operation_of(o);
+	struct comm *m = op && count > 0 && c != MPI_COMM_NULL && dtype_of(t, op, &each) ? comm_of(c, 1) : NULL;
+
+	if (!m || (m->offer.mode != MODE_EXACT && !m->offer.jobs))
+		return NULL;
+	m = served(call, send, recv, count, t, o, c, 1);
+	return m && service_is_exact(m->service, call->type) ? m : NULL;
+}
+
+ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c)
+{
+	struct fpisa_call call;
+	int rank = -1, rc;
+	struct comm *m;
+
+	if (c != MPI_COMM_NULL)
+		PMPI_Comm_rank(c, &rank);
+	/* Of the other ranks `recv` means nothing; that `send` is one that can be written is not asked here. */
+	m = reduce_served(&call, send, rank == root ? recv : (void *)(uintptr_t)send, count, t, o, c);
+	if (!m)
+		return PMPI_Reduce(send, recv, count, t, o, root, c);
+	if (rank == root)
+		return comm_allreduce(m, c, &call);
+	call.recv = malloc(call.count * bytes_of(call.type));
+	if (!call.recv)
+		return MPI_ERR_NO_MEM;
+	rc = comm_allreduce(m, c, &call);
+	free(call.recv);
+	return rc;
 }
 
 ENTRY int MPI_Barrier(MPI_Comm c)

@@ -202,10 +202,11 @@ int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call)
 	return rc ? fail(m, c, service_error()) : MPI_SUCCESS;
 }
 
-int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Datatype t, MPI_Op op)
+int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, int count, MPI_Datatype t,
+			  MPI_Op op)
 {
 	char error[TEXT];
-	int rc = levels_allreduce(m, call, t, op, error);
+	int rc = levels_allreduce(m, call, count, t, op, error);
 
 	return rc || !error[0] ? rc : fail(m, c, error);
 }

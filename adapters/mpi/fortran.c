@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * Fortran's entries of Open MPI, which call PMPI past ours: mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
- * ompi_allreduce_f(); so with MPI_Iallreduce() and MPI_Barrier(). MPICH's call MPI_Allreduce(), so there is nothing to do.
+ * ompi_allreduce_f(); so with MPI_Iallreduce(), MPI_Reduce() and MPI_Barrier(). MPICH's call MPI_Allreduce(), so there is nothing to
+ * do.
  */
 #include "shim.h"
 
@@ -61,6 +62,16 @@ ENTRY void ompi_barrier_f(MPI_Fint *comm, MPI_Fint *error)
 		*error = (MPI_Fint)rc;
 }
 
+ENTRY void ompi_reduce_f(void *send, void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op, MPI_Fint *root,
+			 MPI_Fint *comm, MPI_Fint *error)
+{
+	int rc = MPI_Reduce(address(send), address(recv), (int)*count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
+			    (int)*root, PMPI_Comm_f2c(*comm));
+
+	if (error)
+		*error = (MPI_Fint)rc;
+}
+
 #define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_allreduce_f")))
 ALSO(mpi_allreduce);
 ALSO(mpi_allreduce_);
@@ -79,4 +90,12 @@ ALSO(mpi_barrier);
 ALSO(mpi_barrier_);
 ALSO(mpi_barrier__);
 ALSO(MPI_BARRIER);
+#undef ALSO
+#define ALSO(name)                                                                                             \
+	ENTRY void name(void *send, void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op, MPI_Fint *root, \
+			MPI_Fint *comm, MPI_Fint *error) __attribute__((alias("ompi_reduce_f")))
+ALSO(mpi_reduce);
+ALSO(mpi_reduce_);
+ALSO(mpi_reduce__);
+ALSO(MPI_REDUCE);
 #endif

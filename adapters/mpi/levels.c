@@ -45,11 +45,12 @@ static int between_hosts(struct comm *m, const struct fpisa_call *call, struct o
 	return o->rc;
 }
 
-int levels_allreduce(struct comm *m, const struct fpisa_call *call, MPI_Datatype t, MPI_Op op, char error[TEXT])
+int levels_allreduce(struct comm *m, const struct fpisa_call *call, int count, MPI_Datatype t, MPI_Op op,
+		     char error[TEXT])
 {
 	const struct levels *l = &m->levels;
 	struct outcome o = {0};
-	int count = (int)call->count, in_place = call->send == call->recv, rc;
+	int in_place = call->send == call->recv, rc;
 
 	if (l->rank)
 		rc = PMPI_Reduce(call->send, NULL, count, t, op, 0, l->host);

@@ -70,7 +70,8 @@ int levels_make(struct levels *l, MPI_Comm c); /* collective; MPI_SUCCESS, or an
 void levels_free(struct levels *l);	       /* collective */
 
 /* The call over all ranks. 0, or an error of MPI; or 0, and in `error` what the datapath said, else "". */
-int levels_allreduce(struct comm *m, const struct fpisa_call *call, MPI_Datatype t, MPI_Op op, char error[TEXT]);
+int levels_allreduce(struct comm *m, const struct fpisa_call *call, int count, MPI_Datatype t, MPI_Op op,
+		     char error[TEXT]);
 
 /* -- comm.c: a communicator, as long as it lives and requests of it are under way ----------- */
 
@@ -107,8 +108,9 @@ int comm_error_code(const char *text);
 /* 0, or an error code of MPI that c's error handler has had. */
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call);
 
-/* The same by two levels; the datatype and operation are call's. */
-int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Datatype t, MPI_Op op);
+/* The same by two levels; `count` of the datatype are the call's values, the operation is the call's. */
+int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, int count, MPI_Datatype t,
+			  MPI_Op op);
 
 /* -- agree.c: by MPI's own collectives on c, all of whose ranks are in the same call of it ------ */
 

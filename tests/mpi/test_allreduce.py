@@ -175,14 +175,39 @@ def test_without_the_adapter(cluster):
 
 
 def test_exact(cluster):
-    """Double is MPI's and each communicator says so; any order of float has one sum, below any size too."""
+    """Requests before the first agreement are MPI's and each communicator says so; any order has one sum, below any size too."""
     c = cluster()
     took, lines = sweep(c, FPISA_MODE="exact")
     assert took > 1000
-    assert len(lines) == 8 and sum("all reductions of double are MPI's: mode exact has no 64-bit floats" in x for x in lines) == 4
-    assert sum("MPI_Iallreduce of float is MPI's until the next MPI_Allreduce or MPI_Barrier: " in x for x in lines) == 4
+    for kind in "float", "double":
+        assert sum(f"MPI_Iallreduce of {kind} is MPI's until the next MPI_Allreduce or MPI_Barrier: " in x for x in lines) == 4, lines
+    assert len(lines) == 8
     out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
     assert json.loads(out)["right"] == 24
+
+
+def test_exact_doubles(cluster):
+    """Doubles and complex numbers by MPI_Allreduce and MPI_Reduce; without the adapter most orders are wrong."""
+    c = cluster()
+    before = c.sent()
+    out, err = c.run(RANKS, "doubles.c", FPISA_MODE="exact")
+    answer = json.loads(out)
+    # Four calls of six types and 24 orders.
+    assert answer["right"] == answer["of"] == 4 * 6 * 24 + 1 and said(err) == [], (out, err)
+    assert c.sent() - before > 4 * 6 * 24 * RANKS
+    c.groups.empty()
+    answer = json.loads(c.run(RANKS, "doubles.c", preload=False)[0])
+    assert answer["right"] < answer["of"], answer
+
+
+def test_solver(cluster):
+    """A solver's answer has the same bits whichever rank has which part; by MPI alone it has not."""
+    c = cluster()
+    program = os.path.join(EXAMPLES, "cg.c")
+    for ranks in 2, 3, 4, 8:
+        answers = [c.run(ranks, program, mapping, FPISA_MODE="exact")[0] for mapping in (0, 77)]
+        assert answers[0].startswith("residual 0x1.") and len(set(answers)) == 1, (ranks, answers)
+    assert len({c.run(8, program, mapping, preload=False)[0] for mapping in (0, 77)}) > 1
 
 
 def test_halves(cluster):
