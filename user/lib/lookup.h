@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-#ifndef FPISA_LOOKUP_H
-#define FPISA_LOOKUP_H
+#ifndef FPISA_HOST_LOOKUP_H
+#define FPISA_HOST_LOOKUP_H
 
 #include <netdb.h>
 #include <stdint.h>
