@@ -23,7 +23,7 @@ and at the bridge's port towards it. A topology says where the aggregator is:
 XDP's frames pass no queue of the host that sends them. Where a host adds they
 are shaped as they enter the bridge, in one queue with what the host's stack sends.
 
-Each port of the bridge holds --queue bytes and loses --loss of all frames. Where the results enter the
+Each port of the bridge holds --queue bytes. The bridge loses --loss of all frames. Where the results enter the
 bridge they are put together, as a worker's card would let its kernel do
 (`rx-udp-gro-forwarding`; of TCP the kernel does that by itself); with
 `--udp-gro off` they are not. The contenders' processes
@@ -157,10 +157,9 @@ class Network(labs.Lab):
                 if plan["aggregator_weight" if a.rank is None else "worker_weight"]]
 
     def lose(self, loss):
-        """So large a share of what leaves by the bridge's ports, chosen at random; of TCP's segments that travel together all or none."""
-        ports = ",".join([f"p{r}" for r in range(len(self.worker))] + [f"a{i}" for i, a in enumerate(self.adders) if a.rank is None])
-        self.switch.run("nft", f"add table netdev loss; add chain netdev loss out {{ type filter hook egress devices = {{ {ports} }} "
-                        f"priority 0; }}; add rule netdev loss out numgen random mod 100000 < {round(loss * 100000)} drop")
+        """So large a share of what the bridge forwards, chosen at random; of TCP's segments that travel together all or none."""
+        self.switch.run("nft", "add table bridge loss; add chain bridge loss forward { type filter hook forward priority 0; }; "
+                        f"add rule bridge loss forward numgen random mod 100000 < {round(loss * 100000)} drop")
 
     def shape(self, mbit, topology="switch", queue=QUEUE):
         def tbf(space, dev, limit):
