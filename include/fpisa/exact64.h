@@ -88,9 +88,11 @@ static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
 	return (__u16)(sticky | first << 6 | (last - first));
 }
 
-/* MAU4, first contribution: the two limbs are this value alone. */
+/* MAU4, first contribution: the two limbs are this value alone. A zero has none. */
 static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l, struct fpisa_limbs64_block *a, int i)
 {
+	if (!l->m)
+		return;
 	a->limb[l->st][i] = (__u32)((__u64)l->m << l->in);
 	a->limb[l->st + 1][i] = l->m >> (32 - l->in);
 }
