@@ -182,8 +182,7 @@ struct fpisa_info {
  *
  * `address` may name up to 16 aggregators, "10.0.0.1*2,10.0.0.2": the chunks of each call are spread over them by their weights
  * (1 to 100; without one 1). All ranks give the same list. Each aggregator has the job under the same number, made alike, with the
- * same token and the workers in the same order; the one at place i of the list, from 0, lists them with UDP port
- * options.local_port + i. An error of one aggregator is the handle's and names it. The result has the same bits as with one
+ * same token and the workers, with the same UDP ports, in the same order. An error of one aggregator is the handle's and names it. The result has the same bits as with one
  * aggregator in mode exact; in others each chunk's follow from its order of arrival, as always.
  *
  * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options; or the job is not alike at all aggregators

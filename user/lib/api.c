@@ -36,6 +36,14 @@ static void name_all(struct fpisa *f)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), " and %u more", others);
 }
 
+/* The first gets the port, the others share it. With forks held. */
+static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
+{
+	if (s->index)
+		return fpisa_udp_open_beside(&s->t, s->f->shard->t, address, port, s->local_port);
+	return fpisa_transport_open(&s->t, s->f->transport, address, port, s->local_port);
+}
+
 /* spent_ns() since `began` is what it takes of the deadline. */
 static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *a, uint64_t began)
 {
@@ -44,7 +52,7 @@ static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *
 	set_peer(s->peer, sizeof(s->peer), a->address.s_addr, a->port);
 	for (;;) {
 		fpisa_fork_hold();
-		rc = fpisa_transport_open(&s->t, s->f->transport, a->address.s_addr, a->port, s->local_port);
+		rc = open_once(s, a->address.s_addr, a->port);
 		fpisa_fork_release();
 		if (rc != -EADDRINUSE || !fpisa_fork_settling() || fpisa_now() - began >= s->f->timeout_ns)
 			return rc;

@@ -57,7 +57,7 @@ static int make_shards(struct fpisa *f, uint32_t shards, const uint32_t *weight,
 	for (uint32_t i = 0; i < shards; i++) {
 		f->shard[i].f = f;
 		f->shard[i].index = i;
-		f->shard[i].local_port = (uint16_t)(local_port + i);
+		f->shard[i].local_port = local_port;
 	}
 	return 0;
 }
@@ -69,18 +69,8 @@ static void free_new(struct fpisa *f)
 	free(f);
 }
 
-/* A port a shard. */
-static int check_ports(uint32_t first, uint32_t shards)
-{
-	if (first + shards - 1 <= UINT16_MAX)
-		return 0;
-	return fpisa_fail(-EINVAL, "options.local_port is %u; %u aggregators take as many ports from there on", first,
-			  shards);
-}
-
 int fpisa_new(struct fpisa **out, const struct fpisa_options *options, uint32_t shards, const uint32_t *weight)
 {
-	uint16_t local_port;
 	struct fpisa_options o;
 	struct fpisa *f;
 	int rc = copy_options(&o, options);
@@ -93,10 +83,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options, uint32_t 
 	TAILQ_INIT(&f->requests);
 	TAILQ_INIT(&f->given_up);
 	TAILQ_INIT(&f->ended);
-	local_port = o.local_port ? o.local_port : FPISA_PORT;
-	rc = check_ports(local_port, shards);
-	if (!rc)
-		rc = make_shards(f, shards, weight, local_port);
+	rc = make_shards(f, shards, weight, o.local_port ? o.local_port : FPISA_PORT);
 	if (rc) {
 		free_new(f);
 		return rc;

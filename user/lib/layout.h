@@ -7,8 +7,8 @@
 #define FPISA_LAYOUT_H
 
 #include <stdint.h>
+#include "fpisa/job.h"
 
-#define FPISA_MAX_SHARDS 16
 #define FPISA_MAX_WEIGHT 100
 
 struct fpisa_layout {

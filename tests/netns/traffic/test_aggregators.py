@@ -29,7 +29,7 @@ class Several(Switched):
         return self.aggregators[i].run(FPISA, *argv, "--pin", f"{PINS}/a{i}")
 
     def job(self, i, *options):
-        workers = ",".join(f"10.98.0.{r + 11}:{18000 + i}" for r in range(WORKERS))
+        workers = ",".join(f"10.98.0.{r + 11}:18000" for r in range(WORKERS))
         self.fpisa_at(i, "job", "add", JOB, "--workers", workers, "--address", f"10.98.0.{i + 1}", "--mode", "exact", *options)
 
     def results(self, i):

@@ -10,6 +10,7 @@ from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
+PORT = 18001  # of the ranks. Frames to the datapath's own, 18000, that it leaves to the stack must be nobody's: so the stack finds the sender
 PINS = "/run/colocated"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
 
@@ -29,7 +30,7 @@ class Colocated(Switched):
         host.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=1")
         host.run(FPISA, "load", "eth0", "--mode", "skb", "--pin", f"{PINS}/{i}")
         host.run(FPISA, "load", "lo", "--mode", "skb", "--pin", f"{PINS}/{i}")
-        workers = ",".join(f"10.98.0.{r + 11}:{18000 + i}{'@lo' if r == i else ''}" for r in range(HOSTS))
+        workers = ",".join(f"10.98.0.{r + 11}:{PORT}{'@lo' if r == i else ''}" for r in range(HOSTS))
         host.run(FPISA, "job", "add", JOB, "--workers", workers, "--address", f"10.97.0.{i + 1}", "--mode", "exact", "--fanout",
                  "unicast", "--pin", f"{PINS}/{i}")
         return host
@@ -39,7 +40,7 @@ class Colocated(Switched):
 
     def begin(self, count, weights=(1,) * HOSTS, **options):
         shares = ",".join(f"10.97.0.{i + 1}*{w}" for i, w in enumerate(weights))
-        return [self.start(r, JOB, {"count": count, "kind": "integers"}, address=shares, **options) for r in range(HOSTS)]
+        return [self.start(r, JOB, {"count": count, "kind": "integers"}, address=shares, local_port=PORT, **options) for r in range(HOSTS)]
 
 
 @pytest.fixture(scope="module")

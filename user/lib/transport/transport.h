@@ -125,6 +125,10 @@ int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job,
 		   struct fpisa_key *token);
 
+/* Another udp, on the port of `first`, which several may share: all are closed together. */
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
+			  uint16_t local_port);
+
 /* One of the first two, by its enum fpisa_transport_name; whether `name` is one. */
 int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
 			 uint16_t local_port);

@@ -11,10 +11,14 @@
  * Unconnected, and bound to no address, because results come to a group as
  * well as to us: a connected socket, or one bound to its address, would
  * never see the group's. So the source of each datagram is compared here.
+ *
+ * Where a job has several aggregators their sockets share one port (SO_REUSEPORT): a filter gives each what its aggregator sends to
+ * us, and each joins the group of the results for that source alone.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
@@ -25,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "datagrams.h"
+#include "fpisa/job.h"
 #include "lib/base/error.h"
 #include "lib/base/order.h"
 #include "nexthop.h"
@@ -43,6 +48,8 @@ struct udp {
 	struct sockaddr_in to;
 	struct in_addr source;	/* of the replies */
 	struct ip_mreqn member; /* the multicast address that it has joined, 0 for none, and where */
+	struct udp *first,
+		*behind; /* of those that share its port, in the order in which they were bound; first is NULL: none does */
 	struct fpisa_datagrams datagrams;
 };
 
@@ -245,6 +252,20 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 	return 0;
 }
 
+/* Of one of several aggregators: `m` with its source. */
+static int add_source(const struct udp *u, const struct ip_mreqn *m)
+{
+	const struct ip_mreq_source from = {
+		.imr_multiaddr = m->imr_multiaddr, .imr_interface = m->imr_address, .imr_sourceaddr = u->source};
+
+	return setsockopt(u->fd, IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, &from, sizeof(from));
+}
+
+static int add_membership(const struct udp *u, const struct ip_mreqn *m)
+{
+	return u->first ? add_source(u, m) : setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, m, sizeof(*m));
+}
+
 /*
  * Join the group, 0 for none, on the interface that leads to the aggregator, or else where the kernel thinks best. At a rejoin both may
  * have changed: then leave the old one.
@@ -266,13 +287,37 @@ static int join_group(struct udp *u, struct in_addr group)
 	if (u->member.imr_multiaddr.s_addr)
 		setsockopt(u->fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &u->member, sizeof(u->member));
 	u->member = (struct ip_mreqn){0};
-	if (group.s_addr && setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m))) {
+	if (group.s_addr && add_membership(u, &m)) {
 		m = (struct ip_mreqn){.imr_multiaddr = group};
-		if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m)))
+		if (add_membership(u, &m))
 			return -errno;
 	}
 	u->member = m;
 	return 0;
+}
+
+/* From the IPv4 header on, which has no options: the aggregator's datapath writes none. */
+#define SOURCE_ADDRESS 12
+#define SOURCE_PORT 20
+
+/* The kernel asks it for each datagram to the port, from its payload on: which of the sockets takes it, in the order in which they were bound. */
+static int share_out(const struct udp *first)
+{
+	struct sock_filter code[5 * FPISA_MAX_SHARDS + 1];
+	struct sock_fprog program = {.filter = code};
+	unsigned short n = 0;
+	uint32_t place = 0;
+
+	for (const struct udp *u = first; u; u = u->behind) {
+		code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, SKF_NET_OFF + SOURCE_ADDRESS);
+		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(u->source.s_addr), 0, 3);
+		code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_H | BPF_ABS, SKF_NET_OFF + SOURCE_PORT);
+		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohs(u->to.sin_port), 0, 1);
+		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, place++);
+	}
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+	program.len = n;
+	return setsockopt(first->fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) ? -errno : 0;
 }
 
 static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
@@ -283,6 +328,9 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 
 	if (hello->address)
 		u->source.s_addr = fpisa_in_addr(hello->address);
+	rc = u->first ? share_out(u->first) : 0;
+	if (rc)
+		return fpisa_fail(rc, "give the sockets of one UDP port what their aggregators send: %s", strerror(-rc));
 	rc = join_group(u, (struct in_addr){fpisa_in_addr(hello->group)});
 	if (rc)
 		return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
@@ -367,7 +415,8 @@ static int is_broadcast(const struct sockaddr_in *to)
 	return is;
 }
 
-static int open_socket(struct udp *u, uint16_t local_port)
+/* `first`: another that has the port, which this one shares; NULL: nobody has. */
+static int open_socket(struct udp *u, const struct udp *first, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
 	int on = 1, off = 0, dont_fragment = IP_PMTUDISC_PROBE;
@@ -382,6 +431,10 @@ static int open_socket(struct udp *u, uint16_t local_port)
 	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
+	/* Set after the first was bound, lest it shared the port of another process. */
+	if (first && (setsockopt(first->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+		      setsockopt(u->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on))))
+		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	/* A kernel that refuses puts nothing together. */
 	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
@@ -391,7 +444,21 @@ static int open_socket(struct udp *u, uint16_t local_port)
 	return 0;
 }
 
-int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+/* Behind all that share the port of `first`, which this one gets too. */
+static int share_port(struct udp *u, struct udp *first)
+{
+	struct udp *last = first;
+	int rc;
+
+	while (last->behind)
+		last = last->behind;
+	last->behind = u;
+	u->first = first->first = first;
+	rc = share_out(first);
+	return rc ? fpisa_fail(rc, "share a UDP port: %s", strerror(-rc)) : 0;
+}
+
+static int open_udp(struct fpisa_transport **t, struct udp *first, uint32_t address, uint16_t port, uint16_t local_port)
 {
 	struct udp *u = calloc(1, sizeof(*u));
 	int rc = -ENOMEM;
@@ -409,10 +476,23 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 	else if (is_broadcast(&u->to))
 		rc = fpisa_no_host(inet_ntoa(u->to.sin_addr));
 	else
-		rc = open_socket(u, local_port);
+		rc = open_socket(u, first, local_port);
+	if (!rc && first)
+		rc = share_port(u, first);
 	if (rc)
 		udp_close(&u->base);
 	else
 		*t = &u->base;
 	return rc;
+}
+
+int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+{
+	return open_udp(t, NULL, address, port, local_port);
+}
+
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
+			  uint16_t local_port)
+{
+	return open_udp(t, (struct udp *)first, address, port, local_port);
 }
