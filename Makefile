@@ -245,7 +245,7 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 
 $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/progress user/cli/report)
-$(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c progress.c report.c))
+$(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) user/plan/shares.c $(addprefix user/cli/,names.c options.c progress.c report.c))
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
 $(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet listing identity)
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
@@ -341,7 +341,7 @@ FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_SOCKETS := tests/fuzz/sockets.c tests/fuzz/tls_fake.c tests/fuzz/message.c tests/fuzz/input.c user/lib/manager/channel.c $(FUZZ_MANAGER)
 FUZZ_channel := $(FUZZ_SOCKETS)
-FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/lib/manager/watch.c $(wildcard user/manager/*.c) $(filter-out user/cli/log.c $(FUZZ_SOCKETS),$(PARSERS))
+FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/lib/manager/watch.c user/lib/manager/interface.c user/plan/shares.c $(wildcard user/manager/*.c) $(filter-out user/cli/log.c $(FUZZ_SOCKETS),$(PARSERS))
 # Of the wrapper for PostgreSQL, where the server's headers are.
 FUZZ_fdw := tests/fuzz/input.c adapters/postgres/fdw/values.c adapters/postgres/fdw/ask.c
 $(patsubst %.c,$(B)/fuzz/%.o,tests/fuzz/user_fdw.c $(filter adapters/%,$(FUZZ_fdw))): FUZZ_CFLAGS = -fno-strict-aliasing -fwrapv \
@@ -350,7 +350,7 @@ FUZZ_helper := tests/fuzz/input.c user/serve/helper_jobs.c user/serve/requests.c
 	$(filter-out user/cli/log.c user/cli/report.c,$(PARSERS)) $(filter-out user/lib/base/error.c,$(FUZZ_MANAGER))
 FUZZ_link := user/lib/hear.c user/lib/manager/protocol.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
-FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
+FUZZ_manager := $(PARSERS) user/plan/shares.c $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 # Operands of comparisons are not traced, which takes half of the time: targets make well-formed messages themselves.
 FUZZ_COVER := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp

@@ -9,8 +9,7 @@
 
 #include "tag.h"
 
-#define FPISA_MAX_JOBS 64   /* job numbers are 0..63 */
-#define FPISA_MAX_SHARDS 16 /* aggregators of one call */
+#define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
 #define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace that replies leave through */
 #define FPISA_MAX_WINDOW 1024	   /* slots of a job */

@@ -40,6 +40,13 @@ static void end(struct fpisa_transport *t)
 	free(t);
 }
 
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
+			  uint16_t local_port)
+{
+	(void)first;
+	return fpisa_udp_open(t, address, port, local_port);
+}
+
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
 {
 	static const struct fpisa_transport_ops ops = {

@@ -108,6 +108,7 @@ NOTHING(int, datapath_job, const struct datapath *dp, __u32 job, struct fpisa_jo
 NOTHING(int, datapath_session, const struct datapath *dp, __u32 job, struct fpisa_session *out)
 NOTHING(int, datapath_peer, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
 NOTHING(int, datapath_last_seen, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_last_seen *out)
+NOTHING(int, datapath_aggregator_get, const struct datapath_groups *g, __u32 place, struct aggregator_record *r)
 NOTHING(int, datapath_slot, const struct datapath *dp, __u32 key, struct fpisa_slot *out)
 NOTHING(int, datapath_counters, const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
 NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *out)

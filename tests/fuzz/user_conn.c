@@ -83,6 +83,25 @@ static void record_it(void *arg, __u32 place, const struct group_record *r)
 	CHECK(!r->id || s.manager.policy->without_key || *r->owner);
 }
 
+static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
+{
+	(void)arg;
+	CHECK(place < AGGREGATORS && r->address && r->port);
+}
+
+static void say(void *arg, const char *text)
+{
+	(void)arg;
+	CHECK(*text);
+}
+
+/* Mbit/s */
+static __u32 rate(void *arg, const struct group_record *r)
+{
+	(void)arg;
+	return r->local & 1 ? 10000 : 0;
+}
+
 static __u64 random_it(void *arg)
 {
 	(void)arg;
@@ -274,6 +293,9 @@ static void begin(struct manager_policy *policy, uint8_t how)
 					       .make = make_it,
 					       .remove = remove_it,
 					       .record = record_it,
+					       .aggregator = note_aggregator,
+					       .say = say,
+					       .rate = rate,
 					       .random = random_it};
 
 	manager_policy_init(policy);

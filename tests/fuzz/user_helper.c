@@ -163,6 +163,18 @@ int datapath_group_put(const struct datapath_groups *g, __u32 place, const struc
 	return 0;
 }
 
+int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const struct aggregator_record *r)
+{
+	CHECK(g == &w.groups && place < AGGREGATORS && r);
+	return 0;
+}
+
+bool address_here(__be32 address, __u32 *vrf)
+{
+	*vrf = 0;
+	return address & 1;
+}
+
 int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id)
 {
 	CHECK(g == &w.groups && place < GROUPS);

@@ -59,16 +59,16 @@ uint64_t fpisa_missing(const struct fpisa *f)
 	return is[number_of(f)].error ? 1 : 0;
 }
 
-int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port)
 {
-	CHECK(address && port && local_port && !is[number_of(f)].joined);
+	CHECK(a->address.s_addr && a->port && local_port && !is[number_of(f)].joined);
 	is[number_of(f)].bound = !bind_error;
 	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
 }
 
-void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *token)
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token)
 {
-	CHECK(job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined);
+	CHECK(*job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined);
 	is[number_of(f)].joined = 1;
 }
 

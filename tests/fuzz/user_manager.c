@@ -58,6 +58,25 @@ static void record_it(void *arg, __u32 place, const struct group_record *r)
 	CHECK(place < GROUPS && r->size <= FPISA_MAX_WORKERS);
 }
 
+static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
+{
+	(void)arg;
+	CHECK(place < AGGREGATORS && r->address && r->port);
+}
+
+static void say(void *arg, const char *text)
+{
+	(void)arg;
+	CHECK(*text);
+}
+
+/* Mbit/s */
+static __u32 rate(void *arg, const struct group_record *r)
+{
+	(void)arg;
+	return r->local & 1 ? 10000 : 0;
+}
+
 static __u64 random_it(void *arg)
 {
 	return ++*(__u64 *)arg;
@@ -114,6 +133,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					       .make = make_it,
 					       .remove = remove_it,
 					       .record = record_it,
+					       .aggregator = note_aggregator,
+					       .say = say,
+					       .rate = rate,
 					       .random = random_it};
 	static const char name[] = "g";
 	struct manager_policy policy;

@@ -104,6 +104,13 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itime
 }
 
 /* user/lib/transport/udp.c is not here. */
+int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
+			  uint16_t local_port)
+{
+	(void)first;
+	return fpisa_udp_open(t, address, port, local_port);
+}
+
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
 {
 	(void)t;

@@ -20,7 +20,7 @@ ROOMS = [
     ["lib/soft", "lib/manager"],
     ["lib/transport"],
     ["lib", "cli"],
-    ["values", "host"],
+    ["values", "host", "plan"],
     ["datapath"],
     ["job", "manager"],
     ["config"],

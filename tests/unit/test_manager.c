@@ -88,6 +88,37 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 	case FPISA_MANAGER_WAITS:
 		m.waits = (struct fpisa_manager_waits){.call = 1, .digest = 2};
 		break;
+	case FPISA_MANAGER_REGISTER:
+		m.reg = (struct fpisa_manager_register){
+			.version = 3, .address = 1, .port = 18000, .rate = 10000, .slots = 1};
+		break;
+	case FPISA_MANAGER_AGGREGATORS:
+		m.list.n = 16;
+		for (uint16_t i = 0; i < 16; i++)
+			m.list.of[i] = (struct fpisa_manager_aggregator){i / 2 + 1, 18000 + i % 2, 100};
+		break;
+	case FPISA_MANAGER_RANKS:
+		m.ranks = (struct fpisa_manager_ranks){.group = 7, .first = 32};
+		for (int i = 0; i < FPISA_MANAGER_MAKE_RANKS; i++) {
+			m.ranks.address[i] = 1;
+			m.ranks.port[i] = 18100;
+		}
+		break;
+	case FPISA_MANAGER_MAKE:
+		m.make = (struct fpisa_manager_make){
+			.group = 7, .token = 1, .index = 7, .workers = 64, .spec = whole_spec};
+		strcpy(m.make.name, "train.1");
+		break;
+	case FPISA_MANAGER_MADE:
+		m.made = (struct fpisa_manager_made){.group = 7, .index = 7, .number = 63, .spec = whole_spec};
+		break;
+	case FPISA_MANAGER_HOLDS:
+	case FPISA_MANAGER_ENDED:
+	case FPISA_MANAGER_DROP:
+		m.of.group = 7;
+		break;
+	case FPISA_MANAGER_REGISTERED:
+		break;
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:
 		m.number = 5;
@@ -98,10 +129,14 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 
 static const enum fpisa_manager_type of_rank[] = {FPISA_MANAGER_JOIN,  FPISA_MANAGER_RETURN, FPISA_MANAGER_ASK,
 						  FPISA_MANAGER_BOUND, FPISA_MANAGER_LEAVE,  FPISA_MANAGER_FAILED,
-						  FPISA_MANAGER_WAITS, FPISA_MANAGER_PING},
-				     of_manager[] = {FPISA_MANAGER_PENDING, FPISA_MANAGER_JOINED, FPISA_MANAGER_BIND,
-						     FPISA_MANAGER_JOB,	    FPISA_MANAGER_GONE,	  FPISA_MANAGER_LEFT,
-						     FPISA_MANAGER_REFUSED, FPISA_MANAGER_PONG};
+						  FPISA_MANAGER_WAITS, FPISA_MANAGER_PING,   FPISA_MANAGER_REGISTER,
+						  FPISA_MANAGER_MADE,  FPISA_MANAGER_HOLDS,  FPISA_MANAGER_ENDED},
+				     of_manager[] = {
+					     FPISA_MANAGER_PENDING,    FPISA_MANAGER_JOINED, FPISA_MANAGER_BIND,
+					     FPISA_MANAGER_JOB,	       FPISA_MANAGER_GONE,   FPISA_MANAGER_LEFT,
+					     FPISA_MANAGER_REFUSED,    FPISA_MANAGER_PONG,   FPISA_MANAGER_AGGREGATORS,
+					     FPISA_MANAGER_REGISTERED, FPISA_MANAGER_RANKS,  FPISA_MANAGER_MAKE,
+					     FPISA_MANAGER_DROP};
 
 #define COUNT(a) (sizeof(a) / sizeof(a[0]))
 
@@ -158,7 +193,36 @@ static void bounds(void **state)
 	assert_int_equal(check(&m), FPISA_MANAGER_R_version);
 	WRONG(JOIN, type, 0);
 	WRONG(PING, type, 7);
-	WRONG(PONG, type, 25);
+	WRONG(PONG, type, 30);
+	WRONG(PING, type, 13);
+	WRONG(JOIN, join.zero, 1);
+	WRONG(JOB, job.others[0], 1);
+	WRONG(JOB, job.others[15], 64);
+	WRONG(REGISTER, reg.port, 0);
+	WRONG(REGISTER, reg.slots, 0);
+	WRONG(REGISTER, reg.zero, 1);
+	WRONG(AGGREGATORS, list.n, 1);
+	WRONG(AGGREGATORS, list.n, 17);
+	WRONG(AGGREGATORS, list.n, 15); /* the last one stands behind the list */
+	WRONG(AGGREGATORS, list.of[3].weight, 0);
+	WRONG(AGGREGATORS, list.of[3].weight, 101);
+	WRONG(AGGREGATORS, list.of[3].address, 0);
+	WRONG(AGGREGATORS, list.of[3].port, 18000); /* as the one before it */
+	WRONG(RANKS, ranks.group, 0);
+	WRONG(RANKS, ranks.first, 16);
+	WRONG(RANKS, ranks.address[7], 0);
+	WRONG(RANKS, ranks.port[7], 0);
+	WRONG(MAKE, make.token, 0);
+	WRONG(MAKE, make.index, 8);
+	WRONG(MAKE, make.workers, 65);
+	WRONG(MAKE, make.spec.window, 0);
+	WRONG(MAKE, make.name[0], 0);
+	WRONG(MAKE, make.owner[0], ' ');
+	WRONG(MADE, made.err, 1);
+	WRONG(MADE, made.err, -5); /* without a sentence */
+	WRONG(MADE, made.number, 64);
+	WRONG(MADE, made.spec.window, 0);
+	WRONG(DROP, of.group, 0);
 	WRONG(JOIN, number, 1);
 	WRONG(JOIN, join.size, 0);
 	WRONG(JOIN, join.size, 65);

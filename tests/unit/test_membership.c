@@ -43,6 +43,9 @@ struct world {
 	uint32_t window[FPISA_MAX_JOBS];
 	struct group_record record[GROUPS];
 	uint32_t static_slots; /* that others have */
+	struct aggregator_record aggregator[AGGREGATORS];
+	char said[FPISA_MANAGER_TEXT];
+	uint32_t rate; /* of the datapath's own link */
 };
 
 static struct told *told(struct manager_caller *c)
@@ -102,12 +105,31 @@ static __u64 random_it(void *arg)
 	return ++((struct world *)arg)->next_random;
 }
 
+static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
+{
+	((struct world *)arg)->aggregator[place] = *r;
+}
+
+static void say_it(void *arg, const char *text)
+{
+	snprintf(((struct world *)arg)->said, FPISA_MANAGER_TEXT, "%s", text);
+}
+
+static __u32 rate_it(void *arg, const struct group_record *r)
+{
+	(void)r;
+	return ((struct world *)arg)->rate;
+}
+
 static const struct manager_ops ops = {.send = send_it,
 				       .hang_up = hang_up,
 				       .refused = note_refused,
 				       .make = make_it,
 				       .remove = remove_it,
 				       .record = record_it,
+				       .aggregator = note_aggregator,
+				       .say = say_it,
+				       .rate = rate_it,
 				       .random = random_it};
 
 static struct world *new_world(void)
@@ -164,6 +186,7 @@ static void join(struct world *w, struct told *t, const char *name, uint32_t ran
 	strcpy(msg.join.name, name);
 	msg.join.rank = rank;
 	msg.join.size = size;
+	msg.join.rate = 10000;
 	say(w, t, &msg);
 }
 
@@ -267,8 +290,9 @@ static void datapath_turn(struct world *w)
 		made.spec.mode = made.spec.rounding = made.spec.pipeline = 1;
 		made.spec.elements = 32;
 		/* It says so in the record itself, for nobody else may be there to do it. */
-		w->record[o.place].job[o.index].state = GROUP_JOB_MADE;
-		w->record[o.place].job[o.index].number = made.number;
+		if (w->record[o.place].aggregators == 1)
+			w->record[o.place].job[o.index].state = GROUP_JOB_MADE;
+		w->record[o.place].job[o.index].number = w->record[o.place].job[o.index].at[0] = made.number;
 		w->record[o.place].job[o.index].made = made.spec;
 	}
 	manager_made(&w->m, &made);
@@ -411,6 +435,250 @@ static void a_message_out_of_its_turn(void **state)
 	assert_refused(&w->of[2], FPISA_MANAGER_R_order, "in a group already");
 	assert_last(&w->of[3], FPISA_MANAGER_GONE);
 	assert_int_equal(last(&w->of[3])->members.cause, FPISA_MANAGER_BROKE);
+}
+
+/* -- several aggregators ----------------------------------------------------- */
+
+#define AGG 40 /* callers from here on */
+
+static struct told *register_at(struct world *w, int i, uint32_t host, const char *owner, uint32_t rate,
+				uint32_t version)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+	struct told *t = call(w, i, host, owner);
+
+	msg.reg = (struct fpisa_manager_register){.version = version, .port = 18000, .rate = rate, .slots = 1024};
+	say(w, t, &msg);
+	return t;
+}
+
+static struct world *world_with_aggregators(int n)
+{
+	struct world *w = new_world();
+
+	strcpy(w->policy.aggregator_key[w->policy.aggregator_keys++], "aggs");
+	w->rate = 10000;
+	for (int i = 0; i < n; i++)
+		assert_last(register_at(w, AGG + i, 200 + (uint32_t)i, "aggs", 10000, FPISA_VERSION),
+			    FPISA_MANAGER_REGISTERED);
+	return w;
+}
+
+static void made_there(struct world *w, struct told *t, uint32_t number, int err, const char *text)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_MADE);
+	const struct fpisa_manager_make *o = &last(t)->make;
+
+	assert_last(t, FPISA_MANAGER_MAKE);
+	msg.made = (struct fpisa_manager_made){.group = o->group, .index = o->index, .number = number, .err = err};
+	strcpy(msg.made.text, text);
+	if (!err)
+		msg.made.spec = o->spec;
+	say(w, t, &msg);
+}
+
+/* Up to the BIND of all, who answer it. */
+static void begin_job(struct world *w, int first, uint32_t size)
+{
+	for (uint32_t r = 0; r < size; r++)
+		ask(w, &w->of[first + (int)r], 0, 1, 64);
+	for (uint32_t r = 0; r < size; r++)
+		bound(w, &w->of[first + (int)r], 0, last(&w->of[first + (int)r])->bind.port, 0);
+	datapath_turn(w);
+}
+
+static void a_group_gets_all_that_are_there(void **state)
+{
+	struct world *w = world_with_aggregators(2);
+	const struct fpisa_manager_message *m;
+
+	(void)state;
+	gather(w, 0, 4, "train", "key");
+	m = &w->of[3].inbox[(w->of[3].n - 2) % INBOX];
+	assert_int_equal(m->type, FPISA_MANAGER_AGGREGATORS);
+	assert_int_equal(m->list.n, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(m->list.of[i].weight, 1);
+	assert_int_equal(ntohl(m->list.of[2].address), 0x0a000000 + 201);
+	begin_job(w, 0, 4);
+	/* One with less room has a smaller window, the other one has not. */
+	made_there(w, &w->of[AGG], 0, -ENOSPC, "no slots");
+	assert_int_equal(last(&w->of[AGG])->make.spec.window, 32);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	assert_int_equal(last(&w->of[AGG + 1])->make.spec.window, 64);
+	assert_int_equal(last(&w->of[AGG + 1])->make.spec.elements, 32);
+	assert_last(&w->of[0], FPISA_MANAGER_BIND);
+	made_there(w, &w->of[AGG + 1], 9, 0, "");
+	assert_last(&w->of[0], FPISA_MANAGER_JOB);
+	assert_int_equal(last(&w->of[0])->job.others[1], 5);
+	assert_int_equal(last(&w->of[0])->job.others[2], 9);
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_last(&w->of[AGG], FPISA_MANAGER_DROP);
+	assert_last(&w->of[AGG + 1], FPISA_MANAGER_DROP);
+}
+
+static void weights_follow_rates_and_hosts(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+	const struct fpisa_manager_message *m;
+
+	(void)state;
+	register_at(w, AGG + 1, 201, "aggs", 40000, FPISA_VERSION);
+	for (uint32_t r = 0; r < 16; r++) {
+		struct told *t = call(w, (int)r, 1 + r, "key");
+
+		t->caller.rate = 0;
+		join(w, t, "train", r, 16);
+	}
+	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
+	assert_int_equal(m->list.of[2].weight, 4 * m->list.of[0].weight);
+	/* On a rank's host there is room for a little of 10 Gbit/s, beside what the rank itself receives. */
+	w = world_with_aggregators(0);
+	w->rate = 20000;
+	register_at(w, AGG, 1, "aggs", 10000, FPISA_VERSION);
+	gather(w, 0, 4, "train", "key");
+	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
+	assert_int_equal(m->list.of[0].weight, 3 * m->list.of[1].weight);
+	/* One whose link is slower than the ranks' together is worth a line; one that has a port for each is not. */
+	for (uint32_t ports = 1; ports <= 4; ports += 3) {
+		w = world_with_aggregators(0);
+		w->rate = ports * 10000;
+		gather(w, 0, 4, "train", "key");
+		assert_int_equal(strstr(w->said, "let each use 25% of its own") != NULL, ports == 1);
+	}
+	/* What would take next to nothing is left out: nobody hears of several. */
+	w = world_with_aggregators(0);
+	w->rate = 100000;
+	register_at(w, AGG, 200, "aggs", 100, FPISA_VERSION);
+	gather(w, 0, 4, "train", "key");
+	assert_int_equal(w->of[0].inbox[(w->of[0].n - 2) % INBOX].type, FPISA_MANAGER_PENDING);
+}
+
+static void who_may_not_register(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+
+	(void)state;
+	assert_refused(register_at(w, AGG + 1, 201, "key", 10000, FPISA_VERSION), FPISA_MANAGER_R_key,
+		       "key key may not register");
+	assert_refused(register_at(w, AGG + 1, 201, "", 10000, FPISA_VERSION), FPISA_MANAGER_R_key,
+		       "without a key may not register");
+	assert_refused(register_at(w, AGG + 1, 201, "aggs", 10000, FPISA_VERSION - 1), FPISA_MANAGER_R_aggregator,
+		       "10.0.0.201: its frames are of version");
+	/* An address that another host has. */
+	{
+		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+		struct told *t = call(w, AGG + 1, 201, "aggs");
+
+		msg.reg = (struct fpisa_manager_register){
+			.version = FPISA_VERSION, .address = htonl(0x0a000000 + 200), .port = 18000, .slots = 1};
+		say(w, t, &msg);
+		assert_refused(t, FPISA_MANAGER_R_aggregator, "10.0.0.200: host 10.0.0.200 has registered that address");
+	}
+	assert_false(w->of[AGG].hung_up);
+	/* The same host again takes the place of what it was. */
+	assert_last(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_REGISTERED);
+	assert_true(w->of[AGG].hung_up);
+	register_at(w, 1, 5, "key", 0, FPISA_VERSION);
+	leave(w, &w->of[AGG + 2], 0);
+	assert_refused(&w->of[AGG + 2], FPISA_MANAGER_R_order, "out of its turn");
+}
+
+static void an_aggregator_dies(void **state)
+{
+	for (int how = 0; how < 4; how++) {
+		struct world *w = world_with_aggregators(2);
+		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_ENDED);
+
+		(void)state;
+		gather(w, 0, 4, "train", "key");
+		begin_job(w, 0, 4);
+		if (how)
+			made_there(w, &w->of[AGG], 5, 0, "");
+		if (how < 2)
+			lose(w, &w->of[AGG]); /* while it makes the job, or after that */
+		if (how == 2) {
+			msg.of.group = last(&w->of[AGG + 1])->make.group;
+			say(w, &w->of[AGG], &msg);
+		}
+		for (int i = 0; how == 3 && i < 6; i++) {
+			struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);
+
+			w->m.now_ms += 150;
+			say(w, &w->of[AGG + 1], &ping);
+			manager_tick(&w->m);
+		}
+		for (int r = 0; r < 4; r++) {
+			int found = 0;
+
+			for (int i = 0; i < w->of[r].n && i < INBOX; i++) {
+				const struct fpisa_manager_message *m = &w->of[r].inbox[i];
+
+				found |= m->type == FPISA_MANAGER_REFUSED && m->refusal.index == FPISA_MANAGER_NO_JOB &&
+					 m->refusal.reason == FPISA_MANAGER_R_aggregator &&
+					 strstr(m->refusal.text, "aggregator 10.0.0.200 is gone") != NULL;
+			}
+			assert_true(found);
+		}
+		assert_int_equal(w->aggregator[0].gone != 0, how != 2);
+		/* The next group has the others; the first one's jobs end with it. */
+		for (int r = 0; r < 4; r++)
+			leave(w, &w->of[r], 0);
+		if (how == 3) /* its last word is a PONG */
+			continue;
+		if (how)
+			made_there(w, &w->of[AGG + 1], 7, 0, "");
+		assert_last(&w->of[AGG + 1], FPISA_MANAGER_DROP);
+		assert_int_equal(slots_of(w), 0);
+	}
+}
+
+static void a_job_that_one_cannot_make(void **state)
+{
+	struct world *w = world_with_aggregators(2);
+
+	(void)state;
+	gather(w, 0, 4, "train", "key");
+	begin_job(w, 0, 4);
+	made_there(w, &w->of[AGG], 0, -EINVAL, "the MTU of eth0 is 576");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_job, "aggregator 10.0.0.200: the MTU of eth0 is 576");
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(slots_of(w), 0);
+	assert_last(&w->of[AGG], FPISA_MANAGER_DROP);
+}
+
+static void a_manager_waits_for_its_aggregators(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	begin_job(w, 0, 2);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	for (int back = 0; back < 2; back++) {
+		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
+
+		restart(w);
+		for (uint32_t r = 0; r < 2; r++) {
+			strcpy(msg.join.name, "train");
+			msg.join.size = 2;
+			msg.join.rank = r;
+			msg.join.group = w->record[0].id;
+			msg.join.secret = w->record[0].secret;
+			say(w, call(w, (int)r, 1 + r, "key"), &msg);
+		}
+		if (!back)
+			register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
+		w->m.now_ms += FPISA_MANAGER_RETURN_MS + 1;
+		manager_tick(&w->m);
+		if (!back)
+			assert_last(&w->of[0], FPISA_MANAGER_JOINED);
+		else
+			assert_refused(&w->of[0], FPISA_MANAGER_R_aggregator,
+				       "10.0.0.200 is gone: it did not come back");
+	}
 }
 
 static void different_jobs(void **state)
@@ -1138,6 +1406,12 @@ int main(void)
 		cmocka_unit_test(the_next_of_that_name),
 		cmocka_unit_test(who_may_not_join),
 		cmocka_unit_test(a_message_out_of_its_turn),
+		cmocka_unit_test(a_group_gets_all_that_are_there),
+		cmocka_unit_test(weights_follow_rates_and_hosts),
+		cmocka_unit_test(who_may_not_register),
+		cmocka_unit_test(an_aggregator_dies),
+		cmocka_unit_test(a_job_that_one_cannot_make),
+		cmocka_unit_test(a_manager_waits_for_its_aggregators),
 		cmocka_unit_test(different_jobs),
 		cmocka_unit_test(refused_before_it_asks),
 		cmocka_unit_test(groups_that_do_not_end),

@@ -156,6 +156,17 @@ int parse_hex(const char *what, const char *s, uint64_t *out)
 	return 0;
 }
 
+int parse_rate(const char *what, const char *text, double *bits)
+{
+	char *end;
+	double n = strtod(text, &end), unit = *end == 'G' ? 1e9 : *end == 'M' ? 1e6 : 0;
+
+	if (!unit || end[1] || !(n > 0 && n * unit <= 1e13) || text[0] == '+' || text[0] == ' ')
+		return refuse(BAD_USAGE, "%s: '%s' is not a link's rate, such as 10G or 100M", what, text);
+	*bits = n * unit;
+	return 0;
+}
+
 int parse_address(const char *what, const char *s, __be32 *out)
 {
 	struct in_addr a;

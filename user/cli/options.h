@@ -70,6 +70,9 @@ int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
 /* Dotted quad. */
 int parse_address(const char *what, const char *s, __be32 *out);
 
+/* "10G", "2.5G", "100M": bits a second. */
+int parse_rate(const char *what, const char *text, double *bits);
+
 /* The same of a machine that others can reach: no group, broadcast or loopback. */
 int parse_machine(const char *what, const char *s, __be32 *out);
 

@@ -19,7 +19,10 @@ static const struct {
 } maps[] = {
 	{"fpisa_groups", sizeof(struct group_record), GROUPS},
 	{"fpisa_manager", sizeof(__u64), GROUPS + 1 + COUNTS},
+	{"fpisa_aggs", sizeof(struct aggregator_record), AGGREGATORS},
 };
+
+#define MAPS (int)(sizeof(maps) / sizeof(maps[0]))
 
 #define MANAGER GROUPS /* the word that says which process: its number, and in the upper bits when it began */
 #define PID_BITS 22
@@ -74,13 +77,14 @@ int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups 
 {
 	int err = make ? datapath_lock(dp) : 0;
 
-	*g = (struct datapath_groups){.groups_fd = -1, .words_fd = -1};
+	*g = (struct datapath_groups){.groups_fd = -1, .words_fd = -1, .aggregators_fd = -1};
 	if (err)
 		return err;
 	log_start();
 	g->groups_fd = open_map(dp, make, 0, &g->made);
 	g->words_fd = g->groups_fd < 0 ? g->groups_fd : open_map(dp, make, 1, &g->made);
-	err = g->words_fd < 0 ? g->words_fd : 0;
+	g->aggregators_fd = g->words_fd < 0 ? g->words_fd : open_map(dp, make, 2, &g->made);
+	err = g->aggregators_fd < 0 ? g->aggregators_fd : 0;
 	if (make)
 		datapath_unlock(dp);
 	if (err)
@@ -94,14 +98,16 @@ void datapath_groups_close(struct datapath_groups *g)
 		close(g->groups_fd);
 	if (g->words_fd >= 0)
 		close(g->words_fd);
-	g->groups_fd = g->words_fd = -1;
+	if (g->aggregators_fd >= 0)
+		close(g->aggregators_fd);
+	g->groups_fd = g->words_fd = g->aggregators_fd = -1;
 }
 
 void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g)
 {
 	char path[PATH_MAX];
 
-	for (int i = 0; g->made && i < 2; i++)
+	for (int i = 0; g->made && i < MAPS; i++)
 		if (!pin_path(path, dp->pin, maps[i].name))
 			unlink(path);
 }
@@ -109,14 +115,14 @@ void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g
 static int get(int fd, __u32 place, void *value)
 {
 	if (bpf_map_lookup_elem(fd, &place, value))
-		return fail(-errno, NULL, "group in place %u: read", place);
+		return fail(-errno, NULL, "place %u of a map of groups: read", place);
 	return 0;
 }
 
 static int put(int fd, __u32 place, const void *value)
 {
 	if (bpf_map_update_elem(fd, &place, value, BPF_ANY))
-		return fail(-errno, "run as the owner of the pins", "group in place %u: write", place);
+		return fail(-errno, "run as the owner of the pins", "place %u of a map of groups: write", place);
 	return 0;
 }
 
@@ -128,6 +134,16 @@ int datapath_group_get(const struct datapath_groups *g, __u32 place, struct grou
 int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r)
 {
 	return put(g->groups_fd, place, r);
+}
+
+int datapath_aggregator_get(const struct datapath_groups *g, __u32 place, struct aggregator_record *r)
+{
+	return get(g->aggregators_fd, place, r);
+}
+
+int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const struct aggregator_record *r)
+{
+	return put(g->aggregators_fd, place, r);
 }
 
 static bool has_job(const struct group_record *r, const struct fpisa_job *j)

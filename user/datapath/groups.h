@@ -5,6 +5,7 @@
  * manager which is started again finds what the last one gave away.
  *
  *	fpisa_groups	a record a group
+ *	fpisa_aggs	a record an aggregator that has registered
  *	fpisa_manager	words: for each place the id of the group that is to end, by `fpisa group kill`; then who manages,
  *			and struct manager_counts
  */
@@ -15,7 +16,8 @@
 #include "lib/manager/protocol.h"
 #include "lib/manager/psk.h"
 
-#define GROUPS 64 /* at a time */
+#define GROUPS 64      /* at a time */
+#define AGGREGATORS 64 /* that have registered; one that is gone keeps its place until another needs it */
 
 enum group_job_state {
 	GROUP_JOB_NONE,
@@ -29,6 +31,7 @@ struct group_job {
 	__u64 token;  /* by which it is known before */
 	__u64 token_high;
 	struct fpisa_manager_spec asked, made;
+	__u8 at[FPISA_MAX_SHARDS];     /* its numbers at the group's aggregators */
 	__u16 port[FPISA_MAX_WORKERS]; /* UDP, of each rank */
 };
 
@@ -40,13 +43,26 @@ struct group_record {
 	__u64 left, gone; /* ranks */
 	__u32 cause;	  /* how the last of the gone ones was found to be */
 	__u32 size;
-	__be32 local; /* the aggregator's address for its jobs */
-	__u32 zero;
+	__be32 local;	   /* this datapath's address for its jobs */
+	__u32 elsewhere;   /* 1: this datapath has none of its jobs */
+	__u32 aggregators; /* 0: it gathers */
+	struct fpisa_manager_aggregator aggregator[FPISA_MAX_SHARDS];
 	char name[FPISA_MANAGER_NAME];
 	char owner[FPISA_PSK_NAME]; /* name of its key, "" without */
 	__be32 address[FPISA_MAX_WORKERS];
 	__u64 calls[FPISA_MAX_WORKERS]; /* that those who left had completed */
 	struct group_job job[FPISA_MANAGER_JOBS];
+};
+
+struct aggregator_record {
+	__u64 since;	/* when it registered, seconds since 1970 */
+	__be32 address; /* for frames; 0: a free place */
+	__be32 host;	/* that it registered from */
+	__u32 port;	/* UDP, of its datapath */
+	__u32 rate;	/* of its link, Mbit/s; 0: unknown */
+	__u32 slots;	/* that it may give away */
+	__u32 gone;	/* enum fpisa_manager_cause; 0: it is there */
+	char owner[FPISA_PSK_NAME];
 };
 
 /* What has happened since the datapath was loaded; refused[] by enum fpisa_manager_reason. */
@@ -63,7 +79,7 @@ static inline bool group_gathers(const struct group_record *r)
 }
 
 struct datapath_groups {
-	int groups_fd, words_fd;
+	int groups_fd, words_fd, aggregators_fd;
 	bool made; /* by opening them */
 };
 
@@ -76,6 +92,9 @@ void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g
 
 int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r);
 int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r);
+
+int datapath_aggregator_get(const struct datapath_groups *g, __u32 place, struct aggregator_record *r);
+int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const struct aggregator_record *r);
 
 /* The name of the group whose job this is, "" if it is nobody's. */
 int datapath_group_of(struct datapath *dp, const struct fpisa_job *j, char name[FPISA_MANAGER_NAME]);

@@ -119,6 +119,8 @@ static int open_handle(struct fpisa **out, const char *address, uint32_t job, co
 	if (rc)
 		return rc;
 	f->job = job;
+	FPISA_EACH_SHARD(s, f)
+		s->job = job;
 	rc = open_transports(f, a, spent_ns);
 	return finish_open(out, f, NULL, rc);
 }
@@ -142,7 +144,8 @@ int fpisa_mem_open_shards(struct fpisa **out, struct fpisa_mem *const *m, const 
 
 		s->local_port = 0;
 		snprintf(s->peer, sizeof(s->peer), i ? "mem:%u" : "mem", i);
-		rc = fpisa_mem_open(&s->t, m[i], rank, &f->job, &f->token);
+		rc = fpisa_mem_open(&s->t, m[i], rank, &s->job, &f->token);
+		f->job = s->job;
 	}
 	return finish_open(out, f, engine, rc);
 }
@@ -153,20 +156,20 @@ int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank
 	return fpisa_mem_open_shards(out, &m, &alone, 1, rank, options, engine);
 }
 
-int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_t type, uint32_t mode,
+int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hold *job,
 		    const struct fpisa_options *options, struct fpisa_engine *engine)
 {
 	struct fpisa *f;
-	int rc = fpisa_new(&f, options, 1, &alone);
+	int rc = fpisa_new(&f, options, job->shards, job->weight);
 
 	if (rc)
 		return rc;
 	snprintf(f->shard->peer, sizeof(f->shard->peer), "%s", peer);
 	/* What calls are checked by, and a broadcast goes by; WELCOME has the same. */
-	f->hello.rank = (uint16_t)rank;
-	f->hello.format = (uint8_t)type;
-	f->hello.mode = (uint8_t)mode;
-	f->format = fpisa_format_of((uint8_t)type);
+	f->hello.rank = (uint16_t)job->rank;
+	f->hello.format = (uint8_t)job->type;
+	f->hello.mode = (uint8_t)job->mode;
+	f->format = fpisa_format_of((uint8_t)job->type);
 	rc = finish_open(out, f, engine, 0);
 	if (rc)
 		return rc;
@@ -185,35 +188,41 @@ static void close_transports(struct fpisa *f)
 	}
 }
 
-int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
+int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port)
 {
-	struct fpisa_shard *s = f->shard;
-	int rc;
+	int rc = 0;
 
-	if (s->t && s->local_port == local_port)
+	if (f->shard->t && f->shard->local_port == local_port)
 		return 0;
 	fpisa_fork_hold();
 	close_transports(f);
 	fpisa_fork_release();
 	fpisa_lock(&f->shared.lock);
-	s->local_port = local_port;
-	set_peer(s->peer, sizeof(s->peer), address, port);
+	FPISA_EACH_SHARD(s, f) {
+		s->local_port = local_port;
+		set_peer(s->peer, sizeof(s->peer), a[s->index].address.s_addr, a[s->index].port);
+	}
 	name_all(f);
 	fpisa_unlock(&f->shared.lock);
 	/* A port that a child has yet to let go of is one that is taken. */
 	fpisa_fork_hold();
-	rc = fpisa_transport_open(&s->t, f->transport, address, port, local_port);
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		rc = open_once(&f->shard[i], a[i].address.s_addr, a[i].port);
+	if (rc)
+		close_transports(f);
 	fpisa_fork_release();
 	return rc;
 }
 
-void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *token)
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token)
 {
 	int rc;
 
 	fpisa_lock(&f->shared.lock);
 	if (!f->error) {
-		f->job = job;
+		f->job = job[0];
+		FPISA_EACH_SHARD(s, f)
+			s->job = job[s->index];
 		f->token = *token;
 		rc = fpisa_join_begin(f);
 		if (rc) {

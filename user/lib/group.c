@@ -138,13 +138,13 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 	};
 }
 
-/* AF_XDP takes an interface's first queue: one handle of the group has it, the others go by UDP beside it. */
+/* AF_XDP takes an interface's first queue for one aggregator: one handle of the group has it, the others go by UDP beside it. */
 static uint32_t transport_of(const struct fpisa_group *g)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->link.job[k].handle)
 			return FPISA_TRANSPORT_UDP;
-	return g->options.transport;
+	return g->link.shards > 1 ? FPISA_TRANSPORT_UDP : g->options.transport;
 }
 
 /* Under the lock, as what follows. */
@@ -160,7 +160,13 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	/* The default of `fpisa job add`. */
 	uint32_t mode = j->asked.mode ? j->asked.mode : FPISA_MODE_FPISA;
 	struct fpisa *f;
-	int rc = fpisa_hold_open(&f, peer, g->link.join.rank, j->asked.format, mode, &o, g->engine);
+	uint32_t shards = g->link.shards ? g->link.shards : 1, weight[FPISA_MAX_SHARDS] = {1};
+	int rc;
+
+	for (uint32_t i = 0; i < g->link.shards; i++)
+		weight[i] = g->link.aggregator[i].weight;
+	rc = fpisa_hold_open(&f, peer, &(struct fpisa_hold){g->link.join.rank, j->asked.format, mode, shards, weight},
+			     &o, g->engine);
 
 	if (rc)
 		return rc;

@@ -39,6 +39,7 @@ struct fpisa_joining {
 struct fpisa_shard {
 	struct fpisa *f;
 	uint32_t index; /* from 0, in the order of the list */
+	uint32_t job;	/* its number there; a group's may have others elsewhere */
 	struct fpisa_transport *t;
 	char peer[32];	     /* the aggregator, for messages */
 	uint16_t local_port; /* 0 without sockets */
@@ -61,8 +62,8 @@ struct fpisa {
 	struct fpisa_layout layout;
 	struct fpisa_flight flight; /* of the shards' windows */
 	char peer[64];		    /* the aggregators, for messages on all of them */
-	uint32_t job;
-	struct fpisa_key token; /* 0: the job has none */
+	uint32_t job;		    /* its number at the first aggregator */
+	struct fpisa_key token;	    /* 0: the job has none */
 	struct fpisa_nh_key nh;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* that deadlines go by */

@@ -105,10 +105,13 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
 	struct fpisa_link_job *j = &l->job[b->index];
+	struct fpisa_aggregator to[FPISA_MAX_SHARDS];
 	struct fpisa *f = NULL;
-	int rc;
+	int rc, several;
 
 	pthread_mutex_lock(&l->lock);
+	several = l->shards > 1;
+	memcpy(to, l->aggregator, sizeof(to));
 	if (j->state == FPISA_LINK_JOB_ASKED || j->state == FPISA_LINK_JOB_BOUND) {
 		j->state = FPISA_LINK_JOB_ASKED;
 		f = j->handle;
@@ -116,7 +119,9 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	pthread_mutex_unlock(&l->lock);
 	if (!f)
 		return;
-	rc = fpisa_hold_bind(f, fpisa_in_addr(b->address), b->aggregator, b->port);
+	if (!several)
+		to[0] = (struct fpisa_aggregator){.address.s_addr = fpisa_in_addr(b->address), .port = b->aggregator};
+	rc = fpisa_hold_bind(f, to, b->port);
 	pthread_mutex_lock(&l->lock);
 	if (rc && rc != -EADDRINUSE) {
 		fail_handle(j, rc, 0, fpisa_error());
@@ -133,11 +138,26 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 {
 	struct fpisa_link_job *j = &l->job[m->index];
+	uint32_t number[FPISA_MAX_SHARDS] = {m->job};
 
 	if (j->state != FPISA_LINK_JOB_BOUND)
 		return;
 	j->state = FPISA_LINK_JOB_GIVEN;
-	fpisa_hold_join(j->handle, m->job, &(struct fpisa_key){m->token, m->token_high});
+	for (int i = 1; i < FPISA_MAX_SHARDS; i++)
+		number[i] = m->others[i];
+	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
+}
+
+/* Before all have joined: afterwards handles go by it. */
+static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_list *list)
+{
+	if (l->joined)
+		return;
+	l->shards = list->n;
+	for (uint32_t i = 0; i < list->n; i++)
+		l->aggregator[i] = (struct fpisa_aggregator){.address.s_addr = fpisa_in_addr(list->of[i].address),
+							     .port = list->of[i].port,
+							     .weight = list->of[i].weight};
 }
 
 static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)
@@ -155,6 +175,9 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 	switch ((enum fpisa_manager_type)m->type) {
 	case FPISA_MANAGER_PENDING:
 		l->pending = m->members.ranks;
+		break;
+	case FPISA_MANAGER_AGGREGATORS:
+		take_aggregators(l, &m->list);
 		break;
 	case FPISA_MANAGER_JOINED:
 		take_joined(l, &m->members);

@@ -8,25 +8,30 @@
 #define FPISA_HOLD_H
 
 #include <stdint.h>
+#include "aggregators.h"
 #include "base/engine.h"
 #include "fpisa.h"
 #include "fpisa/secret.h"
 
-/*
- * A handle without a transport, for rank `rank` of a job of this type and mode at the aggregator `peer`. 0, or -errno with the
- * message set.
- */
-int fpisa_hold_open(struct fpisa **f, const char *peer, uint32_t rank, uint32_t type, uint32_t mode,
+/* What is known of the job before it is there. */
+struct fpisa_hold {
+	uint32_t rank, type, mode;
+	uint32_t shards; /* aggregators */
+	const uint32_t *weight;
+};
+
+/* A handle without a transport; `peer` names its aggregators until it has one. 0, or -errno with the message set. */
+int fpisa_hold_open(struct fpisa **f, const char *peer, const struct fpisa_hold *job,
 		    const struct fpisa_options *options, struct fpisa_engine *engine);
 
 /*
- * It gets a transport from this UDP port to the aggregator (network order), in place of the one that it may have. -EADDRINUSE: another
+ * It gets transports from this UDP port to its aggregators, in place of those that it may have. -EADDRINUSE: another
  * socket has that port. One thread at a time calls it, and no other handle function waits for it.
  */
-int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port);
+int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port);
 
-/* Its job is there: the engine joins it. If that fails the handle has failed. */
-void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *token);
+/* Its job is there, under these numbers at its aggregators: the engine joins it. If that fails the handle has failed. */
+void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token);
 
 /* The engine's turn, locked. */
 void fpisa_hold_turn(struct fpisa *f);

@@ -57,7 +57,7 @@ static int say_hello(struct fpisa_shard *s)
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
 		.type = FPISA_TYPE_HELLO,
-		.job = f->job,
+		.job = s->job,
 		.rank = 0xffff,
 		.chunk = f->nonce,
 		.secret = s->secret,
@@ -146,21 +146,21 @@ static int no_answer(struct fpisa *f)
 
 	f->missing = missing;
 	if (missing)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, f->job,
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, s->job,
 				  fpisa_rank_names(names, sizeof(names), missing), ms,
 				  s->local_port ? "; start what does not run, and see `fpisa stats` on the "
 						  "aggregator for what it refuses" :
 						  "");
 	if (s->joining.heard)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", s->peer,
-				  f->job, ms);
+				  s->job, ms);
 	if (s->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 	return fpisa_fail(-ETIMEDOUT,
 			  "%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator says why if it hears "
 			  "us: check the way there, its release, the token, and that the job lists this host's "
 			  "address with UDP port %u",
-			  s->peer, f->job, ms, cause, s->local_port);
+			  s->peer, s->job, ms, cause, s->local_port);
 }
 
 /* Takes in what came from one aggregator. */
@@ -173,7 +173,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 	if (f->shared.join == FPISA_JOIN_FAILED)
 		return fpisa_poisoned(f);
 	if (n < 0)
-		return fpisa_fail(n, "%s: job %u: receive: %s", s->peer, f->job, strerror(-n));
+		return fpisa_fail(n, "%s: job %u: receive: %s", s->peer, s->job, strerror(-n));
 	for (int i = 0; i < n && !s->joining.joined; i++) {
 		const struct fpisa_hdr *h = fpisa_reply_check(s, &in[i]);
 
@@ -184,7 +184,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 			return fpisa_fail(-EACCES,
 					  "%s: job %u: this rank was taken out of the job; see fpisa job "
 					  "show",
-					  s->peer, f->job);
+					  s->peer, s->job);
 		if (!take_welcome(s, h))
 			continue;
 		s->joining.heard = 1;
@@ -202,7 +202,7 @@ static int greet(struct fpisa_shard *s, uint64_t now)
 		return 0;
 	rc = say_hello(s);
 	if (rc)
-		return fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->f->job, strerror(-rc));
+		return fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->job, strerror(-rc));
 	j->next_ns = now + j->pause_ns;
 	j->pause_ns = 2 * j->pause_ns < HELLO_MAX_NS ? 2 * j->pause_ns : HELLO_MAX_NS;
 	return 0;
@@ -262,7 +262,7 @@ static int transport_refused(const struct fpisa_shard *s, int rc)
 	char why[FPISA_MESSAGE_SIZE - 64];
 
 	snprintf(why, sizeof(why), "%s", fpisa_error());
-	return fpisa_fail(rc, "%s: job %u: %s", s->peer, s->f->job, why);
+	return fpisa_fail(rc, "%s: job %u: %s", s->peer, s->job, why);
 }
 
 int fpisa_join_begin(struct fpisa *f)
@@ -318,7 +318,7 @@ static int check_alike(const struct fpisa_shard *s)
 		if (facts[i].first != facts[i].here)
 			return fpisa_fail(-EINVAL,
 					  "%s: job %u: %s: %u here, %u at %s; make the job alike at all aggregators",
-					  s->peer, f->job, facts[i].name, facts[i].here, facts[i].first, f->shard->peer);
+					  s->peer, s->job, facts[i].name, facts[i].here, facts[i].first, f->shard->peer);
 	return 0;
 }
 
@@ -338,7 +338,7 @@ static int open_window(struct fpisa_shard *s)
 	rc = fpisa_window_reset(&s->window, &f->flight, s->hello.window, (uint32_t)rc, fpisa_transport_drops(s->t),
 				f->layout.shards > 1 ? &f->layout : NULL, s->index);
 	if (rc)
-		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", s->peer, f->job, s->hello.window);
+		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", s->peer, s->job, s->hello.window);
 	return 0;
 }
 

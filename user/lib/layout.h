@@ -7,9 +7,7 @@
 #define FPISA_LAYOUT_H
 
 #include <stdint.h>
-#include "fpisa/job.h"
-
-#define FPISA_MAX_WEIGHT 100
+#include "base/shards.h"
 
 struct fpisa_layout {
 	uint32_t shards;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "handle.h"
 #include "link.h"
+#include "manager/interface.h"
 #include "manager/watch.h"
 
 #define MS 1000000ull
@@ -92,6 +93,15 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
+/* Frames go by the interface that leads to the manager, unless it is one that knows no rate. */
+static uint32_t rate_of_link(const struct fpisa_link *l)
+{
+	struct sockaddr_in local = {.sin_family = AF_INET};
+	socklen_t n = sizeof(local);
+
+	return getsockname(l->fd, (struct sockaddr *)&local, &n) ? 0 : fpisa_interface_rate(local.sin_addr.s_addr);
+}
+
 /* 0 with a channel, or -errno with the message set. */
 static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 {
@@ -112,6 +122,7 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 				  l->addresses > 1 ? inet_ntoa(l->to[l->at].sin_addr) : "", strerror(-rc),
 				  fpisa_hint(rc, "; is `fpisa serve` running there?"));
 	}
+	l->join.rate = rate_of_link(l);
 	/* The socket is the channel's now, in any case. */
 	rc = fpisa_channel_call(c, l->fd, l->has_psk ? &l->psk : NULL);
 	if (rc)

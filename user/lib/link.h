@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <time.h>
 #include "address.h"
+#include "aggregators.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "manager/channel.h"
@@ -66,7 +67,9 @@ struct fpisa_link {
 	pthread_cond_t changed;
 	int started, joined, stopping;
 	uint64_t pending; /* ranks that have joined, before all have */
-	int error;	  /* of the group */
+	uint32_t shards;  /* aggregators of the group; 0: one, which BIND names */
+	struct fpisa_aggregator aggregator[FPISA_MAX_SHARDS];
+	int error; /* of the group */
 	uint64_t missing;
 	char sentence[FPISA_MESSAGE_SIZE];
 	uint64_t left;		 /* ranks */

@@ -48,7 +48,7 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	if (*ended)
 		return 0;
 	if (n < 0) {
-		fpisa_fail(n, "%s: job %u: receive: %s", s->peer, f->job, strerror(-n));
+		fpisa_fail(n, "%s: job %u: receive: %s", s->peer, s->job, strerror(-n));
 		return fpisa_poison(f, n);
 	}
 	after = fpisa_now();
@@ -105,7 +105,7 @@ int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
 	return fpisa_fail(-ETIMEDOUT,
 			  "%s: job %u: the aggregator did not answer in %llu ms%s; check the route to it "
 			  "and fpisa status there",
-			  s->peer, s->f->job, (unsigned long long)(ns / 1000000), cause);
+			  s->peer, s->job, (unsigned long long)(ns / 1000000), cause);
 }
 
 /* The deadline has passed, and nothing says who is missing: neither the chunk's sum nor a STATUS came, as if frames were lost. */
@@ -135,7 +135,7 @@ static int timed_out(struct fpisa *f)
 	f->missing = slot->live & ~slot->bitmap;
 	if (f->missing)
 		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", s->peer,
-			   f->job, fpisa_rank_names(names, sizeof(names), f->missing),
+			   s->job, fpisa_rank_names(names, sizeof(names), f->missing),
 			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
 			   (unsigned int)(f->timeout_ns / 1000000));
 	else

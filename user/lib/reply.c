@@ -57,7 +57,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fp
 						  0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
-	if (h->job != f->job)
+	if (h->job != s->job)
 		goto bad;
 	if (is_whole(s, h, payload) && authentic(s, h))
 		return h;
@@ -110,7 +110,7 @@ static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request 
 	fpisa_fail(-ECONNRESET,
 		   "%s: job %u: a result of call %u is without %s, taken out of the job by fpisa job shrink; start all ranks "
 		   "again, with a job of those that are left",
-		   s->peer, f->job, r->call, fpisa_rank_names(names, sizeof(names), ranks));
+		   s->peer, s->job, r->call, fpisa_rank_names(names, sizeof(names), ranks));
 	return fpisa_poison(f, -ECONNRESET);
 }
 
@@ -196,7 +196,7 @@ static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slo
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: generation %u is over, the job was made anew or its ranks "
 				   "joined again; rejoin",
-				   s->peer, f->job, s->generation);
+				   s->peer, s->job, s->generation);
 		break;
 	case FPISA_V_port:
 		/* We know the slot's port from WELCOME: the frame's was damaged on its way, which no checksum covers. */
@@ -205,23 +205,23 @@ static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slo
 	case FPISA_V_secret:
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
-				   s->peer, f->job, s->hello.rank);
+				   s->peer, s->job, s->hello.rank);
 		break;
 	case FPISA_V_not_live:
 		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show", s->peer,
-				   f->job, s->hello.rank);
+				   s->job, s->hello.rank);
 		break;
 	case FPISA_V_mismatch:
 		name_call(slot->req, call, sizeof(call));
 		fpisa_fail(error,
 			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %s); all must "
 			   "make the same ones in the same order%s, after they have joined again",
-			   s->peer, f->job, chunk, slot->req->call, call,
+			   s->peer, s->job, chunk, slot->req->call, call,
 			   f->layout.shards > 1 ? ", and give one list of aggregators with the same weights" : "");
 		break;
 	default:
 		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", s->peer,
-			   f->job, chunk, slot->req->call, fpisa_reason(h->reason));
+			   s->job, chunk, slot->req->call, fpisa_reason(h->reason));
 	}
 	return fpisa_poison(f, error);
 }

@@ -48,7 +48,7 @@ static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot,
 		.flags = (slot->tries > 0 ? FPISA_F_RETRANSMIT : 0) | (slot->tries > 1 ? FPISA_F_PROBE : 0),
 		.format = f->hello.format,
 		.op = r->op,
-		.job = f->job,
+		.job = s->job,
 		.generation = s->generation,
 		.slot = fpisa_slot_of(slot->chunk, s->hello.window),
 		.rank = f->hello.rank,
@@ -86,9 +86,9 @@ static int send_failed(struct fpisa_shard *s, int rc)
 		fpisa_fail(rc,
 			   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
 			   "make the job with fewer elements or raise the MTU",
-			   s->peer, f->job, f->hello.elements);
+			   s->peer, s->job, f->hello.elements);
 	else
-		fpisa_fail(rc, "%s: job %u: send: %s", s->peer, f->job, strerror(-rc));
+		fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->job, strerror(-rc));
 	return fpisa_poison(f, rc);
 }
 

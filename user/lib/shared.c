@@ -78,7 +78,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 	FPISA_EACH_SHARD(s, f) {
 		s->fds = s->t ? s->t->ops->fds(s->t, shared->fd + shared->fds) : 0;
 		if (s->fds < 0)
-			return fpisa_fail(s->fds, "%s: job %u: a descriptor to wait on: %s", s->peer, f->job,
+			return fpisa_fail(s->fds, "%s: job %u: a descriptor to wait on: %s", s->peer, s->job,
 					  strerror(-s->fds));
 		shared->fds += s->fds;
 	}

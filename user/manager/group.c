@@ -4,15 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aggregators.h"
 #include "jobs.h"
 #include "members.h"
 
-static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpisa_manager_reason reason, __u64 ranks,
-			  const char *format, ...) __attribute__((format(printf, 5, 6)));
-
 /* It asked for what cannot be: it hears why, and is hung up on. */
-static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpisa_manager_reason reason, __u64 ranks,
-			  const char *format, ...)
+__attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *m, struct manager_caller *c,
+								enum fpisa_manager_reason reason, __u64 ranks,
+								const char *format, ...)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 	va_list ap;
@@ -89,6 +88,7 @@ static void tell_gathering(struct manager *m, struct manager_group *g)
 	g->record.secret = m->ops->random(m->arg);
 	g->record.since = m->wall_s;
 	g->record.local = g->caller[0]->local;
+	manager_choose(m, g);
 	manager_record(m, g);
 	msg = joined_message(g);
 	manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
@@ -138,8 +138,9 @@ static void join(struct manager *m, struct manager_caller *c, const struct fpisa
 {
 	struct manager_group *g = find_name(m, c, j->name);
 
-	if (c->place >= 0) {
-		refuse_caller(m, c, FPISA_MANAGER_R_order, 0, "this connection is in a group already");
+	if (c->place >= 0 || c->aggregator) {
+		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
+			      "this connection is in a group already, or an aggregator's");
 		return;
 	}
 	if (g && g->whole) {
@@ -163,6 +164,7 @@ static void join(struct manager *m, struct manager_caller *c, const struct fpisa
 		g = make_group(m, c, j);
 	if (!g)
 		return;
+	c->rate = j->rate;
 	put_in(m, g, c, j->rank);
 	tell_gathering(m, g);
 }
@@ -206,8 +208,9 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	struct manager_group *g = find_return(m, c, j);
 	struct fpisa_manager_message msg;
 
-	if (c->place >= 0) {
-		refuse_caller(m, c, FPISA_MANAGER_R_order, 0, "this connection is in a group already");
+	if (c->place >= 0 || c->aggregator) {
+		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
+			      "this connection is in a group already, or an aggregator's");
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_GONE) {
@@ -230,6 +233,11 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	put_in(m, g, c, j->rank);
 	msg = joined_message(g);
 	m->ops->send(m->arg, c, &msg);
+	if (g->over.reason) {
+		msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+		msg.refusal = g->over;
+		m->ops->send(m->arg, c, &msg);
+	}
 	manager_tell_refusals(m, g, j->rank);
 	for (__u32 r = 0; r < g->record.size; r++)
 		if (g->record.left >> r & 1) {
@@ -248,7 +256,7 @@ void manager_restore(struct manager *m, __u32 place, const struct group_record *
 
 	g->record = *r;
 	g->whole = true;
-	g->away_ms = m->now_ms + FPISA_MANAGER_RETURN_MS;
+	g->away_ms = g->back_ms = m->now_ms + FPISA_MANAGER_RETURN_MS;
 	for (__u32 k = 0; k < r->size; k++)
 		g->state[k] = r->gone >> k & 1 ? RANK_GONE : r->left >> k & 1 ? RANK_LEFT : RANK_AWAY;
 	manager_restore_jobs(g);
@@ -290,6 +298,8 @@ static void give_up(struct manager *m, struct manager_group *g, __u64 ranks, enu
 
 void manager_lost(struct manager *m, struct manager_caller *who, enum fpisa_manager_cause cause)
 {
+	if (who->aggregator)
+		manager_aggregator_lost(m, who, cause);
 	if (who->place < 0)
 		return;
 	if (m->group[who->place].whole)
@@ -350,6 +360,7 @@ void manager_kill(struct manager *m, __u32 place, __u64 id)
 
 void manager_tick(struct manager *m)
 {
+	manager_aggregators_tick(m);
 	for (int i = 0; i < GROUPS; i++) {
 		struct manager_group *g = &m->group[i];
 		__u64 away = g->record.id ? manager_in(g, RANK_AWAY) : 0;
@@ -425,8 +436,16 @@ static bool of_a_member(struct manager *m, struct manager_group *g, __u32 rank, 
 void manager_message(struct manager *m, struct manager_caller *from, const struct fpisa_manager_message *msg)
 {
 	struct fpisa_manager_message pong = fpisa_manager_message(FPISA_MANAGER_PONG);
+	struct fpisa_manager_refusal why = {.reason = 0};
 
+	if (from->aggregator)
+		m->aggregator[from->aggregator - 1].heard_ms = m->now_ms;
 	switch ((enum fpisa_manager_type)msg->type) {
+	case FPISA_MANAGER_REGISTER:
+		manager_register(m, from, &msg->reg, &why);
+		if (why.reason)
+			refuse_caller(m, from, why.reason, 0, "%s", why.text);
+		return;
 	case FPISA_MANAGER_JOIN:
 		join(m, from, &msg->join);
 		return;
@@ -444,6 +463,8 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 		}
 		break;
 	default:
+		if (from->aggregator && manager_aggregator_message(m, from, msg))
+			return;
 		if (from->place >= 0 && m->group[from->place].whole &&
 		    of_a_member(m, &m->group[from->place], from->rank, msg))
 			return;

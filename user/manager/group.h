@@ -12,15 +12,18 @@
 #include "policy.h"
 
 /* Connections at a time: of ranks, in no group yet, and refused; and what a process has open besides. */
-#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + 2 * MANAGER_WAITING)
+#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
 /* Who asks: a connection, which belongs to whoever calls, and stays until manager_lost() of it. */
 struct manager_caller {
 	__be32 address, local;	    /* its own, and that of ours which it came to */
 	char owner[FPISA_PSK_NAME]; /* name of its key, "" without */
+	bool here;		    /* its address is this host's: its rank runs beside this datapath */
 	int place;		    /* of its group; -1: in none */
 	__u32 rank;
+	__u32 rate;	  /* of its link as it says, Mbit/s; 0: unknown */
+	__u32 aggregator; /* place of the one that it has registered, from 1; 0: it has not */
 };
 
 /* A job that the datapath is to have; manager_made() has the answer. */
@@ -55,7 +58,12 @@ struct manager_ops {
 	void (*make)(void *arg, const struct manager_make *m);
 	void (*remove)(void *arg, __u32 number, __u64 token);
 	void (*record)(void *arg, __u32 place, const struct group_record *r); /* id 0: forget it */
-	__u64 (*random)(void *arg);					      /* not 0, and not to be guessed */
+	/* What is known of an aggregator that has registered, at each change. */
+	void (*aggregator)(void *arg, __u32 place, const struct aggregator_record *r);
+	void (*say)(void *arg, const char *text); /* for a log */
+	__u64 (*random)(void *arg);		  /* not 0, and not to be guessed */
+	/* Of this datapath's links towards the group's ranks together, Mbit/s; 0: unknown. */
+	__u32 (*rate)(void *arg, const struct group_record *r);
 };
 
 enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
@@ -65,22 +73,33 @@ struct manager_group_job {
 	enum manager_job state;
 	__u64 asked, bound;		  /* ranks */
 	__u32 window;			  /* that is tried */
+	__u32 halved;			  /* how often, where the aggregator that makes it has no room */
 	int tries;			  /* of ports */
 	__u32 next_port;		  /* for the next try; 65536: none is left */
 	__u64 making_ms;		  /* since when it is being made */
+	__u32 at;			  /* which of the group's aggregators makes it: one after the other */
+	__u32 there;			  /* those that have it, a bit each */
 	enum fpisa_manager_reason reason; /* why no rank gets it, or may use it any more, which all are told; 0 */
 	__u64 ranks;
 	char text[FPISA_MANAGER_TEXT];
 };
 
 struct manager_group {
-	struct group_record record; /* id 0: none */
-	bool whole;		    /* all ranks have been there */
-	__u64 away_ms;		    /* until when those are waited for that are away */
+	struct group_record record;	   /* id 0: none */
+	bool whole;			   /* all ranks have been there */
+	__u64 away_ms;			   /* until when those are waited for that are away */
+	__u64 back_ms;			   /* until when aggregators are waited for after a restart; 0: none is */
+	struct fpisa_manager_refusal over; /* why no call ends well any more, which all ranks were told; reason 0: it lives */
 	enum manager_rank state[FPISA_MAX_WORKERS];
 	struct manager_caller *caller[FPISA_MAX_WORKERS];
 	struct fpisa_manager_waits waits[FPISA_MAX_WORKERS]; /* the call that each has said last that it waits for */
 	struct manager_group_job job[FPISA_MANAGER_JOBS];
+};
+
+struct manager_aggregator {
+	struct aggregator_record record;
+	struct manager_caller *caller; /* NULL: it is gone */
+	__u64 heard_ms;
 };
 
 /* Zeroed, then policy, ops, arg and aggregator_port set. */
@@ -91,6 +110,8 @@ struct manager {
 	__u16 aggregator_port;	     /* UDP */
 	__u64 now_ms, wall_s;	     /* set before each event: a clock that only goes on, seconds since 1970 */
 	struct manager_counts count; /* of what has happened; the caller may set it back to 0 */
+	__u64 beats_ms;		     /* when silence was looked for last */
+	struct manager_aggregator aggregator[AGGREGATORS];
 	struct manager_group group[GROUPS];
 };
 

@@ -5,6 +5,7 @@
  * are told. Whatever stops that, all ranks get the same refusal. Contracts are in
  * group.h and jobs.h.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "cli/names.h"
 #include "jobs.h"
 #include "members.h"
+#include "remote.h"
 
 #define MOST_TRIES 16 /* of UDP ports */
 
@@ -277,31 +279,20 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 
 /* -- making ----------------------------------------------------------------- */
 
+/* At one of the group's aggregators after the other, the first with the window that fits. */
 static void make(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
-	struct manager_make o = {
-		.place = manager_place(m, g),
-		.index = index,
-		.id = g->record.id,
-		.pool = m->policy->jobs,
-		.local = g->record.local,
-		.workers = g->record.size,
-		.spec = record->asked,
-	};
 
 	record->state = GROUP_JOB_MAKING;
 	record->token = record->token ?: m->ops->random(m->arg);
 	record->token_high = record->token_high ?: m->ops->random(m->arg);
-	o.token = record->token;
-	o.spec.window = j->window;
-	memcpy(o.address, g->record.address, sizeof(o.address));
-	memcpy(o.port, record->port, sizeof(o.port));
 	j->state = JOB_MAKING;
 	j->making_ms = m->now_ms;
 	manager_record(m, g);
-	m->ops->make(m->arg, &o);
+	if (!manager_make_at(m, g, index, j->at, j->window >> j->halved))
+		manager_not_made(m, g, j->at, "it is gone");
 }
 
 static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
@@ -310,46 +301,117 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOB);
 
 	msg.job = (struct fpisa_manager_job){.index = index,
-					     .job = record->number,
+					     .job = record->at[0],
 					     .token = record->token,
 					     .token_high = record->token_high,
 					     .spec = record->made};
+	for (__u32 i = 1; i < g->record.aggregators; i++)
+		msg.job.others[i] = record->at[i];
 	manager_tell(m, g, ranks, &msg);
 }
 
-void manager_made(struct manager *m, const struct manager_made *made)
+/* All that were to make it have answered, or one could not. What some have made stays until the group ends. */
+static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 {
-	struct manager_group *g = &m->group[made->place];
 	struct group_job *record;
-	struct manager_group_job *j = job_of(g, made->index, &record);
-	__u32 least = FPISA_MANAGER_LEAST_WINDOW;
+	struct manager_group_job *j = job_of(g, index, &record);
 
-	if (g->record.id != made->id || j->state != JOB_MAKING)
+	if (!j->there) {
+		drop(m, g, index);
 		return;
-	if (!made->err) {
-		record->state = GROUP_JOB_MADE;
+	}
+	record->state = GROUP_JOB_MADE;
+	j->state = JOB_MADE;
+	manager_record(m, g);
+}
+
+static void take_number(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+
+	record->at[j->at] = (__u8)made->number;
+	if (manager_is_own(m, g, j->at))
 		record->number = made->number;
+	if (!j->at) {
 		record->made = made->spec;
-		j->state = JOB_MADE;
-		m->count.jobs++;
-		manager_record(m, g);
-		if (!j->reason)
-			tell_job(m, g, made->index, j->bound);
-	} else if (j->reason) {
-		drop(m, g, made->index);
-	} else if (made->err == -ENOSPC && j->window >= 2 * least && !g->record.gone && !g->record.left) {
-		j->window /= 2;
-		make(m, g, made->index);
+		j->window >>= j->halved;
+	}
+	j->there |= 1u << j->at++;
+	j->halved = 0;
+	if (j->reason) {
+		end_making(m, g, index);
+	} else if (j->at < g->record.aggregators) {
+		make(m, g, index);
 	} else {
-		drop(m, g, made->index);
-		refuse_job(m, g, made->index,
+		m->count.jobs++;
+		end_making(m, g, index);
+		tell_job(m, g, index, j->bound);
+	}
+}
+
+/* "aggregator 10.0.0.2: ", where there are several to choose from. */
+static void name_aggregator(const struct manager_group *g, __u32 i, char name[48])
+{
+	char a[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &g->record.aggregator[i].address, a, sizeof(a));
+	*name = 0;
+	if (g->record.aggregators > 1)
+		snprintf(name, 48, "aggregator %s: ", a);
+}
+
+static void take_failure(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
+{
+	struct manager_group_job *j = &g->job[index];
+	__u32 least = FPISA_MANAGER_LEAST_WINDOW;
+	char name[48];
+
+	if (!j->reason && made->err == -ENOSPC && j->window >> j->halved >= 2 * least && !g->record.gone &&
+	    !g->record.left) {
+		j->halved++;
+		make(m, g, index);
+		return;
+	}
+	if (!j->reason) {
+		name_aggregator(g, j->at, name);
+		refuse_job(m, g, index,
 			   made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
 			   made->err == -EINVAL ? FPISA_MANAGER_R_job :
 						  FPISA_MANAGER_R_datapath,
-			   0, "group %s: %.*s", g->record.name, FPISA_MANAGER_TEXT - FPISA_MANAGER_NAME - 16,
-			   made->text);
+			   0, "group %s: %s%.*s", g->record.name, name,
+			   FPISA_MANAGER_TEXT - FPISA_MANAGER_NAME - (int)sizeof(name) - 16, made->text);
 	}
+	end_making(m, g, index);
+}
+
+void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made)
+{
+	struct manager_group *g = &m->group[made->place];
+	const struct manager_group_job *j = &g->job[made->index];
+
+	if (g->record.id != made->id || j->state != JOB_MAKING || j->at != i)
+		return;
+	if (made->err)
+		take_failure(m, g, made->index, made);
+	else
+		take_number(m, g, made->index, made);
 	manager_end_if_empty(m, g);
+}
+
+/* This datapath is the first of a group's list, if it is in it. */
+void manager_made(struct manager *m, const struct manager_made *made)
+{
+	manager_made_at(m, 0, made);
+}
+
+void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why)
+{
+	struct manager_made made = {.place = manager_place(m, g), .id = g->record.id, .err = -EIO};
+
+	snprintf(made.text, sizeof(made.text), "%s", why);
+	for (made.index = 0; made.index < FPISA_MANAGER_JOBS && g->record.id == made.id; made.index++)
+		manager_made_at(m, i, &made);
 }
 
 /* -- asking ----------------------------------------------------------------- */
@@ -465,6 +527,7 @@ void manager_restore_jobs(struct manager_group *g)
 		}
 		j->state = JOB_MADE;
 		j->asked = fpisa_manager_all(g->record.size);
+		j->at = g->record.aggregators;
 		j->window = record->made.window;
 	}
 }

@@ -14,6 +14,12 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 /* It cannot go on with a job: then nobody can. */
 void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r);
 
+/* The answer of the group's aggregator i. */
+void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made);
+
+/* What it was to make it will not. */
+void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why);
+
 /* Jobs that the datapath has not made in time are refused. */
 void manager_job_tick(struct manager *m, struct manager_group *g);
 

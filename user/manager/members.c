@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Who is in a group, what it has, how it ends; members.h and group.h have the contracts. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "members.h"
+#include "remote.h"
 
 __u32 manager_place(const struct manager *m, const struct manager_group *g)
 {
@@ -30,6 +33,23 @@ void manager_record(struct manager *m, struct manager_group *g)
 	m->ops->record(m->arg, manager_place(m, g), &g->record);
 }
 
+void manager_end(struct manager *m, struct manager_group *g, enum fpisa_manager_reason reason, const char *format, ...)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+	va_list ap;
+
+	if (g->over.reason)
+		return;
+	m->count.refused[reason]++;
+	g->over = (struct fpisa_manager_refusal){.reason = reason, .index = FPISA_MANAGER_NO_JOB};
+	va_start(ap, format);
+	vsnprintf(g->over.text, sizeof(g->over.text), format, ap);
+	va_end(ap);
+	msg.refusal = g->over;
+	m->ops->say(m->arg, g->over.text);
+	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+}
+
 void manager_end_if_empty(struct manager *m, struct manager_group *g)
 {
 	const struct group_record none = {0};
@@ -40,8 +60,9 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 		if (g->job[k].state == JOB_MAKING)
 			return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == JOB_MADE)
+		if (g->job[k].state == JOB_MADE && !g->record.elsewhere)
 			m->ops->remove(m->arg, g->record.job[k].number, g->record.job[k].token);
+	manager_drop_jobs(m, g);
 	if (g->record.joined)
 		m->ops->record(m->arg, manager_place(m, g), &none);
 	memset(g, 0, sizeof(*g));

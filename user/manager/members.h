@@ -13,6 +13,10 @@ __u64 manager_in(const struct manager_group *g, enum manager_rank state);
 void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
 void manager_record(struct manager *m, struct manager_group *g);
 
+/* No call of the group ends any more: all ranks hear why, those too that come back; the first reason counts. */
+__attribute__((format(printf, 4, 5))) void manager_end(struct manager *m, struct manager_group *g,
+						       enum fpisa_manager_reason reason, const char *format, ...);
+
 /* Groups of a key that some have left or died in, and others not yet. */
 __u32 manager_ending(const struct manager *m, const char *owner);
 

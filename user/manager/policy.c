@@ -29,6 +29,10 @@ enum {
 	OPT_KEY_GROUPS,
 	OPT_KEY_JOBS,
 	OPT_KEY_SLOTS,
+	OPT_MANAGER,
+	OPT_ADDRESS,
+	OPT_RATE,
+	OPT_AGGREGATOR_KEYS,
 };
 
 const struct option manager_options[] = {{"key-file", required_argument, NULL, OPT_KEY_FILE},
@@ -47,6 +51,10 @@ const struct option manager_options[] = {{"key-file", required_argument, NULL, O
 					 {"key-groups", required_argument, NULL, OPT_KEY_GROUPS},
 					 {"key-jobs", required_argument, NULL, OPT_KEY_JOBS},
 					 {"key-slots", required_argument, NULL, OPT_KEY_SLOTS},
+					 {"manager", required_argument, NULL, OPT_MANAGER},
+					 {"address", required_argument, NULL, OPT_ADDRESS},
+					 {"rate", required_argument, NULL, OPT_RATE},
+					 {"aggregator-keys", required_argument, NULL, OPT_AGGREGATOR_KEYS},
 					 {0}};
 
 const struct option manager_key_options[] = {{"groups", required_argument, NULL, OPT_KEY_GROUPS},
@@ -101,6 +109,16 @@ bool manager_network_allowed(const struct manager_policy *p, __be32 address)
 		if ((address & p->network[i].mask) == p->network[i].address)
 			return true;
 	return !p->networks;
+}
+
+bool manager_may_add(const struct manager_policy *p, const char *owner)
+{
+	if (!*owner)
+		return p->without_key && !p->key_file && !p->aggregator_keys;
+	for (int i = 0; i < p->aggregator_keys; i++)
+		if (!strcmp(p->aggregator_key[i], owner))
+			return true;
+	return false;
 }
 
 /* -- keys ------------------------------------------------------------------ */
@@ -173,6 +191,25 @@ static int take_mode(struct manager_policy *p, const char *s)
 	return err;
 }
 
+int manager_parse_rate(const char *arg, __u32 *rate)
+{
+	double bits = 0;
+	int err = parse_rate("--rate", arg, &bits);
+
+	*rate = (__u32)(bits / 1e6);
+	return err ?: *rate ? err : refuse(BAD_USAGE, "--rate: '%s' is less than 1M", arg);
+}
+
+static int take_aggregator_key(struct manager_policy *p, const char *s)
+{
+	if (!fpisa_psk_name_valid(s))
+		return refuse(BAD_USAGE, "--aggregator-keys: '%s' is not the name of a key", s);
+	if (p->aggregator_keys == MANAGER_AGGREGATOR_KEYS)
+		return refuse(BAD_USAGE, "--aggregator-keys: more than %d", MANAGER_AGGREGATOR_KEYS);
+	strcpy(p->aggregator_key[p->aggregator_keys++], s);
+	return 0;
+}
+
 static int take_jobs(struct manager_policy *p, const char *arg)
 {
 	__u32 number[FPISA_MAX_JOBS], n;
@@ -227,6 +264,23 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg)
 	return BAD_USAGE;
 }
 
+/* Of this host as another manager's aggregator, and of those that register here. */
+static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
+{
+	switch (opt) {
+	case OPT_MANAGER:
+		p->manager = arg;
+		return 0;
+	case OPT_ADDRESS:
+		return parse_address("--address", arg, &p->address);
+	case OPT_RATE:
+		return manager_parse_rate(arg, &p->rate);
+	default:
+		p->aggregator_keys = 0;
+		return each(arg, take_aggregator_key, p);
+	}
+}
+
 int manager_option(struct manager_policy *p, int opt, const char *arg)
 {
 	__u32 number = 0;
@@ -248,6 +302,11 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 		err = take_number("--port", arg, 65535, &number);
 		p->port = number;
 		return err;
+	case OPT_MANAGER:
+	case OPT_ADDRESS:
+	case OPT_RATE:
+	case OPT_AGGREGATOR_KEYS:
+		return aggregator_option(p, opt, arg);
 	case OPT_JOBS:
 		return take_jobs(p, arg);
 	case OPT_SLOTS:

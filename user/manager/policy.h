@@ -17,6 +17,7 @@
 
 #define MANAGER_NETWORKS 32
 #define MANAGER_KEYS 64
+#define MANAGER_AGGREGATOR_KEYS 16
 #define MANAGER_WAITING \
 	256 /* connections in no group yet; more, and the oldest of the host with the most of them goes */
 
@@ -42,7 +43,12 @@ struct manager_policy {
 	bool without_key;
 	const char *key_file; /* NULL: none */
 	const char *user;     /* who talks to the network; NULL: nobody */
-	int networks;	      /* 0: all may ask */
+	const char *manager; /* the host of the manager that this is an aggregator for; NULL: this is a manager itself */
+	__be32 address;	     /* as such: for frames; 0: that of the connection to the manager */
+	__u32 rate;	     /* of this aggregator's link, Mbit/s; 0: as the interface says */
+	int aggregator_keys; /* names of keys by which aggregators register */
+	char aggregator_key[MANAGER_AGGREGATOR_KEYS][FPISA_PSK_NAME];
+	int networks; /* 0: all may ask */
 	struct {
 		__be32 address, mask;
 	} network[MANAGER_NETWORKS];
@@ -67,6 +73,9 @@ __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 /* May a host of this address ask? */
 bool manager_network_allowed(const struct manager_policy *p, __be32 address);
 
+/* May who has shown the key of that name, "": none, register an aggregator, which sees the values of all groups? */
+bool manager_may_add(const struct manager_policy *p, const char *owner);
+
 /* -- keys of the configuration file ---------------------------------------- */
 
 /* Of [manager], and of [key NAME]; as getopt_long() has options. */
@@ -81,6 +90,9 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 
 /* For a datapath with that many slots, all of which are given away unless the policy says how many. -EINVAL, reported: it says more. */
 int manager_policy_fit(struct manager_policy *p, __u32 slots);
+
+/* "10G" in Mbit/s. 0 or BAD_USAGE. */
+int manager_parse_rate(const char *arg, __u32 *rate);
 
 /* What takes the whole section to say. 0 or BAD_USAGE. */
 int manager_policy_check(const struct manager_policy *p);

@@ -15,6 +15,7 @@
 #include "cli/report.h"
 #include "conn.h"
 #include "fpisa.h"
+#include "lib/manager/interface.h"
 #include "lib/manager/watch.h"
 
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
@@ -229,15 +230,24 @@ static void become_member(struct conns_of *s, struct conn *c)
 		c->deaf = true; /* conns_tick() ends it */
 }
 
+/* A rank in a group, or an aggregator. */
+static bool is_known(const struct conn *c)
+{
+	return c->caller.place >= 0 || c->caller.aggregator;
+}
+
 static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_message *m)
 {
 	if (!*c->caller.owner)
 		snprintf(c->caller.owner, sizeof(c->caller.owner), "%s", fpisa_channel_name(c->channel));
+	if (m->type == FPISA_MANAGER_JOIN)
+		c->caller.here = fpisa_address_is_here(c->caller.address);
 	manager_message(s->manager, &c->caller, m);
-	if (c->caller.place >= 0 && !c->member)
+	if (!is_known(c))
+		return;
+	if (!c->member)
 		become_member(s, c);
-	if (c->caller.place >= 0)
-		stop_waiting(s, c);
+	stop_waiting(s, c);
 }
 
 void conn_work(struct conns_of *s, struct conn *c)

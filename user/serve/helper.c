@@ -103,7 +103,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	news->policy = c->manager;
 	news->keyed = c->manager.key_file != NULL;
 	/* Addresses of ours mean nothing there. */
-	news->policy.key_file = news->policy.user = NULL;
+	news->policy.key_file = news->policy.user = news->policy.manager = NULL;
 	config_free(w->config);
 	w->config = c;
 	w->policy = &c->manager;
@@ -121,6 +121,8 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	switch ((enum helper_what)q->what) {
 	case HELPER_RECORD:
 		return helper_record(w, q->place, &q->record);
+	case HELPER_AGGREGATOR:
+		return datapath_aggregator_put(&w->groups, q->place, &q->aggregator);
 	case HELPER_REMOVE:
 		return helper_remove_job(w, q->remove.number, q->remove.token);
 	case HELPER_COUNT:
@@ -200,8 +202,14 @@ static int open_datapath(struct helper_state *w, const char *pin)
 /* There is something to do: the manager serves. Pins of a datapath that has a group are given to it. */
 static int begin(struct helper_state *w)
 {
+	const struct aggregator_record none = {0};
+	int err = 0;
+
 	w->asked = true;
-	return datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
+	/* Those that an earlier manager had register again. */
+	for (__u32 i = 0; !err && i < AGGREGATORS; i++)
+		err = datapath_aggregator_put(&w->groups, i, &none);
+	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
 }
 
 static int serve(struct helper_state *w, const char *pin)

@@ -13,14 +13,15 @@
 #include "requests.h"
 
 enum helper_what {
-	HELPER_RECORD, /* no answer */
-	HELPER_MAKE,   /* answered by HELPER_MAKE */
-	HELPER_REMOVE, /* no answer */
-	HELPER_COUNT,  /* no answer */
-	HELPER_LOOK,   /* answered by HELPER_LOOK: groups that are to end */
-	HELPER_READ,   /* the configuration and its keys again; answered by HELPER_READ */
-	HELPER_FOUND,  /* an answer without a question, at the beginning: a group that lives */
-	HELPER_READY,  /* the last of these */
+	HELPER_RECORD,	   /* no answer */
+	HELPER_MAKE,	   /* answered by HELPER_MAKE */
+	HELPER_REMOVE,	   /* no answer */
+	HELPER_COUNT,	   /* no answer */
+	HELPER_LOOK,	   /* answered by HELPER_LOOK: groups that are to end */
+	HELPER_READ,	   /* the configuration and its keys again; answered by HELPER_READ */
+	HELPER_FOUND,	   /* an answer without a question, at the beginning: a group that lives */
+	HELPER_READY,	   /* the last of these */
+	HELPER_AGGREGATOR, /* no answer: what is known of an aggregator that has registered, by its place */
 };
 
 struct helper_request {
@@ -29,6 +30,7 @@ struct helper_request {
 		struct group_record record;
 		struct manager_make make;
 		struct manager_counts counts;
+		struct aggregator_record aggregator;
 		struct {
 			__u64 token;
 			__u32 number;

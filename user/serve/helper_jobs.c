@@ -8,6 +8,7 @@
 
 #include "cli/report.h"
 #include "helper_jobs.h"
+#include "host/route.h"
 #include "job/job.h"
 
 /* What goes wrong on a way that is tried again is nobody's concern. */
@@ -99,7 +100,16 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.elements = o->spec.elements;
 	s->job.window = o->spec.window;
 	/* Multicast where it is possible is what a job without a fan-out gets. */
-	unicast = o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : policy->unicast;
+	/* A rank on this host: its frames come by lo, where no multicast goes. */
+	for (__u32 r = 0; r < o->workers; r++) {
+		__u32 vrf;
+
+		if (!address_here(o->address[r], &vrf))
+			continue;
+		s->dev[r] = (char *)"lo";
+		s->job.fanout = FPISA_FANOUT_UNICAST;
+	}
+	unicast = s->job.fanout || (o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : policy->unicast);
 	s->job.fanout = unicast ? FPISA_FANOUT_UNICAST : 0;
 	for (__u32 r = 0; r < o->workers; r++) {
 		s->job.rank[r].addr = o->address[r];
@@ -190,8 +200,11 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 						 .pipeline = s.job.pipeline,
 						 .elements = s.job.elements,
 						 .window = s.job.window};
-	r.job[o->index].state = GROUP_JOB_MADE;
+	/* With others the manager says when all have made theirs; until then it is being made. */
+	if (r.aggregators <= 1)
+		r.job[o->index].state = GROUP_JOB_MADE;
 	r.job[o->index].number = made->number;
+	r.job[o->index].at[0] = (__u8)made->number;
 	r.job[o->index].made = made->spec;
 	err = datapath_group_put(&w->groups, o->place, &r);
 	if (err)
@@ -258,7 +271,7 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 /* Does the group have all the jobs that its record says? Somebody may have deleted one. */
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+	for (int k = 0; k < FPISA_MANAGER_JOBS && !r->elsewhere; k++)
 		if (r->job[k].state == GROUP_JOB_MADE && !is_ours(w, r->job[k].number, r->job[k].token))
 			return false;
 	return true;

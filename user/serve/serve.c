@@ -6,21 +6,17 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <grp.h>
-#include <signal.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent.h"
 #include "cli/log.h"
 #include "cli/options.h"
 #include "cli/print.h"
@@ -28,7 +24,9 @@
 #include "conn.h"
 #include "fpisa.h"
 #include "helper.h"
-#include "host/privilege.h"
+#include "host/route.h"
+#include "lib/manager/interface.h"
+#include "process.h"
 #include "serve.h"
 
 #define TICK_MS 250
@@ -81,6 +79,42 @@ static void give_counts(struct serve *s)
 	s->manager.count = none;
 }
 
+static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
+{
+	ask(arg, &(struct helper_request){.what = HELPER_AGGREGATOR, .place = place, .aggregator = *r});
+}
+
+static void say(void *arg, const char *text)
+{
+	struct serve *s = arg;
+
+	log_line(&s->news, s->manager.now_ms, "%s", text);
+}
+
+/* Each port towards ranks counts once: an aggregator with a port for each rank is their switch. */
+static __u32 rate(void *arg, const struct group_record *r)
+{
+	const struct serve *s = arg;
+	__u32 sum = 0, seen[FPISA_MAX_WORKERS];
+	char dev[IF_NAMESIZE];
+
+	for (__u32 k = 0, n = 0; k < r->size; k++) {
+		struct route way = {0};
+		__u32 i = 0;
+
+		if (route_get(r->address[k], r->local, 0, &way) || way.local)
+			continue;
+		while (i < n && seen[i] != way.ifindex)
+			i++;
+		if (i < n)
+			continue;
+		seen[n++] = way.ifindex;
+		if (if_indextoname(way.ifindex, dev))
+			sum += fpisa_link_rate(dev);
+	}
+	return s->policy.rate ?: sum;
+}
+
 static __u64 random_word(void *arg)
 {
 	struct serve *s = arg;
@@ -99,6 +133,9 @@ static const struct manager_ops ops = {
 	.make = make,
 	.remove = remove_job,
 	.record = record,
+	.aggregator = note_aggregator,
+	.say = say,
+	.rate = rate,
 	.random = random_word,
 };
 
@@ -111,14 +148,6 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 }
 
 /* -- events ---------------------------------------------------------------------- */
-
-static __u64 now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
-}
 
 /* Connections that are there stay as they are: a key that is gone is refused from now on. */
 static void take_news(struct serve *s, const struct helper_news *news)
@@ -151,19 +180,6 @@ static void take_answers(struct serve *s)
 		s->failed = rc;
 }
 
-/* True: it is to end. */
-static bool take_signal(struct serve *s)
-{
-	struct signalfd_siginfo i;
-
-	if (read(s->signals, &i, sizeof(i)) != sizeof(i))
-		return false;
-	if (i.ssi_signo != SIGHUP)
-		return true;
-	ask(s, &(struct helper_request){.what = HELPER_READ});
-	return false;
-}
-
 static void time_passes(struct serve *s)
 {
 	if (s->manager.now_ms >= s->tick_ms) {
@@ -190,10 +206,10 @@ static int loop(struct serve *s)
 
 		conns_flush(&s->conns);
 		n = epoll_wait(s->conns.epoll, &e, 1, TAILQ_EMPTY(&s->conns.dirty) ? TICK_MS : 0);
-		s->manager.now_ms = now_ms();
+		s->manager.now_ms = process_ms();
 		s->manager.wall_s = (__u64)time(NULL);
 		if (n > 0 && e.data.ptr == &s->signals) {
-			if (take_signal(s)) {
+			if (process_take_signal(s->signals, &s->helper, &s->failed)) {
 				give_counts(s);
 				return 0;
 			}
@@ -212,60 +228,18 @@ static int loop(struct serve *s)
 
 /* -- the beginning ----------------------------------------------------------------- */
 
-/* Nobody, or who the configuration says: who talks to the network owns no pin. */
-static int become(const struct manager_policy *policy)
-{
-	const struct passwd *p;
-	int dies = 0; /* by this signal with its parent, which a change of user would take back */
-
-	prctl(PR_GET_PDEATHSIG, &dies);
-	if (geteuid())
-		return privilege_drop();
-	p = manager_user(policy);
-	if (!p)
-		return -EINVAL;
-	if (setgroups(0, NULL) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) ||
-	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
-		return fail(-errno, NULL, "serve: become user '%s'", p->pw_name);
-	if (dies && prctl(PR_SET_PDEATHSIG, dies))
-		return fail(-errno, NULL, "serve");
-	return privilege_drop();
-}
-
 static int watch_events(struct serve *s)
 {
 	struct epoll_event helper = {.events = EPOLLIN, .data.ptr = &s->helper},
 			   signals = {.events = EPOLLIN, .data.ptr = &s->signals};
-	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	s->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	if (s->signals < 0 || epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->helper.fd, &helper) ||
+	s->signals = process_signals();
+	if (s->signals < 0)
+		return -EIO;
+	if (epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->helper.fd, &helper) ||
 	    epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->signals, &signals))
 		return fail(-errno, NULL, "serve");
 	return 0;
-}
-
-/* systemd's Type=notify. */
-static void tell_systemd(void)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int fd;
-
-	if (!path || strlen(path) >= sizeof(to.sun_path))
-		return;
-	strcpy(to.sun_path, path);
-	if (*path == '@')
-		*to.sun_path = 0;
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&to,
-	       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-	close(fd);
 }
 
 /* No line, of whatever part of this process, waits for its reader. */
@@ -290,7 +264,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 
 	open_logs(s);
 	s->policy = c->manager;
-	s->manager = (struct manager){.policy = p, .ops = &ops, .arg = s, .now_ms = now_ms()};
+	s->manager = (struct manager){.policy = p, .ops = &ops, .arg = s, .now_ms = process_ms()};
 	s->conns.manager = &s->manager;
 	err = helper_start(&s->helper, pin, c, &datapath, found, s);
 	if (!err)
@@ -303,10 +277,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	s->conns.keys = p->key_file ? &s->keys : NULL;
 	setrlimit(RLIMIT_NOFILE, &files);
 	port = p->port ?: s->manager.aggregator_port;
-	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: become(p);
-	/* Its memory has the keys. */
-	if (!err && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
-		err = fail(-errno, NULL, "serve");
+	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: process_drop(p);
 	if (err)
 		return err;
 	/* Nothing is refused any more: what the helper has made stays, however soon this process ends. */
@@ -314,38 +285,81 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	/* Past stdio: a manager whose stdout is closed serves, and ends well. */
 	dprintf(STDOUT_FILENO, "serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port,
 		s->found);
-	tell_systemd();
+	process_tell_systemd();
 	return 0;
+}
+
+static int serve_groups(struct config *c, const char *pin)
+{
+	struct serve *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return fail(-ENOMEM, NULL, "serve");
+	err = start(s, c, pin);
+	if (err)
+		helper_end(&s->helper);
+	else
+		err = loop(s);
+	explicit_bzero(&s->keys, sizeof(s->keys));
+	free(s);
+	return err;
+}
+
+enum { OPT_SERVE_MANAGER = OPT_VERB, OPT_SERVE_ADDRESS, OPT_SERVE_RATE };
+
+/* Options go before the file. */
+static int take_options(int argc, char **argv, struct common *common, struct manager_policy *own)
+{
+	static const struct option options[] = {COMMON_OPTIONS,
+						{"manager", required_argument, NULL, OPT_SERVE_MANAGER},
+						{"address", required_argument, NULL, OPT_SERVE_ADDRESS},
+						{"rate", required_argument, NULL, OPT_SERVE_RATE},
+						{0}};
+	int opt, err = 0;
+
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
+		switch (opt) {
+		case OPT_SERVE_MANAGER:
+			own->manager = optarg;
+			break;
+		case OPT_SERVE_ADDRESS:
+			err = parse_address("--address", optarg, &own->address);
+			break;
+		case OPT_SERVE_RATE:
+			err = manager_parse_rate(optarg, &own->rate);
+			break;
+		default:
+			err = common_option(common, opt);
+		}
+	if (!err && argc - optind > 1)
+		err = refuse(BAD_USAGE, "serve: give one file");
+	return err;
 }
 
 int verb_serve(int argc, char **argv)
 {
 	struct common common = COMMON_INIT;
+	struct manager_policy own = {0};
 	struct config *c = NULL;
-	struct serve *s;
 	const char *file;
-	int err;
+	int err = take_options(argc, argv, &common, &own);
 
-	if (bare_options(&common, argc, argv))
+	if (err)
 		return BAD_USAGE;
-	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "serve: give one file");
 	file = optind < argc ? argv[optind] : CONFIG_FILE;
-	s = calloc(1, sizeof(*s));
-	err = s ? config_read(&c, file) : fail(-ENOMEM, NULL, "serve");
+	err = config_read(&c, file);
 	if (!err && !c->manager_line)
 		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)",
 			     file);
 	if (!err) {
-		err = start(s, c, common.pin ?: c->common.pin);
-		if (err)
-			helper_end(&s->helper);
-		else
-			err = loop(s);
+		const char *pin = common.pin ?: c->common.pin;
+
+		c->manager.manager = own.manager ?: c->manager.manager;
+		c->manager.address = own.address ?: c->manager.address;
+		c->manager.rate = own.rate ?: c->manager.rate;
+		err = c->manager.manager ? agent_run(c, pin) : serve_groups(c, pin);
 	}
-	if (s)
-		explicit_bzero(&s->keys, sizeof(s->keys));
-	free(s);
 	config_free(c);
 	return err;
 }

@@ -79,6 +79,9 @@ static void print_group(const struct group_record *r)
 		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
 	else
 		printf("lives       %s\naddress     %s\n", since, address_text(r->local, a));
+	for (__u32 i = 0; i < r->aggregators && r->aggregators > 1; i++)
+		printf("%-11s %s:%u, weight %u\n", i ? "" : "shares", address_text(r->aggregator[i].address, a),
+		       r->aggregator[i].port, r->aggregator[i].weight);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;
 

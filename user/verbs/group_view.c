@@ -24,6 +24,30 @@ __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *n
 	return GROUPS;
 }
 
+__u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct aggregator_record *r, int *err)
+{
+	*err = 0;
+	for (; v->any && v->pid && place < AGGREGATORS; place++) {
+		*err = datapath_aggregator_get(&v->groups, place, r);
+		if (*err)
+			return AGGREGATORS;
+		if (r->address)
+			return place;
+	}
+	return AGGREGATORS;
+}
+
+void aggregator_print(const struct aggregator_record *r, const char *label)
+{
+	char a[ADDRESS_LEN], host[ADDRESS_LEN];
+
+	printf("%-11s %s:%u of host %s, key %s", label, address_text(r->address, a), r->port,
+	       address_text(r->host, host), *r->owner ? r->owner : "none");
+	if (r->rate)
+		printf(", %g Gbit/s", r->rate / 1e3);
+	printf(r->gone ? ": gone, %s\n" : ", %s\n", r->gone ? fpisa_manager_cause_text(r->gone) : "there");
+}
+
 __u64 group_here(const struct group_record *r)
 {
 	return r->joined & ~r->left & ~r->gone;
@@ -94,6 +118,38 @@ const char *manager_reason_name(__u32 reason)
 
 /* -- JSON ------------------------------------------------------------------- */
 
+struct json_object *aggregator_json(const struct aggregator_record *r)
+{
+	struct json_object *o = json_object_new_object();
+	char a[ADDRESS_LEN];
+
+	json_add_string(o, "address", address_text(r->address, a));
+	json_add_number(o, "port", r->port);
+	json_add_string(o, "host", address_text(r->host, a));
+	json_add_string(o, "key", *r->owner ? r->owner : NULL);
+	json_add_number(o, "mbits", r->rate);
+	json_add_number(o, "slots", r->slots);
+	json_add_string(o, "gone", r->gone ? fpisa_manager_cause_text(r->gone) : NULL);
+	return o;
+}
+
+/* The manager's own among them. */
+static struct json_object *shares_json(const struct group_record *r)
+{
+	struct json_object *list = json_object_new_array();
+	char a[ADDRESS_LEN];
+
+	for (__u32 i = 0; i < r->aggregators; i++) {
+		struct json_object *o = json_object_new_object();
+
+		json_add_string(o, "address", address_text(r->aggregator[i].address, a));
+		json_add_number(o, "port", r->aggregator[i].port);
+		json_add_number(o, "weight", r->aggregator[i].weight);
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
 struct json_object *group_json(const struct group_record *r, bool whole)
 {
 	struct json_object *o = json_object_new_object(), *jobs = json_object_new_array(), *members;
@@ -111,6 +167,7 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 		if (r->job[k].state == GROUP_JOB_MADE)
 			json_object_array_add(jobs, json_object_new_uint64(r->job[k].number));
 	json_object_object_add(o, "jobs", jobs);
+	json_object_object_add(o, "shares", shares_json(r));
 	if (!whole)
 		return o;
 	members = json_object_new_array();

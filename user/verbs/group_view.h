@@ -25,6 +25,11 @@ void manager_view_close(struct manager_view *v);
  */
 __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *name, struct group_record *r, int *err);
 
+/* The next aggregator that has registered, from `place` on: its place, or AGGREGATORS, then with *err 0 or -errno. None is there where no manager runs. */
+__u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct aggregator_record *r, int *err);
+void aggregator_print(const struct aggregator_record *r, const char *label);
+struct json_object *aggregator_json(const struct aggregator_record *r);
+
 __u64 group_here(const struct group_record *r);	   /* ranks, as a bitmap */
 __u64 group_missing(const struct group_record *r); /* that have not joined yet */
 double group_age(const struct group_record *r);	   /* seconds */

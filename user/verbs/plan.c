@@ -9,8 +9,9 @@
 #include "fpisa/format.h"
 #include "fpisa/job.h"
 #include "fpisa/wire.h"
-#include "lib/layout.h"
-#include "shares.h"
+#include "lib/base/shards.h"
+#include "plan/shares.h"
+
 #include "verbs.h"
 
 #define OUTSIDE (14 + 20 + 8 + 24) /* Ethernet, IPv4, UDP; preamble, FCS and gap */
@@ -28,20 +29,10 @@ static const struct option options[] = {COMMON_OPTIONS,
 					{"bytes", required_argument, NULL, OPT_BYTES},
 					{0}};
 
-/* "10G", "2.5G", "100M": bits a second. */
-static int parse_rate(const char *what, const char *text, double *bits)
-{
-	char *end;
-	double n = strtod(text, &end), unit = *end == 'G' ? 1e9 : *end == 'M' ? 1e6 : 0;
-
-	if (!unit || end[1] || !(n > 0 && n * unit <= 1e13) || text[0] == '+' || text[0] == ' ')
-		return refuse(BAD_USAGE, "%s: '%s' is not a link's rate, such as 10G or 100M", what, text);
-	*bits = n * unit;
-	return 0;
-}
-
 struct plan {
-	struct cluster c;
+	uint32_t workers, aggregators;	     /* dedicated: on hosts without a worker */
+	double worker_bits, aggregator_bits; /* of each link, in bits a second */
+	bool colocated;			     /* each worker's host is an aggregator too */
 	uint64_t bytes;
 	bool json;
 };
@@ -54,18 +45,18 @@ static int take_option(struct plan *p, struct common *common, int opt)
 	switch (opt) {
 	case OPT_WORKERS:
 		err = parse_number("--workers", optarg, 2, FPISA_MAX_WORKERS, &n);
-		p->c.workers = (uint32_t)n;
+		p->workers = (uint32_t)n;
 		return err;
 	case OPT_AGGREGATORS:
 		err = parse_number("--aggregators", optarg, 0, FPISA_MAX_SHARDS, &n);
-		p->c.aggregators = (uint32_t)n;
+		p->aggregators = (uint32_t)n;
 		return err;
 	case OPT_RATE:
-		return parse_rate("--rate", optarg, &p->c.worker_bits);
+		return parse_rate("--rate", optarg, &p->worker_bits);
 	case OPT_AGGREGATOR_RATE:
-		return parse_rate("--aggregator-rate", optarg, &p->c.aggregator_bits);
+		return parse_rate("--aggregator-rate", optarg, &p->aggregator_bits);
 	case OPT_COLOCATED:
-		p->c.colocated = true;
+		p->colocated = true;
 		return 0;
 	case OPT_BYTES:
 		return parse_number("--bytes", optarg, 1, 1ull << 42, &p->bytes);
@@ -78,9 +69,9 @@ static int take_option(struct plan *p, struct common *common, int opt)
 
 static int check(struct plan *p)
 {
-	uint32_t all = p->c.aggregators + (p->c.colocated ? p->c.workers : 0);
+	uint32_t all = p->aggregators + (p->colocated ? p->workers : 0);
 
-	if (!p->c.workers || !p->c.worker_bits)
+	if (!p->workers || !p->worker_bits)
 		return refuse(BAD_USAGE,
 			      "plan: give --workers and --rate, such as --workers 8 --aggregators 4 --rate 10G");
 	if (!all)
@@ -88,23 +79,9 @@ static int check(struct plan *p)
 			      "plan: nobody adds; give --aggregators, or --colocated for the workers' own hosts");
 	if (all > FPISA_MAX_SHARDS)
 		return refuse(BAD_USAGE, "plan: %u aggregators; a job has at most %d", all, FPISA_MAX_SHARDS);
-	if (!p->c.aggregator_bits)
-		p->c.aggregator_bits = p->c.worker_bits;
+	if (!p->aggregator_bits)
+		p->aggregator_bits = p->worker_bits;
 	return 0;
-}
-
-static const char *bound_text(enum bound b)
-{
-	switch (b) {
-	case BOUND_WORKERS:
-		return "each worker's own link; more aggregators do not help";
-	case BOUND_AGGREGATORS:
-		return "the aggregators' links, by which the vectors of all workers come in; add aggregators, a faster link, "
-		       "or --colocated";
-	case BOUND_HOSTS:
-		return "the links of all hosts, which are full";
-	}
-	return "";
 }
 
 /* Bits on the wire for a bit of a vector, in frames of the default size. */
@@ -115,39 +92,44 @@ static double overhead(void)
 	return (payload + FPISA_HDR_LEN + OUTSIDE) / payload;
 }
 
-static int print(const struct plan *p, const struct shares *s, double ms, double ring_ms)
+/* Those of each dedicated aggregator, and of each worker's host; of nobody 0. */
+static int print(const struct plan *p, const struct shares_host *dedicated, const struct shares_host *host, double ms,
+		 double ring_ms, enum bound bound)
 {
 	struct json_object *o;
 
 	if (!p->json) {
-		if (s->aggregator > 0)
-			printf("each of %u aggregators  %5.1f%% of a vector, weight %u\n", p->c.aggregators,
-			       100 * s->aggregator, s->aggregator_weight);
-		if (s->worker > 1e-9)
-			printf("each worker's host     %5.1f%% of a vector, weight %u\n", 100 * s->worker,
-			       s->worker_weight);
+		if (dedicated->weight)
+			printf("each of %u aggregators  %5.1f%% of a vector, weight %u\n", p->aggregators,
+			       100 * dedicated->share, dedicated->weight);
+		if (host->weight)
+			printf("each worker's host     %5.1f%% of a vector, weight %u\n", 100 * host->share,
+			       host->weight);
 		printf("%llu bytes take %.3g ms at best, a ring of the workers %.3g ms: %.2f times as long\n",
 		       (unsigned long long)p->bytes, ms, ring_ms, ring_ms / ms);
-		printf("bound by %s\n", bound_text(s->bound));
+		printf("bound by %s\n", shares_bound_text(bound));
 		return 0;
 	}
 	o = json_object_new_object();
-	json_add_double(o, "aggregator_share", s->aggregator);
-	json_add_number(o, "aggregator_weight", s->aggregator_weight);
-	json_add_double(o, "worker_share", s->worker);
-	json_add_number(o, "worker_weight", s->worker_weight);
+	json_add_double(o, "aggregator_share", dedicated->share);
+	json_add_number(o, "aggregator_weight", dedicated->weight);
+	json_add_double(o, "worker_share", host->share);
+	json_add_number(o, "worker_weight", host->weight);
 	json_add_number(o, "bytes", p->bytes);
 	json_add_double(o, "ms", ms);
 	json_add_double(o, "ring_ms", ring_ms);
-	json_add_string(o, "bound", bound_text(s->bound));
+	json_add_string(o, "bound", shares_bound_text(bound));
 	return print_json(o, false);
 }
 
 int verb_plan(int argc, char **argv)
 {
 	struct plan p = {.bytes = MEBIBYTE};
+	static const struct shares_host nobody;
 	struct common common = COMMON_INIT;
+	struct shares_host host[SHARES_MAX];
 	struct shares s;
+	uint32_t n;
 	int opt, err;
 
 	while ((opt = next_option(argc, argv, options)) >= 0)
@@ -158,7 +140,12 @@ int verb_plan(int argc, char **argv)
 		err = check(&p);
 	if (err)
 		return err;
-	s = shares_of(&p.c);
-	return print(&p, &s, s.seconds_a_bit * 8e3 * (double)p.bytes * overhead(),
-		     s.ring_seconds_a_bit * 8e3 * (double)p.bytes);
+	n = p.aggregators + (p.colocated ? p.workers : 0);
+	for (uint32_t i = 0; i < n; i++)
+		host[i] = i < p.aggregators ? (struct shares_host){.bits = p.aggregator_bits} :
+					      (struct shares_host){.bits = p.worker_bits, .colocated = true};
+	s = shares_of(p.workers, p.worker_bits, host, n);
+	return print(&p, p.aggregators ? host : &nobody, p.colocated ? &host[n - 1] : &nobody,
+		     s.seconds_a_bit * 8e3 * (double)p.bytes * overhead(), s.ring_seconds_a_bit * 8e3 * (double)p.bytes,
+		     s.bound);
 }

@@ -72,6 +72,7 @@ static void print_holder(const struct group_record *r)
 
 static int print_manager(const struct manager_view *v)
 {
+	struct aggregator_record a;
 	struct group_record r;
 	int err;
 
@@ -84,12 +85,15 @@ static int print_manager(const struct manager_view *v)
 	putchar('\n');
 	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++)
 		print_holder(&r);
+	for (__u32 i = 0; !err && (i = manager_view_aggregator(v, i, &a, &err)) < AGGREGATORS; i++)
+		aggregator_print(&a, i ? "" : "aggregators");
 	return err;
 }
 
 static int manager_json(const struct manager_view *v, struct json_object **out)
 {
-	struct json_object *o, *list, *refusals;
+	struct json_object *o, *list, *refusals, *aggregators;
+	struct aggregator_record a;
 	struct group_record r;
 	int err;
 
@@ -99,10 +103,14 @@ static int manager_json(const struct manager_view *v, struct json_object **out)
 	o = json_object_new_object();
 	list = json_object_new_array();
 	refusals = json_object_new_object();
+	aggregators = json_object_new_array();
 	json_object_object_add(o, "pid", v->pid ? json_object_new_int(v->pid) : NULL);
 	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++)
 		json_object_array_add(list, group_json(&r, false));
 	json_object_object_add(o, "groups", list);
+	for (__u32 i = 0; !err && (i = manager_view_aggregator(v, i, &a, &err)) < AGGREGATORS; i++)
+		json_object_array_add(aggregators, aggregator_json(&a));
+	json_object_object_add(o, "aggregators", aggregators);
 	json_add_number(o, "groups_made", v->counts.groups);
 	json_add_number(o, "jobs_made", v->counts.jobs);
 	json_add_number(o, "ranks_gone", v->counts.gone);

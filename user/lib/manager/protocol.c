@@ -45,6 +45,21 @@ static size_t used(enum fpisa_manager_type type)
 		return sizeof(struct fpisa_manager_refusal);
 	case FPISA_MANAGER_WAITS:
 		return sizeof(struct fpisa_manager_waits);
+	case FPISA_MANAGER_AGGREGATORS:
+		return sizeof(struct fpisa_manager_list);
+	case FPISA_MANAGER_REGISTER:
+		return sizeof(struct fpisa_manager_register);
+	case FPISA_MANAGER_RANKS:
+		return sizeof(struct fpisa_manager_ranks);
+	case FPISA_MANAGER_MAKE:
+		return sizeof(struct fpisa_manager_make);
+	case FPISA_MANAGER_MADE:
+		return sizeof(struct fpisa_manager_made);
+	case FPISA_MANAGER_HOLDS:
+	case FPISA_MANAGER_ENDED:
+	case FPISA_MANAGER_DROP:
+		return sizeof(struct fpisa_manager_group_id);
+	case FPISA_MANAGER_REGISTERED:
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:
 		return 0;
@@ -54,8 +69,8 @@ static size_t used(enum fpisa_manager_type type)
 
 static int is_type(__u16 type, enum fpisa_manager_side from)
 {
-	return from == FPISA_MANAGER_RANK ? type >= FPISA_MANAGER_JOIN && type <= FPISA_MANAGER_WAITS :
-					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_PONG;
+	return from == FPISA_MANAGER_RANK ? type >= FPISA_MANAGER_JOIN && type <= FPISA_MANAGER_ENDED :
+					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_DROP;
 }
 
 /* A default stands where there is 0, unless it is what a job has become. */
@@ -76,7 +91,7 @@ static int spec_valid(const struct fpisa_manager_spec *s, int made)
 static int join_valid(const struct fpisa_manager_join *j, int returns)
 {
 	return fpisa_manager_name_valid(j->name) && j->size && j->size <= FPISA_MAX_WORKERS && j->rank < j->size &&
-	       returns == !!j->group && returns == !!j->secret;
+	       returns == !!j->group && returns == !!j->secret && !j->zero;
 }
 
 static int bind_valid(const struct fpisa_manager_bind *b, int bound)
@@ -94,17 +109,80 @@ static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manag
 }
 
 /* Something to read, and nothing that a terminal would take otherwise. */
-static int refusal_valid(const struct fpisa_manager_refusal *r)
+static int text_valid(const char *text, size_t size)
 {
-	size_t n = strnlen(r->text, sizeof(r->text));
+	size_t n = strnlen(text, size);
 
-	if (!n || n == sizeof(r->text) || !r->reason || r->reason >= FPISA_MANAGER_R_END ||
-	    (r->index >= FPISA_MANAGER_JOBS && r->index != FPISA_MANAGER_NO_JOB))
+	if (!n || n == size)
 		return 0;
-	for (size_t i = 0; i < sizeof(r->text); i++)
-		if (i < n ? r->text[i] < ' ' || r->text[i] > '~' : r->text[i])
+	for (size_t i = 0; i < size; i++)
+		if (i < n ? text[i] < ' ' || text[i] > '~' : text[i])
 			return 0;
 	return 1;
+}
+
+static int refusal_valid(const struct fpisa_manager_refusal *r)
+{
+	return text_valid(r->text, sizeof(r->text)) && r->reason && r->reason < FPISA_MANAGER_R_END &&
+	       (r->index < FPISA_MANAGER_JOBS || r->index == FPISA_MANAGER_NO_JOB);
+}
+
+static int job_valid(const struct fpisa_manager_job *j)
+{
+	for (int i = 0; i < FPISA_MAX_SHARDS; i++)
+		if (j->others[i] >= FPISA_MAX_JOBS)
+			return 0;
+	return j->index < FPISA_MANAGER_JOBS && j->job < FPISA_MAX_JOBS && j->token && !j->others[0] &&
+	       spec_valid(&j->spec, 1);
+}
+
+static int same_place(const struct fpisa_manager_aggregator *a, const struct fpisa_manager_aggregator *b)
+{
+	return a->address == b->address && a->port == b->port;
+}
+
+static int list_valid(const struct fpisa_manager_list *l)
+{
+	static const struct fpisa_manager_aggregator none;
+
+	if (l->n < 2 || l->n > FPISA_MAX_SHARDS || l->zero)
+		return 0;
+	for (__u32 i = 0; i < FPISA_MAX_SHARDS; i++) {
+		const struct fpisa_manager_aggregator *a = &l->of[i];
+
+		if (i >= l->n ? memcmp(a, &none, sizeof(none)) != 0 :
+				!a->address || !a->port || !a->weight || a->weight > FPISA_MAX_WEIGHT)
+			return 0;
+		for (__u32 k = 0; k < i && i < l->n; k++)
+			if (same_place(a, &l->of[k]))
+				return 0;
+	}
+	return 1;
+}
+
+/* Addresses stand first, and nothing behind them. */
+static int ranks_valid(const struct fpisa_manager_ranks *r)
+{
+	if (!r->group || r->zero || (r->first && r->first != FPISA_MANAGER_MAKE_RANKS) || !r->address[0])
+		return 0;
+	for (int i = 0; i < FPISA_MANAGER_MAKE_RANKS; i++)
+		if (!r->address[i] != !r->port[i] || (i && r->address[i] && !r->address[i - 1]))
+			return 0;
+	return 1;
+}
+
+static int make_valid(const struct fpisa_manager_make *m)
+{
+	return m->group && m->token && m->index < FPISA_MANAGER_JOBS && m->workers && m->workers <= FPISA_MAX_WORKERS &&
+	       spec_valid(&m->spec, 0) && m->spec.window && !m->zero && fpisa_manager_name_valid(m->name) &&
+	       (!*m->owner || fpisa_manager_name_valid(m->owner));
+}
+
+static int made_valid(const struct fpisa_manager_made *m)
+{
+	if (!m->group || m->index >= FPISA_MANAGER_JOBS || m->err > 0 || m->number >= FPISA_MAX_JOBS)
+		return 0;
+	return m->err ? text_valid(m->text, sizeof(m->text)) : spec_valid(&m->spec, 1) && !*m->text;
 }
 
 static int body_valid(const struct fpisa_manager_message *m)
@@ -119,8 +197,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 	case FPISA_MANAGER_BOUND:
 		return bind_valid(&m->bind, m->type == FPISA_MANAGER_BOUND);
 	case FPISA_MANAGER_JOB:
-		return m->job.index < FPISA_MANAGER_JOBS && m->job.job < FPISA_MAX_JOBS && m->job.token &&
-		       spec_valid(&m->job.spec, 1);
+		return job_valid(&m->job);
 	case FPISA_MANAGER_PENDING:
 	case FPISA_MANAGER_JOINED:
 	case FPISA_MANAGER_GONE:
@@ -136,6 +213,22 @@ static int body_valid(const struct fpisa_manager_message *m)
 		       m->refusal.index != FPISA_MANAGER_NO_JOB && !m->refusal.ranks;
 	case FPISA_MANAGER_WAITS:
 		return m->waits.call != 0;
+	case FPISA_MANAGER_AGGREGATORS:
+		return list_valid(&m->list);
+	/* Another version of frames is refused with its name, by the manager. */
+	case FPISA_MANAGER_REGISTER:
+		return m->reg.version && m->reg.port && !m->reg.zero && m->reg.slots;
+	case FPISA_MANAGER_RANKS:
+		return ranks_valid(&m->ranks);
+	case FPISA_MANAGER_MAKE:
+		return make_valid(&m->make);
+	case FPISA_MANAGER_MADE:
+		return made_valid(&m->made);
+	case FPISA_MANAGER_HOLDS:
+	case FPISA_MANAGER_ENDED:
+	case FPISA_MANAGER_DROP:
+		return m->of.group != 0;
+	case FPISA_MANAGER_REGISTERED:
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:
 		return 1;

@@ -10,6 +10,7 @@
 
 #include <linux/types.h>
 #include "fpisa/wire.h"
+#include "lib/base/shards.h"
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* "FMPG" as bytes; TLS begins with 0x16 */
 #define FPISA_MANAGER_VERSION 2
@@ -27,6 +28,11 @@
 	30000 /* nor if its host does answer: its start waits for an upgrade of the datapath, no longer */
 #define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
 #define FPISA_MANAGER_MAKING_MS 30000  /* a job that the datapath does not have by then is refused */
+#define FPISA_MANAGER_BEAT_MS 150      /* an aggregator says PING */
+#define FPISA_MANAGER_BEATLESS_MS 600  /* it is gone when it has said nothing for so long */
+
+#define FPISA_MANAGER_MAKE_RANKS 32 /* ranks of a job in one RANKS */
+#define FPISA_MANAGER_MADE_TEXT 192
 
 enum fpisa_manager_type {
 	/* of a rank */
@@ -38,6 +44,11 @@ enum fpisa_manager_type {
 	FPISA_MANAGER_PING = 6,
 	FPISA_MANAGER_FAILED = 7,
 	FPISA_MANAGER_WAITS = 8,
+	/* of an aggregator, which says PING too */
+	FPISA_MANAGER_REGISTER = 9,
+	FPISA_MANAGER_MADE = 10,
+	FPISA_MANAGER_HOLDS = 11,
+	FPISA_MANAGER_ENDED = 12,
 	/* of the manager */
 	FPISA_MANAGER_PENDING = 17,
 	FPISA_MANAGER_JOINED = 18,
@@ -47,30 +58,37 @@ enum fpisa_manager_type {
 	FPISA_MANAGER_LEFT = 22,
 	FPISA_MANAGER_REFUSED = 23,
 	FPISA_MANAGER_PONG = 24,
+	FPISA_MANAGER_AGGREGATORS = 25,
+	/* to an aggregator */
+	FPISA_MANAGER_REGISTERED = 26,
+	FPISA_MANAGER_RANKS = 27,
+	FPISA_MANAGER_MAKE = 28,
+	FPISA_MANAGER_DROP = 29,
 };
 
 /* Why the manager does not do what it was asked: its number, the errno that the library makes of it. */
-#define FPISA_MANAGER_REASONS(X)                                                                \
-	X(malformed, 1, EPROTO)	 /* no message of this protocol */                              \
-	X(version, 2, EPROTO)	 /* of another version of it */                                 \
-	X(order, 3, EPROTO)	 /* out of its turn */                                          \
-	X(key, 4, EACCES)	 /* a key is needed, or none is known */                        \
-	X(network, 5, EACCES)	 /* its address is in none of the networks that may ask */      \
-	X(name, 6, EEXIST)	 /* a complete group has that name */                           \
-	X(rank, 7, EEXIST)	 /* another process has that rank */                            \
-	X(size, 8, EINVAL)	 /* other ranks gave another size, or it is more than may be */ \
-	X(format, 9, EACCES)	 /* not given away here */                                      \
-	X(mode, 10, EACCES)	 /* the same */                                                 \
-	X(job, 11, EINVAL)	 /* no datapath can do such a job */                            \
-	X(differs, 12, EPROTO)	 /* ranks asked for different jobs */                           \
-	X(quota, 13, EDQUOT)	 /* the key has what it may have */                             \
-	X(pool, 14, ENOSPC)	 /* all is given away */                                        \
-	X(ports, 15, EADDRINUSE) /* no UDP port that is free at all ranks */                    \
-	X(gone, 16, ESTALE)	 /* ranks are dead, or have left */                             \
-	X(unknown, 17, ESTALE)	 /* no such group lives, or not with this rank in it */         \
-	X(busy, 18, EBUSY)	 /* too many connections */                                     \
-	X(datapath, 19, EIO)	 /* the aggregator could not make the job */                    \
-	X(failed, 20, EREMOTEIO) /* a rank cannot go on with the job */
+#define FPISA_MANAGER_REASONS(X)                                                                    \
+	X(malformed, 1, EPROTO)	     /* no message of this protocol */                              \
+	X(version, 2, EPROTO)	     /* of another version of it */                                 \
+	X(order, 3, EPROTO)	     /* out of its turn */                                          \
+	X(key, 4, EACCES)	     /* a key is needed, or none is known */                        \
+	X(network, 5, EACCES)	     /* its address is in none of the networks that may ask */      \
+	X(name, 6, EEXIST)	     /* a complete group has that name */                           \
+	X(rank, 7, EEXIST)	     /* another process has that rank */                            \
+	X(size, 8, EINVAL)	     /* other ranks gave another size, or it is more than may be */ \
+	X(format, 9, EACCES)	     /* not given away here */                                      \
+	X(mode, 10, EACCES)	     /* the same */                                                 \
+	X(job, 11, EINVAL)	     /* no datapath can do such a job */                            \
+	X(differs, 12, EPROTO)	     /* ranks asked for different jobs */                           \
+	X(quota, 13, EDQUOT)	     /* the key has what it may have */                             \
+	X(pool, 14, ENOSPC)	     /* all is given away */                                        \
+	X(ports, 15, EADDRINUSE)     /* no UDP port that is free at all ranks */                    \
+	X(gone, 16, ESTALE)	     /* ranks are dead, or have left */                             \
+	X(unknown, 17, ESTALE)	     /* no such group lives, or not with this rank in it */         \
+	X(busy, 18, EBUSY)	     /* too many connections */                                     \
+	X(datapath, 19, EIO)	     /* the aggregator could not make the job */                    \
+	X(failed, 20, EREMOTEIO)     /* a rank cannot go on with the job */                         \
+	X(aggregator, 21, EHOSTDOWN) /* one of the group's is gone; or what registers cannot be one */
 
 enum fpisa_manager_reason {
 #define X(name, number, error) FPISA_MANAGER_R_##name = number,
@@ -102,6 +120,8 @@ struct fpisa_manager_join {
 	char name[FPISA_MANAGER_NAME];
 	__u32 size, rank;
 	__u64 group, secret; /* of RETURN, as JOINED had them; 0 in JOIN */
+	__u32 rate;	     /* of the rank's link, Mbit/s; 0: it does not know */
+	__u32 zero;
 };
 
 struct fpisa_manager_ask {
@@ -124,6 +144,60 @@ struct fpisa_manager_job {
 	__u32 job;			/* its number in frames */
 	__u64 token, token_high;	/* a key of 128 bits */
 	struct fpisa_manager_spec spec; /* as it is */
+	__u8 others[FPISA_MAX_SHARDS];	/* its number at the group's other aggregators, by their place from 1 on */
+};
+
+struct fpisa_manager_aggregator {
+	__be32 address; /* for the job's frames */
+	__u16 port;	/* UDP */
+	__u16 weight;	/* 1 to 100 */
+};
+
+/* AGGREGATORS, before JOINED: those of the group, if there are several, in the order that all ranks have. */
+struct fpisa_manager_list {
+	__u32 n; /* 2 to FPISA_MAX_SHARDS */
+	__u32 zero;
+	struct fpisa_manager_aggregator of[FPISA_MAX_SHARDS];
+};
+
+struct fpisa_manager_register {
+	__u32 version;	/* of frames, FPISA_VERSION */
+	__be32 address; /* for frames; 0: that of this connection */
+	__u16 port;	/* UDP, of its datapath */
+	__u16 zero;
+	__u32 rate;  /* of its link, Mbit/s; 0: it does not know */
+	__u32 slots; /* that it may give away, at least 1 */
+};
+
+struct fpisa_manager_ranks { /* before MAKE, one for each 32 */
+	__u64 group;
+	__u32 first; /* 0 or 32 */
+	__u32 zero;
+	__be32 address[FPISA_MANAGER_MAKE_RANKS];
+	__u16 port[FPISA_MANAGER_MAKE_RANKS];
+};
+
+struct fpisa_manager_make {
+	__u64 group;
+	__u64 token, token_high;
+	__u32 index, workers;
+	struct fpisa_manager_spec spec; /* window not 0 */
+	__u32 zero;
+	char name[FPISA_MANAGER_NAME];	/* of the group */
+	char owner[FPISA_MANAGER_NAME]; /* of its key; "" without */
+};
+
+struct fpisa_manager_made {
+	__u64 group;
+	__u32 index;
+	__s32 err;			    /* 0; -ENOSPC: a smaller window may fit; or another -errno */
+	__u32 number;			    /* of the job */
+	struct fpisa_manager_spec spec;	    /* complete, if err is 0 */
+	char text[FPISA_MANAGER_MADE_TEXT]; /* of an error */
+};
+
+struct fpisa_manager_group_id { /* HOLDS: the aggregator has jobs of that group; ENDED: somebody there has ended it; DROP: it is over */
+	__u64 group;
 };
 
 struct fpisa_manager_members {
@@ -167,6 +241,12 @@ struct fpisa_manager_message {
 		struct fpisa_manager_leave leave;     /* LEAVE, LEFT */
 		struct fpisa_manager_refusal refusal; /* REFUSED, FAILED */
 		struct fpisa_manager_waits waits;
+		struct fpisa_manager_list list;	   /* AGGREGATORS */
+		struct fpisa_manager_register reg; /* REGISTER */
+		struct fpisa_manager_ranks ranks;
+		struct fpisa_manager_make make;
+		struct fpisa_manager_made made;
+		struct fpisa_manager_group_id of; /* HOLDS, ENDED, DROP */
 		__u8 body[FPISA_MANAGER_BYTES - 16];
 	};
 };

@@ -29,9 +29,9 @@
 #include <time.h>
 #include <unistd.h>
 #include "datagrams.h"
-#include "fpisa/job.h"
 #include "lib/base/error.h"
 #include "lib/base/order.h"
+#include "lib/base/shards.h"
 #include "nexthop.h"
 #include "transport.h"
 

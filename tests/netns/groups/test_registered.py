@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Aggregators that register with the manager of another host: groups get shares of all that are there, an aggregator's death ends its groups with
+its name, and the next group goes on with the others. Hosts behind one switch, over real XDP."""
+import os
+import signal
+import time
+
+import pytest
+from aggregators import Switched, pins
+from groups import Groups
+from lab import FPISA, PIN, end, wait_until
+
+EHOSTDOWN = 112
+WORKERS, OTHERS = 3, 2
+PINS = "/run/registered"  # a BPF filesystem for the aggregators beside the manager's
+COUNT = 100_000
+
+
+class Site(Switched):
+    """Manager and aggregator 10.98.0.1, aggregators .2 and .3, workers from .11 on."""
+
+    def __init__(self):
+        super().__init__()
+        self.agg = self.host("10.98.0.1", "m0")
+        self.other = [self.host(f"10.98.0.{i + 2}", f"a{i}") for i in range(OTHERS)]
+        self.worker = [self.host(f"10.98.0.{r + 11}", f"w{r}") for r in range(WORKERS)]
+        self.fpisa("load", "eth0")
+        for i in range(OTHERS):
+            self.at(i, "load", "eth0")
+
+    def at(self, i, *argv):
+        return self.other[i].run(FPISA, *argv, "--pin", f"{PINS}/{i}")
+
+    def registered(self):
+        """What `fpisa status` says of those that are there, by address."""
+        return {a["address"]: a for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
+
+    def results(self):
+        """Chunks that each aggregator has summed, in all jobs."""
+        return [sum(self.counters(job, pin).get("v_result", 0) for job in range(2)) for pin in (PIN, *(f"{PINS}/{i}" for i in range(OTHERS)))]
+
+
+class Several(Groups):
+    """A manager, and agents that register with it."""
+
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        self.agents = {}
+
+    def start(self, *args, **more):
+        return super().start(*args, address="10.98.0.1", **more)
+
+    def register(self, i, *options, key="aggs", lines=(), wait=True):
+        config = os.path.join(self.folder, f"agent{i}.conf")
+        with open(config, "w") as f:
+            f.write("\n".join(["[manager]", f"key-file = {os.path.join(self.folder, key)}", *lines]) + "\n")
+        agent = self.net.other[i].spawn(FPISA, "serve", "--manager", "10.98.0.1", *options, "--pin", f"{PINS}/{i}", config)
+        self.agents[i] = agent
+        if wait:
+            said = agent.stdout.readline()
+            assert said.startswith(f"aggregator 10.98.0.{i + 2}:"), said + agent.stderr.read()
+        return agent
+
+    def close(self):
+        super().close()
+        for agent in self.agents.values():
+            end(agent)
+
+
+@pytest.fixture
+def site(bpffs, tmp_path):
+    with pins(PINS):
+        net = Site()
+        several = Several(net, str(tmp_path), "aggregator-keys = aggs")
+        net.fpisa("key", "new", "aggs", several.key)
+        # The agents' file has their key alone; the workers' has both, and a rank uses the last.
+        with open(several.key) as f:
+            lines = f.read().splitlines()
+        for name, line in zip(("train", "aggs"), lines):
+            path = os.path.join(str(tmp_path), name)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
+                f.write(line + "\n")
+        several.manager_keys, several.key = several.key, os.path.join(str(tmp_path), "train")
+        several.serve()
+        yield several
+        several.close()
+        if several.manager:
+            end(several.manager)
+        for i in range(OTHERS):
+            net.at(i, "unload")
+        net.fpisa("unload")
+        net.close()
+
+
+def sums(site, name, times=3, count=COUNT, **more):
+    return site.group(name, range(WORKERS), {"sum": "float32", "count": count, "times": times}, **more)
+
+
+def sum_with_shares(site, name):
+    """A group sums; its aggregators."""
+    ranks = sums(site, name, hold=True)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    shares, = [g["shares"] for g in site.net.json("group", "list") if g["name"] == name]
+    for rank in ranks:
+        rank.end()
+    return [a["address"] for a in shares]
+
+
+def test_shares(site):
+    """Each of three takes a third, ranks and program unchanged; what they leave is nothing."""
+    for i in range(OTHERS):
+        site.register(i)
+    assert set(site.net.registered()) == {"10.98.0.2", "10.98.0.3"}
+    before = site.net.results()
+    for rank in sums(site, "g"):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    site.empty()
+    chunks = [b - a for a, b in zip(before, site.net.results())]
+    assert all(abs(c - sum(chunks) / 3) < 3 for c in chunks), chunks
+    wait_until("no jobs at the others", lambda: all(not site.net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)), 10)
+
+
+def test_one_dies(site):
+    """Killed in the middle of a call: all ranks hear its name within a second, and the next group has the others."""
+    for i in range(OTHERS):
+        site.register(i)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()), 30)
+    site.agents[1].send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.3 is gone: its process ended" in answer["error"], answer
+    assert time.monotonic() - began < 1
+    for rank in ranks:
+        rank.end()
+    assert set(site.net.registered()) == {"10.98.0.2"}
+    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
+    # It begins anew, and has its share again.
+    end(site.agents[1])
+    site.register(1)
+    assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2", "10.98.0.3"]
+
+
+def test_one_is_silent(site):
+    """Its host vanishes, and no connection ends by that: named all the same within a second."""
+    site.register(0)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.net.switch.ip("link set a0 down")
+    began = time.monotonic()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: its host does not answer" in answer["error"], answer
+    assert time.monotonic() - began < 1.2
+    site.net.switch.ip("link set a0 up")
+    for rank in ranks:
+        rank.end()
+    wait_until("that it is back", lambda: "10.98.0.2" in site.net.registered(), 20)
+    for rank in sums(site, "g"):
+        assert rank.line()["rc"] == 0
+    site.empty()
+    wait_until("no jobs there", lambda: not site.net.at(0, "job", "list").strip().splitlines()[1:], 10)
+
+
+def test_manager_begins_anew(site):
+    """Killed and started again under a call: aggregators and ranks come back, and the sum goes on."""
+    site.register(0)
+    ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 200, "pause": 0.02}) for r in range(WORKERS)]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.kill()
+    site.serve()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["calls"] == 200, answer
+    site.empty()
+    wait_until("no jobs there", lambda: not site.net.at(0, "job", "list").strip().splitlines()[1:], 10)
+
+
+def test_less_memory(site):
+    """An aggregator that may give away 8 slots takes its share with a smaller window."""
+    site.register(0, lines=("slots = 8",))
+    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
+
+
+def refused(agent):
+    """What it says on stderr before it ends."""
+    _, err = agent.communicate(timeout=20)
+    assert agent.returncode != 0
+    return err
+
+
+def test_who_is_refused(site):
+    """A key that is not the aggregators', and a key that the manager does not know: both are told. One that ends by itself is gone."""
+    assert "key train may not register aggregators, which see the values of all groups (aggregator-keys)" in \
+        refused(site.register(0, key="train", wait=False))
+    site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
+    assert "manager 10.98.0.1: it does not take the last key of" in refused(site.register(0, key="unknown", wait=False))
+    first = site.register(0)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(20) == 0
+    wait_until("that it is gone", lambda: not site.net.registered(), 10)
+
+
+def test_reachable_by_some(site):
+    """A rank that does not reach one of the aggregators is told which; the others hear that rank's sentence."""
+    site.register(0)
+    site.net.worker[2].ip("route add blackhole 10.98.0.2/32")
+    ranks = sums(site, "g", hold=True)
+    answers = [rank.line() for rank in ranks]
+    assert all(a["rc"] < 0 and "10.98.0.2" in a["error"] for a in answers), answers
+    assert all("rank 2" in a["error"] for a in answers[:2]), answers
+
+
+def test_rates(site):
+    """Of two that say they have 40 and 10 Gbit/s the first gets more; what they say need not be so."""
+    site.register(0, "--rate", "40G")
+    site.register(1, "--rate", "10G")
+    ranks = sums(site, "g", hold=True)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    shares, = [g["shares"] for g in site.net.json("group", "list")]
+    assert [(a["address"], a["weight"]) for a in shares] == [("10.98.0.1", 1), ("10.98.0.2", 4), ("10.98.0.3", 1)]

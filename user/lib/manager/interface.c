@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Rates and addresses of interfaces; interface.h has the contracts. */
+#include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "interface.h"
+
+uint32_t fpisa_link_rate(const char *dev)
+{
+	struct ethtool_cmd get = {.cmd = ETHTOOL_GSET};
+	struct ifreq r = {.ifr_data = (char *)&get};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint32_t rate = 0;
+
+	if (fd < 0)
+		return 0;
+	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", dev);
+	if (!ioctl(fd, SIOCETHTOOL, &r))
+		rate = ethtool_cmd_speed(&get);
+	close(fd);
+	/* Drivers say so of a link whose rate they do not know. */
+	return rate == (uint32_t)SPEED_UNKNOWN ? 0 : rate;
+}
+
+static int has_address(const struct ifaddrs *i, uint32_t address)
+{
+	return i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
+	       ((const struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr == address;
+}
+
+uint32_t fpisa_interface_rate(uint32_t address)
+{
+	uint32_t own = 0, fastest = 0;
+	struct ifaddrs *all = NULL;
+
+	if (getifaddrs(&all))
+		return 0;
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+		uint32_t rate =
+			i->ifa_flags & IFF_UP && !(i->ifa_flags & IFF_LOOPBACK) ? fpisa_link_rate(i->ifa_name) : 0;
+
+		fastest = rate > fastest ? rate : fastest;
+		own = has_address(i, address) ? rate : own;
+	}
+	freeifaddrs(all);
+	return own ? own : fastest;
+}
+
+int fpisa_address_is_here(uint32_t address)
+{
+	const struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = address};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), here;
+
+	if (fd < 0)
+		return 0;
+	here = !bind(fd, (const struct sockaddr *)&at, sizeof(at));
+	close(fd);
+	return here;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What this host's interfaces say, without privilege, for shares of several aggregators. */
+#ifndef FPISA_MANAGER_INTERFACE_H
+#define FPISA_MANAGER_INTERFACE_H
+
+#include <stdint.h>
+
+/* The rate of an interface, Mbit/s; 0: unknown. */
+uint32_t fpisa_link_rate(const char *dev);
+
+/* The rate of the link that has this address (network order), Mbit/s; of an address on `lo` that of the fastest link. 0: unknown. */
+uint32_t fpisa_interface_rate(uint32_t address);
+
+/* Is it an address of this host? */
+int fpisa_address_is_here(uint32_t address);
+
+#endif

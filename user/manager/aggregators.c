@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Aggregators beside the manager's own datapath; aggregators.h has the contracts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "aggregators.h"
+#include "jobs.h"
+#include "members.h"
+#include "plan/shares.h"
+#include "remote.h"
+
+#define UNKNOWN_RATE 1000 /* Mbit/s, where nobody knows any */
+#define SLOW 1.05	  /* times as long as the workers' links would take: worth a line */
+
+/* "10.0.0.2", with the port if that is not the usual one. */
+static const char *name_of_place(__be32 address, __u32 port, char *text, size_t size)
+{
+	char a[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &address, a, sizeof(a));
+	if (port == FPISA_PORT)
+		snprintf(text, size, "%s", a);
+	else
+		snprintf(text, size, "%s:%u", a, port);
+	return text;
+}
+
+#define PLACE_TEXT (INET_ADDRSTRLEN + 8)
+
+static __u32 place_of(const struct manager *m, const struct manager_aggregator *a)
+{
+	return (__u32)(a - m->aggregator);
+}
+
+/* -- registering --------------------------------------------------------------- */
+
+/* A free place, or that of one that has been gone for longest; NULL: all are there. */
+static struct manager_aggregator *free_place(struct manager *m)
+{
+	struct manager_aggregator *oldest = NULL;
+
+	for (int i = 0; i < AGGREGATORS; i++) {
+		struct manager_aggregator *a = &m->aggregator[i];
+
+		if (!a->record.address)
+			return a;
+		if (!a->caller && (!oldest || a->record.since < oldest->record.since))
+			oldest = a;
+	}
+	return oldest;
+}
+
+__attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager_refusal *why,
+							    enum fpisa_manager_reason reason, const char *format, ...)
+{
+	va_list ap;
+
+	why->reason = reason;
+	va_start(ap, format);
+	vsnprintf(why->text, sizeof(why->text), format, ap);
+	va_end(ap);
+}
+
+/* Of one whose address is `at`, NULL where none has registered it. */
+static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
+		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
+{
+	char name[PLACE_TEXT], host[INET_ADDRSTRLEN];
+
+	name_of_place(r->address ?: c->address, r->port, name, sizeof(name));
+	if (c->place >= 0 || c->aggregator) {
+		refuse_so(why, FPISA_MANAGER_R_order, "this connection is in a group already, or an aggregator's");
+	} else if (!manager_may_add(m->policy, c->owner)) {
+		refuse_so(
+			why, FPISA_MANAGER_R_key,
+			"aggregator %s: %s%s may not register aggregators, which see the values of all groups (aggregator-keys)",
+			name, *c->owner ? "key " : "a host without a key", c->owner);
+	} else if (r->version != FPISA_VERSION) {
+		refuse_so(
+			why, FPISA_MANAGER_R_aggregator,
+			"aggregator %s: its frames are of version %u, those of this manager of %u; run one release on all hosts",
+			name, r->version, FPISA_VERSION);
+	} else if (at && at->caller && at->record.host != c->address) {
+		inet_ntop(AF_INET, &at->record.host, host, sizeof(host));
+		refuse_so(why, FPISA_MANAGER_R_aggregator,
+			  "aggregator %s: host %s has registered that address; give each its own (address)", name, host);
+	}
+}
+
+void manager_register(struct manager *m, struct manager_caller *c, const struct fpisa_manager_register *r,
+		      struct fpisa_manager_refusal *why)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTERED);
+	__be32 address = r->address ?: c->address;
+	struct manager_aggregator *a = manager_aggregator(m, address, r->port);
+
+	check(m, c, r, a, why);
+	if (why->reason)
+		return;
+	/* The same host again, before its end was heard. */
+	if (a && a->caller) {
+		struct manager_caller *before = a->caller;
+
+		manager_aggregator_lost(m, before, FPISA_MANAGER_CLOSED);
+		m->ops->hang_up(m->arg, before);
+	}
+	a = a ?: free_place(m);
+	if (!a) {
+		refuse_so(why, FPISA_MANAGER_R_pool, "the manager has %d aggregators, as many as it can", AGGREGATORS);
+		return;
+	}
+	a->record = (struct aggregator_record){.since = m->wall_s,
+					       .address = address,
+					       .host = c->address,
+					       .port = r->port,
+					       .rate = r->rate,
+					       .slots = r->slots};
+	memcpy(a->record.owner, c->owner, sizeof(a->record.owner));
+	a->caller = c;
+	a->heard_ms = m->now_ms;
+	c->aggregator = place_of(m, a) + 1;
+	m->ops->aggregator(m->arg, place_of(m, a), &a->record);
+	m->ops->send(m->arg, c, &msg);
+}
+
+/* -- dying ------------------------------------------------------------------------ */
+
+static void end_group(struct manager *m, struct manager_group *g, __u32 i, const char *why)
+{
+	const struct fpisa_manager_aggregator *at = &g->record.aggregator[i];
+	char name[PLACE_TEXT];
+
+	manager_end(m, g, FPISA_MANAGER_R_aggregator,
+		    "group %s: aggregator %s is gone: %s; join again, and the group goes on with the others",
+		    g->record.name, name_of_place(at->address, at->port, name, sizeof(name)), why);
+}
+
+/* Which of the group's it is; -1: none. */
+static int place_in_group(const struct manager_group *g, __be32 address, __u32 port)
+{
+	for (__u32 i = 0; i < g->record.aggregators; i++)
+		if (g->record.aggregator[i].address == address && g->record.aggregator[i].port == port)
+			return (int)i;
+	return -1;
+}
+
+static void end_groups_of(struct manager *m, const struct aggregator_record *r, const char *why)
+{
+	for (int k = 0; k < GROUPS; k++) {
+		struct manager_group *g = &m->group[k];
+		int i = g->record.id ? place_in_group(g, r->address, r->port) : -1;
+
+		if (i < 0 || manager_is_own(m, g, (__u32)i))
+			continue;
+		end_group(m, g, (__u32)i, why);
+		manager_not_made(m, g, (__u32)i, why);
+	}
+}
+
+void manager_aggregator_lost(struct manager *m, struct manager_caller *c, enum fpisa_manager_cause cause)
+{
+	struct manager_aggregator *a = &m->aggregator[c->aggregator - 1];
+
+	c->aggregator = 0;
+	a->caller = NULL;
+	a->record.gone = cause;
+	m->ops->aggregator(m->arg, place_of(m, a), &a->record);
+	end_groups_of(m, &a->record, fpisa_manager_cause_text(cause));
+}
+
+static void check_beats(struct manager *m)
+{
+	/* This process itself may have stood still. */
+	bool late = m->now_ms > m->beats_ms + FPISA_MANAGER_BEATLESS_MS;
+
+	m->beats_ms = m->now_ms;
+	for (int i = 0; i < AGGREGATORS; i++) {
+		struct manager_aggregator *a = &m->aggregator[i];
+		struct manager_caller *c = a->caller;
+
+		if (!c)
+			continue;
+		if (late)
+			a->heard_ms = m->now_ms;
+		if (m->now_ms <= a->heard_ms + FPISA_MANAGER_BEATLESS_MS)
+			continue;
+		manager_aggregator_lost(m, c, FPISA_MANAGER_SILENT);
+		m->ops->hang_up(m->arg, c);
+	}
+}
+
+void manager_aggregators_tick(struct manager *m)
+{
+	check_beats(m);
+	for (int k = 0; k < GROUPS; k++) {
+		struct manager_group *g = &m->group[k];
+
+		if (!g->record.id || !g->back_ms || m->now_ms < g->back_ms)
+			continue;
+		g->back_ms = 0;
+		for (__u32 i = 0; i < g->record.aggregators && g->record.id; i++) {
+			const struct manager_aggregator *a = manager_aggregator_of(m, g, i);
+
+			if (!manager_is_own(m, g, i) && (!a || !a->caller))
+				end_group(m, g, i, fpisa_manager_cause_text(FPISA_MANAGER_AWAY));
+		}
+	}
+}
+
+/* -- choosing --------------------------------------------------------------------- */
+
+static bool is_of_rank(const struct manager_group *g, __be32 host)
+{
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (g->record.address[r] == host)
+			return true;
+	return false;
+}
+
+/* Those to choose from: this datapath, and all that are there. Returns how many. */
+static __u32 candidates(const struct manager *m, const struct manager_group *g, struct fpisa_manager_aggregator *at,
+			struct shares_host *h)
+{
+	__u32 n = 1;
+
+	at[0] = (struct fpisa_manager_aggregator){.address = g->record.local, .port = m->aggregator_port};
+	h[0] = (struct shares_host){.bits = m->ops->rate(m->arg, &g->record)};
+	for (__u32 r = 0; r < g->record.size; r++)
+		h[0].colocated |= g->caller[r]->here;
+	for (int i = 0; i < AGGREGATORS; i++) {
+		const struct manager_aggregator *a = &m->aggregator[i];
+
+		if (!a->caller || (a->record.address == at[0].address && a->record.port == at[0].port))
+			continue;
+		at[n] = (struct fpisa_manager_aggregator){.address = a->record.address, .port = (__u16)a->record.port};
+		h[n++] = (struct shares_host){.bits = a->record.rate, .colocated = is_of_rank(g, a->record.host)};
+	}
+	return n;
+}
+
+/* The slowest rank's; 0: no rank knows. */
+static double slowest_rank(const struct manager_group *g)
+{
+	double slowest = 0;
+
+	for (__u32 r = 0; r < g->record.size; r++) {
+		double rate = g->caller[r]->rate;
+
+		if (rate > 0 && (!(slowest > 0) || rate < slowest))
+			slowest = rate;
+	}
+	return slowest;
+}
+
+/* A rate that nobody knows is the least that is known. *known: all are. */
+static double fill_rates(const struct manager_group *g, struct shares_host *h, __u32 n, bool *known)
+{
+	double slowest = slowest_rank(g), least = slowest;
+
+	*known = slowest > 0;
+	for (__u32 i = 0; i < n; i++) {
+		if (h[i].bits > 0 && (!(least > 0) || h[i].bits < least))
+			least = h[i].bits;
+		*known &= h[i].bits > 0;
+	}
+	least = least > 0 ? least : UNKNOWN_RATE;
+	for (__u32 i = 0; i < n; i++)
+		h[i].bits = (h[i].bits > 0 ? h[i].bits : least) * 1e6;
+	return (slowest > 0 ? slowest : least) * 1e6;
+}
+
+/* Without the least of those that have a share, until a call can have them all. */
+static struct shares solve(__u32 workers, double bits, struct shares_host *h, __u32 n)
+{
+	for (;;) {
+		struct shares s = shares_of(workers, bits, h, n);
+		struct shares_host *least = NULL;
+		__u32 used = 0;
+
+		for (__u32 i = 0; i < n; i++) {
+			if (!h[i].weight)
+				continue;
+			used++;
+			if (!least || h[i].share < least->share)
+				least = &h[i];
+		}
+		if (used <= FPISA_MAX_SHARDS)
+			return s;
+		least->bits = 0;
+	}
+}
+
+static void say_bound(struct manager *m, const struct manager_group *g, const struct shares *s, double bits)
+{
+	double times = s->seconds_a_bit * bits;
+	char text[512];
+
+	if (s->bound == BOUND_WORKERS || times < SLOW ||
+	    (s->bound == BOUND_HOSTS && s->seconds_a_bit <= s->ring_seconds_a_bit))
+		return;
+	snprintf(text, sizeof(text),
+		 "group %s: %u workers of %.3g Gbit/s send to %u aggregators, whose links let each use %.0f%% of its own; register more "
+		 "(fpisa serve --manager), or the workers' own hosts; see fpisa plan",
+		 g->record.name, g->record.size, bits / 1e9, g->record.aggregators, 100 / times);
+	m->ops->say(m->arg, text);
+}
+
+static void tell_list(struct manager *m, struct manager_group *g)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_AGGREGATORS);
+
+	if (g->record.aggregators < 2)
+		return;
+	msg.list.n = g->record.aggregators;
+	memcpy(msg.list.of, g->record.aggregator, sizeof(msg.list.of));
+	manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
+}
+
+void manager_choose(struct manager *m, struct manager_group *g)
+{
+	struct fpisa_manager_aggregator at[1 + AGGREGATORS];
+	struct shares_host h[1 + AGGREGATORS];
+	__u32 n = candidates(m, g, at, h);
+	struct shares s;
+	double bits;
+	bool known;
+
+	bits = fill_rates(g, h, n, &known);
+	s = solve(g->record.size, bits, h, n);
+	g->record.elsewhere = !h[0].weight;
+	g->record.aggregators = 0;
+	for (__u32 i = 0; i < n; i++) {
+		if (!h[i].weight)
+			continue;
+		at[i].weight = (__u16)h[i].weight;
+		g->record.aggregator[g->record.aggregators++] = at[i];
+	}
+	if (known)
+		say_bound(m, g, &s, bits);
+	tell_list(m, g);
+}
+
+/* -- what it says ----------------------------------------------------------------------- */
+
+static struct manager_group *find_group(struct manager *m, __u64 id, const struct manager_aggregator *a, int *i)
+{
+	for (int k = 0; k < GROUPS; k++) {
+		struct manager_group *g = &m->group[k];
+
+		if (g->record.id != id)
+			continue;
+		*i = place_in_group(g, a->record.address, a->record.port);
+		return *i < 0 ? NULL : g;
+	}
+	return NULL;
+}
+
+static void take_made(struct manager *m, struct manager_group *g, __u32 i, const struct fpisa_manager_made *msg)
+{
+	struct manager_made made = {.place = manager_place(m, g),
+				    .index = msg->index,
+				    .id = msg->group,
+				    .err = msg->err,
+				    .number = msg->number,
+				    .spec = msg->spec};
+
+	snprintf(made.text, sizeof(made.text), "%s", msg->text);
+	manager_made_at(m, i, &made);
+}
+
+bool manager_aggregator_message(struct manager *m, struct manager_caller *c, const struct fpisa_manager_message *msg)
+{
+	struct manager_aggregator *a = &m->aggregator[c->aggregator - 1];
+	struct manager_group *g;
+	int i = 0;
+
+	switch ((enum fpisa_manager_type)msg->type) {
+	case FPISA_MANAGER_MADE:
+		g = find_group(m, msg->made.group, a, &i);
+		if (g)
+			take_made(m, g, (__u32)i, &msg->made);
+		return true;
+	case FPISA_MANAGER_HOLDS:
+		if (!find_group(m, msg->of.group, a, &i))
+			manager_send_drop(m, c, msg->of.group);
+		return true;
+	case FPISA_MANAGER_ENDED:
+		g = find_group(m, msg->of.group, a, &i);
+		if (g)
+			end_group(m, g, (__u32)i, fpisa_manager_cause_text(FPISA_MANAGER_KILLED));
+		return true;
+	default:
+		return false;
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the manager says to aggregators of other hosts; remote.h has the contracts. */
+#include <string.h>
+
+#include "remote.h"
+
+struct manager_aggregator *manager_aggregator(struct manager *m, __be32 address, __u32 port)
+{
+	for (int i = 0; i < AGGREGATORS; i++)
+		if (m->aggregator[i].record.address == address && m->aggregator[i].record.port == port)
+			return &m->aggregator[i];
+	return NULL;
+}
+
+struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct manager_group *g, __u32 i)
+{
+	return manager_aggregator(m, g->record.aggregator[i].address, g->record.aggregator[i].port);
+}
+
+bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i)
+{
+	return g->record.aggregator[i].address == g->record.local && g->record.aggregator[i].port == m->aggregator_port;
+}
+
+static void send_ranks(struct manager *m, const struct manager_make *o, struct manager_caller *to)
+{
+	for (__u32 first = 0; first < o->workers; first += FPISA_MANAGER_MAKE_RANKS) {
+		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RANKS);
+
+		msg.ranks.group = o->id;
+		msg.ranks.first = first;
+		memcpy(msg.ranks.address, o->address + first, sizeof(msg.ranks.address));
+		memcpy(msg.ranks.port, o->port + first, sizeof(msg.ranks.port));
+		m->ops->send(m->arg, to, &msg);
+	}
+}
+
+static void send_make(struct manager *m, const struct manager_group *g, const struct manager_make *o,
+		      struct manager_caller *to)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_MAKE);
+
+	send_ranks(m, o, to);
+	msg.make = (struct fpisa_manager_make){.group = o->id,
+					       .token = o->token,
+					       .token_high = g->record.job[o->index].token_high,
+					       .index = o->index,
+					       .workers = o->workers,
+					       .spec = o->spec};
+	memcpy(msg.make.name, g->record.name, sizeof(msg.make.name));
+	memcpy(msg.make.owner, g->record.owner, sizeof(g->record.owner));
+	m->ops->send(m->arg, to, &msg);
+}
+
+bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window)
+{
+	const struct group_job *record = &g->record.job[index];
+	struct manager_aggregator *a = manager_aggregator_of(m, g, i);
+	struct manager_make o = {
+		.place = (__u32)(g - m->group),
+		.index = index,
+		.id = g->record.id,
+		.pool = m->policy->jobs,
+		.token = record->token,
+		.local = g->record.local,
+		.workers = g->record.size,
+		/* The others are like the first. */
+		.spec = i ? record->made : record->asked,
+	};
+
+	o.spec.window = window;
+	o.spec.fanout = record->asked.fanout;
+	memcpy(o.address, g->record.address, sizeof(o.address));
+	memcpy(o.port, record->port, sizeof(o.port));
+	if (manager_is_own(m, g, i))
+		m->ops->make(m->arg, &o);
+	else if (a && a->caller)
+		send_make(m, g, &o, a->caller);
+	else
+		return false;
+	return true;
+}
+
+void manager_send_drop(struct manager *m, struct manager_caller *to, __u64 group)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_DROP);
+
+	msg.of.group = group;
+	m->ops->send(m->arg, to, &msg);
+}
+
+void manager_drop_jobs(struct manager *m, const struct manager_group *g)
+{
+	for (__u32 i = 0; i < g->record.aggregators; i++) {
+		const struct manager_aggregator *a = manager_aggregator_of(m, g, i);
+
+		if (!manager_is_own(m, g, i) && a && a->caller)
+			manager_send_drop(m, a->caller, g->record.id);
+	}
+}

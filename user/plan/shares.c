@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Shares and times; shares.h has the contract. */
+#include <math.h>
+
+#include "lib/base/shards.h"
+#include "shares.h"
+
+#define LEAST 0.005 /* of the largest share: what takes less takes nothing */
+#define HALVINGS 200
+
+/*
+ * The share that a host can take in a time of t seconds a bit of the vector. A dedicated aggregator takes in a share y of N vectors: N y bits
+ * by its link R. A worker's host that adds a share x takes in that of the N - 1 others, and results for the rest: (N - 1) x + 1 - x
+ * bits by its link. For equal links this is BytePS's bound (OSDI 2020, section 4).
+ */
+static double room(const struct shares_host *h, uint32_t workers, double t)
+{
+	double x;
+
+	if (!h->colocated)
+		x = h->bits * t / workers;
+	else if (workers <= 2)
+		x = h->bits * t >= 1 - 1e-9 ? 1 : 0;
+	else
+		x = (h->bits * t - 1) / (workers - 2);
+	return fmax(x, 0);
+}
+
+static double room_of_all(const struct shares_host *h, uint32_t n, uint32_t workers, double t)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += room(&h[i], workers, t);
+	return sum;
+}
+
+/* The least time in which there is room for the whole vector, and no less than `least`. */
+static double solve(const struct shares_host *h, uint32_t n, uint32_t workers, double least)
+{
+	double low = least, high = least;
+
+	while (room_of_all(h, n, workers, high) < 1)
+		high *= 2;
+	for (int i = 0; i < HALVINGS && high > low * (1 + 1e-12); i++) {
+		double middle = (low + high) / 2;
+
+		if (room_of_all(h, n, workers, middle) < 1)
+			low = middle;
+		else
+			high = middle;
+	}
+	return high;
+}
+
+/* The smallest whole numbers whose ratios are within 2% of the shares', or the nearest that weights can have. */
+static void weigh(struct shares_host *h, uint32_t n)
+{
+	double largest = 0, best = INFINITY;
+
+	for (uint32_t i = 0; i < n; i++)
+		largest = fmax(largest, h[i].share);
+	for (uint32_t w = 1; w <= FPISA_MAX_WEIGHT && best > 0.02; w++) {
+		double off = 0;
+
+		for (uint32_t i = 0; i < n; i++) {
+			double exact = w * h[i].share / largest;
+
+			if (h[i].share >= LEAST * largest)
+				off = fmax(off, fabs(fmax(1, round(exact)) / exact - 1));
+		}
+		if (off >= best)
+			continue;
+		best = off;
+		for (uint32_t i = 0; i < n; i++)
+			h[i].weight =
+				h[i].share < LEAST * largest ? 0 : (uint32_t)fmax(1, round(w * h[i].share / largest));
+	}
+}
+
+struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host *h, uint32_t n)
+{
+	double least = 1 / worker_bits, all;
+	struct shares s = {.bound = BOUND_AGGREGATORS};
+
+	s.ring_seconds_a_bit = 2.0 * (workers - 1) / workers * least;
+	s.seconds_a_bit = solve(h, n, workers, least);
+	for (uint32_t i = 0; i < n; i++)
+		if (h[i].colocated)
+			s.bound = BOUND_HOSTS;
+	if (s.seconds_a_bit <= least * (1 + 1e-9))
+		s.bound = BOUND_WORKERS;
+	all = room_of_all(h, n, workers, s.seconds_a_bit);
+	for (uint32_t i = 0; i < n; i++)
+		h[i].share = room(&h[i], workers, s.seconds_a_bit) / all;
+	weigh(h, n);
+	return s;
+}
+
+const char *shares_bound_text(enum bound b)
+{
+	switch (b) {
+	case BOUND_WORKERS:
+		return "each worker's own link; more aggregators do not help";
+	case BOUND_AGGREGATORS:
+		return "the aggregators' links, by which the vectors of all workers come in; add aggregators, a faster link, "
+		       "or --colocated";
+	case BOUND_HOSTS:
+		return "the links of all hosts, which are full";
+	}
+	return "";
+}

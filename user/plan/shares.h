@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What each aggregator of a cluster is to take of a vector, and how long an all-reduce takes at best. All links are full-duplex, and the
+ * switch between them carries what they carry.
+ */
+#ifndef FPISA_SHARES_H
+#define FPISA_SHARES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SHARES_MAX 128 /* aggregators to choose from; a call has at most FPISA_MAX_SHARDS */
+
+struct shares_host {
+	double bits;	/* of its link, in bits a second */
+	bool colocated; /* it is a worker's host too */
+	/* what comes out: */
+	double share;	 /* of the vector */
+	uint32_t weight; /* that as a small whole number; 0: it takes nothing */
+};
+
+enum bound {
+	BOUND_WORKERS,	   /* each worker's link has to carry the vector once */
+	BOUND_AGGREGATORS, /* the aggregators' links have to take in the vectors of all workers */
+	BOUND_HOSTS,	   /* all links, workers' and aggregators', are full */
+};
+
+struct shares {
+	double seconds_a_bit, ring_seconds_a_bit; /* of the vector; a ring of the workers alone */
+	enum bound bound;
+};
+
+/* For `workers` >= 1 whose slowest link has worker_bits, and n aggregators, 1 to SHARES_MAX, whose shares and weights it fills. */
+struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host *host, uint32_t n);
+
+/* What bounds it, and what to do about that, as a sentence without an end. */
+const char *shares_bound_text(enum bound b);
+
+#endif

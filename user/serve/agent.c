@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa serve --manager HOST; agent.h has the contract. One thread; it waits for nobody but half a second to connect. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "agent_jobs.h"
+#include "cli/log.h"
+#include "cli/print.h"
+#include "cli/report.h"
+#include "fpisa.h"
+#include "lib/address.h"
+#include "lib/manager/channel.h"
+#include "lib/manager/interface.h"
+#include "lib/manager/watch.h"
+#include "process.h"
+
+#define CONNECT_MS 500 /* for one try */
+#define AGAIN_MS 200   /* between two tries */
+#define LOOK_MS 500    /* between two looks for groups that somebody here has ended */
+
+struct agent {
+	const struct manager_policy *policy;
+	struct agent_jobs jobs;
+	struct helper helper;
+	struct fpisa_psk psk;
+	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
+	int addresses, at;
+	struct fpisa_channel *channel; /* NULL: none */
+	bool registered;	       /* by this connection */
+	bool ever;		       /* by any */
+	bool told;		       /* that there is no connection; once until there is one */
+	__u16 port;		       /* UDP, of the datapath */
+	__u64 now_ms, heard_ms, beat_ms, look_ms, try_ms;
+	int signals, failed;
+	struct log news, errors;
+};
+
+/* -- what the jobs want done ------------------------------------------------------ */
+
+static void ask(void *arg, const struct helper_request *q)
+{
+	struct agent *a = arg;
+
+	if (!a->failed)
+		a->failed = helper_ask(&a->helper, q);
+}
+
+/* One that does not read what it is sent is heard no more of either, and dropped then. */
+static void tell(void *arg, const struct fpisa_manager_message *m)
+{
+	struct agent *a = arg;
+
+	if (a->channel && fpisa_channel_send(a->channel, m) && !fpisa_channel_flush(a->channel))
+		fpisa_channel_send(a->channel, m);
+}
+
+static const struct agent_ops ops = {.ask = ask, .send = tell};
+
+static void found(void *arg, __u32 place, const struct group_record *r)
+{
+	((struct agent *)arg)->jobs.group[place].record = *r;
+}
+
+/* -- the connection ----------------------------------------------------------------- */
+
+static void drop_connection(struct agent *a, const char *why)
+{
+	fpisa_channel_close(a->channel);
+	a->channel = NULL;
+	a->try_ms = a->now_ms + AGAIN_MS;
+	a->at = (a->at + 1) % a->addresses;
+	if (!a->told)
+		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; goes on trying", a->policy->manager, why);
+	a->told = true;
+	a->registered = false;
+}
+
+static int connected_socket(const struct sockaddr_in *to)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	socklen_t n = sizeof(error);
+
+	if (fd < 0)
+		return -errno;
+	fpisa_watch(fd);
+	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
+		error = errno;
+	else if (poll(&p, 1, CONNECT_MS) != 1)
+		error = ETIMEDOUT;
+	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n))
+		error = errno;
+	if (!error)
+		return fd;
+	close(fd);
+	return -error;
+}
+
+static void say_register(struct agent *a, int fd)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+	struct sockaddr_in local = {.sin_family = AF_INET};
+	socklen_t n = sizeof(local);
+
+	getsockname(fd, (struct sockaddr *)&local, &n);
+	a->jobs.local = a->policy->address ?: local.sin_addr.s_addr;
+	m.reg = (struct fpisa_manager_register){.version = FPISA_VERSION,
+						.address = a->policy->address,
+						.port = a->port,
+						.rate = a->policy->rate ?: fpisa_interface_rate(a->jobs.local),
+						.slots = a->policy->slots};
+	tell(a, &m);
+}
+
+static void connect_manager(struct agent *a)
+{
+	int fd = connected_socket(&a->to[a->at]);
+
+	a->now_ms = process_ms();
+	a->heard_ms = a->now_ms;
+	if (fd < 0) {
+		drop_connection(a, strerror(-fd));
+		return;
+	}
+	if (fpisa_channel_call(&a->channel, fd, a->policy->key_file ? &a->psk : NULL)) {
+		a->channel = NULL;
+		drop_connection(a, fpisa_error());
+		return;
+	}
+	say_register(a, fd);
+}
+
+/* A manager that has taken this aggregator before may be full for a while, or not know yet that an earlier connection has ended. */
+static void take_refusal(struct agent *a, const struct fpisa_manager_refusal *r)
+{
+	if (a->ever || r->reason == FPISA_MANAGER_R_busy)
+		drop_connection(a, r->text);
+	else
+		a->failed = refuse(fpisa_manager_error(r->reason), "serve: manager %s: %s", a->policy->manager, r->text);
+}
+
+static void take_registered(struct agent *a)
+{
+	char address[ADDRESS_LEN];
+
+	a->registered = true;
+	a->told = false;
+	agent_tell_groups(&a->jobs);
+	log_line(&a->news, a->now_ms, "aggregator %s:%u of the manager at %s", address_text(a->jobs.local, address),
+		 a->port, a->policy->manager);
+	if (!a->ever)
+		process_tell_systemd();
+	a->ever = true;
+}
+
+static void take_message(struct agent *a, const struct fpisa_manager_message *m)
+{
+	a->heard_ms = a->now_ms;
+	if (m->type == FPISA_MANAGER_REGISTERED)
+		take_registered(a);
+	else if (m->type == FPISA_MANAGER_REFUSED)
+		take_refusal(a, &m->refusal);
+	else
+		agent_message(&a->jobs, m);
+}
+
+static void work(struct agent *a)
+{
+	struct fpisa_manager_message m;
+	int rc = 1;
+
+	while (a->channel && !a->failed && (rc = fpisa_channel_work(a->channel, &m)) > 0)
+		take_message(a, &m);
+	if (!a->channel || rc >= 0)
+		return;
+	if (rc == -EACCES && !a->ever)
+		a->failed = refuse(rc, "serve: manager %s: it does not take the last key of %s", a->policy->manager,
+				   a->policy->key_file);
+	else
+		drop_connection(a, fpisa_error());
+}
+
+static void beat(struct agent *a)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_PING);
+
+	if (a->now_ms > a->heard_ms + FPISA_MANAGER_SILENCE_MS) {
+		drop_connection(a, "it does not answer");
+		return;
+	}
+	if (!a->registered || a->now_ms < a->beat_ms)
+		return;
+	a->beat_ms = a->now_ms + FPISA_MANAGER_BEAT_MS;
+	tell(a, &m);
+	fpisa_channel_flush(a->channel);
+}
+
+/* -- the loop ---------------------------------------------------------------------------- */
+
+static void take_news(struct agent *a, const struct helper_news *news)
+{
+	a->jobs.pool = news->policy.jobs;
+	a->jobs.slots = news->policy.slots;
+}
+
+static void take_answers(struct agent *a)
+{
+	struct helper_answer answer;
+	int rc;
+
+	while ((rc = helper_answer(&a->helper, &answer)) > 0) {
+		if (answer.what == HELPER_MAKE)
+			agent_made(&a->jobs, &answer.made);
+		if (answer.what == HELPER_LOOK)
+			agent_killed(&a->jobs, answer.kill);
+		if (answer.what == HELPER_READ && !answer.news.err)
+			take_news(a, &answer.news);
+	}
+	explicit_bzero(&answer, sizeof(answer));
+	if (rc < 0)
+		a->failed = rc;
+}
+
+static void time_passes(struct agent *a)
+{
+	if (!a->channel && a->now_ms >= a->try_ms)
+		connect_manager(a);
+	if (a->channel)
+		beat(a);
+	if (a->now_ms < a->look_ms)
+		return;
+	a->look_ms = a->now_ms + LOOK_MS;
+	log_turn(&a->news, a->now_ms);
+	log_turn(&a->errors, a->now_ms);
+	ask(a, &(struct helper_request){.what = HELPER_LOOK});
+}
+
+static int loop(struct agent *a)
+{
+	while (!a->failed) {
+		struct pollfd p[] = {
+			{.fd = a->signals, .events = POLLIN}, {.fd = a->helper.fd, .events = POLLIN}, {.fd = -1}};
+
+		if (a->channel) {
+			p[2].fd = fpisa_channel_fd(a->channel);
+			p[2].events = fpisa_channel_events(a->channel);
+		}
+		poll(p, 3, FPISA_MANAGER_BEAT_MS / 2);
+		a->now_ms = process_ms();
+		if (p[0].revents && process_take_signal(a->signals, &a->helper, &a->failed))
+			return 0;
+		if (p[1].revents)
+			take_answers(a);
+		work(a);
+		time_passes(a);
+		if (!a->failed)
+			a->failed = helper_turn(&a->helper);
+	}
+	return a->failed;
+}
+
+/* No manager knows jobs of before this process. */
+static void forget_groups(struct agent *a)
+{
+	for (__u32 i = 0; i < GROUPS; i++)
+		if (a->jobs.group[i].record.id) {
+			const struct group_record r = a->jobs.group[i].record;
+
+			agent_left_over(&a->jobs, i, &r);
+		}
+}
+
+static int start(struct agent *a, struct config *c, const char *pin)
+{
+	struct helper_ready datapath;
+	int err;
+
+	log_open(&a->news, STDOUT_FILENO);
+	log_open(&a->errors, STDERR_FILENO);
+	a->addresses = fpisa_find_host(a->policy->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
+	if (a->addresses < 0 || (a->policy->key_file && fpisa_psk_last(&a->psk, a->policy->key_file)))
+		return refuse(-EINVAL, "serve: %s", fpisa_error());
+	err = helper_start(&a->helper, pin, c, &datapath, found, a);
+	if (!err)
+		err = manager_policy_fit(&c->manager, datapath.slots);
+	a->signals = err ? -1 : process_signals();
+	if (!err && a->signals < 0)
+		err = -EIO;
+	if (!err)
+		err = process_drop(a->policy);
+	if (err)
+		return err;
+	a->port = (__u16)datapath.port;
+	a->jobs.slots = c->manager.slots;
+	ask(a, &(struct helper_request){.what = HELPER_LOOK});
+	forget_groups(a);
+	return 0;
+}
+
+int agent_run(struct config *c, const char *pin)
+{
+	struct agent *a = calloc(1, sizeof(*a));
+	int err;
+
+	if (!a)
+		return fail(-ENOMEM, NULL, "serve");
+	a->policy = &c->manager;
+	a->jobs = (struct agent_jobs){.ops = &ops, .arg = a, .pool = c->manager.jobs};
+	err = start(a, c, pin);
+	if (err)
+		helper_end(&a->helper);
+	else
+		err = loop(a);
+	fpisa_channel_close(a->channel);
+	explicit_bzero(&a->psk, sizeof(a->psk));
+	free(a);
+	return err;
+}

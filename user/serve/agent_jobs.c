@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* An aggregator's jobs for another host's manager; agent_jobs.h has the contracts. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent_jobs.h"
+
+static __u32 place_of(const struct agent_jobs *a, const struct agent_group *g)
+{
+	return (__u32)(g - a->group);
+}
+
+static struct agent_group *find(struct agent_jobs *a, __u64 id)
+{
+	for (int i = 0; i < GROUPS; i++)
+		if (a->group[i].record.id == id)
+			return &a->group[i];
+	return NULL;
+}
+
+static struct agent_group *find_or_begin(struct agent_jobs *a, __u64 id)
+{
+	struct agent_group *g = find(a, id) ?: find(a, 0);
+
+	if (g)
+		g->record.id = id;
+	return g;
+}
+
+static void record(struct agent_jobs *a, const struct agent_group *g)
+{
+	struct helper_request q = {.what = HELPER_RECORD, .place = place_of(a, g)};
+
+	q.record = g->record;
+	a->ops->ask(a->arg, &q);
+}
+
+static void remove_job(struct agent_jobs *a, const struct group_job *j)
+{
+	a->ops->ask(a->arg,
+		    &(struct helper_request){.what = HELPER_REMOVE, .remove = {.number = j->number, .token = j->token}});
+}
+
+static void say(struct agent_jobs *a, enum fpisa_manager_type type, __u64 id)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(type);
+
+	m.of.group = id;
+	a->ops->send(a->arg, &m);
+}
+
+/* A job that is being made is waited for: it could not be found. */
+static void drop(struct agent_jobs *a, struct agent_group *g)
+{
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		if (g->record.job[k].state == GROUP_JOB_MADE)
+			remove_job(a, &g->record.job[k]);
+		if (g->record.job[k].state == GROUP_JOB_MADE)
+			g->record.job[k] = (struct group_job){.state = GROUP_JOB_NONE};
+	}
+	g->over = true;
+	if (g->making)
+		return;
+	g->record.id = 0;
+	if (g->record.size)
+		record(a, g);
+	*g = (struct agent_group){.over = false};
+}
+
+void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_record *r)
+{
+	a->group[place].record = *r;
+	drop(a, &a->group[place]);
+}
+
+/* -- making ------------------------------------------------------------------ */
+
+static void answer(struct agent_jobs *a, __u64 group, const struct manager_made *made)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_MADE);
+
+	m.made = (struct fpisa_manager_made){.group = group, .index = made->index, .err = made->err};
+	if (made->err) {
+		snprintf(m.made.text, sizeof(m.made.text), "%.*s", FPISA_MANAGER_MADE_TEXT - 1, made->text);
+	} else {
+		m.made.number = made->number;
+		m.made.spec = made->spec;
+	}
+	a->ops->send(a->arg, &m);
+}
+
+static void take_ranks(struct agent_jobs *a, const struct fpisa_manager_ranks *r)
+{
+	struct agent_group *g = find_or_begin(a, r->group);
+
+	if (!g)
+		return;
+	memcpy(g->address + r->first, r->address, sizeof(r->address));
+	memcpy(g->port + r->first, r->port, sizeof(r->port));
+}
+
+static void fill_record(const struct agent_jobs *a, struct agent_group *g, const struct fpisa_manager_make *m)
+{
+	struct group_job *j = &g->record.job[m->index];
+	struct group_record *r = &g->record;
+
+	if (!r->since)
+		r->since = (__u64)time(NULL);
+	r->size = m->workers;
+	r->joined = fpisa_manager_all(m->workers);
+	r->local = a->local;
+	r->aggregators = 1;
+	memcpy(r->name, m->name, sizeof(r->name));
+	snprintf(r->owner, sizeof(r->owner), "%.*s", (int)sizeof(r->owner) - 1, m->owner);
+	memcpy(r->address, g->address, sizeof(r->address));
+	*j = (struct group_job){
+		.state = GROUP_JOB_MAKING, .token = m->token, .token_high = m->token_high, .asked = m->spec};
+	memcpy(j->port, g->port, sizeof(j->port));
+}
+
+static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
+{
+	struct helper_request q = {.what = HELPER_MAKE};
+	struct agent_group *g = find_or_begin(a, m->group);
+
+	if (!g || g->over || g->making >> m->index & 1) {
+		answer(a, m->group,
+		       &(struct manager_made){
+			       .index = m->index, .err = -EBUSY, .text = "it has as many groups as it can"});
+		return;
+	}
+	/* Of a manager that was started again while it was being made. */
+	if (g->record.job[m->index].state == GROUP_JOB_MADE)
+		remove_job(a, &g->record.job[m->index]);
+	fill_record(a, g, m);
+	record(a, g);
+	q.place = place_of(a, g);
+	q.make = (struct manager_make){.place = q.place,
+				       .index = m->index,
+				       .id = m->group,
+				       .pool = a->pool,
+				       .token = m->token,
+				       .local = a->local,
+				       .workers = m->workers,
+				       .spec = m->spec};
+	while (q.make.spec.window > a->slots)
+		q.make.spec.window /= 2;
+	memcpy(q.make.address, g->address, sizeof(q.make.address));
+	memcpy(q.make.port, g->port, sizeof(q.make.port));
+	g->making |= 1u << m->index;
+	a->ops->ask(a->arg, &q);
+}
+
+void agent_made(struct agent_jobs *a, const struct manager_made *made)
+{
+	struct agent_group *g = &a->group[made->place];
+	struct group_job *j = &g->record.job[made->index];
+
+	if (g->record.id != made->id)
+		return;
+	g->making &= ~(1u << made->index);
+	if (made->err) {
+		*j = (struct group_job){.state = GROUP_JOB_NONE};
+	} else {
+		j->state = GROUP_JOB_MADE;
+		j->number = made->number;
+		j->made = made->spec;
+	}
+	if (g->over) {
+		drop(a, g);
+		return;
+	}
+	record(a, g);
+	answer(a, g->record.id, made);
+}
+
+/* -- the manager and this host ------------------------------------------------------- */
+
+bool agent_message(struct agent_jobs *a, const struct fpisa_manager_message *m)
+{
+	struct agent_group *g;
+
+	switch ((enum fpisa_manager_type)m->type) {
+	case FPISA_MANAGER_RANKS:
+		take_ranks(a, &m->ranks);
+		return true;
+	case FPISA_MANAGER_MAKE:
+		take_make(a, &m->make);
+		return true;
+	case FPISA_MANAGER_DROP:
+		g = find(a, m->of.group);
+		if (g && !g->over)
+			drop(a, g);
+		return true;
+	default:
+		return false;
+	}
+}
+
+void agent_killed(struct agent_jobs *a, const __u64 kill[GROUPS])
+{
+	for (int i = 0; i < GROUPS; i++) {
+		struct agent_group *g = &a->group[i];
+
+		if (!kill[i] || g->record.id != kill[i] || g->over)
+			continue;
+		say(a, FPISA_MANAGER_ENDED, kill[i]);
+		drop(a, g);
+	}
+}
+
+void agent_tell_groups(struct agent_jobs *a)
+{
+	for (int i = 0; i < GROUPS; i++)
+		if (a->group[i].record.id && !a->group[i].over)
+			say(a, FPISA_MANAGER_HOLDS, a->group[i].record.id);
+}
