@@ -251,7 +251,7 @@ static void late_rank(void **state)
 	(void)state;
 	join_all(j, 2, m, 5000);
 	assert_int_equal(fpisa_allreduce_start(j[0].f, v[0], v[0], 64 * 32, FPISA_FLOAT32, &r[0]), 0);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 400; i++) {
 		assert_int_equal(fpisa_test(&r[0], &done, NULL), 0);
 		nanosleep(&pause, NULL);
 	}
