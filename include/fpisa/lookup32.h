@@ -160,9 +160,10 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 {
 	const __u32 *words = in;
 	__u16 *exps = e->e;
+	char *mans = m;
 
 	fpisa_opaque(t);
-	FPISA_EACH_WORD(k, words, exps, m, 8 * (f.rbits / 8)) {
+	FPISA_EACH_WORD(k, words, exps, mans, 8 * (f.rbits / 8)) {
 		__u64 word = words[k];
 		const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 		__u64 exp = head->e;
@@ -170,13 +171,13 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 		if (fpisa_unlikely(exp == FPISA_HEAD_SPECIAL)) {
 			exps[k] = 1;
 			fpisa_stick(&exps[k], (__u32)word);
-			fpisa_put_man(m, k, f, 0);
+			fpisa_put_man(mans, k, f, 0);
 			continue;
 		}
 		exps[k] = (__u16)exp;
 		word -= head->word;
 		word *= (__u64)head->sign;
-		fpisa_put_man(m, k, f, (__s64)(word << f.guard));
+		fpisa_put_man(mans, k, f, (__s64)(word << f.guard));
 	}
 }
 
