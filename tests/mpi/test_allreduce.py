@@ -207,6 +207,8 @@ def test_solver(cluster):
     for ranks in 2, 3, 4, 8:
         answers = [c.run(ranks, program, mapping, FPISA_MODE="exact")[0] for mapping in (0, 77)]
         assert answers[0].startswith("residual 0x1.") and len(set(answers)) == 1, (ranks, answers)
+    with open(os.path.join(TOP, "doc", "mpi.md")) as f:
+        assert f.read().count(answers[0].strip()) == 3, answers[0]
     assert len({c.run(8, program, mapping, preload=False)[0] for mapping in (0, 77)}) > 1
 
 
