@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """README's commands on fresh releases of Debian: a root directory for each, with nothing in it but git and make.
 
-Each step goes on from the one before it: the demo, the packages, then suites of `make test`, netns in short."""
+Each step continues from the step before it: the demo, the packages, suites of `make test`, the wheel with the first program of
+doc/sums.md, netns in short."""
 import os
 import re
 import shutil
@@ -21,6 +22,9 @@ STEPS = {
     "deb": "make deps && make deb",
     "reproducible": "git clone -q . /srv/again && make -C /srv/again deb && cd build/deb && for f in *.deb; do cmp $f /srv/again/build/deb/$f || exit; done",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
+    "wheel": "apt-get -qq install -y gcc libc6-dev python3-pip python3-venv && make wheel && python3 -m venv /srv/env && "
+    "/srv/env/bin/pip install -q build/wheel/fpisa-*.whl && awk '/^```python/ {n++; next} /^```/ && n == 1 {exit} n == 1' doc/sums.md "
+    "> /srv/page.py && grep -q '^import fpisa' /srv/page.py && cd / && /srv/env/bin/python3 /srv/page.py",
     "netns": f"PYTEST_ADDOPTS='-k \"{NETNS}\"' make test SUITES=netns",
 }
 

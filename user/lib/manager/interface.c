@@ -22,7 +22,7 @@ uint32_t fpisa_link_rate(const char *dev)
 		return 0;
 	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", dev);
 	if (!ioctl(fd, SIOCETHTOOL, &r))
-		rate = ethtool_cmd_speed(&get);
+		rate = (uint32_t)get.speed_hi << 16 | get.speed; /* the header's own shifts a signed number */
 	close(fd);
 	/* Drivers say so of a link whose rate they do not know. */
 	return rate == (uint32_t)SPEED_UNKNOWN ? 0 : rate;
