@@ -42,7 +42,7 @@ def sysroot():
     assert p.returncode == 0, p.stderr
     root = p.stdout.split()[-1]
     p = subprocess.run(["make", f"-j{os.cpu_count()}", "arm64", f"B={BUILD}", f"SYSROOT={root}"], cwd=TOP, text=True, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT)
+                       stderr=subprocess.STDOUT, env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
     assert p.returncode == 0, p.stdout[-4000:]
     assert not re.findall(r".*\bwarning: .*", p.stdout)
     return root

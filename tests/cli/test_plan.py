@@ -48,9 +48,9 @@ def test_random():
 
 
 def check_weights(p):
-    """Whole numbers up to 100 whose ratio is within 2% of the shares', or as near as such numbers come; none for no share."""
+    """Whole numbers up to 100 whose ratio is within 2% of the shares', or as near as such numbers come; none for a share that is too small."""
     shares, weights = [[p[f"{who}_{what}"] for who in ("aggregator", "worker")] for what in ("share", "weight")]
-    assert all(0 <= w <= 100 and (w > 0) == (s > 1e-9) for w, s in zip(weights, shares)), p
+    assert all(0 <= w <= 100 and (w > 0) == (s >= 0.005 * max(shares)) for w, s in zip(weights, shares)), p
     if all(weights):
         off = [abs(a / b / (shares[0] / shares[1]) - 1) for a, b in (weights, *((a, b) for a in range(1, 101) for b in range(1, 101)))]
         assert off[0] < 0.02 or off[0] == pytest.approx(min(off)), p

@@ -22,7 +22,7 @@ STEPS = {
     "deb": "make deps && make deb",
     "reproducible": "git clone -q . /srv/again && make -C /srv/again deb && cd build/deb && for f in *.deb; do cmp $f /srv/again/build/deb/$f || exit; done",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
-    "wheel": "apt-get -qq install -y gcc libc6-dev python3-pip python3-venv && make wheel && python3 -m venv /srv/env && "
+    "wheel": "apt-get -qq update && apt-get -qq install -y gcc libc6-dev python3-pip python3-venv && make wheel && python3 -m venv /srv/env && "
     "/srv/env/bin/pip install -q build/wheel/fpisa-*.whl && awk '/^```python/ {n++; next} /^```/ && n == 1 {exit} n == 1' doc/sums.md "
     "> /srv/page.py && grep -q '^import fpisa' /srv/page.py && cd / && /srv/env/bin/python3 /srv/page.py",
     "netns": f"PYTEST_ADDOPTS='-k \"{NETNS}\"' make test SUITES=netns",

@@ -81,9 +81,12 @@ static void check_line(const char *sentence, size_t size)
 		CHECK(sentence[i] >= ' ' && sentence[i] <= '~');
 }
 
-/* What it has said, which the thread would have sent. */
-static void take_queue(struct fpisa_link *l)
+/* The thread's turn: it looks at the barriers, and sends what the link has said. */
+static void take_turn(struct fpisa_link *l)
 {
+	pthread_mutex_lock(&l->lock);
+	fpisa_link_check_barriers(l);
+	pthread_mutex_unlock(&l->lock);
 	CHECK(l->unsent >= 0 && l->unsent <= (int)(sizeof(l->queue) / sizeof(l->queue[0])));
 	for (int i = 0; i < l->unsent; i++)
 		CHECK(!fpisa_manager_check(&l->queue[i], FPISA_MANAGER_RANK));
@@ -164,7 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		} else {
 			bind_error = which & 1 ? -EADDRINUSE : which & 2 ? -EMFILE : 0;
 		}
-		take_queue(&l);
+		take_turn(&l);
 		check_line(l.sentence, sizeof(l.sentence));
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			CHECK((!is[k].joined || is[k].bound) &&

@@ -104,7 +104,7 @@ static void shrink_completes_open_rounds(void **state)
 	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_RETRANSMIT), XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
 	assert_int_equal(harness_hdr(&f)->contributors, 2);
-	assert_int_equal(harness_hdr(&f)->flags, 0);
+	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RETRANSMIT);
 	assert_true(first_value(&f) == 3.0f);
 	/* the rank that was taken out is told */
 	send_add(&j, &f, 2, 0, 4, 0);

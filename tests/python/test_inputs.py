@@ -119,7 +119,7 @@ KINDS = {
     **{f"arrow decimal{b}, scale {s}": of_decimals(b, s) for b, s in ((32, 2), (64, 3), (128, 2), (128, -3), (256, 40))},
     "list of floats": of_list(lambda rng: float(rng.standard_normal())),
     "list of integers": of_list(lambda rng: int(rng.integers(-9, 9)) << int(rng.integers(0, 50))),
-    "list of huge integers": of_list(lambda rng: (int(rng.integers(0, 9)) << int(rng.integers(0, 200))) + (1 << 70)),
+    "list of huge integers": of_list(lambda rng: (int(rng.integers(0, 9)) << int(rng.integers(1, 200))) + (1 << 70) + 1),
     "list of Decimals": of_list(lambda rng: Decimal(int(rng.integers(-10 ** 9, 10 ** 9))).scaleb(int(rng.integers(-12, 12)))),
     "list of complex": of_list(lambda rng: complex(*rng.standard_normal(2))),
 }

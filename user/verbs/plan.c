@@ -141,9 +141,10 @@ int verb_plan(int argc, char **argv)
 	if (err)
 		return err;
 	n = p.aggregators + (p.colocated ? p.workers : 0);
-	for (uint32_t i = 0; i < n; i++)
-		host[i] = i < p.aggregators ? (struct shares_host){.bits = p.aggregator_bits} :
-					      (struct shares_host){.bits = p.worker_bits, .colocated = true};
+	for (uint32_t i = 0; i < n; i++) {
+		host[i].colocated = i >= p.aggregators;
+		host[i].bits = host[i].colocated ? p.worker_bits : p.aggregator_bits;
+	}
 	s = shares_of(p.workers, p.worker_bits, host, n);
 	return print(&p, p.aggregators ? host : &nobody, p.colocated ? &host[n - 1] : &nobody,
 		     s.seconds_a_bit * 8e3 * (double)p.bytes * overhead(), s.ring_seconds_a_bit * 8e3 * (double)p.bytes,
