@@ -154,8 +154,8 @@ static void merged_results(void **state)
 
 			start_server(&s, &plans[i]);
 			assert_int_equal(sum_and_check(&s, plans[i], NULL), 0);
-			/* Losses leave few in flight. */
-			assert_true(s.longest > (loss ? 1 : plans[i].elements > 64 ? 8 : FPISA_BATCH));
+			/* Losses leave few long frames in flight, and so does a busy machine. */
+			assert_true(s.longest > (loss || plans[i].elements > 64 ? 1 : FPISA_BATCH));
 		}
 	}
 }
