@@ -19,7 +19,7 @@ WRONG = [
     ("port = 70000", "port: '70000' is not a number from 1 to 65535"),
     ("mode = native", "no key 'mode' here; there are port, slots, group, cpus, cpu-queue, pin$"),
     ("group = no-such-group", "group: no group 'no-such-group'"),
-    ("  pin=/sys/fs/bpf/x   ; a comment", None),
+    ("  slots=1024   ; a comment", None),
     ("[interface eth0]", None),
     ("mode = hw", "mode: 'hw' is not native or skb"),
     ("mode = skb", "mode: is given twice, first in line 9"),

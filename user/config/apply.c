@@ -19,6 +19,29 @@
 
 /* -- what this machine has ------------------------------------------------ */
 
+/* Without `slots` the jobs get those that are loaded: warn of the ones that the default has no room for. */
+static int look_at_default(struct config *c)
+{
+	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
+	char place[CONFIG_PLACE_LEN];
+
+	for (int i = 0; jobs && i < c->jobs; i++) {
+		struct config_job *j = &c->job[i];
+		struct fpisa_job *at = &jobs[j->number];
+
+		*at = j->spec.job;
+		at->active = datapath_job_fit(jobs, FPISA_DEFAULT_SLOTS, at);
+		config_at(c, j->line, place);
+		if (!at->active)
+			warning("job %u: the default of %d slots has no room for it; unless more are loaded, say slots = N "
+				"in [datapath]",
+				j->number, FPISA_DEFAULT_SLOTS);
+	}
+	report_at(NULL);
+	free(jobs);
+	return jobs ? 0 : fail(-ENOMEM, NULL, "%s", c->file);
+}
+
 int config_look(struct config *c, bool draft)
 {
 	char place[CONFIG_PLACE_LEN];
@@ -44,6 +67,8 @@ int config_look(struct config *c, bool draft)
 		errors += !!j->wrong;
 	}
 	report_at(NULL);
+	if (draft && !c->load.slots)
+		errors += !!look_at_default(c);
 	return errors ? -EINVAL : 0;
 }
 

@@ -357,7 +357,7 @@ static int read_text(struct config *c)
 	return err;
 }
 
-/* The jobs share the slots. */
+/* The jobs share the slots; where the file does not say how many, what is loaded may have any number, and config_apply() looks. */
 static int place_jobs(struct reader *r)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
@@ -370,7 +370,7 @@ static int place_jobs(struct reader *r)
 		if (!r->sound[i])
 			continue;
 		at(r, j->line);
-		err = datapath_job_place(jobs, c->load.slots ?: FPISA_DEFAULT_SLOTS, j->number, &j->spec.job);
+		err = datapath_job_place(jobs, c->load.slots ?: FPISA_MAX_SLOTS, j->number, &j->spec.job);
 		r->errors += !!err;
 		jobs[j->number] = j->spec.job;
 		jobs[j->number].active = !err;

@@ -200,11 +200,13 @@ int datapath_routes_asked(const struct fpisa_job *j);
 /*
  * The two steps of datapath_job_add() that look at no kernel. _check() sets
  * guard and family and refuses what no datapath could run; _place() sets
- * slot_base beside the active ones among jobs[FPISA_MAX_JOBS], of which there is room for `slots`; _ports()
- * refuses one whose ports, from the datapath's on, are more than there are.
+ * slot_base beside the active ones among jobs[FPISA_MAX_JOBS], of which there is room for `slots`; _fit()
+ * does the same without a report, false: there is no room; _ports() refuses one whose ports, from the datapath's on,
+ * are more than there are.
  */
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
+bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_job *j);
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j);
 
 /* Bytes of superaccumulators that a job takes, one that _check() has seen; 0 of a job without. */

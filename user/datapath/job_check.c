@@ -124,28 +124,45 @@ static const char *room_text(const struct fpisa_job *j, char text[64])
 {
 	text[0] = 0;
 	if (fpisa_family_limbs(j->family))
-		snprintf(text, 64, ", and its superaccumulators take %llu KB",
+		snprintf(text, 64, "; its superaccumulators take %llu KB",
 			 (unsigned long long)datapath_job_limbs(j) / 1024);
 	return text;
 }
 
+/* Entries that jobs can have, with superaccumulators or without. */
+static __u32 entries(__u32 slots, bool limbs)
+{
+	return limbs ? 2 * slots / FPISA_EXACT_SHARE : 2 * slots;
+}
+
 /* Superaccumulators exist for the first entries alone: other jobs take those last, and begin at a multiple of what they need. */
-int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
+bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_job *j)
 {
 	bool limbs = fpisa_family_limbs(j->family);
-	char room[64];
-	__u32 exact = 2 * slots / FPISA_EXACT_SHARE, need = 2 * j->window, all = limbs ? exact : 2 * slots, base;
+	__u32 exact = entries(slots, true), all = entries(slots, limbs), need = 2 * j->window, base;
 
 	base = first_fit(jobs, need, limbs ? 0 : (exact + need - 1) / need * need);
 	if (base + need > all && !limbs)
 		base = first_fit(jobs, need, 0);
 	if (base + need > all)
-		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %u slot entries%s, %u are taken%s; try a smaller "
-			      "--window, fpisa job del what is done, or fpisa load with more than --slots %u",
-			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all),
-			      room_text(j, room), slots);
+		return false;
 	j->slot_base = base;
+	return true;
+}
+
+/* The limit and --slots come first: behind the names of a group and an aggregator the rest may be cut off. */
+int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
+{
+	bool limbs = fpisa_family_limbs(j->family);
+	__u32 need = 2 * j->window, all = entries(slots, limbs);
+	char room[64];
+
+	if (!datapath_job_fit(jobs, slots, j))
+		return refuse(-ENOSPC,
+			      "job %u: window %u needs %u of %u slot entries%s, %u are taken; fpisa load with more than "
+			      "--slots %u, fpisa job del what is done, or try a smaller --window%s",
+			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all), slots,
+			      room_text(j, room));
 	return 0;
 }
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from lab import ADDRESS, FPISA, IP_PIN, PIN
+from lab import ADDRESS, FPISA, IP_PIN, PIN, end
 from refusals import add, refused
 from shared import opened
 
@@ -25,8 +25,8 @@ def test_more_slots(lab):
     assert [net.json("job", "show", job)["slot_base"] for job in range(4)] == [2048, 4096, 6144, 0]
     status = net.json("status")
     assert (status["slots"], status["slots_taken"]) == (4096, 4096) and "slots       4096 of 4096\n" in net.fpisa("status")
-    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, 8192 are taken; try a smaller --window, "
-            "fpisa job del what is done, or fpisa load with more than --slots 4096$")
+    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, 8192 are taken; fpisa load with more than --slots 4096, "
+            "fpisa job del what is done, or try a smaller --window$")
     for job in range(4):
         net.check_sum(job, 300000)
 
@@ -66,8 +66,11 @@ def test_configuration(lab, tmp_path):
     file = tmp_path / "fpisa.conf"
     jobs = "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2))
     file.write_text("[interface p0]\n" + jobs)
+    _, _, err = net.agg.try_run(FPISA, "config", "apply", file)
+    assert f"{file}:6: job 1: window 1024 needs 2048 of 2048 slot entries, 2048 are taken" in err and not os.path.exists(PIN)
+    file.write_text("[interface p0]\n[datapath]\nslots = 1024\n" + jobs)
     _, _, err = net.agg.try_run(FPISA, "config", "check", file)
-    assert "f.conf" not in err and ":6: job 1: window 1024 needs 2048 of 2048 slot entries, 2048 are taken" in err
+    assert f"{file}:8: job 1: window 1024 needs 2048 of 2048 slot entries, 2048 are taken" in err
     file.write_text("[interface p0]\n[interface p1]\n[manager]\nwithout-key = yes\nslots = 3000\n[datapath]\nslots = 2048\n" + jobs)
     _, _, err = net.agg.try_run(FPISA, "config", "check", file)
     assert f"{file}:3: [manager], slots = 3000: the datapath has 2048" in err
@@ -79,6 +82,24 @@ def test_configuration(lab, tmp_path):
     _, _, err = net.agg.try_run(FPISA, "config", "apply", file)
     assert f"{file}:2: slots: runs with 2048; fpisa unload, then fpisa config apply" in err
     assert len(net.json("job", "list")) == 2
+
+
+def test_configuration_without_slots(lab, tmp_path):
+    """Its jobs share what is loaded: more than the default has room for is checked with a warning, applied, left alone, and served beside."""
+    net = lab()
+    file = tmp_path / "fpisa.conf"
+    file.write_text("[manager]\nwithout-key = yes\n" +
+                    "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2)))
+    net.load("--slots", 2048)
+    status, _, err = net.agg.try_run(FPISA, "config", "check", file)
+    assert status == 0 and f"warning: {file}:7: job 1: the default of 1024 slots has no room for it" in err and ":3: " not in err, err
+    assert "job 1: made" in net.fpisa("config", "apply", file)
+    assert "job 1: runs already" in net.fpisa("config", "apply", file)
+    manager = net.agg.spawn(FPISA, "serve", file)
+    try:
+        assert manager.stdout.readline().startswith("serving groups")
+    finally:
+        end(manager)
 
 
 def test_manager(groups):
