@@ -190,14 +190,20 @@ static void join(struct world *w, struct told *t, const char *name, uint32_t ran
 	say(w, t, &msg);
 }
 
-static void ask(struct world *w, struct told *t, uint32_t index, uint8_t format, uint32_t window)
+static void ask_in_mode(struct world *w, struct told *t, uint32_t index, uint8_t format, uint8_t mode, uint32_t window)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_ASK);
 
 	msg.ask.index = index;
 	msg.ask.spec.format = format;
+	msg.ask.spec.mode = mode;
 	msg.ask.spec.window = window;
 	say(w, t, &msg);
+}
+
+static void ask(struct world *w, struct told *t, uint32_t index, uint8_t format, uint32_t window)
+{
+	ask_in_mode(w, t, index, format, 0, window);
 }
 
 static void bound(struct world *w, struct told *t, uint32_t index, uint16_t port, uint16_t taken)
@@ -795,6 +801,62 @@ static void shares(void **state)
 					    least + others * FPISA_MANAGER_LEAST_WINDOW > free);
 			}
 	assert_int_equal(manager_window(64, 40, 0), 32);
+}
+
+/* A group of one rank, caller `at`, asks for its first job, in mode exact; its window, or 0: it was refused. */
+static uint32_t exact_window(struct world *w, int at, const char *name, uint8_t format)
+{
+	struct told *t = &w->of[at];
+
+	gather(w, at, 1, name, "key");
+	ask_in_mode(w, t, 0, format, FPISA_MODE_EXACT, 64);
+	if (last(t)->type == FPISA_MANAGER_REFUSED)
+		return 0;
+	bound(w, t, 0, last(t)->bind.port, 0);
+	datapath_turn(w);
+	assert_last(t, FPISA_MANAGER_JOB);
+	return last(t)->job.spec.window;
+}
+
+/* A quarter of the slots have superaccumulators: windows of mode exact leave room among these, and the limit has its name. */
+static void exact_shares(void **state)
+{
+	struct world *w = new_world();
+	char name[FPISA_MANAGER_NAME] = {0};
+	uint32_t given = 0, window, groups = 0;
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	for (;; groups++) {
+		name[0] = (char)('a' + groups);
+		window = exact_window(w, (int)groups, name, groups % 2 ? FPISA_FORMAT_FP64 : FPISA_FORMAT_FP32);
+		if (!window)
+			break;
+		given += window;
+	}
+	assert_true(groups >= 12 && given == FPISA_DEFAULT_SLOTS / FPISA_EXACT_SHARE);
+	assert_refused(&w->of[groups], FPISA_MANAGER_R_pool,
+		       "256 of the 256 slots for mode exact, too few are left for a window of 8 (slots of [datapath], "
+		       "fpisa load --slots)");
+	/* These have registers as in other modes. */
+	assert_int_equal(exact_window(w, (int)groups + 1, "e4m3", FPISA_FORMAT_E4M3), 64);
+}
+
+/* The datapath's text fits behind the longest names. */
+static void a_long_refusal(void **state)
+{
+	static const char text[] = "job 63: window 8 needs 16 of 32768 slot entries of mode exact, 32768 are taken; "
+				   "fpisa load with more than --slots 65536";
+	struct world *w = world_with_aggregators(2);
+	char name[FPISA_MANAGER_NAME] = {0};
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	gather(w, 0, 2, name, "key");
+	begin_job(w, 0, 2);
+	for (int i = 0; i < 4; i++)
+		made_there(w, &w->of[AGG], 0, -ENOSPC, text);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_pool, text);
 }
 
 /* What static jobs have the datapath knows, not the manager. */
@@ -1418,6 +1480,8 @@ int main(void)
 		cmocka_unit_test(another_job_of_the_same_index),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(shares),
+		cmocka_unit_test(exact_shares),
+		cmocka_unit_test(a_long_refusal),
 		cmocka_unit_test(the_datapath_is_full),
 		cmocka_unit_test(ports),
 		cmocka_unit_test(the_last_port),

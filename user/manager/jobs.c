@@ -228,7 +228,7 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	struct manager_quota quota = manager_quota_of(m->policy, g->record.owner);
 	struct manager_quota own = manager_used(m, g->record.owner), all = manager_used(m, NULL);
 	__u32 least = j->window < FPISA_MANAGER_LEAST_WINDOW ? j->window : FPISA_MANAGER_LEAST_WINDOW;
-	__u32 jobs = (__u32)__builtin_popcountll(m->policy->jobs), of_key, of_all;
+	__u32 jobs = (__u32)__builtin_popcountll(m->policy->jobs), of_key, of_all, of_exact = j->window;
 
 	if (own.jobs >= quota.jobs) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
@@ -243,19 +243,28 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	}
 	of_key = manager_window(j->window, left(quota.slots, own.slots), quota.jobs - own.jobs - 1);
 	of_all = manager_window(j->window, left(m->policy->slots, all.slots), jobs - all.jobs - 1);
+	if (manager_is_exact(&g->record.job[index].asked))
+		of_exact = manager_window(j->window, left(m->policy->exact_slots, manager_used_exact(m)),
+					  jobs - all.jobs - 1);
 	j->window = of_key < of_all ? of_key : of_all;
+	j->window = of_exact < j->window ? of_exact : j->window;
 	if (j->window)
 		return true;
-	if (!of_key)
+	if (!of_all)
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_pool, 0,
+			"group %s: the manager has given %u of its %u slots, too few are left for a window of %u (slots)",
+			g->record.name, all.slots, m->policy->slots, least);
+	else if (!of_key)
 		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
 			   "group %s: key '%s' has %u of the %u slots that it may have, too few are left for a window "
 			   "of %u (key-slots)",
 			   g->record.name, g->record.owner, own.slots, quota.slots, least);
 	else
-		refuse_job(
-			m, g, index, FPISA_MANAGER_R_pool, 0,
-			"group %s: the manager has given %u of its %u slots, too few are left for a window of %u (slots)",
-			g->record.name, all.slots, m->policy->slots, least);
+		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
+			   "group %s: the manager has given %u of the %u slots for mode exact, too few are left for a "
+			   "window of %u (slots of [datapath], fpisa load --slots)",
+			   g->record.name, manager_used_exact(m), m->policy->exact_slots, least);
 	return false;
 }
 
@@ -379,8 +388,7 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 			   made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
 			   made->err == -EINVAL ? FPISA_MANAGER_R_job :
 						  FPISA_MANAGER_R_datapath,
-			   0, "group %s: %s%.*s", g->record.name, name,
-			   FPISA_MANAGER_TEXT - FPISA_MANAGER_NAME - (int)sizeof(name) - 16, made->text);
+			   0, "group %s: %s%s", g->record.name, name, made->text);
 	}
 	end_making(m, g, index);
 }

@@ -68,6 +68,12 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 	memset(g, 0, sizeof(*g));
 }
 
+/* Does the group's job have slots? */
+static bool has_slots(const struct manager_group_job *j)
+{
+	return j->state >= JOB_BINDING && j->state <= JOB_MADE;
+}
+
 struct manager_quota manager_used(const struct manager *m, const char *owner)
 {
 	struct manager_quota used = {0};
@@ -80,12 +86,30 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 		/* One that somebody has left should end soon, and the next one of its ranks may be here already. */
 		used.groups += !g->record.left && !g->record.gone;
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			if (g->job[k].state >= JOB_BINDING && g->job[k].state <= JOB_MADE) {
+			if (has_slots(&g->job[k])) {
 				used.jobs++;
 				used.slots += g->job[k].window;
 			}
 	}
 	return used;
+}
+
+bool manager_is_exact(const struct fpisa_manager_spec *s)
+{
+	struct fpisa_format f = fpisa_format_of(s->format ?: FPISA_FORMAT_FP32);
+
+	return fpisa_family_limbs(fpisa_family(f, s->mode ?: FPISA_MODE_FPISA));
+}
+
+__u32 manager_used_exact(const struct manager *m)
+{
+	__u32 slots = 0;
+
+	for (int i = 0; i < GROUPS; i++)
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+			if (has_slots(&m->group[i].job[k]) && manager_is_exact(&m->group[i].record.job[k].asked))
+				slots += m->group[i].job[k].window;
+	return slots;
 }
 
 __u32 manager_ending(const struct manager *m, const char *owner)

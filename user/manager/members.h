@@ -23,4 +23,10 @@ __u32 manager_ending(const struct manager *m, const char *owner);
 /* Its jobs go when nobody is in it, or comes back. A job that is being made is waited for: it could not be found. */
 void manager_end_if_empty(struct manager *m, struct manager_group *g);
 
+/* Does a job that is asked for in these words have superaccumulators, for which there are fewer slots? */
+bool manager_is_exact(const struct fpisa_manager_spec *s);
+
+/* Slots that such jobs have. */
+__u32 manager_used_exact(const struct manager *m);
+
 #endif

@@ -352,6 +352,7 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 			      "[manager], slots = %u: the datapath has %u; say less, or fpisa load with more --slots",
 			      p->slots, slots);
 	p->slots = p->slots ?: slots;
+	p->exact_slots = slots / FPISA_EXACT_SHARE;
 	p->quota.slots = p->quota.slots ?: p->slots;
 	return 0;
 }

@@ -32,10 +32,11 @@ struct manager_key {
 };
 
 struct manager_policy {
-	__u64 jobs;		   /* numbers of jobs, as a bitmap */
-	__u32 slots;		   /* for all groups; 0: all of the datapath's, until manager_policy_fit() */
-	__u32 size;		   /* ranks of a group, at most */
-	__u16 port;		   /* TCP; 0: the number of the datapath's UDP port */
+	__u64 jobs;	   /* numbers of jobs, as a bitmap */
+	__u32 slots;	   /* for all groups; 0: all of the datapath's, until manager_policy_fit() */
+	__u32 exact_slots; /* those among the datapath's that have superaccumulators; manager_policy_fit() sets it */
+	__u32 size;	   /* ranks of a group, at most */
+	__u16 port;	   /* TCP; 0: the number of the datapath's UDP port */
 	__u16 udp_first, udp_last; /* ports of ranks */
 	__u32 formats, modes;	   /* bitmaps by number */
 	bool unicast;		   /* jobs fan out by unicast, also where multicast is possible */
