@@ -180,7 +180,7 @@ uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
 
 /*
  * A number of what the files of the table, or of the other one of a join if `joined`, were at the workers: two queries of a table that get one
- * number have read the same rows. 0: it is not known before rows can be taken; or there is no join.
+ * number have read the same rows by the same schemas. 0: it is not known before rows can be taken; or there is no join.
  */
 uint64_t fpisa_query_files(const struct fpisa_query *q, int joined);
 

@@ -140,7 +140,9 @@ def test_replaced_meanwhile(far):
     path = "SET search_path = far, public; " + "".join(f"SET enable_{way} = off; " for way in ("hashjoin", "mergejoin", "material", "hashagg", "sort"))
     query = "SELECT big.k FROM big WHERE EXISTS (SELECT 1 FROM small WHERE small.k = big.k AND small.n = 0)"
     assert explained(far, query, path)[0].get("Joined With"), far.sql(f"{path} EXPLAIN {query}")
-    for change in f"cp {folder}/small.csv {folder}/new && mv {folder}/new {folder}/small.csv", f"touch {folder}/third.csv":
+    for change in (f"cp {folder}/small.csv {folder}/new && mv {folder}/new {folder}/small.csv",
+                   f"cp {folder}/small.schema {folder}/new && mv {folder}/new {folder}/small.schema",
+                   f"touch {folder}/third.csv {folder}/third.schema"):
         held = f"{path} BEGIN; DECLARE c CURSOR FOR {query}; FETCH 1 FROM c;\n\\! {change}\nMOVE ALL FROM c; COMMIT"
         if "small" in change:
             with pytest.raises(Failed, match='table "small" was written or replaced at a worker while the statement read it; ask again'):

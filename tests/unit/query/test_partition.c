@@ -299,6 +299,39 @@ static void written(void **state)
 	}
 }
 
+static uint64_t number(void)
+{
+	struct partition p;
+	uint64_t n;
+
+	assert_int_equal(open_table(&p, "t"), 0);
+	n = partition_number(&p);
+	partition_close(&p);
+	return n;
+}
+
+/* Each file of the table is in it, written or replaced, if by the same bytes. */
+static void numbers(void **state)
+{
+	static const char *const names[] = {"t.schema", "t.csv"}, *const texts[] = {"a text\n", WRITTEN};
+	uint64_t before;
+
+	(void)state;
+	remove_all();
+	put_text(names[0], texts[0]);
+	put_text(names[1], texts[1]);
+	for (int i = 0; i < 2; i++) {
+		before = number();
+		assert_true(number() == before);
+		put_text(names[i], texts[i]);
+		assert_true(number() != before);
+		before = number();
+		put_text("inside.csv", texts[i]);
+		assert_int_equal(renameat(directory, "inside.csv", directory, names[i]), 0);
+		assert_true(number() != before);
+	}
+}
+
 static void open_for_writing(void **state)
 {
 	static const char *const names[] = {"t.schema", "t.csv"};
@@ -485,9 +518,9 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files),   cmocka_unit_test(random_rows),
-		cmocka_unit_test(written), cmocka_unit_test(open_for_writing),
-		cmocka_unit_test(escapes), cmocka_unit_test(keys),
+		cmocka_unit_test(files),   cmocka_unit_test(random_rows),      cmocka_unit_test(written),
+		cmocka_unit_test(numbers), cmocka_unit_test(open_for_writing), cmocka_unit_test(escapes),
+		cmocka_unit_test(keys),
 	};
 
 	rng.state = vectors_seed();

@@ -80,7 +80,7 @@ struct fpisa_query_ready {
 	__u16 value_may_be_null;
 	__u32 zero;
 	__u64 file,
-		joined_file; /* numbers of what the files are that have the rows: others if they are replaced or written */
+		joined_file; /* numbers of what the tables' files are: others if rows or schema are replaced or written */
 };
 
 struct fpisa_query_start {

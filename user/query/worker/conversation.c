@@ -78,8 +78,8 @@ static int say_ready(struct session *s)
 	char content[sizeof(ready) + 2 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)],
 		*to = content + sizeof(ready);
 
-	ready.file = identity_number(&src->table.identity);
-	ready.joined_file = identity_number(&s->other.table.identity);
+	ready.file = partition_number(&src->table);
+	ready.joined_file = partition_number(&s->other.table);
 	ready.value_may_be_null = src->value >= 0 && !src->table.schema.column[src->value].not_null;
 	memcpy(content, &ready, sizeof(ready));
 	for (int i = 0; i < src->n_keys; i++, to += sizeof(struct fpisa_column))

@@ -70,7 +70,7 @@ int identity_note(struct identity *id, int fd, const char *name)
 }
 
 /* Names are not in it, and come with another stamp: a number too many. */
-uint64_t identity_number(const struct identity *id)
+uint64_t identity_number(const struct identity *id, uint64_t others)
 {
 	const uint64_t part[] = {id->device,
 				 id->inode,
@@ -78,7 +78,7 @@ uint64_t identity_number(const struct identity *id)
 				 (uint64_t)id->modified_s,
 				 (uint64_t)id->changed_s,
 				 (uint64_t)id->modified_ns << 32 | id->changed_ns};
-	uint64_t n = 0;
+	uint64_t n = others;
 
 	for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++)
 		n = (n ^ part[i]) * 0x9e3779b97f4a7c15ull ^ n >> 29;

@@ -20,8 +20,8 @@ struct identity {
  */
 int identity_note(struct identity *id, int fd, const char *name);
 
-/* A number of it: two reads with one number have read the same bytes. */
-uint64_t identity_number(const struct identity *id);
+/* A number of it and of `others`, 0 or the number of other files: two reads with one number have read the same bytes. */
+uint64_t identity_number(const struct identity *id, uint64_t others);
 
 /*
  * 0, or -ESTALE with the message set: somebody has changed the file since. A name that it got or lost, as when another file

@@ -42,7 +42,6 @@ static const char *why(int err)
 static int read_schema(struct partition *p, int directory, const char *table)
 {
 	char name[TABLE_NAME + 16], *text;
-	struct identity identity;
 	ssize_t n = 0, got;
 	int fd, err;
 
@@ -53,7 +52,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	if (fd < 0)
 		return fpisa_fail(fd, "%s: %s", name, why(fd));
 	text = malloc(SCHEMA_BYTES + 1);
-	err = identity_note(&identity, fd, name) ?: identity_closed(fd, name);
+	err = identity_note(&p->of_schema, fd, name) ?: identity_closed(fd, name);
 	if (!err && !text)
 		err = fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 	while (!err && (got = read(fd, text + n, (size_t)(SCHEMA_BYTES - n))) != 0) {
@@ -63,7 +62,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 			n += got;
 	}
 	if (!err)
-		err = identity_unchanged(&identity, fd, name);
+		err = identity_unchanged(&p->of_schema, fd, name);
 	if (!err && (n == SCHEMA_BYTES || memchr(text, 0, (size_t)n)))
 		err = fpisa_fail(-EINVAL, "%s: is not a schema: lines NAME TYPE [not null]", name);
 	if (!err) {
@@ -178,6 +177,11 @@ void partition_close(struct partition *p)
 	if (p->fd > 0)
 		close(p->fd);
 	p->fd = -1;
+}
+
+uint64_t partition_number(const struct partition *p)
+{
+	return identity_number(&p->identity, identity_number(&p->of_schema, 0));
 }
 
 int partition_unchanged(struct partition *p)

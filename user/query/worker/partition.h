@@ -19,7 +19,7 @@ struct partition {
 	struct schema schema;
 	struct text text;
 	bool ours; /* `fd` is a temporary file that nobody else has */
-	struct identity identity;
+	struct identity identity, of_schema;
 };
 
 /*
@@ -38,6 +38,9 @@ void partition_close(struct partition *p); /* also of one that is all 0, or was 
 
 /* Before the first row again. 0 or -errno as of text_header(). */
 int partition_rewind(struct partition *p);
+
+/* Of its rows and its schema: two reads of a table with one number have read the same. */
+uint64_t partition_number(const struct partition *p);
 
 /* -ESTALE, with the message set, if somebody has written the file since it was opened. */
 int partition_unchanged(struct partition *p);
