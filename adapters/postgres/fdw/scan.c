@@ -158,7 +158,7 @@ static void count_descriptors(struct fdw_scan *s)
 /* Without the filter of a join no places of rows are kept, so it can go on where their memory was too little. */
 static bool is_without_room(const struct fdw_scan *s, int error)
 {
-	return error == -ENOMEM && s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK;
+	return error == -E2BIG && s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK;
 }
 
 /* Until there is an answer, or rows of a scan. -EADDRINUSE comes back: a port is taken, here or at a worker; and is_without_room(). */

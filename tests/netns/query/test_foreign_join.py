@@ -114,7 +114,8 @@ def test_counts(far):
 
 
 def test_no_room_for_places(far):
-    """Rows that may be in the join take 8 bytes each of hash_mem: beyond it the filter is left alone, and the answer is whole."""
+    """Rows that may be in the join take 8 bytes each of hash_mem, whichever workers they are at: beyond it the filter is left alone, and
+    the answer is whole."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 200, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
@@ -126,6 +127,14 @@ def test_no_room_for_places(far):
         big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
         assert ("beyond hash_mem: more than" in big["Pruned By"]) != room and (big["Rows Pruned"] == 1200) == room, big
         assert far.sql(f"{path} SELECT count(*) FROM big JOIN small USING (k) WHERE small.n < 4") == [("4800",)]
+    most = 64 * 1024 // 3 // 8
+    for n in most, most + 1:
+        # All but one of those in the join are at one worker.
+        far.deal("big", tables.schema, few[:1] + [few[0], few[3]] * (n - 1))
+        path = "SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
+        big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
+        assert big["Rows Received"] == (n if n == most else 2 * n - 1), big
+        assert big["Pruned By"].startswith("network") if n == most else f"beyond hash_mem: more than {most} rows may be in the join" in big["Pruned By"], big
 
 
 def test_replaced_meanwhile(far):

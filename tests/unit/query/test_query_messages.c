@@ -18,6 +18,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "query/lib/master.h"
+#include "vectors.h"
 
 #define NOBODY "what came is not a message of this protocol"
 #define COLUMNS_DIFFER "its columns are not those that were asked for"
@@ -327,7 +328,8 @@ static void done(void **state)
 	}
 }
 
-/* Rows that are settled do not change: a worker that has said DONE sends nothing new, and what it repeats is acknowledged. */
+/* -- rows ------------------------------------------------------------------------------------ */
+
 static int frames_given;
 static struct fpisa_hdr *given;
 static struct {
@@ -360,7 +362,7 @@ static void fake_close(struct fpisa_transport *t)
 	(void)t;
 }
 
-static void give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
+static int give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
 {
 	struct fpisa_sum sum = {0};
 
@@ -377,12 +379,14 @@ static void give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
 	fpisa_checksum_many(&sum, frame.row, FPISA_QUERY_PAD / 8);
 	frame.h.checksum = fpisa_sum_fold(&sum);
 	given = &frame.h;
-	assert_int_equal(fpisa_query_frames(q, fpisa_now()), 0);
+	return fpisa_query_frames(q, fpisa_now());
 }
 
+static const struct fpisa_transport_ops ops = {.send = fake_send, .receive = fake_receive, .close = fake_close};
+
+/* Rows that are settled do not change: a worker that has said DONE sends nothing new, and what it repeats is acknowledged. */
 static void settled(void **state)
 {
-	static const struct fpisa_transport_ops ops = {.send = fake_send, .receive = fake_receive, .close = fake_close};
 	struct fpisa_transport t = {.ops = &ops};
 	struct fpisa_query *q = ask(FPISA_QUERY_TOPN, "v", NULL, "a");
 	struct fpisa_query_done said = {.attempt = 1, .rows = 1, .sent = 1};
@@ -392,16 +396,60 @@ static void settled(void **state)
 	q->n_workers = 1;
 	q->worker[0].direct.t = &t;
 	fpisa_member_direct(&q->worker[0].direct, 1, 0, 8, 77);
-	give_row(q, 1, 5);
-	give_row(q, 1, 5);
+	assert_int_equal(give_row(q, 1, 5), 0);
+	assert_int_equal(give_row(q, 1, 5), 0);
 	assert_int_equal(q->received, 1);
 	assert_int_equal(hear(q, FPISA_CONTROL_DONE, &said, sizeof(said)), 0);
 	for (uint64_t i = 2; i < 9; i++)
-		give_row(q, i, i);
+		assert_int_equal(give_row(q, i, i), 0);
 	assert_int_equal(frames_given, 9);
 	assert_int_equal(q->received, 1);
 	assert_int_equal(q->top.n, 1);
 	fpisa_query_close(q);
+}
+
+/* Whichever workers a join's rows come from, their places have all the room that there is, and it is not the memory that lacks. */
+static void places(void **state)
+{
+	struct fpisa_transport t = {.ops = &ops};
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (int round = 0; round < 50; round++) {
+		uint32_t n = 1 + vectors_below(&rng, FPISA_QUERY_WORKERS), busy = 1 + vectors_below(&rng, n), from;
+		uint64_t most = 1 + vectors_below(&rng, 3000), sequence[FPISA_QUERY_WORKERS] = {0}, i;
+		struct fpisa_query *q = ask(FPISA_QUERY_JOIN, NULL, NULL, "a");
+		size_t held;
+		int rc = 0;
+
+		q->n_workers = n;
+		q->phase = FPISA_PHASE_ROWS;
+		q->options.memory = 16 * most;
+		for (i = 0; i < n; i++) {
+			q->worker[i].fd = -1;
+			fpisa_member_direct(&q->worker[i].direct, 1, (uint16_t)i, 8, 77);
+		}
+		assert_int_equal(fpisa_query_reset(q), 0);
+		for (i = 0; !rc; i++) {
+			from = vectors_below(&rng, 8) ? vectors_below(&rng, busy) : vectors_below(&rng, n);
+			q->worker[from].direct.t = &t;
+			rc = give_row(q, ++sequence[from], i);
+			q->worker[from].direct.t = NULL;
+			held = 0;
+			for (uint32_t w = 0; w < n; w++)
+				held += q->places[w].room;
+			assert_true(held <= most);
+		}
+		assert_int_equal(rc, -E2BIG);
+		assert_int_equal(i, most + 1);
+		for (held = 0, from = 0; from < n; from++) {
+			held += q->places[from].n;
+			for (i = 1; i < q->places[from].n; i++)
+				assert_true(q->places[from].place[i - 1] < q->places[from].place[i]);
+		}
+		assert_int_equal(held, most);
+		fpisa_query_close(q);
+	}
 }
 
 static void lost(void **state)
@@ -443,8 +491,9 @@ static void failed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ready),   cmocka_unit_test(values), cmocka_unit_test(records), cmocka_unit_test(done),
-		cmocka_unit_test(settled), cmocka_unit_test(lost),   cmocka_unit_test(failed),
+		cmocka_unit_test(ready), cmocka_unit_test(values),  cmocka_unit_test(records),
+		cmocka_unit_test(done),	 cmocka_unit_test(settled), cmocka_unit_test(places),
+		cmocka_unit_test(lost),	 cmocka_unit_test(failed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 #include "lib/base/error.h"
 #include "master.h"
 
-#define PLACES_FIRST 1024	 /* of rows in a join */
+#define PLACES_FIRST 16		 /* of rows in a join */
 #define ASK_FIRST_NS 10000000ull /* until a SEAL or READ is sent again; doubles */
 #define ASK_MAX_NS 500000000ull
 #define TURN 64 /* batches, before others have theirs */
@@ -152,28 +152,51 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	return 0;
 }
 
-/* Twice as many, or as many as there is room for. */
+static uint64_t places_left(const struct fpisa_query *q, uint64_t most)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		most -= q->places[i].room;
+	return most;
+}
+
+/* Of each worker the room that no row has taken. */
+static void give_back_places(struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		struct fpisa_query_places *k = &q->places[i];
+		uint64_t *place = k->n < k->room ? realloc(k->place, k->n * sizeof(*place)) : NULL;
+
+		if (!place)
+			continue;
+		k->place = place;
+		k->room = k->n;
+	}
+}
+
+/* Twice as many, or a worker's share of what is left; none is left when rows have taken all. */
 static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 {
-	uint64_t most = q->options.memory ? q->options.memory / 2 / sizeof(*k->place) : UINT64_MAX, others = 0;
-	size_t room = k->room ? 2 * k->room : PLACES_FIRST;
-	uint64_t *more;
+	uint64_t most = q->options.memory ? q->options.memory / 2 / sizeof(*k->place) : UINT64_MAX,
+		 left = places_left(q, most), share, more;
+	uint64_t *place;
 
-	for (uint32_t i = 0; i < q->n_workers; i++)
-		others += q->places[i].room;
-	others -= k->room;
-	if (room > most - (others < most ? others : most))
-		room = others < most ? (size_t)(most - others) : 0;
-	if (room <= k->room)
+	if (!left) {
+		give_back_places(q);
+		left = places_left(q, most);
+	}
+	if (!left)
 		return fpisa_fail(
-			-ENOMEM,
+			-E2BIG,
 			"more than %llu rows may be in the join, and their places take the %llu bytes that they may",
-			(unsigned long long)(others + k->n), (unsigned long long)q->options.memory / 2);
-	more = realloc(k->place, room * sizeof(*more));
-	if (!more)
+			(unsigned long long)most, (unsigned long long)q->options.memory / 2);
+	share = (left - 1) / q->n_workers + 1;
+	more = k->room > PLACES_FIRST ? k->room : PLACES_FIRST;
+	more = more < share ? more : share;
+	place = realloc(k->place, (k->room + more) * sizeof(*place));
+	if (!place)
 		return fpisa_fail(-ENOMEM, "no memory for places of rows");
-	k->room = room;
-	k->place = more;
+	k->room += more;
+	k->place = place;
 	return 0;
 }
 
