@@ -623,7 +623,7 @@ check-vm: all prog-tests old-compiler
 	$(Q)$(if $(KERNEL),,vm/selftest &&) vm/check $(B) $(KERNEL)
 
 # A root directory that tests/package makes has other files of that name; bench/ may have those of older sources.
-DEPS := $(shell find $(B) \( -path $(B)/package -o -path $(B)/bench \) -prune -o -name '*.d' -type f -print 2>/dev/null)
+DEPS := $(shell find $(B) \( -path $(B)/package -o -path $(B)/bench -o -path '$(B)/root-*' \) -prune -o -name '*.d' -type f -print 2>/dev/null)
 -include $(DEPS)
 # Sources that have moved since: what depended on them is built again.
 NAMED := $(if $(DEPS),$(shell cat $(DEPS) | tr ' ' '\n' | grep '\.c$$' | sort -u))

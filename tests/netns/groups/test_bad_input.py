@@ -149,7 +149,7 @@ def test_fewer_descriptors(lab, tmp_path):
     net.load()
     g, kept = Groups(net, str(tmp_path), "without-key = yes"), []
     try:
-        g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150")
+        g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=170:170")
         kept = [connect(g) for _ in range(200)]
         assert b"too many connections that have not asked for a group" in kept[0].recv(256, socket.MSG_WAITALL)
         g.group("right", [1], {"leave": True})
@@ -176,7 +176,7 @@ def test_refused_with_few_descriptors(lab, tmp_path):
 
     flooder = threading.Thread(target=flood)
     try:
-        g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150")
+        g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=170:170")
         flooder.start()
         wait_until("as many connections as there may be", lambda: len(held) == 200, 15)
         for i in range(5):

@@ -126,7 +126,7 @@ def test_who_may_not_join(groups, tmp_path):
     refused(EACCES, "the manager does not take key train:", "other", 0, 2, key_file=str(tmp_path / "wrong"))
     os.chmod(tmp_path / "wrong", 0o640)
     refused(EACCES, "chmod 600", "other", 0, 2, key_file=str(tmp_path / "wrong"))
-    refused(EINVAL, "no name of a group", "a b", 0, 2)
+    refused(EINVAL, "is not a group name", "a b", 0, 2)
     refused(ECONNREFUSED, "is `fpisa serve` running there?", "other", 0, 2, address=f"{ADDRESS}:{PORT + 1}")
     for rank in ranks:
         rank.kill()

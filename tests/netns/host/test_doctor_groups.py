@@ -54,7 +54,7 @@ def test_manager_s_keys(groups):
 def test_manager_s_limits(groups):
     """Few descriptors, a pool that others have used up, anybody let in; and a file that has changed since it was started."""
     g = groups(1, "without-key = yes", "jobs = 3", serve=False)
-    g.serve("prlimit", "--nofile=100:100", "setpriv", "--bounding-set=-sys_resource")
+    g.serve("prlimit", "--nofile=170:170", "setpriv", "--bounding-set=-sys_resource")
     g.net.add_job(3)
     with open(g.config, "a") as f:
         f.write(f"user = nobody-at-all\nport = {PORT + 7}\n")
@@ -62,7 +62,7 @@ def test_manager_s_limits(groups):
     levels = {"keys": "warn", "user": "fault", "process": "ok", "descriptors": "warn", "port": "fault", "pool": "warn"}
     assert {c: f["level"] for c, f in found.items()} == levels
     assert "whoever reaches it gets jobs" in found["keys"]["text"] and found["user"]["fix"].endswith(" nobody-at-all")
-    assert f"process {g.manager.pid} may have 100 open" in found["descriptors"]["text"]
+    assert f"process {g.manager.pid} may have 170 open" in found["descriptors"]["text"]
     assert found["pool"]["text"].startswith("0 of its numbers of jobs")
     assert f"nobody listens at TCP 0.0.0.0:{PORT + 7} here" in found["port"]["text"]
 
