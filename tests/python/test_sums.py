@@ -304,6 +304,89 @@ def test_keys(rng):
     assert list(fpisa.sum([1, 2], by=[(nan,), "a"]).keys)[1] == "a"
 
 
+def test_null_keys():
+    """NaT and a masked key are of no group; a NaT that is masked is not, either."""
+    x, dates = [1.0, 2.0, 4.0, 8.0], np.array(["2020-01-02", "NaT", "NaT", "2020-01-01"], "M8[D]")
+    for by in dates, np.ma.array(dates, mask=[0, 1, 0, 0]), list(dates), dates.astype(object):
+        got = fpisa.sum(x, by=by)
+        assert len(got.keys) == 2 and got.values.tolist() == [8, 1], by
+        assert fpisa.norm2(x, by=by).values.tolist() == [8, 1]
+
+
+class Tensor:
+    """Compares by where it is, and has its values elsewhere: torch's do."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.x, dtype)
+
+    def __iter__(self):
+        return map(Tensor, self.x)
+
+    def __eq__(self, other):
+        return Tensor(self.x == other.x)
+
+    def __hash__(self):
+        return id(self)
+
+
+def test_keys_are_values():
+    """Arrays of other libraries are keys by their values, and what has none is refused."""
+    torch = sys.modules.get("torch")
+    for by in [Tensor([7, 7, 8]), np.frombuffer(b"-" + np.array([7, 7, 8]).tobytes(), "u1")[1:].view("i8")] + ([torch.tensor([7, 7, 8])] if torch else []):
+        for call in fpisa.sum, fpisa.norm2:
+            got = call([3.0, 0.0, 4.0], by=by)
+            assert list(got.keys) == [7, 8] and got.values.tolist() == [3, 4]
+
+    class Listed:
+        def to_pylist(self):
+            return [7, None, 7]
+
+    assert fpisa.sum([1.0, 2.0, 4.0], by=Listed()) == fpisa._groups.Groups([7], [5])
+    for by in list(Tensor([7, 7, 8])), [object(), object(), object()]:
+        with pytest.raises(TypeError, match="a key is of (Tensor|object)"):
+            fpisa.sum([1.0, 2.0, 4.0], by=by)
+    with pytest.raises(ValueError, match="2 dimensions"):
+        fpisa.sum([1.0, 2.0, 4.0], by=Tensor([[7, 7, 8]]))
+
+
+def test_misaligned(rng):
+    """Values may lie at any address."""
+    for dtype in "float64", "float32", "complex128", "int64":
+        x = rng.integers(-9, 9, 3000).astype(dtype)
+        there = np.frombuffer(b"-" + x.tobytes(), "u1")[1:].view(dtype)
+        assert not there.flags.aligned and fpisa.sum(there) == x.sum() and fpisa.sum(there, by=np.zeros(3000, int)).values[0] == x.sum()
+        assert fpisa.sum(there, axis=0) == x.sum() and fpisa.dot(there, x) == np.dot(x, x)
+
+
+def test_arguments_of_numpy(rng):
+    """An integer of numpy is one of Python's."""
+    x = rng.standard_normal(200_000)
+    some = x[:50]
+    for one in np.int64(1), np.uint8(1), np.float32(1), np.float64(1), Fraction(1), Decimal(1), True:
+        assert fpisa.var(some, ddof=one) == fpisa.var(some, ddof=1) == fpisa.var(some, by=[1] * 50, ddof=one).values[0]
+    assert fpisa.sum(x, threads=np.int64(2)) == fpisa.sum(x)
+    for wrong in math.nan, math.inf, Decimal("NaN"):
+        with pytest.raises(ValueError, match="ddof"):
+            fpisa.var(some, ddof=wrong)
+
+
+def test_bits_of_results(rng):
+    """Each pattern of the small types is the number that numpy makes of it, and back."""
+    bits = np.arange(1 << 16)
+    wide32 = rng.integers(0, 1 << 32, 4000) & rng.choice([0xffffffff, 0x807fffff], 4000)  # half of them subnormal
+    for name, these, kind in ("float16", bits, "u2 f2"), ("bfloat16", bits, "u4 f4"), ("float32", wide32, "u4 f4"):
+        with np.errstate(invalid="ignore"):
+            want = (these << (16 if name == "bfloat16" else 0)).astype(kind[:2]).view(kind[3:]).astype("f8")
+        f = _formats.FORMATS[name]
+        for b, x in zip(these.tolist(), want.tolist()):
+            got = _formats.number(b, f)
+            assert struct.pack("d", got) == struct.pack("d", x) or math.isnan(got) and math.isnan(x), (name, b)
+            assert _formats.bits_of(x, f) == b or math.isnan(x), (name, b)
+
+
 def test_crafted_keys(rng):
     """Keys that all fell into one place of a table with known constants do not take long."""
     mask, n = (1 << 64) - 1, 60000
@@ -490,6 +573,8 @@ def test_buffers():
 def test_flushing_thread():
     """A thread that flushes subnormals to zero gets the same bits."""
     m, env = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    least = np.float32(1e-45), np.float16(6e-8)
+    units = {name: np.array([3 * 2.0 ** FLOATS[name][1]]) for name in ("float32", "float16", "bfloat16")}
     m.fegetenv(env)
     before, env[7] = env[7], env[7] | 0x8040
     m.fesetenv(env)
@@ -498,11 +583,23 @@ def test_flushing_thread():
         got = [fpisa.dot([1e-200], [-1e-120]), fpisa.norm2([3e-320, 4e-320]), fpisa.sum([1e-320, 2e-320]), fpisa.var([1e-160, 2e-160]),
                fpisa.sum([2e-320], by=[1]).values[0], fpisa.sum(np.full((1, 2), 1e-320), axis=1)[0]]
         bits = [struct.pack("d", x) for x in got]
+        small = {name: [struct.pack("d", v) for v in (fpisa.sum(x, dtype=name), fpisa.mean(-x, dtype=name), fpisa.Accumulator(x).value(name))]
+                 for name, x in units.items()}
+        pair = np.repeat(units["float32"], 2)
+        packed = [bytes(getattr(r, "values", r)) for k in (dict(by=[1, 1]), dict(axis=0)) for r in (
+            fpisa.sum(pair, dtype="float32", **k), fpisa.mean(pair, dtype="float32", **k), fpisa.norm2(pair, dtype="float32", **k),
+            fpisa.dot(pair, np.ones(2), dtype="float32", **k), fpisa.var(np.array([0, 2.0 ** -73]), dtype="float32", **k))]
+        scalars = [struct.pack("d", fpisa.sum([v])) for v in least]
     finally:
         env[7] = before
         m.fesetenv(env)
     assert flushed == 0
     assert bits == [struct.pack("d", x) for x in (-1e-320, 5e-320, 3e-320, 2.5e-321, 2e-320, 2e-320)]
+    for name, got in small.items():
+        assert got == [struct.pack("d", x) for x in (units[name][0], -units[name][0], units[name][0])], name
+    assert packed == [struct.pack("<I", n) for n in (6, 3, 4, 6, 2)] * 2
+    assert scalars == [struct.pack("d", x) for x in (2.0 ** -149, 2.0 ** -24)]
+
 
 
 def test_other_inputs():

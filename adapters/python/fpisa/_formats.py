@@ -15,6 +15,11 @@ class Format(NamedTuple):
     least: int  # exponent of the smallest subnormal
     most: int  # values are below 2**most
 
+    @property
+    def special(self) -> int:
+        """The exponent field of infinities and NaN."""
+        return (1 << 8 * self.size - 1 - self.mantissa) - 1
+
 
 FORMATS = {f.name: f for f in (Format("float64", 4, 8, 52, -1074, 1024), Format("float32", 1, 4, 23, -149, 128),
                                Format("float16", 2, 2, 10, -24, 16), Format("bfloat16", 3, 2, 7, -133, 128))}
@@ -31,10 +36,15 @@ def format_of(dtype: Any) -> Format:
 
 
 def number(bits: int, f: Format) -> float:
-    """The value of packed bits."""
-    if f.name == "bfloat16":
-        return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
-    return struct.unpack({8: "<d", 4: "<f", 2: "<e"}[f.size], bits.to_bytes(f.size, "little"))[0]
+    """The value of packed bits, without the FPU: float64() says why."""
+    if f.name == "float64":
+        return struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+    negative, field, q = bits >> 8 * f.size - 1, bits >> f.mantissa & f.special, bits & (1 << f.mantissa) - 1
+    if field == f.special:
+        return math.nan if q else -math.inf if negative else math.inf
+    if field or q:
+        return float64(bool(negative), q + (bool(field) << f.mantissa), max(field, 1) - 1 + f.least)
+    return -0.0 if negative else 0.0
 
 
 def float64(negative: bool, q: int, e: int) -> float:
@@ -74,8 +84,17 @@ def round_root(n: int, denominator: int, e: int, f: Format) -> float:
     return round_scaled(root, (e - up) // 2, rest != 0 or root * root != q, f)
 
 
+def bits_of(x: float, f: Format) -> int:
+    """The bits in f of a number that is rounded to f already, without the FPU: float64() says why."""
+    bits = int.from_bytes(struct.pack("<d", x), "little")
+    sign, field, q = bits >> 63 << 8 * f.size - 1, bits >> 52 & 2047, bits & (1 << 52) - 1
+    if field == 2047:
+        return sign + (f.special << f.mantissa) + (bool(q) << f.mantissa - 1)
+    q, e = q + (bool(field) << 52), max(field, 1) - 1075
+    unit = max(q.bit_length() + e - 1 - f.mantissa, f.least)
+    return sign + (unit - f.least << f.mantissa) + (q >> unit - e if unit >= e else q << e - unit)
+
+
 def packed(values: Iterable[float], f: Format) -> bytearray:
     """Numbers that are rounded to f already, as its bits."""
-    if f.name == "bfloat16":
-        return bytearray(b"".join(struct.pack("<f", x)[2:] for x in values))
-    return bytearray(b"".join(struct.pack({8: "<d", 4: "<f", 2: "<e"}[f.size], x) for x in values))
+    return bytearray(b"".join(bits_of(x, f).to_bytes(f.size, "little") for x in values))

@@ -7,7 +7,7 @@ import ctypes
 import math
 import numbers
 import sys
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ._blocks import Block, Values, Whole
 from ._core import SIZES, Array, check, lib
@@ -83,23 +83,42 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Integers by the compiled table, others by numpy. A masked key is of no group."""
+    """Integers by the compiled table, others by numpy. A masked key and NaT are of no group."""
     if keys.ndim != 1:
-        raise ValueError("by has one dimension")
+        raise ValueError(f"by has {keys.ndim} dimensions; it must have one")
     if isinstance(keys, numpy.ma.MaskedArray):
-        seen, codes = ~numpy.ma.getmaskarray(keys), numpy.full(len(keys), -1, "int64")
-        found, codes[seen] = _by_numpy(numpy, keys.compressed())
-        return found, codes
+        return _by_some(numpy, keys.data, ~numpy.ma.getmaskarray(keys))
+    if keys.dtype.kind in "mM" and numpy.isnat(keys).any():
+        return _by_some(numpy, keys, ~numpy.isnat(keys))
     if keys.dtype.kind in "iub" and keys.dtype.itemsize <= 8 and len(keys):
-        found, codes = _of_integers(numpy, numpy.ascontiguousarray(keys, "uint64" if keys.dtype == "uint64" else "int64"))
+        found, codes = _of_integers(numpy, numpy.require(keys, "uint64" if keys.dtype == "uint64" else "int64", "CA"))
         return found.astype(keys.dtype), codes
     found, codes = numpy.unique(keys, return_inverse=True)
     return found, numpy.ascontiguousarray(codes.reshape(-1), "int64")
 
 
+def _by_some(numpy: Any, keys: Any, seen: Any) -> Tuple[Any, Any]:
+    """The others are of no group."""
+    codes = numpy.full(len(keys), -1, "int64")
+    found, codes[seen] = _by_numpy(numpy, keys[seen])
+    return found, codes
+
+
+def _check_types(types: Set[type]) -> None:
+    """TypeError for keys that are told apart by where they lie in memory: equal ones would not be of one group."""
+    numpy = sys.modules.get("numpy")
+    for t in types:
+        if (t.__hash__ is object.__hash__ and t.__eq__ is object.__eq__) or \
+                (hasattr(t, "__array__") and not (numpy and issubclass(t, numpy.generic))):
+            raise TypeError(f"a key is of {t.__name__}, whose equal ones do not have one hash; pass numbers, strings or the like")
+
+
 def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
-    """Any that can be hashed, sorted where they can be; None is of no group, and NaN the last one, as numpy has it."""
-    keys = [math.nan if isinstance(k, numbers.Number) and k != k else k for k in keys]
+    """Any that are hashed by value, sorted where they can be; a null is of no group, and NaN the last one, as numpy has it."""
+    pandas = sys.modules.get("pandas")
+    missing = pandas.NA if pandas else None  # which is not even unequal to itself
+    _check_types(set(map(type, keys)) - {type(missing), type(None)})
+    keys = [None if k is missing else k if k == k else math.nan if isinstance(k, numbers.Number) else None for k in keys]
     found = list(dict.fromkeys(k for k in keys if k is not None and k is not math.nan))
     try:
         found.sort()
@@ -115,10 +134,10 @@ def numbered(by: Any) -> Tuple[Any, Any]:
     """(keys, which of them each row has)."""
     numpy = sys.modules.get("numpy")
     pandas = sys.modules.get("pandas")
-    if pandas and isinstance(by, (pandas.Series, pandas.Index, pandas.Categorical)):
+    if pandas and isinstance(by, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
         codes, keys = pandas.factorize(by, sort=True)
         return keys, codes.astype("int64")
-    if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind != "O":
+    if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind not in "OT":  # T: strings that may be null
         return _by_numpy(numpy, by)
     if numpy and isinstance(by, numpy.ma.MaskedArray):
         by = numpy.where(numpy.ma.getmaskarray(by), None, by.data)
@@ -126,13 +145,16 @@ def numbered(by: Any) -> Tuple[Any, Any]:
         return _by_arrow(by)
     if hasattr(by, "to_arrow"):  # Polars
         return _by_arrow(by.to_arrow())
-    return _by_table(list(by))
+    numpy = _numpy()
+    if numpy and not isinstance(by, numpy.ndarray) and (hasattr(by, "__array_interface__") or hasattr(by, "__array__")):
+        return numbered(numpy.asarray(by))  # a tensor, and others' arrays
+    return _by_table(by.tolist() if hasattr(by, "tolist") else list(by))
 
 
 def _by_arrow(by: Any) -> Tuple[Any, Any]:
-    numpy = _numpy()
-    pyarrow = sys.modules["pyarrow"]
-    if numpy and pyarrow.types.is_integer(by.type) and not by.null_count:
+    """A column of pyarrow, or of another library that has its to_pylist()."""
+    numpy, pyarrow = _numpy(), sys.modules.get("pyarrow")
+    if numpy and pyarrow and isinstance(by, (pyarrow.Array, pyarrow.ChunkedArray)) and pyarrow.types.is_integer(by.type) and not by.null_count:
         return _by_numpy(numpy, by.to_numpy())
     return _by_table(by.to_pylist())
 

@@ -10,6 +10,7 @@ import numbers
 from typing import Any, Iterable, List, Optional, Set, Tuple
 
 from ._blocks import Values, Whole, split, strides_of, with_nulls
+from ._formats import FORMATS, number
 
 MOST_EXPONENT = 10000  # of a Decimal in a list: an exact sum has a digit for each power of ten
 
@@ -17,6 +18,9 @@ MOST_EXPONENT = 10000  # of a Decimal in a list: an exact sum has a digit for ea
 def exact_float(x: Any) -> float:
     if isinstance(x, (str, bytes)):
         raise TypeError(f"a value is {x!r}; values must be numbers")
+    format_ = FORMATS.get(x.dtype.name) if hasattr(x, "tobytes") else None
+    if format_:  # a scalar of numpy: float() would take it through the FPU
+        return number(int.from_bytes(x.tobytes(), "little"), format_)
     value = float(x)
     if value != x and x == x:
         raise OverflowError(f"{x} is not a float64; sum integers and decimals apart from floats")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import decimal
 import itertools
+import numbers
 import operator
 import sys
 import threading
@@ -16,6 +17,7 @@ from . import _groups
 from ._blocks import Block, Values, Whole
 from ._core import DOT_SCALE, TYPES, Array, Exact, State, axes, check, lib
 from ._formats import Format, format_of, number, packed, round_ratio, round_root, round_scaled
+from ._numbers import exact_float
 from ._values import values
 
 SPLIT = 1 << 16  # values that are worth a thread
@@ -95,6 +97,7 @@ def _once(x: Any, average: bool) -> Optional[float]:
 
 
 def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool) -> Any:
+    threads = operator.index(threads)
     if threads < 1:
         raise ValueError(f"threads is {threads}; it must be 1 or more")
     if by is axis is dtype is None and threads == 1:
@@ -308,7 +311,16 @@ def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = N
     return _each(lambda one: _norm2(one, f), [v], by, axis, f)
 
 
-def _var(v: Values, ddof: float, f: Format) -> float:
+def _degrees(ddof: Any) -> Fraction:
+    """ddof as a quotient of Python's own integers, which do not overflow."""
+    try:
+        exact = Fraction(ddof if isinstance(ddof, (numbers.Rational, decimal.Decimal)) else exact_float(ddof))
+    except (ValueError, OverflowError):
+        raise ValueError(f"ddof is {ddof!r}; it must be a finite number") from None
+    return Fraction(int(exact.numerator), int(exact.denominator))
+
+
+def _var(v: Values, ddof: Fraction, f: Format) -> float:
     if v.whole is not None:
         n, (up, down), low = v.whole.rows, _ratio(2 * v.whole.scale), 0
         m = (n * _units_squared(v.whole) - v.whole.total ** 2) * up
@@ -320,16 +332,16 @@ def _var(v: Values, ddof: float, f: Format) -> float:
             return float("nan")
         low = min(squares.e, *(2 * s.e for s in sums))
         m = n * (squares.m << squares.e - low) - builtins.sum(s.m ** 2 << 2 * s.e - low for s in sums)
-    left = n - Fraction(ddof)
+    left = n - ddof
     return round_ratio(m * left.denominator, n * left.numerator * down, low, f) if left > 0 and n else float("nan")
 
 
 def var(x: Any, *, ddof: float = 0, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
     """The variance as a rational number, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof. by, axis: as of sum()."""
-    v, f = values(x), format_of(dtype)
+    v, f, exact = values(x), format_of(dtype), _degrees(ddof)
     if axis is None:
         _flat(v, "var")
-    return _each(lambda one: _var(one, ddof, f), [v], by, axis, f)
+    return _each(lambda one: _var(one, exact, f), [v], by, axis, f)
 
 
 # -- accumulators ---------------------------------------------------------------

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Arrays of any type, stride and validity, as doubles that add up to them exactly. */
+#include <stdint.h>
+
 #include "inner.h"
 
 /* Values may lie at any address. */
@@ -130,12 +132,20 @@ static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 
 	return rows;
 }
 
+/* Can it be read as an array of this language? */
+static int is_plain(const struct sums_array *x)
+{
+	const __u32 size = sums_type_size(x->type);
+
+	return !x->valid && x->type <= SUMS_FLOAT32 && x->stride == (__s64)size && !((uintptr_t)x->data % size);
+}
+
 __u64 sums_run_array(struct sums_run *r, const struct sums_array *x)
 {
 	double buffer[SUMS_BLOCK];
 	__u64 rows = 0;
 
-	if (!x->valid && x->stride == (__s64)sums_type_size(x->type) && x->type <= SUMS_FLOAT32) {
+	if (is_plain(x)) {
 		if (x->type == SUMS_FLOAT64)
 			sums_run_add64(r, (const double *)x->data, (size_t)x->n);
 		else
