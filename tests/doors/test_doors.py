@@ -58,6 +58,30 @@ def test_pandas(data):
     assert shuffled.x.fpisa.sum(by=shuffled.k).to_dict() == data.sums and shuffled.x.fpisa.sum(by=df.k).to_dict() == data.sums
 
 
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize("sort", [False, True])
+def test_pandas_categories(observed, sort):
+    """Each group has its own rows' result, at the place where pandas has the group, also where groups have no rows."""
+    pandas = pytest.importorskip("pandas")
+    import fpisa.pandas  # noqa: F401
+    df = pandas.DataFrame({"k": pandas.Categorical(list("cacab"), categories=list("zabdc")), "j": pandas.Categorical([2, 3, 1, 2, 2], categories=[3, 1, 4, 2]),
+                           "n": [1.0, None, 1.0, 2.0, 2.0], "x": [1.0, 2.0, 4.0, 8.0, None]})
+    for keys in "k", ["k", "j"], ["j", "n"], ["n", "k"]:
+        for dropna in False, True:
+            groups = df.groupby(keys, observed=observed, sort=sort, dropna=dropna).x
+            for got, want in ((groups.fpisa.sum(), groups.sum()), (groups.fpisa.mean(), groups.mean()), (groups.fpisa.var(), groups.var())):
+                pandas.testing.assert_series_equal(got, want)
+
+
+def test_pandas_null_keys():
+    """pandas.NA and NaT are of no group, in an array of pandas and in a list."""
+    pandas = pytest.importorskip("pandas")
+    dates = [pandas.Timestamp(1), pandas.NaT, pandas.Timestamp(1)]
+    for by in pandas.array([1, None, 1], dtype="Int64"), [1, pandas.NA, 1], dates, pandas.array(dates), pandas.array(["a", None, "a"], dtype="string"):
+        got = fpisa.sum([1.0, 2.0, 4.0], by=by)
+        assert len(got.keys) == 1 and got.values.tolist() == [5], by
+
+
 def test_polars(data):
     pl = pytest.importorskip("polars")
     import fpisa.polars  # noqa: F401

@@ -45,13 +45,16 @@ class Grouped:
 
     def __init__(self, groups: Any) -> None:
         self._groups, self._series = groups, groups.obj
-        self._numbers, self._index = groups.ngroup().to_numpy(), groups.size().index
+        numbers = groups.ngroup().astype("float64")  # of the groups that have rows, in an order of their own
+        grouper = groups._grouper if hasattr(groups, "_grouper") else groups.grouper  # before pandas 2.2
+        results = numbers.groupby(grouper, sort=groups.sort, observed=groups.observed, dropna=groups.dropna).max()
+        self._numbers, self._results, self._index = numbers.to_numpy(), results.to_numpy(), groups.size().index
 
     def _reduce(self, call: Any, empty: Any) -> pandas.Series:
         here = self._series.notna().to_numpy() & (self._numbers >= 0)
-        groups = call(self._series[here].to_numpy(), self._numbers[here])
+        groups = call(self._series[here].to_numpy(), self._numbers[here].astype("int64"))
         found = dict(zip(groups.keys.tolist(), groups.values))
-        return pandas.Series([found.get(i, empty) for i in range(len(self._index))], self._index, name=self._series.name)
+        return pandas.Series([found.get(n, empty) for n in self._results], self._index, name=self._series.name)
 
     def sum(self, dtype: Any = None) -> pandas.Series:
         return self._reduce(lambda x, by: _sums.sum(x, by=by, dtype=dtype), 0.0)
