@@ -5,6 +5,7 @@
  */
 #include "lib/aggregators.h"
 #include "lib/api.h"
+#include "lib/handle.h"
 #include "udp_server.h"
 
 #define TRIALS 40
@@ -176,6 +177,25 @@ static int connect_udp(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_connect(f, u->list, JOB, &o);
 }
 
+static void start_shards(struct udp_shards *u, const struct plan *p, uint32_t n)
+{
+	memset(u, 0, sizeof(*u));
+	for (uint32_t i = 0; i < n; i++)
+		start_server(&u->s[i], p);
+	for (uint32_t rank = 0; rank < p->workers; rank++)
+		u->port[rank] = ntohs(u->s[0].soft.job.rank[rank].port);
+	for (uint32_t i = 0; i < n; i++) {
+		size_t at = strlen(u->list);
+
+		for (uint32_t rank = 0; rank < p->workers; rank++) {
+			give_port(&u->s[i], rank);
+			u->s[i].soft.job.rank[rank].port = htons(u->port[rank]);
+		}
+		snprintf(u->list + at, sizeof(u->list) - at, "%s127.0.0.1:%u*%u", i ? "," : "", u->s[i].port, i + 1);
+		run_server(&u->s[i]);
+	}
+}
+
 static void sums_over_udp(void **state)
 {
 	static const struct plan plans[] = {
@@ -190,22 +210,7 @@ static void sums_over_udp(void **state)
 		struct plan p = plans[k];
 		struct fleet *fl = calloc(1, sizeof(*fl));
 
-		memset(&u, 0, sizeof(u));
-		for (uint32_t i = 0; i < SERVERS; i++)
-			start_server(&u.s[i], &p);
-		for (uint32_t rank = 0; rank < p.workers; rank++)
-			u.port[rank] = ntohs(u.s[0].soft.job.rank[rank].port);
-		for (uint32_t i = 0; i < SERVERS; i++) {
-			size_t at = strlen(u.list);
-
-			for (uint32_t rank = 0; rank < p.workers; rank++) {
-				give_port(&u.s[i], rank);
-				u.s[i].soft.job.rank[rank].port = htons(u.port[rank]);
-			}
-			snprintf(u.list + at, sizeof(u.list) - at, "%s127.0.0.1:%u*%u", i ? "," : "", u.s[i].port,
-				 i + 1);
-			run_server(&u.s[i]);
-		}
+		start_shards(&u, &p, SERVERS);
 		p.mode = FPISA_MODE_FPISA;
 		p.rounding = FPISA_ROUND_DOWN;
 		check(fl, p, connect_udp, &u);
@@ -213,6 +218,34 @@ static void sums_over_udp(void **state)
 			stop_server(&u.s[i]);
 		free_fleet(fl);
 		free(fl);
+	}
+}
+
+/* One of two says nothing any more: the error names that one, and its number of the job. */
+static void the_silent_one_is_named(void **state)
+{
+	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 10000, .progress = 1};
+	const struct plan p = {.workers = 1, .elements = 32, .window = 4, .count = 1};
+	static struct udp_shards u;
+	char name[32];
+
+	(void)state;
+	for (int silent = 0; silent < 2; silent++) {
+		struct fpisa_request *r = NULL;
+		float data[32 * 16] = {1};
+		struct fpisa *f = NULL;
+
+		start_shards(&u, &p, 2);
+		assert_int_equal(connect_udp(&f, 0, &o, &u), 0);
+		f->silence_ns = 300000000;
+		stop_server(&u.s[silent]);
+		assert_int_equal(fpisa_allreduce_start(f, data, data, 32 * 16, FPISA_FLOAT32, &r), 0);
+		assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
+		snprintf(name, sizeof(name), "127.0.0.1:%u: job %u: ", u.s[silent].port, JOB);
+		if (strncmp(fpisa_error(), name, strlen(name)))
+			fail_msg("%s is not named: %s", name, fpisa_error());
+		fpisa_close(f);
+		stop_server(&u.s[!silent]);
 	}
 }
 
@@ -438,11 +471,17 @@ static void parsing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(layouts),	    cmocka_unit_test(parsing),
-		cmocka_unit_test(random_sums),	    cmocka_unit_test(exact_bits),
-		cmocka_unit_test(sums_over_udp),    cmocka_unit_test(lists_that_differ),
-		cmocka_unit_test(one_is_not_alike), cmocka_unit_test(one_begins_anew),
-		cmocka_unit_test(one_is_silent),    cmocka_unit_test(one_shrinks),
+		cmocka_unit_test(layouts),
+		cmocka_unit_test(parsing),
+		cmocka_unit_test(random_sums),
+		cmocka_unit_test(exact_bits),
+		cmocka_unit_test(sums_over_udp),
+		cmocka_unit_test(lists_that_differ),
+		cmocka_unit_test(one_is_not_alike),
+		cmocka_unit_test(one_begins_anew),
+		cmocka_unit_test(one_is_silent),
+		cmocka_unit_test(one_shrinks),
+		cmocka_unit_test(the_silent_one_is_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static int late(struct fpisa *f)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
 	if (f->shared.driver == FPISA_DRIVER_RANKS)
-		return fpisa_unanswered(f->shard, f->timeout_ns);
+		return fpisa_unanswered(fpisa_joins_at(f), f->timeout_ns);
 	return fpisa_fail(
 		-ETIMEDOUT,
 		"%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "
@@ -57,7 +57,7 @@ void fpisa_hold_turn(struct fpisa *f)
 	else if (!rc && f->oldest && !fpisa_time_left(f->oldest))
 		rc = late(f);
 	else if (!rc && f->oldest && f->shared.driver == FPISA_DRIVER_RANKS && fpisa_is_silent(f))
-		rc = fpisa_unanswered(f->shard, f->silence_ns);
+		rc = fpisa_unanswered(fpisa_joins_at(f), f->silence_ns);
 	if (rc)
 		fpisa_poison(f, rc);
 }

@@ -128,8 +128,7 @@ static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 	return 1;
 }
 
-/* The first aggregator that has not let us in. */
-static struct fpisa_shard *not_joined(struct fpisa *f)
+const struct fpisa_shard *fpisa_joins_at(const struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f)
 		if (!s->joining.joined)
@@ -139,7 +138,7 @@ static struct fpisa_shard *not_joined(struct fpisa *f)
 
 static int no_answer(struct fpisa *f)
 {
-	const struct fpisa_shard *s = not_joined(f);
+	const struct fpisa_shard *s = fpisa_joins_at(f);
 	const uint64_t missing = s->joining.missing;
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256], cause[96] = "";
@@ -238,7 +237,7 @@ int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns)
 			rc = hear(&f->shard[i], each_ns);
 	if (rc)
 		return rc;
-	if (!not_joined(f))
+	if (!fpisa_joins_at(f))
 		return 1;
 	fpisa_tick(f, fpisa_now(), wait_ns);
 	return 0;

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 struct fpisa;
+struct fpisa_shard;
 
 /*
  * Joins the job's next generation, with all other ranks: 0, or -errno with the
@@ -21,5 +22,8 @@ int fpisa_join_begin(struct fpisa *f);
 int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns);
 int fpisa_join_end(struct fpisa *f);
 uint64_t fpisa_join_due(const struct fpisa *f); /* when the next HELLO leaves; UINT64_MAX: none does */
+
+/* The first aggregator that has not let us in; NULL: all have. */
+const struct fpisa_shard *fpisa_joins_at(const struct fpisa *f);
 
 #endif

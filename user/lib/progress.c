@@ -108,6 +108,17 @@ int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
 			  s->peer, s->job, (unsigned long long)(ns / 1000000), cause);
 }
 
+/* Of those with chunks under way the one that has said nothing for longest. */
+static const struct fpisa_shard *silent_shard(const struct fpisa *f)
+{
+	const struct fpisa_shard *silent = NULL;
+
+	FPISA_EACH_SHARD(s, f)
+		if (fpisa_window_oldest(&s->window) && (!silent || s->heard_ns < silent->heard_ns))
+			silent = s;
+	return silent ? silent : f->shard;
+}
+
 /* The deadline has passed, and nothing says who is missing: neither the chunk's sum nor a STATUS came, as if frames were lost. */
 static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
@@ -120,7 +131,7 @@ static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_win
 	fpisa_fail(-ETIMEDOUT,
 		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer to "
 		   "another came %llu ms ago; check the route to it and fpisa status there",
-		   s->peer, f->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
+		   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
 		   slot->req->call, (unsigned long long)(f->timeout_ns / 1000000),
 		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000));
 }
@@ -224,7 +235,7 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 		if (due && due->deadline_ns && is_late(due))
 			return timed_out(f);
 		if (due && fpisa_is_silent(f))
-			return fpisa_poison(f, fpisa_unanswered(f->shard, f->silence_ns));
+			return fpisa_poison(f, fpisa_unanswered(silent_shard(f), f->silence_ns));
 		if (block && f->shared.engine)
 			fpisa_shared_yield(&f->shared);
 	} while (block && !f->error && !r->done && !r->given_up);
