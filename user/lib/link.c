@@ -93,7 +93,7 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* Frames go by the interface that leads to the manager, unless it is one that knows no rate. */
+/* Frames go by the interface that leads to the manager. */
 static uint32_t rate_of_link(const struct fpisa_link *l)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};

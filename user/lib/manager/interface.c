@@ -38,6 +38,7 @@ uint32_t fpisa_interface_rate(uint32_t address)
 {
 	uint32_t own = 0, fastest = 0;
 	struct ifaddrs *all = NULL;
+	int on_lo = 0;
 
 	if (getifaddrs(&all))
 		return 0;
@@ -47,19 +48,33 @@ uint32_t fpisa_interface_rate(uint32_t address)
 
 		fastest = rate > fastest ? rate : fastest;
 		own = has_address(i, address) ? rate : own;
+		on_lo |= has_address(i, address) && i->ifa_flags & IFF_LOOPBACK;
 	}
 	freeifaddrs(all);
-	return own ? own : fastest;
+	return on_lo ? fastest : own;
+}
+
+/* All of a network on `lo` are the host's. */
+static int has_network(const struct ifaddrs *i, uint32_t address)
+{
+	uint32_t own, mask;
+
+	if (!(i->ifa_flags & IFF_LOOPBACK) || !i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !i->ifa_netmask)
+		return 0;
+	own = ((const struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr;
+	mask = ((const struct sockaddr_in *)i->ifa_netmask)->sin_addr.s_addr;
+	return ((own ^ address) & mask) == 0;
 }
 
 int fpisa_address_is_here(uint32_t address)
 {
-	const struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = address};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), here;
+	struct ifaddrs *all = NULL;
+	int here = 0;
 
-	if (fd < 0)
+	if (getifaddrs(&all))
 		return 0;
-	here = !bind(fd, (const struct sockaddr *)&at, sizeof(at));
-	close(fd);
+	for (const struct ifaddrs *i = all; i && !here; i = i->ifa_next)
+		here = has_address(i, address) || has_network(i, address);
+	freeifaddrs(all);
 	return here;
 }

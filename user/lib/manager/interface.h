@@ -11,7 +11,7 @@ uint32_t fpisa_link_rate(const char *dev);
 /* The rate of the link that has this address (network order), Mbit/s; of an address on `lo` that of the fastest link. 0: unknown. */
 uint32_t fpisa_interface_rate(uint32_t address);
 
-/* Is it an address of this host? */
+/* Is it an address of this host, of one of its interfaces or in a network on `lo`? That a socket could be bound to it proves nothing. */
 int fpisa_address_is_here(uint32_t address);
 
 #endif
