@@ -177,12 +177,18 @@ int parse_address(const char *what, const char *s, __be32 *out)
 	return 0;
 }
 
+bool is_machine(__be32 address)
+{
+	__u32 first = ntohl(address) >> 24;
+
+	return first && first != IN_LOOPBACKNET && first < 224;
+}
+
 int parse_machine(const char *what, const char *s, __be32 *out)
 {
 	int err = parse_address(what, s, out);
-	__u32 first = err ? 0 : ntohl(*out) >> 24;
 
-	if (!err && (!first || first == IN_LOOPBACKNET || first >= 224))
+	if (!err && !is_machine(*out))
 		err = refuse(BAD_USAGE, "%s: %s is not the address of a machine", what, s);
 	return err;
 }

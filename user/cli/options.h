@@ -73,7 +73,8 @@ int parse_address(const char *what, const char *s, __be32 *out);
 /* "10G", "2.5G", "100M": bits a second. */
 int parse_rate(const char *what, const char *text, double *bits);
 
-/* The same of a machine that others can reach: no group, broadcast or loopback. */
+/* Of a machine that others can reach: no group, broadcast or loopback. */
+bool is_machine(__be32 address);
 int parse_machine(const char *what, const char *s, __be32 *out);
 
 #endif

@@ -272,7 +272,7 @@ static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
 		p->manager = arg;
 		return 0;
 	case OPT_ADDRESS:
-		return parse_address("--address", arg, &p->address);
+		return parse_machine("--address", arg, &p->address);
 	case OPT_RATE:
 		return manager_parse_rate(arg, &p->rate);
 	default:

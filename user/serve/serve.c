@@ -324,7 +324,7 @@ static int take_options(int argc, char **argv, struct common *common, struct man
 			own->manager = optarg;
 			break;
 		case OPT_SERVE_ADDRESS:
-			err = parse_address("--address", optarg, &own->address);
+			err = parse_machine("--address", optarg, &own->address);
 			break;
 		case OPT_SERVE_RATE:
 			err = manager_parse_rate(optarg, &own->rate);
