@@ -582,10 +582,28 @@ static void who_may_not_register(void **state)
 		say(w, t, &msg);
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "10.0.0.200: host 10.0.0.200 has registered that address");
 	}
+	/* Addresses that are no machine's. */
+	for (int i = 0; i < 4; i++) {
+		static const uint32_t none[] = {0x7f000001, 0xe0010101, 0xffffffff, 0x00000001};
+		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+		struct told *t = call(w, AGG + 1, 201, "aggs");
+
+		msg.reg = (struct fpisa_manager_register){
+			.version = FPISA_VERSION, .address = htonl(none[i]), .port = 18000, .slots = 1};
+		say(w, t, &msg);
+		assert_refused(t, FPISA_MANAGER_R_aggregator, "no address that the ranks of other hosts can reach");
+	}
 	assert_false(w->of[AGG].hung_up);
-	/* The same host again takes the place of what it was. */
-	assert_last(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_REGISTERED);
+	/* The same host again, while it is there, and when it has said nothing for a while. */
+	assert_refused(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_R_busy,
+		       "10.0.0.200: another fpisa serve of this host has registered it");
+	assert_false(w->of[AGG].hung_up);
+	for (int i = 0; i < 3; i++) {
+		w->m.now_ms += 250;
+		manager_tick(&w->m);
+	}
 	assert_true(w->of[AGG].hung_up);
+	assert_last(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_REGISTERED);
 	register_at(w, 1, 5, "key", 0, FPISA_VERSION);
 	leave(w, &w->of[AGG + 2], 0);
 	assert_refused(&w->of[AGG + 2], FPISA_MANAGER_R_order, "out of its turn");
@@ -653,6 +671,16 @@ static void a_job_that_one_cannot_make(void **state)
 		leave(w, &w->of[r], 0);
 	assert_int_equal(slots_of(w), 0);
 	assert_last(&w->of[AGG], FPISA_MANAGER_DROP);
+	/* The next group goes on without it; after a while it is tried again. */
+	for (uint32_t n = 2; n <= 3; n++) {
+		const struct fpisa_manager_message *m;
+
+		gather(w, 4 * (int)n, 4, n == 2 ? "soon" : "later", "key");
+		m = &w->of[4 * n].inbox[(w->of[4 * n].n - 2) % INBOX];
+		assert_int_equal(m->type, FPISA_MANAGER_AGGREGATORS);
+		assert_int_equal(m->list.n, n);
+		w->m.now_ms += 5000;
+	}
 }
 
 static void a_manager_waits_for_its_aggregators(void **state)
@@ -663,8 +691,10 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	gather(w, 0, 2, "train", "key");
 	begin_job(w, 0, 2);
 	made_there(w, &w->of[AGG], 5, 0, "");
-	for (int back = 0; back < 2; back++) {
+	/* It holds the group, was started again too and does not, is not there. */
+	for (int how = 0; how < 3; how++) {
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
+		struct fpisa_manager_message holds = fpisa_manager_message(FPISA_MANAGER_HOLDS);
 
 		restart(w);
 		for (uint32_t r = 0; r < 2; r++) {
@@ -675,16 +705,42 @@ static void a_manager_waits_for_its_aggregators(void **state)
 			msg.join.secret = w->record[0].secret;
 			say(w, call(w, (int)r, 1 + r, "key"), &msg);
 		}
-		if (!back)
+		holds.of.group = w->record[0].id;
+		if (how < 2)
 			register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
+		if (!how)
+			say(w, &w->of[AGG], &holds);
 		w->m.now_ms += FPISA_MANAGER_RETURN_MS + 1;
 		manager_tick(&w->m);
-		if (!back)
+		if (!how)
 			assert_last(&w->of[0], FPISA_MANAGER_JOINED);
 		else
 			assert_refused(&w->of[0], FPISA_MANAGER_R_aggregator,
-				       "10.0.0.200 is gone: it did not come back");
+				       how == 1 ? "10.0.0.200 is gone: it was restarted" :
+						  "10.0.0.200 is gone: it did not come back");
 	}
+}
+
+/* A group that had no job yet has none that could be lost. */
+static void nothing_was_held(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	restart(w);
+	strcpy(msg.join.name, "train");
+	msg.join.size = 2;
+	msg.join.group = w->record[0].id;
+	msg.join.secret = w->record[0].secret;
+	say(w, call(w, 0, 1, "key"), &msg);
+	msg.join.rank = 1;
+	say(w, call(w, 1, 2, "key"), &msg);
+	register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
+	w->m.now_ms += FPISA_MANAGER_RETURN_MS + 1;
+	manager_tick(&w->m);
+	assert_last(&w->of[0], FPISA_MANAGER_JOINED);
 }
 
 static void different_jobs(void **state)
@@ -1474,6 +1530,7 @@ int main(void)
 		cmocka_unit_test(an_aggregator_dies),
 		cmocka_unit_test(a_job_that_one_cannot_make),
 		cmocka_unit_test(a_manager_waits_for_its_aggregators),
+		cmocka_unit_test(nothing_was_held),
 		cmocka_unit_test(different_jobs),
 		cmocka_unit_test(refused_before_it_asks),
 		cmocka_unit_test(groups_that_do_not_end),

@@ -7,12 +7,14 @@
 #include <string.h>
 
 #include "aggregators.h"
+#include "cli/options.h"
 #include "jobs.h"
 #include "members.h"
 #include "plan/shares.h"
 #include "remote.h"
 
 #define UNKNOWN_RATE 1000 /* Mbit/s, where nobody knows any */
+#define AGAIN_MS 5000	  /* so long one that could not make a job is given no group */
 #define SLOW 1.05	  /* times as long as the workers' links would take: worth a line */
 
 /* "10.0.0.2", with the port if that is not the usual one. */
@@ -83,10 +85,20 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 			why, FPISA_MANAGER_R_aggregator,
 			"aggregator %s: its frames are of version %u, those of this manager of %u; run one release on all hosts",
 			name, r->version, FPISA_VERSION);
+	} else if (!is_machine(r->address ?: c->address)) {
+		refuse_so(why, FPISA_MANAGER_R_aggregator,
+			  "aggregator %s: no address that the ranks of other hosts can reach; give it one (address)",
+			  name);
 	} else if (at && at->caller && at->record.host != c->address) {
 		inet_ntop(AF_INET, &at->record.host, host, sizeof(host));
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
 			  "aggregator %s: host %s has registered that address; give each its own (address)", name, host);
+	} else if (at && at->caller) {
+		/* Perhaps it was, and its end is about to be heard. */
+		refuse_so(
+			why, FPISA_MANAGER_R_busy,
+			"aggregator %s: another fpisa serve of this host has registered it, and is there; end one of the two",
+			name);
 	}
 }
 
@@ -100,13 +112,6 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 	check(m, c, r, a, why);
 	if (why->reason)
 		return;
-	/* The same host again, before its end was heard. */
-	if (a && a->caller) {
-		struct manager_caller *before = a->caller;
-
-		manager_aggregator_lost(m, before, FPISA_MANAGER_CLOSED);
-		m->ops->hang_up(m->arg, before);
-	}
 	a = a ?: free_place(m);
 	if (!a) {
 		refuse_so(why, FPISA_MANAGER_R_pool, "the manager has %d aggregators, as many as it can", AGGREGATORS);
@@ -121,6 +126,7 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 	memcpy(a->record.owner, c->owner, sizeof(a->record.owner));
 	a->caller = c;
 	a->heard_ms = m->now_ms;
+	a->not_before_ms = 0;
 	c->aggregator = place_of(m, a) + 1;
 	m->ops->aggregator(m->arg, place_of(m, a), &a->record);
 	m->ops->send(m->arg, c, &msg);
@@ -192,6 +198,21 @@ static void check_beats(struct manager *m)
 	}
 }
 
+/* Ends a group that one of its aggregators has not come back to, or has come back to without its jobs. */
+static void check_back(struct manager *m, struct manager_group *g)
+{
+	for (__u32 i = 0; i < g->record.aggregators && g->record.id; i++) {
+		const struct manager_aggregator *a = manager_aggregator_of(m, g, i);
+
+		if (manager_is_own(m, g, i))
+			continue;
+		if (!a || !a->caller)
+			end_group(m, g, i, fpisa_manager_cause_text(FPISA_MANAGER_AWAY));
+		else if (g->unheld >> i & 1)
+			end_group(m, g, i, "it was restarted, or the group ended there, while the manager was away");
+	}
+}
+
 void manager_aggregators_tick(struct manager *m)
 {
 	check_beats(m);
@@ -201,12 +222,7 @@ void manager_aggregators_tick(struct manager *m)
 		if (!g->record.id || !g->back_ms || m->now_ms < g->back_ms)
 			continue;
 		g->back_ms = 0;
-		for (__u32 i = 0; i < g->record.aggregators && g->record.id; i++) {
-			const struct manager_aggregator *a = manager_aggregator_of(m, g, i);
-
-			if (!manager_is_own(m, g, i) && (!a || !a->caller))
-				end_group(m, g, i, fpisa_manager_cause_text(FPISA_MANAGER_AWAY));
-		}
+		check_back(m, g);
 	}
 }
 
@@ -233,7 +249,8 @@ static __u32 candidates(const struct manager *m, const struct manager_group *g, 
 	for (int i = 0; i < AGGREGATORS; i++) {
 		const struct manager_aggregator *a = &m->aggregator[i];
 
-		if (!a->caller || (a->record.address == at[0].address && a->record.port == at[0].port))
+		if (!a->caller || m->now_ms < a->not_before_ms ||
+		    (a->record.address == at[0].address && a->record.port == at[0].port))
 			continue;
 		at[n] = (struct fpisa_manager_aggregator){.address = a->record.address, .port = (__u16)a->record.port};
 		h[n++] = (struct shares_host){.bits = a->record.rate, .colocated = is_of_rank(g, a->record.host)};
@@ -368,6 +385,7 @@ static void take_made(struct manager *m, struct manager_group *g, __u32 i, const
 				    .spec = msg->spec};
 
 	snprintf(made.text, sizeof(made.text), "%s", msg->text);
+	manager_aggregator_of(m, g, i)->not_before_ms = msg->err ? m->now_ms + AGAIN_MS : 0;
 	manager_made_at(m, i, &made);
 }
 
@@ -384,7 +402,10 @@ bool manager_aggregator_message(struct manager *m, struct manager_caller *c, con
 			take_made(m, g, (__u32)i, &msg->made);
 		return true;
 	case FPISA_MANAGER_HOLDS:
-		if (!find_group(m, msg->of.group, a, &i))
+		g = find_group(m, msg->of.group, a, &i);
+		if (g)
+			g->unheld &= ~(1u << i);
+		else
 			manager_send_drop(m, c, msg->of.group);
 		return true;
 	case FPISA_MANAGER_ENDED:

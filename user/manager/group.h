@@ -89,6 +89,7 @@ struct manager_group {
 	bool whole;			   /* all ranks have been there */
 	__u64 away_ms;			   /* until when those are waited for that are away */
 	__u64 back_ms;			   /* until when aggregators are waited for after a restart; 0: none is */
+	__u32 unheld;			   /* those that have not said since that they hold its jobs, a bit each */
 	struct fpisa_manager_refusal over; /* why no call ends well any more, which all ranks were told; reason 0: it lives */
 	enum manager_rank state[FPISA_MAX_WORKERS];
 	struct manager_caller *caller[FPISA_MAX_WORKERS];
@@ -100,6 +101,7 @@ struct manager_aggregator {
 	struct aggregator_record record;
 	struct manager_caller *caller; /* NULL: it is gone */
 	__u64 heard_ms;
+	__u64 not_before_ms; /* no group gets it until then */
 };
 
 /* Zeroed, then policy, ops, arg and aggregator_port set. */

@@ -533,6 +533,7 @@ void manager_restore_jobs(struct manager_group *g)
 			memset(record, 0, sizeof(*record));
 			continue;
 		}
+		g->unheld = ~0u;
 		j->state = JOB_MADE;
 		j->asked = fpisa_manager_all(g->record.size);
 		j->at = g->record.aggregators;

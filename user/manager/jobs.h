@@ -29,7 +29,7 @@ void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
 /* It is back, and hears of those that were refused. */
 void manager_tell_refusals(struct manager *m, struct manager_group *g, __u32 rank);
 
-/* As the record has them. */
+/* As the record has them; if there are any, its aggregators are to say that they hold them. */
 void manager_restore_jobs(struct manager_group *g);
 
 #endif

@@ -2,6 +2,7 @@
 """Aggregators that register with the manager of another host: groups get shares of all that are there, an aggregator's death ends its groups with
 its name, and the next group goes on with the others. Hosts behind one switch, over real XDP."""
 import os
+import select
 import signal
 import time
 
@@ -227,3 +228,71 @@ def test_rates(site):
         assert answer["rc"] == 0 and answer["first"] == 6, answer
     shares, = [g["shares"] for g in site.net.json("group", "list")]
     assert [(a["address"], a["weight"]) for a in shares] == [("10.98.0.1", 1), ("10.98.0.2", 4), ("10.98.0.3", 1)]
+
+
+@pytest.mark.long
+def test_both_begin_anew(site):
+    """Manager and aggregator: what this one had is gone, and all ranks hear its name when the time to come back is over."""
+    site.register(0)
+    ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 100000, "pause": 0.02}) for r in range(WORKERS)]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.kill()
+    site.agents[0].kill()
+    site.agents[0].wait()
+    end(site.agents[0])
+    site.serve()
+    site.register(0)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: it was restarted" in answer["error"], answer
+        rank.end()
+    assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2"]
+
+
+def test_two_of_one_address(site):
+    """A second datapath's agent on an aggregator's host is told so, waits, and disturbs no group; when the first has ended it takes its place."""
+    first = site.register(0)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    host, pin = site.net.other[0], f"{PINS}/second"
+    host.ip("link add d0 type veth peer name d1", "link set d0 up", "link set d1 up")
+    host.run(FPISA, "load", "--mode", "skb", "d0", "--pin", pin)
+    second = host.spawn(FPISA, "serve", "--manager", "10.98.0.1", "--pin", pin, os.path.join(site.folder, "agent0.conf"))
+    try:
+        said = second.stderr.readline()
+        assert "another fpisa serve of this host has registered it" in said and "goes on trying" in said, said
+        time.sleep(1)
+        assert first.poll() is None and set(site.net.registered()) == {"10.98.0.2"}
+        assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+        end(first)
+        assert second.stdout.readline().startswith("aggregator 10.98.0.2:")
+    finally:
+        end(second)
+        host.run(FPISA, "unload", "d0", "--pin", pin)
+
+
+def test_wrong_address(site):
+    """An address that is not this host's to give ends the agent, and no group."""
+    for address in ("127.0.0.1", "224.1.1.1", "255.255.255.255"):
+        assert f"{address} is not the address of a machine" in refused(site.register(0, "--address", address, wait=False))
+    for address in ("10.98.0.255", "10.98.0.11", "10.98.0.3"):
+        assert f"{address} is no address of this host" in refused(site.register(0, "--address", address, wait=False))
+
+
+def test_hosts_and_rates(site):
+    """Of addresses only those of interfaces are this host's, whatever a socket may be bound to; a rate that nobody knows is said to be none."""
+    for i in range(OTHERS):
+        site.register(i)
+    site.net.agg.run("sysctl", "-w", "net.ipv4.ip_nonlocal_bind=1")
+    ranks = sums(site, "g", hold=True)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    shares, = [g["shares"] for g in site.net.json("group", "list")]
+    assert [a["weight"] for a in shares] == [1, 1, 1]
+    site.net.other[0].ip("link add d0 type bridge", "addr add 10.98.1.2/32 dev d0", "addr add 10.98.1.3/32 dev lo", "link set d0 up", "link set lo up")
+    for address, rate in (("10.98.1.2", 0), ("10.98.1.3", 10000)):
+        end(site.agents[0])
+        site.register(0, "--address", address, wait=False).stdout.readline()
+        assert site.net.registered()[address]["mbits"] == rate
