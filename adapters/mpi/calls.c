@@ -157,13 +157,7 @@ ENTRY int MPI_Request_get_status(MPI_Request r, int *flag, MPI_Status *status)
 
 ENTRY int MPI_Waitall(int count, MPI_Request r[], MPI_Status status[])
 {
-	for (int i = 0; i < count; i++)
-		while (request_is_under_way(r[i])) {
-			int flag;
-
-			PMPI_Request_get_status(r[i], &flag, MPI_STATUS_IGNORE);
-		}
-	request_complete_ended();
+	request_await(count, r);
 	return PMPI_Waitall(count, r, status);
 }
 #endif

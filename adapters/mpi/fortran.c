@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Fortran's entries of Open MPI, which call PMPI past ours: mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
- * ompi_allreduce_f(); so with MPI_Iallreduce(), MPI_Reduce() and MPI_Barrier(). MPICH's call MPI_Allreduce(), so there is nothing to
- * do.
+ * Fortran's entries that call PMPI past ours. Of Open MPI mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
+ * ompi_allreduce_f(); so with MPI_Iallreduce(), MPI_Reduce() and MPI_Barrier(). MPICH's call MPI_Allreduce() and its like, but in
+ * mpi_f08 those without an array of any type call PMPI.
  */
+#include <dlfcn.h>
 #include "shim.h"
 
 #ifdef OPEN_MPI
-#include <dlfcn.h>
 
 /* Is this the variable of that name, in one of the spellings that a Fortran compiler may give it? */
 static int is_fortran(const void *p, const char *const names[4])
@@ -98,4 +98,32 @@ ALSO(mpi_reduce);
 ALSO(mpi_reduce_);
 ALSO(mpi_reduce__);
 ALSO(MPI_REDUCE);
+#else
+/* MPICH's own entry, which knows what a status is in mpi_f08, and optional arguments: ours come before it alone. */
+#define THEN(entry, ...)                                    \
+	do {                                                \
+		__typeof__(&(entry)) next;                  \
+                                                            \
+		*(void **)&next = dlsym(RTLD_NEXT, #entry); \
+		next(__VA_ARGS__);                          \
+	} while (0)
+
+ENTRY void mpi_barrier_f08_(MPI_Fint *comm, MPI_Fint *error)
+{
+	comm_agree_on_requests(PMPI_Comm_f2c(*comm));
+	THEN(mpi_barrier_f08_, comm, error);
+}
+
+ENTRY void mpi_request_get_status_f08_(MPI_Fint *request, void *flag, void *status, MPI_Fint *error)
+{
+	request_complete_ended();
+	THEN(mpi_request_get_status_f08_, request, flag, status, error);
+}
+
+/* A request of MPICH is the same number in Fortran. */
+ENTRY void mpi_waitall_f08_(MPI_Fint *count, MPI_Request r[], void *statuses, MPI_Fint *error)
+{
+	request_await(*count, r);
+	THEN(mpi_waitall_f08_, count, r, statuses, error);
+}
 #endif

@@ -203,7 +203,7 @@ int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, MPI
 	return MPI_SUCCESS;
 }
 
-int request_is_under_way(MPI_Request r)
+static int is_under_way(MPI_Request r)
 {
 	struct served *s;
 
@@ -213,6 +213,17 @@ int request_is_under_way(MPI_Request r)
 			break;
 	pthread_mutex_unlock(&lock);
 	return s != NULL;
+}
+
+void request_await(int count, const MPI_Request r[])
+{
+	for (int i = 0; i < count; i++)
+		while (is_under_way(r[i])) {
+			int flag;
+
+			PMPI_Request_get_status(r[i], &flag, MPI_STATUS_IGNORE);
+		}
+	request_complete_ended();
 }
 
 void request_forget(const struct comm *m)

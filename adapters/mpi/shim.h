@@ -130,10 +130,10 @@ void agree_on_requests(struct comm *m, MPI_Comm c);
 #define REQUEST_NOT_HERE (-1) /* this MPI lacks what it takes: the call is MPI's */
 
 int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r); /* or an error of MPI */
-int request_complete_ended(void);	   /* tells MPI of those that have ended: how many */
-int request_is_under_way(MPI_Request r);   /* one of ours, not ended */
-void request_forget(const struct comm *m); /* its communicator is freed */
-void request_end(void);			   /* MPI ends */
+int request_complete_ended(void);		      /* tells MPI of those that have ended: how many */
+void request_await(int count, const MPI_Request r[]); /* those of ours among them; the rest of their end is MPI's */
+void request_forget(const struct comm *m);	      /* its communicator is freed */
+void request_end(void);				      /* MPI ends */
 
 /* -- wait.c ------------------------------------------------------------------------------------- */
 

@@ -397,6 +397,18 @@ def test_fortran(cluster, source):
     assert c.sent() - before < 10 < served
 
 
+@pytest.mark.parametrize("argv", [(), ("f08",)], ids=["mixed", "f08"])
+def test_fortran_entries(cluster, argv):
+    """The ranks agree in MPI_Barrier, by whatever module each calls it; requests end by each routine that asks for their end."""
+    c = cluster(fortran=True)
+    before = c.sent()
+    out, err = c.run(RANKS, "entries.f90", *argv)
+    assert out.split() == ["10"] and said(err) == []
+    # Of 10 rounds the datapath has 9 of two requests; two doubles in 17 bytes at most.
+    assert c.sent() - before > 9 * 2 * RANKS * 2000 * 8 / 3500
+    c.groups.empty()
+
+
 @pytest.mark.parametrize("source", ["norm.c", "norm.f90"])
 def test_examples(cluster, source):
     c = cluster(fortran=source.endswith("f90"))
