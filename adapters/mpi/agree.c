@@ -123,22 +123,22 @@ static int place(struct attempt *a, MPI_Comm c)
 	return a->size == 1;
 }
 
-enum service_state agree(struct comm *m, MPI_Comm c)
+/* Rank 0's offer on all ranks. Nonzero: all alike have none. */
+static int spread_offer(struct comm *m, MPI_Comm c)
 {
-	struct attempt a = {.m = m};
 	int inter = 0;
 
 	PMPI_Comm_test_inter(c, &inter);
 	if (inter || m->size == 1)
-		return SERVICE_MPI;
+		return 1;
 	if (!m->rank)
 		offer_make(&m->offer, m->name);
 	if (PMPI_Bcast(&m->offer, sizeof(m->offer), MPI_BYTE, 0, c))
-		return SERVICE_MPI;
+		return 1;
 	if (m->offer.why_not[0]) {
 		if (!m->rank)
 			say_once(m, all_are_mpi_s, m->offer.why_not);
-		return SERVICE_MPI;
+		return 1;
 	}
 	if (m->offer.two_levels && m->offer.mode == MODE_EXACT) {
 		if (!m->rank)
@@ -146,7 +146,21 @@ enum service_state agree(struct comm *m, MPI_Comm c)
 			    "mode exact rounds once, and hosts would round before it");
 		m->offer.two_levels = 0;
 	}
-	if (place(&a, c))
+	return 0;
+}
+
+int agree_on_offer(struct comm *m, MPI_Comm c)
+{
+	if (m->state == SERVICE_UNKNOWN)
+		m->state = spread_offer(m, c) ? SERVICE_MPI : SERVICE_OFFERED;
+	return m->state != SERVICE_MPI;
+}
+
+enum service_state agree(struct comm *m, MPI_Comm c)
+{
+	struct attempt a = {.m = m};
+
+	if (!agree_on_offer(m, c) || place(&a, c))
 		return SERVICE_MPI;
 	/* The manager waits 10 s for ranks; those that come to this call later than that are waited for here. */
 	if (PMPI_Barrier(c))
@@ -203,7 +217,7 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 {
 	int small = bytes < m->offer.min_bytes;
 
-	if (!waits && (m->state == SERVICE_UNKNOWN || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN))) {
+	if (!waits && (!comm_has_agreed(m) || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN))) {
 		say_if_exact(m, c, type);
 		if (m->wanted[type] < bytes)
 			m->wanted[type] = bytes;
@@ -227,7 +241,7 @@ void agree_on_requests(struct comm *m, MPI_Comm c)
 		uint64_t bytes = m->wanted[type];
 
 		m->wanted[type] = 0;
-		if (bytes && m->state == SERVICE_UNKNOWN)
+		if (bytes && !comm_has_agreed(m))
 			m->state = agree(m, c);
 		/* With two levels requests stay MPI's. */
 		if (bytes && !m->offer.two_levels)

@@ -86,7 +86,7 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 	struct comm *m;
 
 	comm_agree_on_requests(c);
-	m = served(&call, send, recv, count, t, o, c, 1);
+	m = send == recv ? NULL : served(&call, send, recv, count, t, o, c, 1);
 	if (!m)
 		return PMPI_Allreduce(send, recv, count, t, o, c);
 	return m->offer.two_levels ? comm_allreduce_levels(m, c, &call, count, t, o) : comm_allreduce(m, c, &call);
@@ -94,40 +94,64 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 
 /*
  * Where all ranks get the sum, the root does too. That takes longer than MPI's own, which sends it to one rank, so only
- * mode exact has it, for the bits.
+ * mode exact has it, for the bits: in other modes nobody joins for it. Two levels are never exact.
  */
 static struct comm *reduce_served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t,
-				  MPI_Op o, MPI_Comm c)
+				  MPI_Op o, int root, MPI_Comm c)
 {
 	size_t each;
 	enum fpisa_operation op = operation_of(o);
-	struct comm *m = op && count > 0 && c != MPI_COMM_NULL && dtype_of(t, op, &each) ? comm_of(c, 1) : NULL;
+	struct comm *m = op && count > 0 && c != MPI_COMM_NULL && dtype_of(t, op, &each) ? comm_of(c, 0) : NULL;
 
-	if (!m || (m->offer.mode != MODE_EXACT && !m->offer.jobs))
+	if (!m || root < 0 || root >= m->size || !agree_on_offer(m, c))
+		return NULL;
+	if (m->offer.two_levels || (m->offer.mode != MODE_EXACT && !m->offer.jobs))
 		return NULL;
 	m = served(call, send, recv, count, t, o, c, 1);
 	return m && service_is_exact(m->service, call->type) ? m : NULL;
 }
 
+/* MPI's error of a root's arrays that are one, or of one that receives in place. */
+#ifdef OPEN_MPI
+#define ERR_ARRAYS MPI_ERR_ARG
+#else
+#define ERR_ARRAYS MPI_ERR_BUFFER
+#endif
+
+/* The sum goes nowhere. */
+static int take_part(struct comm *m, MPI_Comm c, struct fpisa_call *call)
+{
+	int rc;
+
+	call->recv = malloc(call->count * bytes_of(call->type));
+	if (!call->recv)
+		return MPI_ERR_NO_MEM;
+	rc = comm_allreduce(m, c, call);
+	free(call->recv);
+	return rc;
+}
+
 ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c)
 {
 	struct fpisa_call call;
-	int rank = -1, rc;
+	int rank = -1, refused, rc;
 	struct comm *m;
 
 	if (c != MPI_COMM_NULL)
 		PMPI_Comm_rank(c, &rank);
+	/* The root alone knows this, and the others wait for its values: it gives them, and then has the error. */
+	refused = rank == root && (recv == send || recv == MPI_IN_PLACE);
 	/* Of the other ranks `recv` means nothing; that `send` is one that can be written is not asked here. */
-	m = reduce_served(&call, send, rank == root ? recv : (void *)(uintptr_t)send, count, t, o, c);
+	m = reduce_served(&call, send, rank == root && !refused ? recv : (void *)(uintptr_t)send, count, t, o, root, c);
 	if (!m)
 		return PMPI_Reduce(send, recv, count, t, o, root, c);
-	if (rank == root)
+	if (rank == root && !refused)
 		return comm_allreduce(m, c, &call);
-	call.recv = malloc(call.count * bytes_of(call.type));
-	if (!call.recv)
-		return MPI_ERR_NO_MEM;
-	rc = comm_allreduce(m, c, &call);
-	free(call.recv);
+	rc = take_part(m, c, &call);
+	if (!rc && refused) {
+		rc = ERR_ARRAYS;
+		PMPI_Comm_call_errhandler(c, rc);
+	}
 	return rc;
 }
 

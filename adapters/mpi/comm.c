@@ -139,11 +139,16 @@ static struct comm *record_of(MPI_Comm c)
 	return m ? m : make(c);
 }
 
+int comm_has_agreed(const struct comm *m)
+{
+	return m->state == SERVICE_MPI || m->state == SERVICE_FPISA;
+}
+
 struct comm *comm_of(MPI_Comm c, int waits)
 {
 	struct comm *m = record_of(c);
 
-	if (m && m->state == SERVICE_UNKNOWN && waits)
+	if (m && !comm_has_agreed(m) && waits)
 		m->state = agree(m, c);
 	return m;
 }

@@ -75,7 +75,8 @@ int levels_allreduce(struct comm *m, const struct fpisa_call *call, int count, M
 
 /* -- comm.c: a communicator, as long as it lives and requests of it are under way ----------- */
 
-enum service_state { SERVICE_UNKNOWN, SERVICE_MPI, SERVICE_FPISA };
+/* OFFERED: all ranks have rank 0's offer, and none has joined. */
+enum service_state { SERVICE_UNKNOWN, SERVICE_OFFERED, SERVICE_MPI, SERVICE_FPISA };
 
 struct comm {
 	LIST_ENTRY(comm) link;
@@ -93,6 +94,8 @@ struct comm {
 
 /* Its record, NULL if there can be none; the first call that waits is all ranks' to make, and agrees whether it is served. */
 struct comm *comm_of(MPI_Comm c, int waits);
+
+int comm_has_agreed(const struct comm *m); /* whether it is served */
 
 /* In a call that waits for all ranks of c: agree on the types whose requests have been MPI's until now. */
 void comm_agree_on_requests(MPI_Comm c);
@@ -115,6 +118,7 @@ int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *c
 /* -- agree.c: by MPI's own collectives on c, all of whose ranks are in the same call of it ------ */
 
 enum service_state agree(struct comm *m, MPI_Comm c);
+int agree_on_offer(struct comm *m, MPI_Comm c); /* the part of it that nobody joins for. 0: all is MPI's */
 
 /*
  * Does the datapath take calls of this type and size? The same on all ranks of c, which all ask alike: the first to

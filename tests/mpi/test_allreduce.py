@@ -146,7 +146,8 @@ def test_two_levels(cluster):
 
 
 def test_two_levels_of_static_jobs(cluster):
-    """A rank of each host is in the job. Whether that is exact the aggregator says: then all of it is MPI's, and it says so."""
+    """A rank of each host is in the job. Whether that is exact the aggregator says: then all of it is MPI's, and it says so. MPI_Reduce
+    is MPI's."""
     c = cluster(hosts=2, ranks_each=2)
     c.groups.kill()
     jobs = {"FPISA_MANAGER": "", "FPISA_AGGREGATOR": ADDRESS, "FPISA_JOBS": "0", "FPISA_TWO_LEVELS": 1}
@@ -156,6 +157,7 @@ def test_two_levels_of_static_jobs(cluster):
         c.net.add_job(0, "--mode", mode, workers=[f"{a}:18000" for a in c.net.addresses])
         _, err = c.run(RANKS, "sweep.c", "orders", **jobs)
         assert said(err) == says and c.net.json("stats", 0)["v_result"] == results, (mode, err)
+        assert json.loads(c.run(RANKS, "reduce.c", **jobs)[0])["right"] == 3
         c.net.fpisa("job", "del", 0)
 
 
@@ -198,6 +200,33 @@ def test_exact_doubles(cluster):
     c.groups.empty()
     answer = json.loads(c.run(RANKS, "doubles.c", preload=False)[0])
     assert answer["right"] < answer["of"], answer
+
+
+def test_reduce_alone(cluster):
+    """In mode exact the datapath's; in others no communicator of it has a group, and no rank goes to the manager."""
+    c = cluster()
+    frames = {}
+    for mode in "exact", "", "fpisa":
+        before = c.sent()
+        out, err = c.run(RANKS, "reduce.c", FPISA_MODE=mode)
+        assert json.loads(out)["right"] == 3 and said(err) == [], (mode, out, err)
+        frames[mode] = c.sent() - before
+    assert frames[""] < 10 and frames["fpisa"] < 10 and frames["exact"] > 3 * RANKS, frames
+    c.groups.empty()
+
+
+def test_reduce_refused(cluster):
+    """A root that is none, and arrays that MPI refuses: the error is MPI's own, in mode exact too, and nobody waits for ever."""
+    c = cluster()
+    # MPICH's UCX prints warnings of messages that were sent to a root with an error.
+    plain = json.loads(c.run(RANKS, "reduce.c", "refused", preload=False)[0].splitlines()[0])
+    assert len({*plain["root"]}) == 1 and all(plain["arrays"]), plain
+    for mode in "exact", "":
+        out, err = c.run(RANKS, "reduce.c", "refused", FPISA_MODE=mode)
+        answer = json.loads(out.splitlines()[0])
+        # The next sum is the datapath's promise, not MPI's.
+        assert answer == {**plain, "next": 1 if mode else answer["next"]} and said(err) == [], (mode, out, err)
+    c.groups.empty()
 
 
 def test_solver(cluster):

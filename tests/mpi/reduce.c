@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * MPI_Reduce and no other call that is served, on MPI_COMM_WORLD and two copies: prints how many sums the roots have right.
+ * `reduce refused`: calls whose root is none, or whose arrays MPI refuses; prints the classes of the root's errors, and whether
+ * the next sum is right. A copy each, for MPI promises nothing of the next call.
+ */
+#include <mpi.h>
+#include <stdio.h>
+
+#define COPIES 2
+#define VALUES 64
+
+static int rank, ranks;
+static float values[VALUES], sum[VALUES];
+
+static int class_of(int error)
+{
+	int class;
+
+	MPI_Error_class(error, &class);
+	return class;
+}
+
+static MPI_Comm copy(void)
+{
+	MPI_Comm c;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &c);
+	MPI_Comm_set_errhandler(c, MPI_ERRORS_RETURN);
+	return c;
+}
+
+static int right_on(MPI_Comm c, int root)
+{
+	sum[VALUES - 1] = 0;
+	MPI_Reduce(values, sum, VALUES, MPI_FLOAT, MPI_SUM, root, c);
+	return rank != root || sum[VALUES - 1] == (float)(VALUES * ranks + ranks * (ranks - 1) / 2);
+}
+
+static void refused(void)
+{
+	void *same = rank ? (void *)sum : values, *in_place = rank ? (void *)sum : MPI_IN_PLACE;
+	MPI_Comm c = copy();
+	int classes[] = {
+		class_of(MPI_Reduce(values, sum, VALUES, MPI_FLOAT, MPI_SUM, ranks + 5, copy())),
+		class_of(MPI_Reduce(values, sum, VALUES, MPI_FLOAT, MPI_SUM, -7, copy())),
+		class_of(MPI_Reduce(values, same, VALUES, MPI_FLOAT, MPI_SUM, 0, copy())),
+		class_of(MPI_Reduce(values, in_place, VALUES, MPI_FLOAT, MPI_SUM, 0, c)),
+		class_of(MPI_Allreduce(values, values, VALUES, MPI_FLOAT, MPI_SUM, copy())),
+	};
+
+	int next = right_on(c, 0);
+
+	if (!rank)
+		printf("{\"root\": [%d, %d, %d], \"arrays\": [%d, %d, %d], \"next\": %d}\n", MPI_ERR_ROOT, classes[0],
+		       classes[1], classes[2], classes[3], classes[4], next);
+}
+
+int main(int argc, char **argv)
+{
+	int right = 0, least;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	for (int i = 0; i < VALUES; i++)
+		values[i] = (float)(rank + 1 + i);
+	if (argc > 1) {
+		/* Open MPI calls its handler for an argument, whichever communicator the call names. */
+		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+		refused();
+	}
+	right = right_on(MPI_COMM_WORLD, 0);
+	for (int k = 0; k < COPIES && argc == 1; k++)
+		right += right_on(copy(), k % ranks);
+	MPI_Reduce(&right, &least, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);
+	if (!rank && argc == 1)
+		printf("{\"right\": %d}\n", least);
+	MPI_Finalize();
+	return 0;
+}
