@@ -229,6 +229,23 @@ def test_reduce_refused(cluster):
     c.groups.empty()
 
 
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_fanout(cluster, fanout):
+    """FPISA_FANOUT: results come to each host by multicast, or none does, whatever the manager's default."""
+    c = cluster(f"fanout = {'unicast' if fanout == 'multicast' else 'multicast'}", hosts=2)
+
+    def multicast():
+        lines = [w.run("grep", "^IpExt:", "/proc/net/netstat").splitlines() for w in c.net.worker]
+        return [int(dict(zip(names.split(), counts.split()))["InMcastPkts"]) for names, counts in lines]
+
+    before = multicast()
+    out, err = c.run(2, "sweep.c", "short", FPISA_FANOUT=fanout)
+    assert json.loads(out)["checked"] == SWEEP and said(err) == []
+    came = [b - a for a, b in zip(before, multicast())]
+    # 36 calls of 40000 numbers; a frame has 832 at most.
+    assert max(came) < 10 if fanout == "unicast" else min(came) > 36 * 40000 / 832, came
+
+
 def test_solver(cluster):
     """A solver's answer has the same bits whichever rank has which part; by MPI alone it has not."""
     c = cluster()
