@@ -12,12 +12,15 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fork.h"
 #include "lookup.h"
 
 #define MOST 16 /* look-ups of the process, those that were given up included: each is a thread */
 
 static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 static atomic_int lookups;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int hooked;
 
 struct lookup {
 	char host[256];
@@ -66,15 +69,45 @@ static int start(struct lookup *l)
 	return -rc;
 }
 
+/* Its parent's threads are not there. */
+static void in_child(struct fpisa_fork_hook *h)
+{
+	(void)h;
+	atomic_store(&lookups, 0);
+}
+
+static void add_hook(void)
+{
+	static struct fpisa_fork_hook hook = {.in_child = in_child};
+
+	hooked = fpisa_fork_add(&hook);
+}
+
+/* One of at most MOST. */
+static int count_in(const char *host)
+{
+	pthread_once(&once, add_hook);
+	if (hooked)
+		return fpisa_fail(hooked, "no memory to look up '%s'", host);
+	if (atomic_fetch_add(&lookups, 1) < MOST)
+		return 0;
+	atomic_fetch_sub(&lookups, 1);
+	return fpisa_fail(-EAGAIN, "'%s' is not looked up: %d look-ups still wait for name servers", host, MOST);
+}
+
 static int begin(const char *host, struct lookup **out)
 {
-	struct lookup *l = calloc(1, sizeof(*l));
-	int rc = 0;
+	struct lookup *l;
+	int rc = count_in(host);
 
-	if (!l)
+	if (rc)
+		return rc;
+	l = calloc(1, sizeof(*l));
+	if (!l) {
+		atomic_fetch_sub(&lookups, 1);
 		return fpisa_fail(-ENOMEM, "no memory to look up '%s'", host);
+	}
 	snprintf(l->host, sizeof(l->host), "%s", host);
-	atomic_fetch_add(&lookups, 1);
 	l->fd = eventfd(0, EFD_CLOEXEC);
 	rc = l->fd < 0 ? -errno : start(l);
 	if (rc) {
@@ -112,8 +145,6 @@ int fpisa_lookup(const char *host, uint64_t timeout_ns, struct addrinfo **found)
 	numeric.ai_flags = AI_NUMERICHOST;
 	if (!getaddrinfo(host, NULL, &numeric, found))
 		return 0;
-	if (atomic_load(&lookups) >= MOST)
-		return fpisa_fail(-EAGAIN, "'%s' is not looked up: %d look-ups still wait for name servers", host, MOST);
 	rc = begin(host, &l);
 	if (rc)
 		return rc;
