@@ -208,7 +208,8 @@ static void ask_who_is_missing(struct fpisa_request *r)
 	FPISA_EACH_SHARD(s, f) {
 		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
 
-		if (!slot)
+		/* One that was not sent yet leaves first, as the oldest does in any case. */
+		if (!slot || !slot->tries)
 			continue;
 		/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
 		slot->tries = slot->tries > 1 ? slot->tries : 2;
