@@ -209,7 +209,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  *		taken out of the job
  * -EUCLEAN	the array has sums of a call in place that failed, not input; nothing was sent
  * -ENOMEM	no memory; or calls in place of the process, under way or failed, would be of more than 2^26 chunks together, which
- *		are 64 GiB of 256 floats each: of more it could not say what -EUCLEAN says. Nothing was sent
+ *		are 64 GiB of 256 floats each: of more it could not say what -EUCLEAN says. Those of a group before it has a job of
+ *		the type count chunks of group options.elements, or of 32 if that is 0. Nothing was sent
  * -ECONNRESET	another rank was taken out of the job (options.all_ranks)
  * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns it again until fpisa_rejoin().
  *

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE /* accept4() */
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include "lib/manager/channel.h"
 #define TOKEN 77ull /* jobs of groups have one */
@@ -302,6 +303,26 @@ static void not_joined(void **state)
 	}
 }
 
+/* A first call in place of more chunks than may be remembered is refused by itself, before there is a job: the next one is summed. */
+static void too_long(void **state)
+{
+	const size_t n = ((1ull << 26) + 1) * FPISA_BLOCK, size = n * sizeof(float);
+	float *v = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct fpisa_group *g;
+	struct manager m;
+
+	(void)state;
+	assert_ptr_not_equal(v, MAP_FAILED);
+	start(&m, NONE, 1);
+	if (join(&m, &g))
+		fail_msg("%s", fpisa_error());
+	assert_int_equal(fpisa_group_allreduce(g, v, v, n, FPISA_FLOAT32, FPISA_SUM, 0, NULL), -ENOMEM);
+	check_calls(g);
+	fpisa_group_leave(g);
+	stop(&m);
+	munmap(v, size);
+}
+
 /* A call that cannot end: of a job that is refused, with a rank that is gone or has left. */
 static void calls_that_fail(void **state)
 {
@@ -367,10 +388,8 @@ static void arguments(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(arguments),
-		cmocka_unit_test(sums),
-		cmocka_unit_test(not_joined),
-		cmocka_unit_test(calls_that_fail),
+		cmocka_unit_test(arguments),	   cmocka_unit_test(sums),     cmocka_unit_test(not_joined),
+		cmocka_unit_test(calls_that_fail), cmocka_unit_test(too_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,8 +290,8 @@ static void bounded(void **state)
 		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
 	assert_int_equal(fpisa_unclean_new(&u[2], v, ELEMENTS, ELEMENTS, format), -ENOMEM);
 	/* An array that must not be read where nothing is marked. */
-	fpisa_unclean_mark(u[0], 1);
-	fpisa_unclean_mark(u[0], 2);
+	fpisa_unclean_mark(u[0], ELEMENTS, ELEMENTS);
+	fpisa_unclean_mark(u[0], 2 * ELEMENTS, ELEMENTS);
 	fpisa_unclean_remember(u[0]);
 	assert_int_equal(fpisa_unclean_new(&u[0], v, (most / 2 - 1) * ELEMENTS, ELEMENTS, format), -ENOMEM);
 	assert_int_equal(fpisa_unclean_new(&u[0], v, (most / 2 - 2) * ELEMENTS, ELEMENTS, format), 0);

@@ -169,6 +169,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 	f->hello.rank = (uint16_t)job->rank;
 	f->hello.format = (uint8_t)job->type;
 	f->hello.mode = (uint8_t)job->mode;
+	f->hello.elements = (uint16_t)job->elements;
 	f->format = fpisa_format_of((uint8_t)job->type);
 	rc = finish_open(out, f, engine, 0);
 	if (rc)

@@ -100,13 +100,15 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 			       fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
 	}
 	r->left = 1;
-	if (!rc && !fpisa_is_held(&f->shared))
-		rc = fpisa_request_place(r);
+	if (!rc)
+		rc = fpisa_request_reserve(r);
 	if (rc) {
 		r->number = 0; /* the next call gets it */
 		fpisa_request_free(r);
 		return rc;
 	}
+	if (!fpisa_is_held(&f->shared))
+		fpisa_request_place(r);
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
 	fpisa_tick(f, fpisa_now(), 0);
 	if (!f->oldest)

@@ -159,13 +159,15 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	const char *peer = inet_ntoa(g->link.to[0].sin_addr);
 	/* The default of `fpisa job add`. */
 	uint32_t mode = j->asked.mode ? j->asked.mode : FPISA_MODE_FPISA;
+	uint32_t elements = j->asked.elements ? j->asked.elements : FPISA_BLOCK;
 	struct fpisa *f;
 	uint32_t shards = g->link.shards ? g->link.shards : 1, weight[FPISA_MAX_SHARDS] = {1};
 	int rc;
 
 	for (uint32_t i = 0; i < g->link.shards; i++)
 		weight[i] = g->link.aggregator[i].weight;
-	rc = fpisa_hold_open(&f, peer, &(struct fpisa_hold){g->link.join.rank, j->asked.format, mode, shards, weight},
+	rc = fpisa_hold_open(&f, peer,
+			     &(struct fpisa_hold){g->link.join.rank, j->asked.format, mode, elements, shards, weight},
 			     &o, g->engine);
 
 	if (rc)

@@ -16,11 +16,8 @@ static int release(struct fpisa *f)
 	if (rc)
 		return rc;
 	fpisa_shared_stop_driving(&f->shared);
-	TAILQ_FOREACH(r, &f->requests, link) {
-		rc = fpisa_request_place(r);
-		if (rc)
-			return rc;
-	}
+	TAILQ_FOREACH(r, &f->requests, link)
+		fpisa_request_place(r);
 	rc = fpisa_send(f);
 	if (!rc)
 		fpisa_requests_complete(f);

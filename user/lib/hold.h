@@ -16,7 +16,8 @@
 /* What is known of the job before it is there. */
 struct fpisa_hold {
 	uint32_t rank, type, mode;
-	uint32_t shards; /* aggregators */
+	uint32_t elements; /* of a chunk, at least */
+	uint32_t shards;   /* aggregators */
 	const uint32_t *weight;
 };
 

@@ -14,18 +14,20 @@ static int may_be_unclean(const struct fpisa_request *r)
 	return r->send && r->send == r->recv && !r->kept && r->chunks > 1 && r->op != FPISA_MIN && r->op != FPISA_MAX;
 }
 
-int fpisa_request_place(struct fpisa_request *r)
+int fpisa_request_reserve(struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+
+	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
+	return may_be_unclean(r) ? fpisa_unclean_new(&r->unclean, r->send, r->count, f->hello.elements, f->format) : 0;
+}
+
+void fpisa_request_place(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;
-	int rc;
 
 	r->first = f->end;
 	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
-	if (may_be_unclean(r)) {
-		rc = fpisa_unclean_new(&r->unclean, r->send, r->count, f->hello.elements, f->format);
-		if (rc)
-			return rc;
-	}
 	r->left = r->chunks;
 	if (!r->left && r->ranks_to)
 		*r->ranks_to = ~0ull >> (64 - f->hello.workers);
@@ -36,7 +38,6 @@ int fpisa_request_place(struct fpisa_request *r)
 	f->end += r->chunks;
 	FPISA_EACH_SHARD(s, f)
 		fpisa_window_start(&s->window, r);
-	return 0;
 }
 
 void fpisa_request_free(struct fpisa_request *r)
@@ -102,7 +103,7 @@ void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char 
 	if (r->kept)
 		copy_chunk(r, r->kept, r->recv, offset);
 	if (r->unclean && (memcmp(to, elements, bytes) || memcmp(to_scales, scales, blocks)))
-		fpisa_unclean_mark(r->unclean, offset / f->hello.elements);
+		fpisa_unclean_mark(r->unclean, offset, fpisa_request_elements(r, offset));
 	memcpy(to, elements, bytes);
 	memcpy(to_scales, scales, blocks);
 }

@@ -52,8 +52,11 @@ TAILQ_HEAD(fpisa_requests, fpisa_request);
 void fpisa_request_free(struct fpisa_request *r);
 void fpisa_requests_free(struct fpisa_requests *list);
 
-/* It gets its chunks, call number and digest: the next of the generation. 0, or -errno with the message set. */
-int fpisa_request_place(struct fpisa_request *r);
+/* What it needs to be remembered by if it fails, of chunks as small as the job's may be. 0, or -ENOMEM with the message set. */
+int fpisa_request_reserve(struct fpisa_request *r);
+
+/* It gets its chunks, call number and digest: the next of the generation. */
+void fpisa_request_place(struct fpisa_request *r);
 
 /* Elements of the chunk that begins at element `offset` of the call. */
 uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);

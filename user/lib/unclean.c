@@ -60,10 +60,12 @@ void fpisa_unclean_free(struct fpisa_unclean *u)
 	free(u);
 }
 
-void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t chunk)
+void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t first, uint32_t n)
 {
-	u->left += !u->mark[chunk];
-	u->mark[chunk] = 1;
+	for (uint64_t i = first / u->elements; i * u->elements < first + n; i++) {
+		u->left += !u->mark[i];
+		u->mark[i] = 1;
+	}
 }
 
 struct part {

@@ -30,7 +30,7 @@ int fpisa_unclean_new(struct fpisa_unclean **u, const void *array, uint64_t coun
 		      struct fpisa_format format);
 void fpisa_unclean_free(struct fpisa_unclean *u); /* NULL is fine */
 
-void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t chunk);
+void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t first, uint32_t n); /* the chunks of these elements */
 
 /* The call has failed: from now on the process remembers the marked chunks, and owns `u`. */
 void fpisa_unclean_remember(struct fpisa_unclean *u);
