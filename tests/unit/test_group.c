@@ -306,7 +306,7 @@ static void not_joined(void **state)
 /* A first call in place of more chunks than may be remembered is refused by itself, before there is a job: the next one is summed. */
 static void too_long(void **state)
 {
-	const size_t n = ((1ull << 26) + 1) * FPISA_BLOCK, size = n * sizeof(float);
+	const size_t n = ((1ull << 26) + 1) * 64, size = n * sizeof(float);
 	float *v = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct fpisa_group *g;
 	struct manager m;
