@@ -328,7 +328,7 @@ FUZZ_USER := $(if $(LIBFUZZER),$(filter-out $(if $(call pg_here,include/postgres
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 PARSERS := $(filter-out user/cli/verb.c,$(wildcard user/cli/*.c)) user/lib/base/error.c
 FUZZ_worker := $(LIB_SRC)
-FUZZ_address := user/lib/address.c user/lib/lookup.c user/lib/base/error.c
+FUZZ_address := user/lib/address.c user/lib/lookup.c user/lib/base/fork.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/lab/values/gradients.c user/lab/values/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/lab/demo/demo.c user/lab/demo/options.c \
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \

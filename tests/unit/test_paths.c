@@ -324,7 +324,7 @@ static struct path_plan equal_links(int ranks, int aggregators, int colocated, u
  */
 static void links_are_busy(void **state)
 {
-	static const uint64_t frame_ns[] = {5600000, 1400000, 280000};
+	static const uint64_t frame_ns[] = {2800000, 1400000, 280000};
 
 	(void)state;
 	for (int ranks = 4; ranks <= MOST_RANKS; ranks *= 2)
@@ -371,7 +371,7 @@ static void random_paths(void **state)
 	for (int i = 0; i < 60; i++) {
 		int ranks = 2 + (int)(drand48() * (MOST_RANKS - 1)), colocated = drand48() < 0.5;
 		struct path_plan p = equal_links(ranks, colocated ? ranks : 1 + (int)(drand48() * MOST_RANKS),
-						 colocated, (uint64_t)(100000 + drand48() * 6000000));
+						 colocated, (uint64_t)(100000 + drand48() * 4000000));
 		static struct world x;
 
 		for (int k = 0; k < p.aggregators; k++)
