@@ -241,7 +241,7 @@ static void the_silent_one_is_named(void **state)
 		stop_server(&u.s[silent]);
 		assert_int_equal(fpisa_allreduce_start(f, data, data, 32 * 16, FPISA_FLOAT32, &r), 0);
 		assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
-		snprintf(name, sizeof(name), "127.0.0.1:%u: job %u: ", u.s[silent].port, JOB);
+		snprintf(name, sizeof(name), "127.0.0.1:%u: job %d: ", u.s[silent].port, JOB);
 		if (strncmp(fpisa_error(), name, strlen(name)))
 			fail_msg("%s is not named: %s", name, fpisa_error());
 		fpisa_close(f);
