@@ -16,7 +16,7 @@ ARM = os.path.join(BUILD, "arm64")
 CC, SKIP, NO_GUEST = "aarch64-linux-gnu-gcc", 77, 125
 UNIT = [os.path.relpath(p, setting("B")) for p in setting("UNIT").split()]
 # System calls and options of sockets that qemu-user does not have: they are run in the guest.
-NEED_KERNEL = {"query/test_partition", "query/test_query_master", "test_fork", "test_shards", "test_time", "test_udp"}
+NEED_KERNEL = {"query/test_partition", "query/test_query_master", "test_fork", "test_group", "test_shards", "test_time", "test_udp"}
 DEADLINES = {"test_time", "test_udp"}  # seconds of real time, which an emulated machine takes longer for
 SLOW = {"lab/test_tables", "test_mau", "test_mem", "test_membership", "test_misordered"}
 KERNEL = "6.1"  # of vm/kernels
