@@ -218,7 +218,7 @@ def test_formats_that_are_not_given(groups):
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == -EACCES and "format fp64 is not given away here" in answer["error"]
-    ranks = [g.start(h, "orders", h, 2, {"sum": ("float32", "float64")[h]}) for h in range(2)]
+    ranks = [g.start(h, "orders", h, 2, {"sum": ("float32", "float64")[h]}, hold=True) for h in range(2)]
     for rank in ranks:
         assert rank.line()["rc"] == 0
         assert rank.line()["rc"] in (-EPROTO, -EACCES)
