@@ -178,23 +178,28 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * MAU5..8: registers to packed values; clz(x) is the match of MAU6. Returns
- * the result flags of this block. A macro, for the match is a map look-up in
- * one program and arithmetic in the other.
+ * MAU6..8: element i of `out` from the magnitude of a lane; clz(x) is the match
+ * of MAU6. A macro, for the match is a map look-up in one program and arithmetic
+ * in the other.
  */
+#define fpisa_lane_read(out, i, l, f, rounding, clz)  \
+	({                                            \
+		__u32 __lz = clz((__u64)(l)->m);      \
+		fpisa_mau6_normalise(l, f, __lz);     \
+		fpisa_mau7_exponent(l, f, __lz);      \
+		fpisa_mau8_assemble(l, f, rounding);  \
+		fpisa_put_word(out, i, f, (l)->word); \
+	})
+
+/* MAU5..8: registers to packed values. Returns the result flags of this block. */
 #define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                                               \
 	({                                                                                                \
 		__u32 __flags = 0;                                                                        \
 		FPISA_EACH(__i) {                                                                         \
 			struct fpisa_lane __l = {                                                         \
 				.m = fpisa_get_man(mreg, __i, f), .e = (ereg)->e[__i], .flags = __flags}; \
-			__u32 __lz;                                                                       \
 			fpisa_mau5_sign(&__l);                                                            \
-			__lz = clz((__u64)__l.m);                                                         \
-			fpisa_mau6_normalise(&__l, f, __lz);                                              \
-			fpisa_mau7_exponent(&__l, f, __lz);                                               \
-			fpisa_mau8_assemble(&__l, f, rounding);                                           \
-			fpisa_put_word(out, __i, f, __l.word);                                            \
+			fpisa_lane_read(out, __i, &__l, f, rounding, clz);                                \
 			__flags = __l.flags;                                                              \
 		}                                                                                         \
 		__flags;                                                                                  \

@@ -158,13 +158,8 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 		__u32 __flags = 0;                                                       \
 		FPISA_EACH(__i) {                                                        \
 			struct fpisa_lane __l = {.e = (ereg)->e[__i], .flags = __flags}; \
-			__u32 __lz;                                                      \
 			collapse(&__l, fpisa_limbs_of((void *)(limbs), __i, n), n, 1);   \
-			__lz = clz((__u64)__l.m);                                        \
-			fpisa_mau6_normalise(&__l, f, __lz);                             \
-			fpisa_mau7_exponent(&__l, f, __lz);                              \
-			fpisa_mau8_assemble(&__l, f, rounding);                          \
-			fpisa_put_word(out, __i, f, __l.word);                           \
+			fpisa_lane_read(out, __i, &__l, f, rounding, clz);               \
 			__flags = __l.flags;                                             \
 		}                                                                        \
 		__flags;                                                                 \

@@ -265,13 +265,8 @@ static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_b
 		__u32 __flags = 0;                                                       \
 		FPISA_EACH(__i) {                                                        \
 			struct fpisa_lane __l = {.e = (ereg)->e[__i], .flags = __flags}; \
-			__u32 __lz;                                                      \
 			collapse(&__l, a, (__u32)__i, 1);                                \
-			__lz = clz((__u64)__l.m);                                        \
-			fpisa_mau6_normalise(&__l, f, __lz);                             \
-			fpisa_mau7_exponent(&__l, f, __lz);                              \
-			fpisa_mau8_assemble(&__l, f, rounding);                          \
-			fpisa_put_word(out, __i, f, __l.word);                           \
+			fpisa_lane_read(out, __i, &__l, f, rounding, clz);               \
 			__flags = __l.flags;                                             \
 		}                                                                        \
 		__flags;                                                                 \
@@ -290,30 +285,36 @@ static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct 
 	}
 }
 
-#define fpisa_exact64_stage4(p, a, f, first, clear)                                  \
-	({                                                                                               \
-		FPISA_EACH(__i) {                                                                        \
-			struct fpisa_lane __l = {.m = fpisa_get_man((p).m, __i, f),                      \
-						 .in = (p).d[__i] & 31,                                  \
-						 .st = (p).d[__i] >> 8 & 63};                            \
-                                                                                                         \
-			if (first)                                                                       \
-				fpisa_exact64_mau4_first(&__l, a, __i);                                  \
-			else                                                                             \
-				fpisa_exact64_mau4(&__l, a, __i, (p).e[__i], clear); \
-	}                                                                            \
+/* As it stands: clang-format 14 moves the end of a loop in a macro. */
+/* clang-format off */
+#define fpisa_exact64_stage4(p, a, f, first, clear)                     \
+	({                                                              \
+		FPISA_EACH(__i) {                                       \
+			struct fpisa_lane __l = {                       \
+				.m = fpisa_get_man((p).m, __i, f),      \
+				.in = (p).d[__i] & 31,                  \
+				.st = (p).d[__i] >> 8 & 63,             \
+			};                                              \
+                                                                        \
+			if (first)                                      \
+				fpisa_exact64_mau4_first(&__l, a, __i); \
+			else                                            \
+				fpisa_exact64_mau4(&__l, a, __i,        \
+						   (p).e[__i], clear);  \
+		}                                                       \
 	})
 
-#define fpisa_exact64_stage5(ereg, a, p, f, factor, collapse)          \
-	({                                                            \
-		FPISA_EACH(__i) {                                     \
-			struct fpisa_lane __l = {.e = (ereg)->e[__i]}; \
-                                                                      \
-			collapse(&__l, a, (__u32)__i, factor);        \
-			(p).e[__i] = (__u16)__l.e;                    \
-			fpisa_put_man((p).m, __i, f, __l.m);          \
-			(p).d[__i] = (__u16)(__l.sign << 15);          \
-	}                                                              \
+#define fpisa_exact64_stage5(ereg, a, p, f, factor, collapse)           \
+	({                                                              \
+		FPISA_EACH(__i) {                                       \
+			struct fpisa_lane __l = {.e = (ereg)->e[__i]};  \
+                                                                        \
+			collapse(&__l, a, (__u32)__i, factor);          \
+			(p).e[__i] = (__u16)__l.e;                      \
+			fpisa_put_man((p).m, __i, f, __l.m);            \
+			(p).d[__i] = (__u16)(__l.sign << 15);           \
+		}                                                       \
 	})
+/* clang-format on */
 
 #endif
