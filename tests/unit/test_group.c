@@ -273,15 +273,26 @@ static void sums(void **state)
 	}
 }
 
-/* Joins that fail: the error, its sentence, the ranks that are missing. */
+/* What a manager does, and how it fails a join or a call: the error, its sentence with the manager's port, the ranks that are missing. */
+struct failure {
+	enum trouble trouble;
+	int rc;
+	uint64_t missing;
+	const char *says;
+};
+
+static void check_sentence(const struct failure *c, const struct manager *m)
+{
+	char want[128];
+
+	snprintf(want, sizeof(want), c->says, m->port);
+	assert_string_equal(fpisa_error(), want);
+}
+
+/* Joins that fail. */
 static void not_joined(void **state)
 {
-	static const struct {
-		enum trouble trouble;
-		int rc;
-		uint64_t missing;
-		const char *says;
-	} cases[] = {
+	static const struct failure cases[] = {
 		{REFUSES_RANK, -EEXIST, 0, "127.0.0.1:%u: group sums: rank 0 is another process's"},
 		{SAYS_NOTHING, -ETIMEDOUT, 0, "127.0.0.1:%u: group sums: the manager did not answer in 1500 ms"},
 		{WAITS_FOR_RANK, -ETIMEDOUT, 2, "127.0.0.1:%u: group sums: rank 1 did not join in 1500 ms"},
@@ -291,12 +302,10 @@ static void not_joined(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct fpisa_group *g;
 		struct manager m;
-		char want[128];
 
 		start(&m, cases[i].trouble, 2);
 		assert_int_equal(join(&m, &g), cases[i].rc);
-		snprintf(want, sizeof(want), cases[i].says, m.port);
-		assert_string_equal(fpisa_error(), want);
+		check_sentence(&cases[i], &m);
 		assert_int_equal(fpisa_group_missing(NULL), cases[i].missing);
 		assert_null(g);
 		stop(&m);
@@ -326,12 +335,7 @@ static void too_long(void **state)
 /* A call that cannot end: of a job that is refused, with a rank that is gone or has left. */
 static void calls_that_fail(void **state)
 {
-	static const struct {
-		enum trouble trouble;
-		int rc;
-		uint64_t missing;
-		const char *says;
-	} cases[] = {
+	static const struct failure cases[] = {
 		{REFUSES_JOB, -EACCES, 0, "127.0.0.1:%u: group sums: float32 is not given away here"},
 		{SAYS_GONE, -ECONNRESET, 2, "127.0.0.1:%u: group sums: rank 1 is gone: its process ended"},
 		{SAYS_LEFT, -ECONNRESET, 2, "127.0.0.1:%u: group sums: rank 1 has left the group after 0 calls"},
@@ -343,15 +347,13 @@ static void calls_that_fail(void **state)
 		struct fpisa_group *g;
 		struct manager m;
 		uint32_t flags;
-		char want[128];
 
 		start(&m, cases[i].trouble, 2);
 		if (join(&m, &g))
 			fail_msg("%s", fpisa_error());
 		assert_int_equal(fpisa_group_allreduce(g, v, v, COUNT, FPISA_FLOAT32, FPISA_SUM, 0, &flags),
 				 cases[i].rc);
-		snprintf(want, sizeof(want), cases[i].says, m.port);
-		assert_string_equal(fpisa_error(), want);
+		check_sentence(&cases[i], &m);
 		assert_int_equal(fpisa_group_missing(g), cases[i].missing);
 		fpisa_group_leave(g);
 		stop(&m);
