@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include "check.h"
+#include "manager.h"
 #include "message.h"
 #include "serve/conn.h"
 #include "sockets.h"
@@ -81,25 +82,6 @@ static void record_it(void *arg, __u32 place, const struct group_record *r)
 	(void)arg;
 	CHECK(place < PLACES && r->size <= FPISA_MAX_WORKERS);
 	CHECK(!r->id || s.manager.policy->without_key || *r->owner);
-}
-
-static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
-{
-	(void)arg;
-	CHECK(place < AGGREGATORS && r->address && r->port);
-}
-
-static void say(void *arg, const char *text)
-{
-	(void)arg;
-	CHECK(*text);
-}
-
-/* Mbit/s */
-static __u32 rate(void *arg, const struct group_record *r)
-{
-	(void)arg;
-	return r->local & 1 ? 10000 : 0;
 }
 
 static __u64 random_it(void *arg)

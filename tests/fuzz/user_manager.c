@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
-#include "manager/group.h"
+#include "manager.h"
 
 #define CALLERS 8
 
@@ -56,25 +56,6 @@ static void record_it(void *arg, __u32 place, const struct group_record *r)
 {
 	(void)arg;
 	CHECK(place < GROUPS && r->size <= FPISA_MAX_WORKERS);
-}
-
-static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
-{
-	(void)arg;
-	CHECK(place < AGGREGATORS && r->address && r->port);
-}
-
-static void say(void *arg, const char *text)
-{
-	(void)arg;
-	CHECK(*text);
-}
-
-/* Mbit/s */
-static __u32 rate(void *arg, const struct group_record *r)
-{
-	(void)arg;
-	return r->local & 1 ? 10000 : 0;
 }
 
 static __u64 random_it(void *arg)

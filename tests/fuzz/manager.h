@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Operations that the manager calls (manager/group.h) and that both targets of it stand in for alike. */
+#ifndef FUZZ_MANAGER_H
+#define FUZZ_MANAGER_H
+
+#include "check.h"
+#include "manager/group.h"
+
+static void note_aggregator(void *arg, __u32 place, const struct aggregator_record *r)
+{
+	(void)arg;
+	CHECK(place < AGGREGATORS && r->address && r->port);
+}
+
+static void say(void *arg, const char *text)
+{
+	(void)arg;
+	CHECK(*text);
+}
+
+/* Mbit/s */
+static __u32 rate(void *arg, const struct group_record *r)
+{
+	(void)arg;
+	return r->local & 1 ? 10000 : 0;
+}
+
+#endif
