@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "doctor.h"
 #include "fpisa.h"
@@ -17,6 +15,7 @@
 #include "lib/base/clock.h"
 #include "lib/manager/channel.h"
 #include "lib/manager/tls.h"
+#include "lib/manager/watch.h"
 
 #define ANSWER_MS 3000
 #define LATE_MS 1000 /* of the 4.5 s after which a host that acknowledges nothing counts as gone */
@@ -82,27 +81,6 @@ static void report(struct doctor *d, const char *host, int rc, const struct fpis
 				"");
 }
 
-/* A connected socket, or -errno. */
-static int open_connection(const struct sockaddr_in *to)
-{
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
-	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	socklen_t n = sizeof(error);
-
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
-		error = errno;
-	else if (poll(&p, 1, ANSWER_MS) != 1)
-		error = ETIMEDOUT;
-	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n))
-		error = errno;
-	if (!error)
-		return fd;
-	close(fd);
-	return -error;
-}
-
 static void try_manager(struct doctor *d, const char *host, const struct fpisa_psk *key)
 {
 	struct fpisa_manager_message m = {0};
@@ -116,7 +94,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 		return;
 	}
 	do
-		rc = open_connection(&to[at]);
+		rc = fpisa_connect_within(&to[at], ANSWER_MS);
 	while (rc < 0 && ++at < n);
 	if (rc < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,

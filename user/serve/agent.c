@@ -83,27 +83,6 @@ static void drop_connection(struct agent *a, const char *why)
 	a->registered = false;
 }
 
-static int connected_socket(const struct sockaddr_in *to)
-{
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
-	struct pollfd p = {.fd = fd, .events = POLLOUT};
-	socklen_t n = sizeof(error);
-
-	if (fd < 0)
-		return -errno;
-	fpisa_watch(fd);
-	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
-		error = errno;
-	else if (poll(&p, 1, CONNECT_MS) != 1)
-		error = ETIMEDOUT;
-	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n))
-		error = errno;
-	if (!error)
-		return fd;
-	close(fd);
-	return -error;
-}
-
 static void say_register(struct agent *a, int fd)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REGISTER);
@@ -122,7 +101,7 @@ static void say_register(struct agent *a, int fd)
 
 static void connect_manager(struct agent *a)
 {
-	int fd = connected_socket(&a->to[a->at]);
+	int fd = fpisa_connect_within(&a->to[a->at], CONNECT_MS);
 
 	a->now_ms = process_ms();
 	a->heard_ms = a->now_ms;

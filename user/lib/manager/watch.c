@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Hosts that vanish; watch.h has the contract. */
+/* Hosts that vanish; watch.h has the contracts. */
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include "protocol.h"
 #include "watch.h"
 
@@ -20,4 +23,25 @@ void fpisa_watch(int fd)
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
 		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
+}
+
+int fpisa_connect_within(const struct sockaddr_in *to, int timeout_ms)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	socklen_t n = sizeof(error);
+
+	if (fd < 0)
+		return -errno;
+	fpisa_watch(fd);
+	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
+		error = errno;
+	else if (poll(&p, 1, timeout_ms) != 1)
+		error = ETIMEDOUT;
+	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n))
+		error = errno;
+	if (!error)
+		return fd;
+	close(fd);
+	return -error;
 }

@@ -8,4 +8,9 @@
  */
 void fpisa_watch(int fd);
 
+struct sockaddr_in;
+
+/* A watched TCP socket that is connected to `to` within timeout_ms, and never blocks; else -errno. */
+int fpisa_connect_within(const struct sockaddr_in *to, int timeout_ms);
+
 #endif
