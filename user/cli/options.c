@@ -90,10 +90,11 @@ int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, ui
 
 	errno = 0;
 	*out = strtoull(s, &end, 10);
-	if (*s < '0' || *s > '9' || *end || errno || *out < min || *out > max)
-		return refuse(BAD_USAGE, "%s: '%s' is not a number from %llu to %llu", what, s, (unsigned long long)min,
-			      (unsigned long long)max);
-	return 0;
+	if (*s >= '0' && *s <= '9' && !*end && !errno && *out >= min && *out <= max)
+		return 0;
+	*out = 0;
+	return refuse(BAD_USAGE, "%s: '%s' is not a number from %llu to %llu", what, s, (unsigned long long)min,
+		      (unsigned long long)max);
 }
 
 int parse_share(const char *what, const char *s, double *out)

@@ -54,7 +54,7 @@ int bare_options(struct common *c, int argc, char **argv);
 /* After the options of a verb that takes nothing else. 0 or BAD_USAGE. */
 int no_operands(const char *verb, int argc, char **argv);
 
-/* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */
+/* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE, with 0 in *out. */
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
 
 /* A share of frames, for fault injection: 0 to 0.9. */

@@ -362,8 +362,6 @@ static int place_jobs(struct reader *r)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
 	struct config *c = r->c;
-	/* A number that was refused limits nothing. */
-	bool said = c->load.slots >= FPISA_LEAST_SLOTS && c->load.slots <= FPISA_MAX_SLOTS;
 
 	for (int i = 0; jobs && i < c->jobs; i++) {
 		struct config_job *j = &c->job[i];
@@ -372,7 +370,7 @@ static int place_jobs(struct reader *r)
 		if (!r->sound[i])
 			continue;
 		at(r, j->line);
-		err = datapath_job_place(jobs, said ? c->load.slots : FPISA_MAX_SLOTS, j->number, &j->spec.job);
+		err = datapath_job_place(jobs, c->load.slots ?: FPISA_MAX_SLOTS, j->number, &j->spec.job);
 		r->errors += !!err;
 		jobs[j->number] = j->spec.job;
 		jobs[j->number].active = !err;
