@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What programs and user space share, as types alone: of its BTF abi.py makes
- * the stamp FPISA_ABI. All maps but those of families and of queries, whose entries
+ * The types that programs and user space share. From the BTF of this object abi.py makes
+ * the stamp FPISA_ABI. It covers all maps except those of families and of queries, whose entries
  * are below, and of steering.
  */
 #define FPISA_ABI 1 /* it is not known yet */

@@ -44,7 +44,7 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	v = fpisa_check_add(h->fpisa, p->payload, p->job, p->session, h->ip->saddr, h->udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(h->fpisa, p->job, p->port);
-	/* What a member is told needs a frame that is whole. */
+	/* Check the whole frame first: a member is told nothing in answer to a damaged one. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
 	if (is_sealed(ctx, p->id, p->payload, v))

@@ -132,7 +132,7 @@ GLOBAL_FN __u64 frame_tag(struct xdp_md *ctx, const struct fpisa_key *key, __u32
 	return tag_frame(ctx, key, id, payload);
 }
 
-/* Of checksums_of(), for a frame that has a tag: no checksum of ours. */
+/* Like checksums_of(), for a frame that has a tag and therefore no checksum of ours. */
 static __always_inline __s64 without_checksum(__s64 sums)
 {
 	return sums >> 32 << 32;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What became of a frame, counted: one place turns a verdict into a counter. */
+/* Count the fate of a frame: one place turns a verdict into a counter. */
 #ifndef FPISA_BPF_COUNTERS_H
 #define FPISA_BPF_COUNTERS_H
 
 #include "maps.h"
 
-/* Those of job `id`; of frames that belong to none, for FPISA_MAX_JOBS and above. */
+/* Counters of job `id`; with FPISA_MAX_JOBS and above, of frames that belong to no job. */
 static __always_inline struct fpisa_counters *counters_of(__u32 id)
 {
 	return lookup(&fpisa_counters, id < FPISA_MAX_JOBS ? id : FPISA_MAX_JOBS);

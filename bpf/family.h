@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What sets one family of programs apart: the width of a lane on the wire
+ * The parameters of a family of programs: the width of a lane on the wire
  * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
  * 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8, 65). The format
- * is a constant where a family has one alone, for speed, but for its guard
- * bits; else it is a value at run time. Family 0, FP32 in 32 bits, is the one
+ * is a constant where a family has one format only, for speed, except for its guard
+ * bits. Elsewhere it is a value at run time. Family 0, FP32 in 32 bits, is the one
  * for plain ip link. It serves int32 too, whose units (op.h) ask for the
  * format at run time.
  */

@@ -11,7 +11,7 @@
 #include "fanout.h"
 #include "lock.h"
 
-/* What a step returns when the packet goes on to the next; else it is the XDP action that ends it. */
+/* A step returns this if the packet goes on to the next step, else the XDP action that ends it. */
 #define GO_ON (-1)
 
 /*

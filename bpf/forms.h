@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which of fpisa/'s bodies a family is composed of. The conditions are constants (family.h), so
- * an object contains one branch of each. What else sets families apart: what is inlined (blocks.h), and what a
- * payload of theirs cannot be (units.h).
+ * The choice of fpisa/'s bodies for a family. The conditions are constants (family.h), so
+ * an object contains one branch of each. Families also differ in what is inlined (blocks.h), and in what their
+ * payload cannot be (units.h).
  *
- *			add, fused		add, staged	read-out, fused		read-out, staged
- *	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
- *	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
- *	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
- *	exact FP32	lookup32.h		exact.h		exact.h			exact.h
- *	exact FP64	lookup.h, ..64		exact64.h	exact64.h		exact64.h
- *	exact, others	lookup.h		exact.h		exact.h			exact.h
+ * 			add, fused		add, staged	read-out, fused		read-out, staged
+ * 	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
+ * 	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
+ * 	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
+ * 	exact FP32	lookup32.h		exact.h		exact.h			exact.h
+ * 	exact FP64	lookup.h, ..64		exact64.h	exact64.h		exact64.h
+ * 	exact, others	lookup.h		exact.h		exact.h			exact.h
  *
- * In mode fpisa-a: lookup32.h of FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions: lookup32.h of
- * FP32 where fused, lookup.h of exact FP64, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
- * unit in either pipeline (phv->by_unit). MAU4 of those that add, and of a sum that may overflow (phv->checked), is
- * block.h's; in mode exact exact.h's all the same.
+ * Mode fpisa-a uses lookup32.h for FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions use lookup32.h for
+ * FP32 where fused, lookup.h for exact FP64, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
+ * unit in either pipeline (phv->by_unit). Operations that add, and sums that may overflow (phv->checked), use MAU4 of
+ * block.h; in mode exact they use exact.h's as well.
  */
 #ifndef FPISA_BPF_FORMS_H
 #define FPISA_BPF_FORMS_H

@@ -20,7 +20,7 @@
 #include "checksum.h"
 #include "counters.h"
 
-/* Whose is the next copy of this result at `port`; FPISA_MAX_WORKERS when all have theirs. */
+/* The rank that gets the next copy of this result at `port`; FPISA_MAX_WORKERS when all have theirs. */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 {
 	__u32 index = port % FPISA_CURSORS, id, rank = 0;
@@ -73,7 +73,7 @@ static __always_inline int unaddressed(__u32 id)
 /* The copy, whose UDP checksum is that of what it was copied from, is for this address: RFC 1624, equation 3. */
 static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
 {
-	/* One without, of a datapath whose upgrade is under way, stays so. */
+	/* A frame without a checksum, from a datapath whose upgrade is in progress, stays without. */
 	if (h->udp->check)
 		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest +
 						  (__u64)(__u32)~h->ip->daddr + port + address);

@@ -13,7 +13,7 @@
 #include "parse.h"
 #include "fpisa/steer.h"
 
-/* How frames are spread. It stands before fpisa_stages, so that it is pinned before: a loader may be killed. */
+/* The rule by which frames are spread. It precedes fpisa_stages, so that it is pinned first: a loader may be killed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -14,7 +14,7 @@
 #include "lock.h"
 #include "reply.h"
 
-/* What follows the FPISA header; NULL if the frame ends before it does. */
+/* The part that follows the FPISA header; NULL if the frame ends before it does. */
 static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const struct headers *h)
 {
 	struct fpisa_hello *p = (void *)(h->fpisa + 1);
@@ -55,9 +55,9 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 }
 
 /*
- * Where the answer to `rank`'s HELLO goes, and its results after it: the way that the kernel's routes and
- * neighbours know to its listed address, never back to whoever wrote that address. Asked as the host
- * itself would: from `lo`, whose forwarding `job add` switches on, for without it the helper refuses.
+ * Find where the answer to `rank`'s HELLO and its later results go: the way that the kernel's routes and
+ * neighbours know to its listed address, never back to the address that the frame claims. Ask as the host
+ * itself would, from `lo`. `job add` switches forwarding on there, because the helper refuses without it.
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {

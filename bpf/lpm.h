@@ -23,7 +23,7 @@ static __always_inline __u32 clz32_lpm(__u32 x)
 
 /* -- filled, before a round that will ask -------------------------------- */
 
-/* One entry a bit; 0, or -1 if one found no memory. `zeros` is a copy, for the loop's bound must stay in a register. */
+/* Insert one entry a bit; return 0, or -1 if there was no memory for one. `zeros` is a copy: the loop's bound must stay in a register. */
 GLOBAL_FN int fill_trie(void)
 {
 #pragma clang loop unroll(disable)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Under all steps: the maps that all programs share; those of a family are in family.h, of
- * steering in fpisa_steer.bpf.c. Those of slots have 2 * FPISA_DEFAULT_SLOTS entries unless `fpisa load` says otherwise. All are pinned by name, so that plain
+ * The maps that all programs share. Those of a family are in family.h, those of
+ * steering in fpisa_steer.bpf.c. Maps of slots have 2 * FPISA_DEFAULT_SLOTS entries unless `fpisa load` says otherwise. All are pinned by name, so that plain
  * `ip link set dev DEV xdp obj fpisa.o` leaves a datapath that user space
- * can configure; names carry the prefix because by-name pins may share a
+ * can configure. Names carry the prefix because by-name pins may share a
  * directory with others.
  */
 #ifndef FPISA_BPF_MAPS_H
@@ -94,7 +94,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_jobs SEC(".maps");
 
-/* Who has joined, key: job number. Mappable, as slots are. */
+/* The ranks that have joined, key: job number. Mappable, as slots are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -104,7 +104,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_sessions SEC(".maps");
 
-/* Of jobs with a token the key of NH (fpisa/tag.h), key: job number; written by user space before the job becomes active. */
+/* The key of NH (fpisa/tag.h) of a job with a token, key: job number. User space writes it before the job becomes active. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -113,7 +113,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_nh_keys SEC(".maps");
 
-/* Where each worker is, key: job * FPISA_MAX_WORKERS + rank. */
+/* The location of each worker, key: job * FPISA_MAX_WORKERS + rank. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS *FPISA_MAX_WORKERS);
@@ -131,7 +131,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_last_seen SEC(".maps");
 
-/* Where the answer to the HELLO in hand goes; one a CPU. */
+/* The way of the answer to the HELLO in hand; one a CPU. */
 struct fpisa_nexthop {
 	__u8 mac[6];
 	__u8 local_mac[6];

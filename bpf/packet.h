@@ -22,7 +22,7 @@ struct headers {
 	struct fpisa_hdr *fpisa;
 };
 
-/* Where they lie in the frame; nonzero if it holds them all. */
+/* Find the headers in the frame; nonzero if it holds them all. */
 static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
 {
 	void *data = (void *)(long)ctx->data;

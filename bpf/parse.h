@@ -49,9 +49,9 @@ GLOBAL_FN int is_address(__be32 address)
 }
 
 /*
- * Whose is a frame that is_ours()? It goes no further than this if it is for
- * another address: ok, or wrong_destination. p->id and p->job become the job's; FPISA_MAX_JOBS
- * and NULL if the frame names none that there is.
+ * Find the job of a frame that is_ours(). Return ok, or wrong_destination if the frame is for
+ * another address, which ends it. p->id and p->job become the job's, or FPISA_MAX_JOBS
+ * and NULL if the frame names a job that does not exist.
  */
 static __always_inline enum fpisa_verdict find_job(struct packet *p)
 {

@@ -11,9 +11,9 @@
 #include "packet.h"
 
 /*
- * What flows between the stages of one packet. One a CPU: XDP programs of a
+ * The state that flows between the stages of one packet. One a CPU: XDP programs of a
  * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
- * one may preempt another, are refused (user/datapath/kernel.c).
+ * one program may preempt another, are refused (user/datapath/kernel.c).
  */
 struct fpisa_phv {
 	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */

@@ -36,14 +36,14 @@ enum fpisa_column_type {
 	FPISA_COLUMN_DATE = 6, /* 1998-12-31 */
 };
 
-/* Who drops rows, or adds them up. */
+/* The place where rows are dropped or added up. */
 enum fpisa_pruning {
 	FPISA_PRUNING_NETWORK = 0, /* the aggregator */
 	FPISA_PRUNING_NONE = 1,	   /* nobody: all rows come straight to here */
 	FPISA_PRUNING_WORKERS = 2, /* each worker its own; what is left comes straight to here */
 };
 
-/* What is reckoned of a group beside its count. */
+/* The aggregate of a group, beside its count. */
 enum fpisa_aggregate {
 	FPISA_AGGREGATE_SUM = 1,
 	FPISA_AGGREGATE_MIN = 2,
@@ -52,8 +52,8 @@ enum fpisa_aggregate {
 };
 
 /*
- * Where groups go that options.memory has no room for: a sort of the caller's, in a file for example. Records are of one size. A function
- * may leave by longjmp(); then the query can only be closed.
+ * Storage for groups that options.memory has no room for: a sort that the caller provides, in a file for example. All records have
+ * one size. A function may leave by longjmp(); the query can then only be closed.
  */
 struct fpisa_query_spill {
 	/* Keeps a copy of the record. 0, or -errno, which is the query's error. */
@@ -121,8 +121,8 @@ struct fpisa_query_counts {
 	uint64_t absorbed; /* that it added to its table */
 	uint64_t received; /* that came to here */
 	/*
-	 * Of groups: values, or rows, that these stand for. Of a join `pruned` are those that were sent and are neither absorbed nor
-	 * received, each a row; rows without a value are absorbed or received.
+	 * Counts of values or rows that these groups stand for. In a join, `pruned` counts rows that were sent and are neither absorbed nor
+	 * received; rows without a value are absorbed or received.
 	 */
 	uint64_t values_sent, values_absorbed, values_received;
 	uint64_t frames, repeated; /* of workers, with rows; of them those that were sent again */
@@ -161,7 +161,7 @@ int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
 /* Can be read when fpisa_query_work() with timeout 0 may go on. It is the query's. */
 int fpisa_query_fd(const struct fpisa_query *q);
 
-/* How many columns the answer has, in *columns; 0 before they are known, which they are when rows can be taken. */
+/* Set *columns to the number of the answer's columns, or to 0 while it is not known. It is known as soon as rows can be taken. */
 uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns);
 
 /*
@@ -173,8 +173,8 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row);
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
 
 /*
- * Of a join, when all rows are in: how many keys of the other table workers have sent. *filtered: were all of them in the filter before the
- * first row? If not, or if there is no join, it dropped nothing.
+ * For a join whose rows are all in: the number of keys of the other table that workers have sent. *filtered says whether the filter had all
+ * of them before the first row. If it had not, or if there is no join, the filter dropped nothing.
  */
 uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
 

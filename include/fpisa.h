@@ -35,7 +35,7 @@ struct fpisa;
 struct fpisa_request;
 struct fpisa_mem;
 
-/* What the values of an array are: the job's format, whose numbers these are. */
+/* Type of an array's values: the job's format, with the numbers of the wire. */
 enum fpisa_dtype {
 	FPISA_FLOAT32 = 1,
 	FPISA_FLOAT16 = 2,  /* IEEE binary16 */
@@ -47,7 +47,7 @@ enum fpisa_dtype {
 	FPISA_MXINT8 = 8, /* OCP MX: count elements of a byte, then count/32 scales; count a multiple of 32 */
 };
 
-/* What an all-reduce computes, per element over the ranks; fpisa-wire(7) says how it is rounded. */
+/* Operation of an all-reduce, per element over the ranks. fpisa-wire(7) says how each is rounded. */
 enum fpisa_operation {
 	FPISA_SUM = 1,
 	FPISA_MIN = 2,	 /* not MXINT8 */
@@ -57,7 +57,7 @@ enum fpisa_operation {
 	FPISA_NORM = 6,	 /* root of the sum of squares; not INT32, MXINT8, mode exact */
 };
 
-/* What a result can say of itself: a chunk's, and the union over all chunks of a call. */
+/* Flags of a chunk's result. The flags of a call are the union over its chunks. */
 #define FPISA_RESULT_OVERFLOW 0x01u  /* a register saturated or an element left the format's range */
 #define FPISA_RESULT_INEXACT 0x02u   /* some nonzero bit was lost */
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
@@ -66,14 +66,14 @@ enum fpisa_operation {
 #define FPISA_RESULT_MIXED_RANKS 0x100u /* of a call: a rank was taken out, and some chunks are without it */
 #define FPISA_RESULT_FEWER_RANKS 0x200u /* of a call: some chunks, or all, are without a rank of the job */
 
-/* What to do with a result that says OVERFLOW. */
+/* What the library does with a result that has the flag OVERFLOW. */
 enum fpisa_overflow {
 	FPISA_OVERFLOW_DEFAULT = 0, /* an error; in mode fpisa-a, which overflows on ordinary data, a flag */
 	FPISA_OVERFLOW_ERROR = 1,   /* the call ends with -ERANGE, its results are delivered all the same */
 	FPISA_OVERFLOW_FLAG = 2,    /* it is a flag as the others are */
 };
 
-/* How frames travel. The protocol, and so the other side, is the same. */
+/* Transport of the frames. The protocol is the same for each, so the ranks of a job may differ. */
 enum fpisa_transport_name {
 	FPISA_TRANSPORT_UDP = 0, /* a UDP socket; no privilege */
 	/*
@@ -84,7 +84,7 @@ enum fpisa_transport_name {
 	FPISA_TRANSPORT_XSK = 1,
 };
 
-/* One chunk's result, as it arrived. */
+/* Result of one chunk, as it arrived. */
 struct fpisa_chunk {
 	uint64_t offset;	       /* of its first element in the call's vector */
 	uint32_t count;		       /* elements, without padding */
@@ -97,7 +97,7 @@ struct fpisa_chunk {
 
 struct fpisa_options {
 	size_t size;	     /* sizeof(struct fpisa_options), so that it may grow */
-	uint16_t local_port; /* UDP source port that the job lists; 0: 18000. Of several aggregators the first one's */
+	uint16_t local_port; /* UDP source port that the job lists; 0: 18000. With several aggregators, the first one's */
 	uint64_t token;	     /* the job's secret, from which its frames have tags; 0 if it has none */
 	/*
 	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
@@ -124,10 +124,9 @@ struct fpisa_options {
 	double duplicate, reorder, delay, corrupt;
 	uint32_t transport; /* enum fpisa_transport_name */
 	/*
-	 * Nonzero: the array of a call in place (recv is send) is as it was before the call when the handle
-	 * has failed, has joined again or is closed, and the call had not all of its results. on_chunk may
-	 * have heard of some. Costs as much memory again as the array while the call is under way, and one
-	 * more copy of each chunk, when its result arrives. Of separate arrays nothing is kept.
+	 * Nonzero: if the handle has failed, has joined again or is closed before a call in place (recv is send) has all of its results, the
+	 * array is as it was before the call. on_chunk may have reported some chunks. Costs as much memory again as the array while the
+	 * call is in progress, and one more copy of each chunk when its result arrives. Calls with separate arrays cost nothing.
 	 */
 	uint64_t restore;
 	/*
@@ -153,7 +152,7 @@ struct fpisa_options {
 #define FPISA_FOREVER UINT32_MAX /* options.timeout_ms */
 
 /*
- * Parameters and counts of a handle. Of the job, as fpisa-wire(7) has them:
+ * Parameters and counts of a handle. The job's parameters have the numbers of fpisa-wire(7):
  *
  * mode		1 fpisa, 2 fpisa-a, 3 fpisa64, 4 exact
  * rounding	1 down (toward minus infinity), 2 nearest (ties to even)
@@ -261,9 +260,9 @@ struct fpisa_call {
 	uint32_t op;   /* enum fpisa_operation */
 	double factor; /* of FPISA_SCALE */
 	/*
-	 * Which call it is among those that are equal otherwise, the same on all ranks: ranks that start calls
-	 * in different orders get -EPROTO, all of them, and no sum. Without tags calls of one length, type and
-	 * operation are not told apart.
+	 * Distinguishes calls that are otherwise equal; the same on all ranks. If ranks start calls in different orders,
+	 * all of them get -EPROTO and no sum. Without tags, calls with the same length, type and operation are not
+	 * distinguished.
 	 */
 	uint64_t tag;
 	/*
@@ -390,9 +389,9 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 			  enum fpisa_operation op, double factor, uint32_t *flags);
 
 /*
- * Returns when all ranks have called it; errors as of a call. One that fails ends the calls of all types, on this rank with its error and on
- * the others, which may wait in it in the job of another type, with -EREMOTEIO. It runs in a job that the group has. If the first one is still being made,
- * the barrier waits for that for options.timeout_ms at most; its own deadline begins then.
+ * Return when all ranks have called it; errors are those of a call. A barrier that fails ends the calls of all types: on this rank with its
+ * error, and on the others, which may wait for it in the job of another type, with -EREMOTEIO. It runs in a job that the group has. If the
+ * first job is still being made, the barrier waits for it for at most options.timeout_ms; its own deadline begins then.
  */
 int fpisa_group_barrier(struct fpisa_group *g);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What `fpisa bench arith` holds the datapath against, for BPF_PROG_TEST_RUN:
+ * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN:
  * programs that read a payload (touch_*), that add one of 32-bit integers to
  * a row (add_*: SwitchML's arithmetic), that do nothing, that stay in
  * registers. Each does its work in several ways; user space
@@ -119,7 +119,7 @@ PROGRAM(add_split, __u64, 8, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 32, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 128, add_split((__u32 *)&out[i], in[i]))
 
-/* What every run of a program costs, whatever it does. */
+/* The cost of every run of a program, whatever it does. */
 SEC("xdp")
 int empty(struct xdp_md *ctx)
 {

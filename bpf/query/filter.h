@@ -22,7 +22,7 @@ static __always_inline struct fpisa_filter_block *fpisa_filter_at(void *filter, 
 
 #include "fpisa/query/filter.h"
 
-/* Of each kind of query: an epoch begins. The lock is the caller's. */
+/* Begin an epoch, for each kind of query. The caller holds the lock. */
 GLOBAL_FN int begin(__u32 epoch);
 
 /* With the lock: the state is of this epoch. Else, and without the lock: a verdict. */
@@ -58,7 +58,7 @@ GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u
 	return fpisa_filter_ask(q, NULL, epoch, state, r.key);
 }
 
-/* Those of `kept`, among 64 rows from 64 x `half` on, whose key may be in the join. */
+/* Select from `kept`, among 64 rows from 64 x `half` on, the rows whose key may be in the join. */
 GLOBAL_FN __u64 ask_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 epoch, __u32 state)
 {
 	__u64 in = 0;
@@ -79,8 +79,8 @@ GLOBAL_FN __u64 ask_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 epoch
 }
 
 /*
- * What the filter is for rows of this epoch, enum fpisa_filter_state, without the lock but for the first of them; or a
- * verdict, negated.
+ * Return the state of the filter for rows of this epoch, enum fpisa_filter_state, or a verdict, negated. Only the first rows
+ * take the lock.
  */
 GLOBAL_FN int use_filter(__u32 epoch)
 {

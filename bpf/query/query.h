@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the programs of queries share: the query that one is specialised for, its
+ * The parts that programs of queries share: the query for which a program is specialised, its
  * state, the checks, and ways out. The entry (../fpisa.bpf.c) has parsed the frame and
- * calls the query's program for what it does not know itself; user space loads a
+ * calls the query's program for frames that it does not know itself. User space loads a
  * program for each query, over the maps of fpisa.o and the query's own.
  */
 #ifndef FPISA_BPF_QUERY_H
@@ -135,7 +135,7 @@ GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
 	return 0;
 }
 
-/* Of 64 rows from 64 x `half` on those in `kept`, to place `to` and behind; the next place. */
+/* Move the rows in `kept`, of 64 from 64 x `half` on, to place `to` and behind; return the next place. */
 GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
 {
 	if (half > 1)
@@ -254,7 +254,7 @@ GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
 
 /* -- the program ------------------------------------------------------------- */
 
-/* Of each kind of query. */
+/* Each kind of query defines these. */
 GLOBAL_FN int rows(struct xdp_md *ctx);
 GLOBAL_FN int seal(struct xdp_md *ctx);
 GLOBAL_FN int read_groups(struct xdp_md *ctx);
@@ -271,7 +271,7 @@ static __always_inline int query(struct xdp_md *ctx)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	payload = bpf_ntohs(h.udp->len) - FPISA_UDP_LEN - FPISA_HDR_LEN;
 	v = check_query(ctx, payload);
-	/* What a member is told needs a frame that is whole: the checksum, or the tag, first. */
+	/* Check the whole frame before a member is told anything: first its checksum, or its tag. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(q->job, v, XDP_DROP);
 	if (!is_sealed(ctx, q->job, payload, v))

@@ -43,8 +43,8 @@ GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 #include "fpisa/query/table.h"
 
 /*
- * Row `i`, if it is `asked` for: 1 if it found no place; else it is added, if `fresh`. The lock is the caller's. Who asks is
- * a branch here: in the loop over rows a verifier would go on both ways from it, row after row.
+ * Look for the group of row `i`, if it is `asked` for: return 1 if it found no place; else add the row, if `fresh`. The caller holds the lock. `asked`
+ * is tested here: in the loop over rows the verifier would follow both branches, row after row.
  */
 GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 {
@@ -68,7 +68,7 @@ GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 	return 0;
 }
 
-/* Those of `rows`, among 64 from 64 x `half` on, that found no place. The lock is the caller's. */
+/* Select from `rows`, among 64 from 64 x `half` on, those that found no place. The caller holds the lock. */
 GLOBAL_FN __u64 add_rows(struct xdp_md *ctx, __u32 half, __u64 rows, __u32 fresh)
 {
 	__u64 left = 0;
@@ -241,7 +241,7 @@ GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 use
 	return n;
 }
 
-/* Nobody writes a sealed table: no lock. */
+/* Nothing writes to a sealed table, so it needs no lock. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();

@@ -39,7 +39,7 @@ GLOBAL_FN int rise(__u32 i, __u32 key)
 #include "fpisa/query/topn.h"
 
 /*
- * Of rows 32 x `block` to + 31 those whose key is `floor` or more: a bit each. Zero
+ * Of rows 32 x `block` to + 31, return those whose key is at least `floor`, a bit each. Zero
  * if the frame does not hold them all. Unrolled, and without branches.
  */
 GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
@@ -75,7 +75,7 @@ GLOBAL_FN int scan_row(struct xdp_md *ctx, __u32 i, __u64 floor)
 	return row && fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes)) >= floor;
 }
 
-/* Of `count` rows those among 64 x `half` to + 63 whose key is `floor` or more. */
+/* Of `count` rows, return those among 64 x `half` to + 63 whose key is at least `floor`. */
 GLOBAL_FN __u64 scan(struct xdp_md *ctx, __u32 half, __u64 floor, __u32 count)
 {
 	__u32 from = half * 64;
@@ -124,7 +124,7 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 	return fpisa_topn_row(s, q, NULL, key, counts);
 }
 
-/* Those of `kept`, among 64 rows from 64 x `half` on, that still are to be kept. The lock is the caller's. */
+/* Of `kept`, return those among 64 rows from 64 x `half` on that are still to be kept. The caller holds the lock. */
 GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 counts)
 {
 	__u64 left = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What every shared header stands on: fixed-width types, inlining, and the
+ * The base of every shared header: fixed-width types, inlining, and the
  * few idioms that keep a compiler from turning arithmetic back into branches.
  *
  * All headers in this directory compile for BPF (clang -target bpf) and for

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What an add discards: the paper's error distribution (section 5.2.1),
+ * The bits that an add discards: the paper's error distribution (section 5.2.1),
  * taken in the datapath while it happens. An observer looks at a block's
  * PHV after MAU1 and at its registers before MAU2, and changes neither.
  *
- * Discarded by a right shift: the low bits of the shifted mantissa, a
- * nonnegative amount, for the shift is a floor. By an overwrite: the
- * stored magnitude. A magnitude in [2^x, 2^(x+1)) counts in the bucket
- * x + bias + M + G. Saturation discards too, but is no matter of bits: it is
- * counted as `overflowed` and not here; nor is what a read-out rounds off, and
- * squares, whose exponents are others, are left out.
+ * A right shift discards the low bits of the shifted mantissa, a nonnegative
+ * amount because the shift is a floor. An overwrite discards the stored
+ * magnitude. A magnitude in [2^x, 2^(x+1)) counts in the bucket
+ * x + bias + M + G. Saturation also loses value, but not single bits: it is
+ * counted as `overflowed` and not here. The rounding of a read-out is not
+ * counted. Squares are left out, because their exponents differ.
  */
 #ifndef FPISA_DISCARD_H
 #define FPISA_DISCARD_H
@@ -35,7 +35,7 @@ static __always_inline __u32 fpisa_discard_bucket(__s64 m, __u32 e, __u32 by)
 	return bits ? e + bits - 1 : 0;
 }
 
-/* Of one element: the exponent e and mantissa m that come, the registers' reg_e and reg_m. */
+/* Count for one element: exponent e and mantissa m of the contribution, reg_e and reg_m of the registers. */
 static __always_inline __u32 fpisa_discarded(__u32 e, __s64 m, __u32 reg_e, __s64 reg_m, struct fpisa_format f,
 					     enum fpisa_mode mode)
 {

@@ -23,12 +23,12 @@
 
 #define FPISA_LIMBS 8 /* ceil(254 / 32): exponents of eight bits */
 
-/* One block of superaccumulators of FPISA_LIMBS; those of one limb are struct fpisa_man64_block. */
+/* One block of superaccumulators with FPISA_LIMBS limbs. With one limb it is struct fpisa_man64_block. */
 struct fpisa_limbs_block {
 	__s64 limb[FPISA_BLOCK][FPISA_LIMBS];
 };
 
-/* Of element i, `n` limbs each. */
+/* The `n` limbs of element i. */
 static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 {
 	return (__s64 *)limbs + i * n;
@@ -64,9 +64,9 @@ static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *
 
 /*
  * MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): the two
- * uppermost nonzero digits of 32 bits, all below them as a sticky bit. m has
- * 31 significant bits or more, or is exact. Of several limbs the
- * magnitude is multiplied by `factor`, below 2^24, on the way (op.h).
+ * uppermost nonzero digits of 32 bits, with all lower digits as a sticky bit. m has
+ * at least 31 significant bits, or is exact. With several limbs the
+ * magnitude is multiplied on the way by `factor`, which is below 2^24 (op.h).
  */
 static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *acc, int n, __u64 factor)
 {
@@ -107,7 +107,7 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 	l->sign = (__u32)sign & 1;
 	l->e &= FPISA_EXP_SPECIAL;
 	if (top) {
-		/* One bit is given up, for m is signed. */
+		/* Give up one bit, because m is signed. */
 		l->m = (__s64)((high << 31 | low >> 1) | ((low & 1) | fpisa_nonzero(rest)));
 		l->e |= 32 * (top - 1) + 2;
 	} else {

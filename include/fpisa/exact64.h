@@ -240,7 +240,7 @@ static __always_inline void fpisa_exact64_set(const void *in, struct fpisa_exp_b
 	}
 }
 
-/* One element of an add, in a form that calls `clear`; see fpisa_exact64_mau4. */
+/* Add one element, in a form that calls `clear`; see fpisa_exact64_mau4. */
 #define fpisa_exact64_add_lane(in, e, a, i, f, clear)                       \
 	({                                                                  \
 		struct fpisa_lane __l = {.word = fpisa_get_word(in, i, f)}; \

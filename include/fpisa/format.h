@@ -100,8 +100,8 @@ struct fpisa_format {
 #define FPISA_INF 0x10u	      /* some element is infinite */
 
 /*
- * What happened to the elements of one contribution, four 16-bit counts in a
- * register; a frame carries fewer than 2^16 elements (wire.h asserts it).
+ * Events of the elements of one contribution, as four 16-bit counts in a
+ * register. A frame carries fewer than 2^16 elements (wire.h asserts it).
  */
 #define FPISA_EV_ROUNDED 0	 /* adds that lost a nonzero bit to a shift */
 #define FPISA_EV_OVERWRITTEN 16	 /* adds that discarded a nonzero mantissa */
@@ -232,7 +232,7 @@ static __always_inline int fpisa_op_offered(struct fpisa_format f, enum fpisa_mo
 	return 0;
 }
 
-/* What a job does that names no rounding: the modes that keep more bits than a result has end with the nearest. */
+/* Default rounding of a job: modes that keep more bits than a result has round to nearest. */
 static __always_inline enum fpisa_rounding fpisa_default_rounding(enum fpisa_mode mode)
 {
 	return mode == FPISA_MODE_FPISA64 || mode == FPISA_MODE_EXACT ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;

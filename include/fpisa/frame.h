@@ -108,7 +108,7 @@ static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const st
 	return fpisa_sum_fold(&sum);
 }
 
-/* What stands in `proof` of a HELLO to the job, or a WELCOME of it, that is complete otherwise. `k`: the job's key of NH. */
+/* The value of `proof` in a HELLO to the job, or in a WELCOME from it, that is otherwise complete. `k`: the job's key of NH. */
 static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u64 *k, const struct fpisa_hdr *h,
 					 const struct fpisa_hello *p)
 {
@@ -209,8 +209,8 @@ static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *j
 }
 
 /*
- * Of the tag of a STATUS, or of an ERROR: by the cookie that its ADD carried, for that may be an old one; what answers a HELLO,
- * of generation 0, has the key of HELLOs.
+ * Key for the tag of a STATUS or an ERROR: that of the cookie which its ADD carried, because the cookie may be an old one. The
+ * answer to a HELLO, which has generation 0, uses the key of HELLOs.
  */
 static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job,
 							const struct fpisa_session *session, const struct fpisa_hdr *h)
@@ -255,7 +255,7 @@ static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpi
 	h->secret = cookie;
 }
 
-/* What WELCOME says of a job beyond what all kinds have in common. */
+/* Fill in what a WELCOME says about this kind of job, beyond what all kinds have in common. */
 static __always_inline void fpisa_tell_kind(struct fpisa_hello *p, const struct fpisa_job *job)
 {
 	struct fpisa_query_welcome *q = (void *)p;
@@ -328,7 +328,7 @@ static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello
 	return newest;
 }
 
-/* Which drops are reported to a member with an ERROR frame. */
+/* Tell whether a drop is reported to a member with an ERROR frame. */
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||

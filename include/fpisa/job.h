@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a job is (written by user space, read by the datapath), who is in it
- * (written by the datapath when workers say HELLO), what a slot holds, and which
- * family of programs serves a job.
+ * A job (written by user space, read by the datapath), its session of ranks
+ * (written by the datapath when workers say HELLO), the contents of a slot, and
+ * the family of programs that serves a job.
  */
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H
@@ -43,7 +43,7 @@ enum fpisa_job_kind {
 	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
 };
 
-/* What a query is asked for (query/query.h, fpisa_query_broken() in query/check.h). */
+/* A query's request (query/query.h; fpisa_query_broken() in query/check.h checks it). */
 struct fpisa_query_parameters {
 	__u32 limit;	   /* topn: N; table: most groups; join: 0 */
 	__u8 key_bytes;	   /* of a row: 4, 8, 16 or 32 */
@@ -53,8 +53,8 @@ struct fpisa_query_parameters {
 };
 
 /*
- * One job, key: its number. All but `live` is written while `active` is 0
- * and constant while it is 1; `live` changes by one aligned 64-bit store
+ * One job, key: its number. All members but `live` are written while `active` is 0
+ * and constant while it is 1. `live` changes by one aligned 64-bit store
  * (the map is mappable), so the datapath sees the old or the new set.
  */
 struct fpisa_job {
@@ -104,8 +104,8 @@ static __always_inline int fpisa_is_query(const struct fpisa_job *job)
 }
 
 /*
- * Who has joined, key: job number. It is written under `lock`, but for `broken` (fpisa_break()): by the datapath, and by user
- * space, which clears it before a job becomes active and after it was.
+ * The ranks that have joined, key: job number. The datapath writes it under `lock`, except `broken` (fpisa_break()). User
+ * space also writes it, to clear it before a job becomes active and after the job was active.
  */
 struct fpisa_session {
 	__u64 lock;
@@ -122,10 +122,10 @@ struct fpisa_session {
 };
 
 /*
- * Where a worker is, key: job * FPISA_MAX_WORKERS + rank; from the kernel's
- * routes and neighbours when its HELLO joined, or, where the administrator
+ * The location of a worker, key: job * FPISA_MAX_WORKERS + rank. It comes from the kernel's
+ * routes and neighbours when its HELLO joined or, where the administrator
  * named the port, from the HELLO. Until then the addresses are zero and ifindex
- * is what `job add` resolved.
+ * is the one that `job add` resolved.
  */
 struct fpisa_peer {
 	__u8 mac[6];	   /* the worker's */
@@ -150,9 +150,9 @@ struct fpisa_last_seen {
  *
  * Ownership: a CPU that moves `lock` from 0 to 1 by compare-and-swap owns
  * the entry and its registers until it swaps 0 back, on every way out, also
- * across tail calls. Nothing here is read or written without it. Whoever
- * finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as
- * `busy`, counted; the worker sends it again. User space takes it as well, to clear the entry for a new job.
+ * across tail calls. Nothing here is read or written without the lock. A CPU
+ * that finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as
+ * `busy`, counted; the worker sends it again. User space also takes the lock, to clear the entry for a new job.
  *
  * There is no second copy of a finished result: the registers are the kept
  * result, and a late reader runs MAU5..8 on them again. They are overwritten
@@ -234,11 +234,11 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 	X(12, w8c65, 8, 64, 65)
 #define FPISA_EACH_FAMILY(X) X(0, w4r32, 4, 32, 0) FPISA_FURTHER_FAMILIES(X)
 
-/* Of a format; integers are family 0's. FPISA_FAMILIES if there is none. */
+/* The family that serves a format; integers use family 0. FPISA_FAMILIES if none does. */
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
 	int exact = mode == FPISA_MODE_EXACT;
-	/* One of 64 bits holds all that five bits of exponent reach; eight bits reach over 254, eleven over 2046. */
+	/* One limb of 64 bits holds the range of five exponent bits; eight exponent bits span 254 powers of two, eleven span 2046. */
 	int of_limbs = !exact ? 0 : f.bytes == 8 ? 65 : f.shared || f.ebits == 8 ? 8 : 1;
 	int of_bits = exact ? 64 : f.rbits;
 
@@ -267,7 +267,7 @@ static __always_inline struct fpisa_key fpisa_token_of(const struct fpisa_job *j
 	return (struct fpisa_key){j->token, j->token_high};
 }
 
-/* What `keyed` is to be. */
+/* The value of `keyed` for a job. */
 static __always_inline __u8 fpisa_wants_tags(const struct fpisa_job *j)
 {
 	return !!j->token;

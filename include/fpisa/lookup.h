@@ -40,8 +40,8 @@
 #define FPISA_WIDE 4096	 /* of eleven */
 
 /*
- * What MAU2 decides, by the incoming exponent less the stored one. Distances
- * end at R for R = 32; at 63 for R = 64, where a bounded mantissa has nothing
+ * MAU2's decisions, by the incoming exponent less the stored one. Distances
+ * end at R for R = 32, and at 63 for R = 64, where a bounded mantissa has nothing
  * left but its sign.
  */
 struct fpisa_narrow {

@@ -20,7 +20,7 @@
 #define FPISA_TABLE512(X) FPISA_TABLE256(X, 0), FPISA_TABLE256(X, 256)
 #define FPISA_TABLE1024(X) FPISA_TABLE512(X), FPISA_TABLE256(X, 512), FPISA_TABLE256(X, 768)
 
-/* Of index i, sign and exponent field: the exponent less one, and the word less fraction and implied one. */
+/* For index i, sign and exponent field: the exponent less one, and the word less fraction and implied one. */
 #define FPISA_HEAD_E(i) (((i)&255) ? ((i)&255) - 1 : 0)
 #define FPISA_HEAD_WORD(i) ((__u32)((i) >> 8) << 31 | (__u32)FPISA_HEAD_E(i) << 23)
 #define FPISA_HEAD_SPECIAL 0xffff
@@ -115,7 +115,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		word *= (__u64)move->move[0].factor;
 		old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
 		fpisa_add_to(word, old);
-		/* One of the two shifts is 0: the lower half is what the other lost. */
+		/* One of the two shifts is 0: the lower half is what the other one lost. */
 		if (counted)
 			fpisa_add_to(rounded, fpisa_nonzero(fpisa_low(word)));
 		else
@@ -192,16 +192,16 @@ struct fpisa_move_a {
 };
 
 /*
- * What a block's adds count, in one register. Raises are not asked for; 32 adds count at most 32 of each event:
+ * Counts of a block's adds, in one register. Raises are not asked for; 32 adds count at most 32 of each event:
  *
- *	 63          40 39         30 29       24 23        16 15           0
- *	+--------------+-------------+-----------+------------+--------------+
- *	|  overflowed  | overwritten |  rounded  |    left    |    raises    |
- *	|              |    0..32    |   0..32   |   0..32    |  0..32 * 254 |
- *	+--------------+-------------+-----------+------------+--------------+
+ *  63          40 39         30 29       24 23        16 15           0
+ * +--------------+-------------+-----------+------------+--------------+
+ * |  overflowed  | overwritten |  rounded  |    left    |    raises    |
+ * |              |    0..32    |   0..32   |   0..32    |  0..32 * 254 |
+ * +--------------+-------------+-----------+------------+--------------+
  *
  * -x of x below 2^32 has 32 ones on top unless x is 0. Its upper n bits count one in the field at bit n, less one
- * at bit 0: what so is missing of two events, 64 at most, is added before the fields are read.
+ * at bit 0. What is thus missing of two events, at most 64, is added before the fields are read.
  */
 #define FPISA_A_LEFT 16
 #define FPISA_A_ROUNDED 24

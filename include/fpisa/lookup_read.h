@@ -17,7 +17,7 @@
 #include "clz.h"
 #include "lookup.h"
 
-/* What a lane holds in its upper bits: the register, 64 - R bits up. */
+/* The value in the upper bits of a lane: the register, 64 - R bits up. */
 static __always_inline __s64 fpisa_get_high(const void *m, int i, struct fpisa_format f)
 {
 	return f.rbits == 32 ? (__s64)((__u64)((const __u32 *)m)[i] << 32) : ((const __s64 *)m)[i];
@@ -71,7 +71,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			fpisa_opaque(sign);
 			sign >>= 63;
 			fpisa_opaque(sign);
-			/* Of a negative power of two one less; its one then moves a bit further and counts as a carry. */
+			/* For a negative power of two this is one less; its one then moves a bit further and counts as a carry. */
 			x = (__u64)high ^ (__u64)sign;
 			w = x >> (64 - f.rbits + at);
 			/* Two tests: of one that clang makes of both 6.1 learns no bound. */
@@ -88,7 +88,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 					fpisa_put_word(out, i, f, 0);
 				continue;
 			}
-			/* Of narrower formats the last comparison sees the sticky bits. */
+			/* For narrower formats the last comparison sees the sticky bits. */
 			if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
 				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;

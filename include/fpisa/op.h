@@ -20,7 +20,7 @@
 
 /* -- factors --------------------------------------------------------------- */
 
-/* What the read-out of a round does besides rounding; fpisa_final_of(). */
+/* The read-out's work in a round besides rounding; fpisa_final_of(). */
 struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
@@ -41,8 +41,8 @@ static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 }
 
 /*
- * What to do at the read-out of a round of `op` with `n` contributions;
- * `operand` is a valid factor if op is SCALE, reciprocal is the job's option.
+ * The read-out's work in a round of `op` with `n` contributions.
+ * `operand` is a valid factor if op is SCALE; reciprocal is the job's option.
  */
 static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
 							 int reciprocal)
@@ -228,8 +228,8 @@ static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fp
 /* -- order-preserving encoding ---------------------------------------------------- */
 
 /*
- * The encoding of a packed value of w bits, less 2^(w-1): NaN the greatest,
- * both zeros 0, else the order of the numbers. Of an integer itself.
+ * The encoding of a packed value of w bits, less 2^(w-1): NaN is the greatest,
+ * both zeros are 0, all others are in the order of the numbers. An integer is its own encoding.
  */
 static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format f)
 {

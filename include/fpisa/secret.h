@@ -82,15 +82,15 @@ static __always_inline __u64 fpisa_siphash3(const struct fpisa_key *key, __u64 a
 }
 
 /*
- * What only the listed address of `rank` is told, for its incarnation `inc`,
- * and what then stands in each of its frames. Never 0, which no rank has.
+ * The cookie that only the listed address of `rank` is told, for its incarnation `inc`,
+ * and that each of its frames then carries. Never 0, which no rank has.
  */
 static __always_inline __u64 fpisa_cookie(const struct fpisa_key *key, __u32 rank, __u64 inc)
 {
 	return fpisa_siphash(key, inc, rank) ?: 1;
 }
 
-/* What the results of a generation carry; no cookie follows from it. */
+/* The secret that the results of a generation carry; no cookie can be derived from it. */
 static __always_inline __u64 fpisa_result_secret(const struct fpisa_key *key, __u32 generation)
 {
 	return fpisa_siphash(key, generation, 1ull << 32) ?: 1;

@@ -15,7 +15,7 @@
 #include "job.h"
 #include "verdict.h"
 
-/* What a contribution claims, as far as the slot rules look at it. */
+/* The claims of a contribution, as far as the slot rules look at them. */
 struct fpisa_claim {
 	__u64 chunk;
 	__u64 digest;
@@ -28,7 +28,7 @@ struct fpisa_claim {
 	__u8 op;
 };
 
-/* What to do with it; below zero is the verdict of a drop, negated. */
+/* The decision about a contribution; below zero it is the verdict of a drop, negated. */
 enum fpisa_step {
 	FPISA_STEP_SET,	   /* first contribution: registers take its values */
 	FPISA_STEP_ADD,	   /* add to the registers */
@@ -186,7 +186,7 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 	__u32 generation;
 	__u64 bit;
 
-	/* One value for check and index: 6.1's verifier loses the bound when they are two copies of it. */
+	/* Use one value for check and index: the verifier of Linux 6.1 loses the bound when they are two copies of it. */
 	fpisa_opaque(rank);
 	if (rank >= FPISA_MAX_WORKERS || !inc || inc < s->incarnation[rank])
 		return 0;

@@ -46,7 +46,7 @@ struct fpisa_superacc {
 	__s64 limb[];
 };
 
-/* One whose window has all limbs of either format. */
+/* A superaccumulator whose window has all limbs of either format. */
 union fpisa_superacc_full {
 	struct fpisa_superacc acc;
 	__u64 space[sizeof(struct fpisa_superacc) / 8 + FPISA_SUPERACC_MOST];
@@ -228,7 +228,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_su
 	return (struct fpisa_superacc_window){lo < most - width ? lo : most - width, width};
 }
 
-/* For a value that is neither zero nor special. */
+/* Add a value that is neither zero nor special. */
 static inline struct fpisa_superacc_window fpisa_superacc_reach(struct fpisa_superacc *a, __u64 word,
 								struct fpisa_format f)
 {

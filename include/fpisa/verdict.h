@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What became of a frame. One number is what a check of the datapath returns, the
+ * The fate of a frame. One number is the return value of a check in the datapath, the
  * index of a counter, the reason in an ERROR frame and the line that
- * `fpisa stats` prints: all from this one list.
+ * `fpisa stats` prints. All come from this one list.
  *
  * Columns: name, class, sentence. Classes:
- *	PASS	passed to the kernel: not ours, or a HELLO for which it has to ask
- *	TAKEN	ours, consumed as it should be; nothing leaves
- *	REPLY	ours, an answer leaves
- *	DROP	ours but bad, or not now; the sentence says why
- * Numbers are on the wire and in counters: new ones come last, whatever their class.
+ * 	PASS	passed to the kernel: not ours, or a HELLO for which it has to ask
+ * 	TAKEN	ours, consumed as it should be; nothing leaves
+ * 	REPLY	ours, an answer leaves
+ * 	DROP	ours but bad, or not now; the sentence says why
+ * Numbers are on the wire and in counters: append new ones, whatever their class.
  */
 #ifndef FPISA_VERDICT_H
 #define FPISA_VERDICT_H
@@ -74,7 +74,7 @@ enum fpisa_verdict {
 	FPISA_VERDICTS(X)
 #undef X
 		FPISA_VERDICT_COUNT,
-	/* What a check returns that the frame has passed; nothing has become of it yet, so no counter and no reason has this number. */
+	/* Return value of a check that the frame has passed. The frame's fate is still open, so no counter and no reason has this number. */
 	FPISA_V_ok = FPISA_VERDICT_COUNT,
 };
 
@@ -150,7 +150,7 @@ struct fpisa_counters {
 #define X(name, text) __u64 name;
 	FPISA_COUNTERS(X)
 #undef X
-	/* One for each verdict, in its order: v_accepted, v_checksum, ... */
+	/* One counter for each verdict, in its order: v_accepted, v_checksum, ... */
 #define X(name, class, text) __u64 v_##name;
 	FPISA_VERDICTS(X)
 #undef X

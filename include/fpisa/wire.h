@@ -171,7 +171,7 @@ _Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
 _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frames start at NET_IP_ALIGN");
 
 /*
- * Of a format with shared exponents the payload begins with a row of scales,
+ * In a format with shared exponents the payload begins with a row of scales,
  * one byte a block, the rest zero; the elements follow.
  */
 #define FPISA_SCALES 32
@@ -179,12 +179,12 @@ _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frame
 _Static_assert(FPISA_MAX_BLOCKS <= FPISA_SCALES, "a scale for each block");
 
 /*
- * Which of a job's K = `ports` ports the contributions to slot `slot` of
- * `window` go to: 0 .. K - 1, the same for both versions. A network card that
+ * The port, of a job's K = `ports` ports, to which contributions to slot `slot` of
+ * `window` go: 0 .. K - 1, the same for both versions. A network card that
  * spreads by destination port alone then gives a slot to one queue, so to one
  * CPU. Runs of 8 neighbours share a port, so that what a worker sends in one
- * go leaves in few bursts, and slots that share a cache line stay together;
- * runs are shorter where the window would not reach every port.
+ * go leaves in few bursts, and slots that share a cache line stay together.
+ * Runs are shorter where the window would not reach every port.
  */
 static __always_inline __u32 fpisa_port_index(__u32 slot, __u32 window, __u32 ports)
 {
@@ -283,7 +283,7 @@ static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
 	return (a & 0xffff) + (a >> 16);
 }
 
-/* What a call does, for the digest; numbers are the wire's. */
+/* Description of a call, for the digest; its numbers are the wire's. */
 enum fpisa_call_kind {
 	FPISA_CALL_ALLREDUCE = 1,
 };

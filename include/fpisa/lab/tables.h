@@ -268,8 +268,8 @@ _Static_assert(FPISA_SQRT2 *FPISA_SQRT2 > 1ull << 61 && (FPISA_SQRT2 - 1) * (FPI
 	       "the root of 2, rounded up");
 
 /*
- * Square root of l->word: the significand's, times sqrt(2) when the exponent
- * is odd, at half the exponent. Of -0 it is -0; of what is below, NaN.
+ * Square root of l->word: that of the significand, times sqrt(2) when the exponent
+ * is odd, at half the exponent. The root of -0 is -0; the root of a negative number is NaN.
  */
 static __always_inline void fpisa_sqrt(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {

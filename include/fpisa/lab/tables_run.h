@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What goes through bpf/fpisa_tables.bpf.c under BPF_PROG_TEST_RUN: one
- * function of tables.h over a payload of operands, results in their place.
+ * The interface of bpf/fpisa_tables.bpf.c under BPF_PROG_TEST_RUN: one
+ * function of tables.h over a payload of operands, which the results replace.
  */
 #ifndef FPISA_TABLES_RUN_H
 #define FPISA_TABLES_RUN_H

@@ -30,7 +30,7 @@ enum fpisa_filter_answer {
 	FPISA_FILTER_YES = 3,
 };
 
-/* Of a row's key its join key, with zeros behind. */
+/* The join key of a row's key, with zeros behind it. */
 static __always_inline void fpisa_join_key(__u64 key[FPISA_KEY_WORDS], __u32 bytes)
 {
 	if (bytes == 4)
@@ -70,7 +70,7 @@ static __always_inline void fpisa_filter_built(struct fpisa_query_state *s, __u3
 		s->built |= 1ull << (rank & (FPISA_MAX_WORKERS - 1));
 }
 
-/* Where a key is: the number of its block, which may not be there, and of a Bloom filter five bits a word. */
+/* The place of a key: the number of its block, which may not be there, and, in a Bloom filter, five bits a word. */
 static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS],
 						__u64 *bits)
 {

@@ -5,7 +5,7 @@
 
 #include "query.h"
 
-/* Of the first `bytes` of a key. Mixed once more at the end, for keys that differ in a few high bits alone are not yet spread at random by a product. */
+/* Hash of the first `bytes` of a key. It is mixed once more at the end: a product alone does not spread keys at random that differ in a few high bits. */
 static __always_inline __u64 fpisa_hash_key(__u64 seed, const __u64 key[FPISA_KEY_WORDS], __u32 bytes)
 {
 	__u64 hash = fpisa_digest_word(seed, key[0]);

@@ -42,7 +42,7 @@ enum fpisa_query_type {
 #define FPISA_QUERY_BLOOM 0x08	   /* a filter: of any keys, some others seem to be in it */
 #define FPISA_QUERY_FILTER (FPISA_QUERY_BITMAP | FPISA_QUERY_BLOOM)
 
-/* What a program is specialised for: constants when it is loaded. */
+/* The parameters for which a program is specialised: constants when it is loaded. */
 struct fpisa_query_config {
 	__u32 job;
 	__u32 master;	 /* its rank: the last */
@@ -121,9 +121,9 @@ struct fpisa_query_window {
 };
 
 /*
- * Of a whole query, one entry. Whoever moves `lock` from 0 to 1 owns it, the heap
- * or the table and the filter until 0 is swapped back; epoch, bar, `filter` and what is in the filter
- * alone are read without.
+ * State of a whole query, one entry. A CPU that moves `lock` from 0 to 1 owns it, with the heap
+ * or the table and the filter, until it swaps 0 back. Only epoch, bar, `filter` and the contents of the filter
+ * are read without the lock.
  */
 struct fpisa_query_state {
 	__u64 lock;
@@ -155,7 +155,7 @@ struct fpisa_query_counters {
 #undef X
 };
 
-/* Where the groups are whose keys have one hash: the epoch << 32 | number << 8 | tag of the key. */
+/* Places of the groups whose keys have one hash: the epoch << 32 | number << 8 | tag of the key. */
 #define FPISA_WAYS 8
 
 struct fpisa_bucket {
@@ -175,9 +175,7 @@ struct fpisa_filter_block {
 	__u64 word[FPISA_FILTER_WORDS];
 };
 
-/*
- * One more limb than a slot has: a job adds 64 values at most, a group any number.
- */
+/* One limb more than a slot has: a job adds 64 values at most, a group any number. */
 #define FPISA_GROUP_LIMBS (FPISA_LIMBS + 1)
 
 /* A group, in the table and in GROUPS. Its sum is that of limb[i] x 2^(32 i - 149). */
@@ -214,7 +212,7 @@ static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 	}
 }
 
-/* What a job of a query says of it; *q all but the seed. */
+/* Fill in *q, all but the seed, from the job of a query. */
 static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 number, struct fpisa_query_config *q)
 {
 	*q = (struct fpisa_query_config){
@@ -231,7 +229,7 @@ static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 nu
 
 /* -- the filter's state, whose rules filter.h has ------------------------------- */
 
-/* What the first rows of the epoch decided. */
+/* The decision that the first rows of the epoch made. */
 enum fpisa_filter_state {
 	FPISA_FILTER_BUILDING, /* there were none yet */
 	FPISA_FILTER_WHOLE,
@@ -246,7 +244,7 @@ static __always_inline void fpisa_filter_begin(struct fpisa_query_state *s)
 	s->beyond = 0;
 }
 
-/* Of the epoch; `word` is fpisa_query_state.filter, read once. */
+/* State of the epoch's filter; `word` is fpisa_query_state.filter, read once. */
 static __always_inline __u32 fpisa_filter_state(__u64 word, __u32 epoch)
 {
 	return word >> 32 == epoch ? (__u32)word : FPISA_FILTER_BUILDING;

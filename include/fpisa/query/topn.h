@@ -102,7 +102,7 @@ static __always_inline void fpisa_heap_push(void *heap, __u32 n, __u32 key)
 		*at = key;
 }
 
-/* One row of a frame of which fpisa_topn_counts() said `counts`. Nonzero: the master must have it. The lock is the caller's. */
+/* Take one row of a frame for which fpisa_topn_counts() returned `counts`. Nonzero: the master must have it. The caller holds the lock. */
 static __always_inline int fpisa_topn_row(struct fpisa_query_state *s, const struct fpisa_query_config *q, void *heap,
 					  __u32 key, int counts)
 {

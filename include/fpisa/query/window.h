@@ -39,7 +39,7 @@ static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_win
 	by = sequence - w->high;
 	if (by > width)
 		return -FPISA_V_sequence;
-	/* Of `width` bits the `by` uppermost. */
+	/* The `by` uppermost of `width` bits. */
 	leaving = by == width ? all : all & ~(all >> (by & 63));
 	return (w->taken & leaving) == leaving ? 1 : -FPISA_V_sequence;
 }
