@@ -197,6 +197,9 @@ bool datapath_job_here(const struct datapath *dp, __u32 job);
 /* May the datapath ask the kernel for routes to this job's ranks, or need it not? */
 int datapath_routes_asked(const struct fpisa_job *j);
 
+/* Does the kernel take results for this job's ranks on this machine, by lo, or has it none? */
+bool datapath_local_taken(const struct fpisa_job *j);
+
 /*
  * The two steps of datapath_job_add() that look at no kernel. _check() sets
  * guard and family and refuses what no datapath could run; _place() sets

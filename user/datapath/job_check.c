@@ -25,8 +25,11 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 				      "job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
 				      "try --fanout unicast",
 				      job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
-		if (j->rank[r].addr == j->address)
-			return refuse(-EINVAL, "job %u: rank %u has the aggregator's address %s", job, r, a);
+		if (j->rank[r].addr == j->address && (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
+			return refuse(-EINVAL,
+				      "job %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
+				      "another port, such as %s:%u",
+				      job, r, a, a, FPISA_PORT + 1);
 	}
 	return 0;
 }
@@ -170,5 +173,14 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
 		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
+	/* What is sent to such a rank would pass the datapath on lo, and its socket take what the datapath leaves to the stack. */
+	for (__u32 r = 0; r < j->workers; r++) {
+		__u32 own = ntohs(j->rank[r].port);
+
+		if (j->rank[r].addr == j->address && own >= port && own < port + j->ports)
+			return refuse(-EINVAL,
+				      "job %u: rank %u has the aggregator's address and a port of the datapath's, %u; give it another",
+				      job, r, own);
+	}
 	return 0;
 }

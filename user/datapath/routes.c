@@ -8,7 +8,9 @@
  *   off with net.ipv4.ip_forward, so whoever adds or applies a job asserts it;
  * - the neighbour entries of the ranks, or of the routers before them, managed:
  *   the kernel then keeps them resolved by itself. A program cannot make it
- *   look for an address, and what XDP hands to the stack may end in a firewall.
+ *   look for an address, and what XDP hands to the stack may end in a firewall;
+ * - for a rank on this machine, accept_local on `lo`: a result that another port completes comes by there from this machine's own
+ *   address, without a route of its own, and the kernel drops such a frame otherwise.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -26,11 +28,23 @@
 #include "routes.h"
 
 #define LO_FORWARDING "/proc/sys/net/ipv4/conf/lo/forwarding"
+#define LO_ACCEPT_LOCAL "/proc/sys/net/ipv4/conf/lo/accept_local"
 
 static bool any_routed(const struct fpisa_job *j)
 {
 	for (__u32 r = 0; r < j->workers; r++)
 		if (!j->rank[r].given)
+			return true;
+	return false;
+}
+
+/* A rank on this machine has a port that was named, lo. */
+static bool any_here(const struct fpisa_job *j)
+{
+	__u32 vrf;
+
+	for (__u32 r = 0; r < j->workers; r++)
+		if (j->rank[r].given && address_here(j->rank[r].addr, &vrf))
 			return true;
 	return false;
 }
@@ -47,9 +61,9 @@ static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *nex
 }
 
 /* '1', '0', or 0 if that is not to be read. */
-static char forwarding(void)
+static char setting(const char *path)
 {
-	int fd = open(LO_FORWARDING, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char on = 0;
 
 	if (fd < 0)
@@ -61,16 +75,15 @@ static char forwarding(void)
 }
 
 /* Where it is on already, it may be that nobody may write it. */
-static int switch_forwarding_on(__u32 job)
+static int switch_on(__u32 job, const char *path, const char *hint)
 {
 	int fd, err = 0;
 
-	if (forwarding() == '1')
+	if (setting(path) == '1')
 		return 0;
-	fd = open(LO_FORWARDING, O_WRONLY | O_CLOEXEC);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) != 1)
-		err = fail(-errno, "mount /proc/sys writable, or let job add name the workers' ports: ADDR@DEV",
-			   "job %u: " LO_FORWARDING, job);
+		err = fail(-errno, hint, "job %u: %s", job, path);
 	if (fd >= 0)
 		close(fd);
 	return err;
@@ -78,12 +91,14 @@ static int switch_forwarding_on(__u32 job)
 
 int routes_assert(__u32 job, const struct fpisa_job *j)
 {
-	int err, first = 0, kept = 0;
+	int err = 0, first = 0, kept = 0;
 	struct neighbour next;
 
-	if (!any_routed(j))
-		return 0;
-	err = switch_forwarding_on(job);
+	if (any_here(j))
+		err = switch_on(job, LO_ACCEPT_LOCAL, "mount /proc/sys writable, or set it on the host: a rank is on this machine");
+	if (err || !any_routed(j))
+		return err;
+	err = switch_on(job, LO_FORWARDING, "mount /proc/sys writable, or let job add name the workers' ports: ADDR@DEV");
 	if (err)
 		return err;
 	for (__u32 r = 0; r < j->workers; r++) {
@@ -234,5 +249,10 @@ void routes_release_all(const char *dir)
 
 int datapath_routes_asked(const struct fpisa_job *j)
 {
-	return !any_routed(j) || forwarding() != '0';
+	return !any_routed(j) || setting(LO_FORWARDING) != '0';
+}
+
+bool datapath_local_taken(const struct fpisa_job *j)
+{
+	return !any_here(j) || setting(LO_ACCEPT_LOCAL) != '0';
 }

@@ -107,6 +107,9 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 	else
 		finding(d, LEVEL_FAULT, subject, "routes", "sysctl -w net.ipv4.conf.lo.forwarding=1",
 			"net.ipv4.conf.lo.forwarding is off, as net.ipv4.ip_forward leaves it: no rank can join");
+	if (!datapath_local_taken(j))
+		finding(d, LEVEL_WARN, subject, "local", "sysctl -w net.ipv4.conf.lo.accept_local=1",
+			"net.ipv4.conf.lo.accept_local is off: the rank on this machine misses results, and asks for each again");
 }
 
 /* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
@@ -153,6 +156,22 @@ static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_
 	return behind;
 }
 
+/* A rank on this machine hears by lo, which a program in native mode cannot send to. */
+static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	__u32 ifindex[FPISA_MAX_WORKERS] = {0};
+	struct job_port_text t;
+
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct fpisa_peer p;
+
+		if (j->live >> r & 1 && !datapath_peer(d->dp, job, r, &p))
+			ifindex[r] = p.ifindex;
+	}
+	if (job_native_beside_lo(d->dp, ifindex, j->workers, &t))
+		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
+}
+
 static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], dev[IF_NAMESIZE], text[RANKS_LEN];
@@ -183,6 +202,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 		finding(d, LEVEL_OK, subject, "egress", NULL, "every live rank has a port, %s",
 			name_of(fanout_names, j->fanout));
 	}
+	check_native(d, job, j, subject);
 }
 
 /* Elements of a frame that just fits the MTU, 0 if none does. */

@@ -70,6 +70,9 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
 			    struct job_port_text *t);
 
+/* A rank is behind lo, and another port of the job's is in native mode: t->why and t->fix. ifindex[n], 0: unknown. */
+bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t);
+
 /* Bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
 

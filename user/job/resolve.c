@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* A job on this machine: its ports and its address by the kernel's routes; job.h has the contracts. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,6 +72,28 @@ static int check_address(const struct job_spec *s, __u32 job)
 		    job, a, a);
 }
 
+/* A worker on this machine itself sends by lo. */
+static int resolve_local(struct job_spec *s, __u32 rank)
+{
+	const struct fpisa_rank *at = &s->job.rank[rank];
+	char a[ADDRESS_LEN];
+
+	if (s->dev[rank] && !strcmp(s->dev[rank], "lo"))
+		return 0;
+	address_text(at->addr, a);
+	if (fpisa_is_query(&s->job) || at->port == htons(FPISA_PORT) || s->dev[rank])
+		return refuse(-EINVAL,
+			      "worker %s: is an address of this machine; if it is a worker too, give it a port of its own, such as "
+			      "%s:%u, and fpisa load lo --mode skb",
+			      a, a, FPISA_PORT + 1);
+	if (s->job.fanout != FPISA_FANOUT_UNICAST)
+		return refuse(-EINVAL, "worker %s: is this machine, and no multicast goes by lo; give --fanout unicast", a);
+	s->dev[rank] = (char *)"lo";
+	s->ifindex[rank] = if_nametoindex("lo");
+	s->job.rank[rank].given = 1;
+	return 0;
+}
+
 /* Interfaces and the aggregator's address that the command line left to routing. */
 static int resolve(struct job_spec *s, __u32 job)
 {
@@ -99,9 +122,8 @@ static int resolve(struct job_spec *s, __u32 job)
 		err = route_get(s->job.rank[r].addr, s->job.address, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
-		if (!err && route.local)
-			return refuse(-EINVAL, "worker %s: is an address of this machine; workers are other machines",
-				      a);
+		if (!err && route.local && resolve_local(s, r))
+			return -EINVAL;
 		if (!err && route.broadcast)
 			return refuse(-EINVAL, "worker %s: is the broadcast address of a network; name each machine", a);
 		if (warn && r && !route_get(s->job.rank[r].addr, 0, s->ifindex[r], &any) && any.source &&
@@ -216,9 +238,33 @@ enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct dat
 	return p;
 }
 
+bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t)
+{
+	__u32 lo = if_nametoindex("lo"), r = 0;
+	char dev[IF_NAMESIZE];
+
+	while (r < n && ifindex[r] != lo)
+		r++;
+	for (__u32 k = 0; r < n && k < n; k++) {
+		struct datapath_interface i;
+
+		if (!ifindex[k] || datapath_attached(dp, ifindex[k], &i) <= 0 || i.mode != DATAPATH_NATIVE ||
+		    !if_indextoname(ifindex[k], dev))
+			continue;
+		snprintf(t->why, sizeof(t->why), "%s is in native mode, which cannot send to lo: rank %u misses results", dev, r);
+		snprintf(t->fix, sizeof(t->fix), "fpisa unload %s && fpisa load %s --mode skb", dev, dev);
+		return true;
+	}
+	return false;
+}
+
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job)
 {
+	struct job_port_text native;
+
 	warn_of_master(s, job);
+	if (job_native_beside_lo(dp, s->ifindex, s->job.workers, &native))
+		warning("job %u: %s; %s", job, native.why, native.fix);
 	for (__u32 r = 0; r < s->job.workers; r++) {
 		struct datapath_interface i;
 		struct job_port_text text;

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No machine beside the workers: each one's host is an aggregator too, at a second address. Its own rank's frames go by `lo`, with the
+"""No machine beside the workers: each one's host is an aggregator too, at its own address. Its own rank's frames go by `lo`, with the
 datapath there in generic mode; the others' come by eth0."""
 import random
 
 import lab
 import pytest
 from aggregators import Switched, check_shares, pins
+from doctor import bad, examine, fixes, needs_ethtool
 from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
 PORT = 18001  # of the ranks. Frames to the datapath's own, 18000, that it leaves to the stack must be nobody's: so the stack finds the sender
+WORKERS = ",".join(f"10.98.0.{r + 11}:{PORT}" for r in range(HOSTS))
 PINS = "/run/colocated"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
 
 
 class Colocated(Switched):
-    """Hosts 10.98.0.11 on, which add as 10.97.0.1 on."""
+    """Hosts 10.98.0.11 on."""
 
     def __init__(self):
         super().__init__()
@@ -25,13 +27,9 @@ class Colocated(Switched):
 
     def aggregator(self, i):
         host = self.host(f"10.98.0.{i + 11}", f"w{i}")
-        host.ip(f"addr add 10.97.0.{i + 1}/32 dev lo", "route add 10.97.0.0/24 dev eth0",
-                f"route replace local 10.97.0.{i + 1} dev lo table local proto kernel scope host src 10.98.0.{i + 11}")
-        host.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=1")
         host.run(FPISA, "load", "eth0", "--mode", "skb", "--pin", f"{PINS}/{i}")
         host.run(FPISA, "load", "lo", "--mode", "skb", "--pin", f"{PINS}/{i}")
-        workers = ",".join(f"10.98.0.{r + 11}:{PORT}{'@lo' if r == i else ''}" for r in range(HOSTS))
-        host.run(FPISA, "job", "add", JOB, "--workers", workers, "--address", f"10.97.0.{i + 1}", "--mode", "exact", "--fanout",
+        host.run(FPISA, "job", "add", JOB, "--workers", WORKERS, "--address", f"10.98.0.{i + 11}", "--mode", "exact", "--fanout",
                  "unicast", "--pin", f"{PINS}/{i}")
         return host
 
@@ -39,7 +37,7 @@ class Colocated(Switched):
         return self.counters(JOB, f"{PINS}/{i}")[name]
 
     def begin(self, count, weights=(1,) * HOSTS, **options):
-        shares = ",".join(f"10.97.0.{i + 1}*{w}" for i, w in enumerate(weights))
+        shares = ",".join(f"10.98.0.{i + 11}*{w}" for i, w in enumerate(weights))
         return [self.start(r, JOB, {"count": count, "kind": "integers"}, address=shares, local_port=PORT, **options) for r in range(HOSTS)]
 
 
@@ -51,6 +49,39 @@ def net(mounts):
         for i, host in enumerate(colocated.worker):
             host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
         colocated.close()
+
+
+def refused(net, *options, workers=WORKERS):
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 6, "--workers", workers, "--address", "10.98.0.11", *options, "--pin", f"{PINS}/0")
+    assert status == 1
+    return err
+
+
+def test_lists_that_are_refused(net):
+    """The port of a rank on this host is not the datapath's, and no multicast goes by lo."""
+    assert "another port, such as 10.98.0.11:18001" in refused(net, workers="10.98.0.11,10.98.0.12")
+    assert "no multicast goes by lo; give --fanout unicast" in refused(net)
+    net.agg.ip("addr add 10.98.0.99/24 dev eth0")
+    assert "give it a port of its own, such as 10.98.0.99:18001, and fpisa load lo" in refused(net, workers="10.98.0.99,10.98.0.12")
+    net.agg.ip("addr del 10.98.0.99/24 dev eth0")
+
+
+@needs_ethtool
+def test_doctor(net):
+    """What a rank on this host needs is there; what is taken away is found, and its command mends it."""
+    argv = ["--pin", f"{PINS}/0"]
+    assert not [f for (subject, _), f in bad(examine(net.agg, *argv)).items() if subject == f"job {JOB}"]
+    net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=0")
+    fixes(net.agg, argv, f"job {JOB}", "local", "warn", "asks for each again")
+    net.agg.run(FPISA, "unload", "eth0", *argv)
+    net.agg.run(FPISA, "load", "eth0", *argv)
+    fix = examine(net.agg, *argv)[f"job {JOB}", "native"]["fix"]
+    assert fix == "fpisa unload eth0 && fpisa load eth0 --mode skb"
+    assert "misses results; " + fix in net.agg.try_run(FPISA, "job", "add", 6, "--workers", WORKERS, "--address", "10.98.0.11", "--fanout", "unicast",
+                                                       *argv)[2]
+    net.agg.run(FPISA, "job", "del", 6, *argv)
+    for command in fix.split(" && "):
+        net.agg.run(*command.replace("fpisa", FPISA).split(), *argv)
 
 
 @pytest.mark.parametrize("loss", (0, 0.02))
@@ -73,7 +104,7 @@ def test_stranger(net):
     forger = net.worker[1]
     forger.ip("addr add 10.98.0.11/32 dev lo")
     try:
-        p = forger.spawn("/usr/bin/python3", "-B", lab.WORKER, lab.LIBRARY, "10.97.0.1", JOB, '{"options": {"timeout_ms": 700}, "steps": []}')
+        p = forger.spawn("/usr/bin/python3", "-B", lab.WORKER, lab.LIBRARY, "10.98.0.11", JOB, '{"options": {"timeout_ms": 700}, "steps": []}')
         assert read_all(p)[0][-1]["rc"] == -ETIMEDOUT
     finally:
         forger.ip("addr del 10.98.0.11/32 dev lo")
@@ -92,5 +123,5 @@ def test_host_dies(net):
     net.at_full_rate()
     for a in answers[:2]:
         assert a["rc"] == -ETIMEDOUT and a["seconds"] < 13
-        assert a["missing"] == 0b100 or a["error"].startswith("10.97.0.3: job 5: the aggregator did not answer"), a
+        assert a["missing"] == 0b100 or a["error"].startswith("10.98.0.13: job 5: the aggregator did not answer"), a
     net.check_answers(net.begin(50000), HOSTS, 50000)
