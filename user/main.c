@@ -69,7 +69,7 @@ static const struct verb verbs[] = {
 	 "print every error of a configuration file, with its line", config_more},
 	{"config apply", verb_config_apply, "[FILE] [--json]",
 	 "load and create what a configuration file names and does not exist", config_more},
-	{"serve", verb_serve, "[--manager HOST[:PORT]] [--address ADDR] [--rate RATE] [FILE]",
+	{"serve", verb_serve, "[--manager HOST[:PORT]] [--address ADDR] [--rate RATE] [--colocated DEV] [FILE]",
 	 "run the manager, which creates jobs for groups of workers on request",
 	 "  FILE               default " CONFIG_FILE "; its section [manager] sets the limits\n"
 	 "  --manager HOST[:PORT]  be an aggregator of the manager on that host instead, which gives this\n"
@@ -77,6 +77,8 @@ static const struct verb verbs[] = {
 	 "  --address ADDR     address of this host that workers send to; default the one that reaches\n"
 	 "                     the manager\n"
 	 "  --rate RATE        rate of this host's link, such as 10G; default the interface's\n"
+	 "  --colocated DEV    this host has workers too: first load the datapath on DEV and on lo, in\n"
+	 "                     generic mode; if --manager names this host, be the manager\n"
 	 "The manager runs until SIGTERM or SIGINT. Groups survive it: a manager that starts again continues with them. At\n"
 	 "SIGHUP it reads FILE and the keys again, except listen, port and user. If the file has an error, nothing changes.\n"
 	 "Connected ranks stay, even if their key is gone. Creating jobs needs the capabilities of job add; the process that\n"

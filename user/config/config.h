@@ -12,8 +12,8 @@
  *
  * A key is an option without its dashes and goes through the verb's own
  * parser; an option without an argument takes yes or no. read.c reads and
- * checks, apply.c looks at the machine and makes what is missing, load.c has
- * load's options, which the verb shares.
+ * checks, apply.c looks at the machine and makes what is missing, role.c says
+ * who is the manager, load.c has load's options, which the verb shares.
  */
 #ifndef FPISA_CONFIG_H
 #define FPISA_CONFIG_H
@@ -70,6 +70,12 @@ int config_look(struct config *c, bool draft);
 
 /* Makes what is missing and says so on stdout, as JSON if asked: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
 int config_apply(struct config *c, const char *pin, bool json);
+
+/*
+ * Is this host an aggregator of a manager elsewhere, not a manager itself? Where workers' hosts are the aggregators all have one file: with
+ * `colocated` that host is the manager which `manager` names. A name that cannot be looked up is another host's.
+ */
+bool config_manager_elsewhere(const struct config *c);
 
 /* -- load.c: the options of fpisa load, for the verb too --------------------- */
 

@@ -197,8 +197,9 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			numbers, __builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
-static void check_process(struct doctor *d, const struct manager_policy *p)
+static void check_process(struct doctor *d, const struct config *c)
 {
+	const struct manager_policy *p = &c->manager;
 	struct datapath_groups g;
 	pid_t pid = 0;
 	int err = datapath_groups_open(d->dp, false, &g);
@@ -214,7 +215,8 @@ static void check_process(struct doctor *d, const struct manager_policy *p)
 	}
 	finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
 	check_descriptors(d, pid);
-	check_port(d, p);
+	if (!config_manager_elsewhere(c))
+		check_port(d, p);
 	check_pool(d, p);
 }
 
@@ -233,7 +235,7 @@ void doctor_manager(struct doctor *d, const char *file)
 		check_keys(d, &c->manager);
 		check_user(d, &c->manager);
 		if (d->dp)
-			check_process(d, &c->manager);
+			check_process(d, c);
 	} else if (file) {
 		finding(d, LEVEL_FAULT, subject, "configuration", NULL, "%s has no section [manager]; see fpisa(8)",
 			name);

@@ -33,6 +33,7 @@ enum {
 	OPT_ADDRESS,
 	OPT_RATE,
 	OPT_AGGREGATOR_KEYS,
+	OPT_COLOCATED,
 };
 
 const struct option manager_options[] = {{"key-file", required_argument, NULL, OPT_KEY_FILE},
@@ -55,6 +56,7 @@ const struct option manager_options[] = {{"key-file", required_argument, NULL, O
 					 {"address", required_argument, NULL, OPT_ADDRESS},
 					 {"rate", required_argument, NULL, OPT_RATE},
 					 {"aggregator-keys", required_argument, NULL, OPT_AGGREGATOR_KEYS},
+					 {"colocated", required_argument, NULL, OPT_COLOCATED},
 					 {0}};
 
 const struct option manager_key_options[] = {{"groups", required_argument, NULL, OPT_KEY_GROUPS},
@@ -275,6 +277,9 @@ static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
 		return parse_machine("--address", arg, &p->address);
 	case OPT_RATE:
 		return manager_parse_rate(arg, &p->rate);
+	case OPT_COLOCATED:
+		p->colocated = arg;
+		return 0;
 	default:
 		p->aggregator_keys = 0;
 		return each(arg, take_aggregator_key, p);
@@ -306,6 +311,7 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 	case OPT_ADDRESS:
 	case OPT_RATE:
 	case OPT_AGGREGATOR_KEYS:
+	case OPT_COLOCATED:
 		return aggregator_option(p, opt, arg);
 	case OPT_JOBS:
 		return take_jobs(p, arg);

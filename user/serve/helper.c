@@ -103,7 +103,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	news->policy = c->manager;
 	news->keyed = c->manager.key_file != NULL;
 	/* Addresses of ours mean nothing there. */
-	news->policy.key_file = news->policy.user = news->policy.manager = NULL;
+	news->policy.key_file = news->policy.user = news->policy.manager = news->policy.colocated = NULL;
 	config_free(w->config);
 	w->config = c;
 	w->policy = &c->manager;

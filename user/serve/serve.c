@@ -21,6 +21,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "config/config.h"
+#include "colocate.h"
 #include "conn.h"
 #include "fpisa.h"
 #include "helper.h"
@@ -306,7 +307,7 @@ static int serve_groups(struct config *c, const char *pin)
 	return err;
 }
 
-enum { OPT_SERVE_MANAGER = OPT_VERB, OPT_SERVE_ADDRESS, OPT_SERVE_RATE };
+enum { OPT_SERVE_MANAGER = OPT_VERB, OPT_SERVE_ADDRESS, OPT_SERVE_RATE, OPT_SERVE_COLOCATED };
 
 /* Options go before the file. */
 static int take_options(int argc, char **argv, struct common *common, struct manager_policy *own)
@@ -315,6 +316,7 @@ static int take_options(int argc, char **argv, struct common *common, struct man
 						{"manager", required_argument, NULL, OPT_SERVE_MANAGER},
 						{"address", required_argument, NULL, OPT_SERVE_ADDRESS},
 						{"rate", required_argument, NULL, OPT_SERVE_RATE},
+						{"colocated", required_argument, NULL, OPT_SERVE_COLOCATED},
 						{0}};
 	int opt, err = 0;
 
@@ -328,6 +330,9 @@ static int take_options(int argc, char **argv, struct common *common, struct man
 			break;
 		case OPT_SERVE_RATE:
 			err = manager_parse_rate(optarg, &own->rate);
+			break;
+		case OPT_SERVE_COLOCATED:
+			own->colocated = optarg;
 			break;
 		default:
 			err = common_option(common, opt);
@@ -358,7 +363,10 @@ int verb_serve(int argc, char **argv)
 		c->manager.manager = own.manager ?: c->manager.manager;
 		c->manager.address = own.address ?: c->manager.address;
 		c->manager.rate = own.rate ?: c->manager.rate;
-		err = c->manager.manager ? agent_run(c, pin) : serve_groups(c, pin);
+		c->manager.colocated = own.colocated ?: c->manager.colocated;
+		err = c->manager.colocated ? colocate(c, pin) : 0;
+		if (!err)
+			err = config_manager_elsewhere(c) ? agent_run(c, pin) : serve_groups(c, pin);
 	}
 	config_free(c);
 	return err;

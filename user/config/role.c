@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Which host of several with one configuration file is the manager; config.h has the contract. */
+#include <arpa/inet.h>
+
+#include "config.h"
+#include "lib/address.h"
+#include "lib/manager/interface.h"
+#include "lib/manager/watch.h"
+
+bool config_manager_elsewhere(const struct config *c)
+{
+	const struct manager_policy *p = &c->manager;
+	struct sockaddr_in at[FPISA_HOST_ADDRESSES];
+	int n;
+
+	if (!p->manager || !p->colocated)
+		return p->manager;
+	n = fpisa_find_host(p->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, at);
+	for (int i = 0; i < n; i++)
+		if (fpisa_address_is_here(at[i].sin_addr.s_addr))
+			return false;
+	return true;
+}
