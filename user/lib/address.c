@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Where an aggregator is, in words; address.h has the contract. */
+/* An aggregator's address as text; address.h has the contract. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -52,7 +52,7 @@ int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to
 		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 host with an optional port, as aggregator:18000", text);
 	memcpy(host, text, n);
 	host[n] = 0;
-	/* Of both families, so that a name with IPv6 addresses alone can be told from one that is not known. */
+	/* Ask for both families, so that a name with IPv6 addresses only can be told from an unknown name. */
 	rc = fpisa_lookup(host, timeout_ns, &found);
 	if (rc)
 		return rc;

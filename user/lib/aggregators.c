@@ -7,7 +7,7 @@
 #include "aggregators.h"
 #include "base/error.h"
 
-/* One of the list, `n` bytes long. */
+/* Parse one aggregator of the list, `n` bytes long. */
 static int parse_one(const char *text, size_t n, struct fpisa_aggregator *a)
 {
 	char one[64] = "", *star, end;

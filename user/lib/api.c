@@ -26,7 +26,7 @@ static void set_peer(char *peer, size_t size, uint32_t address, uint16_t port)
 		snprintf(peer + n, size - (size_t)n, ":%u", port);
 }
 
-/* Of all aggregators, for messages that are on no one of them. */
+/* Name all aggregators, for messages that concern no single one. */
 static void name_all(struct fpisa *f)
 {
 	uint32_t others = f->layout.shards - 1;
@@ -165,7 +165,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 	if (rc)
 		return rc;
 	snprintf(f->shard->peer, sizeof(f->shard->peer), "%s", peer);
-	/* What calls are checked by, and a broadcast goes by; WELCOME has the same. */
+	/* The members that checks of calls and broadcasts need; WELCOME has the same. */
 	f->hello.rank = (uint16_t)job->rank;
 	f->hello.format = (uint8_t)job->type;
 	f->hello.mode = (uint8_t)job->mode;
@@ -236,7 +236,7 @@ void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_ke
 	fpisa_unlock(&f->shared.lock);
 }
 
-/* Of a handle that was entered. A shared one's other callers have left before, and meanwhile none comes in. */
+/* Join a handle that was entered. The other callers of a shared handle have left before, and none enters meanwhile. */
 static int join(struct fpisa *f, uint64_t spent_ns)
 {
 	struct fpisa_shared *s = &f->shared;
@@ -399,7 +399,7 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	return 0;
 }
 
-/* Of a shared handle: what others wait for ends, its callbacks too, and they have left. */
+/* End a shared handle: end the calls that others wait for, with their callbacks, and let those callers leave. */
 static int end_shared(struct fpisa *f)
 {
 	struct fpisa_shared *s = &f->shared;
@@ -422,7 +422,7 @@ void fpisa_close(struct fpisa *f)
 	if (!f)
 		return;
 	if (f->inherited) {
-		/* It may be within a call as well, or have half of one of another thread's. */
+		/* Another thread may have been within a call, and the handle half changed. */
 		if (f->busy || fpisa_lock_is_held(&f->shared.lock))
 			return;
 	} else if (f->shared.engine) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What groups and tests have beside fpisa.h, whose arguments and errors these are. A handle that is opened joins by fpisa_rejoin(), and
- * until then all else returns -ENOTCONN; without an engine it has one of its own if options.progress is set, else none.
- * The engine is stopped after its handles are closed.
+ * The functions that groups and tests use beside fpisa.h; arguments and errors are those of fpisa.h. A handle that is opened joins by
+ * fpisa_rejoin(); until then all other functions return -ENOTCONN. Without an engine the handle gets one of its own if
+ * options.progress is set, else none. The engine is stopped after its handles are closed.
  */
 #ifndef FPISA_API_H
 #define FPISA_API_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the progress engine does with a handle; background.h has the contracts. */
+/* The progress engine's work for a handle; background.h has the contracts. */
 #include <stddef.h>
 #include "background.h"
 #include "handle.h"

@@ -276,7 +276,7 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
 	return fpisa_start(f, &c, request);
 }
 
-/* One way out of test and wait: the request has ended. */
+/* Finish a request that has ended, for test and wait. */
 static int release(struct fpisa_request **request, uint32_t *flags)
 {
 	struct fpisa_request *r = *request;
@@ -291,7 +291,7 @@ static int release(struct fpisa_request **request, uint32_t *flags)
 	return rc;
 }
 
-/* Of a shared handle: this thread moves its requests unless another one does. */
+/* Wait on a shared handle: this thread moves the handle's requests unless another thread does. */
 static void wait_shared(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;

@@ -18,14 +18,14 @@ static int enter(struct fpisa_group *g)
 	return rc ? rc : fpisa_group_refuse_inherited(g);
 }
 
-/* What a broadcast has beside the call, which is a sum of words. */
+/* The parameters of a broadcast beside those of its call, which is a sum of words. */
 struct broadcast {
 	void *data;
 	uint64_t bytes;
 	uint32_t root;
 };
 
-/* What stands in its place for a barrier, which has nothing. */
+/* A barrier has no parameters; this stands in their place. */
 static const struct broadcast is_barrier;
 
 static uint64_t operand_of(const struct fpisa_call *c)
@@ -101,7 +101,7 @@ static int start(struct fpisa_group *g, struct fpisa_call *c, const struct broad
 	return rc;
 }
 
-/* One that waits for its end. */
+/* Make a call and wait for its end. */
 static int run(struct fpisa_group *g, struct fpisa_call *c, uint32_t *flags)
 {
 	struct fpisa_request *r = NULL;
@@ -125,7 +125,7 @@ int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, stru
 		rc = enter(g);
 	if (!rc)
 		rc = start(g, &c, NULL, 0, &r);
-	/* Of one with on_done the request is the library's, and may be gone by now. */
+	/* The library owns the request of a call with on_done, and may have freed it by now. */
 	if (!rc && !c.on_done)
 		*request = r;
 	return rc;

@@ -37,7 +37,7 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 	return 0;
 }
 
-/* One that another thread was in a call with stays busy, for nothing but its transport is in order. */
+/* Leave a handle busy if another thread was inside a call at fork(): only its transport is in a known state. */
 static void in_child(struct fpisa_fork_hook *h)
 {
 	struct fpisa *f = (struct fpisa *)h;
@@ -301,10 +301,10 @@ static uint64_t longest_timeout(const struct fpisa *f)
 	return ns;
 }
 
-/* What was in flight over a long gap is no measure of the round trip. */
+/* Frames that were in flight over a long gap do not measure the round trip. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
 {
-	/* Who moves the requests may be another thread, and asleep for good reason. */
+	/* Another thread may move the requests, and sleep for a good reason. */
 	if (f->shared.until_ns > f->clock.last_ns && f->shared.until_ns - f->clock.last_ns > waited_ns)
 		waited_ns = f->shared.until_ns - f->clock.last_ns;
 	if (fpisa_clock_tick(&f->clock, now, waited_ns) > longest_timeout(f))

@@ -22,7 +22,7 @@
 #include "transport/transport.h"
 #include "window.h"
 
-/* How far a join has come at one aggregator. */
+/* Progress of a join at one aggregator. */
 struct fpisa_joining {
 	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and how long after that the one behind it */
 	uint64_t missing;	    /* ranks that have not joined, as far as is known */
@@ -31,10 +31,10 @@ struct fpisa_joining {
 };
 
 /*
- * What a handle has of one aggregator. A call's chunks are spread over all of them, and each is a path of its own: a way
- * there, a generation, a window, a timeout. They hold to one rule, from which it follows that aggregators need not agree
- * on anything: no contribution leaves before all have joined one incarnation, an error of one is the handle's, and
- * a rejoin is with all.
+ * The state of a handle at one aggregator. A call's chunks are spread over all of them, and each is a path of its own: with its
+ * own address, generation, window and timeout. All paths follow one rule, which makes agreement between aggregators
+ * unnecessary: no contribution leaves before all have joined one incarnation, an error of one is the handle's error, and
+ * a rejoin is a rejoin with all.
  */
 struct fpisa_shard {
 	struct fpisa *f;
@@ -67,7 +67,7 @@ struct fpisa {
 	struct fpisa_nh_key nh;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* that deadlines go by */
-	/* A call ends when it has waited so long, by that clock, and no aggregator said anything; 0: none does. Of groups, which have one. */
+	/* Time of that clock after which a call ends if no aggregator said anything; 0: never. Groups set it, because their calls have no deadline. */
 	uint64_t silence_ns;
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
@@ -171,13 +171,13 @@ static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
 }
 
 /*
- * Of a handle with a progress thread, from any thread: its calls under way, fpisa_rejoin() among them, and later ones
- * return `error` until it has joined again, with this message; fpisa_missing() returns `missing`. One that has not joined
- * yet cannot any more. -EBUSY within its on_chunk.
+ * Fail a handle that has a progress thread, from any thread. Its calls in progress, fpisa_rejoin() among them, and later ones
+ * return `error` with this message until the handle has joined again; fpisa_missing() returns `missing`. A handle that has not joined
+ * yet can no longer join. -EBUSY within its on_chunk.
  */
 int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message);
 
-/* How a handle stands, for who looks from another thread. */
+/* State of a handle, for other threads. */
 struct fpisa_standing {
 	int error; /* with its message; 0: none */
 	char message[FPISA_MESSAGE_SIZE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the manager says becomes what the group's user knows, and how its calls end; link.h has the contracts. */
+/* Turn the manager's messages into what the group's user knows, and into the ends of its calls; link.h has the contracts. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -233,8 +233,8 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l)
 }
 
 /*
- * Of `calls` that this rank has made, or is about to, those never end that a rank had not completed which has left. Returns that rank's
- * error, 0 if there is none such; the group has it when all calls that it had completed have ended here too.
+ * A rank that has left ends those of `calls`, which this rank has made or is about to make, that it had not completed. Return that rank's
+ * error, or 0 if there is none. The group gets the error when all calls that the rank had completed have ended here too.
  */
 static int check_left(struct fpisa_link *l, uint64_t calls)
 {
@@ -265,7 +265,7 @@ int fpisa_link_call(struct fpisa_link *l)
 	return check_left(l, l->calls + 1);
 }
 
-/* What it says of itself is for the others' terminals. */
+/* The text of FAILED appears on the terminals of the other ranks. */
 struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_FAILED);
@@ -301,7 +301,7 @@ void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing
 	fpisa_link_fail(l, error, missing, sentence);
 }
 
-/* What the manager does not give it refuses all ranks alike, and they go on. */
+/* The manager refuses a job to all ranks alike, and they go on. */
 static int refused_alike(const struct fpisa_link_job *j)
 {
 	return j->error && !j->own && j->error != -EREMOTEIO;

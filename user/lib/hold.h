@@ -13,7 +13,7 @@
 #include "fpisa.h"
 #include "fpisa/secret.h"
 
-/* What is known of the job before it is there. */
+/* Parameters of the job that are known before it exists. */
 struct fpisa_hold {
 	uint32_t rank, type, mode;
 	uint32_t elements; /* of a chunk, at least */
@@ -26,8 +26,8 @@ int fpisa_hold_open(struct fpisa **f, const char *peer, const struct fpisa_hold 
 		    const struct fpisa_options *options, struct fpisa_engine *engine);
 
 /*
- * It gets transports from this UDP port to its aggregators, in place of those that it may have. -EADDRINUSE: another
- * socket has that port. One thread at a time calls it, and no other handle function waits for it.
+ * Give the handle transports from this UDP port to its aggregators, in place of those that it may have. -EADDRINUSE: another
+ * socket has that port. One thread at a time may call it, and no other handle function may run meanwhile.
  */
 int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port);
 

@@ -98,7 +98,7 @@ static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 	struct fpisa *f = s->f;
 	const struct fpisa_hello *p = (const void *)(h + 1);
 
-	/* That its nonce is ours has been checked: it answers a HELLO of this incarnation. */
+	/* The nonce was checked before: this answers a HELLO of this incarnation. */
 	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
 		return 0;
 	s->t->gso |= h->call == GSO_TRIAL;
@@ -178,7 +178,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 
 		if (!h)
 			continue;
-		/* Of errors only this one answers a HELLO, which carries no generation. */
+		/* This is the only error that answers a HELLO, which carries no generation. */
 		if (h->type == FPISA_TYPE_ERROR && !h->generation && h->reason == FPISA_V_not_live)
 			return fpisa_fail(-EACCES,
 					  "%s: job %u: this rank was taken out of the job; see fpisa job "
@@ -255,7 +255,7 @@ static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 	return rc > 0 ? 0 : rc ? rc : no_answer(f);
 }
 
-/* What the transport says, after whose handle and job it is. */
+/* Put the handle's aggregator and job before the transport's message. */
 static int transport_refused(const struct fpisa_shard *s, int rc)
 {
 	char why[FPISA_MESSAGE_SIZE - 64];

@@ -37,7 +37,7 @@ static void deal(struct fpisa_layout *l)
 	}
 }
 
-/* What fpisa_layout_chunk() and fpisa_layout_own() look up. */
+/* Fill in the tables of fpisa_layout_chunk() and fpisa_layout_own(). */
 static void index_places(struct fpisa_layout *l)
 {
 	uint32_t used = 0;

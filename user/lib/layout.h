@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which aggregator a chunk goes to, where a job has several. Chunks are numbered through all calls of a generation; each aggregator
- * numbers its own from 0, as the wire has them. An aggregator of weight w takes w chunks of each period, spread evenly over it.
+ * The aggregator of each chunk, for jobs with several aggregators. Chunks are numbered through all calls of a generation; each aggregator
+ * numbers its own from 0, as on the wire. An aggregator of weight w takes w chunks of each period, spread evenly over it.
  */
 #ifndef FPISA_LAYOUT_H
 #define FPISA_LAYOUT_H
@@ -20,14 +20,14 @@ struct fpisa_layout {
 	uint8_t *owner;	  /* of each place */
 };
 
-/* For weights of 1 to FPISA_MAX_WEIGHT; -ENOMEM. fpisa_layout_free() follows, also then. */
+/* Set up a layout for weights of 1 to FPISA_MAX_WEIGHT; -ENOMEM. Call fpisa_layout_free() afterwards, also after an error. */
 int fpisa_layout_init(struct fpisa_layout *l, uint32_t shards, const uint32_t *weight);
 void fpisa_layout_free(struct fpisa_layout *l);
 
 /* The number of the shard's chunk `own` among all chunks. */
 uint64_t fpisa_layout_chunk(const struct fpisa_layout *l, uint32_t shard, uint64_t own);
 
-/* How many of the chunks before `chunk` are the shard's: the number of the first that is not. */
+/* Number of the shard's chunks among those before `chunk`, which is the number of its first chunk from there on. */
 uint64_t fpisa_layout_own(const struct fpisa_layout *l, uint32_t shard, uint64_t chunk);
 
 uint32_t fpisa_layout_owner(const struct fpisa_layout *l, uint64_t chunk);

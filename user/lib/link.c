@@ -62,7 +62,7 @@ static void drop(struct fpisa_link *l, struct fpisa_channel **c)
 	fpisa_fork_release();
 }
 
-/* What a rank says first; to a manager that was restarted, who it is, what it cannot go on with and what it still waits for. */
+/* The first messages of a rank. A restarted manager is told the rank's identity, the jobs it cannot go on with, and the call it waits for. */
 static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 {
 	struct fpisa_manager_message m;
@@ -182,7 +182,7 @@ static int over(uint64_t now, uint64_t since, uint64_t limit)
 	return now > since + limit;
 }
 
-/* Of who waits to join, or for a job. */
+/* Fail the group if the manager stays silent while this rank waits to join or for a job. */
 static void check_manager(struct fpisa_link *l, uint64_t now)
 {
 	const uint64_t asked = l->joined ? waits_for_job(l) : l->heard_ns,
@@ -314,7 +314,7 @@ static void ping(struct fpisa_channel *c, uint64_t *next_ns)
 	*next_ns = now + FPISA_MANAGER_PING_MS * MS;
 }
 
-/* One turn of a connection: 0, or -errno with the message set: it is over. */
+/* Work one turn on a connection: 0, or -errno with the message set if the connection is over. */
 static int turn(struct fpisa_link *l, struct fpisa_channel *c, uint64_t *ping_ns)
 {
 	struct fpisa_manager_message m;
@@ -436,7 +436,7 @@ static void *run(void *arg)
 			poll(&(struct pollfd){.fd = l->wake, .events = POLLIN}, 1, TURN_MS);
 		if (!rc)
 			continue;
-		/* Nobody is to come back to; whoever has the group stops it. */
+		/* There is nothing to reconnect to; the owner of the group stops this thread. */
 		while (!is_stopping(l)) {
 			eventfd_t n;
 

@@ -54,7 +54,7 @@ struct fpisa_link {
 	int fd;	    /* of the connection, -1: none */
 	int wake;   /* eventfd: there is something to send, or the end has come */
 	int events; /* fpisa_group_eventfd()'s, -1: nobody has asked for it */
-	/* Of the thread alone: when its host has said that no manager listens there, when it looked who is silent. */
+	/* Used by the thread only: when the host last said that no manager listens there, and when the thread last looked for silent hosts. */
 	uint64_t there_ns, looked_ns;
 	/* The same: the oldest call that has not ended, since when it is that, whether the manager knows it. */
 	struct fpisa_manager_waits waits;
@@ -135,7 +135,7 @@ void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int e
 void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence);
 void fpisa_link_check_barriers(struct fpisa_link *l);
 
-/* What the manager is told of that. */
+/* The message that tells the manager so. */
 struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j);
 
 #endif

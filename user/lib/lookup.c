@@ -83,7 +83,7 @@ static void add_hook(void)
 	hooked = fpisa_fork_add(&hook);
 }
 
-/* One of at most MOST. */
+/* Count a look-up in, unless there are MOST. */
 static int count_in(const char *host)
 {
 	pthread_once(&once, add_hook);

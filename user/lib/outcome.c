@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How a request ended, in words. */
+/* The end of a request, in words. */
 #include <errno.h>
 #include "handle.h"
 #include "outcome.h"

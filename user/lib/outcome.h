@@ -6,7 +6,7 @@ struct fpisa_request;
 
 int fpisa_request_ended(const struct fpisa_request *r); /* done, failed or given up */
 
-/* What its owner is told of one that has ended: 0, or -errno with the message set. */
+/* The outcome of an ended request, for its owner: 0, or -errno with the message set. */
 int fpisa_request_outcome(const struct fpisa_request *r);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What comes back: checks that a frame must pass before anything is done
- * with it, then RESULT, STATUS and ERROR. WELCOME is join.c's.
+ * Check a frame that comes back before anything is done
+ * with it, then handle RESULT, STATUS and ERROR. join.c handles WELCOME.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fp
 		goto bad;
 	if (is_whole(s, h, payload) && authentic(s, h))
 		return h;
-	/* What answers an earlier incarnation of ours is late, not forged. */
+	/* An answer to an earlier incarnation of this rank is late, not forged. */
 	if (h->type == FPISA_TYPE_WELCOME || h->generation != s->generation)
 		return NULL;
 bad:
@@ -69,7 +69,7 @@ bad:
 	return NULL;
 }
 
-/* What the result says of the round's end. Above 16 workers nobody knows who completed it. */
+/* The result's report on the end of its round. With more than 16 workers nobody knows which rank completed it. */
 static struct fpisa_answer answer_of(const struct fpisa *f, const struct fpisa_hdr *h)
 {
 	int unknown = f->hello.workers > FPISA_ORDER_WORKERS;
@@ -95,7 +95,7 @@ static void check_gso(struct fpisa_shard *s, const struct fpisa_window_slot *slo
 		s->t->gso = 0;
 }
 
-/* Which ranks of the job a result is without. */
+/* The ranks of the job that a result lacks. */
 static uint64_t absent(const struct fpisa *f, const struct fpisa_hdr *h)
 {
 	return ~0ull >> (64 - f->hello.workers) & ~h->bitmap;
@@ -174,7 +174,7 @@ static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h
 	return 0;
 }
 
-/* Which call of ours it is, for who made another. */
+/* Describe this rank's own call, because another rank made a different one. */
 static void name_call(const struct fpisa_request *r, char *text, size_t size)
 {
 	if (r->root < 0)

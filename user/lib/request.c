@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What becomes of requests and their arrays when their handle fails, joins again or ends. */
+/* The end of requests and of their arrays when their handle fails, joins again or is closed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -52,10 +52,10 @@ TAILQ_HEAD(fpisa_requests, fpisa_request);
 void fpisa_request_free(struct fpisa_request *r);
 void fpisa_requests_free(struct fpisa_requests *list);
 
-/* What it needs to be remembered by if it fails, of chunks as small as the job's may be. 0, or -ENOMEM with the message set. */
+/* Reserve the memory in which the request is remembered if it fails, for chunks as small as the job's may be. 0, or -ENOMEM with the message set. */
 int fpisa_request_reserve(struct fpisa_request *r);
 
-/* It gets its chunks, call number and digest: the next of the generation. */
+/* Give the request its chunks, call number and digest: the next of the generation. */
 void fpisa_request_place(struct fpisa_request *r);
 
 /* Elements of the chunk that begins at element `offset` of the call. */
@@ -64,10 +64,10 @@ uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
 /* Their bytes in an array, without scales. */
 uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset);
 
-/* Those at the front that have all of their results are done; one of no elements has them as soon as it is placed. */
+/* End the requests at the front that have all of their results. A request of no elements has them as soon as it is placed. */
 void fpisa_requests_complete(struct fpisa *f);
 
-/* It is done or has failed: whoever waits for it, or asked to be told, is told, once. */
+/* Tell whoever waits for the request, or asked to be told, once, that it is done or has failed. */
 void fpisa_request_tell(struct fpisa_request *r);
 void fpisa_requests_tell(struct fpisa *f); /* all of the handle's: it has failed */
 

@@ -85,7 +85,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 	return 0;
 }
 
-/* What has ended before and is still its owner's counts at once. */
+/* A request that ended before, and that its owner still has, counts at once. */
 static unsigned int told(const struct fpisa_requests *list)
 {
 	const struct fpisa_request *r;
@@ -194,7 +194,7 @@ uint64_t fpisa_frames_due(const struct fpisa *f)
 	return at;
 }
 
-/* For so long, or until a transport has frames that no descriptor tells of. */
+/* Sleep for `ns`, or until a transport has frames that no descriptor reports. */
 static void sleep_for(struct fpisa *f, uint64_t ns)
 {
 	struct fpisa_shared *s = &f->shared;

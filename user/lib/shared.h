@@ -25,20 +25,20 @@ struct fpisa_shard;
 #define FPISA_SHARED_FDS (FPISA_MAX_SHARDS * FPISA_TRANSPORT_FDS)
 
 /*
- * Who moves the requests of a handle with an engine:
+ * The driver of a handle with an engine, which moves its requests:
  *
- *	from		to	when
- *	NONE		ENGINE	requests are under way, and nobody waits: fpisa_shared_watch()
- *	NONE, ENGINE	CALLER	a thread waits for a request, or joins: fpisa_shared_drive()
- *	CALLER		SLEEPER	there is nothing to take in yet: fpisa_receive(), fpisa_await()
- *	SLEEPER		CALLER	a frame has come, or its time, or fpisa_shared_wake()
- *	CALLER		NONE	its request has ended, or its join: fpisa_shared_stop_driving()
- *	ENGINE		NONE	the handle has failed: fpisa_shared_unwatch()
- *	NONE		JOB	the handle is new, its job is not there yet: fpisa_hold_open()
- *	JOB		RANKS	the job is there, and joins: fpisa_hold_join()
- *	RANKS		NONE	all ranks have joined: fpisa_hold_turn()
+ * from		to	when
+ * NONE		ENGINE	requests are in progress, and no thread waits: fpisa_shared_watch()
+ * NONE, ENGINE	CALLER	a thread waits for a request, or joins: fpisa_shared_drive()
+ * CALLER		SLEEPER	there is nothing to take in yet: fpisa_receive(), fpisa_await()
+ * SLEEPER		CALLER	a frame has come, or its time, or fpisa_shared_wake()
+ * CALLER		NONE	its request has ended, or its join: fpisa_shared_stop_driving()
+ * ENGINE		NONE	the handle has failed: fpisa_shared_unwatch()
+ * NONE		JOB	the handle is new, its job does not exist yet: fpisa_hold_open()
+ * JOB		RANKS	the job exists, and the handle joins: fpisa_hold_join()
+ * RANKS		NONE	all ranks have joined: fpisa_hold_turn()
  *
- * While it is CALLER or behind, all other threads that wait sleep until it is NONE.
+ * While the driver is CALLER or one of the later ones, all other waiting threads sleep until it is NONE.
  */
 enum fpisa_driver {
 	FPISA_DRIVER_NONE,
@@ -72,7 +72,7 @@ struct fpisa_shared {
 	uint64_t until_ns; /* who moves the requests sleeps until then */
 };
 
-/* Of a handle whose transport is open: with this engine, or one of its own. -errno with the message set. */
+/* Share a handle whose transport is open, with this engine or with one of its own. -errno with the message set. */
 int fpisa_shared_init(struct fpisa *f, struct fpisa_engine *e);
 void fpisa_shared_disown(struct fpisa_shared *s); /* in a child */
 void fpisa_shared_free(struct fpisa *f);
@@ -101,7 +101,7 @@ void fpisa_shared_wake(struct fpisa_shared *s);
 /* The engine moves the requests from now on, at `ns` at the latest; -errno with the message set. */
 int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns);
 
-/* It does not any more: the handle has failed. */
+/* Stop watching the handle: it has failed. */
 void fpisa_shared_unwatch(struct fpisa_shared *s);
 
 /* fpisa_eventfd()'s; -errno with the message set. */

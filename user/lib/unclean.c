@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What failed calls in place have left in their arrays; unclean.h has the contracts. */
+/* Arrays that failed calls in place have left unclean; unclean.h has the contracts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t co
 			"together; make it in parts, give the sum another array, or set options.restore",
 			(unsigned long long)chunks, (unsigned long long)FPISA_UNCLEAN_MOST);
 	}
-	/* Of a long array only what is marked costs more than address space. */
+	/* Unmarked parts of a long array cost address space only. */
 	u = calloc(1, sizeof(*u) + chunks * sizeof(u->mark[0]));
 	if (!u) {
 		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
@@ -103,7 +103,7 @@ static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 	return (uint32_t)hash_bytes(hash_bytes(1, p[0]), p[1]) | 1;
 }
 
-/* What stands before the first mark and behind the last one costs nothing from here on. */
+/* Release what stands before the first mark and behind the last one. */
 static struct fpisa_unclean *trim(struct fpisa_unclean *u)
 {
 	uint64_t from = 0, to = u->chunks;
@@ -137,7 +137,7 @@ void fpisa_unclean_remember(struct fpisa_unclean *u)
 	fpisa_fork_release();
 }
 
-/* Of a chunk that is not all within the array some memory may be gone. */
+/* Part of a chunk's memory may be gone if the chunk is not entirely within the array. */
 static int within(struct part p, const char *array, size_t size)
 {
 	return !p.bytes || (p.at >= array && p.at + p.bytes <= array + size);
@@ -151,7 +151,7 @@ static int meets(const struct fpisa_unclean *u, const char *array, size_t size)
 	return u->at + u->first * u->elements * u->format.bytes < array + size && array < end;
 }
 
-/* How many marked chunks in the array are as they were left; the others there are marked no more. */
+/* Count the marked chunks of the array that are as they were left, and remove the marks of the others. */
 static uint64_t still(struct fpisa_unclean *u, const char *array, size_t size)
 {
 	uint64_t n = 0;

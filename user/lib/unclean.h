@@ -23,7 +23,7 @@ struct fpisa_unclean;
 #define FPISA_UNCLEAN_MOST (1ull << 26)
 
 /*
- * Of an array of `count` elements, `elements` a chunk. 0, or -ENOMEM with the message set: no memory, or more chunks than
+ * Remember an array of `count` elements, `elements` a chunk. 0, or -ENOMEM with the message set: no memory, or more chunks than
  * FPISA_UNCLEAN_MOST.
  */
 int fpisa_unclean_new(struct fpisa_unclean **u, const void *array, uint64_t count, uint32_t elements,

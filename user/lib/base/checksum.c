@@ -35,7 +35,7 @@ static int has_avx2(void)
 
 void fpisa_checksum_many(struct fpisa_sum *s, const void *p, size_t words)
 {
-	/* Of no words the pointer may be NULL, to which C adds not even 0. */
+	/* The pointer may be NULL if there are no words, and C does not allow adding even 0 to NULL. */
 	if (!words)
 		return;
 	if (has_avx2())

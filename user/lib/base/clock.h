@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Clocks, in ns; and the time that counts against deadlines: only what the
- * library could work in. A caller that computes between two turns, a process
- * that was stopped and a guest that was paused take time away in which results
- * lay unread. Of each such gap no more than a step counts. So a deadline passes after
+ * Clocks, in ns, and the time that counts against deadlines: only time in which the
+ * library could work. A caller that computes between two turns, a process
+ * that was stopped and a guest that was paused take away time in which results
+ * lay unread. At most one step of each such gap counts. A deadline therefore passes after
  * FPISA_CLOCK_STEPS turns at the earliest, however long the gaps, and it does
  * pass in a program that only looks in now and then.
  */

@@ -58,7 +58,7 @@ static void take_event(struct fpisa_engine *e, const void *what)
 			e->timer_ns = FPISA_NEVER;
 		return;
 	}
-	/* It may have been removed since. */
+	/* The item may have been removed meanwhile. */
 	TAILQ_FOREACH(item, &e->items, link)
 		if (item == what)
 			item->readable = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a child lets go of after fork(); fork.c says why. */
+/* Resources that a child lets go of after fork(); fork.c says why. */
 #ifndef FPISA_FORK_H
 #define FPISA_FORK_H
 

@@ -58,7 +58,7 @@ static int lost(int error)
 
 /* -- TLS -------------------------------------------------------------------- */
 
-/* Of GnuTLS's own errors none says which. */
+/* Keep errno: GnuTLS's own errors do not tell which one it was. */
 static ssize_t moved(struct fpisa_channel *c, ssize_t n)
 {
 	if (n < 0) {
@@ -238,7 +238,7 @@ static void say_in_clear(int fd, enum fpisa_manager_reason reason, const char *w
 	recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
 }
 
-/* Of who has not come to talk. */
+/* Refuse a peer that does not speak the protocol. */
 static void refuse_in_clear(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *why)
 {
 	say_in_clear(c->fd, reason, why);
@@ -261,7 +261,7 @@ void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason rea
 		fpisa_channel_flush(c);
 }
 
-/* What a manager does with a connection its first byte says: with a key or without, and else why not. */
+/* The first byte of a connection tells a manager how to continue: with a key, without one, or with a refusal and its reason. */
 static int greet(struct fpisa_channel *c)
 {
 	unsigned char first;
@@ -376,7 +376,7 @@ int fpisa_channel_fd(const struct fpisa_channel *c)
 	return c->fd;
 }
 
-/* What a handshake sends is less than any socket takes: there it is the other side's turn. */
+/* A handshake sends less than any socket buffer holds, so it only ever waits for the other side. */
 short fpisa_channel_events(const struct fpisa_channel *c)
 {
 	return (short)(POLLIN | (c->state == OPEN && c->out ? POLLOUT : 0));

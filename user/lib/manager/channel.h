@@ -16,9 +16,9 @@
 struct fpisa_channel;
 
 /*
- * Of a connected socket, which is the channel's from now on, also when this fails. A manager gives the
- * keys that it knows, NULL: none; `plain`: it serves who has no key. A rank gives one key, or NULL. They must stay; a manager's may change.
- * -ENOMEM, or -ENOENT without GnuTLS, with the message set.
+ * Set up a channel over a connected socket, which the channel owns from now on, also when this fails. A manager passes the
+ * keys that it knows, or NULL for none; with `plain` it serves clients without a key. A rank passes one key, or NULL. The keys must stay;
+ * a manager's may change. -ENOMEM, or -ENOENT without GnuTLS, with the message set.
  */
 int fpisa_channel_serve(struct fpisa_channel **c, int fd, const struct fpisa_psks *keys, int plain);
 int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk *psk);
@@ -34,7 +34,7 @@ short fpisa_channel_events(const struct fpisa_channel *c); /* of poll() */
 /* Can messages be sent, or is the handshake under way still? */
 int fpisa_channel_open(const struct fpisa_channel *c);
 
-/* Of a message that has come in part. */
+/* Has part of a message arrived? */
 int fpisa_channel_half(const struct fpisa_channel *c);
 
 /* Is -EPROTO of fpisa_channel_work() for this? */
@@ -46,7 +46,7 @@ void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason rea
 /* The same of a socket that gets no channel, in clear, without a look at what it has sent. It is closed. */
 void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const char *text);
 
-/* The name of the key by which the other side showed who it is, without its id; "": by none. Of an open one. */
+/* Name of the key, without its id, by which the peer of an open channel has authenticated; "" if it has none. */
 const char *fpisa_channel_name(const struct fpisa_channel *c);
 
 /* The identity by which the other side began a handshake, whether there is such a key and it has it or not; "": none, or no possible one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What this host's interfaces say, without privilege, for shares of several aggregators. */
+/* Rates and addresses of this host's interfaces, read without privilege, for the shares of several aggregators. */
 #ifndef FPISA_MANAGER_INTERFACE_H
 #define FPISA_MANAGER_INTERFACE_H
 

@@ -242,7 +242,7 @@ enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message
 
 	if (m->magic != FPISA_MANAGER_MAGIC)
 		return FPISA_MANAGER_R_malformed;
-	/* Of another version all else may be otherwise, but what a refusal looks like. */
+	/* In another version everything but the form of a refusal may differ. */
 	if (m->version != FPISA_MANAGER_VERSION)
 		return FPISA_MANAGER_R_version;
 	if (!is_type(m->type, from) || (m->number && !ping) || !body_valid(m))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a rank of a group and the manager say to each other, over TCP, in TLS
- * unless neither has a key: messages of one size, little-endian, addresses in
- * network order. doc/manager.md says what they mean and in which order they
- * come; here is what each looks like, and whether one is well formed.
+ * The messages between a rank of a group and the manager, over TCP, in TLS
+ * unless neither side has a key. All have one size and are little-endian, with addresses in
+ * network order. doc/manager.md describes their meaning and their
+ * order; this file describes their form, and checks it.
  */
 #ifndef FPISA_MANAGER_PROTOCOL_H
 #define FPISA_MANAGER_PROTOCOL_H
@@ -20,7 +20,7 @@
 #define FPISA_MANAGER_JOBS 8	     /* of a group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* no further does it shrink windows */
 
-/* How long who is silent may yet be alive; doc/manager.md, "Time". */
+/* Times after which a silent peer counts as dead; doc/manager.md, "Time". */
 #define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager is there */
 #define FPISA_MANAGER_SILENCE_MS 6000 /* then it is not; nor is a host that acknowledges nothing */
 #define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank comes back */
@@ -97,7 +97,7 @@ enum fpisa_manager_reason {
 		FPISA_MANAGER_R_END
 };
 
-/* Of GONE: how it was found. */
+/* Cause in GONE: how the death was found. */
 enum fpisa_manager_cause {
 	FPISA_MANAGER_CLOSED = 1, /* its connection ended: the process did */
 	FPISA_MANAGER_SILENT = 2, /* its host acknowledges nothing */
@@ -107,7 +107,7 @@ enum fpisa_manager_cause {
 	FPISA_MANAGER_CAUSE_END
 };
 
-/* What a job is to be; 0: the default of `fpisa job add`. Numbers as in fpisa/format.h. */
+/* Parameters of a job; 0: the default of `fpisa job add`. Numbers are those of fpisa/format.h. */
 struct fpisa_manager_spec {
 	__u8 format, mode, rounding, pipeline;
 	__u16 elements;
@@ -261,7 +261,7 @@ enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message
 /* Is it 1 to 63 of A-Z a-z 0-9 . _ : @ + -, with nothing but 0 behind them? */
 int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME]);
 
-/* One of the type, the rest 0. */
+/* A message of the type, with an empty body. */
 struct fpisa_manager_message fpisa_manager_message(enum fpisa_manager_type type);
 
 /* The errno of a refusal, negative; -EPROTO of a reason that is not known here. */

@@ -93,7 +93,7 @@ static size_t of_name(const struct fpisa_psks *keys, const char *name)
 	return n;
 }
 
-/* What is in the file is worth nothing if somebody else may know it. */
+/* A secret that others can read or replace is worthless. */
 static int check_owner(int fd, const char *file)
 {
 	struct stat st;
@@ -249,7 +249,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 		rc = read_keys(&keys, fd, file);
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
 		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; take the older out when nobody uses it", file, name);
-	/* One that is too much would spoil all, as half a key would. */
+	/* A key too many would make the whole file invalid, as half a key would. */
 	if (!rc && keys.n == FPISA_PSK_MOST)
 		rc = fpisa_fail(-E2BIG, "%s: has %d keys, as many as a file may; take those out that nobody uses", file,
 				FPISA_PSK_MOST);

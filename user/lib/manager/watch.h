@@ -3,8 +3,8 @@
 #define FPISA_MANAGER_WATCH_H
 
 /*
- * Of a TCP socket, connected or not yet: a host that is gone is found by probes each second, and by data that it does not
- * acknowledge, within FPISA_MANAGER_SILENCE_MS, of which those that are told need their share.
+ * Watch a TCP socket, connected or not yet, for the death of the other host: by probes each second, and by data that the host does not
+ * acknowledge. It is found early enough for others to be told within FPISA_MANAGER_SILENCE_MS.
  */
 void fpisa_watch(int fd);
 

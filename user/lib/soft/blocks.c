@@ -11,7 +11,7 @@
 #include "fpisa/wire.h"
 #include "clz.h"
 
-/* What a loop runs on: a format with constant widths, and limbs an element in mode exact, else 0. */
+/* Parameters of a loop: a format with constant widths, and the limbs of an element in mode exact, else 0. */
 struct shape {
 	struct fpisa_format f;
 	int limbs;
@@ -25,8 +25,8 @@ static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 by
 }
 
 /*
- * Of family 0 the whole format is constant where it is a float's, of the
- * others the widths of lane and register.
+ * In family 0 a float's whole format is constant; in the
+ * others the widths of lane and register are.
  */
 #define CONSTANTS(f, number, bytes, rbits) ((number) ? widths(f, bytes, rbits) : FPISA_FP32)
 

@@ -33,9 +33,9 @@ int fpisa_soft_init(struct fpisa_soft *s);
 void fpisa_soft_free(struct fpisa_soft *s);
 
 /*
- * One frame of *len bytes from its FPISA header on, sent from saddr:sport to
+ * Process one frame of *len bytes from its FPISA header on, sent from saddr:sport to
  * the aggregator's port number `port`, from 0.
- * The frame becomes its reply: *len its length, *to the ranks that get it
+ * The frame becomes its reply: *len is its length, *to the ranks that get it
  * (none: there is no reply).
  */
 enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, void *frame,

@@ -27,7 +27,7 @@ struct fpisa_datagrams {
 	unsigned char *buffer;
 };
 
-/* Of a struct that is zero. 0 or -ENOMEM. */
+/* Set up a struct that is zero. 0 or -ENOMEM. */
 int fpisa_datagrams_init(struct fpisa_datagrams *d);
 void fpisa_datagrams_free(struct fpisa_datagrams *d);
 

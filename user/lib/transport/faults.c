@@ -81,7 +81,7 @@ static void flip_bits(struct fpisa_faults *f, struct fpisa_frame *frame)
 	}
 }
 
-/* One copy of a frame, with the faults that every copy has for itself. */
+/* Send one copy of a frame, with the faults that each copy has for itself. */
 static void put_copy(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns)
 {
 	uint64_t due_ns = now_ns;

@@ -55,7 +55,7 @@ struct fpisa_faults {
 	size_t intact; /* first bytes of a frame that are never damaged */
 	uint32_t held;
 	struct fpisa_frames frames; /* in the order in which they come out */
-	/* What was done to how many. */
+	/* Counts of the faults, by kind. */
 	uint64_t dropped, duplicated, reordered, delayed, corrupted;
 };
 
@@ -81,7 +81,7 @@ uint64_t fpisa_faults_due(const struct fpisa_faults *f);
  */
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);
 
-/* What a job asks of its workers (`fpisa job add --debug-faults`) on top of a worker's own. */
+/* The faults that a job asks of its workers (`fpisa job add --debug-faults`), on top of a worker's own. */
 struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own, const struct fpisa_job_faults *job);
 
 #endif

@@ -27,7 +27,7 @@ union answer {
 
 _Static_assert(sizeof(struct rtmsg) == sizeof(struct ndmsg) && RTA_DST == (int)NDA_DST, "one shape for both");
 
-/* One request, one answer of `type`. */
+/* Send one request and take its answer, of `type`. */
 static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union answer *a)
 {
 	ssize_t n;

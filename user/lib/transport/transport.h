@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What carries frames between a worker and an aggregator. The window above
+ * A transport carries frames between a worker and an aggregator. The window above
  * knows nothing of sockets. udp.c, xsk.c and mem.c are the transports, faults.c
- * stands before any of them, and a faster one fits behind the same functions.
+ * can be put before any of them, and a faster one fits behind the same functions.
  *
  * A transport may lose, duplicate and reorder frames. It hands up only
- * frames that the aggregator sent, as far as it can tell by their source;
- * what is in them reply.c checks.
+ * frames that the aggregator sent, as far as their source tells;
+ * reply.c checks their contents.
  */
 #ifndef FPISA_TRANSPORT_H
 #define FPISA_TRANSPORT_H
@@ -129,12 +129,12 @@ int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ran
 int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
 			  uint16_t local_port);
 
-/* One of the first two, by its enum fpisa_transport_name; whether `name` is one. */
+/* Open UDP or xsk, by enum fpisa_transport_name; fpisa_transport_known() tells whether `name` is one of them. */
 int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
 			 uint16_t local_port);
 int fpisa_transport_known(uint32_t name);
 
-/* Of udp: for xsk, which has one beneath, and for rows of a query between worker and master. */
+/* The socket of a UDP transport: for xsk, which has one beneath, and for rows of a query between worker and master. */
 int fpisa_udp_fd(const struct fpisa_transport *t);
 void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port);	      /* from now on to, and from, that port */
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */

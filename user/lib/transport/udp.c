@@ -36,7 +36,7 @@
 #include "transport.h"
 
 /*
- * What a frame takes of the receive buffer, as the kernel counts it: a page
+ * Memory of the receive buffer that a frame takes, as the kernel counts it: a page
  * and the metadata of a packet, whatever its length.
  */
 #define FRAME_TRUESIZE (4096 + 768)
@@ -73,7 +73,7 @@ static int is_loss(int error)
 	return 0;
 }
 
-/* What one datagram can hold. */
+/* Most bytes of one datagram. */
 #define GSO_SIZE 65507
 #define GSO_PARTS (FPISA_BATCH * (int)(sizeof(((struct fpisa_out *)0)->part) / sizeof(struct iovec)))
 
@@ -100,7 +100,7 @@ static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
 	return !out->no_gso && out->port == first->port;
 }
 
-/* How many of n frames may leave as one: to one port, all of one size, but the last may be shorter. */
+/* Number of frames, of n, that may leave as one: to one port, all of one size, except that the last may be shorter. */
 static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 {
 	size_t size = frame_size(out), total = 0, next;
@@ -252,7 +252,7 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 	return 0;
 }
 
-/* Of one of several aggregators: `m` with its source. */
+/* With several aggregators, join `m` for this aggregator's source only. */
 static int add_source(const struct udp *u, const struct ip_mreqn *m)
 {
 	const struct ip_mreq_source from = {

@@ -48,7 +48,7 @@ struct xsk {
 	int other_queues;		/* the last look at udp found results there */
 };
 
-/* What udp has counted becomes ours. */
+/* Take over the counts of the UDP transport beneath. */
 static int from_udp(struct xsk *x, int rc)
 {
 	x->base.bad += x->udp->bad;
@@ -93,8 +93,8 @@ static size_t datagram_size(const struct fpisa_out *out)
 }
 
 /*
- * Of an interface that is gone the kernel tells whoever asks, once; poll() never does, and what a sleeper waits for never
- * comes. So who sends again asks.
+ * The kernel reports a missing interface once, to whoever asks; poll() never does, and frames that a sleeper waits for never
+ * come. Ask therefore before frames are sent again.
  */
 static int interface_error(const struct xsk *x)
 {
@@ -124,7 +124,7 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 				rc = from_udp(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
-		/* What is reserved by then leaves all the same, or the ring would lag for ever. */
+		/* Submit what is reserved by then, or the ring would lag for ever. */
 		if (datagram_size(&out[i]) > x->hop.mtu) {
 			rc = -EMSGSIZE;
 			continue;
@@ -179,7 +179,7 @@ static int take(struct xsk *x, struct fpisa_in *in)
 	return good;
 }
 
-/* What came by queues other than ours the kernel has handed to udp. */
+/* The kernel has handed to UDP what came by other queues. */
 static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 {
 	int n;
@@ -299,7 +299,7 @@ static int xsk_may_join(struct fpisa_transport *t)
 	int fd, rc;
 
 	if (fpisa_xsk_socket_is_open(&x->socket)) {
-		/* One that is gone matters no more. */
+		/* Ignore the error of an interface that is gone. */
 		interface_error(x);
 		rc = fpisa_nexthop(&hop, x->address);
 		/* Without a way, joined() says so if there is none by then. */

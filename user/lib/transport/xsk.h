@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What xsk.c stands on: libxdp and libbpf, the program that tells frames from
- * the rest, the socket that they come and go by. The libraries are opened when
- * the first handle asks for xsk, so that who uses UDP alone needs neither.
+ * The base of xsk.c: libxdp and libbpf, the program that tells our frames from
+ * the rest, and the socket by which they come and go. The libraries are opened when
+ * the first handle asks for xsk, so that programs with UDP only need neither.
  */
 #ifndef FPISA_XSK_H
 #define FPISA_XSK_H
@@ -33,7 +33,7 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
 /* -- xsk_program.c ------------------------------------------------------- */
 
-/* What is ours of what an interface receives, in network order. */
+/* The address and ports by which an interface's frames are recognised as ours, in network order. */
 struct fpisa_xsk_filter {
 	uint32_t source, destination;
 	uint32_t group; /* another destination, or the same again */
@@ -80,7 +80,7 @@ struct fpisa_xsk_socket {
 int fpisa_xsk_socket_open(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, const char *dev,
 			  uint32_t ifindex, uint32_t size);
 
-/* With the lock of base/fork.h held. One that is not open stays so. */
+/* The caller holds the lock of base/fork.h. A socket that is not open stays so. */
 void fpisa_xsk_socket_close(struct fpisa_xsk_socket *s);
 
 static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)

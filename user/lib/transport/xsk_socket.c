@@ -17,7 +17,7 @@
 #include "xsk.h"
 
 #define FRAME 4096
-/* What the kernel's 256 bytes and the headers before ours lack of a multiple of 16. */
+/* Padding that makes the kernel's 256 bytes and the headers before ours a multiple of 16. */
 #define HEADROOM 6
 
 _Static_assert((256 + HEADROOM + FPISA_OFFSET) % 16 == 0, "headers are aligned");
