@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # make		the datapath objects, the CLI, the library; needs `make deps` once
-# make demo	install what is needed, build, sum real gradients over real XDP
+# make demo	install what is needed, build, sum real gradients over real XDP;
+#		DEMO_ARGS=--colocated: on four hosts without a further machine
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
 # make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels

@@ -4,6 +4,7 @@ import array
 import contextlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -110,12 +111,14 @@ WITHOUT_KILL = ["setpriv", "--bounding-set=-all,+net_admin,+sys_admin,+setuid,+s
 
 
 @pytest.mark.parametrize("sig, before", [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []),
-                                         (signal.SIGTERM, WITHOUT_KILL), (signal.SIGKILL, WITHOUT_KILL)])
+                                         (signal.SIGTERM, WITHOUT_KILL), (signal.SIGKILL, WITHOUT_KILL),
+                                         (signal.SIGTERM, ["colocated"])])
 def test_interrupted(lab, sig, before):
     """Midway: no process, no link, no pin of it is left, in whatever namespace, even if it may not send signals to its workers."""
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
-    p = net.agg.spawn(*before, FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05)
+    more = ["--colocated"] if "colocated" in before else []
+    p = net.agg.spawn(*(before if not more else ()), FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05, *more)
     workers = []
 
     def stay():
@@ -160,14 +163,41 @@ def test_worker_killed_in_setup(lab, links):
     assert p.returncode == 1 and out == "" and err == "fpisa: demo: rank 2: its process ended before it was done\n", err
 
 
+@pytest.mark.parametrize("options", ["--vector 500000", "--workers 2 --mode exact --vector 100001",
+                                     pytest.param("--workers 16 --vector 3000 --histogram", marks=pytest.mark.long),
+                                     "--loss 0.02 --format bf16"])
+def test_colocated(lab, options):
+    """No machine but the workers' hosts: bit for bit, and each link carries what a ring would, and headers."""
+    out = demo(lab(workers=0), "--colocated", *options.split())
+    n, ring = out["workers"], out["ring_bytes"]
+    assert out["passed"] and out["mismatches"] == 0 and out["counts_agree"] and out["xdp"] == "skb" and out["fanout"] == "unicast"
+    assert len({h["address"] for h in out["hosts"]}) == n and ring == 2 * (n - 1) / n * out["vector"] * (2 if out["format"] == "bf16" else 4)
+    chunks = -(-out["vector"] // out["elements"])
+    assert out["results"] == chunks
+    if "--loss" in options:
+        assert out["retransmits"] > 0
+    else:
+        # A frame is 106 bytes longer than its values. Of chunks that are not a multiple of n one host has one more.
+        frames = chunks * 2 * (n - 1) / n
+        for h in out["hosts"]:
+            for carried in h["sent_bytes"], h["received_bytes"]:
+                assert abs(carried - ring - 106 * frames) < n * 1130 + 8000, (h, ring, frames)
+
+
 def test_table(lab):
-    text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 2, "--vector", 5000)
+    net = lab(workers=0)
+    text = net.agg.run(FPISA, "demo", "--workers", 2, "--vector", 5000)
     assert "2 workers sum 5000 values each" in text and "mode fpisa" in text
+    text = net.agg.run(FPISA, "demo", "--colocated")
+    assert "no other machine is at their switch" in text and "PASS: 16384 elements are, bit for bit" in text
+    assert float(re.search(r"a ring of these hosts sends 0.025 MB .* this was (\S+) times that", text)[1]) == pytest.approx(1.12, abs=0.03)
 
 
 def test_refusals(lab):
     net = lab(workers=0)
     for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--drop"), ("x", "'x' is not an option"),
+                       ("--colocated --workers 17", "takes 2 to 16 --workers"), ("--colocated --xdp native", "native XDP cannot send to lo"),
+                       ("--colocated --transport xsk", "takes --transport udp"), ("--colocated --fanout multicast", "no multicast goes by lo"),
                        ("--file /no/such", "/no/such"), ("--elements 33", "multiple of 32")):
         status, out, err = net.agg.try_run(FPISA, "demo", *argv.split())
         assert status in (1, 2) and out == "" and says in err.splitlines()[0], err

@@ -59,17 +59,20 @@ static void catch_signals(struct demo *d)
 
 /* -- the demo ------------------------------------------------------------ */
 
-static int load(const struct demo_options *o, const struct star *star)
+static int load(struct demo *d)
 {
+	const struct demo_options *o = &d->o;
 	const struct datapath_load how = {
 		.pin = DATAPATH_PIN, .mode = o->xdp, .group = DATAPATH_NO_GROUP, .steering = o->steering};
 	char names[FPISA_MAX_WORKERS][IF_NAMESIZE], *devs[FPISA_MAX_WORKERS];
+	int err;
 
 	for (uint32_t r = 0; r < o->workers; r++) {
-		star_port(names[r], star, r);
+		star_port(names[r], &d->star, r);
 		devs[r] = names[r];
 	}
-	return datapath_load(&how, devs, o->workers);
+	err = datapath_load(&how, devs, o->workers);
+	return err ?: datapath_open(&d->dp[0], DATAPATH_PIN);
 }
 
 static int add_job(struct demo *d)
@@ -82,7 +85,7 @@ static int add_job(struct demo *d)
 		star_port(name, &d->star, r);
 		ifindex[r] = if_nametoindex(name);
 	}
-	return datapath_job_add(&d->dp, DEMO_JOB, &d->job, ifindex);
+	return datapath_job_add(&d->dp[0], DEMO_JOB, &d->job, ifindex);
 }
 
 static int prepare(struct demo *d)
@@ -100,7 +103,7 @@ static int prepare(struct demo *d)
 	if (!err)
 		err = demo_await(d, DEMO_READY, NULL);
 	if (!err)
-		err = star_make(&d->star, d->process, d->o.workers);
+		err = d->o.colocated ? demo_hosts_make(d) : star_make(&d->star, d->process, d->o.workers);
 	if (!err)
 		err = demo_release(d);
 	if (!err)
@@ -108,28 +111,47 @@ static int prepare(struct demo *d)
 	if (err)
 		return err;
 	progress_step("loading the datapath");
-	err = load(&d->o, &d->star);
-	if (!err)
-		err = datapath_open(&d->dp, DATAPATH_PIN);
-	if (!err)
-		err = add_job(d);
-	return err;
+	return d->o.colocated ? demo_hosts_load(d) : load(d) ?: add_job(d);
 }
 
 static int sum(struct demo *d)
 {
+	uint32_t hosts = d->o.colocated ? d->o.workers : 0;
 	int err;
 
 	progress_step("joining");
 	err = demo_release(d);
 	if (!err)
 		err = demo_await(d, DEMO_JOINED, NULL);
+	if (!err)
+		err = demo_hosts_traffic(d->traffic, hosts);
 	if (err)
 		return err;
 	d->start_ns = fpisa_now();
 	err = demo_release(d);
 	if (!err)
 		err = demo_await(d, DEMO_DONE, demo_progress);
+	return err ?: demo_hosts_traffic(d->traffic, hosts);
+}
+
+/* Of all aggregators. */
+static int count(struct demo *d, struct fpisa_counters *sum)
+{
+	struct fpisa_counters one;
+	struct fpisa_histogram h;
+	int err = 0;
+
+	*sum = (struct fpisa_counters){0};
+	for (uint32_t i = 0; !err && i < demo_aggregators(d); i++) {
+		err = datapath_counters(&d->dp[i], DEMO_JOB, &one);
+		for (size_t k = 0; !err && k < sizeof(one) / sizeof(__u64); k++)
+			((__u64 *)sum)[k] += ((const __u64 *)&one)[k];
+		if (err || !(d->job.flags & FPISA_JOB_HISTOGRAM))
+			continue;
+		err = datapath_histogram(&d->dp[i], DEMO_JOB, &h);
+		for (int b = 0; !err && b < FPISA_BUCKETS; b++)
+			d->histogram.bucket[b] += h.bucket[b];
+	}
 	return err;
 }
 
@@ -147,7 +169,8 @@ int verb_demo(int argc, char **argv)
 	if (err)
 		return err;
 	d.parent = getpid();
-	d.dp.lock = -1;
+	for (uint32_t i = 0; i < FPISA_MAX_SHARDS; i++)
+		d.dp[i].lock = -1;
 	catch_signals(&d);
 	report_cause(lost);
 	err = demo_data(&d);
@@ -156,9 +179,7 @@ int verb_demo(int argc, char **argv)
 	if (!err)
 		err = sum(&d);
 	if (!err)
-		err = datapath_counters(&d.dp, DEMO_JOB, &counters);
-	if (!err && d.job.flags & FPISA_JOB_HISTOGRAM)
-		err = datapath_histogram(&d.dp, DEMO_JOB, &d.histogram);
+		err = count(&d, &counters);
 	if (!err) {
 		progress_step("checking");
 		verdict = demo_check(&d, &counters, &k);
@@ -167,7 +188,8 @@ int verb_demo(int argc, char **argv)
 	}
 	progress_end();
 	demo_kill(&d);
-	datapath_close(&d.dp);
+	for (uint32_t i = 0; i < FPISA_MAX_SHARDS; i++)
+		datapath_close(&d.dp[i]);
 	report_cause(NULL);
 	return err;
 }

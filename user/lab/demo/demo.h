@@ -6,12 +6,13 @@
  *	options.c    options
  *	data.c       input: a gradient file or random values
  *	worker.c     one worker's process
+ *	hosts.c      --colocated: the network, the aggregators on the workers' hosts
  *	processes.c  the parent's side of the workers
  *	check.c      every element against the oracle
  *	report.c     progress, table, JSON
  *
  * The parent moves into a network and a mount namespace of its own and is
- * the aggregator; each worker is a child in a network namespace of its own.
+ * the aggregator, or the switch; each worker is a child in a network namespace of its own.
  * No namespace has a name and no process but these is in one, so all of it
  * is gone with the processes, and the workers go with the parent.
  *
@@ -29,13 +30,16 @@
 #include "fpisa.h"
 #include "fpisa/block.h"
 #include "lab/oracle/oracle.h"
+#include "lib/base/shards.h"
 #include "lab/testbed/process.h"
 #include "lab/testbed/star.h"
 
 #define DEMO_JOB 0
 #define DEMO_ADDRESS 0x0a4dff01u /* 10.77.255.1, the aggregator's, on its lo */
 #define DEMO_NETWORK 0x0a4d0000u /* 10.77.RANK.1 and .2 are the ends of a worker's link */
-#define DEMO_PORT "w"		 /* the aggregator's interface towards a rank, before its number */
+#define DEMO_PORT "w"		 /* the aggregator's interface, or the switch's port, towards a rank, before its number */
+#define DEMO_HOST(r) (0x0a4e000bu + (r)) /* 10.78.0.11 on: where the workers' hosts are the aggregators */
+#define DEMO_HOST_PORT 18001		 /* a worker's port there */
 
 int verb_demo(int argc, char **argv);
 void demo_options_help(void);
@@ -50,7 +54,12 @@ struct demo_options {
 	enum datapath_mode xdp;
 	struct fpisa_steering steering;			 /* cpus 0: none */
 	double drop, duplicate, reorder, delay, corrupt; /* shares of frames, each way, at each worker */
-	bool json;
+	bool json, colocated;
+};
+
+/* Bytes of a host's link, as its frames have them. */
+struct demo_traffic {
+	uint64_t sent, received;
 };
 
 /* What a worker tells its parent, one byte each; in this order but for FAILED. */
@@ -90,8 +99,10 @@ struct demo {
 	struct star star;
 	struct process process[FPISA_MAX_WORKERS]; /* control: states come up, one byte down lets it go on */
 	enum demo_state state[FPISA_MAX_WORKERS];  /* that each has reported */
-	struct datapath dp;
-	struct fpisa_job job;
+	struct datapath dp[FPISA_MAX_SHARDS]; /* the aggregator's, or of each host */
+	int netns[FPISA_MAX_SHARDS];	      /* of each host */
+	struct demo_traffic traffic[FPISA_MAX_SHARDS];
+	struct fpisa_job job; /* of the first aggregator */
 	struct fpisa_histogram histogram;
 };
 
@@ -145,6 +156,27 @@ struct demo_rank {
 };
 
 void demo_worker(void *arg, int control);
+
+/* -- hosts.c ------------------------------------------------------------ */
+
+static inline uint32_t demo_aggregators(const struct demo *d)
+{
+	return d->o.colocated ? d->o.workers : 1;
+}
+
+/* The switch, and a link to each worker's namespace, which d->netns holds; the worker's end of it, on error *message says why. */
+int demo_hosts_make(struct demo *d);
+int demo_hosts_join(uint32_t rank, char *message, size_t size);
+
+/* The datapath and the job on each host. */
+int demo_hosts_load(struct demo *d);
+
+/* All hosts, as fpisa_connect() takes them. */
+#define DEMO_HOSTS_LEN (FPISA_MAX_SHARDS * 16)
+void demo_hosts_text(const struct demo *d, char text[DEMO_HOSTS_LEN]);
+
+/* What each link has carried more than t[hosts] says, into that. */
+int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts);
 
 /* -- processes.c -------------------------------------------------------- */
 

@@ -17,6 +17,8 @@
 static const char input_help[] =
 	"  --workers N        number of workers, 1 to 64; default 4. Each is a process in its own\n"
 	"                     network namespace\n"
+	"  --colocated        no machine beside the workers: up to 16 hosts at one switch, each a worker\n"
+	"                     and an aggregator; prints what each host's link carries\n"
 	"  --file F           values to sum, raw FP32 or .npy, one row a worker, converted to the\n"
 	"                     format; default the gradients of epoch 20 in data/gradients\n"
 	"  --rows R           rows of the file; default 8, or those of a .npy of two dimensions\n"
@@ -27,7 +29,7 @@ const char demo_help[] =
 	"  --op OP            sum (default), min, max, avg, scale or norm; doc/numbers.md says which\n"
 	"                     formats and modes have it\n"
 	"  --factor X         factor of scale, finite and not zero; rounded to float except for fp64\n"
-	"  --xdp native|skb   mode of the XDP programs; default native\n"
+	"  --xdp native|skb   mode of the XDP programs; default native, with --colocated skb\n"
 	"  --cpus LIST        CPUs of the aggregator that sum; see fpisa help load\n"
 	"  --transport T      transport of the workers: udp (default), or xsk, which keeps them root\n"
 	"  --drop P           share of frames that each worker loses, both ways; 0 to 0.9;\n"
@@ -73,11 +75,13 @@ enum {
 	OPT_TIMEOUT,
 	OPT_OP,
 	OPT_FACTOR,
+	OPT_COLOCATED,
 };
 
 static const struct option own_options[] = {
 	{"workers", required_argument, NULL, OPT_WORKERS},
 	{"file", required_argument, NULL, OPT_FILE},
+	{"colocated", no_argument, NULL, OPT_COLOCATED},
 	{"rows", required_argument, NULL, OPT_ROWS},
 	{"vector", required_argument, NULL, OPT_VECTOR},
 	{"xdp", required_argument, NULL, OPT_XDP},
@@ -159,6 +163,9 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 		return parse_name("--op", optarg, op_names, &o->op);
 	case OPT_FACTOR:
 		return parse_factor(optarg, &o->factor);
+	case OPT_COLOCATED:
+		o->colocated = true;
+		return 0;
 	}
 	return common_option(c, opt);
 }
@@ -191,9 +198,37 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	return 0;
 }
 
-static int complete(const struct demo_options *o, struct fpisa_job *j)
+/* A host sends to its own rank by lo: in generic mode, and not by multicast. */
+static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 {
+	if (o->workers < 2 || o->workers > FPISA_MAX_SHARDS)
+		return refuse(BAD_USAGE, "--colocated: takes 2 to %d --workers, whose hosts are the aggregators", FPISA_MAX_SHARDS);
+	if (o->xdp == DATAPATH_NATIVE || o->steering.cpus)
+		return refuse(BAD_USAGE, "--colocated: takes --xdp skb without --cpus: native XDP cannot send to lo");
+	if (o->transport != FPISA_TRANSPORT_UDP)
+		return refuse(BAD_USAGE, "--colocated: takes --transport udp, the one for several aggregators");
+	if (j->fanout == FPISA_FANOUT_MULTICAST)
+		return refuse(BAD_USAGE, "--colocated: takes --fanout unicast: no multicast goes by lo");
+	o->xdp = DATAPATH_SKB;
+	j->fanout = FPISA_FANOUT_UNICAST;
+	j->address = htonl(DEMO_HOST(0));
+	for (uint32_t r = 0; r < o->workers; r++) {
+		j->rank[r].addr = htonl(DEMO_HOST(r));
+		j->rank[r].port = htons(DEMO_HOST_PORT);
+	}
+	return 0;
+}
+
+static int complete(struct demo_options *o, struct fpisa_job *j)
+{
+	int err;
+
 	j->workers = o->workers;
+	if (o->colocated) {
+		err = check_colocated(o, j);
+		return err ?: job_complete(j, DEMO_JOB);
+	}
+	o->xdp = o->xdp ?: DATAPATH_NATIVE;
 	j->address = htonl(DEMO_ADDRESS);
 	for (uint32_t r = 0; r < o->workers; r++) {
 		j->rank[r].addr = htonl(DEMO_NETWORK | r << 8 | 2);
@@ -214,7 +249,6 @@ int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **arg
 		.workers = 4,
 		.timeout_s = 60,
 		.op = FPISA_OP_SUM,
-		.xdp = DATAPATH_NATIVE,
 	};
 	memcpy(job_options(options, JOB_IN_DEMO), own_options, sizeof(own_options));
 	while (!err && (opt = next_option(argc, argv, options)) != -1)
@@ -225,7 +259,7 @@ int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **arg
 		return refuse(BAD_USAGE, "demo: '%s' is not an option", argv[optind]);
 	if (o->vector && (o->file || o->rows))
 		return refuse(BAD_USAGE, "--vector: makes random values, so --file and --rows do not go with it");
-	if (o->steering.cpus && o->xdp != DATAPATH_NATIVE)
+	if (o->steering.cpus && o->xdp == DATAPATH_SKB)
 		return refuse(BAD_USAGE, "--cpus: takes native XDP; leave --xdp skb out");
 	if (!o->vector && !o->file)
 		o->file = "";

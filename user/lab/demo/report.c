@@ -123,6 +123,8 @@ static void print_head(const struct demo *d)
 	job_arithmetic_text(&d->job, arithmetic);
 	printf("mode %s, pipeline %s, leading zeros by %s\n", arithmetic, name_of(pipeline_names, d->job.pipeline),
 	       name_of(clz_names, d->job.clz));
+	if (o->colocated)
+		printf("each worker's host is an aggregator too, and no other machine is at their switch\n");
 	printf("%u values a frame, window %u, %s, %s XDP on veth, Linux %s", d->job.elements, d->job.window,
 	       name_of(fanout_names, d->job.fanout), name_of(xdp_mode_names, o->xdp), kernel());
 	if (o->steering.cpus)
@@ -143,12 +145,37 @@ static void print_workers(const struct demo *d, const struct demo_check *k)
 		const struct demo_result *w = &d->result[r];
 		char address[ADDRESS_LEN];
 
-		address_text(htonl(star_worker_address(&d->star, r)), address);
+		address_text(htonl(d->o.colocated ? DEMO_HOST(r) : star_worker_address(&d->star, r)), address);
 		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64 "\n", r,
 		       address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
 		       seconds_of(d, r), gbps(d, seconds_of(d, r)), k->worker[r]);
 	}
 	putchar('\n');
+}
+
+/* Bytes of values that a ring of the hosts would send by each link. */
+static double ring_bytes(const struct demo *d)
+{
+	return 2.0 * (d->o.workers - 1) / d->o.workers * (double)d->row;
+}
+
+static void print_traffic(const struct demo *d)
+{
+	double most = 0;
+
+	if (!d->o.colocated)
+		return;
+	printf("host           its link sent  received, MB\n");
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		const struct demo_traffic *t = &d->traffic[r];
+		char address[ADDRESS_LEN];
+
+		printf("%-14s %13.3f %9.3f\n", address_text(htonl(DEMO_HOST(r)), address), (double)t->sent / 1e6,
+		       (double)t->received / 1e6);
+		most = fmax(most, fmax((double)t->sent, (double)t->received));
+	}
+	printf("a ring of these hosts sends %.3f MB of values by each link: with headers this was %.2f times that\n\n",
+	       ring_bytes(d) / 1e6, most / ring_bytes(d));
 }
 
 static void print_share(const char *what, __u64 n, __u64 of)
@@ -256,6 +283,23 @@ static void add_text(struct json_object *o, const char *key, const char *s)
 	json_object_object_add(o, key, json_object_new_string(s));
 }
 
+static void add_traffic(struct json_object *j, const struct demo *d)
+{
+	struct json_object *hosts = json_object_new_array();
+	char address[ADDRESS_LEN];
+
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		struct json_object *o = json_object_new_object();
+
+		add_text(o, "address", address_text(htonl(DEMO_HOST(r)), address));
+		add_int(o, "sent_bytes", d->traffic[r].sent);
+		add_int(o, "received_bytes", d->traffic[r].received);
+		json_object_array_add(hosts, o);
+	}
+	json_object_object_add(j, "hosts", hosts);
+	json_add_double(j, "ring_bytes", ring_bytes(d));
+}
+
 static int print_object(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 {
 	const struct demo_options *o = &d->o;
@@ -304,6 +348,8 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_int(j, "retransmits", retransmits(d));
 	json_add_double(j, "seconds", seconds(d));
 	json_add_double(j, "goodput_gbps", gbps(d, seconds(d)));
+	if (o->colocated)
+		add_traffic(j, d);
 	add_text(j, "kernel", kernel());
 	add_text(j, "transport", name_of(transport_names, o->transport));
 	add_text(j, "xdp", name_of(xdp_mode_names, o->xdp));
@@ -318,6 +364,7 @@ int demo_report(const struct demo *d, const struct fpisa_counters *c, const stru
 		return print_object(d, c, k);
 	print_head(d);
 	print_workers(d, k);
+	print_traffic(d);
 	print_counters(d, c);
 	print_histogram(d);
 	print_errors(d, k);

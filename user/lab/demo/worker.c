@@ -76,12 +76,15 @@ static int sum(struct worker *w)
 		.transport = (uint32_t)o->transport,
 		.on_chunk = on_chunk,
 		.arg = w,
+		.local_port = o->colocated ? DEMO_HOST_PORT : 0,
 	};
 	struct fpisa *f = NULL;
-	char address[32];
+	char address[DEMO_HOSTS_LEN];
 	int err;
 
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(DEMO_ADDRESS));
+	if (o->colocated)
+		demo_hosts_text(w->d, address);
 	memcpy(w->vector, demo_at(w->d, w->d->input, w->rank, 0), w->d->row);
 	reorder(w);
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
@@ -113,7 +116,8 @@ static int work(struct worker *w)
 		return err;
 	}
 	report_and_wait(w, DEMO_READY);
-	err = star_join(&w->d->star, w->rank, message, size);
+	err = w->d->o.colocated ? demo_hosts_join(w->rank, message, size) :
+				  star_join(&w->d->star, w->rank, message, size);
 	if (err)
 		return err;
 	err = w->d->o.transport == FPISA_TRANSPORT_UDP ? process_drop_privileges(w->d->parent) : 0;
