@@ -31,8 +31,10 @@ live through the whole run and take turns, round by round, over the same
 links; a sum that is wrong ends it.
 
 One JSON line a point and contender: median, quartiles, the share of CPU time
-that was busy, and CPU seconds of all parties a GB that the workers contribute. `limit_s` is what an aggregator could reach with
-no headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`), `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the narrowest link
+that was busy, that of the time of the sum in which a rank waited for a CPU (`cpu_wait`, the mean of the ranks; that of
+ranks which poll says nothing), and CPU seconds of all parties a GB that the workers contribute. `limit_s` is what an aggregator could reach with
+no headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`), `ring_limit_s` is 2(N-1)/N x S/rate, and `byteps_s` the
+least that N workers and these aggregators' hosts could take, every host adding (BytePS, OSDI 2020, section 4). `share` is what the narrowest link
 needs for FPISA's frames over the time that was measured; `faster` is the
 fastest other's time over FPISA's, in the same round. `dropped` frames found no
 room at a port of the bridge. `retransmit_share` is what FPISA sent again, `in_vain_share`
@@ -69,7 +71,6 @@ import mpi as mpis  # noqa: E402
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
-SHARDS = 16  # aggregators at most
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
@@ -120,19 +121,14 @@ class Network(labs.Lab):
         return self.loaded(Adder(host, address, f"{self.pins}/a{i}", None), "eth0")
 
     def beside(self, rank):
-        """
-        On a worker's host, at a second address, to which its own rank's frames go by `lo` and with the first one as their source. It is of
-        another network, for Open MPI tells peers apart by the addresses of one.
-        """
-        host, address = self.worker[rank], f"10.97.1.{rank + 1}"
-        host.ip(f"addr add {address}/32 dev lo", "route add 10.97.1.0/24 dev eth0",
-                f"route replace local {address} dev lo table local proto kernel scope host src {self.addresses[rank]}")
-        host.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=1")
+        """On a worker's host, whose own rank's frames go by `lo`."""
+        self.sends(rank)
+        return self.loaded(Adder(self.worker[rank], self.addresses[rank], f"{self.pins}/w{rank}", rank), "eth0", "lo", "--mode", "skb")
+
+    def sends(self, rank):
+        """This worker's host adds too: let the switch take what its datapath sends."""
         self.switch.gro_on(f"p{rank}")
         self.queue_from(f"p{rank}")
-        adder = self.loaded(Adder(host, address, f"{self.pins}/w{rank}", rank), "eth0", "--mode", "skb")
-        host.run(labs.FPISA, "load", "lo", "--mode", "skb", "--pin", adder.pins)
-        return adder
 
     def queue_from(self, port):
         """A device that what enters the bridge by this port passes, and that can be shaped: all that the host sends, XDP or not."""
@@ -142,8 +138,8 @@ class Network(labs.Lab):
                         "action", "mirred", "egress", "redirect", "dev", f"from-{port}")
         self.entries.append(f"from-{port}")
 
-    def loaded(self, adder, dev, *options):
-        adder.host.run(labs.FPISA, "load", dev, *options, "--pin", adder.pins)
+    def loaded(self, adder, *what):
+        adder.host.run(labs.FPISA, "load", *what, "--pin", adder.pins)
         return adder
 
     def chosen(self, at):
@@ -158,24 +154,24 @@ class Network(labs.Lab):
 
     def lose(self, loss):
         """So large a share of what the bridge forwards, chosen at random; of TCP's segments that travel together all or none."""
-        self.switch.run("nft", "add table bridge loss; add chain bridge loss forward { type filter hook forward priority 0; }; "
+        self.switch.run("nft", "add table bridge loss; delete table bridge loss; add table bridge loss; add chain bridge loss forward { type filter hook forward priority 0; }; "
                         f"add rule bridge loss forward numgen random mod 100000 < {round(loss * 100000)} drop")
 
     def shape(self, mbit, topology="switch", queue=QUEUE):
-        def tbf(space, dev, limit):
-            space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit",
-                      "burst", burst_bytes(mbit), "limit", limit)
-
         for r, w in enumerate(self.worker):
-            tbf(w, "eth0", HOST_QUEUE)
-            tbf(self.switch, f"p{r}", queue)
+            tbf(w, "eth0", mbit, HOST_QUEUE)
+            tbf(self.switch, f"p{r}", mbit, queue)
         for i, adder in enumerate(a for a in self.adders if a.rank is None):
-            tbf(adder.host, "eth0", HOST_QUEUE)
-            tbf(self.switch, f"a{i}", queue)
+            tbf(adder.host, "eth0", mbit, HOST_QUEUE)
+            tbf(self.switch, f"a{i}", mbit, queue)
         for entry in self.entries:
-            tbf(self.switch, entry, HOST_QUEUE)
+            tbf(self.switch, entry, mbit, HOST_QUEUE)
+        self.shape_uplink(mbit, topology, queue)
+
+    def shape_uplink(self, mbit, topology, queue):
+        """The port of the aggregator that is the switch, unless it is a host behind one."""
         if topology == "one-port":
-            tbf(self.switch, "uplink", queue)
+            tbf(self.switch, "uplink", mbit, queue)
         else:
             self.switch.try_run("tc", "qdisc", "delete", "dev", "uplink", "root")
 
@@ -208,6 +204,10 @@ class Network(labs.Lab):
                             "on" if r < workers else "off")
 
 
+def tbf(space, dev, mbit, limit):
+    space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit", "burst", burst_bytes(mbit), "limit", limit)
+
+
 class Setting(typing.NamedTuple):
     """What the links are while a size is measured."""
     topology: str
@@ -221,7 +221,9 @@ class Setting(typing.NamedTuple):
         return self.topology.startswith(("colocated", "everywhere-"))
 
     def aggregators(self):
-        """Those on hosts of their own."""
+        """Those on hosts of their own. A switch is as good as a host for each worker."""
+        if not self.several():
+            return self.workers if self.topology == "switch" else 1
         return int(self.topology.split("-")[1]) if "-" in self.topology else 0
 
     def plan(self):
@@ -234,12 +236,19 @@ class Setting(typing.NamedTuple):
     def inflow(self):
         """Vectors that come in by the narrowest link."""
         if self.several():
-            n, k = self.workers, self.aggregators()
-            return max(1, 2 * n * (n - 1) / (n * n + k * n - 2 * k) if self.everywhere() else n / k)
+            return self.byteps() if self.everywhere() else max(1, self.workers / self.aggregators())
         return self.workers if self.topology == "one-port" else 1
+
+    def byteps(self):
+        """The same where the workers' hosts add too, by the best shares there are."""
+        n, k = self.workers, self.aggregators()
+        return max(1, 2 * n * (n - 1) / (n * n + k * n - 2 * k))
 
     def limit_s(self, size):
         return self.inflow() * size * 8 / (self.mbit * 1e6)
+
+    def byteps_s(self, size):
+        return self.byteps() * size * 8 / (self.mbit * 1e6)
 
     def ring_limit_s(self, size):
         return 2 * (self.workers - 1) / self.workers * size * 8 / (self.mbit * 1e6)
@@ -255,6 +264,7 @@ class Run(typing.NamedTuple):
     again: int	# contributions that the ranks sent again
     unasked: int  # results that they had already: what was sent again for them was in vain
     cpu_s: float  # the CPUs' seconds
+    waited: float  # share of the time in which a rank could have run and had no CPU
     dropped: int = 0  # frames that found no room at the bridge
 
 
@@ -289,9 +299,10 @@ class Contender:
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
             raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum")
-        return Run((max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9, busy[0] / max(1, sum(busy)),
-                   sum(a.get("retransmits", 0) for a in answers), sum(a.get("duplicates", 0) for a in answers),
-                   busy[0] / os.sysconf("SC_CLK_TCK"))
+        took = max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)
+        return Run(took / 1e9, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers),
+                   sum(a.get("duplicates", 0) for a in answers), busy[0] / os.sysconf("SC_CLK_TCK"),
+                   sum(a["waited_ns"] for a in answers) / workers / took)
 
 
 def cpu_times():
@@ -335,16 +346,16 @@ class Stage:
         return "--elements", self.elements, "--window", self.args.window
 
     def single(self, job, n):
-        port = labs.PORT + job * SHARDS
+        port = labs.PORT + 1 + job
         self.net.add_job(job, *self.options(), workers=[f"{a}:{port}" for a in self.net.addresses[:n]])
         return {"job": job, "workers": n, "port": port, "address": labs.ADDRESS}
 
     def several(self, job, at):
-        """The same job at each aggregator, which lists the ranks' ports from its place in the list on."""
-        port, chosen = labs.PORT + job * SHARDS, self.net.chosen(at)
-        for i, (a, _) in enumerate(chosen):
-            who = ",".join(f"{w}:{port + i}{'@lo' if r == a.rank else ''}" for r, w in enumerate(self.net.addresses[:at.workers]))
-            a.host.run(labs.FPISA, "job", "add", job, *self.options(), "--workers", who, "--address", a.address,
+        """The same job at each aggregator. The ranks have one port for all of them, which is not the datapath's own."""
+        port, chosen = labs.PORT + 1 + job, self.net.chosen(at)
+        workers = ",".join(f"{w}:{port}" for w in self.net.addresses[:at.workers])
+        for a, _ in chosen:
+            a.host.run(labs.FPISA, "job", "add", job, *self.options(), "--workers", workers, "--address", a.address,
                        "--fanout", "multicast" if a.rank is None else "unicast", "--pin", a.pins)
         return {"job": job, "workers": at.workers, "port": port, "address": ",".join(f"{a.address}*{w}" for a, w in chosen)}
 
@@ -482,8 +493,9 @@ class Bench:
         line = {"bench": "collective", "contender": contender.name, **at.described(),
                 "queue_bytes": self.args.queue, "loss": self.args.loss, "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
                 "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": at.limit_s(size),
-                "ring_limit_s": at.ring_limit_s(size),
+                "ring_limit_s": at.ring_limit_s(size), "byteps_s": at.byteps_s(size),
                 "cpu_busy": round(statistics.median(r[contender].busy for r in rounds), 3),
+                "cpu_wait": round(statistics.median(r[contender].waited for r in rounds), 3),
                 "cpu_s_per_gb": round(statistics.median(r[contender].cpu_s for r in rounds) / (size * at.workers) * 1e9, 3),
                 "dropped": statistics.median(r[contender].dropped for r in rounds), "mtu": self.args.mtu}
         if contender.name == "openmpi":
@@ -494,24 +506,31 @@ class Bench:
 
     def ours(self, contender, at, size, rounds):
         """What only FPISA's line has."""
-        elements = self.stage.elements
-        frames = -(-size // 4 // elements)
-        needed = at.limit_s(max(0, size + frames * HEADERS - burst_bytes(at.mbit) / at.inflow()))
-        shares = [needed / r[contender].seconds for r in rounds]
-
-        def share_of(figure):
-            return round(statistics.median(getattr(r[contender], figure) for r in rounds) / max(1, frames * at.workers), 5)
-
-        out = {"share": round(statistics.median(shares), 4),
-               "share_quartiles": [round(q, 4) for q in quartiles(shares)],
-               "elements_a_frame": elements, "window": self.args.window, "udp_gro": self.stage.udp_gro,
-               "retransmit_share": share_of("again"), "in_vain_share": share_of("unasked")}
+        out = {**link_shares(at, size, self.stage.elements, [r[contender] for r in rounds]),
+               "elements_a_frame": self.stage.elements, "window": self.args.window, "udp_gro": self.stage.udp_gro}
         others = [c for c in self.contenders if c is not contender]
         if others:
-            faster = [min(r[c].seconds for c in others) / r[contender].seconds for r in rounds]
-            out.update(faster=round(statistics.median(faster), 3),
-                       faster_quartiles=[round(q, 3) for q in quartiles(faster)])
+            out.update(faster([(r[contender].seconds, min(r[c].seconds for c in others)) for r in rounds]))
         return out
+
+
+def link_shares(at, size, elements, runs):
+    """Of FPISA's runs: what the narrowest link needs for their frames over their time, and what of the frames was for nothing."""
+    frames = -(-size // 4 // elements)
+    needed = at.limit_s(max(0, size + frames * HEADERS - burst_bytes(at.mbit) / at.inflow()))
+    shares = [needed / run.seconds for run in runs]
+
+    def share_of(figure):
+        return round(statistics.median(getattr(run, figure) for run in runs) / max(1, frames * at.workers), 5)
+
+    return {"share": round(statistics.median(shares), 4), "share_quartiles": [round(q, 4) for q in quartiles(shares)],
+            "retransmit_share": share_of("again"), "in_vain_share": share_of("unasked")}
+
+
+def faster(pairs):
+    """Of (our seconds, the best other's) a round."""
+    ratios = [other / ours for ours, other in pairs]
+    return {"faster": round(statistics.median(ratios), 3), "faster_quartiles": [round(q, 3) for q in quartiles(ratios)]}
 
 
 def burst_bytes(mbit):
@@ -530,6 +549,18 @@ def missing(name):
         if importlib.util.find_spec(needs):
             return None
     return "python3-" + needs
+
+
+def installed(only):
+    """Those of the contenders' names, with a comma between them, that can run here."""
+    names = []
+    for name in only.split(","):
+        lacks = missing(name)
+        if lacks:
+            print(f"collective: {name}: left out, {lacks} is not installed", file=sys.stderr)
+        else:
+            names.append(name)
+    return names
 
 
 def main():
@@ -552,13 +583,7 @@ def main():
                                  ("topologies", [re.sub(r"-\d+$", "-K", t) for t in args.topologies], TOPOLOGIES)):
         if set(given) - set(known):
             p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
-    names = []
-    for name in args.only.split(","):
-        lacks = missing(name)
-        if lacks:
-            print(f"collective: {name}: left out, {lacks} is not installed", file=sys.stderr)
-        else:
-            names.append(name)
+    names = installed(args.only)
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
     own_mounts()

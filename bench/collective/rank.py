@@ -227,6 +227,12 @@ class Values:
         return all(numpy.array_equal(self.values[which], values) for which, values in self.expect)
 
 
+def waited_ns():
+    """For how long this thread could have run so far, and had no CPU."""
+    with open("/proc/thread-self/schedstat") as f:
+        return int(f.read().split()[1])
+
+
 def obey(side, values, order):
     """An order's answer."""
     operation, workers, count = order["operation"], order["workers"], order["count"]
@@ -235,10 +241,10 @@ def obey(side, values, order):
         return {}
     before = side.counts(order["side"])
     time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
-    start = time.monotonic_ns()
+    waited, start = waited_ns(), time.monotonic_ns()
     side.run(operation, workers, values.values, order["algorithm"], order["side"])
     end = time.monotonic_ns()
-    return {"start_ns": start, "end_ns": end, "right": values.right(),
+    return {"start_ns": start, "end_ns": end, "right": values.right(), "waited_ns": waited_ns() - waited,
             **{name: n - before[name] for name, n in side.counts(order["side"]).items()}}
 
 
