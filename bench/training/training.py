@@ -3,9 +3,10 @@
 """Time of a training step under DistributedDataParallel over shaped links: FPISA, Gloo, Open MPI, SwitchML's arithmetic.
 
     training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
+                [--topology switch|colocated]
 
 The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways but for the
-aggregator's; results are put together where they enter the bridge (`udp_gro`). Contenders are in the same processes, each with a copy of the model, and train by turns:
+aggregator's. By `colocated` there is no such host: each worker's adds, and the first one's is the manager. Results are put together where they enter the bridge (`udp_gro`). Contenders are in the same processes, each with a copy of the model, and train by turns:
 
 fpisa       the process group of adapters/torch
 fpisa-hook  the communication hook of adapters/python
@@ -61,6 +62,9 @@ class Stage:
     def __init__(self, args, names, folder):
         self.args, self.names, self.folder = args, names, folder
         self.net = Network(args.workers, args.mtu)
+        self.pins = os.path.join(folder, "pins")  # of several aggregators: a BPF filesystem
+        os.mkdir(self.pins)
+        labs.mount(b"bpf", self.pins, b"bpf")
         self.udp_gro = self.net.put_together("on")
         self.ranks = []
         self.listener = socket.socket(socket.AF_UNIX)
@@ -69,24 +73,36 @@ class Stage:
         self.listener.settimeout(0.5)
 
     def serve(self):
+        """The manager and, of several aggregators, those that register with it; the manager's address."""
         config = os.path.join(self.folder, "fpisa.conf")
         with open(config, "w") as f:
             f.write("[manager]\nwithout-key = yes\n")
-        manager = self.net.agg.spawn(labs.FPISA, "serve", config)
-        if not manager.stdout.readline().startswith("serving groups"):
-            raise Failure(f"fpisa serve: {manager.stderr.read()}")
+        if self.args.topology == "switch":
+            self.net.load()
+            self.started(self.net.agg.spawn(labs.FPISA, "serve", config))
+            return labs.ADDRESS
+        for r, host in enumerate(self.net.worker):
+            self.net.sends(r)
+            self.started(host.spawn(labs.FPISA, "serve", "--manager", self.net.addresses[0], "--colocated", "eth0", "--pin",
+                                    f"{self.pins}/w{r}", config))
+        return self.net.addresses[0]
+
+    @staticmethod
+    def started(serve):
+        while not (said := serve.stdout.readline()).startswith(("serving groups", "aggregator ")):
+            if not said:
+                raise Failure(f"fpisa serve: {serve.stderr.read()}")
 
     def open(self):
         """Links are not shaped yet: models are made, and trained once, in little time."""
-        self.net.load()
         self.net.flood(self.args.workers)
-        self.serve()
+        manager = self.serve()
         points = {f: [n for n in self.names if f == "fp32" or n in HALF] for f in self.args.formats}
         plan = {"world": self.args.workers, "contenders": self.names, "models": self.args.models, "points": points,
                 "elements": (self.args.mtu - (HEADERS - 14)) // 128 * 32, "algorithms": list(ALGORITHMS),
                 "meeting": f"tcp://{self.net.addresses[0]}:29500", "rank": 0,
                 "quantise": os.path.join(labs.BUILD, "bench", "libquantise.so")}
-        env = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "FPISA_MANAGER": labs.ADDRESS,
+        env = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "FPISA_MANAGER": manager,
                "FPISA_LIBRARY": labs.LIBRARY, "PYTHONPATH": os.path.join(labs.BUILD, "torch")}
         command = [sys.executable, "-B", RANK, self.listener.getsockname()]
         with open(os.path.join(self.folder, "log"), "w+") as log:
@@ -157,6 +173,7 @@ class Stage:
     def close(self):
         self.net.close()
         self.listener.close()
+        labs.unmount(self.pins)
 
 
 def measure(stage, args, mbit, model, format, algorithm):
@@ -170,7 +187,7 @@ def measure(stage, args, mbit, model, format, algorithm):
         rounds.append({n: stage.train(n, model, format, args.steps) for n in names[turn:] + names[:turn]})
     for n in names:
         times = [1e3 * r[n][0] for r in rounds]
-        line = {"model": model, "format": format, "mbit": mbit, "contender": n, "workers": args.workers,
+        line = {"model": model, "format": format, "mbit": mbit, "topology": args.topology, "contender": n, "workers": args.workers,
                 "rounds": args.rounds, "step_ms": round(statistics.median(times), 3),
                 "quartiles": [round(q, 3) for q in quartiles(times)],
                 "cpu_ms": round(1e3 * statistics.median(r[n][1] for r in rounds), 3)}
@@ -203,6 +220,7 @@ def main():
     p.add_argument("--formats", type=lambda s: s.split(","), default=["fp32", "fp16"])
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--steps", type=int, default=2, help="of a turn")
+    p.add_argument("--topology", choices=["switch", "colocated"], default="switch", help="where the aggregators are")
     p.add_argument("--only", default=",".join(CONTENDERS))
     p.add_argument("--mtu", type=int, default=3506)
     args = p.parse_args()
