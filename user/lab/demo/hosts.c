@@ -62,7 +62,6 @@ int demo_hosts_make(struct demo *d)
 	return 0;
 }
 
-/* Each frame leaves by itself, so that the counters of the link are those of a wire. */
 int demo_hosts_join(uint32_t rank, char *message, size_t size)
 {
 	struct lab_batch b = lab_batch_open();
@@ -70,7 +69,7 @@ int demo_hosts_join(uint32_t rank, char *message, size_t size)
 
 	lab_batch_add(&b, "link set lo up");
 	lab_batch_add(&b, "addr add %u.%u.%u.%u/24 dev eth0", DOTTED(DEMO_HOST(rank)));
-	lab_batch_add(&b, "link set eth0 up gso_max_segs 1");
+	lab_batch_add(&b, "link set eth0 up");
 	err = lab_batch_run(&b, message, size);
 	if (err)
 		return err;
