@@ -250,6 +250,7 @@ $(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/man
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
 $(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet listing identity)
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
+$(B)/tests/unit/test_links: $(B)/san/user/plan/shares.o
 $(B)/tests/unit/query/test_sender: $(B)/san/user/query/worker/sender.o
 $(B)/tests/unit/test_sums: $(SUMS_SRC:%.c=$(B)/san/%.o)
 
@@ -331,7 +332,7 @@ PARSERS := $(filter-out user/cli/verb.c,$(wildcard user/cli/*.c)) user/lib/base/
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := user/lib/address.c user/lib/lookup.c user/lib/base/fork.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/lab/values/gradients.c user/lab/values/npy.c
-FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/lab/demo/demo.c user/lab/demo/options.c \
+FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/plan/shares.c user/config/load.c user/lab/demo/demo.c user/lab/demo/options.c \
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \
 	user/lib/manager/protocol.c
 FUZZ_partial := adapters/python/sums/state.c

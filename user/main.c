@@ -18,7 +18,9 @@ static const char doctor_more[] =
 	"  --worker ADDR      check this machine as a worker of the aggregator at ADDR. DEV is\n"
 	"                     the interface towards it; default that of the route. If\n"
 	"                     FPISA_MANAGER and FPISA_KEY are set, also try to join a group\n"
-	"  --config FILE      file whose section [manager] is checked; default " CONFIG_FILE "\n";
+	"  --config FILE      file whose section [manager] is checked; default " CONFIG_FILE "\n"
+	"  --rate RATE        rate of each worker's link, such as 10G, to compare this machine's with;\n"
+	"                     default the same as this machine's\n";
 
 static const char config_more[] =
 	"  FILE               default " CONFIG_FILE "\n"
@@ -108,7 +110,7 @@ static const struct verb verbs[] = {
 	{"slots", verb_slots, "[JOB] [--json]", "show rounds under way, and the ranks that they wait for",
 	 "After the missing ranks comes the one that has been silent the longest, counted from its last frame that passed\n"
 	 "all checks. In JSON, silent_s has the time for each missing rank; null means never heard.\n"},
-	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--json]",
+	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--rate RATE] [--json]",
 	 "find what is wrong on this machine, and what fixes it", doctor_more},
 	{"plan", verb_plan,
 	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--bytes N] [--json]",

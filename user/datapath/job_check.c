@@ -26,10 +26,11 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 				      "try --fanout unicast",
 				      job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
 		if (j->rank[r].addr == j->address && (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
-			return refuse(-EINVAL,
-				      "job %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
-				      "another port, such as %s:%u",
-				      job, r, a, a, FPISA_PORT + 1);
+			return refuse(
+				-EINVAL,
+				"job %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
+				"another port, such as %s:%u",
+				job, r, a, a, FPISA_PORT + 1);
 	}
 	return 0;
 }
@@ -178,9 +179,10 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 		__u32 own = ntohs(j->rank[r].port);
 
 		if (j->rank[r].addr == j->address && own >= port && own < port + j->ports)
-			return refuse(-EINVAL,
-				      "job %u: rank %u has the aggregator's address and a port of the datapath's, %u; give it another",
-				      job, r, own);
+			return refuse(
+				-EINVAL,
+				"job %u: rank %u has the aggregator's address and a port of the datapath's, %u; give it another",
+				job, r, own);
 	}
 	return 0;
 }

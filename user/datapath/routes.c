@@ -95,10 +95,12 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 	struct neighbour next;
 
 	if (any_here(j))
-		err = switch_on(job, LO_ACCEPT_LOCAL, "mount /proc/sys writable, or set it on the host: a rank is on this machine");
+		err = switch_on(job, LO_ACCEPT_LOCAL,
+				"mount /proc/sys writable, or set it on the host: a rank is on this machine");
 	if (err || !any_routed(j))
 		return err;
-	err = switch_on(job, LO_FORWARDING, "mount /proc/sys writable, or let job add name the workers' ports: ADDR@DEV");
+	err = switch_on(job, LO_FORWARDING,
+			"mount /proc/sys writable, or let job add name the workers' ports: ADDR@DEV");
 	if (err)
 		return err;
 	for (__u32 r = 0; r < j->workers; r++) {

@@ -156,20 +156,41 @@ static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_
 	return behind;
 }
 
-/* A rank on this machine hears by lo, which a program in native mode cannot send to. */
-static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+/* The port of each rank; 0: it was taken out, or is unknown. */
+static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex[FPISA_MAX_WORKERS])
 {
-	__u32 ifindex[FPISA_MAX_WORKERS] = {0};
-	struct job_port_text t;
-
+	memset(ifindex, 0, FPISA_MAX_WORKERS * sizeof(*ifindex));
 	for (__u32 r = 0; r < j->workers; r++) {
 		struct fpisa_peer p;
 
 		if (j->live >> r & 1 && !datapath_peer(d->dp, job, r, &p))
 			ifindex[r] = p.ifindex;
 	}
+}
+
+/* A rank on this machine hears by lo, which a program in native mode cannot send to. */
+static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	__u32 ifindex[FPISA_MAX_WORKERS];
+	struct job_port_text t;
+
+	ports_of(d, job, j, ifindex);
 	if (job_native_beside_lo(d->dp, ifindex, j->workers, &t))
 		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
+}
+
+/* Are the links of this machine slower than those of the job's workers together? */
+static void check_links(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	__u32 ifindex[FPISA_MAX_WORKERS], n = 0;
+	char text[512];
+
+	ports_of(d, job, j, ifindex);
+	for (__u32 r = 0; r < j->workers; r++)
+		if (j->live >> r & 1)
+			ifindex[n++] = ifindex[r];
+	if (job_links_warning(ifindex, n, d->rate, text, sizeof(text)))
+		finding(d, LEVEL_WARN, subject, "links", NULL, "%s", text);
 }
 
 static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
@@ -455,6 +476,7 @@ void doctor_datapath(struct doctor *d)
 		check_routes(d, job, &j, subject);
 		check_ports(d, job, &j, subject);
 		check_mtu(d, job, &j, subject);
+		check_links(d, job, &j, subject);
 		check_members(d, job, &j, subject);
 	}
 }

@@ -27,12 +27,13 @@ static void open_datapath(struct doctor *d, struct datapath *dp)
 	d->dp = d->dp_err ? NULL : dp;
 }
 
-enum { OPT_WORKER = OPT_VERB, OPT_CONFIG };
+enum { OPT_WORKER = OPT_VERB, OPT_CONFIG, OPT_RATE };
 
 int verb_doctor(int argc, char **argv)
 {
 	static const struct option options[] = {{"worker", required_argument, NULL, OPT_WORKER},
 						{"config", required_argument, NULL, OPT_CONFIG},
+						{"rate", required_argument, NULL, OPT_RATE},
 						COMMON_OPTIONS,
 						JSON_OPTION,
 						{0}};
@@ -49,6 +50,8 @@ int verb_doctor(int argc, char **argv)
 			err = parse_machine("--worker", worker = optarg, &aggregator);
 		else if (opt == OPT_CONFIG)
 			config = optarg;
+		else if (opt == OPT_RATE)
+			err = parse_rate("--rate", optarg, &d.rate);
 		else
 			err = common_option(&c, opt);
 	}

@@ -33,6 +33,7 @@ enum level {
 struct doctor {
 	const char *pin;	   /* as given, may be NULL */
 	struct json_object *found; /* with --json, else NULL */
+	double rate;		   /* of each worker's link, in bits a second; 0: as this machine's */
 	int count[LEVELS];
 	bool privileged;     /* BPF may be used */
 	bool sees;	     /* programs of others, too */

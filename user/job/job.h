@@ -73,6 +73,13 @@ enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct dat
 /* A rank is behind lo, and another port of the job's is in native mode: t->why and t->fix. ifindex[n], 0: unknown. */
 bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t);
 
+/*
+ * links.c: are the links of this aggregator slower than those of its n workers together? Then text says what to expect, and what to do.
+ * ifindex[n]: their ports, 0: none. worker_bits: of a worker's link, and of a port that does not say its own, in bits a second; 0: workers'
+ * links are as fast as the ports'. False also where a rate is not known, and where a rank is on this host: that job has others.
+ */
+bool job_links_warning(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
+
 /* Bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
 

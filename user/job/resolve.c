@@ -82,12 +82,14 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 		return 0;
 	address_text(at->addr, a);
 	if (fpisa_is_query(&s->job) || at->port == htons(FPISA_PORT) || s->dev[rank])
-		return refuse(-EINVAL,
-			      "worker %s: is an address of this machine; if it is a worker too, give it a port of its own, such as "
-			      "%s:%u, and fpisa load lo --mode skb",
-			      a, a, FPISA_PORT + 1);
+		return refuse(
+			-EINVAL,
+			"worker %s: is an address of this machine; if it is a worker too, give it a port of its own, such as "
+			"%s:%u, and fpisa load lo --mode skb",
+			a, a, FPISA_PORT + 1);
 	if (s->job.fanout != FPISA_FANOUT_UNICAST)
-		return refuse(-EINVAL, "worker %s: is this machine, and no multicast goes by lo; give --fanout unicast", a);
+		return refuse(-EINVAL, "worker %s: is this machine, and no multicast goes by lo; give --fanout unicast",
+			      a);
 	s->dev[rank] = (char *)"lo";
 	s->ifindex[rank] = if_nametoindex("lo");
 	s->job.rank[rank].given = 1;
@@ -251,7 +253,8 @@ bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32
 		if (!ifindex[k] || datapath_attached(dp, ifindex[k], &i) <= 0 || i.mode != DATAPATH_NATIVE ||
 		    !if_indextoname(ifindex[k], dev))
 			continue;
-		snprintf(t->why, sizeof(t->why), "%s is in native mode, which cannot send to lo: rank %u misses results", dev, r);
+		snprintf(t->why, sizeof(t->why),
+			 "%s is in native mode, which cannot send to lo: rank %u misses results", dev, r);
 		snprintf(t->fix, sizeof(t->fix), "fpisa unload %s && fpisa load %s --mode skb", dev, dev);
 		return true;
 	}

@@ -15,7 +15,6 @@
 
 #define UNKNOWN_RATE 1000 /* Mbit/s, where nobody knows any */
 #define AGAIN_MS 5000	  /* so long one that could not make a job is given no group */
-#define SLOW 1.05	  /* times as long as the workers' links would take: worth a line */
 
 /* "10.0.0.2", with the port if that is not the usual one. */
 static const char *name_of_place(__be32 address, __u32 port, char *text, size_t size)
@@ -312,16 +311,13 @@ static struct shares solve(__u32 workers, double bits, struct shares_host *h, __
 
 static void say_bound(struct manager *m, const struct manager_group *g, const struct shares *s, double bits)
 {
-	double times = s->seconds_a_bit * bits;
-	char text[512];
+	char why[256], text[512];
 
-	if (s->bound == BOUND_WORKERS || times < SLOW ||
-	    (s->bound == BOUND_HOSTS && s->seconds_a_bit <= s->ring_seconds_a_bit))
+	if (!shares_warning(s, g->record.size, bits, g->record.aggregators, why, sizeof(why)))
 		return;
 	snprintf(text, sizeof(text),
-		 "group %s: %u workers of %.3g Gbit/s send to %u aggregators, whose links let each use %.0f%% of its own; register more "
-		 "(fpisa serve --manager), or the workers' own hosts; see fpisa plan",
-		 g->record.name, g->record.size, bits / 1e9, g->record.aggregators, 100 / times);
+		 "group %s: %s; register more (fpisa serve --manager), or the workers' own hosts (--colocated); see fpisa plan",
+		 g->record.name, why);
 	m->ops->say(m->arg, text);
 }
 

@@ -46,9 +46,9 @@ struct manager_policy {
 	const char *user;     /* who talks to the network; NULL: nobody */
 	const char *manager; /* the host of the manager that this is an aggregator for; NULL: this is a manager itself */
 	const char *colocated; /* the interface by which this aggregator's host has ranks too; NULL: it has none */
-	__be32 address;	     /* as such: for frames; 0: that of the connection to the manager */
-	__u32 rate;	     /* of this aggregator's link, Mbit/s; 0: as the interface says */
-	int aggregator_keys; /* names of keys by which aggregators register */
+	__be32 address;	       /* as such: for frames; 0: that of the connection to the manager */
+	__u32 rate;	       /* of this aggregator's link, Mbit/s; 0: as the interface says */
+	int aggregator_keys;   /* names of keys by which aggregators register */
 	char aggregator_key[MANAGER_AGGREGATOR_KEYS][FPISA_PSK_NAME];
 	int networks; /* 0: all may ask */
 	struct {

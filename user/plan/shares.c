@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Shares and times; shares.h has the contract. */
 #include <math.h>
+#include <stdio.h>
 
 #include "lib/base/shards.h"
 #include "shares.h"
 
 #define LEAST 0.005 /* of the largest share: what takes less takes nothing */
 #define HALVINGS 200
+#define SLOW 1.05 /* times as long as the workers' links would take: worth a line */
 
 /*
  * The share that a host can take in a time of t seconds a bit of the vector. A dedicated aggregator takes in a share y of N vectors: N y bits
@@ -95,6 +97,19 @@ struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host
 		h[i].share = room(&h[i], workers, s.seconds_a_bit) / all;
 	weigh(h, n);
 	return s;
+}
+
+bool shares_warning(const struct shares *s, uint32_t workers, double worker_bits, uint32_t n, char *text, size_t size)
+{
+	double times = s->seconds_a_bit * worker_bits, rings = s->seconds_a_bit / s->ring_seconds_a_bit;
+
+	if (s->bound == BOUND_WORKERS || times < SLOW || (s->bound == BOUND_HOSTS && rings <= 1))
+		return false;
+	snprintf(text, size,
+		 "%u workers of %.3g Gbit/s send to %u aggregator%s, whose links let each use %.0f%% of its own: a sum takes %.2g times as "
+		 "long as by a ring",
+		 workers, worker_bits / 1e9, n, n > 1 ? "s" : "", 100 / times, rings);
+	return true;
 }
 
 const char *shares_bound_text(enum bound b)

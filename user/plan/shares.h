@@ -7,6 +7,7 @@
 #define FPISA_SHARES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define SHARES_MAX 128 /* aggregators to choose from; a call has at most FPISA_MAX_SHARDS */
@@ -32,6 +33,12 @@ struct shares {
 
 /* For `workers` >= 1 whose slowest link has worker_bits, and n aggregators, 1 to SHARES_MAX, whose shares and weights it fills. */
 struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host *host, uint32_t n);
+
+/*
+ * What `shares` means for `workers` of worker_bits who send to n aggregators, as a sentence without an end. False: nothing to say, for
+ * neither is the workers' links' time exceeded by a twentieth, nor, where all links are full, a ring's.
+ */
+bool shares_warning(const struct shares *s, uint32_t workers, double worker_bits, uint32_t n, char *text, size_t size);
 
 /* What bounds it, and what to do about that, as a sentence without an end. */
 const char *shares_bound_text(enum bound b);

@@ -30,10 +30,11 @@ static int check_loaded(const struct datapath *dp, const char *dev)
 	int got = datapath_attached(dp, if_nametoindex(dev), &i);
 
 	if (got > 0 && i.mode == DATAPATH_NATIVE)
-		return refuse(-EBUSY,
-			      "serve: %s: the datapath is in native mode, which cannot send to this host's own ranks by lo; "
-			      "fpisa unload %s, and start again",
-			      dev, dev);
+		return refuse(
+			-EBUSY,
+			"serve: %s: the datapath is in native mode, which cannot send to this host's own ranks by lo; "
+			"fpisa unload %s, and start again",
+			dev, dev);
 	return got > 0;
 }
 
@@ -75,7 +76,7 @@ int colocate(const struct config *c, const char *pin)
 	how.mode = DATAPATH_SKB;
 	err = datapath_load(&how, out, n);
 	if (!err)
-		dprintf(STDOUT_FILENO, "loaded on %s%s%s in generic mode; fpisa unload takes it off\n", out[0], n > 1 ? " and " : "",
-			n > 1 ? out[1] : "");
+		dprintf(STDOUT_FILENO, "loaded on %s%s%s in generic mode; fpisa unload takes it off\n", out[0],
+			n > 1 ? " and " : "", n > 1 ? out[1] : "");
 	return err;
 }

@@ -37,7 +37,7 @@
 #define DEMO_JOB 0
 #define DEMO_ADDRESS 0x0a4dff01u /* 10.77.255.1, the aggregator's, on its lo */
 #define DEMO_NETWORK 0x0a4d0000u /* 10.77.RANK.1 and .2 are the ends of a worker's link */
-#define DEMO_PORT "w"		 /* the aggregator's interface, or the switch's port, towards a rank, before its number */
+#define DEMO_PORT "w" /* the aggregator's interface, or the switch's port, towards a rank, before its number */
 #define DEMO_HOST(r) (0x0a4e000bu + (r)) /* 10.78.0.11 on: where the workers' hosts are the aggregators */
 #define DEMO_HOST_PORT 18001		 /* a worker's port there */
 
@@ -99,8 +99,8 @@ struct demo {
 	struct star star;
 	struct process process[FPISA_MAX_WORKERS]; /* control: states come up, one byte down lets it go on */
 	enum demo_state state[FPISA_MAX_WORKERS];  /* that each has reported */
-	struct datapath dp[FPISA_MAX_SHARDS]; /* the aggregator's, or of each host */
-	int netns[FPISA_MAX_SHARDS];	      /* of each host */
+	struct datapath dp[FPISA_MAX_SHARDS];	   /* the aggregator's, or of each host */
+	int netns[FPISA_MAX_SHARDS];		   /* of each host */
 	struct demo_traffic traffic[FPISA_MAX_SHARDS];
 	struct fpisa_job job; /* of the first aggregator */
 	struct fpisa_histogram histogram;

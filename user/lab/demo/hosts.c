@@ -29,7 +29,8 @@ void demo_hosts_text(const struct demo *d, char text[DEMO_HOSTS_LEN])
 	int n = 0;
 
 	for (uint32_t r = 0; r < d->o.workers; r++)
-		n += snprintf(text + n, (size_t)(DEMO_HOSTS_LEN - n), "%s%u.%u.%u.%u", r ? "," : "", DOTTED(DEMO_HOST(r)));
+		n += snprintf(text + n, (size_t)(DEMO_HOSTS_LEN - n), "%s%u.%u.%u.%u", r ? "," : "",
+			      DOTTED(DEMO_HOST(r)));
 }
 
 /* -- the network --------------------------------------------------------- */
@@ -43,8 +44,8 @@ int demo_hosts_make(struct demo *d)
 	lab_batch_add(&b, "link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0");
 	lab_batch_add(&b, "link set br0 up");
 	for (uint32_t r = 0; r < d->o.workers; r++) {
-		lab_batch_add(&b, "link add " DEMO_PORT "%u mtu %u type veth peer name eth0 mtu %u netns %d", r, d->star.mtu,
-			      d->star.mtu, d->process[r].pid);
+		lab_batch_add(&b, "link add " DEMO_PORT "%u mtu %u type veth peer name eth0 mtu %u netns %d", r,
+			      d->star.mtu, d->star.mtu, d->process[r].pid);
 		lab_batch_add(&b, "link set " DEMO_PORT "%u master br0 up", r);
 	}
 	err = lab_batch_run(&b, message, sizeof(message));
@@ -108,7 +109,8 @@ int demo_hosts_load(struct demo *d)
 	int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC), err = 0;
 
 	for (uint32_t r = 0; !err && r < d->o.workers; r++)
-		err = home < 0 || setns(d->netns[r], CLONE_NEWNET) ? fail(-errno, NULL, "demo: enter a namespace") : load(d, r);
+		err = home < 0 || setns(d->netns[r], CLONE_NEWNET) ? fail(-errno, NULL, "demo: enter a namespace") :
+								     load(d, r);
 	if (home >= 0 && setns(home, CLONE_NEWNET) && !err)
 		err = fail(-errno, NULL, "demo: enter a namespace");
 	if (home >= 0)

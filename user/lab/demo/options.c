@@ -202,7 +202,8 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 {
 	if (o->workers < 2 || o->workers > FPISA_MAX_SHARDS)
-		return refuse(BAD_USAGE, "--colocated: takes 2 to %d --workers, whose hosts are the aggregators", FPISA_MAX_SHARDS);
+		return refuse(BAD_USAGE, "--colocated: takes 2 to %d --workers, whose hosts are the aggregators",
+			      FPISA_MAX_SHARDS);
 	if (o->xdp == DATAPATH_NATIVE || o->steering.cpus)
 		return refuse(BAD_USAGE, "--colocated: takes --xdp skb without --cpus: native XDP cannot send to lo");
 	if (o->transport != FPISA_TRANSPORT_UDP)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""An aggregator whose links are slower than its workers' together: `job add` and `doctor` say what to expect of it, and what to do."""
+import re
+
+import pytest
+
+from doctor import examine, needs_ethtool
+from lab import FPISA
+
+WORKERS = 4
+SAYS = "{} workers of {} Gbit/s send to 1 aggregator, whose links let each use {}% of its own: a sum takes {} times as long as by a ring; unless it " \
+    "has further aggregators, add some, or make each worker's host one: fpisa plan --workers {} --rate {}M --colocated"
+
+
+def add(net, *options):
+    """What it warns of; the job is gone again."""
+    workers = ",".join(net.addresses)
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", workers, *options)
+    assert status == 0, err
+    return err
+
+
+@pytest.fixture
+def behind_one(lab):
+    """All behind one port, a veth, whose rate nobody knows."""
+    net = lab(workers=WORKERS, bridge=True)
+    net.load()
+    yield net
+
+
+@needs_ethtool
+def test_one_port(behind_one):
+    net, rate, gbits = behind_one, "25G", "25"
+    said = SAYS.format(WORKERS, gbits, 25, 2.7, WORKERS, f"{gbits}000")
+    assert add(net, "--rate", rate) == f"fpisa: warning: job 1: {said}\n"
+    f = examine(net.agg, "--rate", rate)["job 1", "links"]
+    assert (f["level"], f["text"]) == ("warn", said)
+    # The command that it names runs, and says that the ring is no faster then.
+    plan = net.agg.run("sh", "-c", re.search("fpisa (plan .*)", said)[1].join((FPISA + " ", "")))
+    assert "1.00 times as long" in plan or float(re.search(r"([0-9.]+) times as long", plan)[1]) > 0.85
+    # A rank that is taken out has no link; one alone has its own.
+    net.fpisa("job", "shrink", 1, 2, 3)
+    assert SAYS.format(2, gbits, 50, 2, 2, f"{gbits}000") == examine(net.agg, "--rate", rate)["job 1", "links"]["text"]
+    net.fpisa("job", "shrink", 1, 1)
+    assert ("job 1", "links") not in examine(net.agg, "--rate", rate)
+
+
+def test_rate_is_unknown(behind_one):
+    """A veth's is no wire's: nothing is said unless somebody says it."""
+    net = behind_one
+    assert add(net) == ""
+    assert ("job 1", "links") not in examine(net.agg)
+
+
+def test_a_port_for_each(lab):
+    """The aggregator is the workers' switch: each has its link's rate."""
+    net = lab(workers=WORKERS)
+    net.load()
+    assert "a ring" not in add(net, "--rate", "10G")
+    assert ("job 1", "links") not in examine(net.agg, "--rate", "10G")

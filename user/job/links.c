@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the links of this aggregator let a job expect; job.h has the contract. */
+#include <stdio.h>
+
+#include "host/link.h"
+#include "job.h"
+#include "lib/manager/interface.h"
+#include "plan/shares.h"
+
+/* In bits a second; 0: unknown, as of anything but hardware: what a veth, a tun or a bridge of them says is no wire's. */
+static double link_bits(__u32 ifindex)
+{
+	struct link l;
+
+	if (link_get(ifindex, &l) || *l.kind)
+		return 0;
+	return fpisa_link_rate(l.name) * 1e6;
+}
+
+static __u32 ranks_behind(const __u32 *ifindex, __u32 n, __u32 port)
+{
+	__u32 ranks = 0;
+
+	for (__u32 r = 0; r < n; r++)
+		ranks += ifindex[r] == port;
+	return ranks;
+}
+
+/* Seconds that a bit of the vector takes by the port that is full first; 0: unknown. *fastest: of these links. */
+static double slowest_port(const __u32 *ifindex, __u32 n, double worker_bits, double *fastest)
+{
+	double seconds = 0;
+
+	for (__u32 r = 0; r < n; r++) {
+		double bits = ifindex[r] ? link_bits(ifindex[r]) ?: worker_bits : 0, own;
+
+		if (!(bits > 0))
+			return 0;
+		own = ranks_behind(ifindex, n, ifindex[r]) / bits;
+		seconds = own > seconds ? own : seconds;
+		*fastest = bits > *fastest ? bits : *fastest;
+	}
+	return seconds;
+}
+
+bool job_links_warning(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size)
+{
+	__u32 lo = if_nametoindex("lo");
+	double fastest = 0, seconds;
+	struct shares_host host = {.bits = 0};
+	struct shares s;
+	char why[256];
+
+	if (n < 2 || ranks_behind(ifindex, n, lo))
+		return false;
+	seconds = slowest_port(ifindex, n, worker_bits, &fastest);
+	if (!(seconds > 0))
+		return false;
+	worker_bits = worker_bits > 0 ? worker_bits : fastest;
+	host.bits = n / seconds;
+	s = shares_of(n, worker_bits, &host, 1);
+	if (!shares_warning(&s, n, worker_bits, 1, why, sizeof(why)))
+		return false;
+	snprintf(text, size,
+		 "%s; unless it has further aggregators, add some, or make each worker's host one: fpisa plan --workers %u --rate %.0fM --colocated",
+		 why, n, worker_bits / 1e6);
+	return true;
+}
