@@ -375,8 +375,8 @@ static size_t welcome(struct fpisa_hdr *h, uint8_t *payload)
 	}
 	p.flags |= q->options.ascending ? FPISA_QUERY_ASCENDING : 0;
 	h->type = FPISA_TYPE_WELCOME;
-	h->chunk = q->member.nonce;
-	h->aux = q->member.incarnation;
+	h->chunk = q->member.incarnation.nonce;
+	h->aux = q->member.incarnation.number;
 	memset(payload, 0, sizeof(struct fpisa_hello));
 	memcpy(payload, &p, sizeof(p));
 	return sizeof(struct fpisa_hello);
@@ -404,11 +404,11 @@ static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 	*h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
 				.version = FPISA_VERSION,
 				.job = m->query,
-				.secret = m->cookie,
+				.secret = m->joining.cookie,
 				.generation = m->epoch};
 	if (t != &network)
 		return rows(h, payload, t->worker, m->key_bytes);
-	if (!m->joined) {
+	if (!m->joining.joined) {
 		h->generation = 1;
 		return welcome(h, payload);
 	}

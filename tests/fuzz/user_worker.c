@@ -117,7 +117,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
 		.job = f->job,
-		.secret = f->shard->secret,
+		.secret = f->shard->joining.cookie,
 		.generation = f->shard->generation ? f->shard->generation : 7,
 		.rank = f->hello.rank,
 	};
@@ -136,8 +136,8 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 					.fanout = FPISA_FANOUT_UNICAST};
 
 		h->type = FPISA_TYPE_WELCOME;
-		h->chunk = f->nonce;
-		h->aux = f->incarnation;
+		h->chunk = f->incarnation.nonce;
+		h->aux = f->incarnation.number;
 		if (which & 1) {
 			h->flags = FPISA_F_PENDING | FPISA_F_CHALLENGE;
 			h->secret = which;

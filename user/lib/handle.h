@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fork.h"
+#include "base/hello.h"
 #include "fpisa.h"
 #include "fpisa/format.h"
 #include "fpisa/tag.h"
@@ -21,14 +22,6 @@
 #include "transport/faults.h"
 #include "transport/transport.h"
 #include "window.h"
-
-/* Progress of a join at one aggregator. */
-struct fpisa_joining {
-	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and how long after that the one behind it */
-	uint64_t missing;	    /* ranks that have not joined, as far as is known */
-	int heard;		    /* an answer, whatever it was */
-	int joined;
-};
 
 /*
  * The state of a handle at one aggregator. A call's chunks are spread over all of them, and each is a path of its own: with its
@@ -46,7 +39,6 @@ struct fpisa_shard {
 	struct fpisa_joining joining;
 
 	/* Since the last join. */
-	uint64_t secret;			/* its cookie, 0 until the aggregator has told it */
 	struct fpisa_key rank_key, results_key; /* of tags, where the job has a token */
 	uint32_t generation;
 	struct fpisa_hello hello; /* of its WELCOME */
@@ -80,9 +72,8 @@ struct fpisa {
 	uint64_t seed; /* of the faults */
 
 	/* Since the last join. */
-	uint64_t incarnation;	  /* larger at each join, and the same at all aggregators */
-	uint64_t nonce;		  /* of its HELLOs */
-	uint64_t digest;	  /* of all calls */
+	struct fpisa_incarnation incarnation; /* the same at all aggregators */
+	uint64_t digest;		      /* of all calls */
 	struct fpisa_hello hello; /* of the first aggregator's WELCOME; the others agree in all that a call depends on */
 	struct fpisa_format format;
 	struct fpisa_requests requests; /* started and not released, in order */

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * Joining a job: HELLO until a WELCOME says that every rank is there. The
- * rules of the other side are fpisa_session_join() in fpisa/slot.h.
- */
+/* Joining a job; base/hello.h has what is said. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include "base/clock.h"
 #include "base/tag.h"
 #include "fpisa/format.h"
@@ -16,31 +12,12 @@
 #include "join.h"
 #include "reply.h"
 
-#define HELLO_FIRST_NS 2000000ull
-#define HELLO_MAX_NS 50000000ull
-#define MAX_INCARNATION (1ull << 63)
-
-/* Our next incarnation, at all aggregators: a larger number than all before it, and a nonce that nobody can guess. */
-static int take_incarnation(struct fpisa *f, uint64_t incarnation)
+/* Another incarnation, at all aggregators. */
+static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 {
-	f->incarnation = incarnation;
-	FPISA_EACH_SHARD(s, f) {
-		s->secret = 0;
-		s->joining.joined = 0;
-		s->joining.next_ns = 0;
-	}
-	return getrandom(&f->nonce, sizeof(f->nonce), 0) == sizeof(f->nonce) ? 0 : -EIO;
-}
-
-/* Its proof and its checksum. */
-static void seal_hello(const struct fpisa *f, struct fpisa_hdr *h, struct fpisa_hello *payload)
-{
-	struct fpisa_sum sum = {};
-
-	payload->proof = fpisa_token_proof(&f->token, h, payload);
-	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, payload, sizeof(*payload) / 8);
-	h->checksum = fpisa_sum_fold(&sum);
+	FPISA_EACH_SHARD(s, f)
+		fpisa_joining_begin(&s->joining, anew);
+	return fpisa_incarnation_begin(&f->incarnation, number);
 }
 
 /*
@@ -52,35 +29,18 @@ static void seal_hello(const struct fpisa *f, struct fpisa_hdr *h, struct fpisa_
 static int say_hello(struct fpisa_shard *s)
 {
 	struct fpisa *f = s->f;
-	struct fpisa_hello payload = {0}, trial_payload = {0};
-	struct fpisa_hdr h = {
-		.magic = FPISA_MAGIC,
-		.version = FPISA_VERSION,
-		.type = FPISA_TYPE_HELLO,
-		.job = s->job,
-		.rank = 0xffff,
-		.chunk = f->nonce,
-		.secret = s->secret,
-		.aux = f->incarnation,
-	};
-	struct fpisa_hdr trial = h;
-	struct fpisa_out out[2],
-		plain = {.part = {{&h, sizeof(h)}, {&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
+	struct fpisa_hello_frame plain, trial;
+	struct fpisa_out tries[2] = {[0 ... 1] = {.part = {{&trial, sizeof(trial)}}, .parts = 1}},
+			 out = {.part = {{&plain, sizeof(plain)}}, .parts = 1, .no_gso = 1};
 	int tried = s->t->gso, rc;
 
-	seal_hello(f, &h, &payload);
-	trial.call = GSO_TRIAL;
-	seal_hello(f, &trial, &trial_payload);
-	out[0] = plain;
-	out[0].part[0].iov_base = &trial;
-	out[0].part[1].iov_base = &trial_payload;
-	out[0].no_gso = 0;
-	out[1] = out[0];
+	fpisa_hello_write(&plain, s->job, &f->incarnation, &s->joining, &f->token, 0);
+	fpisa_hello_write(&trial, s->job, &f->incarnation, &s->joining, &f->token, GSO_TRIAL);
 	s->t->gso = 1;
-	rc = s->t->ops->send(s->t, out, 2);
+	rc = s->t->ops->send(s->t, tries, 2);
 	s->t->gso = tried;
 	f->count.sent += 3;
-	return rc ? rc : s->t->ops->send(s->t, &plain, 1);
+	return rc ? rc : s->t->ops->send(s->t, &out, 1);
 }
 
 /* Parameters that this library cannot work with would be a bug or another version: refuse them. */
@@ -97,34 +57,27 @@ static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	struct fpisa *f = s->f;
 	const struct fpisa_hello *p = (const void *)(h + 1);
+	const enum fpisa_welcome said = fpisa_welcome_take(&s->joining, &f->incarnation, h);
 
-	/* The nonce was checked before: this answers a HELLO of this incarnation. */
-	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
+	if (said == FPISA_WELCOME_STALE)
 		return 0;
 	s->t->gso |= h->call == GSO_TRIAL;
-	if (h->flags & FPISA_F_CHALLENGE) {
-		if (s->secret == h->secret)
-			return 0;
-		s->secret = h->secret;
-		s->joining.next_ns = 0;
+	if (said == FPISA_WELCOME_CHALLENGE)
 		return 1;
-	}
-	if (h->aux > f->incarnation)
-		return h->aux + 1 < MAX_INCARNATION && !take_incarnation(f, h->aux + 1);
+	if (said == FPISA_WELCOME_NEWER)
+		return !take_incarnation(f, h->aux + 1, 1);
 	if (!usable(p)) {
 		f->count.bad++;
 		return 0;
 	}
-	if (h->flags & FPISA_F_PENDING) {
-		s->joining.missing = p->live & ~h->bitmap;
+	s->joining.missing = said == FPISA_WELCOME_PENDING ? p->live & ~h->bitmap : 0;
+	if (said == FPISA_WELCOME_PENDING)
 		return 1;
-	}
 	s->generation = h->generation;
 	s->hello = *p;
-	s->rank_key = fpisa_key_of(&f->token, FPISA_KEY_RANK, p->rank, s->secret);
+	s->rank_key = fpisa_key_of(&f->token, FPISA_KEY_RANK, p->rank, s->joining.cookie);
 	s->results_key = fpisa_key_of(&f->token, FPISA_KEY_RESULTS, 0, p->results);
 	s->joining.joined = 1;
-	s->joining.missing = 0;
 	return 1;
 }
 
@@ -150,7 +103,7 @@ static int no_answer(struct fpisa *f)
 				  s->local_port ? "; start what does not run, and see `fpisa stats` on the "
 						  "aggregator for what it refuses" :
 						  "");
-	if (s->joining.heard)
+	if (s->joining.heard_ns)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", s->peer,
 				  s->job, ms);
 	if (s->t->send_error)
@@ -186,25 +139,17 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 					  s->peer, s->job);
 		if (!take_welcome(s, h))
 			continue;
-		s->joining.heard = 1;
-		fpisa_heard(f, fpisa_now());
+		s->joining.heard_ns = fpisa_now();
+		fpisa_heard(f, s->joining.heard_ns);
 	}
 	return 0;
 }
 
 static int greet(struct fpisa_shard *s, uint64_t now)
 {
-	struct fpisa_joining *j = &s->joining;
-	int rc;
+	int rc = fpisa_hello_is_due(&s->joining, now) ? say_hello(s) : 0;
 
-	if (j->joined || now < j->next_ns)
-		return 0;
-	rc = say_hello(s);
-	if (rc)
-		return fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->job, strerror(-rc));
-	j->next_ns = now + j->pause_ns;
-	j->pause_ns = 2 * j->pause_ns < HELLO_MAX_NS ? 2 * j->pause_ns : HELLO_MAX_NS;
-	return 0;
+	return rc ? fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->job, strerror(-rc)) : 0;
 }
 
 uint64_t fpisa_join_due(const struct fpisa *f)
@@ -266,7 +211,6 @@ static int transport_refused(const struct fpisa_shard *s, int rc)
 
 int fpisa_join_begin(struct fpisa *f)
 {
-	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
 	int rc = fpisa_shared_descriptors(f);
 
 	if (rc)
@@ -281,9 +225,8 @@ int fpisa_join_begin(struct fpisa *f)
 	FPISA_EACH_SHARD(s, f) {
 		s->t->send_error = 0;
 		s->t->gso = 0;
-		s->joining = (struct fpisa_joining){.pause_ns = HELLO_FIRST_NS};
 	}
-	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
+	if (take_incarnation(f, fpisa_incarnation_next(&f->incarnation), 0))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
 	FPISA_EACH_SHARD(s, f) {
 		rc = fpisa_transport_may_join(s->t);

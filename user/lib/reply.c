@@ -18,29 +18,14 @@
 static int authentic(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	if (h->type == FPISA_TYPE_WELCOME || (h->type == FPISA_TYPE_ERROR && !h->generation))
-		return h->chunk == s->f->nonce;
+		return h->chunk == s->f->incarnation.nonce;
 	if (fpisa_nh_of(s->f))
 		return 1;
 	switch (h->type) {
 	case FPISA_TYPE_RESULT:
 		return h->secret == s->hello.results;
 	}
-	return h->secret == s->secret;
-}
-
-/* Has it the checksum, tag and proof that it must have? */
-static int is_whole(const struct fpisa_shard *s, const struct fpisa_hdr *h, size_t payload)
-{
-	const struct fpisa *f = s->f;
-	const struct fpisa_hello *hello = (const void *)(h + 1);
-	int welcome = h->type == FPISA_TYPE_WELCOME;
-	struct fpisa_seal seal = fpisa_seal_begin(h, welcome ? NULL : fpisa_nh_of(f));
-	struct fpisa_key key = h->type == FPISA_TYPE_RESULT ? s->results_key : s->rank_key;
-
-	fpisa_seal_words(&seal, h + 1, payload / 8);
-	if (seal.k && !h->generation)
-		key = fpisa_key_of(&f->token, FPISA_KEY_HELLO, 0, 0);
-	return fpisa_seal_right(&seal, h, &key) && (!welcome || hello->proof == fpisa_token_proof(&f->token, h, hello));
+	return h->secret == s->joining.cookie;
 }
 
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fpisa_in *in)
@@ -59,7 +44,9 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fp
 		goto bad;
 	if (h->job != s->job)
 		goto bad;
-	if (is_whole(s, h, payload) && authentic(s, h))
+	if (fpisa_is_sealed(h, payload, &f->token, fpisa_nh_of(f),
+			    h->type == FPISA_TYPE_RESULT ? &s->results_key : &s->rank_key) &&
+	    authentic(s, h))
 		return h;
 	/* An answer to an earlier incarnation of this rank is late, not forged. */
 	if (h->type == FPISA_TYPE_WELCOME || h->generation != s->generation)

@@ -56,8 +56,8 @@ static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot,
 		.chunk = slot->chunk,
 		.digest = r->digest + s->index,
 		.call = r->call,
-		.secret = k ? 0 : s->secret,
-		.bitmap = k ? s->secret : 0,
+		.secret = k ? 0 : s->joining.cookie,
+		.bitmap = k ? s->joining.cookie : 0,
 		.aux = r->operand,
 	};
 	seal = fpisa_seal_begin(&slot->hdr, k);

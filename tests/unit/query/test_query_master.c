@@ -94,7 +94,7 @@ static int join(const struct fpisa_query_welcome *welcome, struct fpisa_member *
 	assert_int_equal(fpisa_member_open(m, htonl(INADDR_LOOPBACK), port, 0), 0);
 	assert_int_equal(fpisa_member_prepare(m, &(struct fpisa_fault_rates){0}, 0), 0);
 	assert_int_equal(fpisa_member_join(m, QUERY, 0), 0);
-	while (!m->joined && !rc) {
+	while (!m->joining.joined && !rc) {
 		int n;
 
 		assert_int_equal(fpisa_member_turn(m, fpisa_now()), 0);

@@ -65,4 +65,24 @@ static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpis
 	return h->checksum == fpisa_sum_fold(&s->sum);
 }
 
+/*
+ * Does a frame that came, with so many bytes behind its header, have its checksum, or its tag by `key`? What answers a HELLO has no tag but of
+ * HELLO's key, and a WELCOME a proof. `k` as of fpisa_seal_begin().
+ */
+static inline int fpisa_is_sealed(const struct fpisa_hdr *h, size_t payload, const struct fpisa_key *token,
+				  const __u64 *k, const struct fpisa_key *key)
+{
+	const struct fpisa_hello *hello = (const void *)(h + 1);
+	const int welcome = h->type == FPISA_TYPE_WELCOME;
+	struct fpisa_seal seal = fpisa_seal_begin(h, welcome ? NULL : k);
+	struct fpisa_key first;
+
+	fpisa_seal_words(&seal, hello, payload / 8);
+	if (seal.k && !h->generation) {
+		first = fpisa_key_of(token, FPISA_KEY_HELLO, 0, 0);
+		key = &first;
+	}
+	return fpisa_seal_right(&seal, h, key) && (!welcome || hello->proof == fpisa_token_proof(token, h, hello));
+}
+
 #endif

@@ -455,7 +455,7 @@ static int receive(struct fpisa_query *q, struct fpisa_member *m, uint32_t from)
 	int rc = 0, acks, n = 1;
 
 	for (int turn = 0; !rc && n > 0 && turn < TURN; turn++) {
-		int joining = m->joining;
+		int joining = !m->joining.joined;
 
 		acks = 0;
 		n = m->t->ops->receive(m->t, in, 0);
@@ -464,7 +464,7 @@ static int receive(struct fpisa_query *q, struct fpisa_member *m, uint32_t from)
 		for (int i = 0; !rc && i < n; i++) {
 			const struct fpisa_hdr *h = fpisa_member_take(m, &in[i], &rc);
 
-			if (joining && m->joined && !rc) {
+			if (joining && m->joining.joined && !rc) {
 				joining = 0;
 				q->progress_ns = fpisa_now();
 				rc = fpisa_query_check_parameters(q);
@@ -483,7 +483,7 @@ int fpisa_query_frames(struct fpisa_query *q, uint64_t now)
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
-		if (q->worker[i].direct.t && q->worker[i].direct.joined)
+		if (q->worker[i].direct.t && q->worker[i].direct.joining.joined)
 			rc = receive(q, &q->worker[i].direct, i);
 	if (rc || !q->member.t)
 		return rc;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "fpisa/query/check.h"
@@ -14,14 +13,11 @@
 #include "lib/base/error.h"
 #include "member.h"
 
-#define HELLO_FIRST_NS 2000000ull
-#define HELLO_MAX_NS 50000000ull
-#define MAX_INCARNATION (1ull << 63)
 #define UNREAD 256 /* frames: four workers' windows */
 
 int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port)
 {
-	*m = (struct fpisa_member){0};
+	*m = (struct fpisa_member){.joining.next_ns = UINT64_MAX};
 	return fpisa_udp_open(&m->t, address, port, local_port);
 }
 
@@ -75,70 +71,43 @@ uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most)
 
 /* -- joining ------------------------------------------------------------------- */
 
-static int take_incarnation(struct fpisa_member *m, uint64_t incarnation)
+static int join_as(struct fpisa_member *m, uint64_t number, int anew)
 {
-	m->incarnation = incarnation;
-	m->cookie = 0;
-	return getrandom(&m->nonce, sizeof(m->nonce), 0) == sizeof(m->nonce) ? 0 : -EIO;
+	int rc = fpisa_incarnation_begin(&m->incarnation, number);
+
+	fpisa_joining_begin(&m->joining, anew);
+	return rc ? fpisa_fail(rc, "no random numbers") : 0;
 }
 
 int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
 {
-	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
-
 	m->query = query;
 	m->token = (struct fpisa_key){token, 0};
 	if (token)
 		fpisa_nh_fill(m->nh.w, FPISA_NH_WORDS, &m->token);
-	m->joining = 1;
-	m->joined = 0;
-	m->heard_ns = 0;
-	m->missing = 0;
 	m->epoch = 0;
-	m->hello_ns = 0;
-	m->pause_ns = HELLO_FIRST_NS;
-	if (take_incarnation(m, now > m->incarnation ? now : m->incarnation + 1))
-		return fpisa_fail(-EIO, "no random numbers");
-	return 0;
+	return join_as(m, fpisa_incarnation_next(&m->incarnation), 0);
 }
 
 void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie)
 {
 	m->query = 0;
 	m->token = (struct fpisa_key){0};
-	m->joining = 0;
-	m->joined = 1;
+	m->joining = (struct fpisa_joining){.cookie = cookie, .joined = 1};
 	m->epoch = epoch;
 	m->rank = rank;
 	m->key_bytes = (uint8_t)key_bytes;
-	m->cookie = cookie;
 }
 
 int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
 {
-	struct fpisa_hello payload = {0};
-	struct fpisa_hdr h = {
-		.magic = FPISA_MAGIC,
-		.version = FPISA_VERSION,
-		.type = FPISA_TYPE_HELLO,
-		.job = m->query,
-		.rank = 0xffff,
-		.chunk = m->nonce,
-		.secret = m->cookie,
-		.aux = m->incarnation,
-	};
-	struct fpisa_out out = {.part = {{&h, sizeof(h)}, {&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
-	struct fpisa_sum sum = {0};
+	struct fpisa_hello_frame hello;
+	struct fpisa_out out = {.part = {{&hello, sizeof(hello)}}, .parts = 1, .no_gso = 1};
 	int rc;
 
-	if (!m->joining || now < m->hello_ns)
+	if (!fpisa_hello_is_due(&m->joining, now))
 		return 0;
-	payload.proof = fpisa_token_proof(&m->token, &h, &payload);
-	fpisa_sum_words(&sum, &h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, &payload, sizeof(payload) / 8);
-	h.checksum = fpisa_sum_fold(&sum);
-	m->hello_ns = now + m->pause_ns;
-	m->pause_ns = 2 * m->pause_ns < HELLO_MAX_NS ? 2 * m->pause_ns : HELLO_MAX_NS;
+	fpisa_hello_write(&hello, m->query, &m->incarnation, &m->joining, &m->token, 0);
 	rc = m->t->ops->send(m->t, &out, 1);
 	return rc ? fpisa_fail(rc, "query %u: send: %s", m->query, strerror(-rc)) : 0;
 }
@@ -147,7 +116,7 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 {
 	uint64_t due = fpisa_transport_due(m->t);
 
-	return m->joining && m->hello_ns < due ? m->hello_ns : due;
+	return !m->joining.joined && m->joining.next_ns < due ? m->joining.next_ns : due;
 }
 
 /* A WELCOME of a query, with its parameters but for the filter's size, which members do not need? */
@@ -178,33 +147,23 @@ static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, co
 	m->rank = p->rank;
 	m->members = p->members;
 	m->epoch = h->generation;
-	m->rank_key = fpisa_key_of(&m->token, FPISA_KEY_RANK, p->rank, m->cookie);
-	m->joining = 0;
-	m->joined = 1;
+	m->rank_key = fpisa_key_of(&m->token, FPISA_KEY_RANK, p->rank, m->joining.cookie);
+	m->joining.joined = 1;
 	return 0;
 }
 
 static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
-	if (!m->joining || h->chunk != m->nonce || h->aux < m->incarnation ||
-	    p->proof != fpisa_token_proof(&m->token, h, p))
+	enum fpisa_welcome said = fpisa_welcome_take(&m->joining, &m->incarnation, h);
+
+	if (said == FPISA_WELCOME_STALE)
 		return 0;
-	m->heard_ns = fpisa_now();
-	if (h->flags & FPISA_F_CHALLENGE) {
-		if (m->cookie != h->secret)
-			m->hello_ns = 0;
-		m->cookie = h->secret;
-		return 0;
-	}
-	if (h->aux > m->incarnation) {
-		m->hello_ns = 0;
-		return h->aux + 1 < MAX_INCARNATION ? take_incarnation(m, h->aux + 1) : 0;
-	}
-	if (h->flags & FPISA_F_PENDING) {
-		m->missing = p->live & ~h->bitmap;
-		return 0;
-	}
-	return take_parameters(m, h, (const struct fpisa_query_welcome *)p);
+	m->joining.heard_ns = fpisa_now();
+	if (said == FPISA_WELCOME_PENDING)
+		m->joining.missing = p->live & ~h->bitmap;
+	if (said == FPISA_WELCOME_NEWER)
+		return join_as(m, h->aux + 1, 1);
+	return said == FPISA_WELCOME_JOINED ? take_parameters(m, h, (const struct fpisa_query_welcome *)p) : 0;
 }
 
 /* -- frames -------------------------------------------------------------------- */
@@ -213,18 +172,6 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 static const __u64 *nh_of(const struct fpisa_member *m)
 {
 	return m->token.k0 ? m->nh.w : NULL;
-}
-
-/* Has it its checksum, or its tag? What answers a HELLO, of generation 0, has the key of HELLOs. */
-static int is_sealed(const struct fpisa_member *m, const struct fpisa_hdr *h, size_t payload)
-{
-	struct fpisa_seal seal = fpisa_seal_begin(h, h->type == FPISA_TYPE_WELCOME ? NULL : nh_of(m));
-	struct fpisa_key key = m->rank_key;
-
-	if (seal.k && !h->generation)
-		key = fpisa_key_of(&m->token, FPISA_KEY_HELLO, 0, 0);
-	fpisa_seal_words(&seal, h + 1, payload / 8);
-	return fpisa_seal_right(&seal, h, &key);
 }
 
 /* Of bytes that came; checksums and tags run over words. */
@@ -255,7 +202,7 @@ static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, siz
 		if (payload)
 			return 0;
 	}
-	return is_sealed(m, h, payload);
+	return fpisa_is_sealed(h, payload, &m->token, nh_of(m), &m->rank_key);
 }
 
 const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct fpisa_in *in, int *error)
@@ -269,10 +216,10 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 		return NULL;
 	}
 	/* Of errors only this one answers a HELLO. */
-	if (m->joining && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->nonce &&
+	if (!m->joining.joined && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->incarnation.nonce &&
 	    h->reason == FPISA_V_not_live)
 		*error = fpisa_fail(-EACCES, "query %u: this host was taken out of it", m->query);
-	return m->joined && (nh_of(m) || h->secret == m->cookie) && h->generation == m->epoch ? h : NULL;
+	return m->joining.joined && (nh_of(m) || h->secret == m->joining.cookie) && h->generation == m->epoch ? h : NULL;
 }
 
 int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, int n)
@@ -289,8 +236,8 @@ int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, 
 		h->format = FPISA_FORMAT_FP32;
 		h->job = m->query;
 		h->generation = m->epoch;
-		h->secret = nh_of(m) ? 0 : m->cookie;
-		h->bitmap = nh_of(m) ? m->cookie : 0;
+		h->secret = nh_of(m) ? 0 : m->joining.cookie;
+		h->bitmap = nh_of(m) ? m->joining.cookie : 0;
 		seal = fpisa_seal_begin(h, nh_of(m));
 		fpisa_seal_words(&seal, frame[i].payload, frame[i].bytes / 8);
 		fpisa_seal_end(&seal, h, &m->rank_key);

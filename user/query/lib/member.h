@@ -12,6 +12,7 @@
 
 #include "fpisa/query/query.h"
 #include "fpisa/tag.h"
+#include "lib/base/hello.h"
 #include "lib/transport/faults.h"
 #include "lib/transport/transport.h"
 
@@ -20,16 +21,13 @@ struct fpisa_member {
 	uint32_t query;
 	struct fpisa_key token, rank_key;
 	struct fpisa_nh_key nh; /* of the tags of a query with a token */
-	int joining, joined;
-	uint64_t heard_ns; /* when an answer to a HELLO came last; 0: none has */
-	uint64_t missing;  /* members that had not joined then */
-	uint64_t incarnation, nonce, cookie;
+	struct fpisa_incarnation incarnation;
+	struct fpisa_joining joining;
 	uint32_t epoch;
 	uint32_t rank, members;
 	uint8_t kind, key_bytes, order; /* enum fpisa_job_kind, FPISA_QUERY_ASCENDING and its like */
 	uint8_t filter_bytes;		/* of a join key; 0: the query has no filter */
 	uint32_t limit;
-	uint64_t hello_ns, pause_ns; /* when the next HELLO leaves */
 };
 
 /* A member's frame: a header, and a payload of whole FPISA_QUERY_PAD behind it. */

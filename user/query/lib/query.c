@@ -80,7 +80,7 @@ static int advance(struct fpisa_query *q)
 			rc = fpisa_query_start(q);
 	}
 	if (!rc && q->phase == FPISA_PHASE_ROWS && all_done(q)) {
-		if (q->member.t && !q->member.joined)
+		if (q->member.t && !q->member.joining.joined)
 			return 0;
 		q->phase = q->member.t ? FPISA_PHASE_SEAL : FPISA_PHASE_FETCH;
 	}
@@ -120,7 +120,7 @@ static int not_joined(const struct fpisa_query *q)
 	char names[256];
 
 	/* One that went away under way had answered, too. */
-	if (q->member.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
+	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
 			"query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
@@ -130,7 +130,7 @@ static int not_joined(const struct fpisa_query *q)
 	return fpisa_fail(-ETIMEDOUT,
 			  "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
 			  "address and port?",
-			  q->options.query, fpisa_rank_names(names, sizeof(names), q->member.missing),
+			  q->options.query, fpisa_rank_names(names, sizeof(names), q->member.joining.missing),
 			  q->options.timeout_ms);
 }
 
@@ -146,7 +146,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 		q->progress_ns = now;
 		return 0;
 	}
-	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joined)
+	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joining.joined)
 		return not_joined(q);
 	if (q->phase == FPISA_PHASE_SEAL && q->unsealed)
 		return fpisa_fail(

@@ -34,8 +34,8 @@ static int late(const struct session *s)
 		return fpisa_fail(-ETIMEDOUT, "the master does not read its rows");
 	if (s->state == JOINING)
 		return fpisa_fail(-ETIMEDOUT, "query %u: %s %s in %u ms", s->want.query,
-				  s->member.heard_ns ? "not all members joined at the aggregator" :
-						       "no answer of the aggregator",
+				  s->member.joining.heard_ns ? "not all members joined at the aggregator" :
+							       "no answer of the aggregator",
 				  a, s->want.timeout_ms);
 	if (s->state == KEYING)
 		return fpisa_fail(
@@ -122,7 +122,7 @@ static int turn(struct session *s)
 		err = session_receive(s);
 	if (!err && s->state == JOINING)
 		err = fpisa_member_turn(&s->member, fpisa_now());
-	if (!err && s->state == JOINING && s->member.joined)
+	if (!err && s->state == JOINING && s->member.joining.joined)
 		err = session_begin_rows(s);
 	if (!err && s->state == REDUCING)
 		err = session_reduce(s);
