@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include "fpisa/format.h"
+#include "fpisa/names.h"
 #include "shim.h"
 
 #define DEFAULT_PORT 18000
@@ -12,33 +14,42 @@
 #define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* the longest name of one */
 #define DEFAULT_MIN_BYTES 8192		    /* bench/README.md, mpi: from there on ours was faster */
 
-static const char *const mode_names[] = {"", "fpisa", "fpisa-a", "fpisa64", "exact"};
-#define DEFAULT_MODE 3 /* of all types the one whose sums are as good as MPI's, or better */
+#define DEFAULT_MODE FPISA_MODE_FPISA64 /* of all types the one whose sums are as good as MPI's, or better */
+
+struct name {
+	const char *name;
+	uint8_t id;
+};
+
+/* What the variable names, of a list that a NULL ends; `otherwise` if it is not set or empty. */
+static uint8_t read_name(struct offer *o, const char *variable, const struct name *names, const char *all,
+			 uint8_t otherwise)
+{
+	const char *text = getenv(variable);
+
+	if (!text || !*text)
+		return otherwise;
+	for (; names->name; names++)
+		if (!strcmp(text, names->name))
+			return names->id;
+	snprintf(o->why_not, sizeof(o->why_not), "%s is '%.40s'; it must be %s", variable, text, all);
+	return otherwise;
+}
 
 static void read_mode(struct offer *o)
 {
-	const char *text = getenv("FPISA_MODE");
+#define MODE(id, name) {name, FPISA_MODE_##id},
+	static const struct name names[] = {FPISA_MODE_NAMES(MODE, ){0}};
 
-	for (size_t k = 0; k < sizeof(mode_names) / sizeof(*mode_names); k++)
-		if (!text || !strcmp(text, mode_names[k])) {
-			o->mode = k ? (uint8_t)k : DEFAULT_MODE;
-			return;
-		}
-	snprintf(o->why_not, sizeof(o->why_not), "FPISA_MODE is '%.40s'; it must be fpisa, fpisa-a, fpisa64 or exact",
-		 text);
+	o->mode = read_name(o, "FPISA_MODE", names, FPISA_MODE_NAMES(FPISA_NAME, " or "), DEFAULT_MODE);
 }
 
 static void read_fanout(struct offer *o)
 {
-	static const char *const names[] = {"", "multicast", "unicast"};
-	const char *text = getenv("FPISA_FANOUT");
+#define FANOUT(id, name) {name, FPISA_FANOUT_##id},
+	static const struct name names[] = {FPISA_FANOUT_NAMES(FANOUT, ){0}};
 
-	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
-		if (!text || !strcmp(text, names[k])) {
-			o->fanout = (uint8_t)k;
-			return;
-		}
-	snprintf(o->why_not, sizeof(o->why_not), "FPISA_FANOUT is '%.40s'; it must be multicast or unicast", text);
+	o->fanout = read_name(o, "FPISA_FANOUT", names, FPISA_FANOUT_NAMES(FPISA_NAME, " or "), 0);
 }
 
 /* A number of `base` that the variable has, or `otherwise` if it is not set. */

@@ -348,7 +348,7 @@ def test_default_min_bytes(cluster):
 
 @pytest.mark.parametrize("env, why", [
     ({"FPISA_MANAGER": ""}, "FPISA_MANAGER, the aggregator's host, is not set"),
-    ({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa, fpisa-a, fpisa64 or exact"),
+    ({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa or fpisa-a or fpisa64 or exact"),
     ({"FPISA_FANOUT": "some"}, "FPISA_FANOUT is 'some'; it must be multicast or unicast"),
     ({"FPISA_MIN_BYTES": "1k"}, "FPISA_MIN_BYTES is '1k'; it must be a number of bytes"),
 ])

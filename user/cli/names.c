@@ -7,27 +7,23 @@
 #include "names.h"
 #include "report.h"
 
-const struct name mode_names[] = {{FPISA_MODE_FPISA, "fpisa"},
-				  {FPISA_MODE_FPISA_A, "fpisa-a"},
-				  {FPISA_MODE_FPISA64, "fpisa64"},
-				  {FPISA_MODE_EXACT, "exact"},
-				  {0}};
-const struct name rounding_names[] = {{FPISA_ROUND_DOWN, "down"}, {FPISA_ROUND_NEAREST, "nearest"}, {0}};
-const struct name pipeline_names[] = {{FPISA_PIPELINE_STAGED, "staged"}, {FPISA_PIPELINE_FUSED, "fused"}, {0}};
-const struct name clz_names[] = {{FPISA_CLZ_LPM, "lpm"}, {FPISA_CLZ_BITS, "bits"}, {0}};
-const struct name format_names[] = {
-	{FPISA_FORMAT_FP32, "fp32"},   {FPISA_FORMAT_FP16, "fp16"},	{FPISA_FORMAT_BF16, "bf16"},
-	{FPISA_FORMAT_FP64, "fp64"},   {FPISA_FORMAT_E4M3, "e4m3"},	{FPISA_FORMAT_E5M2, "e5m2"},
-	{FPISA_FORMAT_INT32, "int32"}, {FPISA_FORMAT_MXINT8, "mxint8"}, {0}};
-const struct name op_names[] = {{FPISA_OP_SUM, "sum"},
-				{FPISA_OP_MIN, "min"},
-				{FPISA_OP_MAX, "max"},
-				{FPISA_OP_AVG, "avg"},
-				{FPISA_OP_SCALE, "scale"},
-				{FPISA_OP_NORM, "norm"},
-				{0}};
-const struct name fanout_names[] = {{FPISA_FANOUT_MULTICAST, "multicast"}, {FPISA_FANOUT_UNICAST, "unicast"}, {0}};
-const struct name transport_names[] = {{FPISA_TRANSPORT_UDP, "udp"}, {FPISA_TRANSPORT_XSK, "xsk"}, {0}};
+#define MODE(id, name) {FPISA_MODE_##id, name},
+#define ROUND(id, name) {FPISA_ROUND_##id, name},
+#define PIPELINE(id, name) {FPISA_PIPELINE_##id, name},
+#define CLZ(id, name) {FPISA_CLZ_##id, name},
+#define FORMAT(id, name, type) {FPISA_FORMAT_##id, name},
+#define OP(id, name) {FPISA_OP_##id, name},
+#define FANOUT(id, name) {FPISA_FANOUT_##id, name},
+#define TRANSPORT(id, name) {FPISA_TRANSPORT_##id, name},
+
+const struct name mode_names[] = {FPISA_MODE_NAMES(MODE, ){0}};
+const struct name rounding_names[] = {FPISA_ROUND_NAMES(ROUND, ){0}};
+const struct name pipeline_names[] = {FPISA_PIPELINE_NAMES(PIPELINE, ){0}};
+const struct name clz_names[] = {FPISA_CLZ_NAMES(CLZ, ){0}};
+const struct name format_names[] = {FPISA_FORMAT_NAMES(FORMAT, ){0}};
+const struct name op_names[] = {FPISA_OP_NAMES(OP, ){0}};
+const struct name fanout_names[] = {FPISA_FANOUT_NAMES(FANOUT, ){0}};
+const struct name transport_names[] = {FPISA_TRANSPORT_NAMES(TRANSPORT, ){0}};
 
 const char *name_of(const struct name *names, int id)
 {

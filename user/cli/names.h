@@ -3,6 +3,10 @@
 #ifndef FPISA_CLI_NAMES_H
 #define FPISA_CLI_NAMES_H
 
+#include "fpisa/names.h"
+
+#include "fpisa/names.h"
+
 struct name {
 	int id;
 	const char *name;

@@ -57,15 +57,15 @@ static const struct parameter {
 	 "slot has one port, so a network card that distributes by\n"
 	 "destination port gives a slot to one CPU; see fpisa doctor",
 	 NUMBER, 0, AT(ports), .min = 1, .max = FPISA_MAX_PORTS},
-	{"mode", "MODE", "fpisa (default), fpisa-a, fpisa64 or exact", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(mode),
-	 .names = mode_names},
+	{"mode", "MODE", FPISA_MODE_NAMES(FPISA_NAME, ", ") "; default fpisa", NAME, JOB_IN_LIST | JOB_IN_DEMO,
+	 AT(mode), .names = mode_names},
 	{"rounding", "R", "down (the paper's) or nearest (default of fpisa64 and exact)", NAME,
 	 JOB_IN_LIST | JOB_IN_DEMO, AT(rounding), .names = rounding_names},
 	{"pipeline", "P", "fused (default) or staged; same bits", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(pipeline),
 	 .names = pipeline_names},
 	{"clz", "C", "bits (default) or lpm (the paper's trie); same bits", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(clz),
 	 .names = clz_names},
-	{"format", "F", "fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8", NAME, JOB_IN_LIST | JOB_IN_DEMO,
+	{"format", "F", FPISA_FORMAT_NAMES(FPISA_NAME, ", ") "; default fp32", NAME, JOB_IN_LIST | JOB_IN_DEMO,
 	 AT(format), .names = format_names},
 	{"fanout", "F",
 	 "multicast or unicast; default multicast if all workers have the\n"

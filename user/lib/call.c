@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "api.h"
+#include "fpisa/names.h"
 #include "fpisa/op.h"
 #include "background.h"
 #include "handle.h"
@@ -33,11 +34,8 @@ _Static_assert(FPISA_RESULT_OVERFLOW == FPISA_OVERFLOW && FPISA_RESULT_INEXACT =
 
 static const char *type_name(unsigned int type)
 {
-	static const char *const names[] = {
-		[FPISA_FLOAT32] = "float32", [FPISA_FLOAT16] = "float16", [FPISA_BFLOAT16] = "bfloat16",
-		[FPISA_FLOAT64] = "float64", [FPISA_E4M3] = "e4m3",	  [FPISA_E5M2] = "e5m2",
-		[FPISA_INT32] = "int32",     [FPISA_MXINT8] = "mxint8",
-	};
+#define TYPE(id, name, type) [FPISA_FORMAT_##id] = (type),
+	static const char *const names[] = {FPISA_FORMAT_NAMES(TYPE, )};
 
 	return type && type < FPISA_FORMAT_END ? names[type] : "of no known type";
 }

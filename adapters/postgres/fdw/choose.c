@@ -101,7 +101,6 @@ static int by_bytes(const void *a, const void *b)
 static const char *take(const struct fdw_query *query, const struct fdw_server *server, const struct fdw_shape *shape,
 			bool filtered, struct fdw_choice *c)
 {
-	static const char *const names[] = {[FDW_TOPN] = "topn", [FDW_TABLE] = "table", [FDW_JOIN] = "join"};
 	const char *why = NULL;
 
 	for (int i = 0; i < server->n; i++) {
@@ -125,7 +124,7 @@ static const char *take(const struct fdw_query *query, const struct fdw_server *
 		if (q->kind == shape->kind)
 			why = psprintf("%s%squery %u is %s", why ? why : "", why ? "; " : "", q->number, but);
 	}
-	return why ? why : psprintf("the server has no query of kind %s", names[shape->kind]);
+	return why ? why : psprintf("the server has no query of kind %s", fdw_kind_name(shape->kind));
 }
 
 void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *c)

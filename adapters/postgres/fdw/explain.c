@@ -23,7 +23,7 @@ static char *column_list(const struct fdw_scan *s, List *columns)
 
 static char *aggregate_list(const struct fdw_scan *s)
 {
-	static const char *const names[] = {"count", "sum", "min", "max", "avg"};
+	static const char *const names[] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
 	StringInfoData list;
 
 	initStringInfo(&list);

@@ -19,6 +19,7 @@
 #include "storage/lock.h"
 
 #include "fpisa-query.h"
+#include "fpisa/names.h"
 
 /* Arguments of create_foreignscan_path() and create_foreign_upper_path(): rows, since 18 with the count of disabled
  * nodes; what is private to us, since 17 after the clauses that a join or an aggregate above was given. */
@@ -67,6 +68,7 @@ struct fdw_server {
 };
 
 struct fdw_server *fdw_server_of(Oid server);
+const char *fdw_kind_name(enum fdw_kind kind);
 
 /* What the user shows to workers and aggregator; *key is a key's text, or NULL and *key_file is a name. */
 struct fdw_secrets {

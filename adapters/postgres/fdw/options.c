@@ -88,21 +88,30 @@ static const char *word(char **rest)
 	"limit N, key-bytes B, ascending, filter F, filter-keys N, filter-bytes B; local-port P and worker-port P where they "   \
 	"are not 18000."
 
+const char *fdw_kind_name(enum fdw_kind kind)
+{
+#define KIND(id, name) [FDW_##id] = (name),
+	static const char *const names[] = {FPISA_KIND_NAMES(KIND, )};
+
+	return names[kind];
+}
+
 static enum fdw_kind kind_of(const char *name, const char *whole)
 {
-	static const char *const names[] = {[FDW_TOPN] = "topn", [FDW_TABLE] = "table", [FDW_JOIN] = "join"};
-
 	for (int i = FDW_TOPN; name && i <= FDW_JOIN; i++)
-		if (!strcmp(name, names[i]))
+		if (!strcmp(name, fdw_kind_name((enum fdw_kind)i)))
 			return (enum fdw_kind)i;
 	bad_value("queries", whole, QUERIES);
 }
 
 static const char *filter_of(const char *name, const char *whole)
 {
-	if (strcmp(name, "bitmap") && strcmp(name, "bloom"))
-		bad_value("queries", whole, "A filter is a bitmap or bloom.");
-	return *name == 'b' && name[1] == 'i' ? "bitmap" : "bloom";
+	static const char *const names[] = {FPISA_FILTER_NAMES(FPISA_NAMED, )};
+
+	for (size_t i = 0; i < lengthof(names); i++)
+		if (!strcmp(name, names[i]))
+			return names[i];
+	bad_value("queries", whole, "A filter is a bitmap or bloom.");
 }
 
 static void check_query(const struct fdw_query *q, const char *whole)

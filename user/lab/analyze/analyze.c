@@ -15,6 +15,8 @@
 
 #define DEFAULT_ORDERS 100
 
+#define MODES FPISA_MODE_NAMES(FPISA_NAME, ", ")
+
 const char analyze_help[] =
 	"  FILE...            files of raw values, or .npy of f2, f4 or f8\n"
 	"  --workers N        rows of each file, one a worker, 1 to 64; default the first dimension\n"
@@ -23,7 +25,7 @@ const char analyze_help[] =
 	"  --raw F            format of raw files: fp32 (default), fp16, bf16, fp64, e4m3,\n"
 	"                     e5m2; little-endian\n"
 	"  --format F         format of the sums, to which values are rounded to nearest; default fp32\n"
-	"  --mode LIST        fpisa, fpisa-a, fpisa64, exact; default all that support the format\n"
+	"  --mode LIST        " MODES "; default all that support the format\n"
 	"  --rounding R       down or nearest; default as for a job: nearest for fpisa64 and exact,\n"
 	"                     down for the others\n"
 	"  --orders R         random orders tried for each element; default 100\n"

@@ -25,9 +25,11 @@ static const char input_help[] =
 	"  --vector N         sum N random values a worker instead of a file; mxint8 pads with\n"
 	"                     zeros to a multiple of 32\n";
 
+#define OPERATIONS FPISA_OP_NAMES(FPISA_NAME, ", ")
+
 const char demo_help[] =
-	"  --op OP            sum (default), min, max, avg, scale or norm; doc/numbers.md says which\n"
-	"                     formats and modes have it\n"
+	"  --op OP            " OPERATIONS "; default sum; doc/numbers.md says\n"
+	"                     which formats and modes have it\n"
 	"  --factor X         factor of scale, finite and not zero; rounded to float except for fp64\n"
 	"  --xdp native|skb   mode of the XDP programs; default native, with --colocated skb\n"
 	"  --cpus LIST        CPUs of the aggregator that sum; see fpisa help load\n"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fpisa/names.h"
 #include "queries.h"
 #include "fpisa_join.skel.h"
 #include "fpisa_table.skel.h"
@@ -13,10 +14,13 @@
 
 const char *query_kind_name(unsigned int kind)
 {
-	return kind == FPISA_QUERY_TOPN	 ? "topn" :
-	       kind == FPISA_QUERY_TABLE ? "table" :
-	       kind == FPISA_QUERY_JOIN	 ? "join" :
-					   NULL;
+#define KIND(id, name)         \
+	case FPISA_QUERY_##id: \
+		return name;
+	switch (kind) {
+		FPISA_KIND_NAMES(KIND, )
+	}
+	return NULL;
 }
 
 const void *query_object(unsigned int kind, size_t *size)

@@ -4,14 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fpisa/names.h"
 #include "fpisa/query/order.h"
 #include "lib/base/error.h"
 #include "master.h"
 
-static const struct fpisa_query_column aggregates[] = {
-	{"count", FPISA_COLUMN_INT64, 1}, {"sum", FPISA_COLUMN_REAL, 0},   {"min", FPISA_COLUMN_REAL, 0},
-	{"max", FPISA_COLUMN_REAL, 0},	  {"avg", FPISA_COLUMN_DOUBLE, 0},
-};
+#define COLUMN(id, name, type, not_null) {name, FPISA_COLUMN_##type, not_null},
+static const struct fpisa_query_column aggregates[] = {FPISA_AGGREGATE_NAMES(COLUMN, )};
 
 #define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + 32)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include "fpisa/names.h"
 #include "fpisa/query/order.h"
 #include "fpisa/verdict.h"
 #include "lib/base/clock.h"
@@ -109,7 +110,10 @@ static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
 
 static const char *kind_name(uint8_t kind)
 {
-	return kind == FPISA_QUERY_TOPN ? "topn" : kind == FPISA_QUERY_TABLE ? "table" : "join";
+#define KIND(id, name) [FPISA_QUERY_##id - FPISA_QUERY_TOPN] = (name),
+	static const char *const names[] = {FPISA_KIND_NAMES(KIND, )};
+
+	return names[kind - FPISA_QUERY_TOPN];
 }
 
 int fpisa_query_check_parameters(struct fpisa_query *q)

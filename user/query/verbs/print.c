@@ -12,18 +12,9 @@
 #include "print.h"
 #include "query/datapath/query.h"
 
-const struct name query_kind_names[] = {
-	{FPISA_QUERY_TOPN, "topn"},
-	{FPISA_QUERY_TABLE, "table"},
-	{FPISA_QUERY_JOIN, "join"},
-	{0},
-};
-
-const struct name query_filter_names[] = {
-	{FPISA_QUERY_BITMAP, "bitmap"},
-	{FPISA_QUERY_BLOOM, "bloom"},
-	{0},
-};
+#define NUMBER(id, name) {FPISA_QUERY_##id, name},
+const struct name query_kind_names[] = {FPISA_KIND_NAMES(NUMBER, ){0}};
+const struct name query_filter_names[] = {FPISA_FILTER_NAMES(NUMBER, ){0}};
 
 static bool joined(const struct fpisa_job *j, const struct fpisa_session *s, __u32 rank)
 {

@@ -92,9 +92,11 @@ struct asked {
 
 /* -- options ------------------------------------------------------------------- */
 
+#define AGGREGATES FPISA_AGGREGATE_NAMES(FPISA_NAME, ", ")
+
 static int parse_having(const char *text, struct having *h)
 {
-	static const char *const known[] = {"count", "sum", "min", "max", "avg"};
+	static const char *const known[] = {FPISA_AGGREGATE_NAMES(FPISA_NAMED, )};
 	size_t n = strcspn(text, "<>="), k = strspn(text + n, "<>=");
 	char *end;
 
@@ -105,7 +107,7 @@ static int parse_having(const char *text, struct having *h)
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
 		return refuse(
 			BAD_USAGE,
-			"--having: '%s' is not one of count, sum, min, max and avg, then <, <=, =, >= or >, and a number",
+			"--having: '%s' is not one of " AGGREGATES ", then <, <=, =, >= or >, and a number",
 			text);
 	memcpy(h->comparison, text + n, k);
 	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What people call the parameters of jobs and queries: options, outputs, messages and adapters are made of these lists.
+ * X(id, name) is called for each, `id` as the constants of the same enum end, and `between` stands between two:
+ * FPISA_MODE_NAMES(FPISA_NAME, " or ") is the text of a message.
+ */
+#ifndef FPISA_NAMES_H
+#define FPISA_NAMES_H
+
+#define FPISA_NAME(id, name, ...) name
+#define FPISA_NAMED(id, name, ...) name, /* in an array; `between` is empty */
+
+#define FPISA_MODE_NAMES(X, between) \
+	X(FPISA, "fpisa") between X(FPISA_A, "fpisa-a") between X(FPISA64, "fpisa64") between X(EXACT, "exact")
+#define FPISA_ROUND_NAMES(X, between) X(DOWN, "down") between X(NEAREST, "nearest")
+#define FPISA_PIPELINE_NAMES(X, between) X(STAGED, "staged") between X(FUSED, "fused")
+#define FPISA_CLZ_NAMES(X, between) X(LPM, "lpm") between X(BITS, "bits")
+#define FPISA_FANOUT_NAMES(X, between) X(MULTICAST, "multicast") between X(UNICAST, "unicast")
+#define FPISA_TRANSPORT_NAMES(X, between) X(UDP, "udp") between X(XSK, "xsk")
+
+/* clang-format off */
+
+/* Also the name of the type in programs: enum fpisa_dtype. */
+#define FPISA_FORMAT_NAMES(X, between) \
+	X(FP32, "fp32", "float32") between X(FP16, "fp16", "float16") between X(BF16, "bf16", "bfloat16") between \
+	X(FP64, "fp64", "float64") between X(E4M3, "e4m3", "e4m3") between X(E5M2, "e5m2", "e5m2") between \
+	X(INT32, "int32", "int32") between X(MXINT8, "mxint8", "mxint8")
+
+#define FPISA_OP_NAMES(X, between) \
+	X(SUM, "sum") between X(MIN, "min") between X(MAX, "max") between \
+	X(AVG, "avg") between X(SCALE, "scale") between X(NORM, "norm")
+
+/* The columns of a group of a query behind its keys, in this order: type, and whether it is never NULL. */
+#define FPISA_AGGREGATE_NAMES(X, between) \
+	X(COUNT, "count", INT64, 1) between X(SUM, "sum", REAL, 0) between X(MIN, "min", REAL, 0) between \
+	X(MAX, "max", REAL, 0) between X(AVG, "avg", DOUBLE, 0)
+
+/* clang-format on */
+
+/* Queries: FPISA_QUERY_TOPN and so on, and their filters. */
+#define FPISA_KIND_NAMES(X, between) X(TOPN, "topn") between X(TABLE, "table") between X(JOIN, "join")
+#define FPISA_FILTER_NAMES(X, between) X(BITMAP, "bitmap") between X(BLOOM, "bloom")
+
+#endif
