@@ -478,8 +478,11 @@ static void made_there(struct world *w, struct told *t, uint32_t number, int err
 	assert_last(t, FPISA_MANAGER_MAKE);
 	msg.made = (struct fpisa_manager_made){.group = o->group, .index = o->index, .number = number, .err = err};
 	strcpy(msg.made.text, text);
-	if (!err)
+	if (!err) {
 		msg.made.spec = o->spec;
+		msg.made.spec.mode = msg.made.spec.rounding = msg.made.spec.pipeline = 1;
+		msg.made.spec.elements = 32;
+	}
 	say(w, t, &msg);
 }
 
@@ -559,6 +562,37 @@ static void weights_follow_rates_and_hosts(void **state)
 	register_at(w, AGG, 200, "aggs", 100, FPISA_VERSION);
 	gather(w, 0, 4, "train", "key");
 	assert_int_equal(w->of[0].inbox[(w->of[0].n - 2) % INBOX].type, FPISA_MANAGER_PENDING);
+}
+
+/* The manager's own link is so slow beside another aggregator's that its datapath gets no share: ranks send to the other alone. */
+static void the_only_one_is_another(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+	const struct fpisa_manager_message *m;
+
+	(void)state;
+	w->rate = 10;
+	gather(w, 0, 2, "train", "key");
+	assert_int_equal(w->of[0].inbox[(w->of[0].n - 2) % INBOX].type, FPISA_MANAGER_PENDING);
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 0, 1, 64);
+	for (int r = 0; r < 2; r++) {
+		m = last(&w->of[r]);
+		assert_last(&w->of[r], FPISA_MANAGER_BIND);
+		assert_int_equal(ntohl(m->bind.address), 0x0a000000 + 200);
+		assert_int_equal(m->bind.aggregator, 18000);
+		bound(w, &w->of[r], 0, m->bind.port, 0);
+	}
+	assert_int_equal(w->making, 0);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	assert_int_equal(last(&w->of[1])->job.job, 5);
+	/* A refusal has its name, as where there are several. */
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 1, 2, 64);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 1, last(&w->of[r])->bind.port, 0);
+	made_there(w, &w->of[AGG], 0, -EINVAL, "the MTU of eth0 is 576");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_job, "aggregator 10.0.0.200: the MTU of eth0 is 576");
 }
 
 static void who_may_not_register(void **state)
@@ -1526,6 +1560,7 @@ int main(void)
 		cmocka_unit_test(a_message_out_of_its_turn),
 		cmocka_unit_test(a_group_gets_all_that_are_there),
 		cmocka_unit_test(weights_follow_rates_and_hosts),
+		cmocka_unit_test(the_only_one_is_another),
 		cmocka_unit_test(who_may_not_register),
 		cmocka_unit_test(an_aggregator_dies),
 		cmocka_unit_test(a_job_that_one_cannot_make),

@@ -177,6 +177,7 @@ static bool own_ports(const struct manager *m, const struct manager_group *g, __
 
 static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
 {
+	const struct fpisa_manager_aggregator *first = &g->record.aggregator[0];
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BIND);
 
 	for (__u32 r = 0; r < g->record.size; r++) {
@@ -184,8 +185,8 @@ static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, _
 			continue;
 		msg.bind = (struct fpisa_manager_bind){.index = index,
 						       .port = g->record.job[index].port[r],
-						       .address = g->record.local,
-						       .aggregator = m->aggregator_port};
+						       .address = first->address,
+						       .aggregator = first->port};
 		manager_tell(m, g, 1ull << r, &msg);
 	}
 }
@@ -359,14 +360,14 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	}
 }
 
-/* "aggregator 10.0.0.2: ", where there are several to choose from. */
+/* "aggregator 10.0.0.2: ", unless the manager's own is the only one. */
 static void name_aggregator(const struct manager_group *g, __u32 i, char name[48])
 {
 	char a[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &g->record.aggregator[i].address, a, sizeof(a));
 	*name = 0;
-	if (g->record.aggregators > 1)
+	if (g->record.aggregators > 1 || g->record.elsewhere)
 		snprintf(name, 48, "aggregator %s: ", a);
 }
 

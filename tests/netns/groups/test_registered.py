@@ -234,6 +234,16 @@ def test_rates(site):
     assert [(a["address"], a["weight"]) for a in shares] == [("10.98.0.1", 1), ("10.98.0.2", 4), ("10.98.0.3", 1)]
 
 
+def test_only_another(site):
+    """The manager runs on rank 0's host, whose link has no room beside that of a faster aggregator: all sums are that one's alone."""
+    site.net.worker[0] = site.net.agg
+    site.register(0, "--rate", "40G")
+    before = site.net.results()
+    assert sum_with_shares(site, "g") == ["10.98.0.2"]
+    chunks = [b - a for a, b in zip(before, site.net.results())]
+    assert chunks[1] > 0 and not chunks[0] and not chunks[2], chunks
+
+
 @pytest.mark.long
 def test_both_begin_anew(site):
     """Manager and aggregator: what this one had is gone, and all ranks hear its name when the time to come back is over."""
