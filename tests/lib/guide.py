@@ -9,11 +9,11 @@ EXAMPLE = os.path.join(TOP, "doc", "example", "allreduce.c")
 GROUP = os.path.join(TOP, "doc", "example", "group.c")
 PYTHON = [os.path.join(TOP, "adapters", *path) for path in (("python", "examples", "regression.py"), ("torch", "examples", "ddp.py"))]
 NORM = os.path.join(TOP, "adapters", "mpi", "examples", "norm.c")
-PLACES = ("the machine that builds", "the aggregator", "each worker", "the first worker")
+PLACES = ("the machine that builds", "the aggregator", "each worker", "the first worker", "each host", "the first host")
 
 
 class Block:
-    """kind: "sh", "c" or "ini"; section: its number; place: one of PLACES, None for a program;
+    """kind: "sh", "c" or "ini"; section: its number, 0 before the first; place: one of PLACES, None for a program;
     user: an ordinary one; text; prints: lines that the page says it prints."""
 
     def __init__(self, kind, section, paragraph, text):
@@ -23,7 +23,7 @@ class Block:
 
 def blocks():
     """In the order of the page."""
-    found, section, paragraph = [], None, [""]
+    found, section, paragraph = [], 0, [""]
     with open(PAGE) as f:
         lines = iter(f.read().splitlines())
     for line in lines:

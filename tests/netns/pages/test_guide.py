@@ -258,7 +258,7 @@ def test_program_is_the_tree_s():
 
 def test_every_block_has_its_place():
     found = guide.blocks()
-    assert {b.section for b in found} == set(range(1, 11)) and len(found) > 15
+    assert {b.section for b in found} == set(range(11)) and len(found) > 15
     assert {b.place for b in found if b.kind == "sh"} == set(guide.PLACES)
 
 
@@ -293,7 +293,7 @@ def follow(site, block):
 def test_page(site):
     """From nothing to an all-reduce, and back to nothing."""
     for block in guide.blocks():
-        if block.section != 1:
+        if block.section > 1:
             follow(site, block)
         if block.section == 3 and block.kind == "sh":
             assert "no answer" in site.fails(0)	 # the firewall is closed
@@ -592,7 +592,7 @@ def test_group_fault(site, row):
     for b in guide.blocks():
         if b.section in (3, 4, 8) or b.kind == "c":
             follow(site, b)
-        if "./group sums" in b.text:
+        if b.section == 8 and "./group sums" in b.text:
             run = b
             break
     text = PROVOKED_IN_GROUPS[row](site)
