@@ -112,6 +112,8 @@ TORCH_PACKAGES := ?python3-torch+libtorch-dev+pybind11-dev+python3-dev
 MPI_PACKAGES := ?openmpi-bin+libopenmpi-dev ?mpich+libmpich-dev ?gfortran
 # Programs that others wrote, which use it in mpi-long.
 MPI_PROGRAMS := ?lammps ?quantum-espresso+quantum-espresso-data ?python3-mpi4py
+# What Spark runs on, and what its jar is built with (adapters/spark/rules.mk), for doors; the engines come from PyPI.
+DOORS_PACKAGES := ?default-jdk-headless python3-venv
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROGRAMS) $(LIBS:=.so) $(LIBS:=.a)
@@ -476,7 +478,7 @@ check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
-test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
+test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES)
 test-long: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long arm64-long distros image vm-long)"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums in the engines of PyPI: tests/doors/run.py BUILD. They go into BUILD/doors, once; without PyPI exit status 77."""
+"""Exact sums in the engines of PyPI: tests/doors/run.py BUILD [PYTEST ARGUMENT...]. They go into BUILD/doors, once; without PyPI exit status 77."""
 import os
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def main():
     if not python:
         print("skip: PyPI cannot be reached", file=sys.stderr)
         return 77
-    argv = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE]
+    argv = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *sys.argv[2:], HERE]
     return subprocess.run(argv, env={**os.environ, "FPISA_BUILD": build}).returncode
 
 
