@@ -20,27 +20,32 @@ struct fpisa_magnitude {
 	__u32 digit[FPISA_MAGNITUDE_DIGITS];
 };
 
-/* MAU5: carries, sign and magnitude. */
+/* MAU5: carries, sign and magnitude. Most limbs of a wide window are 0 at either end, and have no digits. */
 static inline void fpisa_superacc_magnitude(const struct fpisa_superacc *a, struct fpisa_magnitude *x)
 {
+	int low = 0, high = a->limbs;
 	__s64 carry = 0, sign;
 
-	for (int i = 0; i < a->limbs; i++)
+	while (low < high && !a->limb[low])
+		low++;
+	while (high > low && !a->limb[high - 1])
+		high--;
+	for (int i = low; i < high; i++)
 		carry = (carry + a->limb[i]) >> 32;
 	sign = carry >> 63;
 	carry = 0;
 	x->n = 0;
 	/* The uppermost limb has two digits, and takes a carry. */
-	for (int i = 0; i < a->limbs + 2; i++) {
-		if (i < a->limbs)
+	for (int i = low; i < high + 2; i++) {
+		if (i < high)
 			carry += (a->limb[i] ^ sign) - sign;
-		x->digit[i] = (__u32)carry;
+		x->digit[i - low] = (__u32)carry;
 		carry >>= 32;
-		if (x->digit[i])
-			x->n = i + 1;
+		if (x->digit[i - low])
+			x->n = i - low + 1;
 	}
 	x->negative = (__u32)sign & 1;
-	x->at = 32 * a->first;
+	x->at = 32 * (a->first + low);
 }
 
 /*

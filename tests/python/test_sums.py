@@ -91,6 +91,15 @@ def test_sums(unit, rng):
             assert n == 0 or fpisa.mean(x) == rounded(total / n), (n, dtype)
 
 
+def test_spreading_exponents(unit, rng):
+    """Each 2000 values have more exponents than those before them, or fewer; no call sees what an earlier one left in its memory."""
+    for _ in range(4):
+        x = np.ldexp(rng.standard_normal(8000), np.concatenate([rng.integers(-w, w, 2000) for w in (40, 200, 500, 1000)]))
+        assert fpisa.sum(x) == math.fsum(x) == fpisa.sum(x[::-1].copy()) and fpisa.sum(x[2000:3000]) == math.fsum(x[2000:3000])
+        nothing = np.r_[x, 2.0 ** -1040, -rng.permutation(x)]
+        assert fpisa.sum(nothing) == 2.0 ** -1040 == fpisa.sum(nothing[::-1].copy())
+
+
 def test_integers(unit, rng):
     for dtype in INTEGERS:
         info = np.iinfo(dtype)

@@ -41,7 +41,6 @@ for _name, _result, *_arguments in (
         ("sums_add", c_int, c_void_p, POINTER(Array)),
         ("sums_merge", c_int, c_void_p, c_void_p),
         ("sums_read", c_uint64, c_void_p, c_int, c_int),
-        ("sums_once", c_double, c_void_p, c_int64, c_int64, c_int, c_int),
         ("sums_write", c_uint32, c_void_p, c_void_p),
         ("sums_parse", c_int, c_void_p, c_void_p, c_uint64, POINTER(c_char_p)),
         ("sums_dot", c_int, c_void_p, POINTER(Array), POINTER(Array)),
@@ -60,6 +59,20 @@ for _name, _result, *_arguments in (
     _function = getattr(lib, _name)
     _function.restype, _function.argtypes = _result, _arguments
 SIZE = lib.sums_size()
+
+
+class Python(ctypes.Structure):
+    """struct sums_python: this interpreter's."""
+
+    _fields_ = [(name, c_void_p) for name in ("PyObject_GetBuffer", "PyBuffer_Release", "PyEval_SaveThread", "PyEval_RestoreThread")]
+
+    def __init__(self) -> None:
+        super().__init__(*(ctypes.cast(getattr(ctypes.pythonapi, name), c_void_p) for name, _ in self._fields_))
+
+
+once = ctypes.PYFUNCTYPE(c_double, ctypes.py_object, c_int, c_void_p)(("sums_once", lib))
+PYTHON = Python()
+PYTHON_AT = ctypes.addressof(PYTHON)
 
 
 class Exact(NamedTuple):

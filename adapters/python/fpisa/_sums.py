@@ -15,12 +15,14 @@ from typing import Any, Callable, Iterable, List, Optional, Tuple, Union
 
 from . import _groups
 from ._blocks import Block, Values, Whole
-from ._core import DOT_SCALE, TYPES, Array, Exact, State, axes, check, lib
+from ._core import DOT_SCALE, PYTHON_AT, TYPES, Array, Exact, State, axes, check, lib, once
 from ._formats import Format, format_of, number, packed, round_ratio, round_root, round_scaled
 from ._numbers import exact_float
 from ._values import values
 
 SPLIT = 1 << 16  # values that are worth a thread
+NAN = float("nan")
+ONE = 1  # the default of threads, and nothing that only equals it
 
 
 def _parts(array: Array, threads: int) -> Iterable[Array]:
@@ -81,29 +83,23 @@ def _whole(x: Any, f: Format, average: bool) -> float:
     return round_ratio(x.total * up, (x.rows if average else 1) * down, 0, f)
 
 
-FLOATS = {"d": TYPES["float64"], "f": TYPES["float32"], "e": TYPES["float16"]}
-
-
-def _once(x: Any, average: bool) -> Optional[float]:
-    """The sum of an array of numpy that needs nothing else, without what others cost a call; None for any other."""
+def _once(x: Any, average: bool) -> float:
+    """The sum of an array of numpy that needs nothing else, without what others cost a call. NaN: look again, the long way."""
     numpy = sys.modules.get("numpy")
-    if numpy is None or type(x) is not numpy.ndarray or x.ndim != 1:
-        return None
-    type_ = FLOATS.get(x.dtype.char) if x.dtype.isnative else None
-    if type_ is None:
-        return None
-    result: float = lib.sums_once(x.__array_interface__["data"][0], x.shape[0], x.strides[0], type_, average)
+    if numpy is None or type(x) is not numpy.ndarray or x.dtype.char not in "dfe":
+        return NAN
+    result: float = once(x, average, PYTHON_AT)
     return result
 
 
 def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool) -> Any:
+    if by is axis is dtype is None and threads is ONE:
+        result = _once(x, average)
+        if result == result:
+            return result
     threads = operator.index(threads)
     if threads < 1:
         raise ValueError(f"threads is {threads}; it must be 1 or more")
-    if by is axis is dtype is None and threads == 1:
-        once = _once(x, average)
-        if once is not None:
-            return once
     v, f = values(x), format_of(dtype)
     if by is not None:
         if axis is not None:
@@ -120,7 +116,7 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
     return _pair(v, lambda blocks: _read(_state(blocks, threads), f, average))
 
 
-def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = 1) -> Any:
+def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
     """The exact sum, rounded once to dtype (float64 by default). Of integers and decimals it is exact without dtype.
 
     by: keys, as many as values; returns Groups(keys, values). axis: as numpy's. With either, sums of integers are rounded to dtype
@@ -129,7 +125,7 @@ def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = Non
     return _reduce(x, by, axis, dtype, threads, False)
 
 
-def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = 1) -> Any:
+def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
     """The exact sum over the number of values, rounded once. NaN of no values."""
     return _reduce(x, by, axis, dtype, threads, True)
 

@@ -170,35 +170,20 @@ int sums_add(union fpisa_superacc_full *a, const struct sums_array *x)
 {
 	const __u64 had = a->acc.rows;
 	struct sums_run run;
-	fenv_t env;
+	sums_environment env;
 	__u64 rows;
 
 	if (!sums_type_size(x->type) || x->n < 0)
 		return -EINVAL;
 	if ((had + (__u64)x->n) >> 63)
 		return -ERANGE;
-	(void)fegetenv(&env);
-	(void)fesetenv(FE_DFL_ENV);
+	env = sums_environment_default();
 	sums_run_begin(&run, a);
 	rows = sums_run_array(&run, x);
 	sums_run_end(&run);
-	(void)fesetenv(&env);
+	sums_environment_restore(env);
 	a->acc.rows = had + rows;
 	return 0;
-}
-
-double sums_once(const char *data, __s64 n, __s64 stride, int type, int average)
-{
-	const struct sums_array x = {data, n, stride, NULL, 0, type};
-	union fpisa_superacc_full a;
-	__u64 bits;
-	double sum;
-
-	sums_init(&a);
-	(void)sums_add(&a, &x);
-	bits = sums_read(&a, FPISA_FORMAT_FP64, average);
-	memcpy(&sum, &bits, sizeof(sum));
-	return sum;
 }
 
 /* Integers of `last` + 1 digits. */

@@ -52,15 +52,14 @@ int sums_axis(const char *data, int type, const struct sums_axes *outer, const s
 	const __s64 each = size(inner);
 	union fpisa_superacc_full a;
 	__s64 at[MOST_AXES] = {0};
-	fenv_t env;
+	sums_environment env;
 
 	if (!sums_type_size(type) || outer->ndim > MOST_AXES || inner->ndim > MOST_AXES || outer->ndim < 0 ||
 	    inner->ndim < 0)
 		return -EINVAL;
 	if (!size(outer))
 		return 0;
-	(void)fegetenv(&env);
-	(void)fesetenv(FE_DFL_ENV);
+	env = sums_environment_default();
 	do {
 		sums_init(&a);
 		if (each)
@@ -68,6 +67,6 @@ int sums_axis(const char *data, int type, const struct sums_axes *outer, const s
 		a.acc.rows = (__u64)each;
 		out = (char *)out + sums_store(&a, format, average, out);
 	} while (advance(outer, at, &data));
-	(void)fesetenv(&env);
+	sums_environment_restore(env);
 	return 0;
 }

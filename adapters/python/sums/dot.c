@@ -133,14 +133,13 @@ int sums_dot(union fpisa_superacc_full a[3], const struct sums_array *x, const s
 	struct products s = {.a = a};
 	struct side sx = {0}, sy = {0};
 	__u64 rows;
-	fenv_t env;
+	sums_environment env;
 
 	if (x->n != y->n || x->n < 0 || !sums_type_size(x->type) || !sums_type_size(y->type))
 		return -EINVAL;
 	if ((had + (__u64)x->n) >> 63)
 		return -ERANGE;
-	(void)fegetenv(&env);
-	(void)fesetenv(FE_DFL_ENV);
+	env = sums_environment_default();
 	sums_run_begin(&s.p, a);
 	sums_run_begin(&s.e, a);
 	sx.parts = sums_halves(x, sx.part);
@@ -148,7 +147,7 @@ int sums_dot(union fpisa_superacc_full a[3], const struct sums_array *x, const s
 	rows = add_sides(&s, &sx, &sy);
 	sums_run_end(&s.p);
 	sums_run_end(&s.e);
-	(void)fesetenv(&env);
+	sums_environment_restore(env);
 	a->acc.rows = had + rows;
 	return 0;
 }

@@ -448,20 +448,19 @@ static int add_array(struct sums_groups *g, const struct sums_array *x, double s
 int sums_groups_add(struct sums_groups *g, const struct sums_array *x, const __s64 *code)
 {
 	struct sums_array half[2];
-	fenv_t env;
+	sums_environment env;
 	int rc;
 
 	if (!sums_type_size(x->type) || x->n < 0)
 		return -EINVAL;
-	(void)fegetenv(&env);
-	(void)fesetenv(FE_DFL_ENV);
+	env = sums_environment_default();
 	if (sums_halves(x, half) == 2) {
 		rc = add_array(g, &half[1], SUMS_HALF, 0, code);
 		rc = rc ? rc : add_array(g, &half[0], 1, 1, code);
 	} else {
 		rc = add_array(g, x, 1, 1, code);
 	}
-	(void)fesetenv(&env);
+	sums_environment_restore(env);
 	return rc;
 }
 
@@ -519,13 +518,12 @@ int sums_groups_read(const struct sums_groups *g, int format, int average, void 
 {
 	struct fpisa_format to = fpisa_format_of((__u8)format);
 	union fpisa_superacc_full a;
-	fenv_t env;
+	sums_environment env;
 
 	if (average && !g->rows)
 		return -EINVAL;
 	to.rbits = 64;
-	(void)fegetenv(&env);
-	(void)fesetenv(FE_DFL_ENV);
+	env = sums_environment_default();
 	for (__s64 i = 0; i < g->n; i++) {
 		if ((g->spill && g->spill[i]) || (average && !g->rows[i])) {
 			sums_init(&a);
@@ -540,7 +538,7 @@ int sums_groups_read(const struct sums_groups *g, int format, int average, void 
 		}
 		out = (char *)out + to.bytes;
 	}
-	(void)fesetenv(&env);
+	sums_environment_restore(env);
 	return 0;
 }
 

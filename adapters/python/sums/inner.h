@@ -3,7 +3,10 @@
 #ifndef SUMS_INNER_H
 #define SUMS_INNER_H
 
+#ifndef __x86_64__
 #include <fenv.h>
+#endif
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "kernel.h"
@@ -33,6 +36,42 @@ static __always_inline __u64 sums_mantissa(__u64 bits)
 	return (bits & ((1ull << 52) - 1)) | (__u64)(sums_exponent(bits) != 0) << 52;
 }
 
+/* -- the thread's floating-point environment ---------------------------------------- */
+
+#ifdef __x86_64__
+/* The MXCSR register: doubles use nothing else, and fesetenv() takes as long as a hundred values. */
+typedef unsigned int sums_environment;
+
+static __always_inline sums_environment sums_environment_default(void)
+{
+	const sums_environment had = __builtin_ia32_stmxcsr();
+
+	__builtin_ia32_ldmxcsr(0x1f80);
+	return had;
+}
+
+static __always_inline void sums_environment_restore(sums_environment env)
+{
+	__builtin_ia32_ldmxcsr(env);
+}
+#else
+typedef fenv_t sums_environment;
+
+static __always_inline sums_environment sums_environment_default(void)
+{
+	sums_environment had;
+
+	(void)fegetenv(&had);
+	(void)fesetenv(FE_DFL_ENV);
+	return had;
+}
+
+static __always_inline void sums_environment_restore(sums_environment env)
+{
+	(void)fesetenv(&env);
+}
+#endif
+
 /* -- accumulators ------------------------------------------------------------------ */
 
 static __always_inline struct fpisa_format sums_format(void)
@@ -56,7 +95,7 @@ __u32 sums_store(const union fpisa_superacc_full *a, int format, int average, vo
 /*
  * A sum for each sign and exponent (after Neal's large superaccumulator): values of any magnitudes, for which lanes
  * are too narrow. Mantissas add up in `fresh` while they cannot overflow, then go to two halves, each with 32 of
- * their bits. Only bins of exponents from least to most have any.
+ * their bits. Only bins of exponents from least to most are in use; the others are not even cleared.
  */
 #define SUMS_BINS 4096
 #define SUMS_FRESH (1u << 11)	    /* adds until `fresh` may overflow */
@@ -70,6 +109,8 @@ struct sums_bins {
 	__u64 fresh[SUMS_BINS], low[SUMS_BINS], high[SUMS_BINS];
 };
 
+/* NULL: no memory. free() ends them. */
+struct sums_bins *sums_bins_new(void);
 /* n is SUMS_FRESH at most. */
 void sums_bins_add(struct sums_bins *b, const struct sums_kernels *k, const double *x, size_t n);
 /* Adds what bins have to a, counts of specials too, and clears them. */

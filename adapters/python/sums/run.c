@@ -10,9 +10,51 @@
 #define MARGIN 3	 /* powers of two that later values may be larger by */
 #define OFTEN 8		 /* refused groups of a piece after which lanes do not pay */
 #define MOST_SKIPPED 64
-#define LEAST_BINS 1024 /* values for which bins are worth a drain */
+#define LEAST_BINS 64	/* values more than exponents for which bins are worth a drain */
+#define MANY_REFUSED 32 /* groups after which they are, whatever comes */
+#define LEAST_PADDED 6	/* values that are faster as a group with zeros than one by one */
 
 /* -- bins ----------------------------------------------------------------------------- */
+
+struct sums_bins *sums_bins_new(void)
+{
+	struct sums_bins *b = malloc(sizeof(*b));
+
+	if (b)
+		memset(b, 0, offsetof(struct sums_bins, fresh));
+	return b;
+}
+
+/* Bins of exponents from `from` to less than `to` are in use from now on. */
+static void clear(struct sums_bins *b, __u32 from, __u32 to)
+{
+	const size_t bytes = (to - from) * sizeof(__u64);
+
+	for (__u32 i = from; i < SUMS_BINS; i += SUMS_BINS / 2) {
+		memset(&b->fresh[i], 0, bytes);
+		memset(&b->low[i], 0, bytes);
+		memset(&b->high[i], 0, bytes);
+	}
+}
+
+/* So that these have bins. */
+static void widen(struct sums_bins *b, struct sums_extent e)
+{
+	if (!b->adds) {
+		b->least = e.least;
+		b->most = e.most;
+		clear(b, e.least, e.most + 1);
+		return;
+	}
+	if (e.least < b->least) {
+		clear(b, e.least, b->least);
+		b->least = e.least;
+	}
+	if (e.most > b->most) {
+		clear(b, b->most + 1, e.most + 1);
+		b->most = e.most;
+	}
+}
 
 /* From `fresh` to the halves. */
 static void settle(struct sums_bins *b)
@@ -55,8 +97,7 @@ void sums_bins_add(struct sums_bins *b, const struct sums_kernels *k, const doub
 
 	if (b->waiting + n > SUMS_FRESH)
 		settle(b);
-	b->least = b->adds && b->least < extent.least ? b->least : extent.least;
-	b->most = b->adds && b->most > extent.most ? b->most : extent.most;
+	widen(b, extent);
 	if (extent.least && extent.most < SUMS_INFINITE) {
 		for (size_t i = 0; i < n; i++) {
 			const __u64 bits = sums_bits(x[i]);
@@ -70,21 +111,29 @@ void sums_bins_add(struct sums_bins *b, const struct sums_kernels *k, const doub
 	b->adds += n;
 }
 
+static __always_inline __int128 taken(const struct sums_bins *b, __u32 i)
+{
+	return ((__int128)b->high[i] << 32) + b->low[i];
+}
+
+/* Those of 32 exponents, which begin in the same limb, at once: 117 bits at most. */
 void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 {
 	if (b->adds)
 		settle(b);
-	for (__u32 i = 0; b->adds && i < SUMS_BINS; i++) {
-		const __int128 m = ((__int128)b->high[i] << 32) + b->low[i];
-		const int e = (int)(i & SUMS_INFINITE);
+	for (__u32 e = b->least; b->adds && e <= b->most;) {
+		const __u32 limb = (e - !!e) >> 5;
+		__int128 m = 0;
 
+		for (; e <= b->most && (e - !!e) >> 5 == limb; e++)
+			m += (taken(b, e) - taken(b, e + SUMS_BINS / 2)) * (1ll << ((e - !!e) & 31));
 		if (m)
-			sums_add_scaled(a, i >> 11 ? -m : m, (e ? e : 1) - 1075);
+			sums_add_scaled(a, m, (int)(32 * limb) - 1074);
 	}
 	a->acc.nan += b->nan;
 	a->acc.pinf += b->pinf;
 	a->acc.ninf += b->ninf;
-	memset(b, 0, sizeof(*b));
+	memset(b, 0, offsetof(struct sums_bins, fresh));
 }
 
 /* Value by value: where they are few, or there is no memory for bins. */
@@ -96,8 +145,12 @@ static void add_each(union fpisa_superacc_full *a, const double *x, size_t n)
 
 static void to_bins(struct sums_run *r, const double *x, size_t n)
 {
-	if (!r->bins && n >= LEAST_BINS)
-		r->bins = calloc(1, sizeof(*r->bins));
+	if (!r->bins && n > LEAST_BINS) {
+		const struct sums_extent e = r->kernels->extent(x, n);
+
+		if (n > LEAST_BINS + e.most - e.least)
+			r->bins = sums_bins_new();
+	}
 	if (!r->bins) {
 		add_each(r->a, x, n);
 		return;
@@ -127,18 +180,26 @@ static void drain(struct sums_run *r)
 		sums_add_scaled(r->a, b, r->w.k + SUMS_UNIT_B);
 }
 
+/* The exponent field of the largest finite value. */
+static __u32 largest_finite(const double *x, size_t n)
+{
+	__u32 largest = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		__u32 e = sums_exponent(sums_bits(x[i]));
+
+		largest = e > largest && e < SUMS_INFINITE ? e : largest;
+	}
+	return largest;
+}
+
 /* A window for values up to the largest finite one of these. */
 static void open_window(struct sums_run *r, const double *x, size_t n)
 {
-	__u64 largest = 0;
-	int k;
+	const __u32 most = r->kernels->extent(x, n).most;
+	const int largest = (int)(most < SUMS_INFINITE ? most : largest_finite(x, n));
+	const int k = largest - 1023 + 1 + MARGIN - SUMS_BOUND;
 
-	for (size_t i = 0; i < n; i++) {
-		__u64 size = sums_bits(x[i]) << 1;
-
-		largest = size > largest && size < (__u64)SUMS_INFINITE << 53 ? size : largest;
-	}
-	k = (int)(largest >> 53) - 1023 + 1 + MARGIN - SUMS_BOUND;
 	drain(r);
 	r->w.k = k < SUMS_LEAST_K ? SUMS_LEAST_K : k > SUMS_MOST_K ? SUMS_MOST_K : k;
 	r->open = 1;
@@ -147,13 +208,26 @@ static void open_window(struct sums_run *r, const double *x, size_t n)
 /* A group that lanes do not take. */
 static void refuse(struct sums_run *r, const double *x, size_t n)
 {
-	if (++r->refused > LEAST_BINS / 32 && !r->bins)
-		r->bins = calloc(1, sizeof(*r->bins));
+	if (++r->refused > MANY_REFUSED && !r->bins)
+		r->bins = sums_bins_new();
 	to_bins(r, x, n);
 }
 
-/* A piece by lanes. Returns how many groups they refused. */
-static __u32 piece(struct sums_run *r, const double *x, size_t n)
+/* What is less than a group, with zeros behind it. */
+static void last(struct sums_run *r, const double *x, size_t n)
+{
+	double padded[SUMS_VECTORS * SUMS_WIDEST] = {0};
+
+	if (n >= LEAST_PADDED) {
+		memcpy(padded, x, n * sizeof(*x));
+		if (r->kernels->add64(&r->w, padded, r->kernels->group))
+			return;
+	}
+	add_each(r->a, x, n);
+}
+
+/* A piece by lanes. Returns how many groups they refused; if they refuse the one that a window begins with, all are. */
+static __u32 piece(struct sums_run *r, const double *x, size_t n, int begins)
 {
 	const size_t group = r->kernels->group;
 	__u32 refused = 0;
@@ -167,19 +241,19 @@ static __u32 piece(struct sums_run *r, const double *x, size_t n)
 			drain(r);
 			continue;
 		}
-		done = n < group ? n : group;
-		if (n >= group) {
-			refused++;
-			refuse(r, x, done);
-		} else {
-			add_each(r->a, x, done);
+		if (n < group) {
+			last(r, x, n);
+			break;
 		}
-		x += done;
-		n -= done;
-		if (refused > OFTEN) {
+		if (begins && !done && !refused)
+			refused = OFTEN;
+		if (++refused > OFTEN) {
 			to_bins(r, x, n);
 			break;
 		}
+		refuse(r, x, group);
+		x += group;
+		n -= group;
 	}
 	return refused;
 }
@@ -197,15 +271,17 @@ void sums_run_add64(struct sums_run *r, const double *x, size_t n)
 	while (n) {
 		size_t some = n < PIECE ? n : PIECE;
 
-		if (some < r->kernels->group) {
+		if (some < LEAST_PADDED) {
 			add_each(r->a, x, some);
 		} else if (r->skip) {
 			to_bins(r, x, some);
 			r->skip--;
 		} else {
-			if (!r->open)
+			const int begins = !r->open;
+
+			if (begins)
 				open_window(r, x, some);
-			if (piece(r, x, some) <= OFTEN) {
+			if (piece(r, x, some, begins) <= OFTEN) {
 				r->penalty = 1;
 			} else {
 				/* Once more with another window, and longer without lanes each time that it is in vain. */

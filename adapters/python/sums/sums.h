@@ -56,8 +56,30 @@ SUMS_API int sums_merge(union fpisa_superacc_full *a, const union fpisa_superacc
 /* The bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once to nearest even. An average of nothing is NaN. */
 SUMS_API __u64 sums_read(const union fpisa_superacc_full *a, int format, int average);
 
-/* The sum, or the average, of an array of floats without nulls, rounded to float64: what small arrays cost is calls. */
-SUMS_API double sums_once(const char *data, __s64 n, __s64 stride, int type, int average);
+/* Py_buffer of Python's stable ABI. */
+struct sums_view {
+	char *memory;
+	void *object;
+	__s64 bytes, item_bytes;
+	int read_only, ndim;
+	char *format;
+	__s64 *shape, *stride, *suboffset;
+	void *internal;
+};
+
+/* Functions of the Python that calls: nothing here is linked with it. */
+struct sums_python {
+	int (*get_buffer)(void *object, struct sums_view *view, int flags);
+	void (*release_buffer)(struct sums_view *view);
+	void *(*save_thread)(void);
+	void (*restore_thread)(void *thread);
+};
+
+/*
+ * The sum, or the average, of an object that is a buffer of float64, float32 or float16 in one dimension, rounded to float64. NaN
+ * otherwise, with Python's error set if it has none: the caller looks again. The interpreter's lock is held, and let go of for large ones.
+ */
+SUMS_API double sums_once(void *object, int average, const struct sums_python *python);
 
 /* doc/partial.md. Returns the bytes written. */
 SUMS_API __u32 sums_write(const union fpisa_superacc_full *a, __u8 out[FPISA_PARTIAL_MOST]);
