@@ -226,10 +226,19 @@ def test_ci():
     job = workflow["jobs"]["test"]
     assert [s["run"] for s in job["steps"] if ".ci/run" in s.get("run", "")] == [".ci/run ${{ matrix.part }}"]
     script = read(".ci/run")
-    assert set(job["strategy"]["matrix"]["part"]) == set(re.findall(r"^(\w+)\)", script, re.M))
-    suites = " ".join(re.findall(r'SUITES="([^"]*)"', script)).split()
+    assert {*job["strategy"]["matrix"]["part"], "long"} == set(re.findall(r"^(\w+)\)", script, re.M))
+    suites = " ".join(re.findall(r'SUITES="([\w ]*)"', script)).split()
     known = re.search(r"^SUITES = \{(.*?)\}", read("tests/run"), re.M | re.S)[1]
     assert sorted(suites) == sorted(re.findall(r'"(\w+)":', known))
+
+
+def test_ci_of_long_suites():
+    """Each has a machine, or one for each release (below), and none of them has one at a push."""
+    jobs = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))[0]["jobs"]
+    known = re.search(r"^LONG_SUITES = \{(.*?)\}", read("tests/run"), re.M | re.S)[1]
+    assert sorted([*jobs["long"]["strategy"]["matrix"]["suite"], "distros"]) == sorted(re.findall(r'"([\w-]+)":', known))
+    assert jobs["long"]["steps"][-1]["run"] == ".ci/run long ${{ matrix.suite }}"
+    assert all("schedule" in jobs[name].get("if", "") for name in jobs if name != "test")
 
 
 def test_ci_of_releases():
