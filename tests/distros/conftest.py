@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""For roots of other releases: what tests share is in tests/lib."""
+"""For roots of other releases: what tests share is in tests/lib. The table of all counts is printed at the end."""
 import os
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+
+import table  # noqa: E402 - it needs tests/lib
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in table.lines():
+        terminalreporter.write_line(line)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README's commands on fresh releases of Debian: a root directory for each, with nothing in it but git and make.
+"""README's commands on releases of Debian: on each in a root directory with nothing in it but git and make, on "native" in a clone.
 
 Each step continues from the step before it: the demo, the packages, suites of `make test`, the wheel with the first program of
-doc/sums.md, netns in short."""
+doc/sums.md, netns in short. The table of what they came to is table.py's."""
+import functools
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import pytest
 
 import root as roots
+import table
 from lab import BUILD, TOP
 
 RELEASES = os.environ.get("FPISA_RELEASES", "oldstable stable testing").split()
@@ -19,7 +21,7 @@ RELEASES = os.environ.get("FPISA_RELEASES", "oldstable stable testing").split()
 NETNS = "test_load[ or test_bpftool or test_upgrade_to or test_fanout[native or test_healthy or test_load_refusals or test_tags"
 STEPS = {
     "demo": "make demo",
-    "deb": "make deps && make deb",
+    "packages": "make deps && make deb",
     "reproducible": "git clone -q . /srv/again && make -C /srv/again deb && cd build/deb && for f in *.deb; do cmp $f /srv/again/build/deb/$f || exit; done",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
     "wheel": "apt-get -qq update && apt-get -qq install -y gcc libc6-dev python3-pip python3-venv && make wheel && python3 -m venv /srv/env && "
@@ -31,21 +33,28 @@ STEPS = {
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request):
-    """A root of that release, with a clone of this tree; the folder is gone afterwards."""
+    """(its name, how a command is run there); the folder is gone afterwards."""
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed; make test installs it")
     place = tempfile.mkdtemp(dir=BUILD, prefix="root-")
     path = os.path.join(place, request.param)
-    with roots.making(path, request.param, "minbase", ["ca-certificates", "git", "make"]):
-        pass
+    if request.param == "native":
+        run = functools.partial(roots.beside, path)
+    else:
+        with roots.making(path, request.param, "minbase", ["ca-certificates", "git", "make"]):
+            pass
+        run = functools.partial(roots.inside, path)
     subprocess.run(["git", "clone", "-q", TOP, path + "/srv/fpisa"], check=True)
-    yield path
+    _, name = run("sh", "-c", '. /etc/os-release; echo "$PRETTY_NAME"')
+    yield f"{name.strip()}{', native' if request.param == 'native' else ''}", run
     shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_release(release, step):
-    status, out = roots.inside(release, "sh", "-c", "cd /srv/fpisa && " + STEPS[step])
+    name, run = release
+    status, out = run("sh", "-c", "cd /srv/fpisa && " + STEPS[step])
+    table.record(name, step, status, out)
     assert status == 0, out[-4000:]
     # What Debian's own packages say as they are installed is theirs.
     assert not re.findall(r"^(?!update-alternatives: |dpkg: ).*\bwarning: .*", out, re.M)

@@ -26,6 +26,12 @@ done
 cd "$root"; mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old
 exec env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
+# The same without a root: this machine, but for the folder's /srv.
+BESIDE = r"""set -e; place=$1; shift
+mount --bind "$place/srv" /srv
+mount -t proc proc /proc
+mount -t bpf -o mode=0755 bpf /sys/fs/bpf
+""" + ENTER.splitlines()[-1] + "\n"
 
 
 def mirror():
@@ -59,9 +65,14 @@ def making(path, release, variant, include):
     assert not status, said[-4000:]
 
 
-def inside(path, *argv):
+def inside(path, *argv, enter=ENTER):
     """A command in the root, as (status, output). Its processes end with it."""
-    p = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "sh",
+    p = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", enter, "sh",
                         path, *argv], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(p.stdout[-20000:], file=sys.stderr)
     return p.returncode, p.stdout
+
+
+def beside(path, *argv):
+    """A command on this machine, with the folder's srv as its /srv."""
+    return inside(path, *argv, enter=BESIDE)
