@@ -277,7 +277,7 @@ static void gso_swallowed_later(void **state)
 	enum { CALLS = 8, COUNT = 32 * 640 };
 	struct plan p = {.workers = 1, .elements = 32, .window = 64};
 	struct server s = {0};
-	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 20000};
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = long_enough()};
 	struct fpisa_info before = {.size = sizeof(before)}, after = before;
 	static float v[COUNT];
 	struct fpisa *f = NULL;
