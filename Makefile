@@ -418,7 +418,7 @@ $(B)/bench/endian: paper/endian.c
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith endian query pruning wire steer worker collective mpi training sum merge
+BENCH ?= arith endian query pruning wire steer worker collective topology mpi training training-colocated sum merge
 # What a part is built of, beside the programs of build/.
 BENCH_endian := $(B)/bench/endian
 BENCH_query := $(B)/bench/query
@@ -426,10 +426,11 @@ BENCH_wire := $(B)/bench/wire
 BENCH_worker := $(B)/bench/worker
 BENCH_mpi := mpi
 BENCH_training := torch $(B)/bench/libquantise.so
+BENCH_training-colocated := $(BENCH_training)
 BENCH_sum := postgres
 BENCH_merge := postgres
 BENCH_sums := python $(B)/bench/gather
-bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training,$(BENCH)),$(TORCH_PACKAGES)) \
+bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training%,$(BENCH)),$(TORCH_PACKAGES)) \
 	$(if $(filter mpi,$(BENCH)),$(MPI_PACKAGES))
 bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(foreach part,$(BENCH),$(BENCH_$(part)))

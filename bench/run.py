@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|mpi|training|sum|sums|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|topology|mpi|training|training-colocated|sum|sums|merge...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
 each part how long it took and how busy others were before, pictures
 (report/plot.py) and summary.txt (report/summary.py), which it prints, into BUILD/bench or DIR. What an
-earlier run left there goes first, so that all of it is of one run. --quick
+earlier run left there goes first, so that all of it is of one run; but topology goes on where it was ended. --quick
 shows that everything works: its figures are worth nothing. A part that fails
 makes the exit status 1, the others still run.
 """
@@ -30,6 +30,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "report"), HERE]
 
+import grid  # noqa: E402
 import plot  # noqa: E402
 import summary  # noqa: E402
 import sums  # noqa: E402
@@ -48,9 +49,12 @@ PARTS = {
     "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
     "collective": (f"{sys.executable} -B {HERE}/collective/collective.py --topologies switch,one-port",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
+    "topology": (f"{sys.executable} -B {HERE}/collective/topology.py --keep {{folder}}/topology-kept.jsonl", "--quick"),
     "mpi": (f"{sys.executable} -B {HERE}/mpi/mpi.py", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),
     "training": (f"{sys.executable} -B {HERE}/training/training.py",
                  "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp --formats fp32"),
+    "training-colocated": (f"{sys.executable} -B {HERE}/training/training.py --topology colocated --rates 50,200 --formats fp32 --only fpisa,gloo",
+                           "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
     "sums": (f"{sys.executable} -B {HERE}/sums.py", "--rounds 1 --sizes 1000,100000 --elements 100000"),
     "merge": (f"{sys.executable} -B {HERE}/merge.py", "--rounds 1 --cases 2:1000"),
@@ -140,10 +144,10 @@ def main():
         keep({**machine(), "quick": args.quick})
         for name in args.parts or PARTS:
             command, quick = PARTS[name]
-            command = command.format(build=shlex.quote(build)) + (" " + quick if args.quick else "")
+            command = command.format(build=shlex.quote(build), folder=shlex.quote(folder)) + (" " + quick if args.quick else "")
             good &= measure(name, command, build, keep, 0.1 if args.quick else 2)
     good &= plot.draw(results, folder)
-    text = summary.table(results) + sums.tables(results)
+    text = summary.table(results) + sums.tables(results) + grid.tables(results)
     with open(os.path.join(folder, "summary.txt"), "w") as out:
         out.write(text)
     print(text, end="")

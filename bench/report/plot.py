@@ -8,6 +8,7 @@ arith		ns an element, a point for each add and read-out
 round		a whole round over the number of workers
 wire, worker	CPU seconds a gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
+topology	how many times faster than the fastest other, by where the aggregators are
 relative	the same in units of what the link needs for the values
 mpi		time of MPI_Allreduce over its size, and what is left of MPI_Iallreduce beside computing
 training-mlp, training-cnn  ms a training step, a point for each contender
@@ -20,6 +21,9 @@ import shutil
 import subprocess
 import sys
 
+import grid
+
+CHART_SIZES = 64 << 10, 1 << 20  # of the chart by topology
 COLORS = ["#1b6ca8", "#d1495b", "#3a9d6e", "#8d6cab", "#e0a030", "#606060"]
 
 
@@ -167,6 +171,25 @@ def collective(results, topology, relative):
     return (480 * len(workers), 400 * len(rates)), "\n".join([*out, "unset multiplot"])
 
 
+def topology(results):
+    """At N = 8, a cluster a topology and a bar a size; the last bar is what the links allow at the largest."""
+    found = {x["bytes"]: x for x in grid.points(results) if x["rate_mbps"] == grid.HEADLINE_MBPS and x["bytes"] in CHART_SIZES
+             and x["others"] and all(x[k] == v for k, v in grid.HEADLINE.items())}
+    if not found:
+        return None
+    names = {"switch": "the switch\nadds", **{k: f"{k} hosts\nmore" for k in (8, 4, 2)}, 1: "1 host\nmore",
+             0: "workers'\nhosts alone", "one-port": "1 host\nalone"}
+    cells = {(names[grid.hosts(t)], n): (o["faster"], *o["faster_quartiles"]) for n, x in found.items() for t, o in x["ours"].items()}
+    largest = found[max(found)]
+    best = min(o["seconds"] for o in largest["others"].values())
+    cells.update({(names[grid.hosts(t)], 0): (best / o["bound_s"],) * 3 for t, o in largest["ours"].items()})
+    groups = [name for name in names.values() if any((name, n) in cells for n in found)]
+    _, script = bars("times as fast", "All-reduce by 8 workers, over the fastest of Gloo, Open MPI and MPICH", groups, [*sorted(found), 0],
+                     lambda name, n: cells.get((name, n)),
+                     {**{n: f"FPISA, {grid.size(n)}" for n in found}, 0: f"what the links allow, {grid.size(max(found))}"})
+    return (900, 380), script + ", 1 with lines dt 2 lw 1.5 lc rgb '#606060' notitle"
+
+
 def mpi(results):
     """A panel for blocking calls, one for those with computing in between."""
     lines = [x for x in results if x["bench"] == "mpi" and "contender" in x]
@@ -247,6 +270,7 @@ def pictures(results):
     yield "worker", cpu(results, "worker", "CPU time at a worker")
     yield "collective", collective(results, "switch", False)
     yield "collective-one-port", collective(results, "one-port", False)
+    yield "topology", topology(results)
     yield "mpi", mpi(results)
     yield "training-mlp", training(results, "mlp", "A training step that waits for the network: 1.1 million parameters, 4 ranks")
     yield "training-cnn", training(results, "cnn", "A training step that computes: 56 thousand parameters, 4 ranks")

@@ -4,11 +4,13 @@
 
     readme.py run BUILD [--runs N] [--busy]	N runs, 3 unless said, then as `take`
     readme.py take [--busy] DIR...		of runs that are there: what run.py wrote into each DIR
-    readme.py write				the tables and the picture from bench/report/figures.json
+    readme.py topology [--busy] DIR		the benchmark by topology, of a run that is there
+    readme.py write				the tables and pictures from bench/report/figures.json and topology.jsonl
 
 `make bench-figures` is the first of them: three times the parts that the table has. The figures go to
 bench/report/figures.json, from which the table in bench/README.md, its first rows in README.md and the picture
-doc/pictures/allreduce.svg are written; nobody writes a figure by hand (tests/tree/test_figures.py). A run beside
+doc/pictures/allreduce.svg are written; nobody writes a figure by hand (tests/tree/test_figures.py). What a run of `make bench
+BENCH=topology` measured goes to bench/report/topology.jsonl, from which the table in bench/README.md and doc/pictures/topology.svg are written. A run beside
 other work is refused: --busy takes it all the same, and the tables then say so.
 """
 import argparse
@@ -20,17 +22,22 @@ import sys
 
 sys.dont_write_bytecode = True
 
+import grid  # noqa: E402
 import plot  # noqa: E402
+import summary  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.dirname(HERE)
 TOP = os.path.dirname(BENCH)
 RECORD = os.path.join(HERE, "figures.json")
+POINTS = os.path.join(HERE, "topology.jsonl")
 README = os.path.join(TOP, "README.md")
 PAGE = os.path.join(BENCH, "README.md")
 FIRST = 4  # rows of the table that README has
 PICTURE = os.path.join(TOP, "doc", "pictures", "allreduce.svg")
-BEGIN, END = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
+TOPOLOGIES = os.path.join(TOP, "doc", "pictures", "topology.svg")
+FIGURES = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
+GRID = '<!-- make bench BENCH="topology training-colocated" -->\n', "<!-- end of topologies -->\n"
 IDLE = 0.05  # share of CPU time that others may have
 LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
@@ -106,24 +113,41 @@ def figures_of(results):
 
 # -- the record ----------------------------------------------------------------------
 
-def read_run(folder):
-    with open(os.path.join(folder, "results.jsonl")) as f:
-        results = [json.loads(line) for line in f]
+def read_lines(path):
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+def write_lines(path, lines):
+    with open(path, "w") as f:
+        f.write("".join(json.dumps(x) + "\n" for x in lines))
+
+
+def read_run(folder, busy, only=None):
+    """The machine, and what was measured, of a run that may be taken; of all parts, or of these."""
+    results = read_lines(os.path.join(folder, "results.jsonl"))
     if results[0]["quick"]:
         sys.exit(f"readme.py: {folder}: a quick run, whose figures are worth nothing")
-    parts = [x for x in results if x["bench"] == "part"]
+    parts = [x for x in results if x["bench"] == "part" and (not only or x["part"] in only)]
+    if not parts:
+        sys.exit(f"readme.py: {folder}: no part has ended; make bench BENCH=\"{' '.join(only or ['all'])}\"")
     machine = {k: results[0][k] for k in ("cpu", "cpus", "kernel", "date")}
     machine["kernel"] = machine["kernel"].split("-")[0]
     machine.update(busy=max(x["busy"] for x in parts), seconds=round(sum(x["seconds"] for x in parts)))
-    return machine, figures_of(results)
+    if machine["busy"] > IDLE and not busy:
+        sys.exit(f"readme.py: {folder}: others had {machine['busy']:.0%} of the CPUs; run it when the machine is idle, "
+                 "or take it with --busy")
+    return machine, results
+
+
+def take_topology(folder, busy):
+    machine, results = read_run(folder, busy, ("topology", "training-colocated"))
+    write_lines(POINTS, [{"bench": "machine", **machine}, *grid.points(results), *grid.trained(results)])
+    write()
 
 
 def take(folders, busy):
-    runs = [read_run(folder) for folder in folders]
-    for folder, (machine, _) in zip(folders, runs):
-        if machine["busy"] > IDLE and not busy:
-            sys.exit(f"readme.py: {folder}: others had {machine['busy']:.0%} of the CPUs; run it when the machine is idle, "
-                     "or take it with --busy")
+    runs = [(machine, figures_of(results)) for machine, results in (read_run(folder, busy) for folder in folders)]
     keys = list(runs[0][1])
     record = {"runs": [m for m, _ in runs], "figures": {k: [f[k] for _, f in runs if k in f] for k in keys}}
     with open(RECORD, "w") as f:
@@ -148,11 +172,14 @@ def spread(values, form):
     return low if low == high else f"{low} to {high}"
 
 
+def beside(busy):
+    return "without other work" if busy <= IDLE else f"beside other work, which took {busy:.0%} of them"
+
+
 def heading(runs):
     last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
     count = f"{len(runs)} runs" if len(runs) > 1 else "one run"
-    others = max(r["busy"] for r in runs)
-    idle = "without other work" if others <= IDLE else f"beside other work, which took {others:.0%} of them"
+    idle = beside(max(r["busy"] for r in runs))
     yield f"Medians of {count} of `make bench-figures` on {last['date'][:10]}, {minutes:.0f} minutes each, on {last['cpus']} CPUs ({last['cpu']},"
     yield f"Linux {last['kernel']}) {idle}. The spread is the lowest and the highest run. Relative figures are of one round."
 
@@ -168,14 +195,23 @@ def table(record, rows):
     return "\n".join(lines) + "\n\n"
 
 
-def shown(page):
+def topologies(lines):
+    """The benchmark by topology: its tables, and the machine above them."""
+    m, counts = lines[0], sorted({x["rounds"] for x in lines[1:]})
+    return "\n".join(["", f"Medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of "
+                      f'`make bench BENCH="topology training-colocated"` on {m["date"][:10]}, on {m["cpus"]} CPUs',
+                      f"({m['cpu']}, Linux {m['kernel']}) {beside(m['busy'])}.", "", grid.tables(lines),
+                      "What was asked of it:", "", summary.measured(lines), ""])
+
+
+def shown(page, marks):
     """What stands between the marks."""
-    return page.split(BEGIN)[1].split(END)[0]
+    return page.split(marks[0])[1].split(marks[1])[0]
 
 
-def tables(record):
-    """Each page that has a table, and its text."""
-    return (README, table(record, FIRST)), (PAGE, table(record, len(ROWS)))
+def tables(record, lines):
+    """Each page that has a table, its marks, and its text."""
+    return ((README, FIGURES, table(record, FIRST)), (PAGE, FIGURES, table(record, len(ROWS))), (PAGE, GRID, topologies(lines)))
 
 
 def draw(record, path):
@@ -193,14 +229,14 @@ def draw(record, path):
 
 
 def write():
-    record = load()
-    for page, rows in tables(record):
+    record, lines = load(), read_lines(POINTS)
+    for page, (begin, end), rows in tables(record, lines):
         with open(page) as f:
             text = f.read()
         with open(page, "w") as f:
-            f.write(BEGIN.join([text.split(BEGIN)[0], rows + END + text.split(END)[1]]))
+            f.write(begin.join([text.split(begin)[0], rows + end + text.split(end)[1]]))
     os.makedirs(os.path.dirname(PICTURE), exist_ok=True)
-    if not draw(record, PICTURE):
+    if not draw(record, PICTURE) or not plot.draw_one(TOPOLOGIES, "svg", *plot.topology(lines)):
         sys.exit(1)
 
 
@@ -214,10 +250,15 @@ def main():
     taken = verbs.add_parser("take")
     taken.add_argument("folders", metavar="DIR", nargs="+")
     taken.add_argument("--busy", action="store_true")
+    one = verbs.add_parser("topology")
+    one.add_argument("folder", metavar="DIR")
+    one.add_argument("--busy", action="store_true")
     verbs.add_parser("write")
     args = p.parse_args()
     if args.verb == "write":
         return write()
+    if args.verb == "topology":
+        return take_topology(args.folder, args.busy)
     if args.verb == "run":
         args.folders = [os.path.join(args.build, "bench", f"run{i + 1}") for i in range(args.runs)]
         for folder in args.folders:

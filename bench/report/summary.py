@@ -7,6 +7,8 @@
 import json
 import sys
 
+import grid
+
 LARGE = 16 << 20  # bytes, from where on an all-reduce is judged
 
 
@@ -58,6 +60,14 @@ def collective(key, workers=None, mbit=None):
                 yield (f"N = {line['workers']}, {line['rate_mbps']} Mbit/s, {line['bytes'] >> 20} MB, CPU "
                        f"{line['cpu_busy']:.0%} busy", line[key], line.get(key + "_quartiles"))
     return measured
+
+
+def large(size):
+    return size >= 1 << 20
+
+
+def small(size):
+    return size <= 64 << 10
 
 
 def mpi(results):
@@ -140,10 +150,21 @@ TARGETS = [
     ("all-reduce, share of what the link carries", 0.95, "least", collective("share")),
     ("all-reduce, faster than the best of MPI, Gloo", 1.6, "least", collective("faster", 8, 100)),
     ("the same, a link that two CPUs just cannot fill", 1.5, "least", collective("faster", 8, 1000)),
+    ("N = 8, 8 hosts more: faster than the best, 1 MB and more", 1.6, "least", grid.faster("dedicated-8", large)),
+    ("N = 8, 4 hosts more: the same", 1.25, "least", grid.faster("everywhere-4", large)),
+    ("N = 8, the workers' hosts alone: the same", 1.0, "least", grid.faster("colocated", large)),
+    ("the same with an MTU of 1500", 0.95, "least", grid.faster("colocated", large, mtu=1500)),
+    ("N = 8, the workers' hosts alone: faster, up to 64 KB", 2, "least", grid.faster("colocated", small)),
+    ("1 MB with a queue of 128 KB : of 1 MB", 1.1, "most", grid.slower("colocated", queue_bytes=128 << 10)),
+    ("the same, 8 hosts more", 1.1, "most", grid.slower("dedicated-8", queue_bytes=128 << 10)),
+    ("1 MB with 1% loss : without", 1.3, "most", grid.slower("colocated", loss=0.01)),
+    ("the same, 8 hosts more", 1.3, "most", grid.slower("dedicated-8", loss=0.01)),
+    ("share of BytePS's bound, headers counted, 1 MB and more", 0.95, "least", grid.of_bound),
     ("MPI_Allreduce, faster than the best of both MPIs", 1.4, "least", mpi),
     ("training step, Gloo : ours, 50 Mbit/s", 1.35, "least", training(50)),
     ("training step, Gloo : ours, 200 Mbit/s", 1.25, "least", training(200)),
     ("training step, Gloo : ours, 1000 Mbit/s", 0.95, "least", training(1000)),
+    ("training step, the workers' hosts alone add, Gloo : ours", 1.0, "least", grid.steps),
     ("fpisa_sum(real) : sum(float8), whole table", 1.5, "most", sums("fpisa_sum(real)", 1)),
     ("fpisa_sum(real) : sum(float8), 1000 groups", 1.5, "most", sums("fpisa_sum(real)", 1000)),
     ("100,000 groups merged, master CPU, ours : postgres_fdw", 0.2, "most", merged(32, 100000)),
@@ -178,6 +199,12 @@ def table(results):
     widths = [max(len(row[i]) for row in lines) for i in range(5)]
     out += ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in lines]
     return "\n".join(out) + "\n"
+
+
+def measured(results):
+    """Rows of what was measured, for a page."""
+    out = ["| target | asked | measured | quartiles | | where |", "|---|---|---|---|---|---|"]
+    return "\n".join([*out, *(f"| {' | '.join(row)} |" for row in rows(results) if row[4] != "not measured")]) + "\n"
 
 
 if __name__ == "__main__":

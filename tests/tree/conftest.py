@@ -5,4 +5,4 @@ import sys
 
 sys.dont_write_bytecode = True
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path[:0] = [os.path.join(TOP, part) for part in ("tests/lib", "bench", "bench/report", "doc/man", "paper/training")]
+sys.path[:0] = [os.path.join(TOP, part) for part in ("tests/lib", "bench", "bench/report", "bench/collective", "doc/man", "paper/training")]

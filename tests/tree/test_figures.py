@@ -10,8 +10,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+import grid
 import readme
 import run
+import topology
 from lab import FPISA, TOP
 
 PICTURES = os.path.join(TOP, "doc", "pictures")
@@ -33,9 +35,9 @@ def words(path):
 # -- the tree --------------------------------------------------------------------
 
 def test_table():
-    """What stands there, and in bench/README.md, is what `make bench-figures` wrote."""
-    for path, rows in readme.tables(readme.load()):
-        assert readme.shown(page(path)) == rows
+    """What stands there, and in bench/README.md, is what `make bench-figures` and the benchmark by topology wrote."""
+    for path, marks, rows in readme.tables(readme.load(), readme.read_lines(readme.POINTS)):
+        assert readme.shown(page(path), marks) == rows
     assert all(part in run.PARTS for part, *_ in readme.ROWS)
     assert all(isinstance(r["busy"], float) for r in readme.load()["runs"])
 
@@ -43,7 +45,7 @@ def test_table():
 def test_no_figure_beside_the_table():
     """A time or a ratio that is not in it has a command beside it, or is none of ours."""
     section = page().split("## Results\n")[1].split("\n## ")[0]
-    rest = section.replace(readme.shown(page()), "")
+    rest = section.replace(readme.shown(page(), readme.FIGURES), "")
     assert not re.findall(r"\d+\.\d+(?: to \d+\.\d+)?", rest), rest
 
 
@@ -71,6 +73,27 @@ def test_picture_of_the_all_reduce():
             assert f"{statistics.median(values):.3g}" in shown, key
 
 
+def test_whole_grid():
+    """The record has the points that the command measures, each by every topology and contender."""
+    lines = grid.points(readme.read_lines(readme.POINTS))
+    assert [topology.identity(x) for x in lines] == topology.grid(False)
+    assert all([*x["ours"]] == x["topologies"] and set(x["others"]) == set(grid.OTHERS) for x in lines)
+    assert {x["contender"] for x in grid.trained(readme.read_lines(readme.POINTS))} == {"fpisa", "gloo"}
+
+
+def test_picture_by_topology():
+    """Its bars are the record's ratios, and the last of a cluster is the bound's."""
+    shown = words(readme.TOPOLOGIES)
+    bars = [x for x in grid.points(readme.read_lines(readme.POINTS)) if x["bytes"] in (64 << 10, 1 << 20) and x["rate_mbps"] == 20
+            and (x["workers"], x["mtu"], x["queue_bytes"], x["loss"]) == (8, 3506, 1 << 20, 0)]
+    assert len(bars) == 2
+    for o in (o for x in bars for o in x["ours"].values()):
+        assert f"{o['faster']:.3g}" in shown
+    best = min(o["seconds"] for o in bars[-1]["others"].values())
+    for o in bars[-1]["ours"].values():
+        assert f"{best / o['bound_s']:.3g}" in shown
+
+
 @needs_gnuplot
 def test_picture_of_the_errors(tmp_path):
     """It is what the page's command draws."""
@@ -82,6 +105,26 @@ def test_picture_of_the_errors(tmp_path):
 
 # -- readme.py ---------------------------------------------------------------------
 
+MACHINE = {"cpu": "X", "cpus": 2, "kernel": "9.9", "date": "2030-01-02T03:04:05"}
+
+
+def by_topology(factor, waited=0.0):
+    """Two points, ours `factor` times as fast as Gloo, and a training."""
+    def ours(ms):
+        return {"seconds": ms / 1e3, "waited": waited, "bound_s": ms / 2e3, "limit_s": ms / 2e3, "faster": factor,
+                "faster_quartiles": [factor, factor], "share": 0.5, "share_quartiles": [0.5, 0.5]}
+
+    def point(size, **unusual):
+        return {"bench": "topology", "workers": 8, "mtu": 3506, "rate_mbps": 20, "queue_bytes": 1 << 20, "loss": 0, "rounds": 3,
+                "bytes": size, "ours": {"switch": ours(10), "colocated": ours(20)}, "others": {"gloo": {"seconds": 0.01 * factor}}, **unusual}
+
+    def step(contender, **more):
+        return {"bench": "training-colocated", "model": "mlp", "mbit": 50, "workers": 4, "rounds": 9, "contender": contender, "step_ms": 7, **more}
+
+    return [point(1 << 20), point(64 << 10, loss=0.01, queue_bytes=128 << 10, mtu=1500),
+            step("fpisa", gloo=factor, gloo_quartiles=[factor, factor]), step("gloo")]
+
+
 def results(factor, busy=0.01, quick=False):
     """What a run of all parts writes, every figure `factor`."""
     def line(contender, rate, size):
@@ -91,7 +134,7 @@ def results(factor, busy=0.01, quick=False):
 
     arith = {k: factor for k in ("fpisa_add_ns", "fpisa_add_no_statistics_ns", "exact_add_ns", "readout_bits_ns",
                                  "readout_lpm32_ns")}
-    return [{"bench": "machine", "cpu": "X", "cpus": 2, "kernel": "9.9", "date": "2030-01-02T03:04:05", "quick": quick},
+    return [{"bench": "machine", **MACHINE, "quick": quick},
             {"bench": "arith", "ratios": {**arith, "exact_add_ns_quartiles": [1, 2]}, "staged_add_ns": 2 * factor,
              "fpisa_add_ns": 2, "cpus": {"ratio": factor}},
             *({"bench": "wire", "contender": c, "data": d, "elements": e, "ratio": factor + 9 * (d != "random")}
@@ -106,10 +149,13 @@ def results(factor, busy=0.01, quick=False):
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """README, record and picture of our own; place(results, ...) makes folders of runs."""
-    for name, file in (("RECORD", "figures.json"), ("README", "README.md"), ("PAGE", "page.md"), ("PICTURE", "p/allreduce.svg")):
+    for name, file in (("RECORD", "figures.json"), ("README", "README.md"), ("PAGE", "page.md"), ("PICTURE", "p/allreduce.svg"),
+                       ("POINTS", "topology.jsonl"), ("TOPOLOGIES", "p/topology.svg")):
         monkeypatch.setattr(readme, name, str(tmp_path / file))
-    for file in "README.md", "page.md":
-        (tmp_path / file).write_text(f"before\n{readme.BEGIN}old\n{readme.END}after\n")
+    (begin, end), (first, last) = readme.FIGURES, readme.GRID
+    (tmp_path / "README.md").write_text(f"before\n{begin}old\n{end}after\n")
+    (tmp_path / "page.md").write_text(f"before\n{begin}old\n{end}after\n{first}old\n{last}")
+    readme.write_lines(readme.POINTS, [{"bench": "machine", **MACHINE, "busy": 0.01}, *by_topology(1)])
 
     def make(*runs):
         for i, lines in enumerate(runs):
@@ -124,9 +170,9 @@ def place(tmp_path, monkeypatch):
 def test_take(place):
     readme.take(place(results(1.5), results(1.25), results(40)), False)
     for path, count in (readme.README, readme.FIRST), (readme.PAGE, len(readme.ROWS)):
-        text = page(path)
-        assert text.startswith("before\n" + readme.BEGIN) and text.endswith(readme.END + "after\n")
-        rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+        text, (begin, end) = page(path), readme.FIGURES
+        assert text.startswith("before\n" + begin) and end + "after\n" in text
+        rows = [line for line in readme.shown(text, readme.FIGURES).splitlines() if line.startswith("|")][2:]
         assert len(rows) == count
     for row, (_, what, keys, form) in zip(rows, readme.ROWS, strict=True):
         median, low = form.format(1.5), form.format(1.25)
@@ -158,3 +204,26 @@ def test_take_beside_others(place):
 def test_take_refuses(place, lines, said):
     with pytest.raises(SystemExit, match=said):
         readme.take(place(lines), False)
+
+
+@needs_gnuplot
+def test_take_topology(place):
+    """What a run measured becomes the tables, the chart and the record; a star is at times that the CPUs held up."""
+    folder, = place([*results(1), *by_topology(2.5, waited=0.11)])
+    readme.take([folder], False)
+    readme.take_topology(folder, False)
+    text = readme.shown(page(readme.PAGE), readme.GRID)
+    rows = [line for line in text.splitlines() if line.startswith("| 8")]
+    assert rows == ["| 8, 20 Mbit/s, 1 MB | 10* (5) |  |  |  |  | 20* (10) |  | 25 |  |  |",
+                    "| 8, 20 Mbit/s, 64 KB, queue 128 KB, MTU 1500, loss 1% | 10* (5) |  |  |  |  | 20* (10) |  | 25 |  |  |",
+                    "| 8, 20 Mbit/s, 1 MB | 2.50* |  |  |  |  | 2.50* |  |",
+                    "| 8, 20 Mbit/s, 64 KB, queue 128 KB, MTU 1500, loss 1% | 2.50* |  |  |  |  | 2.50* |  |"]
+    assert "| `mlp`, 4, 50 Mbit/s | 7 | 7 | 2.50 (2.50 to 2.50) |" in text and "Medians of 3 or 9 rounds" in text
+    # 25 ms over a bound of 5 and of 10.
+    assert {"2.5", "5", "FPISA, 1 MB"} <= set(words(readme.TOPOLOGIES)) and "64 KB" not in " ".join(words(readme.TOPOLOGIES))
+
+
+def test_take_topology_refuses(place):
+    folder, = place([x for x in results(1) if x.get("part") not in ("topology", "training-colocated")])
+    with pytest.raises(SystemExit, match='BENCH="topology training-colocated"'):
+        readme.take_topology(folder, False)

@@ -44,6 +44,39 @@ def test_all_reduce():
     assert found[3][3].startswith("N = 8, 100 Mbit/s, 16 MB")
 
 
+def test_by_topology():
+    """Of N = 8 and a network without loss; by size, MTU and queue, and not where the CPUs are what a rate asks for."""
+    def point(size, faster, seconds, topology="dedicated-8", **unusual):
+        ours = {"faster": faster, "faster_quartiles": [faster, faster], "seconds": seconds, "waited": 0, "share": seconds, "bound_s": 1,
+                "limit_s": 1 + (topology == "one-port"), "share_quartiles": [seconds, seconds]}
+        return {"bench": "topology", "workers": 8, "mtu": 3506, "rate_mbps": 20, "queue_bytes": 1 << 20, "loss": 0, "bytes": size,
+                "ours": {topology: ours}, **unusual}
+
+    found = verdicts([point(1 << 20, 1.6, 1), point(4 << 20, 1.59, 2), point(64 << 10, 9, 9), point(1 << 20, 9, 9, workers=4),
+                      point(1 << 20, 9, 9, rate_mbps=1000), point(1 << 20, 9, 1.11, queue_bytes=128 << 10), point(1 << 20, 9, 1.3, loss=0.01),
+                      point(1 << 20, 0.95, 3, "colocated", mtu=1500), point(64 << 10, 1.99, 3, "colocated"),
+                      point(1 << 20, 1.25, 0.94, "everywhere-4"), point(1 << 20, 9, 0.1, "one-port")])
+    assert [(f[0].split(",")[0], *f[1:]) for f in found] == [
+        ("N = 8", "1.60", "met", "N = 8, 20 Mbit/s, 1 MB"), ("N = 8", "1.59", "missed", "N = 8, 20 Mbit/s, 4 MB"),
+        ("N = 8", "1.25", "met", "N = 8, 20 Mbit/s, 1 MB"), ("the same with an MTU of 1500", "0.95", "met", "N = 8, 20 Mbit/s, 1 MB, MTU 1500"),
+        ("N = 8", "1.99", "missed", "N = 8, 20 Mbit/s, 64 KB"),
+        ("the same", "1.11", "missed", "N = 8, 20 Mbit/s, 1 MB, queue 128 KB, dedicated-8"),
+        ("the same", "1.30", "met", "N = 8, 20 Mbit/s, 1 MB, loss 1%, dedicated-8"),
+        ("share of BytePS's bound", "1.00", "met", "N = 8, 20 Mbit/s, 1 MB, dedicated-8"),
+        ("share of BytePS's bound", "3.00", "met", "N = 8, 20 Mbit/s, 1 MB, MTU 1500, colocated"),
+        ("share of BytePS's bound", "0.94", "missed", "N = 8, 20 Mbit/s, 1 MB, everywhere-4")]
+
+
+def test_training_colocated():
+    """Of both models, the one that computes too."""
+    def line(model, contender, gloo):
+        return {"bench": "training-colocated", "model": model, "mbit": 50, "workers": 4, "contender": contender,
+                **({"gloo": gloo, "gloo_quartiles": [gloo, gloo]} if contender == "fpisa" else {})}
+
+    found = verdicts([line("mlp", "fpisa", 1.0), line("mlp", "gloo", 9), line("cnn", "fpisa", 0.99)])
+    assert [f[1:] for f in found] == [("1.00", "met", "mlp, N = 4, 50 Mbit/s"), ("0.99", "missed", "cnn, N = 4, 50 Mbit/s")]
+
+
 def test_training():
     """Of the backend, the model that waits for the network, and float32 alone."""
     def line(contender, model, format, mbit, gloo):

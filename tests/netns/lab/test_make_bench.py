@@ -14,6 +14,7 @@ import postgres
 from lab import BUILD, TOP, wait_until
 
 RUN = os.path.join(TOP, "bench", "run.py")
+TOPOLOGY = os.path.join(TOP, "bench", "collective", "topology.py")
 TORCH = os.path.exists(os.path.join(BUILD, "torch", "built"))
 
 
@@ -49,7 +50,7 @@ def test_merge(tmp_path):
 def test_all_parts(tmp_path):
     """All but mpi, and those that are not built here."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
-    parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", *(["training"] if TORCH else []),
+    parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", "topology", *(["training", "training-colocated"] if TORCH else []),
              *([] if postgres.lacking() else ["sum"])]
     status, out, err = bench("--quick", "--out", tmp_path, BUILD, *parts)
     assert status == 0, out + err
@@ -65,6 +66,8 @@ def test_all_parts(tmp_path):
     # 64 KB less the bucket take 3 ms at 100 Mbit/s, and as long for each worker behind one port: shorter was not shaped.
     links = {"switch": 1, "one-port": 2}
     assert all(r["seconds"] > 0.8 * (r["bytes"] * links[r["topology"]] - 32768) * 8 / 1e8 for r in ours)
+    assert [set(r["others"]) for r in results if r["bench"] == "topology"] == [{"gloo", "openmpi", "mpich"} - left_out(err)] * 3
+    assert {r["contender"] for r in results if r["bench"] == "training-colocated"} == ({"fpisa", "gloo"} if TORCH else set())
     steps = [r for r in results if r["bench"] == "training"]
     names = {"fpisa", "fpisa-hook", "gloo", "switchml", *(["openmpi"] if "training: openmpi: left out" not in err else [])}
     assert {r["contender"] for r in steps} == (names if TORCH else set())
@@ -75,6 +78,26 @@ def test_all_parts(tmp_path):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "summary.txt").read_text() == out
     assert "aggregator CPU" in out and "not measured" in out
+
+
+def test_topology(tmp_path):
+    """Ended after its first point, it goes on with the second; each topology's links are shaped."""
+    pytest.importorskip("numpy", reason="python3-numpy is not installed")
+    kept = tmp_path / "kept"
+    command = [sys.executable, "-B", TOPOLOGY, "--quick", "--only", "fpisa", "--keep", kept]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as p:
+        first = p.stdout.readline()
+        p.kill()
+    p = subprocess.run(command, text=True, capture_output=True, timeout=120)
+    assert p.returncode == 0, p.stderr
+    lines = p.stdout.splitlines(keepends=True)
+    assert lines[0] == first and len(lines) == 3 and not kept.exists()
+    # Vectors that come in by a link of 20 Mbit/s, of which a bucket is not delayed.
+    vectors = {"switch": 1, "one-port": 2, "everywhere-1": 1, "dedicated-2": 1, "colocated": 1}
+    points = [json.loads(line) for line in lines]
+    assert set(points[1]["ours"]) == set(vectors) and points[2]["loss"] == 0.01
+    for p in points:
+        assert all(o["seconds"] > 0.8 * (p["bytes"] * vectors[t] - 32768) * 8 / 2e7 for t, o in p["ours"].items())
 
 
 def test_a_part_that_fails(tmp_path):
@@ -88,6 +111,11 @@ def test_a_part_that_fails(tmp_path):
 def test_no_such_part(tmp_path):
     status, _, err = bench("--out", tmp_path, BUILD, "speed")
     assert status == 2 and "speed: no such part" in err
+
+
+def left_out(err):
+    """Contenders that are not installed here."""
+    return {line.split(": ")[1] for line in err.splitlines() if ": left out, " in line}
 
 
 def session(leader):

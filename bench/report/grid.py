@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The benchmark by topology (collective/topology.py) and the training where workers' hosts add: their tables, and the figures of the targets.
+
+    grid.py RESULTS.jsonl      # prints the tables
+"""
+import json
+import math
+import sys
+
+OTHERS = {"gloo": "Gloo", "openmpi": "Open MPI", "mpich": "MPICH"}
+COLUMNS = {"switch": "switch", 8: "k = 8", 4: "k = 4", 2: "k = 2", 1: "k = 1", 0: "k = 0", "one-port": "one port"}
+HELD_UP = 0.1  # share of the time that ranks waited for a CPU, from which on it is the CPUs that a row measures
+USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # of a row that says nothing of them
+HEADLINE = {"workers": 8, **USUAL}
+HEADLINE_MBPS = 20
+
+
+def points(results):
+    return [x for x in results if x["bench"] == "topology"]
+
+
+def trained(results):
+    return [x for x in results if x["bench"] == "training-colocated"]
+
+
+def hosts(topology):
+    """The key of COLUMNS."""
+    if topology in COLUMNS:
+        return topology
+    return 0 if topology == "colocated" else int(topology.split("-")[1])
+
+
+def size(n):
+    return f"{n >> 20} MB" if n >= 1 << 20 else f"{n >> 10} KB"
+
+
+def rate(mbps):
+    return f"{mbps} Mbit/s" if mbps < 1000 else f"{mbps / 1000:g} Gbit/s"
+
+
+def label(x):
+    """A row's workers, link and size, and what of the network is unusual."""
+    unusual = {"queue_bytes": lambda q: f"queue {size(q)}", "mtu": lambda m: f"MTU {m}", "loss": lambda share: f"loss {100 * share:g}%"}
+    return ", ".join([f"{x['workers']}", rate(x["rate_mbps"]), size(x["bytes"]),
+                      *(text(x[name]) for name, text in unusual.items() if x[name] != USUAL[name])])
+
+
+def figure(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(lines, named, ours, others):
+    """A row a point, a column a topology and, if others has it, a contender."""
+    names = OTHERS if others else {}
+    out = [f"| {named} | {' | '.join([*COLUMNS.values(), *names.values()])} |", "|---" * (1 + len(COLUMNS) + len(names)) + "|"]
+    for x in lines:
+        cells = {hosts(t): ours(o) for t, o in x["ours"].items()}
+        out.append(f"| {' | '.join([label(x), *(cells.get(c, '') for c in COLUMNS), *(others(x, name) for name in names)])} |")
+    return "\n".join(out) + "\n"
+
+
+def time(o):
+    return f"{figure(o['seconds'] * 1e3)}{'*' * (o['waited'] > HELD_UP)} ({figure(o['bound_s'] * 1e3)})"
+
+
+def times_faster(o):
+    return f"{o['faster']:.2f}{'*' * (o['waited'] > HELD_UP)}" if "faster" in o else ""
+
+
+def other_time(x, name):
+    return figure(x["others"][name]["seconds"] * 1e3) if name in x["others"] else ""
+
+
+def tables(results):
+    """All of it as text; nothing if that benchmark did not run."""
+    lines, steps = points(results), training(trained(results))
+    if not lines:
+        return steps
+    return "\n".join(["Time of an all-reduce in ms, with the bound in brackets:", "",
+                      table(lines, "workers, links, size", time, other_time),
+                      "How many times faster than the fastest of the others, in the same rounds:", "",
+                      table(lines, "workers, links, size", times_faster, None), *([steps] if steps else [])])
+
+
+def training(lines):
+    if not lines:
+        return ""
+    out = ["Time of a training step in ms where the workers' hosts alone add, and how many times faster than Gloo's:", "",
+           "| model, workers, links | FPISA | Gloo | times faster |", "|---|---|---|---|"]
+    found = {(x["model"], x["mbit"], x["contender"]): x for x in lines}
+    for (model, mbit, name), x in found.items():
+        if name == "fpisa" and "gloo" in x:
+            low, high = x["gloo_quartiles"]
+            out.append(f"| `{model}`, {x['workers']}, {rate(mbit)} | {figure(x['step_ms'])} | {figure(found[model, mbit, 'gloo']['step_ms'])} "
+                       f"| {x['gloo']:.2f} ({low:.2f} to {high:.2f}) |")
+    return "\n".join(out) + "\n"
+
+
+# -- figures of targets: (where, value, quartiles) a point --------------------------------------
+
+def rows(results, topology, **which):
+    """(point, ours) of HEADLINE, or what `which` has in its place."""
+    wanted = {**HEADLINE, **which}
+    for x in points(results):
+        if all(value(x[name]) if callable(value) else x[name] == value for name, value in wanted.items()) and topology in x["ours"]:
+            yield x, x["ours"][topology]
+
+
+def faster(topology, sizes, **which):
+    """How many times faster than the best other; `sizes` takes a number of bytes."""
+    def measured(results):
+        for x, o in rows(results, topology, bytes=sizes, **which):
+            if "faster" in o and x["rate_mbps"] < 1000:
+                yield where(x, o), o["faster"], o["faster_quartiles"]
+    return measured
+
+
+def of_bound(results):
+    """The share of BytePS's bound, headers counted: the least of each topology that could reach it, where links are what bounds."""
+    least = {}
+    for x in points(results):
+        for t, o in x["ours"].items():
+            if (x["bytes"] >= 1 << 20 and x["loss"] == 0 and x["rate_mbps"] < 1000 and abs(o["bound_s"] - o["limit_s"]) < 1e-6
+                    and o["share"] < least.get(t, (x, {"share": math.inf}))[1]["share"]):
+                least[t] = x, o
+    for t, (x, o) in least.items():
+        yield f"{where(x, o)}, {t}", o["share"], o["share_quartiles"]
+
+
+def slower(topology, **which):
+    """Time of 1 MB over that of the usual network."""
+    def measured(results):
+        base = {x["bytes"]: o["seconds"] for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS)}
+        for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS, **which):
+            if x["bytes"] in base:
+                yield f"{where(x, o)}, {topology}", o["seconds"] / base[x["bytes"]], None
+    return measured
+
+
+def steps(results):
+    """Time of a training step, Gloo's to ours."""
+    for x in trained(results):
+        if "gloo" in x:
+            yield f"{x['model']}, N = {x['workers']}, {rate(x['mbit'])}", x["gloo"], x["gloo_quartiles"]
+
+
+def where(x, o):
+    return f"N = {label(x)}" + f", a rank waited {o['waited']:.0%} for a CPU" * (o["waited"] > HELD_UP)
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as f:
+        print(tables([json.loads(line) for line in f]), end="")
