@@ -645,19 +645,20 @@ static void who_may_not_register(void **state)
 
 static void an_aggregator_dies(void **state)
 {
-	for (int how = 0; how < 4; how++) {
+	for (int how = 0; how < 5; how++) {
 		struct world *w = world_with_aggregators(2);
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_ENDED);
+		const int made = how && how < 4;
 
 		(void)state;
 		gather(w, 0, 4, "train", "key");
 		begin_job(w, 0, 4);
-		if (how)
+		if (made)
 			made_there(w, &w->of[AGG], 5, 0, "");
 		if (how < 2)
 			lose(w, &w->of[AGG]); /* while it makes the job, or after that */
-		if (how == 2) {
-			msg.of.group = last(&w->of[AGG + 1])->make.group;
+		if (how == 2 || how == 4) {   /* it has been ended there, likewise */
+			msg.of.group = w->record[0].id;
 			say(w, &w->of[AGG], &msg);
 		}
 		for (int i = 0; how == 3 && i < 6; i++) {
@@ -679,16 +680,17 @@ static void an_aggregator_dies(void **state)
 			}
 			assert_true(found);
 		}
-		assert_int_equal(w->aggregator[0].gone != 0, how != 2);
+		assert_int_equal(w->aggregator[0].gone != 0, how != 2 && how != 4);
 		/* The next group has the others; the first one's jobs end with it. */
 		for (int r = 0; r < 4; r++)
 			leave(w, &w->of[r], 0);
 		if (how == 3) /* its last word is a PONG */
 			continue;
-		if (how)
+		if (made)
 			made_there(w, &w->of[AGG + 1], 7, 0, "");
 		assert_last(&w->of[AGG + 1], FPISA_MANAGER_DROP);
 		assert_int_equal(slots_of(w), 0);
+		assert_int_equal(records_of(w), 0);
 	}
 }
 
@@ -717,6 +719,18 @@ static void a_job_that_one_cannot_make(void **state)
 	}
 }
 
+static void return_both(struct world *w)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
+
+	strcpy(msg.join.name, "train");
+	msg.join.size = 2;
+	msg.join.group = w->record[0].id;
+	msg.join.secret = w->record[0].secret;
+	for (msg.join.rank = 0; msg.join.rank < 2; msg.join.rank++)
+		say(w, call(w, (int)msg.join.rank, 1 + msg.join.rank, "key"), &msg);
+}
+
 static void a_manager_waits_for_its_aggregators(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -727,18 +741,10 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	made_there(w, &w->of[AGG], 5, 0, "");
 	/* It holds the group, was started again too and does not, is not there. */
 	for (int how = 0; how < 3; how++) {
-		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
 		struct fpisa_manager_message holds = fpisa_manager_message(FPISA_MANAGER_HOLDS);
 
 		restart(w);
-		for (uint32_t r = 0; r < 2; r++) {
-			strcpy(msg.join.name, "train");
-			msg.join.size = 2;
-			msg.join.rank = r;
-			msg.join.group = w->record[0].id;
-			msg.join.secret = w->record[0].secret;
-			say(w, call(w, (int)r, 1 + r, "key"), &msg);
-		}
+		return_both(w);
 		holds.of.group = w->record[0].id;
 		if (how < 2)
 			register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
@@ -755,22 +761,66 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	}
 }
 
+/* Asked of a manager that was started again, before the aggregator is back: made when it is, or refused when its time is over. */
+static void a_job_waits_for_its_aggregator(void **state)
+{
+	(void)state;
+	for (int comes = 0; comes < 2; comes++) {
+		struct world *w = world_with_aggregators(1);
+
+		gather(w, 0, 2, "train", "key");
+		restart(w);
+		return_both(w);
+		begin_job(w, 0, 2);
+		assert_last(&w->of[0], FPISA_MANAGER_BIND);
+		w->m.now_ms += FPISA_MANAGER_RETURN_MS - 1;
+		manager_tick(&w->m);
+		assert_last(&w->of[0], FPISA_MANAGER_BIND);
+		if (comes) {
+			register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
+			made_there(w, &w->of[AGG], 5, 0, "");
+			assert_last(&w->of[0], FPISA_MANAGER_JOB);
+			assert_int_equal(last(&w->of[0])->job.others[1], 5);
+		}
+		w->m.now_ms += 1;
+		manager_tick(&w->m);
+		if (!comes)
+			assert_refused(&w->of[0], FPISA_MANAGER_R_datapath, "10.0.0.200: it did not come back");
+		for (int r = 0; r < 2; r++)
+			leave(w, &w->of[r], 0);
+		assert_int_equal(slots_of(w), 0);
+		assert_int_equal(records_of(w), 0);
+	}
+}
+
+/* One aggregator has it, the other could not make it: a rank that has not heard that hears it of the next manager. */
+static void refused_half_way_and_restarted(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	begin_job(w, 0, 2);
+	made_there(w, &w->of[AGG], 0, -EINVAL, "the MTU of eth0 is 576");
+	restart(w);
+	register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
+	return_both(w);
+	ask(w, &w->of[1], 0, 1, 64);
+	assert_refused(&w->of[1], FPISA_MANAGER_R_job, "job 0 was refused before the manager was started again");
+	for (int r = 0; r < 2; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(slots_of(w), 0);
+}
+
 /* A group that had no job yet has none that could be lost. */
 static void nothing_was_held(void **state)
 {
 	struct world *w = world_with_aggregators(1);
-	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
 
 	(void)state;
 	gather(w, 0, 2, "train", "key");
 	restart(w);
-	strcpy(msg.join.name, "train");
-	msg.join.size = 2;
-	msg.join.group = w->record[0].id;
-	msg.join.secret = w->record[0].secret;
-	say(w, call(w, 0, 1, "key"), &msg);
-	msg.join.rank = 1;
-	say(w, call(w, 1, 2, "key"), &msg);
+	return_both(w);
 	register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
 	w->m.now_ms += FPISA_MANAGER_RETURN_MS + 1;
 	manager_tick(&w->m);
@@ -1565,6 +1615,8 @@ int main(void)
 		cmocka_unit_test(an_aggregator_dies),
 		cmocka_unit_test(a_job_that_one_cannot_make),
 		cmocka_unit_test(a_manager_waits_for_its_aggregators),
+		cmocka_unit_test(a_job_waits_for_its_aggregator),
+		cmocka_unit_test(refused_half_way_and_restarted),
 		cmocka_unit_test(nothing_was_held),
 		cmocka_unit_test(different_jobs),
 		cmocka_unit_test(refused_before_it_asks),

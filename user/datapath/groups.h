@@ -26,9 +26,10 @@ enum group_job_state {
 };
 
 struct group_job {
-	__u32 state;  /* enum group_job_state */
-	__u32 number; /* once made */
-	__u64 token;  /* by which it is known before */
+	__u32 state;   /* enum group_job_state */
+	__u16 number;  /* once made */
+	__u16 refused; /* enum fpisa_manager_reason: some of the aggregators have it, and no rank may use it; 0 */
+	__u64 token;   /* by which it is known before */
 	__u64 token_high;
 	struct fpisa_manager_spec asked, made;
 	__u8 at[FPISA_MAX_SHARDS];     /* its numbers at the group's aggregators */

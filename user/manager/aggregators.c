@@ -36,6 +36,15 @@ static __u32 place_of(const struct manager *m, const struct manager_aggregator *
 	return (__u32)(a - m->aggregator);
 }
 
+/* Which of the group's it is; -1: none. */
+static int place_in_group(const struct manager_group *g, __be32 address, __u32 port)
+{
+	for (__u32 i = 0; i < g->record.aggregators; i++)
+		if (g->record.aggregator[i].address == address && g->record.aggregator[i].port == port)
+			return (int)i;
+	return -1;
+}
+
 /* -- registering --------------------------------------------------------------- */
 
 /* A free place, or that of one that has been gone for longest; NULL: all are there. */
@@ -101,6 +110,17 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 	}
 }
 
+static void make_what_waits(struct manager *m, const struct aggregator_record *r)
+{
+	for (int k = 0; k < GROUPS; k++) {
+		struct manager_group *g = &m->group[k];
+		int i = g->record.id ? place_in_group(g, r->address, r->port) : -1;
+
+		if (i >= 0 && !manager_is_own(m, g, (__u32)i))
+			manager_make_back(m, g, (__u32)i);
+	}
+}
+
 void manager_register(struct manager *m, struct manager_caller *c, const struct fpisa_manager_register *r,
 		      struct fpisa_manager_refusal *why)
 {
@@ -129,6 +149,7 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 	c->aggregator = place_of(m, a) + 1;
 	m->ops->aggregator(m->arg, place_of(m, a), &a->record);
 	m->ops->send(m->arg, c, &msg);
+	make_what_waits(m, &a->record);
 }
 
 /* -- dying ------------------------------------------------------------------------ */
@@ -141,15 +162,7 @@ static void end_group(struct manager *m, struct manager_group *g, __u32 i, const
 	manager_end(m, g, FPISA_MANAGER_R_aggregator,
 		    "group %s: aggregator %s is gone: %s; join again, and the group goes on with the others",
 		    g->record.name, name_of_place(at->address, at->port, name, sizeof(name)), why);
-}
-
-/* Which of the group's it is; -1: none. */
-static int place_in_group(const struct manager_group *g, __be32 address, __u32 port)
-{
-	for (__u32 i = 0; i < g->record.aggregators; i++)
-		if (g->record.aggregator[i].address == address && g->record.aggregator[i].port == port)
-			return (int)i;
-	return -1;
+	manager_not_made(m, g, i, why);
 }
 
 static void end_groups_of(struct manager *m, const struct aggregator_record *r, const char *why)
@@ -158,10 +171,8 @@ static void end_groups_of(struct manager *m, const struct aggregator_record *r, 
 		struct manager_group *g = &m->group[k];
 		int i = g->record.id ? place_in_group(g, r->address, r->port) : -1;
 
-		if (i < 0 || manager_is_own(m, g, (__u32)i))
-			continue;
-		end_group(m, g, (__u32)i, why);
-		manager_not_made(m, g, (__u32)i, why);
+		if (i >= 0 && !manager_is_own(m, g, (__u32)i))
+			end_group(m, g, (__u32)i, why);
 	}
 }
 

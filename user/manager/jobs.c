@@ -301,8 +301,16 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 	j->state = JOB_MAKING;
 	j->making_ms = m->now_ms;
 	manager_record(m, g);
-	if (!manager_make_at(m, g, index, j->at, j->window >> j->halved))
+	/* After a restart of the manager it is waited for: manager_make_back(). */
+	if (!manager_make_at(m, g, index, j->at, j->window >> j->halved) && !g->back_ms)
 		manager_not_made(m, g, j->at, "it is gone");
+}
+
+void manager_make_back(struct manager *m, struct manager_group *g, __u32 i)
+{
+	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (g->job[k].state == JOB_MAKING && g->job[k].at == i)
+			make(m, g, k);
 }
 
 static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
@@ -331,6 +339,7 @@ static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 		return;
 	}
 	record->state = GROUP_JOB_MADE;
+	record->refused = (__u16)j->reason;
 	j->state = JOB_MADE;
 	manager_record(m, g);
 }
@@ -536,6 +545,10 @@ void manager_restore_jobs(struct manager_group *g)
 		}
 		g->unheld = ~0u;
 		j->state = JOB_MADE;
+		j->reason = record->refused;
+		if (j->reason)
+			snprintf(j->text, sizeof(j->text),
+				 "group %s: job %d was refused before the manager was started again", g->record.name, k);
 		j->asked = fpisa_manager_all(g->record.size);
 		j->at = g->record.aggregators;
 		j->window = record->made.window;

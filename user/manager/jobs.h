@@ -20,6 +20,9 @@ void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made
 /* What it was to make it will not. */
 void manager_not_made(struct manager *m, struct manager_group *g, __u32 i, const char *why);
 
+/* It has come to a manager that was started again: it makes the jobs that wait for it. */
+void manager_make_back(struct manager *m, struct manager_group *g, __u32 i);
+
 /* Jobs that the datapath has not made in time are refused. */
 void manager_job_tick(struct manager *m, struct manager_group *g);
 

@@ -75,6 +75,7 @@ static void drop_connection(struct agent *a, const char *why)
 {
 	fpisa_channel_close(a->channel);
 	a->channel = NULL;
+	agent_disconnected(&a->jobs);
 	a->try_ms = a->now_ms + AGAIN_MS;
 	a->at = (a->at + 1) % a->addresses;
 	if (!a->told)

@@ -103,7 +103,7 @@ static void take_ranks(struct agent_jobs *a, const struct fpisa_manager_ranks *r
 
 static void fill_record(const struct agent_jobs *a, struct agent_group *g, const struct fpisa_manager_make *m)
 {
-	struct group_job *j = &g->record.job[m->index];
+	struct group_job *j = &g->next[m->index];
 	struct group_record *r = &g->record;
 
 	if (!r->since)
@@ -120,47 +120,65 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 	memcpy(j->port, g->port, sizeof(j->port));
 }
 
-static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
+/* The helper makes the next job of that index; the earlier one was another manager's. */
+static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
 {
-	struct helper_request q = {.what = HELPER_MAKE};
-	struct agent_group *g = find_or_begin(a, m->group);
+	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g)};
+	struct group_job *j = &g->record.job[index];
 
-	if (!g || g->over || g->making >> m->index & 1) {
-		answer(a, m->group,
-		       &(struct manager_made){
-			       .index = m->index, .err = -EBUSY, .text = "it has as many groups as it can"});
-		return;
-	}
-	/* Of a manager that was started again while it was being made. */
-	if (g->record.job[m->index].state == GROUP_JOB_MADE)
-		remove_job(a, &g->record.job[m->index]);
-	fill_record(a, g, m);
+	if (j->state == GROUP_JOB_MADE)
+		remove_job(a, j);
+	*j = g->next[index];
+	g->next[index] = (struct group_job){.state = GROUP_JOB_NONE};
 	record(a, g);
-	q.place = place_of(a, g);
 	q.make = (struct manager_make){.place = q.place,
-				       .index = m->index,
-				       .id = m->group,
+				       .index = index,
+				       .id = g->record.id,
 				       .pool = a->pool,
-				       .token = m->token,
+				       .token = j->token,
 				       .local = a->local,
-				       .workers = m->workers,
-				       .spec = m->spec};
+				       .workers = g->record.size,
+				       .spec = j->asked};
 	while (q.make.spec.window > a->slots)
 		q.make.spec.window /= 2;
-	memcpy(q.make.address, g->address, sizeof(q.make.address));
-	memcpy(q.make.port, g->port, sizeof(q.make.port));
-	g->making |= 1u << m->index;
+	memcpy(q.make.address, g->record.address, sizeof(q.make.address));
+	memcpy(q.make.port, j->port, sizeof(q.make.port));
+	g->making |= 1u << index;
 	a->ops->ask(a->arg, &q);
+}
+
+static void refuse_make(struct agent_jobs *a, const struct fpisa_manager_make *m, const char *why)
+{
+	struct manager_made made = {.index = m->index, .err = -EBUSY};
+
+	snprintf(made.text, sizeof(made.text), "%s", why);
+	answer(a, m->group, &made);
+}
+
+static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
+{
+	struct agent_group *g = find_or_begin(a, m->group);
+
+	if (!g || g->over) {
+		refuse_make(a, m, g ? "the group has ended there" : "it has as many groups as it can");
+		return;
+	}
+	fill_record(a, g, m);
+	if (!(g->making >> m->index & 1))
+		make(a, g, m->index);
 }
 
 void agent_made(struct agent_jobs *a, const struct manager_made *made)
 {
 	struct agent_group *g = &a->group[made->place];
 	struct group_job *j = &g->record.job[made->index];
+	__u32 bit = 1u << made->index;
+	bool heard = !(g->unheard & bit);
 
 	if (g->record.id != made->id)
 		return;
-	g->making &= ~(1u << made->index);
+	g->making &= ~bit;
+	g->unheard &= ~bit;
 	if (made->err) {
 		*j = (struct group_job){.state = GROUP_JOB_NONE};
 	} else {
@@ -170,10 +188,19 @@ void agent_made(struct agent_jobs *a, const struct manager_made *made)
 	}
 	if (g->over) {
 		drop(a, g);
-		return;
+	} else if (g->next[made->index].state) {
+		make(a, g, made->index);
+	} else {
+		record(a, g);
+		if (heard)
+			answer(a, g->record.id, made);
 	}
-	record(a, g);
-	answer(a, g->record.id, made);
+}
+
+void agent_disconnected(struct agent_jobs *a)
+{
+	for (int i = 0; i < GROUPS; i++)
+		a->group[i].unheard = a->group[i].making;
 }
 
 /* -- the manager and this host ------------------------------------------------------- */

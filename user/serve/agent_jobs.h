@@ -16,9 +16,11 @@ struct agent_ops {
 struct agent_group {
 	struct group_record record;	   /* id 0: none */
 	__u32 making;			   /* indexes of jobs that the helper has been asked for, a bit each */
+	__u32 unheard;			   /* those whose manager is not connected any more: it waits for no answer */
 	bool over;			   /* the manager has dropped it meanwhile */
 	__be32 address[FPISA_MAX_WORKERS]; /* of RANKS, for the next MAKE */
 	__u16 port[FPISA_MAX_WORKERS];
+	struct group_job next[FPISA_MANAGER_JOBS]; /* for when an earlier one of the index is made; state 0: none */
 };
 
 /* Zeroed, then ops, arg, local, pool and slots set. */
@@ -38,6 +40,9 @@ void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_recor
 bool agent_message(struct agent_jobs *a, const struct fpisa_manager_message *m);
 
 void agent_made(struct agent_jobs *a, const struct manager_made *made);
+
+/* The connection has ended. */
+void agent_disconnected(struct agent_jobs *a);
 
 /* Ids by place of groups that somebody here has ended. */
 void agent_killed(struct agent_jobs *a, const __u64 kill[GROUPS]);

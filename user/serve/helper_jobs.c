@@ -240,7 +240,8 @@ static bool is_record(const struct group_record *r)
 	    (*r->owner && !fpisa_psk_name_valid(r->owner)))
 		return false;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state > GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS)
+		if (r->job[k].state > GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS ||
+		    r->job[k].refused >= FPISA_MANAGER_R_END)
 			return false;
 	return true;
 }

@@ -9,7 +9,7 @@ import time
 import pytest
 from aggregators import Switched, pins
 from groups import Groups
-from lab import FPISA, PIN, end, wait_until
+from lab import FPISA, PIN, children, end, wait_until
 
 EHOSTDOWN = 112
 WORKERS, OTHERS = 3, 2
@@ -185,6 +185,45 @@ def test_manager_begins_anew(site):
         assert answer["rc"] == 0 and answer["calls"] == 200, answer
     site.empty()
     wait_until("no jobs there", lambda: not site.net.at(0, "job", "list").strip().splitlines()[1:], 10)
+
+
+def test_asks_while_the_manager_begins_anew(site):
+    """The first call of a type is made while the manager is away: its job waits for the aggregator, which comes back a moment later."""
+    site.register(0)
+    go = os.path.join(site.folder, "go")
+    ranks = site.group("g", range(WORKERS), {"sum": "float32"}, {"until": go}, {"sum": "int32"}, hold=True)
+    assert [rank.line()["rc"] for rank in ranks] == [0] * WORKERS
+    site.kill()
+    open(go, "w").close()
+    time.sleep(0.1)
+    site.serve()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["s"] < 3, answer
+    assert len(site.net.registered()) == 1
+
+
+@pytest.mark.long
+def test_asks_while_an_earlier_one_is_made(site):
+    """The manager is started again while the aggregator makes a job, and asks for it again before that is made."""
+    agent = site.register(0)
+    helper, = children(agent.pid)
+    os.kill(helper, signal.SIGSTOP)
+    try:
+        ranks = sums(site, "g", hold=True)
+        time.sleep(0.5)
+        site.kill()
+        ranks[0].kill(signal.SIGSTOP)  # comes back a second later than the aggregator
+        site.serve()
+        time.sleep(1)
+        ranks[0].kill(signal.SIGCONT)
+        time.sleep(1)
+    finally:
+        os.kill(helper, signal.SIGCONT)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    assert len([job for job in site.net.at(0, "job", "list").splitlines()[1:] if job.strip()]) == 1
 
 
 def test_less_memory(site):
