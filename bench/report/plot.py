@@ -130,7 +130,7 @@ def cpu(results, part, title):
                 list(dict.fromkeys(x["contender"] for x in lines)), value)
 
 
-NAMES = {"fpisa": "FPISA", "openmpi": "Open MPI", "gloo": "Gloo"}
+NAMES = {"fpisa": "FPISA", **grid.OTHERS}
 
 
 def collective(results, topology, relative):
