@@ -153,6 +153,9 @@ class Kept:
         with contextlib.suppress(FileNotFoundError), open(self.path) as f:
             if f.readline().strip() == self.head:
                 self.lines = {identity(x): x for x in (json.loads(text) for text in f if text.endswith("\n"))}
+        self.write()
+
+    def write(self):
         with open(self.path, "w") as f:
             f.write("".join(line + "\n" for line in (self.head, *map(json.dumps, self.lines.values()))))
 
@@ -161,8 +164,12 @@ class Kept:
             with open(self.path, "a") as f:
                 f.write(json.dumps(line) + "\n")
 
-    def done(self):
-        if self.path:
+    def done(self, points):
+        """These are no longer wanted; those of another grid are, which --quick may have come between."""
+        self.lines = {point: x for point, x in self.lines.items() if point not in points}
+        if self.lines:
+            self.write()
+        elif self.path:
             os.remove(self.path)
 
 
@@ -218,7 +225,7 @@ def main():
     except collective.Failure as e:
         print(f"topology: {e}", file=sys.stderr)
         return 1
-    kept.done()
+    kept.done(wanted)
     return 0
 
 

@@ -69,7 +69,10 @@ def test_kept(kept, tmp_path):
     assert kept("a", ("fpisa",)).lines == {} and kept("a").lines == {}
     kept("b").add(line(first))
     assert kept("a").lines == {}
-    kept("a").done()
+    kept("a").add(line(second))
+    kept("a").done([first])
+    assert set(kept("a").lines) == {second}
+    kept("a").done([second])
     assert os.listdir(tmp_path) == []
 
 
