@@ -85,7 +85,8 @@ struct fpisa_query_options {
 	uint32_t timeout_ms;  /* how long nothing may go on before it is an error; 0: 10000 */
 	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
 	uint64_t seed;
-	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all */
+	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all.
+			   * "shop never null": NULL is an error in a row for which those before it hold */
 	uint32_t aggregates; /* of groups: bits of enum fpisa_aggregate; others may be left NULL, which takes less time. 0: all */
 	/*
 	 * A join that the answer is for: the aggregator drops rows that are in none with that table's rows. Some others
@@ -93,7 +94,8 @@ struct fpisa_query_options {
 	 * FPISA_PRUNING_NETWORK; no `limit`, no `preaggregate`.
 	 */
 	const char *join; /* another table at the same workers; NULL: none */
-	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
+	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null.
+			* "a date=b date": it is an error if they have another type */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
 	/*

@@ -32,6 +32,7 @@ static uint32 columns;
 static const char *row[2 * MOST + 8];
 static char texts[2 * MOST + 8][TEXT];
 static Oid type_of[MOST + 1]; /* of the table's columns, from 1 */
+static bool sure[MOST + 1];   /* which are NOT NULL */
 static void *allocated[4 * MOST + 16];
 static size_t allocations;
 
@@ -118,10 +119,18 @@ Oid get_atttype(Oid table, AttrNumber number)
 	return type_of[number];
 }
 
+bool fdw_not_null(Oid table, AttrNumber number)
+{
+	CHECK(table == TABLE && number > 0 && number <= MOST);
+	return sure[number];
+}
+
 char *get_attname(Oid table, AttrNumber number, bool missing_ok)
 {
+	static char name[] = "c";
+
 	CHECK(table == TABLE && number > 0 && number <= MOST && !missing_ok);
-	return pstrdup("c");
+	return name;
 }
 
 char *format_type_be(Oid type)
@@ -258,8 +267,10 @@ static void begin_scan(struct fdw_scan *s)
 
 	*s = (struct fdw_scan){.table = TABLE,
 			       .shape = {.kind = kind & 1 ? FDW_TABLE : FDW_SCAN, .value = kind & 2 ? 1 : 0}};
-	for (int i = 1; i <= MOST; i++)
+	for (int i = 1; i <= MOST; i++) {
 		type_of[i] = any_type();
+		sure[i] = input_byte(&in) & 1;
+	}
 	for (int i = 0; i < by; i++)
 		keys[i] = 1 + input_byte(&in) % MOST;
 	for (int i = 0; i < n; i++) {
@@ -313,6 +324,8 @@ static void check_datum(const struct fdw_scan *s, const TupleTableSlot *slot, in
 	Oid type = TupleDescAttr(slot->tts_tupleDescriptor, to)->atttypid;
 
 	CHECK(slot->tts_isnull[to] == !text);
+	if (s->shape.kind != FDW_TABLE || output >= 0)
+		CHECK(text || !sure[s->shape.kind != FDW_TABLE ? output : s->shape.by->elements[output].int_value]);
 	if (text && type == FLOAT4OID) {
 		float x = DatumGetFloat4(slot->tts_values[to]), y = strtof(text, NULL);
 

@@ -241,6 +241,22 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
 
 
+def test_not_null(far, server, workers):
+    """What is NOT NULL here and has NULLs at the workers is in no answer; rows whose NULLs are not looked at are counted."""
+    rows = [(1, 1, "2024-01-01", 1.0), (1, None, None, None), (2, 1, "2024-01-02", 2.0)]
+    queries = ["SELECT k, count(d) FROM t GROUP BY k", "SELECT k, count(x) FROM t GROUP BY k", "SELECT g, count(g), count(d), max(x) FROM t GROUP BY g",
+               "SELECT k FROM t GROUP BY k HAVING count(d) > 1", "SELECT count(d) FROM t", "SELECT k, g, count(*) FROM t GROUP BY k, g",
+               "SELECT x FROM t ORDER BY x DESC NULLS FIRST LIMIT 1", "SELECT min(x) FROM t GROUP BY k", "SELECT DISTINCT d FROM t"]
+    workers.table("t", ("k int32 not null", "g int32 not null", "d date not null", "x real not null"), rows[::2])
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (t) FROM SERVER far INTO public")
+    far("".join(f"{way} {'; '.join(queries)};" for way in WAYS))
+    workers.table("t", ("k int32", "g int32", "d date", "x real"), rows)
+    for i, query in enumerate(queries):
+        said = fails(server, WAYS[i % 4] + query, "far") + fails(server, WAYS[0] + query, "far")
+        assert said.count("is NOT NULL, and has ") + said.count("is empty, and the query takes it as never NULL") == 2, said
+    assert far(WAYS[0] + "SELECT k, count(d) FROM t WHERE d IS NOT NULL GROUP BY k ORDER BY k") == [("1", "1"), ("2", "1")]
+
+
 def test_encodings(far, server, workers):
     """Conditions of a database that is not in UTF-8, and errors that quote what is no text at all."""
     workers.table("words", ("i int32 not null", "t text"), [(1, "é"), (2, "a"), (3, "éa")])

@@ -36,7 +36,8 @@
 
 #define FDW_LIMIT_MOST 65536
 #define FDW_QUERIES_MOST 64
-#define FDW_KEY_MOST 32 /* bytes of a key */
+#define FDW_KEY_MOST 32	  /* bytes of a key */
+#define FDW_TERMS_MOST 16 /* conditions that workers take */
 
 enum fdw_kind { FDW_SCAN, FDW_TOPN, FDW_TABLE, FDW_JOIN };
 
@@ -85,6 +86,9 @@ char *fdw_column_of(Oid table, AttrNumber column);
 /* About how many rows the table has, as its option says; 0: nobody has said it. */
 double fdw_rows_of(Oid table);
 
+/* Does the foreign table say that the column is NOT NULL? */
+bool fdw_not_null(Oid table, AttrNumber column);
+
 /* Of a text column: the most bytes of a value as option `bytes` says; -1: nobody has said it. */
 int fdw_column_bytes(Oid table, AttrNumber column);
 
@@ -116,6 +120,7 @@ struct fdw_rel {
 	const RelOptInfo *rel;
 	struct fdw_shape shape;
 	List *pushed, *local; /* conditions of WHERE that workers look at, and those that they do not: of RestrictInfo */
+	int terms;	      /* that those of `pushed` are at the workers */
 	const char *why_not;  /* what the query could have been, and why it is not; NULL */
 };
 
@@ -131,6 +136,12 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 
 /* Parts r's table's conditions into r->pushed and r->local; r->shape.where is set. */
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
+
+/* What workers call a type; NULL: they have no such type. */
+const char *fdw_worker_type(Oid type);
+
+/* Conditions `where`, and that workers find no NULL in the column of these rows: else the statement fails. */
+const char *fdw_never_null(const char *where, Oid table, AttrNumber column);
 
 /* -- join.c ------------------------------------------------------------------------ */
 
@@ -188,6 +199,7 @@ struct fdw_scan {
 	int n_columns;	  /* of the answer */
 	int n_attributes; /* of the slot */
 	AttrNumber *place; /* of each column of the answer: where in the slot, from 1; groups: of the slot, which column */
+	AttrNumber *sure; /* of each column of the answer: the table's, if that is NOT NULL; else 0 */
 	FmgrInfo *input;
 	Oid *io_param;
 };

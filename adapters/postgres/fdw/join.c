@@ -5,11 +5,8 @@
  * semi joins; conditions of outer and anti joins make none.
  */
 #include "fdw.h"
-#include "access/htup_details.h"
-#include "catalog/pg_attribute.h"
 #include "catalog/pg_type_d.h"
 #include "nodes/pathnodes.h"
-#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #define BYTES_MOST 16 /* of join keys: frames have 32 for them and the place of a row */
@@ -219,17 +216,8 @@ static List *sure_columns(const struct fdw_rel *r, List *by)
 	List *sure = NIL;
 	ListCell *cell;
 
-	foreach(cell, by)
-	{
-		HeapTuple tuple =
-			SearchSysCache2(ATTNUM, ObjectIdGetDatum(r->table), Int16GetDatum((int16)lfirst_int(cell)));
-
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		if (((Form_pg_attribute)GETSTRUCT(tuple))->attnotnull)
-			sure = lappend_int(sure, lfirst_int(cell));
-		ReleaseSysCache(tuple);
-	}
+	foreach(cell, by) if (fdw_not_null(r->table, (AttrNumber)lfirst_int(cell))) sure =
+		lappend_int(sure, lfirst_int(cell));
 	return sure;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Options of servers, user mappings, tables and columns. */
 #include "fdw.h"
+#include "access/htup_details.h"
 #include "access/reloptions.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_foreign_server.h"
@@ -10,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/varlena.h"
 
 /* When they are not given: what places of rows take, and the 4 that `fpisa query add` has for every kind. */
@@ -331,6 +333,16 @@ char *fdw_column_of(Oid table, AttrNumber column)
 		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_COLUMN_NAME), errmsg("workers have no column \"%s\"", name),
 			errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... OPTIONS (ADD column_name '...')."));
 	return name;
+}
+
+bool fdw_not_null(Oid table, AttrNumber column)
+{
+	HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table), Int16GetDatum(column));
+	bool sure = HeapTupleIsValid(tuple) && ((Form_pg_attribute)GETSTRUCT(tuple))->attnotnull;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return sure;
 }
 
 int fdw_column_bytes(Oid table, AttrNumber column)

@@ -37,6 +37,7 @@ struct groups {
 	TupleDesc columns;
 	struct fdw_shape shape;
 	bool counts_rows; /* count(*), or of what is never NULL */
+	List *counted;	  /* columns that are never NULL */
 	List *targets;	  /* of the scan */
 	const char *why;
 };
@@ -176,6 +177,7 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 		return refuse(g, "an aggregate is not of a column alone");
 	if (*output == FDW_COUNT && not_null(g, v->varattno)) {
 		g->counts_rows = true;
+		g->counted = list_append_unique_int(g->counted, v->varattno);
 		return true;
 	}
 	return take_value(g, v);
@@ -219,6 +221,26 @@ static bool take_expression(struct groups *g, Node *e)
 	return true;
 }
 
+/* Rows are counted in place of a column that is NOT NULL: workers see to it. The value's NULLs they count. */
+static bool expect_values(struct groups *g)
+{
+	ListCell *cell;
+	int terms = g->rel->terms;
+
+	foreach(cell, g->counted)
+	{
+		AttrNumber column = (AttrNumber)lfirst_int(cell);
+
+		if (column == g->shape.value)
+			continue;
+		if (terms++ == FDW_TERMS_MOST)
+			return refuse(g, psprintf("WHERE and columns that are counted are more than %d conditions",
+						  FDW_TERMS_MOST));
+		g->shape.where = fdw_never_null(g->shape.where, g->relation, column);
+	}
+	return true;
+}
+
 static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 {
 	const Query *q = g->root->parse;
@@ -243,6 +265,8 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
 		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",
 					  NameStr(TupleDescAttr(g->columns, g->shape.value - 1)->attname)));
+	if (!expect_values(g))
+		return false;
 	/* Keys alone: a column of the scan all the same. */
 	if (!g->targets)
 		return refuse(g, "nothing is wanted of the groups");

@@ -72,12 +72,17 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 	s->n_attributes = d->natts;
 	s->n_columns = list_length(s->shape.outputs);
 	s->place = palloc0(sizeof(*s->place) * (s->n_columns + 1));
+	s->sure = palloc0(sizeof(*s->sure) * (s->n_columns + 1));
 	s->input = palloc0(sizeof(*s->input) * (d->natts + 1));
 	s->io_param = palloc0(sizeof(*s->io_param) * (d->natts + 1));
 	foreach(cell, s->shape.outputs)
 	{
 		int output = lfirst_int(cell);
+		AttrNumber column = (AttrNumber)(s->shape.kind != FDW_TABLE ? output :
+						 output >= 0		    ? list_nth_int(s->shape.by, output) :
+									      0);
 
+		s->sure[i] = column && fdw_not_null(s->table, column) ? column : 0;
 		/* Of rows the columns come as they were asked for; of groups keys, then count, sum, min, max, avg. */
 		s->place[i++] = (AttrNumber)(s->shape.kind != FDW_TABLE ? output - 1 :
 					     output >= 0		? output :
@@ -172,6 +177,11 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
 				errmsg("column \"%s\" is not null at the workers, and has NULL",
 				       c[groups ? s->place[i] : i].name));
+		if (!text && s->sure[i])
+			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
+				errmsg("column \"%s\" is NOT NULL, and has NULL at the workers",
+				       get_attname(s->table, s->sure[i], false)),
+				errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 		if (!text)
 			continue;
 		slot->tts_values[to] = value_of(s, text, TupleDescAttr(d, to), to);

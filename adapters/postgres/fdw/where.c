@@ -17,9 +17,7 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-#define TERMS 16 /* that workers take */
-
-static const char *type_of(Oid type)
+const char *fdw_worker_type(Oid type)
 {
 	switch (type) {
 	case INT4OID:
@@ -132,7 +130,7 @@ static const char *constant_text(const Const *c, Oid column)
 static bool is_column(const RelOptInfo *rel, const Node *e)
 {
 	return IsA(e, Var) && ((const Var *)e)->varno == (int)rel->relid && ((const Var *)e)->varattno > 0 &&
-	       !((const Var *)e)->varlevelsup && type_of(((const Var *)e)->vartype);
+	       !((const Var *)e)->varlevelsup && fdw_worker_type(((const Var *)e)->vartype);
 }
 
 static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
@@ -153,7 +151,7 @@ static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	text = constant_text(c, v->vartype);
 	for (int i = 0; text && i < (int)lengthof(names); i++)
 		if (!strcmp(name, names[i]))
-			return psprintf("%s %s %s %s", fdw_column_of(table, v->varattno), type_of(v->vartype),
+			return psprintf("%s %s %s %s", fdw_column_of(table, v->varattno), fdw_worker_type(v->vartype),
 					turn ? turned[i] : names[i], text);
 	return NULL;
 }
@@ -193,11 +191,18 @@ static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
 			e->nulltesttype == IS_NULL ? "null" : "not null");
 }
 
+const char *fdw_never_null(const char *where, Oid table, AttrNumber column)
+{
+	const char *type = fdw_worker_type(get_atttype(table, column));
+
+	return psprintf("%s%s%s%s%s never null", where, *where ? ", " : "", fdw_column_of(table, column),
+			type ? " " : "", type ? type : "");
+}
+
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 {
 	StringInfoData where;
 	ListCell *cell;
-	int terms = 0;
 
 	initStringInfo(&where);
 	foreach(cell, rel->baserestrictinfo)
@@ -206,8 +211,8 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 		const int takes = is_like(info) ? 2 : 1;
 		char *text = NULL;
 
-		if (fdw_pushdown && !info->pseudoconstant && terms < TERMS) {
-			if (is_like(info) && terms + takes <= TERMS)
+		if (fdw_pushdown && !info->pseudoconstant && r->terms < FDW_TERMS_MOST) {
+			if (is_like(info) && r->terms + takes <= FDW_TERMS_MOST)
 				text = prefix(rel, r->table, (OpExpr *)info->clause);
 			else if (IsA(info->clause, OpExpr))
 				text = comparison(rel, r->table, (OpExpr *)info->clause);
@@ -218,7 +223,7 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 			r->local = lappend(r->local, info);
 			continue;
 		}
-		terms += takes;
+		r->terms += takes;
 		r->pushed = lappend(r->pushed, info);
 		appendStringInfo(&where, "%s%s", where.len ? ", " : "", text);
 	}

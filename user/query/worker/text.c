@@ -88,6 +88,13 @@ int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int
 			  err == -ERANGE ? "out of range for" : "no", fpisa_column_type_name(c->type));
 }
 
+int text_null(const struct text *t, int i, const char *why)
+{
+	char at[PLACE_LEN];
+
+	return fpisa_fail(-EINVAL, "%s: column %s is empty, and %s", place(t, at), t->schema->column[i].name, why);
+}
+
 int text_no_room(const struct text *t, size_t need, uint32_t given, const char *columns)
 {
 	char at[PLACE_LEN];
@@ -227,16 +234,13 @@ static int split_csv(const struct text *t, char *row, char *end, struct fpisa_fi
 
 static int check_nulls(const struct text *t, struct fpisa_field *field)
 {
-	char at[PLACE_LEN];
-
 	for (int i = 0; i < t->n; i++) {
 		const struct fpisa_column *c = &t->schema->column[t->column[i]];
 
 		if (!field[i].null || !c->not_null)
 			continue;
 		if (c->type != FPISA_COLUMN_TEXT)
-			return fpisa_fail(-EINVAL, "%s: column %s is empty, and the schema says not null", place(t, at),
-					  c->name);
+			return text_null(t, t->column[i], "the schema says not null");
 		field[i].null = 0;
 	}
 	return 0;

@@ -59,6 +59,9 @@ size_t text_mark(const char *text, size_t n);
 /* Sets the message: the row's key needs so many bytes, by column as `columns` says, and so many are given. Returns -ENOSPC. */
 int text_no_room(const struct text *t, size_t need, uint32_t given, const char *columns);
 
+/* Sets the message: the row has no value in column `i`, which `why` says that it has to have. Returns -EINVAL. */
+int text_null(const struct text *t, int i, const char *why);
+
 /* Sets the message: what is wrong (-EINVAL, -ERANGE) with the row's value of column `i`. Returns err. */
 int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int err);
 

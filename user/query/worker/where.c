@@ -53,7 +53,7 @@ static int bad(const char *file, const char *text)
 	return fpisa_fail(
 		-EINVAL,
 		"%s: '%.100s' is not a list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
-		"is COLUMN null, COLUMN not null; the empty text is ''",
+		"is COLUMN null, COLUMN not null, COLUMN never null; the empty text is ''",
 		file, text);
 }
 
@@ -70,6 +70,22 @@ static int is_operator(const char **at, enum where_operator *is)
 			continue;
 		*at += n;
 		*is = operators[i];
+		return 1;
+	}
+	return 0;
+}
+
+static int is_null_test(const char **at, enum where_operator *is)
+{
+	static const char *const names[] = {"null", "not null", "never null"};
+
+	for (int i = 0; i < 3; i++) {
+		size_t n = strlen(names[i]);
+
+		if (strncmp(*at, names[i], n))
+			continue;
+		*at += n;
+		*is = WHERE_NULL + (enum where_operator)i;
 		return 1;
 	}
 	return 0;
@@ -144,10 +160,7 @@ static int take_term(struct where_term *t, const struct schema *schema, const ch
 			return fpisa_fail(-EINVAL, "%s: column %s is %s, not %s", file, name,
 					  fpisa_column_type_name(schema->column[t->column].type), word);
 	}
-	if (!strncmp(*at, "null", 4) || !strncmp(*at, "not null", 8)) {
-		t->is = **at == 'n' && (*at)[1] == 'u' ? WHERE_NULL : WHERE_NOT_NULL;
-		*at += t->is == WHERE_NULL ? 4 : 8;
-	} else {
+	if (!is_null_test(at, &t->is)) {
 		if (!is_operator(at, &t->is))
 			return bad(file, begin);
 		*at += strspn(*at, BLANKS);
@@ -223,6 +236,11 @@ int where_holds(const struct where *w, const struct text *text, const struct fpi
 		const struct fpisa_field *f = &field[t->column];
 		int order = 0, rc;
 
+		if (t->is == WHERE_NEVER_NULL) {
+			if (f->null)
+				return text_null(text, t->column, "the query takes it as never NULL");
+			continue;
+		}
 		if (t->is >= WHERE_NULL || f->null) {
 			if (f->null != (t->is == WHERE_NULL))
 				return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Which rows of a table a query is about: "COLUMN OP VALUE,...", all of which hold, with the operators <, <=, =, <>, >=, > and a value
- * as it stands in files, in single quotes ('' for one) where it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". A type
+ * as it stands in files, in single quotes ('' for one) where it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". "COLUMN never null" holds for all rows: a NULL
+ * in one for which the conditions before it hold is an error. A type
  * may stand behind the column, which it then has to have. As in SQL a comparison of NULL holds for none, NaN is above all else, reals are compared as doubles, texts by
  * their bytes.
  */
@@ -22,7 +23,8 @@ enum where_operator {
 	WHERE_GREATER_EQUAL,
 	WHERE_GREATER,
 	WHERE_NULL,
-	WHERE_NOT_NULL
+	WHERE_NOT_NULL,
+	WHERE_NEVER_NULL
 };
 
 struct where_term {
@@ -44,7 +46,8 @@ struct where {
 int where_parse(struct where *w, const struct schema *schema, const char *text, const char *file);
 void where_free(struct where *w);
 
-/* Does the row that `t` has given hold all? 1, 0, or -errno with the message set: a field is not a value of that types column. */
+/* Does the row that `t` has given hold all? 1, 0, or -errno with the message set: a field is not a value of that column's type, or
+ * NULL where it is never. */
 int where_holds(const struct where *w, const struct text *t, const struct fpisa_field *field);
 
 #endif
