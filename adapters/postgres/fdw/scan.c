@@ -75,7 +75,13 @@ static char *name_list(Oid table, List *columns)
 	return names.data;
 }
 
-/* The first columns of the join that the filter has room for: "a=b,c=d". */
+/* A column that is compared at workers: they refuse one of another type. */
+static char *typed(Oid table, AttrNumber column)
+{
+	return psprintf("%s %s", fdw_column_of(table, column), fdw_worker_type(get_atttype(table, column)));
+}
+
+/* The first columns of the join that the filter has room for: "a int32=b int32,c date=d date". */
 static char *pair_list(const struct fdw_scan *s)
 {
 	StringInfoData pairs;
@@ -83,8 +89,8 @@ static char *pair_list(const struct fdw_scan *s)
 	initStringInfo(&pairs);
 	for (int i = 0; i < s->choice.pairs; i++)
 		appendStringInfo(&pairs, "%s%s=%s", i ? "," : "",
-				 fdw_column_of(s->table, (AttrNumber)list_nth_int(s->shape.on, i)),
-				 fdw_column_of(s->shape.joined, (AttrNumber)list_nth_int(s->shape.there, i)));
+				 typed(s->table, (AttrNumber)list_nth_int(s->shape.on, i)),
+				 typed(s->shape.joined, (AttrNumber)list_nth_int(s->shape.there, i)));
 	return pairs.data;
 }
 

@@ -18,14 +18,14 @@ static int malformed(void)
 
 /* -- READY ------------------------------------------------------------------------------ */
 
-/* The next name of "a,b" in *at; its length, or 0: the list is over. */
+/* The next name of "a,b" in *at, without a type behind it; its length, or 0: the list is over. */
 static size_t next_name(const char **at, const char **name)
 {
 	size_t n = strcspn(*at, ",");
 
 	*name = *at;
 	*at += n + ((*at)[n] == ',');
-	return n;
+	return n < strcspn(*name, " ") ? n : strcspn(*name, " ");
 }
 
 /* Are the columns those of the list "a,b"? */

@@ -16,6 +16,25 @@ int schema_find(const struct schema *s, const char *column)
 	return -1;
 }
 
+int schema_find_typed(const struct schema *s, const char *text, size_t len, const char *file)
+{
+	char word[FPISA_COLUMN_NAME + 16], *type = word, *name;
+	int i;
+
+	if (len >= sizeof(word))
+		return fpisa_fail(-EINVAL, "%s: '%.100s' is not a column", file, text);
+	memcpy(word, text, len);
+	word[len] = 0;
+	name = strsep(&type, " ");
+	i = schema_find(s, name);
+	if (i < 0)
+		return fpisa_fail(-EINVAL, "%s: the schema has no column '%s'", file, name);
+	if (type && strcmp(type, fpisa_column_type_name(s->column[i].type)))
+		return fpisa_fail(-EINVAL, "%s: column %s is %s, not %s", file, name,
+				  fpisa_column_type_name(s->column[i].type), type);
+	return i;
+}
+
 static int take_line(struct schema *s, char *line, const char *file, int number)
 {
 	char *rest = line, *name, *type, *word;

@@ -20,6 +20,10 @@ int schema_parse(struct schema *s, char *text, const char *name);
 /* The number of the column, or -1. */
 int schema_find(const struct schema *s, const char *column);
 
+/* Of "NAME" or "NAME TYPE", `len` bytes of them. The column's number, or -EINVAL with the message set, which names `file`: there is none, or
+ * none of that type. */
+int schema_find_typed(const struct schema *s, const char *text, size_t len, const char *file);
+
 #define TABLE_NAME 64 /* with the 0 behind it */
 
 /* Is it a table's name? None means another place than the directory. */

@@ -17,21 +17,17 @@
 
 /* -- columns ----------------------------------------------------------------- */
 
-/* The columns of "a,b"; of "" none. */
+/* The columns of "a,b", each with a type behind it or not; of "" none. */
 static int find_columns(const struct source *s, const char *list, int *out, int *n)
 {
-	char name[FPISA_COLUMN_NAME];
-
 	*n = 0;
 	for (const char *at = *list ? list : NULL, *end; at; at = *end ? end + 1 : NULL) {
 		end = strchrnul(at, ',');
-		if ((size_t)(end - at) >= sizeof(name) || *n == FPISA_COLUMNS_MOST)
+		if (*n == FPISA_COLUMNS_MOST)
 			return fpisa_fail(-EINVAL, "'%.100s' is not a list of columns", list);
-		memcpy(name, at, (size_t)(end - at));
-		name[end - at] = 0;
-		out[*n] = schema_find(&s->table.schema, name);
+		out[*n] = schema_find_typed(&s->table.schema, at, (size_t)(end - at), s->table.file);
 		if (out[(*n)++] < 0)
-			return fpisa_fail(-EINVAL, "%s: the schema has no column '%s'", s->table.file, name);
+			return -EINVAL;
 	}
 	return 0;
 }
