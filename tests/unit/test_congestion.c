@@ -230,20 +230,23 @@ static void losses_without_a_queue(void **state)
 	assert_true(share(&s) > 0.75);
 }
 
-/* Another flow fills the port: each rank has a fair part beside it, between half and twice of what that has. */
+/*
+ * Another flow fills the port: in the long run a call, of however many ranks, has between half and twice of its fair part, which is half of
+ * the port. Ranks that give way for good once they have found that their own frames are in that queue, too, have a hundredth.
+ */
 static void beside_another_flow(void **state)
 {
 	(void)state;
 	for (int ranks = 2; ranks <= 8; ranks *= 2) {
 		struct port_plan p = {
-			.ranks = ranks, .flows = 1, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 1500};
+			.ranks = ranks, .flows = 1, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 4000};
 		struct sim s;
 		double ours;
 
 		run(&s, p);
-		ours = (double)s.served[0] / ranks / s.served[1];
-		print_message("%d ranks: %.2f of what the other flow has, each\n", ranks, ours);
-		assert_true(ours > 0.5 && ours < 2);
+		ours = (double)s.served[0] / (s.served[0] + s.served[1]);
+		print_message("%d ranks beside another flow: %.2f of the port\n", ranks, ours);
+		assert_true(ours > 0.25);
 	}
 }
 

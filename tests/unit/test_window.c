@@ -188,6 +188,68 @@ static void queue_is_not_loss(void **state)
 	free(w.slot);
 }
 
+/* A window with all of its first chunks in flight, sent at 1000 ms and just after, and the limit out of the way. */
+static void begin_window(struct fpisa_window *w, struct fpisa_flight *flight, struct fpisa_request *r)
+{
+	assert_int_equal(fpisa_window_reset(w, flight, 4, 4, 0, NULL, 0), 0);
+	fpisa_flight_init(flight, 1, 0);
+	fpisa_window_start(w, r);
+	assert_int_equal(send_all(w, 1000 * MS), 4);
+}
+
+static void answer(struct fpisa_window *w, uint64_t chunk, const struct fpisa_answer *a, uint64_t now)
+{
+	fpisa_window_answered(w, fpisa_window_slot_of(w, chunk), a, 0, now);
+}
+
+/* One rank has a result late: what follows in that slot leaves in the order of chunks all the same, as it does at the others. */
+static void late_result_keeps_the_order(void **state)
+{
+	static const uint64_t order[] = {1, 3, 0, 2};
+	struct fpisa_request r = {.chunks = 8, .left = 8};
+	const struct fpisa_answer ours = {.ours = 1};
+	struct fpisa_flight flight;
+	struct fpisa_window w = {};
+
+	(void)state;
+	begin_window(&w, &flight, &r);
+	for (int i = 0; i < 4; i++)
+		answer(&w, order[i], &ours, 1005 * MS);
+	for (uint64_t chunk = 4; chunk < 8; chunk++) {
+		struct fpisa_window_slot *slot = fpisa_window_next_to_send(&w);
+
+		assert_int_equal(slot->chunk, chunk);
+		fpisa_window_sent(&w, slot, 1005 * MS + chunk);
+	}
+	free(w.slot);
+}
+
+/*
+ * The result of an early chunk that was sent again says nothing of a later one that left in between: another rank may not have sent
+ * that yet. The result of a chunk behind it does.
+ */
+static void later_chunks_overtake(void **state)
+{
+	struct fpisa_request r = {.chunks = 4, .left = 4};
+	const struct fpisa_answer again = {.ours = 1, .retransmit = 1}, ours = {.ours = 1};
+	struct fpisa_flight flight;
+	struct fpisa_window w = {};
+
+	(void)state;
+	begin_window(&w, &flight, &r);
+	fpisa_rto_sample(&w.rto, 8 * MS);
+	fpisa_window_move(fpisa_window_slot_of(&w, 0), &w.ready);
+	fpisa_window_sent(&w, fpisa_window_slot_of(&w, 0), 1004 * MS);
+	answer(&w, 0, &again, 1012 * MS);
+	fpisa_window_expire(&w, 1020 * MS);
+	assert_true(TAILQ_EMPTY(&w.ready));
+	answer(&w, 2, &ours, 1020 * MS);
+	fpisa_window_expire(&w, 1020 * MS);
+	assert_ptr_equal(TAILQ_FIRST(&w.ready), fpisa_window_slot_of(&w, 1));
+	assert_true(fpisa_window_slot_of(&w, 3)->queue != &w.ready);
+	free(w.slot);
+}
+
 static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
 {
 	int rc = fpisa_mem_connect(f, arg, rank, o);
@@ -224,9 +286,10 @@ static void different_receivers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wide_receiver),       cmocka_unit_test(narrow_receiver),
-		cmocka_unit_test(narrow_path),	       cmocka_unit_test(queue_is_not_loss),
-		cmocka_unit_test(different_receivers),
+		cmocka_unit_test(wide_receiver),	 cmocka_unit_test(narrow_receiver),
+		cmocka_unit_test(narrow_path),		 cmocka_unit_test(queue_is_not_loss),
+		cmocka_unit_test(different_receivers),	 cmocka_unit_test(late_result_keeps_the_order),
+		cmocka_unit_test(later_chunks_overtake),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,12 +9,13 @@
  * same timeout, so each is in the order of expiry and only heads are looked at.
  *
  * Lost or late? A chunk whose timeout passed was lost, as far as anybody can
- * tell, if a later transmission has its result. If none has, a rank is late
+ * tell, if a later chunk has its result: all ranks send chunks in their order,
+ * also where the results before them came in another. If none has, a rank is late
  * as likely as not, and a window sent again would help nobody: then the
  * oldest chunk alone is sent again, and asks, while the others are held. All
  * ranks agree on which is the oldest that lacks a contribution, so it, and
  * then the rest, comes through. That is the oldest of all windows: they wait
- * for the same ranks. While results come, the oldest chunk is in a
+ * for the same ranks. When all of a call has been sent, each window asks. While results come, the oldest chunk is in a
  * queue and not lost: each result restarts its timeout, as each new
  * acknowledgement does in TCP (RFC 6298, 5.3).
  *
@@ -102,6 +103,21 @@ void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 	}
 }
 
+/* To the chunks that were not sent yet, in their order: a rank that had a result late sends what follows it when all others do. */
+static void move_to_fresh(struct fpisa_window *w, struct fpisa_window_slot *slot)
+{
+	struct fpisa_window_slot *before = TAILQ_LAST(&w->fresh, fpisa_window_queue);
+
+	while (before && before->chunk > slot->chunk)
+		before = TAILQ_PREV(before, fpisa_window_queue, link);
+	fpisa_window_move(slot, NULL);
+	slot->queue = &w->fresh;
+	if (before)
+		TAILQ_INSERT_AFTER(&w->fresh, before, slot, link);
+	else
+		TAILQ_INSERT_HEAD(&w->fresh, slot, link);
+}
+
 /* To where it belongs among the slots of the same timeout, in the order of since_ns. */
 static void rearm(struct fpisa_window_slot *slot, uint64_t since_ns)
 {
@@ -173,14 +189,14 @@ void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, u
 		slot->backoff++;
 }
 
-/* What left at sent_ns has its result: what is held, and the oldest, get their timeout once more. */
-static void heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
+/* What left first at first_ns has its result: what is held, and the oldest, get their timeout once more. */
+static void heard(struct fpisa_window *w, uint64_t first_ns, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
 
 	w->result_ns = w->flight->result_ns = now;
-	if (sent_ns > w->heard_ns)
-		w->heard_ns = sent_ns;
+	if (first_ns > w->heard_ns)
+		w->heard_ns = first_ns;
 	while ((slot = TAILQ_FIRST(&w->held))) {
 		slot->since_ns = now;
 		fpisa_window_move(slot, &w->waiting[slot->backoff - 1]);
@@ -226,20 +242,22 @@ static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	while (r && slot->chunk >= own(w, r->first + r->chunks))
 		r = TAILQ_NEXT(r, link);
 	slot->req = r;
-	fpisa_window_move(slot, r ? &w->fresh : NULL);
+	if (r)
+		move_to_fresh(w, slot);
+	else
+		fpisa_window_move(slot, NULL);
 }
 
 void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slot, const struct fpisa_answer *a,
 			   uint64_t resumed_ns, uint64_t now)
 {
 	struct fpisa_congestion *c = &w->flight->congestion;
-	int again = answers_retransmission(slot, a);
 	uint64_t rtt_ns = slot->first_ns < resumed_ns ? 0 : measure(w, slot, a, now - slot->first_ns);
 
-	if (again || (slot->tries > 1 && a->unknown))
+	if (answers_retransmission(slot, a) || (slot->tries > 1 && a->unknown))
 		fpisa_congestion_lost(c, slot->sent_ns, now);
-	heard(w, again ? slot->sent_ns : slot->first_ns, now);
-	fpisa_congestion_result(c, rtt_ns, w->base.ns);
+	heard(w, slot->first_ns, now);
+	fpisa_congestion_result(c, rtt_ns, w->base.ns, a->ours || a->unknown, now);
 	go_on(w, slot);
 }
 
@@ -306,13 +324,25 @@ static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot
 	return 1;
 }
 
-/*
- * Until then results come, and what has none is in a queue. Those of any aggregator count: they come by one link. But one that has said
- * nothing for two timeouts is asked.
- */
+/* Has all of what was started been sent? Then nothing follows that could overtake what was lost. */
+static int is_tail(const struct fpisa_window *w)
+{
+	for (uint32_t i = 0; i < w->flight->windows; i++)
+		if (!TAILQ_EMPTY(&w->flight->window[i]->fresh))
+			return 0;
+	return 1;
+}
+
+/* An aggregator that has said nothing for two timeouts, for one at the tail, is asked. */
+static uint64_t silent_from(const struct fpisa_window *w, uint64_t timeout)
+{
+	return w->result_ns + (is_tail(w) ? 1 : 2) * timeout;
+}
+
+/* Until then results come, and what has none is in a queue. Those of any aggregator count: they come by one link. */
 static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 {
-	uint64_t any = w->flight->result_ns + timeout, own = w->result_ns + 2 * timeout;
+	uint64_t any = w->flight->result_ns + timeout, own = silent_from(w, timeout);
 
 	return any < own ? any : own;
 }
@@ -322,7 +352,7 @@ static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot 
 {
 	if (oldest->tries == 1 && quiet_from(w, timeout) > now)
 		return 0;
-	return w->result_ns + 2 * timeout <= now || is_first(w, oldest);
+	return silent_from(w, timeout) <= now || is_first(w, oldest);
 }
 
 /*

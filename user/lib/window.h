@@ -56,11 +56,11 @@ struct fpisa_window {
 	const struct fpisa_layout *layout; /* which chunks of a request are its own; NULL: all */
 	uint32_t shard;			   /* which it is there */
 	struct fpisa_window_slot *slot;
-	struct fpisa_window_queue fresh;		   /* not yet sent, by when they could be */
+	struct fpisa_window_queue fresh;		   /* not yet sent, in the order of chunks */
 	struct fpisa_window_queue ready;		   /* to be sent again now */
 	struct fpisa_window_queue waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_window_queue held;			   /* sent and overdue, until the next result */
-	uint64_t heard_ns;				   /* the latest sent_ns whose result is here */
+	uint64_t heard_ns;				   /* the latest first_ns whose result is here */
 	uint64_t result_ns;				   /* when the last of its results came */
 	uint32_t lost_gso; /* results since the last to a chunk sent but once, in a GSO batch */
 	uint64_t drops;	   /* of the transport, when last asked */
