@@ -105,10 +105,8 @@ static int parse_having(const char *text, struct having *h)
 			strcpy(h->column, known[i]);
 	h->number = strtod(text + n + k, &end);
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
-		return refuse(
-			BAD_USAGE,
-			"--having: '%s' is not one of " AGGREGATES ", then <, <=, =, >= or >, and a number",
-			text);
+		return refuse(BAD_USAGE,
+			      "--having: '%s' is not one of " AGGREGATES ", then <, <=, =, >= or >, and a number", text);
 	memcpy(h->comparison, text + n, k);
 	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)
 		if (!strcmp(*c, h->comparison))

@@ -74,18 +74,19 @@ static int open_socket(struct session *s)
 static int say_ready(struct session *s)
 {
 	const struct source *src = &s->source;
-	struct fpisa_query_ready ready = {.keys = (__u32)src->n_keys, .columns = (__u32)src->n_columns, .port = s->port};
+	const struct columns *of = &src->columns;
+	struct fpisa_query_ready ready = {.keys = (__u32)of->n_keys, .columns = (__u32)of->n_columns, .port = s->port};
 	char content[sizeof(ready) + 2 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)],
 		*to = content + sizeof(ready);
 
 	ready.file = partition_number(&src->table);
 	ready.joined_file = partition_number(&s->other.table);
-	ready.value_may_be_null = src->value >= 0 && !src->table.schema.column[src->value].not_null;
+	ready.value_may_be_null = columns_value_may_be_null(of);
 	memcpy(content, &ready, sizeof(ready));
-	for (int i = 0; i < src->n_keys; i++, to += sizeof(struct fpisa_column))
-		memcpy(to, &src->table.schema.column[src->key[i]], sizeof(struct fpisa_column));
-	for (int i = 0; i < src->n_columns; i++, to += sizeof(struct fpisa_column))
-		memcpy(to, &src->table.schema.column[src->column[i]], sizeof(struct fpisa_column));
+	for (int i = 0; i < of->n_keys; i++, to += sizeof(struct fpisa_column))
+		memcpy(to, &src->table.schema.column[of->key[i]], sizeof(struct fpisa_column));
+	for (int i = 0; i < of->n_columns; i++, to += sizeof(struct fpisa_column))
+		memcpy(to, &src->table.schema.column[of->column[i]], sizeof(struct fpisa_column));
 	s->state = OPENED;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_READY, content, (size_t)(to - content));
 }

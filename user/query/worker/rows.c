@@ -66,7 +66,7 @@ int session_begin_rows(struct session *s)
 	int err = s->want.pruning == FPISA_PRUNING_NETWORK ? check_role(s) : 0;
 
 	progress(s);
-	if (err || !s->other.n_on) {
+	if (err || !s->other.columns.n_on) {
 		s->state = REDUCING;
 		return err ?: source_begin(&s->source, s->member.key_bytes, 0);
 	}

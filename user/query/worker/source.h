@@ -8,20 +8,16 @@
 
 #include <stdbool.h>
 
-#include "query/lib/control.h"
-#include "query/lib/groups.h"
-#include "query/lib/top.h"
+#include "columns.h"
 #include "partition.h"
+#include "reduction.h"
 #include "sender.h"
 #include "where.h"
 
 struct source {
 	struct partition table;
 	struct fpisa_query_open want;
-	int value; /* column, or -1 */
-	int n_keys, n_columns;
-	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST];
-	int n_on, on[FPISA_COLUMNS_MOST]; /* columns of the join key */
+	struct columns columns;
 	uint32_t key_bytes, filter_bytes; /* of the query */
 	struct where where;
 	uint64_t read;	     /* rows of the table */
@@ -30,15 +26,8 @@ struct source {
 	bool over;	     /* the table is read to its end */
 	uint64_t *null_rows; /* places of the first of them, up to the limit */
 	size_t n_null_rows, room;
-	/* What the worker keeps when it reduces by itself. */
-	bool reduces;
-	struct fpisa_groups groups;
-	struct fpisa_top top;
-	uint64_t next;
-	union fpisa_superacc_full sum; /* of the group that is being sent */
-	uint32_t term[FPISA_EXPANSION_TERMS + 2], count[FPISA_EXPANSION_TERMS + 2];
-	int n_terms, next_term;
-	uint64_t count_left;
+	bool reduces; /* the worker prunes or adds up by itself: */
+	struct reduction reduction;
 };
 
 /*

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Rows that a worker prunes (the first N) or adds up by key before any leaves. */
+#ifndef FPISA_QUERY_REDUCTION_H
+#define FPISA_QUERY_REDUCTION_H
+
+#include <stdbool.h>
+
+#include "query/lib/control.h"
+#include "query/lib/groups.h"
+#include "query/lib/top.h"
+
+struct reduction {
+	bool table;	/* groups, not the first N */
+	bool ascending; /* the least are the first */
+	bool valued;	/* groups have a value beside their count */
+	struct fpisa_groups groups;
+	struct fpisa_top top;
+	uint64_t next; /* group or row to be sent */
+	/* What is left to be sent of the group before: */
+	union fpisa_superacc_full sum;
+	uint32_t term[FPISA_EXPANSION_TERMS + 2], count[FPISA_EXPANSION_TERMS + 2];
+	int n_terms, next_term;
+	uint64_t count_left;
+};
+
+/* An empty one. 0, or -ENOMEM with the message set. */
+int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes);
+void reduction_end(struct reduction *r); /* also of one that is all 0 */
+
+/* Adds a row: 0, or -ENOMEM with the message set. */
+int reduction_add(struct reduction *r, const struct fpisa_row *row);
+
+/* There are no more rows: what is left of them can be read. */
+void reduction_settle(struct reduction *r);
+
+/* The next row to send: 1; 0: there is none. */
+int reduction_next(struct reduction *r, struct fpisa_row *row);
+
+#endif
