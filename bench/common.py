@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What measurements with the networks of tests/lib have in common."""
 import os
+import signal
 import statistics
 import sys
 
@@ -15,6 +16,12 @@ def own_mounts():
     """Pins of ours alone, which end with us."""
     labs.own_mounts()
     labs.mount(b"bpf", labs.BPFFS, b"bpf")
+
+
+def exit_on_signals():
+    """What has begun is undone, as at any other end."""
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
 
 
 def numbers(text):

@@ -21,7 +21,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -177,8 +176,7 @@ def main():
     p.add_argument("--cases", default="8:100000,32:100000,8:1000000,32:1000000", metavar="WORKERS:GROUPS,...")
     p.add_argument("--rounds", type=int, default=3)
     args = p.parse_args()
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    common.exit_on_signals()
     why = postgres.lacking()
     if why:
         sys.exit(f"merge: {why}")

@@ -21,7 +21,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import statistics
 import sys
 import tempfile
@@ -29,7 +28,7 @@ import time
 
 sys.dont_write_bytecode = True
 
-from common import labs, own_mounts, quartiles  # noqa: E402
+from common import exit_on_signals, labs, own_mounts, quartiles  # noqa: E402
 
 import queries  # noqa: E402
 
@@ -132,8 +131,7 @@ def main():
         p.error("numbers are 1 and more")
     if os.geteuid():
         p.error("network namespaces and XDP need root")
-    for s in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     own_mounts()
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(args, folder)

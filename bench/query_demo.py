@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -281,8 +280,7 @@ def run(args, folder):
 
 def main():
     args = parse()
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    common.exit_on_signals()
     folder = tempfile.mkdtemp(prefix="fpisa-query-demo-")
     try:
         results = run(args, folder)

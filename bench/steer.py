@@ -25,14 +25,13 @@ import contextlib
 import ctypes
 import json
 import os
-import signal
 import statistics
 import struct
 import sys
 
 sys.dont_write_bytecode = True
 
-from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
+from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 JOB = 1
 SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2  # the number is x86-64's
@@ -170,8 +169,7 @@ def main():
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--values", type=int, default=2 << 20, help="that each worker contributes")
     args = p.parse_args()
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     own_mounts()
     for elements in args.elements:
         stage = Stage(args, elements)

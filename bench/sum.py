@@ -17,13 +17,12 @@ uniform: 0 to 1000, as prices are. wide: of either sign, 60 powers of ten.
 """
 import argparse
 import json
-import signal
 import statistics
 import sys
 
 sys.dont_write_bytecode = True
 
-from common import quartiles  # noqa: E402
+from common import exit_on_signals, quartiles  # noqa: E402
 
 import postgres  # noqa: E402
 
@@ -96,8 +95,7 @@ def main():
     p.add_argument("--data", choices=DATA, default="uniform")
     p.add_argument("--jit", choices=("on", "off"), default="on", help="on is PostgreSQL's default")
     args = p.parse_args()
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     why = postgres.lacking()
     if why:
         sys.exit(f"sum: {why}")

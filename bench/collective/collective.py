@@ -51,7 +51,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -64,7 +63,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
+from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 import mpi as mpis  # noqa: E402
 
@@ -584,8 +583,7 @@ def main():
         if set(given) - set(known):
             p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
     names = installed(args.only)
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     own_mounts()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         stage = Stage(args, folder)

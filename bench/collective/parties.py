@@ -36,7 +36,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from collective import Setting, Stage, labs, numbers, own_mounts  # noqa: E402
+from collective import Setting, Stage, exit_on_signals, labs, numbers, own_mounts  # noqa: E402
 
 HZ = 997
 # By a function of its stack, the nearest first; fan_out is asked before veth, whose ends call it.
@@ -132,8 +132,7 @@ def main():
     args = p.parse_args()
     if not shutil.which("perf"):
         sys.exit("parties: perf is not installed (linux-perf)")
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     own_mounts()
     for mtu in args.mtus:
         for transport in args.transports.split(","):

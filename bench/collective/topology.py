@@ -26,7 +26,6 @@ import hashlib
 import itertools
 import json
 import os
-import signal
 import statistics
 import sys
 import tempfile
@@ -36,7 +35,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import collective  # noqa: E402
-from collective import QUEUE, Setting, labs, own_mounts, quartiles  # noqa: E402
+from collective import QUEUE, Setting, exit_on_signals, labs, own_mounts, quartiles  # noqa: E402
 
 KB, MB = 1 << 10, 1 << 20
 SHALLOW = 128 * KB
@@ -211,8 +210,7 @@ def main():
     names = collective.installed(args.only)
     if OURS not in names:
         p.error(f"--only: without {OURS} there is nothing to compare")
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     own_mounts()
     kept = Kept(args.keep, names)
     wanted = grid(args.quick)

@@ -21,7 +21,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -32,7 +31,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
 
-from common import labs, numbers, own_mounts, quartiles  # noqa: E402
+from common import exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 import mpi as mpis  # noqa: E402
 from collective import Network  # noqa: E402
@@ -149,8 +148,7 @@ def main():
     p.add_argument("--seconds", type=float, default=0.3, help="for a size and way of calling, in a run")
     p.add_argument("--mtu", type=int, default=3506)
     args = p.parse_args()
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     for m in args.mpi:
         why = mpis.lacking(m)
         if why:

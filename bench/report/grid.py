@@ -8,7 +8,9 @@ import json
 import math
 import sys
 
-OTHERS = {"gloo": "Gloo", "openmpi": "Open MPI", "mpich": "MPICH"}
+from contenders import NAMES
+
+OTHERS = {name: NAMES[name] for name in ("gloo", "openmpi", "mpich")}
 COLUMNS = {"switch": "switch", 8: "k = 8", 4: "k = 4", 2: "k = 2", 1: "k = 1", 0: "k = 0", "one-port": "one port"}
 HELD_UP = 0.1  # share of the time that ranks waited for a CPU, from which on it is the CPUs that a row measures
 USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # of a row that says nothing of them

@@ -22,6 +22,7 @@ import subprocess
 import sys
 
 import grid
+from contenders import NAMES
 
 CHART_SIZES = 64 << 10, 1 << 20  # of the chart by topology
 COLORS = ["#1b6ca8", "#d1495b", "#3a9d6e", "#8d6cab", "#e0a030", "#606060"]
@@ -130,9 +131,6 @@ def cpu(results, part, title):
                 list(dict.fromkeys(x["contender"] for x in lines)), value)
 
 
-NAMES = {"fpisa": "FPISA", **grid.OTHERS}
-
-
 def collective(results, topology, relative):
     """A panel for each rate and number of workers."""
     lines = [x for x in results if x["bench"] == "collective" and x["topology"] == topology]
@@ -195,16 +193,15 @@ def mpi(results):
     lines = [x for x in results if x["bench"] == "mpi" and "contender" in x]
     if not lines:
         return None
-    names = {"fpisa-openmpi": "FPISA, in Open MPI", "fpisa-mpich": "FPISA, in MPICH", "openmpi": "Open MPI", "mpich": "MPICH"}
     out = ["set logscale xy", "set grid", "set xlabel 'bytes'", "set format y '10^{%T}'", "set ylabel 'seconds'",
            "set key top left font ',10' samplen 2", "set multiplot layout 1,2"]
     for key, title in ("seconds", "MPI\\_Allreduce"), ("exposed_s", "left of MPI\\_Iallreduce beside computing"):
         plots = []
-        for i, (c, name) in enumerate(names.items()):
+        for i, c in enumerate(("fpisa-openmpi", "fpisa-mpich", "openmpi", "mpich")):
             # Nothing may be left: 100 ns are as far down as the axis goes.
             rows = [(x["bytes"], max(x[key], 1e-7)) for x in lines if x["contender"] == c]
             out.append(block(f"{key}{i}", rows))
-            plots.append(f"${key}{i} using 1:2 with linespoints lw 2 pt {5 + 2 * i} lc rgb '{COLORS[i]}' title {quoted(name)}")
+            plots.append(f"${key}{i} using 1:2 with linespoints lw 2 pt {5 + 2 * i} lc rgb '{COLORS[i]}' title {quoted(NAMES[c])}")
         out += [f"set title '{title}, N = {lines[0]['workers']}, {lines[0]['rate_mbps']} Mbit/s'", "plot " + ", ".join(plots)]
     return (1000, 440), "\n".join([*out, "unset multiplot"])
 
@@ -220,8 +217,7 @@ def training(results, model, title):
     found = {(group(x), x["contender"]): (x["step_ms"], *x["quartiles"]) for x in lines}
     _, script = bars("ms a step", title, list(dict.fromkeys(map(group, lines))),
                      list(dict.fromkeys(x["contender"] for x in lines)), lambda g, s: found.get((g, s)),
-                     {"fpisa": "FPISA, backend", "fpisa-hook": "FPISA, hook", "gloo": "Gloo", "openmpi": "Open MPI",
-                      "switchml": "SwitchML-style"}, least=10)
+                     {**NAMES, "fpisa": "FPISA, backend"}, least=10)
     return (1300, 520), script
 
 

@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 import grid  # noqa: E402
 import plot  # noqa: E402
 import summary  # noqa: E402
+from contenders import NAMES  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.dirname(HERE)
@@ -65,7 +66,7 @@ ROWS = [
     ("arith", "time of a staged add, relative to a fused add", ["arith.staged"], "{:.1f}"),
     ("arith", "rate of two CPUs, relative to one, over what a register loop scales by", ["arith.cpus"], "{:.2f}"),
 ]
-CONTENDERS = {"fpisa": "FPISA", "openmpi": "Open MPI", "gloo": "Gloo"}
+CONTENDERS = {name: NAMES[name] for name in ("fpisa", "openmpi", "gloo")}
 
 
 # -- the figures of one run --------------------------------------------------------

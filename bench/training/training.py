@@ -23,7 +23,6 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
 import socket
 import statistics
 import sys
@@ -35,7 +34,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
 
 from collective import ALGORITHMS, Failure, Network, mpi_agent, mpi_command  # noqa: E402
-from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
+from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ANSWER_S, START_S = 300, 300
@@ -227,8 +226,7 @@ def main():
     if not os.path.exists(os.path.join(labs.BUILD, "torch", "built")):
         print("training: build/torch is not there; make torch", file=sys.stderr)
         return 1
-    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    exit_on_signals()
     own_mounts()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         stage = Stage(args, names_of(args.only), folder)
