@@ -97,9 +97,9 @@ static void ask(struct fpisa_link *l, uint8_t which)
 {
 	struct fpisa_link_job *j = &l->job[which % FPISA_MANAGER_JOBS];
 
-	if (j->state != FPISA_LINK_JOB_NONE || j->error || l->error)
+	if (j->state != FPISA_GROUP_JOB_NONE || j->error || l->error)
 		return;
-	j->state = FPISA_LINK_JOB_ASKED;
+	j->state = FPISA_GROUP_JOB_ASKED;
 	j->handle = &handle[which % FPISA_MANAGER_JOBS];
 }
 
@@ -117,7 +117,7 @@ static void give_up(struct fpisa_link *l, uint8_t which)
 {
 	struct fpisa_link_job *j = &l->job[which % FPISA_MANAGER_JOBS];
 
-	if (j->state != FPISA_LINK_JOB_NONE && !j->error)
+	if (j->state != FPISA_GROUP_JOB_NONE && !j->error)
 		fpisa_link_job_failed(l, j, -EMFILE, "\033no descriptor\n");
 }
 

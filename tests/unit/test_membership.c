@@ -82,7 +82,7 @@ static void make_it(void *arg, const struct manager_make *m)
 
 	assert_true(w->making < 64);
 	/* The record comes first: it would not be found after a kill. */
-	assert_int_equal(w->record[m->place].job[m->index].state, GROUP_JOB_MAKING);
+	assert_int_equal(w->record[m->place].job[m->index].state, FPISA_GROUP_JOB_MAKING);
 	assert_true(w->record[m->place].job[m->index].token == m->token && m->token);
 	w->make[w->making++] = *m;
 }
@@ -297,7 +297,7 @@ static void datapath_turn(struct world *w)
 		made.spec.elements = 32;
 		/* It says so in the record itself, for nobody else may be there to do it. */
 		if (w->record[o.place].aggregators == 1)
-			w->record[o.place].job[o.index].state = GROUP_JOB_MADE;
+			w->record[o.place].job[o.index].state = FPISA_GROUP_JOB_MADE;
 		w->record[o.place].job[o.index].number = w->record[o.place].job[o.index].at[0] = made.number;
 		w->record[o.place].job[o.index].made = made.spec;
 	}
@@ -1023,8 +1023,8 @@ static void the_datapath_is_full(void **state)
 	while (w->making)
 		datapath_turn(w);
 	assert_refused(&w->of[0], FPISA_MANAGER_R_pool, "no slots");
-	assert_int_equal(w->m.group[0].record.job[1].state, GROUP_JOB_NONE);
-	assert_int_equal(w->record[0].job[1].state, GROUP_JOB_NONE);
+	assert_int_equal(w->m.group[0].record.job[1].state, FPISA_GROUP_JOB_NONE);
+	assert_int_equal(w->record[0].job[1].state, FPISA_GROUP_JOB_NONE);
 }
 
 static void ports(void **state)
@@ -1103,7 +1103,7 @@ static void many_ports(void **state)
 		g->record.id = (__u64)i;
 		g->record.size = FPISA_MAX_WORKERS;
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			g->job[k].state = JOB_MADE;
+			g->job[k].state = FPISA_GROUP_JOB_MADE;
 		for (int r = 0; r < FPISA_MAX_WORKERS; r++) {
 			g->record.address[r] = htonl(0x0a000001);
 			for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
@@ -1445,7 +1445,7 @@ static void assert_recorded(const struct manager_group *g, const struct group_re
 
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		assert_int_equal(a.job[k].state, b.job[k].state);
-		if (a.job[k].state == GROUP_JOB_NONE)
+		if (a.job[k].state == FPISA_GROUP_JOB_NONE)
 			a.job[k] = b.job[k] = (struct group_job){0};
 	}
 	assert_memory_equal(&a, &b, sizeof(a));
@@ -1471,8 +1471,8 @@ static void check(struct world *w)
 			}
 		}
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-			making += g->job[k].state == JOB_MAKING;
-			if (g->job[k].state == JOB_MADE) {
+			making += g->job[k].state == FPISA_GROUP_JOB_MAKING;
+			if (g->job[k].state == FPISA_GROUP_JOB_MADE) {
 				assert_true(w->token[g->record.job[k].number] == g->record.job[k].token);
 				tokens[known++] = g->record.job[k].token;
 			}
@@ -1560,14 +1560,14 @@ static void random_restart(struct world *w)
 
 		for (int g = 0; g < GROUPS; g++)
 			for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-				recorded |= w->record[g].job[k].state == GROUP_JOB_MADE &&
+				recorded |= w->record[g].job[k].state == FPISA_GROUP_JOB_MADE &&
 					    w->record[g].job[k].token == w->token[i];
 		if (!recorded)
 			w->token[i] = 0;
 	}
 	for (int g = 0; g < GROUPS; g++)
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			if (w->record[g].job[k].state == GROUP_JOB_MAKING)
+			if (w->record[g].job[k].state == FPISA_GROUP_JOB_MAKING)
 				memset(&w->record[g].job[k], 0, sizeof(w->record[g].job[k]));
 	restart(w);
 }

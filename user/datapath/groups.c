@@ -149,7 +149,7 @@ int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const 
 static bool has_job(const struct group_record *r, const struct fpisa_job *j)
 {
 	for (int k = 0; r->id && k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state != GROUP_JOB_NONE && r->job[k].token == j->token)
+		if (r->job[k].state != FPISA_GROUP_JOB_NONE && r->job[k].token == j->token)
 			return true;
 	return false;
 }

@@ -19,14 +19,8 @@
 #define GROUPS 64      /* at a time */
 #define AGGREGATORS 64 /* that have registered; one that is gone keeps its place until another needs it */
 
-enum group_job_state {
-	GROUP_JOB_NONE,
-	GROUP_JOB_MAKING, /* there is such a job, or not yet */
-	GROUP_JOB_MADE,
-};
-
 struct group_job {
-	__u32 state;   /* enum group_job_state */
+	__u32 state;   /* enum fpisa_group_job: NONE, MAKING or MADE */
 	__u16 number;  /* once made */
 	__u16 refused; /* enum fpisa_manager_reason: some of the aggregators have it, and no rank may use it; 0 */
 	__u64 token;   /* by which it is known before */

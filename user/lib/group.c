@@ -191,7 +191,7 @@ static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
 		fpisa_link_job_failed(l, j, rc, fpisa_error());
 		return rc;
 	}
-	j->state = FPISA_LINK_JOB_ASKED;
+	j->state = FPISA_GROUP_JOB_ASKED;
 	m.ask.index = (uint32_t)(j - l->job);
 	m.ask.spec = j->asked;
 	fpisa_link_send(l, &m);
@@ -221,7 +221,7 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 	if (untold) {
 		/* Before all else: ranks that have heard it may have left or died of it. */
 		j->asked = spec_of(g, type);
-		j->state = FPISA_LINK_JOB_REFUSED;
+		j->state = FPISA_GROUP_JOB_REFUSED;
 		j->told = 1;
 	} else if (l->error) {
 		return fpisa_fail(l->error, "%s", l->sentence);
@@ -230,7 +230,7 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 	}
 	if (j->error)
 		return fpisa_fail(j->error, "%s", j->sentence);
-	if (j->state == FPISA_LINK_JOB_NONE) {
+	if (j->state == FPISA_GROUP_JOB_NONE) {
 		int rc = ask(g, j, type);
 
 		if (rc)
@@ -268,7 +268,7 @@ int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 	while (k < FPISA_MANAGER_JOBS && !rc && !l->error && l->job[k].asked.format) {
 		if (l->job[k].error) {
 			k++;
-		} else if (l->job[k].state == FPISA_LINK_JOB_GIVEN) {
+		} else if (l->job[k].state == FPISA_GROUP_JOB_MADE) {
 			*type = l->job[k].asked.format;
 			break;
 		} else if (!to_wait) {

@@ -85,9 +85,9 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 		return;
 	j->error = error;
 	snprintf(j->sentence, sizeof(sentence), "%s", sentence);
-	if (j->state == FPISA_LINK_JOB_NONE)
+	if (j->state == FPISA_GROUP_JOB_NONE)
 		return;
-	j->state = FPISA_LINK_JOB_REFUSED;
+	j->state = FPISA_GROUP_JOB_REFUSED;
 	j->told = 1;
 	fail_handle(j, error, r->ranks, sentence);
 	fpisa_link_check_barriers(l);
@@ -112,8 +112,8 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	pthread_mutex_lock(&l->lock);
 	several = l->shards > 1;
 	memcpy(to, l->aggregator, sizeof(to));
-	if (j->state == FPISA_LINK_JOB_ASKED || j->state == FPISA_LINK_JOB_BOUND) {
-		j->state = FPISA_LINK_JOB_ASKED;
+	if (fpisa_group_job_awaited(j->state)) {
+		j->state = FPISA_GROUP_JOB_ASKED;
 		f = j->handle;
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -127,8 +127,8 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 		fail_handle(j, rc, 0, fpisa_error());
 	} else {
 		/* Without a port there is nothing that could join: JOB is not heard. */
-		if (!rc && j->state == FPISA_LINK_JOB_ASKED)
-			j->state = FPISA_LINK_JOB_BOUND;
+		if (!rc && j->state == FPISA_GROUP_JOB_ASKED)
+			j->state = FPISA_GROUP_JOB_BINDING;
 		m.bind = (struct fpisa_manager_bind){.index = b->index, .port = b->port, .taken = rc != 0};
 		fpisa_link_send(l, &m);
 	}
@@ -140,9 +140,9 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	struct fpisa_link_job *j = &l->job[m->index];
 	uint32_t number[FPISA_MAX_SHARDS] = {m->job};
 
-	if (j->state != FPISA_LINK_JOB_BOUND)
+	if (j->state != FPISA_GROUP_JOB_BINDING)
 		return;
-	j->state = FPISA_LINK_JOB_GIVEN;
+	j->state = FPISA_GROUP_JOB_MADE;
 	for (int i = 1; i < FPISA_MAX_SHARDS; i++)
 		number[i] = m->others[i];
 	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
@@ -281,7 +281,7 @@ void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int e
 {
 	struct fpisa_manager_message m;
 
-	j->state = FPISA_LINK_JOB_REFUSED;
+	j->state = FPISA_GROUP_JOB_REFUSED;
 	j->error = error;
 	j->own = j->told = 1;
 	snprintf(j->sentence, sizeof(j->sentence), "%s", sentence);

@@ -80,9 +80,9 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 			m = fpisa_link_failed(l, j);
 			rc = fpisa_channel_send(c, &m);
 		}
-		if (j->state < FPISA_LINK_JOB_ASKED || j->state > FPISA_LINK_JOB_BOUND)
+		if (!fpisa_group_job_awaited(j->state))
 			continue;
-		j->state = FPISA_LINK_JOB_ASKED;
+		j->state = FPISA_GROUP_JOB_ASKED;
 		m = fpisa_manager_message(FPISA_MANAGER_ASK);
 		m.ask.index = k;
 		m.ask.spec = j->asked;
@@ -152,8 +152,7 @@ static uint64_t waits_for_job(const struct fpisa_link *l)
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_link_job *j = &l->job[k];
 
-		if (j->state >= FPISA_LINK_JOB_ASKED && j->state <= FPISA_LINK_JOB_BOUND &&
-		    (!since || j->asked_ns < since))
+		if (fpisa_group_job_awaited(j->state) && (!since || j->asked_ns < since))
 			since = j->asked_ns;
 	}
 	return since;
@@ -170,7 +169,7 @@ static uint64_t heard_host(const struct fpisa_link *l)
 	uint64_t heard = 0;
 
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (l->job[k].state == FPISA_LINK_JOB_GIVEN)
+		if (l->job[k].state == FPISA_GROUP_JOB_MADE)
 			heard = later(later(heard, l->there_ns),
 				      __atomic_load_n(&l->job[k].handle->heard_ns, __ATOMIC_RELAXED));
 	return heard;
@@ -239,7 +238,7 @@ static void check_silence(struct fpisa_link *l)
 	check_manager(l, now);
 	check_abandoned(l, now);
 	for (int k = 0; k < FPISA_MANAGER_JOBS && over(now, l->heard_ns, limit); k++) {
-		struct fpisa *f = l->job[k].state == FPISA_LINK_JOB_GIVEN ? l->job[k].handle : NULL;
+		struct fpisa *f = l->job[k].state == FPISA_GROUP_JOB_MADE ? l->job[k].handle : NULL;
 		uint64_t waiting = f ? __atomic_load_n(&f->waiting_ns, __ATOMIC_RELAXED) : 0;
 
 		if (!waiting || !over(now, waiting, limit) ||

@@ -21,16 +21,8 @@
 
 struct fpisa;
 
-enum fpisa_link_job_state {
-	FPISA_LINK_JOB_NONE,
-	FPISA_LINK_JOB_ASKED,
-	FPISA_LINK_JOB_BOUND,	/* BIND has been heard, and the handle has that port */
-	FPISA_LINK_JOB_GIVEN,	/* job */
-	FPISA_LINK_JOB_REFUSED, /* error and sentence */
-};
-
 struct fpisa_link_job {
-	enum fpisa_link_job_state state;
+	enum fpisa_group_job state;
 	struct fpisa_manager_spec asked;
 	uint64_t asked_ns;    /* when */
 	struct fpisa *handle; /* to be failed with the group; NULL: none yet */

@@ -67,10 +67,9 @@ struct manager_ops {
 };
 
 enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
-enum manager_job { JOB_FREE, JOB_ASKED, JOB_BINDING, JOB_MAKING, JOB_MADE, JOB_REFUSED };
 
 struct manager_group_job {
-	enum manager_job state;
+	enum fpisa_group_job state;
 	__u64 asked, bound;		  /* ranks */
 	__u32 window;			  /* that is tried */
 	__u32 halved;			  /* how often, where the aggregator that makes it has no room */

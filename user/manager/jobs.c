@@ -65,9 +65,9 @@ static void drop(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
-	int recorded = record->state != GROUP_JOB_NONE;
+	int recorded = record->state != FPISA_GROUP_JOB_NONE;
 
-	j->state = JOB_REFUSED;
+	j->state = FPISA_GROUP_JOB_REFUSED;
 	memset(record, 0, sizeof(*record));
 	if (recorded)
 		manager_record(m, g);
@@ -88,7 +88,7 @@ __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, 
 	m->count.refused[reason]++;
 	j->reason = reason;
 	j->ranks = ranks;
-	if (j->state != JOB_MAKING && j->state != JOB_MADE)
+	if (j->state != FPISA_GROUP_JOB_MAKING && j->state != FPISA_GROUP_JOB_MADE)
 		drop(m, g, index);
 	say_refused(m, g, ranks & j->asked ?: j->asked, reason, j->text);
 	tell_refusal(m, g, index, fpisa_manager_all(g->record.size));
@@ -122,7 +122,7 @@ static void note_ports(const struct manager *m, const struct manager_group *g, _
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 			const struct manager_group *o = &m->group[i];
 
-			if (o->job[k].state < JOB_BINDING || o->job[k].state > JOB_MADE)
+			if (!fpisa_group_job_has_ports(o->job[k].state))
 				continue;
 			for (__u32 r = 0; r < o->record.size; r++)
 				if (is_at(g, ranks, o->record.address[r]))
@@ -198,7 +198,7 @@ static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 	struct manager_group_job *j = job_of(g, index, &record);
 	__u16 port[FPISA_MAX_WORKERS] = {0};
 
-	j->state = JOB_ASKED; /* what it had before is free */
+	j->state = FPISA_GROUP_JOB_ASKED; /* what it had before is free */
 	if (j->tries++ == MOST_TRIES ||
 	    (!common_port(m, g, j->next_port, port) && !own_ports(m, g, j->next_port, port))) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_ports, 0,
@@ -211,7 +211,7 @@ static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 		if (port[r] >= j->next_port)
 			j->next_port = port[r] + 1;
 	j->bound = 0;
-	j->state = JOB_BINDING;
+	j->state = FPISA_GROUP_JOB_BINDING;
 	tell_bind(m, g, index, fpisa_manager_all(g->record.size));
 }
 
@@ -295,10 +295,10 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
 
-	record->state = GROUP_JOB_MAKING;
+	record->state = FPISA_GROUP_JOB_MAKING;
 	record->token = record->token ?: m->ops->random(m->arg);
 	record->token_high = record->token_high ?: m->ops->random(m->arg);
-	j->state = JOB_MAKING;
+	j->state = FPISA_GROUP_JOB_MAKING;
 	j->making_ms = m->now_ms;
 	manager_record(m, g);
 	/* After a restart of the manager it is waited for: manager_make_back(). */
@@ -309,7 +309,7 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 void manager_make_back(struct manager *m, struct manager_group *g, __u32 i)
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == JOB_MAKING && g->job[k].at == i)
+		if (g->job[k].state == FPISA_GROUP_JOB_MAKING && g->job[k].at == i)
 			make(m, g, k);
 }
 
@@ -338,9 +338,9 @@ static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 		drop(m, g, index);
 		return;
 	}
-	record->state = GROUP_JOB_MADE;
+	record->state = FPISA_GROUP_JOB_MADE;
 	record->refused = (__u16)j->reason;
-	j->state = JOB_MADE;
+	j->state = FPISA_GROUP_JOB_MADE;
 	manager_record(m, g);
 }
 
@@ -408,7 +408,7 @@ void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made
 	struct manager_group *g = &m->group[made->place];
 	const struct manager_group_job *j = &g->job[made->index];
 
-	if (g->record.id != made->id || j->state != JOB_MAKING || j->at != i)
+	if (g->record.id != made->id || j->state != FPISA_GROUP_JOB_MAKING || j->at != i)
 		return;
 	if (made->err)
 		take_failure(m, g, made->index, made);
@@ -440,11 +440,11 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 	struct manager_group_job *j = job_of(g, ask->index, &record);
 	__u64 left = g->record.left, mine = 1ull << rank;
 
-	if (j->state == JOB_FREE) {
+	if (j->state == FPISA_GROUP_JOB_NONE) {
 		record->asked = ask->spec;
 		j->next_port = m->policy->udp_first;
 		j->window = ask->spec.window ?: FPISA_DEFAULT_WINDOW;
-		j->state = JOB_ASKED;
+		j->state = FPISA_GROUP_JOB_ASKED;
 	}
 	j->asked |= mine;
 	if (j->reason) {
@@ -452,7 +452,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 		return;
 	}
 	if (memcmp(&record->asked, &ask->spec, sizeof(ask->spec))) {
-		if (j->state >= JOB_MAKING) {
+		if (!fpisa_group_job_awaited(j->state)) {
 			tell_refusal_of_another(m, g, ask->index, mine);
 			return;
 		}
@@ -466,7 +466,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 		manager_job_without(m, g, (__u32)__builtin_ctzll(left));
 		return;
 	}
-	if (j->state == JOB_ASKED) {
+	if (j->state == FPISA_GROUP_JOB_ASKED) {
 		if (allowed(m, g, ask->index, &ask->spec) && j->asked == fpisa_manager_all(g->record.size) &&
 		    window_fits(m, g, ask->index))
 			bind_ports(m, g, ask->index);
@@ -484,18 +484,18 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 	__u64 mine = 1ull << rank;
 
 	/* Of an earlier try, or of a job that was refused meanwhile. */
-	if (j->reason || j->state < JOB_BINDING || j->state > JOB_MADE || b->port != record->port[rank])
+	if (j->reason || !fpisa_group_job_has_ports(j->state) || b->port != record->port[rank])
 		return;
-	if (b->taken && j->state == JOB_BINDING) {
+	if (b->taken && j->state == FPISA_GROUP_JOB_BINDING) {
 		bind_ports(m, g, b->index);
 		return;
 	}
 	if (b->taken)
 		return;
 	j->bound |= mine;
-	if (j->state == JOB_MADE)
+	if (j->state == FPISA_GROUP_JOB_MADE)
 		tell_job(m, g, b->index, mine);
-	else if (j->state == JOB_BINDING && j->bound == fpisa_manager_all(g->record.size))
+	else if (j->state == FPISA_GROUP_JOB_BINDING && j->bound == fpisa_manager_all(g->record.size))
 		make(m, g, b->index);
 }
 
@@ -511,7 +511,8 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct manager_group_job *j = &g->job[k];
 
-		if (j->state == JOB_MAKING && !j->reason && m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
+		if (j->state == FPISA_GROUP_JOB_MAKING && !j->reason &&
+		    m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
 			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, 0,
 				   "group %s: the aggregator has not made the job in %d s; see the log of `fpisa serve`",
 				   g->record.name, FPISA_MANAGER_MAKING_MS / 1000);
@@ -521,7 +522,7 @@ void manager_job_tick(struct manager *m, struct manager_group *g)
 void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == JOB_ASKED || g->job[k].state == JOB_BINDING)
+		if (fpisa_group_job_awaited(g->job[k].state))
 			refuse_job(m, g, k, FPISA_MANAGER_R_gone, 1ull << rank, "group %s: rank %u has left the group",
 				   g->record.name, rank);
 }
@@ -539,12 +540,12 @@ void manager_restore_jobs(struct manager_group *g)
 		struct group_job *record;
 		struct manager_group_job *j = job_of(g, (__u32)k, &record);
 
-		if (record->state != GROUP_JOB_MADE) {
+		if (record->state != FPISA_GROUP_JOB_MADE) {
 			memset(record, 0, sizeof(*record));
 			continue;
 		}
 		g->unheld = ~0u;
-		j->state = JOB_MADE;
+		j->state = FPISA_GROUP_JOB_MADE;
 		j->reason = record->refused;
 		if (j->reason)
 			snprintf(j->text, sizeof(j->text),

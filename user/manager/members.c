@@ -57,10 +57,10 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 	if (manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY))
 		return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == JOB_MAKING)
+		if (g->job[k].state == FPISA_GROUP_JOB_MAKING)
 			return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == JOB_MADE && !g->record.elsewhere)
+		if (g->job[k].state == FPISA_GROUP_JOB_MADE && !g->record.elsewhere)
 			m->ops->remove(m->arg, g->record.job[k].number, g->record.job[k].token);
 	manager_drop_jobs(m, g);
 	if (g->record.joined)
@@ -71,7 +71,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 /* Does the group's job have slots? */
 static bool has_slots(const struct manager_group_job *j)
 {
-	return j->state >= JOB_BINDING && j->state <= JOB_MADE;
+	return fpisa_group_job_has_ports(j->state);
 }
 
 struct manager_quota manager_used(const struct manager *m, const char *owner)

@@ -55,10 +55,10 @@ static void say(struct agent_jobs *a, enum fpisa_manager_type type, __u64 id)
 static void drop(struct agent_jobs *a, struct agent_group *g)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-		if (g->record.job[k].state == GROUP_JOB_MADE)
+		if (g->record.job[k].state == FPISA_GROUP_JOB_MADE)
 			remove_job(a, &g->record.job[k]);
-		if (g->record.job[k].state == GROUP_JOB_MADE)
-			g->record.job[k] = (struct group_job){.state = GROUP_JOB_NONE};
+		if (g->record.job[k].state == FPISA_GROUP_JOB_MADE)
+			g->record.job[k] = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
 	}
 	g->over = true;
 	if (g->making)
@@ -116,7 +116,7 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 	snprintf(r->owner, sizeof(r->owner), "%.*s", (int)sizeof(r->owner) - 1, m->owner);
 	memcpy(r->address, g->address, sizeof(r->address));
 	*j = (struct group_job){
-		.state = GROUP_JOB_MAKING, .token = m->token, .token_high = m->token_high, .asked = m->spec};
+		.state = FPISA_GROUP_JOB_MAKING, .token = m->token, .token_high = m->token_high, .asked = m->spec};
 	memcpy(j->port, g->port, sizeof(j->port));
 }
 
@@ -126,10 +126,10 @@ static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
 	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g)};
 	struct group_job *j = &g->record.job[index];
 
-	if (j->state == GROUP_JOB_MADE)
+	if (j->state == FPISA_GROUP_JOB_MADE)
 		remove_job(a, j);
 	*j = g->next[index];
-	g->next[index] = (struct group_job){.state = GROUP_JOB_NONE};
+	g->next[index] = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
 	record(a, g);
 	q.make = (struct manager_make){.place = q.place,
 				       .index = index,
@@ -180,9 +180,9 @@ void agent_made(struct agent_jobs *a, const struct manager_made *made)
 	g->making &= ~bit;
 	g->unheard &= ~bit;
 	if (made->err) {
-		*j = (struct group_job){.state = GROUP_JOB_NONE};
+		*j = (struct group_job){.state = FPISA_GROUP_JOB_NONE};
 	} else {
-		j->state = GROUP_JOB_MADE;
+		j->state = FPISA_GROUP_JOB_MADE;
 		j->number = made->number;
 		j->made = made->spec;
 	}

@@ -68,7 +68,7 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	err = datapath_group_get(&w->groups, o->place, r);
 	if (err)
 		return err;
-	if (!o->id || r->id != o->id || r->job[o->index].state != GROUP_JOB_MAKING ||
+	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
 		return refuse(-EACCES, "a job that no record announces");
 	/* A second one of the token would be counted nowhere. */
@@ -202,7 +202,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 						 .window = s.job.window};
 	/* With others the manager says when all have made theirs; until then it is being made. */
 	if (r.aggregators <= 1)
-		r.job[o->index].state = GROUP_JOB_MADE;
+		r.job[o->index].state = FPISA_GROUP_JOB_MADE;
 	r.job[o->index].number = made->number;
 	r.job[o->index].at[0] = (__u8)made->number;
 	r.job[o->index].made = made->spec;
@@ -240,7 +240,7 @@ static bool is_record(const struct group_record *r)
 	    (*r->owner && !fpisa_psk_name_valid(r->owner)))
 		return false;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state > GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS ||
+		if (r->job[k].state > FPISA_GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS ||
 		    r->job[k].refused >= FPISA_MANAGER_R_END)
 			return false;
 	return true;
@@ -273,7 +273,7 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS && !r->elsewhere; k++)
-		if (r->job[k].state == GROUP_JOB_MADE && !is_ours(w, r->job[k].number, r->job[k].token))
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE && !is_ours(w, r->job[k].number, r->job[k].token))
 			return false;
 	return true;
 }
@@ -301,7 +301,7 @@ int helper_clean(struct helper_state *w, __u32 place, struct group_record *r)
 	for (int k = 0; !err && k < FPISA_MANAGER_JOBS; k++) {
 		struct group_job *j = &r->job[k];
 
-		if (j->state == GROUP_JOB_NONE || (whole && j->state == GROUP_JOB_MADE))
+		if (j->state == FPISA_GROUP_JOB_NONE || (whole && j->state == FPISA_GROUP_JOB_MADE))
 			continue;
 		for (__u32 n = 0; !err && n < FPISA_MAX_JOBS; n++)
 			if (is_ours(w, n, j->token))

@@ -42,7 +42,7 @@ static int jobs_of(const struct group_record *r)
 	int n = 0;
 
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		n += r->job[k].state == GROUP_JOB_MADE;
+		n += r->job[k].state == FPISA_GROUP_JOB_MADE;
 	return n;
 }
 
@@ -85,7 +85,7 @@ static void print_group(const struct group_record *r)
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;
 
-		if (r->job[k].state == GROUP_JOB_MADE)
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE)
 			printf("job         %u: %s, format %s, window %u; fpisa job show %u\n", r->job[k].number,
 			       name_of(mode_names, s->mode), name_of(format_names, s->format), s->window,
 			       r->job[k].number);

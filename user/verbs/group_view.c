@@ -76,7 +76,7 @@ static int add_up(struct manager_view *v)
 		v->now_groups++;
 		v->now_ranks += (__u32)__builtin_popcountll(group_here(&r));
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			v->now_jobs += r.job[k].state == GROUP_JOB_MADE;
+			v->now_jobs += r.job[k].state == FPISA_GROUP_JOB_MADE;
 	}
 	return err;
 }
@@ -164,7 +164,7 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 	json_object_object_add(o, "left", ranks_json(r->left));
 	json_object_object_add(o, "gone", ranks_json(r->gone));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state == GROUP_JOB_MADE)
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE)
 			json_object_array_add(jobs, json_object_new_uint64(r->job[k].number));
 	json_object_object_add(o, "jobs", jobs);
 	json_object_object_add(o, "shares", shares_json(r));

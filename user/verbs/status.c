@@ -61,7 +61,7 @@ static void print_holder(const struct group_record *r)
 	printf("%-11s %s, key %s: ranks %s of %u", "", r->name, *r->owner ? r->owner : "none",
 	       ranks_text(group_here(r), ranks), r->size);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state == GROUP_JOB_MADE) {
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE) {
 			printf("%s%u", first ? ", jobs " : ",", r->job[k].number);
 			first = false;
 		}

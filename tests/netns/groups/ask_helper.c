@@ -63,7 +63,7 @@ static struct helper_request record(void)
 	*r = (struct group_record){.id = ID, .secret = 1, .joined = 3, .size = 2, .name = "forged", .owner = "train"};
 	for (__u32 k = 0; k < 2; k++) {
 		r->address[k] = address;
-		r->job[k].state = GROUP_JOB_MAKING;
+		r->job[k].state = FPISA_GROUP_JOB_MAKING;
 		r->job[k].token = 100 + k;
 	}
 	return q;

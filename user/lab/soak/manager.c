@@ -116,7 +116,7 @@ int soak_group_end(struct soak *s, uint32_t job, bool by_job)
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	while (k < FPISA_MANAGER_JOBS && r.job[k].state != GROUP_JOB_MADE)
+	while (k < FPISA_MANAGER_JOBS && r.job[k].state != FPISA_GROUP_JOB_MADE)
 		k++;
 	/* The group may be gone by now, and the number another's. */
 	by_job &= k < FPISA_MANAGER_JOBS && s->dp.jobs[r.job[k].number].token == r.job[k].token;

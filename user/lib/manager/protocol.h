@@ -253,6 +253,45 @@ struct fpisa_manager_message {
 
 _Static_assert(sizeof(struct fpisa_manager_message) == FPISA_MANAGER_BYTES, "messages are of one size");
 
+/*
+ * A job of a group, as each rank (struct fpisa_link_job), the manager (struct manager_group_job) and the record beside the
+ * datapath (struct group_job) have it. The record has the first three alone. Their numbers stay, since a record outlives the
+ * program that wrote it.
+ *
+ *	from		to	at a rank				at the manager
+ *	NONE		ASKED	its first call of a type says ASK	the first rank's ASK
+ *	ASKED		BINDING	it has opened the port of BIND		all ranks have asked alike: BIND
+ *	BINDING		ASKED	another BIND, another connection	BOUND says that a port is taken: BIND again
+ *	BINDING		MAKING						all ports are open: recorded, and the helper is asked
+ *	MAKING		MADE						all aggregators have it: JOB
+ *	BINDING		MADE	JOB: the handle joins
+ *	any but NONE	REFUSED	REFUSED is heard; or FAILED is said	it cannot be made, or differs; MAKING and MADE
+ *									stay, with a reason, until the group ends
+ *
+ * Who moves the requests that a handle holds until then is another question, which the handle's lock guards and not the
+ * link's: enum fpisa_driver in lib/shared.h.
+ */
+enum fpisa_group_job {
+	FPISA_GROUP_JOB_NONE,
+	FPISA_GROUP_JOB_MAKING, /* there is such a job, or not yet */
+	FPISA_GROUP_JOB_MADE,
+	FPISA_GROUP_JOB_BINDING,
+	FPISA_GROUP_JOB_ASKED,
+	FPISA_GROUP_JOB_REFUSED,
+};
+
+/* Is it asked for, and the answer outstanding, as a rank sees it? */
+static inline int fpisa_group_job_awaited(enum fpisa_group_job state)
+{
+	return state == FPISA_GROUP_JOB_ASKED || state == FPISA_GROUP_JOB_BINDING;
+}
+
+/* Have its ranks ports, as the manager sees it? */
+static inline int fpisa_group_job_has_ports(enum fpisa_group_job state)
+{
+	return state >= FPISA_GROUP_JOB_MAKING && state <= FPISA_GROUP_JOB_BINDING;
+}
+
 enum fpisa_manager_side { FPISA_MANAGER_RANK, FPISA_MANAGER_MANAGER };
 
 /* 0, or why it is no message that `from` may send: malformed or version. Whether it is in its turn it does not say. */
