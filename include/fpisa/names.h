@@ -30,6 +30,16 @@
 	X(SUM, "sum") between X(MIN, "min") between X(MAX, "max") between \
 	X(AVG, "avg") between X(SCALE, "scale") between X(NORM, "norm")
 
+/* Faults that are injected, in the order of their enum. */
+#define FPISA_FAULT_NAMES(X, between) \
+	X(DROP, "drop") between X(DUPLICATE, "duplicate") between X(REORDER, "reorder") between \
+	X(DELAY, "delay") between X(CORRUPT, "corrupt")
+
+/* Types of columns, in the order of their enum, from 1. */
+#define FPISA_COLUMN_NAMES(X, between) \
+	X(REAL, "real") between X(DOUBLE, "double") between X(INT32, "int32") between \
+	X(INT64, "int64") between X(TEXT, "text") between X(DATE, "date")
+
 /* The columns of a group of a query behind its keys, in this order: type, and whether it is never NULL. */
 #define FPISA_AGGREGATE_NAMES(X, between) \
 	X(COUNT, "count", INT64, 1) between X(SUM, "sum", REAL, 0) between X(MIN, "min", REAL, 0) between \
@@ -40,5 +50,6 @@
 /* Queries: FPISA_QUERY_TOPN and so on, and their filters. */
 #define FPISA_KIND_NAMES(X, between) X(TOPN, "topn") between X(TABLE, "table") between X(JOIN, "join")
 #define FPISA_FILTER_NAMES(X, between) X(BITMAP, "bitmap") between X(BLOOM, "bloom")
+#define FPISA_PRUNING_NAMES(X, between) X(NETWORK, "network") between X(NONE, "none") between X(WORKERS, "workers")
 
 #endif

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
 #include "job.h"
 
 /* In the order of enum fpisa_fault; the seed is the last. */
-static char *const names[] = {"drop", "duplicate", "reorder", "delay", "corrupt", "seed", NULL};
+static char *const names[] = {FPISA_FAULT_NAMES(FPISA_NAMED, ) "seed", NULL};
 
 int job_parse_faults(char *s, struct fpisa_job_faults *f)
 {

@@ -5,6 +5,10 @@
  * group's handles their ports and jobs, and ends them when they cannot go on.
  * It tells the manager which of them have failed here, and which call this
  * rank waits for, so that no other rank waits for ever. doc/manager.md has the rules.
+ *
+ * The connection is not an item of the group's engine, whose thread calls on_done, for as long as the program likes. Meanwhile
+ * other ranks wait for this one's BOUND, and calls that other threads wait for must fail when a rank is gone. To share
+ * the engine, callbacks would need a thread of their own, so there would be as many threads as now.
  */
 #ifndef FPISA_LINK_H
 #define FPISA_LINK_H

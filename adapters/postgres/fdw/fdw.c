@@ -11,10 +11,8 @@ bool fdw_pushdown = true, fdw_preaggregate;
 double fdw_loss;
 
 static const struct config_enum_entry prunings[] = {
-	{"network", FPISA_PRUNING_NETWORK, false},
-	{"none", FPISA_PRUNING_NONE, false},
-	{"workers", FPISA_PRUNING_WORKERS, false},
-	{NULL, 0, false},
+#define PRUNING(id, name) {name, FPISA_PRUNING_##id, false},
+	FPISA_PRUNING_NAMES(PRUNING, ){NULL, 0, false},
 };
 
 PGDLLEXPORT void _PG_init(void);

@@ -88,7 +88,7 @@ static void print_table(struct json_object *o, const char *prefix)
 
 int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds)
 {
-	static const char *const faults[] = {"drop", "duplicate", "reorder", "delay", "corrupt"};
+	static const char *const faults[] = {FPISA_FAULT_NAMES(FPISA_NAMED, )};
 	static const char *const left[] = {"processes", "namespaces", "pins",  "map_entries",
 					   "fds",	"objects",    "groups"};
 	static const struct name completions[] = {

@@ -8,13 +8,12 @@
 #include <string.h>
 #include "column.h"
 #include "fpisa-query.h"
+#include "fpisa/names.h"
 #include "fpisa/query/order.h"
 #include "lib/base/locale.h"
 
-static const char *const names[] = {
-	[FPISA_COLUMN_REAL] = "real",	[FPISA_COLUMN_DOUBLE] = "double", [FPISA_COLUMN_INT32] = "int32",
-	[FPISA_COLUMN_INT64] = "int64", [FPISA_COLUMN_TEXT] = "text",	  [FPISA_COLUMN_DATE] = "date",
-};
+#define TYPE(id, name) [FPISA_COLUMN_##id] = (name),
+static const char *const names[] = {FPISA_COLUMN_NAMES(TYPE, )};
 
 #define NAMES (sizeof(names) / sizeof(names[0]))
 

@@ -74,8 +74,8 @@ static const struct option options[] = {
 	{0},
 };
 
-static const struct name pruning_names[] = {
-	{FPISA_PRUNING_NETWORK, "network"}, {FPISA_PRUNING_NONE, "none"}, {FPISA_PRUNING_WORKERS, "workers"}, {0}};
+#define PRUNING(id, name) {FPISA_PRUNING_##id, name},
+static const struct name pruning_names[] = {FPISA_PRUNING_NAMES(PRUNING, ){0}};
 
 /* A row of the answer stays if the aggregate compares so. */
 struct having {
@@ -331,7 +331,7 @@ static int print_json_row(const struct fpisa_query_column *c, const char *const 
 
 static const char *type_name(uint32_t type)
 {
-	static const char *const names[] = {"?", "real", "double", "int32", "int64", "text", "date"};
+	static const char *const names[] = {"?", FPISA_COLUMN_NAMES(FPISA_NAMED, )};
 
 	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
