@@ -10,7 +10,7 @@ from groups import MEMBER, Rank
 from lab import FPISA, LIBRARY, PIN, end, wait_until
 
 HOSTS, COUNT = 4, 400 * 256
-PINS = "/run/colocated"
+PINS = f"/run/colocated-{os.getpid()}"
 FIRST = "10.98.0.11"
 SUM = {"sum": "float32", "count": COUNT}
 

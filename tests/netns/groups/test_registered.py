@@ -13,7 +13,7 @@ from lab import FPISA, PIN, children, end, wait_until
 
 EHOSTDOWN = 112
 WORKERS, OTHERS = 3, 2
-PINS = "/run/registered"  # a BPF filesystem for the aggregators beside the manager's
+PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the aggregators beside the manager's
 COUNT = 100_000
 
 

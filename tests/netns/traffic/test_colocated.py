@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """No machine beside the workers: each one's host is an aggregator too, at its own address. Its own rank's frames go by `lo`, with the
 datapath there in generic mode; the others' come by eth0."""
+import os
 import random
 
 import lab
@@ -13,7 +14,7 @@ ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
 PORT = 18001  # of the ranks. Frames to the datapath's own, 18000, that it leaves to the stack must be nobody's: so the stack finds the sender
 WORKERS = ",".join(f"10.98.0.{r + 11}:{PORT}" for r in range(HOSTS))
-PINS = "/run/colocated"  # a BPF filesystem for the tests of this file
+PINS = f"/run/colocated-{os.getpid()}"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
 
 
