@@ -73,6 +73,8 @@ CONFIGURATIONS = {
     "2 aggregators: 2 workers, 1 restart": spread(1, 0, 3),
     "2 aggregators: 2 workers, an aggregator loses its state": spread(0, 1, 3),
     "2 aggregators: 2 workers join, nobody restarts": spread(0, 0, 1, joined=False),
+    "2 aggregators: 2 workers, 1 rank may be taken out": spread(0, 0, 2, shrinks=1),
+    "2 aggregators: 2 workers, 1 restart, 1 rank may be taken out": spread(1, 0, 1, shrinks=1),
     **queries.CONFIGURATIONS,
 }
 
@@ -99,6 +101,8 @@ MUTATIONS = {
     "welcome-of-an-earlier-life": joins(1, 1, 2, back=True, echo_any=True),
     "contributes-before-all-have-joined": spread(1, 0, 1, joined=False, early=True),
     "rejoins-one-aggregator-alone": spread(0, 1, 3, alone=True),
+    "taken-out-at-one-aggregator-alone": spread(0, 0, 1, shrinks=1, everywhere=False),
+    "contributes-where-it-is-not-taken-out": spread(1, 0, 1, shrinks=1, early=True),
     **queries.MUTATIONS,
 }
 

@@ -7,15 +7,18 @@ As in generations.py the network forgets nothing. A worker is (life, incarnation
 aggregator: generation 0 while it waits for a WELCOME there; what it took is None, or the contributions in that sum. Each attempt to
 join is another life, with the next higher incarnation at all aggregators. It contributes when all have let it in.
 
-What must hold: a call that a worker completes has of each rank the contribution of one life, whatever aggregator it came by; and
-from every state, when nothing is lost any more, all complete a call together.
+An operator may take a rank out of the job, at one aggregator after the other, in a call or between calls.
+
+What must hold: a call that a worker completes has of each rank the contribution of one life, whatever aggregator it came by; no rank that
+had been taken out at one aggregator before the worker's generation there began; and from every state, when nothing is lost any more, all
+that are left complete a call together.
 
 Two workers that give up in turns can go on so for ever: each time that one joins again the other's generation is over. So
 they do it a limited number of times before losses end.
 
-State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines left); an aggregator is (session, slot
-versions, the incarnations of the ranks of its generation, how often it has lost its state: a HELLO carries a cookie that counts until
-then). Messages that can change nothing any more are left out of the state.
+State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left); an aggregator is (session, slot
+versions, the incarnations of the ranks of its generation, 0 of others, how often it has lost its state: a HELLO carries a cookie that counts until
+then, the ranks that are left). Messages that can change nothing any more are left out of the state.
 """
 
 from explore import Violation
@@ -26,14 +29,14 @@ NOBODY = ()
 
 
 class Shards:
-    def __init__(self, rules, aggregators, restarts, losses, deadlines, joined=True, early=False, alone=False):
+    def __init__(self, rules, aggregators, restarts, losses, deadlines, shrinks=0, joined=True, early=False, alone=False, everywhere=True):
         """
         joined: it begins when all have joined; else with their first HELLO. early: a worker contributes where it has joined, though not
-        everywhere. alone: it joins again only where it has to.
+        everywhere. alone: it joins again only where it has to. everywhere: a rank that is taken out at one aggregator is taken out at all.
         """
         self.joined = joined
-        self.rules, self.k, self.left = rules, aggregators, (restarts, losses, deadlines)
-        self.early, self.alone = early, alone
+        self.rules, self.k, self.left = rules, aggregators, (restarts, losses, deadlines, shrinks)
+        self.early, self.alone, self.everywhere = early, alone, everywhere
         self.n = rules.workers
         self.live = (1 << self.n) - 1
 
@@ -41,18 +44,23 @@ class Shards:
         if not self.joined:
             workers = ((1, (1,) * self.k, (0,) * self.k, (None,) * self.k),) * self.n
             net = frozenset(("hello", r, a, 1, 0) for r in range(self.n) for a in range(self.k))
-            return (workers, (self.fresh(0),) * self.k, FIRST_GENERATION, net) + self.left
+            return (workers, (self.fresh(0, self.live),) * self.k, FIRST_GENERATION, net) + self.left
         gens, incs = tuple(FIRST_GENERATION + a for a in range(self.k)), (1,) * self.n
-        aggregators = tuple(((0, gen, incs, self.live), (EMPTY,) * 2, incs, 0) for gen in gens)
+        aggregators = tuple(((0, gen, incs, self.live), (EMPTY,) * 2, incs, 0, self.live) for gen in gens)
         net = frozenset(("add", r, a, 1, gens[a]) for r in range(self.n) for a in range(self.k))
         workers = ((1, (1,) * self.k, gens, (None,) * self.k),) * self.n
         return (workers, aggregators, FIRST_GENERATION + self.k, net) + self.left
 
-    def fresh(self, lost):
-        return ((0, 0, (0,) * self.n, 0), (EMPTY,) * 2, NOBODY, lost)
+    def fresh(self, lost, live):
+        return ((0, 0, (0,) * self.n, 0), (EMPTY,) * 2, NOBODY, lost, live)
+
+    def stays(self, s, r):
+        """It has been taken out at none."""
+        return all(s[1][a][4] >> r & 1 for a in range(self.k))
 
     def finished(self, s):
-        return all(None not in w[3] and all(w[2][a] == s[1][a][0][1] for a in range(self.k)) for w in s[0])
+        return all(None not in w[3] and all(w[2][a] == s[1][a][0][1] for a in range(self.k))
+                   for r, w in enumerate(s[0]) if self.stays(s, r))
 
     def steps(self, s):
         out = []
@@ -65,20 +73,31 @@ class Shards:
             if s[4]:
                 out.append((("restart", r), self.restart(s, r)[:4] + (s[4] - 1,) + s[5:]))
             if s[6]:
-                out += [(("deadline", r), after[:6] + (s[6] - 1,)) for after in self.give_up(s, r)]
+                out += [(("deadline", r), after[:6] + (s[6] - 1,) + s[7:]) for after in self.give_up(s, r)]
+            out += [(("shrink", r, a), self.shrink(s, r, a)) for a in range(self.k) if self.may_shrink(s, r, a)]
         for a in range(self.k):
             if s[5] and s[1][a][0][2] != (0,) * self.n:
-                out.append((("loses", a), self.lose(s, a)[:5] + (s[5] - 1, s[6])))
+                out.append((("loses", a), self.lose(s, a)[:5] + (s[5] - 1,) + s[6:]))
         if not self.finished(s):
             after = self.lossless(s)
             out += [(("goes on",), after)] if after else []
         return [(label, self.tidy(after)) for label, after in out]
 
+    def may_shrink(self, s, r, a):
+        """Ranks are alike, and aggregators are: rank 0 is taken out, first by the last of these, then by all."""
+        if r or not s[1][a][4] & 1:
+            return False
+        return s[7] and a == self.k - 1 if self.stays(s, r) else self.everywhere
+
+    def shrink(self, s, r, a):
+        aggregator = s[1][a][:4] + (s[1][a][4] & ~(1 << r),)
+        return (s[0], put(s[1], a, aggregator)) + s[2:7] + (s[7] - self.stays(s, r),)
+
     def lose(self, s, a):
         """Who waits there is challenged anew, and repeats its HELLO with another cookie."""
         lost = s[1][a][3] + 1
         hellos = {("hello", r, a, w[1][a], lost) for r, w in enumerate(s[0]) if not w[2][a]}
-        return (s[0], put(s[1], a, self.fresh(lost)), s[2], s[3] | hellos) + s[4:]
+        return (s[0], put(s[1], a, self.fresh(lost, s[1][a][4])), s[2], s[3] | hellos) + s[4:]
 
     def tidy(self, s):
         """Without the messages that can change nothing any more."""
@@ -89,7 +108,8 @@ class Shards:
             if m[0] == "hello":
                 (_, _, known, members), lost = s[1][m[2]][0], s[1][m[2]][3]
                 waits = s[0][m[1]][1][m[2]] == m[3] and not s[0][m[1]][2][m[2]]
-                return m[4] == lost and m[3] >= known[m[1]] and (waits or m[3] > known[m[1]] or not members >> m[1] & 1)
+                return s[1][m[2]][4] >> m[1] & 1 and m[4] == lost and m[3] >= known[m[1]] and \
+                    (waits or m[3] > known[m[1]] or not members >> m[1] & 1)
             if m[0] == "add":
                 return s[1][m[2]][0][1] == m[4]
             if m[0] == "result":
@@ -104,7 +124,8 @@ class Shards:
         return after and self.tidy(after)
 
     def lossless(self, s):
-        for r in range(self.n):
+        stay = [r for r in range(self.n) if self.stays(s, r)]
+        for r in stay:
             for a in range(self.k):
                 life, incs, gens, taken = s[0][r]
                 if not gens[a]:
@@ -118,9 +139,13 @@ class Shards:
                     after = self.deliver(after, reply)
                 if after != s:
                     return after
-        for r in range(self.n):
+        for r in stay:
             for after in self.give_up(s, r):
                 return after
+        for r in range(self.n):
+            for a in range(self.k):
+                if r not in stay and self.may_shrink(s, r, a):
+                    return self.shrink(s, r, a)
         return None
 
     def may_add(self, gens):
@@ -132,9 +157,9 @@ class Shards:
 
     def over(self, s, r, a):
         """Worker r is in a generation there that has ended, or that another rank has left."""
-        session, _, members, _ = s[1][a]
+        session, _, members, _, live = s[1][a]
         gen = s[0][r][2][a]
-        return gen and (session[1] != gen or any(s[0][j][1][a] != members[j] or session[2][j] != members[j]
+        return gen and (session[1] != gen or any(live >> j & 1 and (s[0][j][1][a] != members[j] or session[2][j] != members[j])
                                                  for j in range(self.n)))
 
     def restart(self, s, r, where=None):
@@ -167,14 +192,14 @@ class Shards:
         return (after[:3] + (after[3] | {reply},) + after[4:] if reply else after), reply
 
     def hello(self, s, label, r, a, inc, cookie):
-        session, slots, members, lost = s[1][a]
-        if cookie != lost:
+        session, slots, members, lost, live = s[1][a]
+        if cookie != lost or not live >> r & 1:
             return s, None
-        joined, after, nxt = self.rules.join(session, s[2], r, inc, self.live)
+        joined, after, nxt = self.rules.join(session, s[2], r, inc, live)
         if after[1] != session[1]:
-            members = after[2]
+            members = tuple(known if live >> j & 1 else 0 for j, known in enumerate(after[2]))
         reply = ("welcome", r, a, inc, after[1]) if joined and after[2][r] == inc else None
-        return (s[0], put(s[1], a, (after, slots, members, lost)), nxt) + s[3:], reply
+        return (s[0], put(s[1], a, (after, slots, members, lost, live)), nxt) + s[3:], reply
 
     def welcome(self, s, label, r, a, inc, gen):
         life, incs, gens, taken = s[0][r]
@@ -187,21 +212,31 @@ class Shards:
         return self.become(s, r, (life, incs, gens, taken), adds)
 
     def add(self, s, label, r, a, life, gen):
-        session, slots, members, lost = s[1][a]
-        code, i, after = self.rules.frame(slots, r, 0, gen, (r, life), self.live, self.live, session[1])
+        session, slots, members, lost, live = s[1][a]
+        code, i, after = self.rules.frame(slots, r, 0, gen, (r, life), live, live, session[1])
         if code < 0:
             return s, None
-        reply = ("result", a, gen, after[i][REGS]) if code & EMITS else None
-        return (s[0], put(s[1], a, (session, after, members, lost))) + s[2:], reply
+        reply = ("result", a, gen, (tuple(sorted(after[i][REGS])), tuple(map(bool, members)))) if code & EMITS else None
+        return (s[0], put(s[1], a, (session, after, members, lost, live))) + s[2:], reply
 
-    def result(self, s, label, a, gen, regs, r):
+    def result(self, s, label, a, gen, result, r):
         life, incs, gens, taken = s[0][r]
         if gens[a] != gen or taken[a] is not None:
             return s
-        taken = put(taken, a, tuple(sorted(regs)))
-        if None not in taken and len(set(taken)) > 1:
-            raise Violation("worker %d completes a call of different lives: %s" % (r, "; ".join(map(sum_text, taken))), label)
+        taken = put(taken, a, result)
+        if None not in taken:
+            self.check_call(r, taken, label)
         return self.become(s, r, (life, incs, gens, taken), frozenset())
+
+    def check_call(self, r, taken, label):
+        """One life of each rank; whoever is missing at one aggregator was taken out of the generation, not before it."""
+        call = set().union(*(regs for regs, _ in taken))
+        if len({rank for rank, _ in call}) < len(call):
+            raise Violation("worker %d completes a call of different lives: %s" % (r, call_text(taken)), label)
+        for rank, _ in call:
+            if not all(members[rank] for _, members in taken):
+                raise Violation("worker %d completes a call with rank %d, whom one aggregator had taken out before: %s"
+                                % (r, rank, call_text(taken)), label)
 
 
 def put(items, i, item):
@@ -212,13 +247,18 @@ def sum_text(regs):
     return " + ".join("(rank %d, life %d)" % t for t in regs)
 
 
+def call_text(taken):
+    return "; ".join(sum_text(regs) for regs, _ in taken)
+
+
 def text(m):
     if m[0] == "result":
-        return "RESULT of aggregator %d, generation %d, reaches worker %d: %s" % (m[1], m[2], m[4], sum_text(m[3]))
+        return "RESULT of aggregator %d, generation %d, reaches worker %d: %s" % (m[1], m[2], m[4], sum_text(m[3][0]))
     return {"hello": "HELLO of worker %d reaches aggregator %d, incarnation %d, which has lost its state %d times",
             "welcome": "WELCOME reaches worker %d from aggregator %d: incarnation %d, generation %d",
             "add": "ADD of worker %d reaches aggregator %d: life %d, generation %d",
             "restart": "worker %d restarts",
             "deadline": "worker %d gives up at its deadline",
+            "shrink": "rank %d is taken out at aggregator %d",
             "loses": "aggregator %d loses its state",
             "goes on": "what comes next when nothing is lost"}[m[0]] % m[1:]
