@@ -259,7 +259,29 @@ static void by_cutting(int fd)
 	assert_int_equal(pwrite(fd, WRITTEN, WRITTEN_BYTES, 0), WRITTEN_BYTES);
 }
 
-/* Before a query opens the table, or while it reads: whoever restores mtime is found, how soon after the open that may be. */
+static void no_name(void)
+{
+}
+
+static void another_name(void)
+{
+	assert_int_equal(linkat(directory, "t.csv", directory, "inside.csv", 0), 0);
+	unlinkat(directory, "inside.csv", 0);
+	assert_int_equal(linkat(directory, "t.csv", directory, "inside.csv", 0), 0);
+}
+
+static void another_file(void)
+{
+	put_text("inside.csv", "a\nx\n");
+	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
+}
+
+static void (*const namings[])(void) = {no_name, another_name, another_file};
+
+/*
+ * Before a query opens the table, or while it reads: whoever restores mtime is found, how soon after the open that may be, and
+ * whatever names the file gets or loses before and after.
+ */
 static void written(void **state)
 {
 	static void (*const ways[])(int fd) = {by_write, by_fallocate, by_cutting, by_mapping};
@@ -278,7 +300,8 @@ static void written(void **state)
 	assert_int_equal(fstatfs(directory, &fs), 0);
 	/* A write through a mapping of tmpfs has no stamp; doc/query.md says so. */
 	n_ways -= fs.f_type == TMPFS_MAGIC;
-	for (unsigned int i = 0; i < 40 * n_ways; i++) {
+	for (unsigned int i = 0; i < 42 * n_ways; i++) {
+		unlinkat(directory, "inside.csv", 0);
 		put_text("t.csv", WRITTEN);
 		fd = openat(directory, "t.csv", O_RDWR);
 		assert_int_equal(fstat(fd, &st), 0);
@@ -291,12 +314,55 @@ static void written(void **state)
 		ways[i % n_ways](fd);
 		assert_int_equal(futimens(fd, times), 0);
 		close(fd);
+		namings[i / n_ways % 3]();
 		assert_int_equal(fstat(p.fd, &st), 0);
 		assert_true(st.st_size == WRITTEN_BYTES && st.st_mtim.tv_nsec == times[1].tv_nsec);
 		assert_int_equal(partition_unchanged(&p), -ESTALE);
 		assert_string_equal(fpisa_error(), "t.csv: was written while the query read it; ask again");
 		partition_close(&p);
 	}
+}
+
+/* Its names are no change, as long as nobody writes it. */
+static void named(void **state)
+{
+	struct partition p;
+	int fd;
+
+	(void)state;
+	remove_all();
+	put_text("t.schema", "a text\n");
+	for (int i = 1; i < 3; i++) {
+		put_text("t.csv", WRITTEN);
+		fd = openat(directory, "t.csv", O_RDWR);
+		close(fd);
+		assert_int_equal(open_table(&p, "t"), 0);
+		namings[i]();
+		assert_int_equal(partition_unchanged(&p), 0);
+		assert_int_equal(partition_whole(&p), 0);
+		unlinkat(directory, "inside.csv", 0);
+		assert_int_equal(partition_whole(&p), 0);
+		partition_close(&p);
+	}
+}
+
+/* The kernel gives no more notices: a file that is replaced may have been written. */
+static void unwatched(void **state)
+{
+	struct partition p;
+
+	(void)state;
+	put_text("t.csv", WRITTEN);
+	assert_int_equal(open_table(&p, "t"), 0);
+	assert_true(p.identity.watch > 0);
+	identity_forget(&p.identity);
+	assert_int_equal(partition_whole(&p), 0);
+	another_file();
+	assert_int_equal(partition_whole(&p), -ESTALE);
+	assert_string_equal(
+		fpisa_error(),
+		"t.csv: was linked, renamed or replaced while the query read it, and may have been written; ask again");
+	partition_close(&p);
 }
 
 static uint64_t number(void)
@@ -370,7 +436,9 @@ static void open_for_writing(void **state)
 	assert_int_equal(partition_whole(&p), -ESTALE);
 	close(fd);
 	assert_int_equal(partition_whole(&p), 0);
+	partition_close(&p);
 	/* One that takes its place is another file. */
+	assert_int_equal(open_table(&p, "t"), 0);
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
 	assert_int_equal(partition_whole(&p), 0);
@@ -518,9 +586,15 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files),   cmocka_unit_test(random_rows),      cmocka_unit_test(written),
-		cmocka_unit_test(numbers), cmocka_unit_test(open_for_writing), cmocka_unit_test(escapes),
+		cmocka_unit_test(files),
+		cmocka_unit_test(random_rows),
+		cmocka_unit_test(written),
+		cmocka_unit_test(numbers),
+		cmocka_unit_test(open_for_writing),
+		cmocka_unit_test(escapes),
 		cmocka_unit_test(keys),
+		cmocka_unit_test(named),
+		cmocka_unit_test(unwatched),
 	};
 
 	rng.state = vectors_seed();

@@ -4,13 +4,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "identity.h"
 #include "lib/base/error.h"
@@ -19,23 +23,24 @@
 #define COARSE_NS (2 * NS_PER_S) /* FAT's seconds are two; other file systems without a fraction have one */
 #define SETTLE_NS (3 * NS_PER_S) /* longer than any of these */
 #define PAUSE_NS 1000000
+#define WRITTEN "%s: was written while the query read it; ask again"
 
 /* Over a network the server is asked, not what is remembered of it. */
-static int look(struct identity *id, int fd, const char *name)
+static int look(struct file_state *is, int fd, const char *name)
 {
 	struct statx st;
 
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &st))
 		return fpisa_fail(-errno, "%s: %s", name, strerror(errno));
-	memset(id, 0, sizeof(*id));
-	id->device = makedev(st.stx_dev_major, st.stx_dev_minor);
-	id->inode = st.stx_ino;
-	id->size = st.stx_size;
-	id->links = st.stx_nlink;
-	id->modified_s = st.stx_mtime.tv_sec;
-	id->modified_ns = st.stx_mtime.tv_nsec;
-	id->changed_s = st.stx_ctime.tv_sec;
-	id->changed_ns = st.stx_ctime.tv_nsec;
+	memset(is, 0, sizeof(*is));
+	is->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	is->inode = st.stx_ino;
+	is->size = st.stx_size;
+	is->links = st.stx_nlink;
+	is->modified_s = st.stx_mtime.tv_sec;
+	is->modified_ns = st.stx_mtime.tv_nsec;
+	is->changed_s = st.stx_ctime.tv_sec;
+	is->changed_ns = st.stx_ctime.tv_nsec;
 	return 0;
 }
 
@@ -51,11 +56,42 @@ static int64_t now_ns(clockid_t clock)
  * Would a change now have another stamp? Kernels before 6.13, and some file systems, stamp by the coarse clock. A stamp of the future, of a clock that was set
  * back or of a server, is one that a change does not have.
  */
-static bool settled(const struct identity *id)
+static bool settled(const struct file_state *is)
 {
-	int64_t age = now_ns(CLOCK_REALTIME_COARSE) - (id->changed_s * NS_PER_S + id->changed_ns);
+	int64_t age = now_ns(CLOCK_REALTIME_COARSE) - (is->changed_s * NS_PER_S + is->changed_ns);
 
-	return age > (id->changed_ns ? 0 : COARSE_NS) || age < -SETTLE_NS;
+	return age > (is->changed_ns ? 0 : COARSE_NS) || age < -SETTLE_NS;
+}
+
+/* Of these -EAGAIN of a lease says that the server has not delegated the file, and nothing tells of other hosts' writes. */
+static bool is_remote(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) || fs.f_type == NFS_SUPER_MAGIC || fs.f_type == SMB_SUPER_MAGIC ||
+	       (uint32_t)fs.f_type == CIFS_SUPER_MAGIC || (uint32_t)fs.f_type == SMB2_SUPER_MAGIC;
+}
+
+/* Notices of programs that write the open file, whatever its name is, or close it after they could. 0: there are none. */
+static int watch_writes(int fd)
+{
+	char path[32];
+	int watch = is_remote(fd) ? -1 : inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+
+	if (watch <= 0)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (inotify_add_watch(watch, path, IN_MODIFY | IN_CLOSE_WRITE) >= 0)
+		return watch;
+	close(watch);
+	return 0;
+}
+
+void identity_forget(struct identity *id)
+{
+	if (id->watch)
+		close(id->watch);
+	id->watch = 0;
 }
 
 int identity_note(struct identity *id, int fd, const char *name)
@@ -64,50 +100,26 @@ int identity_note(struct identity *id, int fd, const char *name)
 	int64_t until = now_ns(CLOCK_MONOTONIC) + SETTLE_NS;
 	int err;
 
-	while (!(err = look(id, fd, name)) && !settled(id) && now_ns(CLOCK_MONOTONIC) < until)
+	*id = (struct identity){.watch = watch_writes(fd)};
+	while (!(err = look(&id->is, fd, name)) && !settled(&id->is) && now_ns(CLOCK_MONOTONIC) < until)
 		nanosleep(&pause, NULL);
-	return err || settled(id) ? err : fpisa_fail(-ESTALE, "%s: is being written; ask again", name);
+	return err || settled(&id->is) ? err : fpisa_fail(-ESTALE, "%s: is being written; ask again", name);
 }
 
 /* Names are not in it, and come with another stamp: a number too many. */
 uint64_t identity_number(const struct identity *id, uint64_t others)
 {
-	const uint64_t part[] = {id->device,
-				 id->inode,
-				 id->size,
-				 (uint64_t)id->modified_s,
-				 (uint64_t)id->changed_s,
-				 (uint64_t)id->modified_ns << 32 | id->changed_ns};
+	const uint64_t part[] = {id->is.device,
+				 id->is.inode,
+				 id->is.size,
+				 (uint64_t)id->is.modified_s,
+				 (uint64_t)id->is.changed_s,
+				 (uint64_t)id->is.modified_ns << 32 | id->is.changed_ns};
 	uint64_t n = others;
 
 	for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++)
 		n = (n ^ part[i]) * 0x9e3779b97f4a7c15ull ^ n >> 29;
 	return n;
-}
-
-int identity_unchanged(struct identity *id, int fd, const char *name)
-{
-	struct identity now, was = *id;
-	int err = look(&now, fd, name);
-
-	if (!err && now.links != was.links) {
-		was.links = now.links;
-		was.changed_s = now.changed_s;
-		was.changed_ns = now.changed_ns;
-	}
-	if (!err && memcmp(&was, &now, sizeof(now)))
-		err = fpisa_fail(-ESTALE, "%s: was written while the query read it; ask again", name);
-	*id = err ? *id : now;
-	return err;
-}
-
-/* Of these -EAGAIN says that the server has not delegated the file. */
-static bool is_remote(int fd)
-{
-	struct statfs fs;
-
-	return fstatfs(fd, &fs) || fs.f_type == NFS_SUPER_MAGIC || fs.f_type == SMB_SUPER_MAGIC ||
-	       (uint32_t)fs.f_type == CIFS_SUPER_MAGIC || (uint32_t)fs.f_type == SMB2_SUPER_MAGIC;
 }
 
 /*
@@ -127,4 +139,40 @@ int identity_closed(int fd, const char *name)
 					   "and rename it to this name",
 					   name) :
 				0;
+}
+
+/* No program has written the file since its first notice, or may be about to; what its stamp says is of its names. */
+static int only_named(const struct identity *id, int fd, const char *name)
+{
+	struct pollfd p = {.fd = id->watch, .events = POLLIN};
+
+	if (!id->watch)
+		return fpisa_fail(
+			-ESTALE,
+			"%s: was linked, renamed or replaced while the query read it, and may have been written; ask again",
+			name);
+	if (poll(&p, 1, 0))
+		return fpisa_fail(-ESTALE, WRITTEN, name);
+	return identity_closed(fd, name);
+}
+
+int identity_unchanged(struct identity *id, int fd, const char *name)
+{
+	struct file_state now, was = id->is;
+	int err = look(&now, fd, name);
+
+	if (err)
+		return err;
+	if (now.links != was.links) {
+		id->named = 1;
+		was.links = now.links;
+		was.changed_s = now.changed_s;
+		was.changed_ns = now.changed_ns;
+	}
+	err = memcmp(&was, &now, sizeof(now)) ? fpisa_fail(-ESTALE, WRITTEN, name) :
+	      id->named			      ? only_named(id, fd, name) :
+						0;
+	if (!err)
+		id->is = now;
+	return err;
 }

@@ -8,24 +8,32 @@
 
 #include <stdint.h>
 
-struct identity {
+struct file_state {
 	uint64_t device, inode, size, links;
 	int64_t modified_s, changed_s;
 	uint32_t modified_ns, changed_ns;
 };
 
+struct identity {
+	struct file_state is;
+	int watch; /* inotify: readable when a program has written the file; 0: the kernel gives none */
+	int named; /* it has got or lost a name since, which stamps it too */
+};
+
 /*
- * Note what the open file is. If it was changed just now, wait until the next change has another stamp: a tick of the kernel's
+ * Note what the open file is, until identity_forget(). If it was changed just now, wait until the next change has another stamp: a tick of the kernel's
  * clock, or 2 s where a file system has whole seconds. 0, or -errno with the message set: -ESTALE if it is being written.
  */
 int identity_note(struct identity *id, int fd, const char *name);
+void identity_forget(struct identity *id); /* also of one that is all 0 */
 
 /* A number of it and of `others`, 0 or the number of other files: two reads with one number have read the same bytes. */
 uint64_t identity_number(const struct identity *id, uint64_t others);
 
 /*
  * 0, or -ESTALE with the message set: somebody has changed the file since. A name that it got or lost, as when another file
- * takes its place, is no change; the stamp of that is noted.
+ * takes its place, is no change, although it is stamped like one: from then on the kernel's notices (inotify) must say that no
+ * program has written the file or had it open for writing, and identity_closed() that none has now. Without notices it is an error.
  */
 int identity_unchanged(struct identity *id, int fd, const char *name);
 

@@ -70,6 +70,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 		err = schema_parse(&p->schema, text + text_mark(text, (size_t)n), name);
 	}
 	free(text);
+	identity_forget(&p->of_schema);
 	close(fd);
 	return err;
 }
@@ -174,6 +175,7 @@ int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], co
 void partition_close(struct partition *p)
 {
 	text_close(&p->text);
+	identity_forget(&p->identity);
 	if (p->fd > 0)
 		close(p->fd);
 	p->fd = -1;
