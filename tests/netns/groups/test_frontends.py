@@ -36,7 +36,7 @@ def check_parts(net, before):
         assert chunk / sum(chunks) == pytest.approx(weight / sum(WEIGHTS), rel=0.05), chunks
 
 
-@pytest.mark.parametrize("mpi", mpis.MPIS)
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
     """Every value of a sweep over types and counts; doubles of which any order but the exact sum gives another."""
     why = mpis.lacking(mpi)
@@ -65,6 +65,7 @@ def train(site):  # noqa: F811
     return digests
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 def test_torch(weighted):
     """A training has the same weights, bit for bit, as over the manager's aggregator alone."""

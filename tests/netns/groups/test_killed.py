@@ -81,7 +81,7 @@ def report(**figures):
     print(json.dumps(figures))
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(600, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
 def test_aggregators(site, seconds):  # noqa: F811
     """Of three aggregators the two that have registered are killed, ended or cut off, and come back: the group goes on with those that are there."""
     rng = random.Random(draw_seed())
@@ -126,7 +126,7 @@ def test_aggregators(site, seconds):  # noqa: F811
     wait_until("no jobs there", lambda: all(not net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)), 15)
 
 
-@pytest.mark.parametrize("rounds", [8, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [4, pytest.param(1000, marks=pytest.mark.long)])
 def test_ranks_of_aggregators(hosts, rounds):  # noqa: F811
     """Four hosts and no other machine: in each round one rank, in turn, is killed in a call, and all join again."""
     rng = random.Random(draw_seed())

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Aggregators that register with the manager of another host: groups get shares of all that are there, an aggregator's death ends its groups with
 its name, and the next group goes on with the others. Hosts behind one switch, over real XDP."""
+import json
 import os
+import re
 import select
 import signal
 import time
@@ -324,6 +326,28 @@ def test_two_of_one_address(site):
     finally:
         end(second)
         host.run(FPISA, "unload", "d0", "--pin", pin)
+
+
+def test_two_managers(site):
+    """Another host's manager gets nothing of an aggregator that has one: its agent is told who serves the datapath, and the groups of the first go on."""
+    first, config = site.register(0), os.path.join(site.folder, "second.conf")
+    with open(config, "w") as f:
+        f.write(f"[manager]\nkey-file = {site.manager_keys}\naggregator-keys = aggs\n")
+    second = site.net.other[1].spawn(FPISA, "serve", "--pin", f"{PINS}/1", config)
+    try:
+        assert second.stdout.readline().startswith("serving groups")
+        ranks = sums(site, "g", times=100000)
+        wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+        agent = site.net.other[0].spawn(FPISA, "serve", "--manager", "10.98.0.3", "--pin", f"{PINS}/0", os.path.join(site.folder, "agent0.conf"))
+        try:
+            assert re.search(rf"{PINS}/0: process \d+ serves this datapath; up to \d+ s are left to it to end", agent.stderr.readline())
+        finally:
+            end(agent)
+        status = json.loads(site.net.at(1, "status", "--json"))
+        assert first.poll() is None and not status["manager"]["aggregators"] and set(site.net.registered()) == {"10.98.0.2"}
+        assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+    finally:
+        end(second)
 
 
 def test_wrong_address(site):
