@@ -470,6 +470,18 @@ static struct world *world_with_aggregators(int n)
 	return w;
 }
 
+/* So much later, in which the aggregators that are there have said PING. */
+static void later(struct world *w, uint64_t ms)
+{
+	struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);
+
+	w->m.now_ms += ms;
+	for (int i = AGG; i < CALLERS; i++)
+		if (w->of[i].connected && w->of[i].caller.aggregator)
+			say(w, &w->of[i], &ping);
+	manager_tick(&w->m);
+}
+
 static void made_there(struct world *w, struct told *t, uint32_t number, int err, const char *text)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_MADE);
@@ -750,8 +762,7 @@ static void a_manager_waits_for_its_aggregators(void **state)
 			register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
 		if (!how)
 			say(w, &w->of[AGG], &holds);
-		w->m.now_ms += FPISA_MANAGER_RETURN_MS + 1;
-		manager_tick(&w->m);
+		later(w, FPISA_MANAGER_RETURN_MS + 1);
 		if (!how)
 			assert_last(&w->of[0], FPISA_MANAGER_JOINED);
 		else
@@ -773,8 +784,7 @@ static void a_job_waits_for_its_aggregator(void **state)
 		return_both(w);
 		begin_job(w, 0, 2);
 		assert_last(&w->of[0], FPISA_MANAGER_BIND);
-		w->m.now_ms += FPISA_MANAGER_RETURN_MS - 1;
-		manager_tick(&w->m);
+		later(w, FPISA_MANAGER_RETURN_MS - 1);
 		assert_last(&w->of[0], FPISA_MANAGER_BIND);
 		if (comes) {
 			register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
@@ -782,8 +792,7 @@ static void a_job_waits_for_its_aggregator(void **state)
 			assert_last(&w->of[0], FPISA_MANAGER_JOB);
 			assert_int_equal(last(&w->of[0])->job.others[1], 5);
 		}
-		w->m.now_ms += 1;
-		manager_tick(&w->m);
+		later(w, 1);
 		if (!comes)
 			assert_refused(&w->of[0], FPISA_MANAGER_R_datapath, "10.0.0.200: it did not come back");
 		for (int r = 0; r < 2; r++)
@@ -822,8 +831,7 @@ static void nothing_was_held(void **state)
 	restart(w);
 	return_both(w);
 	register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
-	w->m.now_ms += FPISA_MANAGER_RETURN_MS + 1;
-	manager_tick(&w->m);
+	later(w, FPISA_MANAGER_RETURN_MS + 1);
 	assert_last(&w->of[0], FPISA_MANAGER_JOINED);
 }
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include "lib/handle.h"
+#include "lib/link.h"
 #include "udp_server.h"
 
 #define MS 1000000
@@ -240,12 +241,67 @@ static void deadline_under_a_flood(void **state)
 	stop_server(&s);
 }
 
+/* The thread of a group's connection: what has come while the process was stopped takes it a moment. */
+static void *hear_joined(void *arg)
+{
+	struct fpisa_link *l = arg;
+	char byte;
+
+	if (read(l->fd, &byte, 1) != 1)
+		return NULL;
+	pause_ms(20);
+	pthread_mutex_lock(&l->lock);
+	l->joined = 1;
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+static int join(int hears)
+{
+	struct fpisa_link l = {.fd = hears, .lock = PTHREAD_MUTEX_INITIALIZER, .peer = "manager"};
+	pthread_condattr_t a;
+	int rc;
+
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&l.changed, &a);
+	pthread_create(&l.thread, NULL, hear_joined, &l);
+	rc = fpisa_link_wait_joined(&l, 1000ull * MS);
+	if (rc)
+		fprintf(stderr, "%s\n", fpisa_error());
+	return rc ? 1 : 0;
+}
+
+/* All ranks have joined while this one was stopped, for longer than it would have waited. */
+static void stopped_while_it_joins(void **state)
+{
+	int pair[2], status = -1;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(pair), 0);
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		_exit(join(pair[0]));
+	pause_ms(100);
+	kill(pid, SIGSTOP);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_int_equal(write(pair[1], "", 1), 1);
+	pause_ms(1200);
+	kill(pid, SIGCONT);
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+	close(pair[0]);
+	close(pair[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stopped_process),
-		cmocka_unit_test(computing_before_wait),
-		cmocka_unit_test(deadline_of_polling),
+		cmocka_unit_test(stopped_process),	  cmocka_unit_test(stopped_while_it_joins),
+		cmocka_unit_test(computing_before_wait),  cmocka_unit_test(deadline_of_polling),
 		cmocka_unit_test(deadline_under_a_flood),
 	};
 

@@ -261,9 +261,10 @@ int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 {
 	struct fpisa_link *l = &g->link;
 	const uint64_t timeout_ns = g->options.timeout_ms * 1000000ull;
-	const struct timespec until = fpisa_link_at(fpisa_now() + timeout_ns);
+	struct fpisa_clock clock;
 	int k = 0, rc = 0;
 
+	fpisa_clock_init(&clock, timeout_ns, fpisa_now());
 	*type = FPISA_FLOAT32;
 	while (k < FPISA_MANAGER_JOBS && !rc && !l->error && l->job[k].asked.format) {
 		if (l->job[k].error) {
@@ -276,7 +277,7 @@ int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 					l->peer);
 		} else if (!timeout_ns) {
 			pthread_cond_wait(&l->changed, &l->lock);
-		} else if (pthread_cond_timedwait(&l->changed, &l->lock, &until)) {
+		} else if (fpisa_link_wait(l, &clock, timeout_ns)) {
 			rc = fpisa_fail(-ETIMEDOUT,
 					"%s: the group's first call got no job in %u ms, and the barrier goes by that",
 					l->peer, g->options.timeout_ms);

@@ -496,20 +496,28 @@ int fpisa_link_start(struct fpisa_link *l)
 	return rc ? fpisa_fail(-rc, "%s: no thread: %s", l->peer, strerror(rc)) : 0;
 }
 
-struct timespec fpisa_link_at(uint64_t ns)
+int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns)
 {
-	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+	const uint64_t left = timeout_ns - clock->ns, turn = left < TURN_MS * MS ? left : TURN_MS * MS,
+		       until = fpisa_now() + turn;
+
+	pthread_cond_timedwait(
+		&l->changed, &l->lock,
+		&(struct timespec){.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)});
+	fpisa_clock_tick(clock, fpisa_now(), turn);
+	return clock->ns >= timeout_ns;
 }
 
 int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
 {
-	struct timespec until = fpisa_link_at(fpisa_now() + timeout_ns);
+	struct fpisa_clock clock;
 	char names[160];
 	int rc = 0;
 
+	fpisa_clock_init(&clock, timeout_ns, fpisa_now());
 	pthread_mutex_lock(&l->lock);
 	while (!l->joined && !l->error && !rc)
-		rc = pthread_cond_timedwait(&l->changed, &l->lock, &until);
+		rc = fpisa_link_wait(l, &clock, timeout_ns);
 	rc = 0;
 	if (!l->joined && !l->error) {
 		l->missing = l->pending ? fpisa_manager_all(l->join.size) & ~l->pending : 0;

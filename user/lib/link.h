@@ -87,8 +87,8 @@ int fpisa_link_start(struct fpisa_link *l);
 /* Waits until all ranks have joined, timeout_ns at most. 0, or -errno with the message set. */
 int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns);
 
-/* A deadline of what waits on `changed`. */
-struct timespec fpisa_link_at(uint64_t ns);
+/* Waits on `changed` for a moment, under the lock. 1: the clock, which was initialised with timeout_ns, has reached it; 0: it has not. */
+int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns);
 
 /* Says how many calls were completed, if the group is complete, and ends the thread. In a child nothing but memory. */
 void fpisa_link_stop(struct fpisa_link *l);

@@ -189,19 +189,11 @@ void manager_aggregator_lost(struct manager *m, struct manager_caller *c, enum f
 
 static void check_beats(struct manager *m)
 {
-	/* This process itself may have stood still. */
-	bool late = m->now_ms > m->beats_ms + FPISA_MANAGER_BEATLESS_MS;
-
-	m->beats_ms = m->now_ms;
 	for (int i = 0; i < AGGREGATORS; i++) {
 		struct manager_aggregator *a = &m->aggregator[i];
 		struct manager_caller *c = a->caller;
 
-		if (!c)
-			continue;
-		if (late)
-			a->heard_ms = m->now_ms;
-		if (m->now_ms <= a->heard_ms + FPISA_MANAGER_BEATLESS_MS)
+		if (!c || m->now_ms <= a->heard_ms + FPISA_MANAGER_BEATLESS_MS)
 			continue;
 		manager_aggregator_lost(m, c, FPISA_MANAGER_SILENT);
 		m->ops->hang_up(m->arg, c);

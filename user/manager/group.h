@@ -108,10 +108,9 @@ struct manager {
 	const struct manager_policy *policy;
 	const struct manager_ops *ops;
 	void *arg;
-	__u16 aggregator_port;	     /* UDP */
-	__u64 now_ms, wall_s;	     /* set before each event: a clock that only goes on, seconds since 1970 */
+	__u16 aggregator_port; /* UDP */
+	__u64 now_ms, wall_s; /* set before each event: a clock of time in which others were heard, seconds since 1970 */
 	struct manager_counts count; /* of what has happened; the caller may set it back to 0 */
-	__u64 beats_ms;		     /* when silence was looked for last */
 	struct manager_aggregator aggregator[AGGREGATORS];
 	struct manager_group group[GROUPS];
 };

@@ -10,19 +10,22 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/report.h"
 #include "host/privilege.h"
+#include "lib/base/clock.h"
 #include "process.h"
 
 __u64 process_ms(void)
 {
-	struct timespec t;
+	static struct fpisa_clock clock;
+	const __u64 now = fpisa_now();
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
+	if (!clock.ns)
+		clock = (struct fpisa_clock){.ns = now, .last_ns = now};
+	fpisa_clock_tick(&clock, now, PROCESS_TURN_MS * 1000000ull);
+	return clock.ns / 1000000;
 }
 
 static int become(const struct manager_policy *policy)

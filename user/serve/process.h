@@ -18,6 +18,11 @@ bool process_take_signal(int signals, struct helper *h, int *failed);
 
 void process_tell_systemd(void); /* of Type=notify, that it serves */
 
-__u64 process_ms(void); /* a clock that only goes on */
+/*
+ * A clock that only goes on, for limits of those that this process hears of: time in which it could not run does not count, for what they say
+ * lies unread. Between two calls at most PROCESS_TURN_MS pass, which is longer than a turn of its loop takes.
+ */
+#define PROCESS_TURN_MS 300
+__u64 process_ms(void);
 
 #endif

@@ -30,7 +30,7 @@
 #include "process.h"
 #include "serve.h"
 
-#define TICK_MS 250
+#define TICK_MS 250 /* less than PROCESS_TURN_MS */
 #define LOOK_MS 1000
 
 struct serve {
@@ -181,10 +181,19 @@ static void take_answers(struct serve *s)
 		s->failed = rc;
 }
 
+/* What they have said lies unread where much else has come: it is read before anybody calls them silent. */
+static void hear_aggregators(struct serve *s)
+{
+	for (int i = 0; i < AGGREGATORS; i++)
+		if (s->manager.aggregator[i].caller)
+			conn_work(&s->conns, (struct conn *)s->manager.aggregator[i].caller);
+}
+
 static void time_passes(struct serve *s)
 {
 	if (s->manager.now_ms >= s->tick_ms) {
 		s->tick_ms = s->manager.now_ms + TICK_MS;
+		hear_aggregators(s);
 		manager_tick(&s->manager);
 		conns_tick(&s->conns);
 	}

@@ -228,6 +228,48 @@ def test_asks_while_an_earlier_one_is_made(site):
     assert len([job for job in site.net.at(0, "job", "list").splitlines()[1:] if job.strip()]) == 1
 
 
+def stand_still(processes, seconds, again=0.05):
+    """The first of them runs again a moment before the others."""
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    for process in processes:
+        process.send_signal(signal.SIGCONT)
+        time.sleep(again)
+
+
+def test_a_manager_that_stood_still(site):
+    """No aggregator is dead because the manager could not run, alone or with the aggregators, whose PINGs it had then no chance to hear."""
+    for i in range(OTHERS):
+        site.register(i)
+    ranks = sums(site, "g", times=100000, count=1000)
+    wait_until("frames", lambda: all(site.net.results()), 30)
+    for i in range(6):
+        stand_still([site.manager, *(site.agents.values() if i % 2 else ())], 0.56)
+        time.sleep(0.1 + 0.037 * i)
+    assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+    assert len(site.net.registered()) == OTHERS
+
+
+@pytest.mark.long
+def test_a_manager_that_stood_still_for_long(site):
+    """Longer than any of its limits and of the agents': those who are to come back after a restart, those who answer nothing."""
+    for i in range(OTHERS):
+        site.register(i)
+    ranks = sums(site, "g", times=100000, count=1000)
+    wait_until("frames", lambda: all(site.net.results()), 30)
+    stand_still([site.manager, *site.agents.values()], 8)
+    time.sleep(1)
+    site.kill()
+    for rank in ranks:
+        rank.kill(signal.SIGSTOP)
+    site.serve()
+    stand_still([site.manager, *(rank.process for rank in ranks), *site.agents.values()], 12)
+    time.sleep(1)
+    assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+    assert len(site.net.registered()) == OTHERS
+
+
 def test_less_memory(site):
     """An aggregator that may give away 8 slots takes its share with a smaller window."""
     site.register(0, lines=("slots = 8",))
