@@ -298,7 +298,9 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	switch (how % 4) {
 	case PAUSE:
 		/* As if time had passed. */
-		if (how >= 0xf0)
+		if (how >= 0xf8)
+			q->worker[worker_of(c)].heard_ns -= 60000000000ull;
+		else if (how >= 0xf0)
 			q->progress_ns -= 60000000000ull;
 		return 0;
 	case ANY:
@@ -536,6 +538,7 @@ static void set_up(void)
 
 		told[i] = (struct told){0};
 		w->fd = -1;
+		w->heard_ns = q->progress_ns;
 		w->name[0] = (char)('a' + i);
 		CHECK(!fpisa_control_call(&w->control, -1, NULL));
 		if (q->kind == FPISA_QUERY_SCAN || !fpisa_query_is_direct(q))

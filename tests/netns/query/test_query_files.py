@@ -60,6 +60,19 @@ def test_parquet_takes_long(asked, tmp_path):
     wait_until("its end", lambda: not alive(helper_of(pid)))
 
 
+def test_silence_beside_progress(lab, tmp_path):
+    """A worker that says nothing is named after the timeout and 5 s, also while another one goes on."""
+    q = Queries(lab(workers=3), str(tmp_path))
+    try:
+        read_parquet_by(q, tmp_path, "echo k,v; for i in $(seq 60); do sleep 0.2; echo $i,1; done")
+        q.workers[1].send_signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        says = q.fails(*GROUPS, "--timeout", 1, network=False)
+        assert f"worker {q.net.addresses[1]}:18001: no answer in 1000 ms" in says and time.monotonic() - begun < 11, says
+    finally:
+        q.close()
+
+
 def test_parquet_process_ends_with_its_query(asked, tmp_path):
     q = asked
     pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")

@@ -300,6 +300,7 @@ static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t work
 		struct epoll_event e = {.events = EPOLLIN, .data.ptr = w};
 
 		w->fd = -1;
+		w->heard_ns = q->progress_ns;
 		if (pair(&end[i], &w->control, &keys, &keys.psk[0]))
 			skip(); /* no GnuTLS */
 		assert_int_equal(epoll_ctl(q->poll, EPOLL_CTL_ADD, fpisa_channel_fd(w->control.channel), &e), 0);

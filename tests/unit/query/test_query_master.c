@@ -231,6 +231,31 @@ static void missing_rows(void **state)
 	}
 }
 
+/* A worker that owes something and says nothing is named, although others go on; one that owes nothing may be silent. */
+static void silent_worker(void **state)
+{
+	static const enum fpisa_query_phase phases[] = {FPISA_PHASE_OPEN, FPISA_PHASE_ROWS, FPISA_PHASE_FETCH};
+	const uint64_t limit = TIMEOUT_MS * 1000000ull + 5000000000ull;
+
+	(void)state;
+	for (int i = 0; i < 3 * 2 * 2; i++) {
+		struct fpisa_query *q = master(FPISA_QUERY_SCAN);
+		int owes = i / 3 % 2, late = i / 6;
+		struct fpisa_query_worker *w = &q->worker[1];
+
+		q->n_workers = 2;
+		q->phase = phases[i % 3];
+		q->settled = 1;
+		q->worker[0] = (struct fpisa_query_worker){.fd = -1, .fetching = 1, .heard_ns = fpisa_now()};
+		*w = (struct fpisa_query_worker){.name = "w", .fd = -1, .ready = !owes, .done = !owes, .fetching = owes};
+		w->heard_ns = fpisa_now() - (late ? limit : limit - 500000000);
+		assert_int_equal(fpisa_query_work(q, 0), owes && late ? -ETIMEDOUT : 0);
+		if (owes && late)
+			assert_string_equal(fpisa_error(), "worker w: no answer in 300 ms");
+		fpisa_query_close(q);
+	}
+}
+
 /* "" is no way to leave a text out: it was taken for a column that nobody had named. */
 static void empty_texts(void **state)
 {
@@ -262,10 +287,8 @@ static void empty_texts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(welcomes),
-		cmocka_unit_test(never_sealed),
-		cmocka_unit_test(missing_rows),
-		cmocka_unit_test(empty_texts),
+		cmocka_unit_test(welcomes),    cmocka_unit_test(never_sealed),	cmocka_unit_test(missing_rows),
+		cmocka_unit_test(empty_texts), cmocka_unit_test(silent_worker),
 	};
 
 	rng.state = vectors_seed();

@@ -34,7 +34,7 @@ struct fpisa_query_worker {
 	struct fpisa_control_channel control;
 	struct fpisa_member direct; /* rows that come straight */
 	int ready, done, fetching;
-	uint64_t heard_ns;
+	uint64_t heard_ns; /* when it said something, or was asked for what it does now */
 	struct fpisa_query_ready is;
 	struct fpisa_column *columns; /* is.keys of the key, then is.columns of the rows */
 	struct fpisa_query_done said;

@@ -97,13 +97,13 @@ static int advance(struct fpisa_query *q)
 
 /* -- time ----------------------------------------------------------------------------- */
 
-/* Of those that are not through with it, whoever has said nothing for longest. */
-static const char *who_is_late(const struct fpisa_query *q)
+/* Of those that are not through with the phase, the one that has said nothing for longest; NULL: all are. */
+static struct fpisa_query_worker *find_late(struct fpisa_query *q)
 {
-	const struct fpisa_query_worker *late = NULL;
+	struct fpisa_query_worker *late = NULL;
 
 	for (uint32_t i = 0; i < q->n_workers; i++) {
-		const struct fpisa_query_worker *w = &q->worker[i];
+		struct fpisa_query_worker *w = &q->worker[i];
 
 		if ((q->phase == FPISA_PHASE_OPEN  ? !w->ready :
 		     q->phase == FPISA_PHASE_FETCH ? w->fetching :
@@ -111,7 +111,26 @@ static const char *who_is_late(const struct fpisa_query *q)
 		    (!late || w->heard_ns < late->heard_ns))
 			late = w;
 	}
-	return late ? late->name : "?";
+	return late;
+}
+
+static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worker *w)
+{
+	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", w ? w->name : "?", q->options.timeout_ms);
+}
+
+/* A worker that says nothing, whatever the others say; what it has said may not have been read yet. */
+static int check_silence(struct fpisa_query *q, uint64_t now)
+{
+	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000 + WORKER_GRACE_NS;
+	struct fpisa_query_worker *w = find_late(q);
+	int rc = 0;
+
+	if (!w || now < w->heard_ns + limit)
+		return 0;
+	if (w->control.channel)
+		rc = fpisa_query_worker_turn(q, w);
+	return rc || now < w->heard_ns + limit ? rc : no_answer(q, w);
 }
 
 /* Which members have not joined. */
@@ -139,13 +158,17 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000;
 	char names[256];
 
-	if (q->phase == FPISA_PHASE_DONE || now < q->progress_ns + limit)
+	if (q->phase == FPISA_PHASE_DONE)
 		return 0;
 	/* Nobody has taken what has come: it is the caller's time. */
 	if (q->stream_n - q->stream_at >= fpisa_query_ahead(q)) {
 		q->progress_ns = now;
+		for (uint32_t i = 0; i < q->n_workers; i++)
+			q->worker[i].heard_ns = now;
 		return 0;
 	}
+	if (now < q->progress_ns + limit)
+		return check_silence(q, now);
 	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joining.joined)
 		return not_joined(q);
 	if (q->phase == FPISA_PHASE_SEAL && q->unsealed)
@@ -160,7 +183,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
 	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
 		return 0;
-	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", who_is_late(q), q->options.timeout_ms);
+	return no_answer(q, find_late(q));
 }
 
 /* Until when there is nothing to do. */

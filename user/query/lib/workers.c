@@ -110,6 +110,7 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
 	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = w};
 
+	w->heard_ns = fpisa_now();
 	w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->fd < 0)
 		return fpisa_fail(-errno, "%s", strerror(errno));
@@ -139,6 +140,7 @@ static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 
 static void forget(struct fpisa_query_worker *w)
 {
+	w->heard_ns = fpisa_now();
 	w->done = 0;
 	w->n_nulls = 0;
 }
@@ -185,6 +187,7 @@ static int fetch_more(struct fpisa_query_worker *w)
 	size_t n = w->n_rows - w->asked < FETCH_MOST ? w->n_rows - w->asked : FETCH_MOST, from = w->asked;
 
 	w->fetching = n > 0;
+	w->heard_ns = fpisa_now();
 	w->asked += n;
 	return n ? fpisa_control_send(&w->control, FPISA_CONTROL_FETCH, w->rows + from, n * sizeof(*w->rows)) : 0;
 }
