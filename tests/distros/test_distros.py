@@ -24,9 +24,11 @@ STEPS = {
     "packages": "make deps && make deb",
     "reproducible": "git clone -q . /srv/again && make -C /srv/again deb && cd build/deb && for f in *.deb; do cmp $f /srv/again/build/deb/$f || exit; done",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
-    "wheel": "apt-get -qq update && apt-get -qq install -y gcc libc6-dev python3-pip python3-venv && make wheel && python3 -m venv /srv/env && "
-    "/srv/env/bin/pip install -q build/wheel/fpisa-*.whl && awk '/^```python/ {n++; next} /^```/ && n == 1 {exit} n == 1' doc/sums.md "
-    "> /srv/page.py && grep -q '^import fpisa' /srv/page.py && cd / && /srv/env/bin/python3 /srv/page.py",
+    # Without headers of Python. The page's first program, from the wheel and from the source distribution.
+    "wheel": "apt-get -qq update && apt-get -qq install -y --no-install-recommends gcc libc6-dev python3-pip python3-venv && make wheel && "
+    "awk '/^```python/ {n++; next} /^```/ && n == 1 {exit} n == 1' doc/sums.md > /srv/page.py && grep -q '^import fpisa' /srv/page.py && "
+    "for made in build/wheel/fpisa-*-py3-none-manylinux*.whl build/wheel/fpisa-*.tar.gz; do python3 -m venv --clear /srv/env && "
+    "/srv/env/bin/pip install -q $made && (cd / && /srv/env/bin/python3 /srv/page.py) || exit; done",
     "netns": f"PYTEST_ADDOPTS='-k \"{NETNS}\"' make test SUITES=netns",
 }
 
