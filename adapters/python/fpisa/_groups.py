@@ -74,7 +74,7 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
     if n < 0:
         raise MemoryError("no memory for the keys")
     if near:
-        return found[:n].view(keys.dtype), codes
+        return found[:n].view(keys.dtype), keys.view("int64") if least == 0 and n == len(found) else codes
     found = keys[found[:n]]
     order = numpy.argsort(found, kind="stable")
     rank = numpy.empty(n, "int64")
@@ -240,4 +240,4 @@ def _sums(runs: List[Array], codes: int, groups: int, f: Format, average: bool) 
         check(lib.sums_groups_read(state, f.number, average, address(out)))
     finally:
         lib.sums_groups_free(state)
-    return out[:groups * f.size]
+    return out if groups else bytearray()

@@ -22,13 +22,12 @@
 #define PARTS_FROM (1 << 17) /* groups */
 #define PAIRS 336	     /* of a block */
 #define AHEAD 128	     /* bytes of a block between a prefetch and its use */
-#define MOST_BLOCKS 7680     /* 30 MB, which free() keeps for the next call */
+#define MOST_BLOCKS 7680     /* 30 MB: more are not faster */
+#define LINE 64		     /* bytes */
+#define HUGE_PAGE (2ul << 20)
 
 _Static_assert(ADDS << SUMS_LIMB <= 1ull << 62, "lower limbs do not overflow");
 _Static_assert(ADDS << (53 + SUMS_RANGE - SUMS_LIMB) <= SETTLED, "upper limbs do not overflow");
-
-/* Two limbs, the lower one first. */
-typedef __s64 cell __attribute__((vector_size(16)));
 
 /* Values that wait, and their groups' numbers. */
 struct block {
@@ -38,12 +37,21 @@ struct block {
 	__u32 space[15];
 };
 
-_Static_assert(sizeof(struct block) == 4096, "a page");
+_Static_assert(sizeof(struct block) == 4096, "a page, so that an address in it tells the block and the place");
+
+static __always_inline struct block *block_of(const char *at)
+{
+	return (struct block *)((uintptr_t)at & ~(uintptr_t)(sizeof(struct block) - 1));
+}
+
+static __always_inline size_t place_of(const char *at)
+{
+	return ((uintptr_t)at & (sizeof(struct block) - 1)) / sizeof(double);
+}
 
 /* Groups whose numbers differ in `shift` lower bits alone. */
 struct part {
-	struct block *last;
-	__u32 fill;  /* of the last */
+	char *at;    /* where the next value goes, in the last block */
 	__u32 first; /* block */
 	__u64 adds;  /* since settle() */
 };
@@ -52,7 +60,7 @@ struct sums_groups {
 	__s64 n;
 	int low;   /* the exponent field whose unit cells have */
 	int fixed; /* does it stay? */
-	cell *cell;
+	sums_cell *cell;
 	__u64 *rows;		       /* NULL: not counted */
 	struct fpisa_superacc **spill; /* n of them, NULL where nothing was spilt; itself NULL if nowhere */
 	const struct sums_kernels *kernels;
@@ -65,7 +73,7 @@ struct sums_groups {
 /* Zeros, fresh ones, so in huge pages where there are some: most adds would miss the TLB otherwise. NULL: no memory. */
 static void *zeros(size_t bytes)
 {
-	const size_t page = 2 << 20, whole = (bytes + 2 * page) & ~(page - 1);
+	const size_t page = HUGE_PAGE, whole = (bytes + 2 * page) & ~(page - 1);
 	char *p, *at;
 
 	if (bytes < page)
@@ -83,7 +91,7 @@ static void *zeros(size_t bytes)
 
 static void drop(void *p, size_t bytes)
 {
-	const size_t page = 2 << 20;
+	const size_t page = HUGE_PAGE;
 
 	if (bytes < page)
 		free(p);
@@ -126,7 +134,7 @@ fail:
 
 static void free_blocks(struct sums_groups *g)
 {
-	free(g->block);
+	drop(g->block, g->blocks * sizeof(*g->block));
 	g->block = NULL;
 }
 
@@ -179,7 +187,7 @@ static int spill(struct sums_groups *g, __s64 group, double x)
 	return 0;
 }
 
-static __int128 value_of(cell c)
+static __int128 value_of(sums_cell c)
 {
 	return (__int128)c[1] * (1ll << SUMS_LIMB) + c[0];
 }
@@ -198,7 +206,7 @@ static int spill_cell(struct sums_groups *g, __s64 group)
 	while (fpisa_superacc_merge(*a, &full.acc))
 		if (enlarge(a, fpisa_superacc_cover(*a, &full.acc, sums_format())))
 			return -ENOMEM;
-	g->cell[group] = (cell){0};
+	g->cell[group] = (sums_cell){0};
 	return 0;
 }
 
@@ -207,7 +215,7 @@ static void fold(struct sums_groups *g)
 {
 	for (__s64 i = g->n; i < g->n * copies(g); i++) {
 		g->cell[i % g->n] += g->cell[i];
-		g->cell[i] = (cell){0};
+		g->cell[i] = (sums_cell){0};
 	}
 }
 
@@ -219,10 +227,10 @@ static int settle(struct sums_groups *g, __u32 part)
 
 	fold(g);
 	for (__s64 i = first; i < end; i++) {
-		cell *c = &g->cell[i];
+		sums_cell *c = &g->cell[i];
 		__s64 carry = (*c)[0] >> SUMS_LIMB;
 
-		*c += (cell){-(carry * (1ll << SUMS_LIMB)), carry};
+		*c += (sums_cell){-(carry * (1ll << SUMS_LIMB)), carry};
 		if (fpisa_unlikely((*c)[1] >= SETTLED || (*c)[1] <= -SETTLED) && spill_cell(g, i))
 			return -ENOMEM;
 	}
@@ -250,59 +258,84 @@ static void choose_unit(struct sums_groups *g, const double *x, size_t n, int ma
 	g->low = highest < 1 ? 1 : highest > most ? most : highest;
 }
 
+/*
+ * Groups of some values, as the caller has them or as blocks do. A negative one is of no group. The caller's may be an array
+ * that another thread of Python writes to: each use reads once and checks.
+ */
+struct codes {
+	const __s64 *wide;
+	const __u32 *narrow; /* if not NULL; below the number of groups */
+};
+
+static __always_inline __s64 code_of(struct codes codes, size_t i)
+{
+	return codes.narrow ? codes.narrow[i] : fpisa_read_once(&codes.wide[i]);
+}
+
 /* Those of a block that cells do not take. */
-static int spill_others(struct sums_groups *g, const double *x, const __s64 *code, size_t n)
+static int spill_others(struct sums_groups *g, const double *x, struct codes codes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const __u64 bits = sums_bits(x[i]);
+		const __s64 code = code_of(codes, i);
 
-		if (code[i] >= 0 && bits << 1 && sums_exponent(bits) - (__u32)g->low > SUMS_RANGE &&
-		    spill(g, code[i], x[i]))
+		if ((__u64)code < (__u64)g->n && bits << 1 && sums_exponent(bits) - (__u32)g->low > SUMS_RANGE &&
+		    spill(g, code, x[i]))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
 /* At most SOME values of one part. */
-static __always_inline int add_cells(struct sums_groups *g, __u32 part, const double *x, const __s64 *code, size_t n,
+static __always_inline int add_cells(struct sums_groups *g, __u32 part, const double *x, struct codes codes, size_t n,
 				     int copies, int count)
 {
-	__s64 lo[SOME], hi[SOME];
+	sums_cell limb[SOME];
 	const __u64 groups = (__u64)g->n;
 	int others;
 
 	if (g->part[part].adds > ADDS - SOME && settle(g, part))
 		return -ENOMEM;
 	g->part[part].adds += n;
-	others = g->kernels->limbs(x, n, g->low, lo, hi);
+	others = g->kernels->limbs(x, n, g->low, limb);
 	for (size_t i = 0; i < n; i++) {
-		const __u64 group = (__u64)code[i];
+		const __s64 code = code_of(codes, i);
+		const __u64 group = (__u64)code;
 
-		if (fpisa_unlikely(group >= groups)) {
-			if (code[i] >= 0)
+		if (!codes.narrow && fpisa_unlikely(group >= groups)) {
+			if (code >= 0)
 				return -ERANGE;
 			continue;
 		}
-		g->cell[group + i % (__u32)copies * groups] += (cell){lo[i], hi[i]};
+		g->cell[group + i % (__u32)copies * groups] += limb[i];
 		if (count)
 			g->rows[group]++;
 	}
-	return fpisa_unlikely(others) ? spill_others(g, x, code, n) : 0;
+	return fpisa_unlikely(others) ? spill_others(g, x, codes, n) : 0;
 }
 
-static int add_some(struct sums_groups *g, __u32 part, const double *x, const __s64 *code, size_t n, int count)
+static int add_wide(struct sums_groups *g, const double *x, const __s64 *code, size_t n, int count)
 {
+	const struct codes codes = {.wide = code};
+
 	if (copies(g) > 1)
-		return count ? add_cells(g, part, x, code, n, COPIES, 1) : add_cells(g, part, x, code, n, COPIES, 0);
-	return count ? add_cells(g, part, x, code, n, 1, 1) : add_cells(g, part, x, code, n, 1, 0);
+		return count ? add_cells(g, 0, x, codes, n, COPIES, 1) : add_cells(g, 0, x, codes, n, COPIES, 0);
+	return count ? add_cells(g, 0, x, codes, n, 1, 1) : add_cells(g, 0, x, codes, n, 1, 0);
 }
 
-static int add_block(struct sums_groups *g, __u32 part, const double *x, const __s64 *code, size_t n, int count)
+static int add_narrow(struct sums_groups *g, __u32 part, const double *x, const __u32 *code, size_t n, int count)
+{
+	const struct codes codes = {.narrow = code};
+
+	return count ? add_cells(g, part, x, codes, n, 1, 1) : add_cells(g, part, x, codes, n, 1, 0);
+}
+
+static int add_block(struct sums_groups *g, const double *x, const __s64 *code, size_t n, int count)
 {
 	int rc = 0;
 
 	for (size_t at = 0; at < n && !rc; at += SOME)
-		rc = add_some(g, part, x + at, code + at, n - at < SOME ? n - at : SOME, count);
+		rc = add_wide(g, x + at, code + at, n - at < SOME ? n - at : SOME, count);
 	return rc;
 }
 
@@ -313,8 +346,7 @@ static void rewind_parts(struct sums_groups *g)
 {
 	for (__u32 p = 0; p < g->parts; p++) {
 		g->part[p].first = p;
-		g->part[p].last = &g->block[p];
-		g->part[p].fill = 0;
+		g->part[p].at = (char *)&g->block[p];
 	}
 	g->used = g->parts;
 }
@@ -322,30 +354,43 @@ static void rewind_parts(struct sums_groups *g)
 /* Blocks for so many values, at most. */
 static int new_blocks(struct sums_groups *g, __s64 values)
 {
-	__u64 want = (__u64)values / PAIRS + 2 * g->parts;
+	const __u64 want = (__u64)values / PAIRS + 2 * g->parts;
+	size_t bytes;
 
 	g->blocks = want < MOST_BLOCKS ? (__u32)want : MOST_BLOCKS;
-	g->block = aligned_alloc(sizeof(*g->block), g->blocks * sizeof(*g->block));
+	bytes = g->blocks * sizeof(*g->block);
+	g->block = bytes < HUGE_PAGE ? aligned_alloc(sizeof(*g->block), bytes) : zeros(bytes);
 	if (!g->block)
 		return -ENOMEM;
 	rewind_parts(g);
 	return 0;
 }
 
+/* A third of the next block, while a third of this one is added. */
+static __always_inline void fetch_ahead(const struct block *next, size_t at)
+{
+	const char *from = (const char *)next + at * sizeof(*next) / PAIRS;
+
+	for (size_t i = 0; i < sizeof(*next) * SOME / PAIRS; i += LINE)
+		__builtin_prefetch(from + i);
+}
+
 static int drain_part(struct sums_groups *g, __u32 p, int count)
 {
 	const struct part *part = &g->part[p];
 	const struct block *block = &g->block[part->first];
-	__s64 code[PAIRS];
 
 	for (;; block = &g->block[block->next]) {
-		const size_t n = block == part->last ? part->fill : PAIRS;
+		const int is_last = block == block_of(part->at);
+		const size_t n = is_last ? place_of(part->at) : PAIRS;
 
-		for (size_t i = 0; i < n; i++)
-			code[i] = block->code[i];
-		if (add_block(g, p, block->x, code, n, count))
-			return -ENOMEM;
-		if (block == part->last)
+		for (size_t at = 0; at < n; at += SOME) {
+			if (!is_last)
+				fetch_ahead(&g->block[block->next], at);
+			if (add_narrow(g, p, block->x + at, block->code + at, n - at < SOME ? n - at : SOME, count))
+				return -ENOMEM;
+		}
+		if (is_last)
 			return 0;
 	}
 }
@@ -365,9 +410,8 @@ static int next_block(struct sums_groups *g, struct part *part, int count)
 {
 	if (g->used == g->blocks)
 		return drain(g, count);
-	part->last->next = g->used;
-	part->last = &g->block[g->used++];
-	part->fill = 0;
+	block_of(part->at)->next = g->used;
+	part->at = (char *)&g->block[g->used++];
 	return 0;
 }
 
@@ -378,19 +422,25 @@ static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, 
 	const int shift = g->shift;
 
 	for (size_t i = 0; i < n; i++) {
-		struct part *part = &parts[(__u64)code[i] >> shift];
+		const __s64 group = fpisa_read_once(&code[i]);
+		struct part *part = &parts[(__u64)group >> shift];
+		struct block *block;
+		size_t place;
 
-		if (fpisa_unlikely((__u64)code[i] >= groups)) {
-			if (code[i] >= 0)
+		if (fpisa_unlikely((__u64)group >= groups)) {
+			if (group >= 0)
 				return -ERANGE;
 			continue;
 		}
+		block = block_of(part->at);
+		place = place_of(part->at);
 		/* Any address will do: a prefetch does not fault. */
-		__builtin_prefetch((const void *)((uintptr_t)&part->last->x[part->fill] + AHEAD), 1);
-		__builtin_prefetch((const void *)((uintptr_t)&part->last->code[part->fill] + AHEAD), 1);
-		part->last->x[part->fill] = x[i];
-		part->last->code[part->fill] = (__u32)code[i];
-		if (fpisa_unlikely(++part->fill == PAIRS) && next_block(g, part, count))
+		__builtin_prefetch((const char *)&block->x[place] + AHEAD, 1);
+		__builtin_prefetch((const char *)&block->code[place] + AHEAD, 1);
+		block->x[place] = x[i];
+		block->code[place] = (__u32)group;
+		part->at += sizeof(*block->x);
+		if (fpisa_unlikely(place + 1 == PAIRS) && next_block(g, part, count))
 			return -ENOMEM;
 	}
 	return 0;
@@ -436,7 +486,7 @@ static int add_array(struct sums_groups *g, const struct sums_array *x, double s
 
 		if (!g->fixed)
 			choose_unit(g, v, n, scale == 1 ? MARGIN : 0); /* upper halves are the largest */
-		rc = g->block ? add_parts(g, v, c, n, count) : add_block(g, 0, v, c, n, count);
+		rc = g->block ? add_parts(g, v, c, n, count) : add_block(g, v, c, n, count);
 	}
 	if (g->block && !rc)
 		rc = drain(g, count);
@@ -657,28 +707,41 @@ __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
 	return t.slots ? groups : -ENOMEM;
 }
 
-/* Unsigned differences, so that keys of either sign will do. */
-__s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found)
+/* Numbers keys whose ranks are not all of the range. */
+static int number_sparse(const __s64 *key, __s64 n, __s64 least, __u32 range, const __u8 *seen, __s64 *code)
 {
-	__u32 *rank = calloc(range, sizeof(*rank));
-	__s64 groups = 0;
+	__u32 *rank = malloc(range * sizeof(*rank)), groups = 0;
 
 	if (!rank)
 		return -ENOMEM;
-	for (__s64 i = 0; i < n; i++)
-		rank[(__u64)key[i] - (__u64)least] = 1;
 	for (__u32 i = 0; i < range; i++) {
-		if (!rank[i])
-			continue;
-		rank[i] = (__u32)groups;
-		found[groups++] = (__s64)((__u64)least + i);
+		rank[i] = groups;
+		groups += seen[i];
 	}
-	if (groups == range)
-		for (__s64 i = 0; i < n; i++)
-			code[i] = (__s64)((__u64)key[i] - (__u64)least);
-	else
-		for (__s64 i = 0; i < n; i++)
-			code[i] = rank[(__u64)key[i] - (__u64)least];
+	for (__s64 i = 0; i < n; i++)
+		code[i] = rank[(__u64)key[i] - (__u64)least];
 	free(rank);
-	return groups;
+	return 0;
+}
+
+/* Unsigned differences, so that keys of either sign will do. */
+__s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found)
+{
+	__u8 *seen = calloc(range, 1);
+	__s64 groups = 0;
+	int rc = 0;
+
+	if (!seen)
+		return -ENOMEM;
+	for (__s64 i = 0; i < n; i++)
+		seen[(__u64)key[i] - (__u64)least] = 1;
+	for (__u32 i = 0; i < range; i++)
+		if (seen[i])
+			found[groups++] = (__s64)((__u64)least + i);
+	if (groups < range)
+		rc = number_sparse(key, n, least, range, seen, code);
+	for (__s64 i = 0; least && groups == range && i < n; i++)
+		code[i] = (__s64)((__u64)key[i] - (__u64)least);
+	free(seen);
+	return rc ? rc : groups;
 }

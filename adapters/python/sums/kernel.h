@@ -49,13 +49,15 @@ typedef size_t sums_kernel64(struct sums_window *w, const double *x, size_t n);
 typedef size_t sums_kernel32(struct sums_window *w, const float *x, size_t n);
 
 /*
- * For sums by groups (groups.c): a value in units of 2^(low - 1075) as hi * 2^SUMS_LIMB + lo, both of its sign.
- * A zero, and a value whose exponent field is not low to low + SUMS_RANGE, is 0 in both. Returns whether there
- * are any of the latter. low + SUMS_RANGE is below the field of infinities.
+ * For sums by groups (groups.c): a value in units of 2^(low - 1075) as limb[1] * 2^SUMS_LIMB + limb[0], both of its
+ * sign. A zero, and a value whose exponent field is not low to low + SUMS_RANGE, is 0 in both. Returns whether there
+ * are any of the latter. low + SUMS_RANGE is below the field of infinities. `limb` takes as many as vectors of the widest
+ * have that the values begin.
  */
 #define SUMS_RANGE 34
 #define SUMS_LIMB 44
-typedef int sums_kernel_limbs(const double *x, size_t n, int low, __s64 *lo, __s64 *hi);
+typedef __s64 sums_cell __attribute__((vector_size(16)));
+typedef int sums_kernel_limbs(const double *x, size_t n, int low, sums_cell *limb);
 
 /* The least and the greatest exponent field of some values. */
 struct sums_extent {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The text of a kernel (kernel.h) for vectors of WIDTH doubles; TARGET is the attribute that
- * lets the compiler use them, ANY(v) whether a vector of integers has a bit. kernel.c includes it for each.
+ * lets the compiler use them, ANY(v) whether a vector of integers has a bit, LOWER and UPPER the places by which
+ * two vectors alternate. kernel.c includes it for each.
  */
 typedef double NAME(v) __attribute__((vector_size(8 * WIDTH)));
 typedef double NAME(at64) __attribute__((vector_size(8 * WIDTH), aligned(1), may_alias));
@@ -98,25 +99,23 @@ TARGET static __always_inline U NAME(split)(U x, U low, I *lo, I *hi)
 	return x << 1 & ~ok;
 }
 
-TARGET static int NAME(limbs)(const double *x, size_t n, int low, __s64 *lo, __s64 *hi)
+TARGET static int NAME(limbs)(const double *x, size_t n, int low, sums_cell *limb)
 {
 	const U base = (U){0} + (__u64)low;
 	U other = {0};
-	size_t i = 0;
-	I l, h;
+	I lo, hi, cells[2];
 
-	for (; i + WIDTH <= n; i += WIDTH) {
-		other |= NAME(split)((U)LOAD64(x + i), base, &l, &h);
-		__builtin_memcpy(lo + i, &l, sizeof(l));
-		__builtin_memcpy(hi + i, &h, sizeof(h));
-	}
-	if (i < n) {
-		U last = {0};
+	for (size_t i = 0; i < n; i += WIDTH) {
+		U in = {0};
 
-		__builtin_memcpy(&last, x + i, (n - i) * sizeof(*x));
-		other |= NAME(split)(last, base, &l, &h);
-		__builtin_memcpy(lo + i, &l, (n - i) * sizeof(*lo));
-		__builtin_memcpy(hi + i, &h, (n - i) * sizeof(*hi));
+		if (i + WIDTH <= n)
+			in = (U)LOAD64(x + i);
+		else
+			__builtin_memcpy(&in, x + i, (n - i) * sizeof(*x));
+		other |= NAME(split)(in, base, &lo, &hi);
+		cells[0] = __builtin_shuffle(lo, hi, (I){LOWER});
+		cells[1] = __builtin_shuffle(lo, hi, (I){UPPER});
+		__builtin_memcpy(limb + i, cells, sizeof(cells));
 	}
 	return ANY(other);
 }

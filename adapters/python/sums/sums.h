@@ -136,7 +136,8 @@ SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
 
 /*
  * The same of keys from `least` to less than `least` + `range`, with numbers that ascend as keys do; found[], of `range`
- * keys, takes which there are. Much faster where they lie close together.
+ * keys, takes which there are. Much faster where they lie close together. Where `least` is 0 and there are `range` groups, keys are
+ * their own numbers, and code[] is left as it is.
  */
 SUMS_API __s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found);
 
