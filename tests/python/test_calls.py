@@ -322,3 +322,22 @@ def test_structs_of_the_header(tmp_path):
     lines += [f'_Static_assert(FPISA_RESULT_{f.name} == {int(f)}u, "{f.name}");' for f in fpisa.Flags]
     subprocess.run(["gcc", "-fsyntax-only", "-I", os.path.join(TOP, "include"), "-x", "c", "-"], check=True, text=True,
                    input="#include <fpisa.h>\n" + "\n".join(lines))
+
+
+LISTS = {"MODE": _library.MODES, "ROUND": _library.ROUNDINGS, "FANOUT": _library.FANOUTS, "PIPELINE": _library.PIPELINES,
+         "TRANSPORT": _library.TRANSPORTS, "OP": _library.OPERATIONS}
+
+
+def test_names_of_the_tree(tmp_path):
+    """They are those of fpisa/names.h; arrays of mxint8, which have scales behind them, the package does not take."""
+    source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
+    calls = [f'#define {p}(id, name) printf("{p} %s %d\\n", name, FPISA_{p}_##id);\nFPISA_{p}_NAMES({p}, )' for p in LISTS]
+    calls.append('#define TYPE(id, name, type) printf("TYPE %s %d\\n", type, FPISA_FORMAT_##id);\nFPISA_FORMAT_NAMES(TYPE, )')
+    program = tmp_path / "names"
+    subprocess.run(["gcc", "-I", os.path.join(TOP, "include"), "-x", "c", "-", "-o", program], check=True, text=True,
+                   input="\n".join([*source, "int main(void)\n{", *calls, "}\n"]))
+    found = {p: {} for p in [*LISTS, "TYPE"]}
+    for list_, name, number in map(str.split, subprocess.check_output([program], text=True).splitlines()):
+        found[list_][name] = int(number)
+    assert found["TYPE"] == {**_library.TYPES, "mxint8": 8}
+    assert {p: found[p] for p in LISTS} == {p: {n: i for n, i in names.items() if n != "default"} for p, names in LISTS.items()}
