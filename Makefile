@@ -104,6 +104,8 @@ PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
 # A machine of arm64, emulated, for arm64-long.
 ARM_PACKAGES := ?qemu-system-arm
+# What images are made and run by.
+IMAGE_PACKAGES := ?podman ?podman-compose
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
 PG_PACKAGES := ?$(call among,postgresql-N+postgresql-server-dev-N,$(or $(PG_VERSION),$(POSTGRESQLS))) ?valgrind
 # What the backend for PyTorch is (adapters/torch/rules.mk).
@@ -480,7 +482,7 @@ check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
-test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES)
+test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES) $(IMAGE_PACKAGES)
 test-long: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long arm64-long distros image vm-long)"
 
