@@ -183,6 +183,9 @@ def test_calls_that_differ_and_rejoin():
     def rank_of(handle):
         with pytest.raises(fpisa.CallsDiffer):
             handle.allreduce(ones(10 + handle.rank))
+        handle.rejoin()
+        with pytest.raises(fpisa.CallsDiffer):  # as many real numbers, but not the same
+            handle.allreduce(ones(10).view("complex64") if handle.rank else ones(10))
         with pytest.raises(fpisa.CallsDiffer):
             handle.start(ones())
         handle.rejoin()
@@ -341,3 +344,25 @@ def test_names_of_the_tree(tmp_path):
         found[list_][name] = int(number)
     assert found["TYPE"] == {**_library.TYPES, "mxint8": 8}
     assert {p: found[p] for p in LISTS} == {p: {n: i for n, i in names.items() if n != "default"} for p, names in LISTS.items()}
+
+
+def test_end_of_the_interpreter():
+    """Threads that poll when it comes do not use a handle that is closed."""
+    program = """
+import threading, time, numpy, fpisa
+mem = fpisa.Mem(2, "float32")
+handles = [None, None]
+def join(rank):
+    handles[rank] = mem.connect(rank, timeout=None)
+joining = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]
+[t.start() for t in joining], [t.join() for t in joining]
+def poll(request):
+    while True:
+        request.test()
+for request in [handles[0].start(numpy.ones(1000, "float32")) for _ in range(8)]:
+    threading.Thread(target=poll, args=(request,), daemon=True).start()
+time.sleep(0.05)
+"""
+    for _ in range(12):
+        ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, timeout=60)
+        assert ended.returncode == 0, ended.stderr
