@@ -182,12 +182,13 @@ int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, MPI
 		return REQUEST_NOT_HERE;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return comm_no_memory(m, c);
+		return MPI_ERR_NO_MEM;
 	s->comm = m;
 	s->handle = c;
-	if (start(s)) {
+	rc = start(s);
+	if (rc) {
 		free(s);
-		return comm_no_memory(m, c);
+		return rc;
 	}
 	*r = s->request;
 	comm_get(m);

@@ -296,7 +296,12 @@ class Backend final : public Base
 	{
 		auto call = c10::make_intrusive<Call>(getRank(), tensors, values_of(tensors));
 
-		session_->start(call, type, op);
+		if (call->values().numel()) {
+			session_->start(call, type, op);
+		} else {
+			call->end(nullptr);
+			call->end_future();
+		}
 		return call;
 	}
 

@@ -6,23 +6,26 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[dataframe]", "ray", "pyspark", "hypothesis", "pytest", "xsum"]
+ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[dataframe]", "ray", "pyspark", "hypothesis", "pytest", "xsum", "ml_dtypes"]
 
 
 def environment(build):
     """The interpreter of an environment that has them all, or None."""
     place = os.path.join(build, "doors")
-    python = os.path.join(place, "bin", "python3")
-    if os.path.exists(os.path.join(place, "whole")):
-        return python
+    python, whole = os.path.join(place, "bin", "python3"), os.path.join(place, "whole")
+    if os.path.exists(whole):
+        with open(whole) as f:
+            if f.read().split() == ENGINES:
+                return python
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", python, "install", "--retries", "1"]
     if subprocess.run([*pip, "numpy"]).returncode:
         return None
     for engine in ENGINES:  # one that has no wheel for this Python is skipped by its test
         subprocess.run([*pip, engine])
-    with open(os.path.join(place, "whole"), "w"):
-        return python
+    with open(whole, "w") as f:
+        print(*ENGINES, file=f)
+    return python
 
 
 def main():

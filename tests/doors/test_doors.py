@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -36,6 +37,13 @@ def test_page(program):
     """Each program of doc/sums.md runs as it stands."""
     pytest.importorskip(re.search(r"import (\w+)", program)[1])
     exec(program, {})
+
+
+def test_numpy():
+    """tests/python with the newest numpy, and with ml_dtypes, which Debian does not have."""
+    pytest.importorskip("ml_dtypes")
+    files = [os.path.join(TOP, "tests", "python", f"test_{name}.py") for name in ("sums", "inputs")]
+    subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files], check=True)
 
 
 def test_pandas(data):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import fpisa
 
 ELEMENTS = int(os.environ.get("FPISA_ELEMENTS", 100_000_000))
-TYPES = ["float64", "float64", "float64", "float32", "float32", "float16", "int64", "int32", "uint8"]
+TYPES = ["float64"] * 6 + ["float32"] * 4 + ["float16"] * 2 + ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 UNITS = ["avx512", "avx2", "baseline"]
 
 

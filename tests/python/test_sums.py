@@ -7,10 +7,12 @@ import array
 import ctypes
 import itertools
 import math
+import os
 import pickle
 import platform
 import random
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -656,24 +658,61 @@ def test_without_numpy():
     subprocess.run([sys.executable, "-B", "-c", program], check=True, cwd=f"{TOP}/adapters/python")
 
 
-def test_lock_is_let_go(rng):
-    """Python goes on in another thread while a sum runs."""
-    x, ticks, done = np.ones(30_000_000), [0], threading.Event()
+@pytest.mark.parametrize("call", [fpisa.sum, lambda x: fpisa.Accumulator(x).value(), lambda x: fpisa.sum(x, by=np.zeros(len(x), int)).values[0],
+                                  lambda x: fpisa.dot(x, x)], ids=["sum", "accumulator", "groups", "dot"])
+def test_two_at_once(call):
+    """While a call sums many values another thread's calls begin and end: neither Python's lock nor one of the library is held."""
+    many, few = np.ones(10_000_000), np.full(20_000, 0.5)
+    began, over, during = threading.Event(), threading.Event(), []
 
-    def count():
-        while not done.is_set():
-            ticks[0] += 1
+    def others():
+        began.wait()
+        while not over.is_set():
+            during.append((call(few), fpisa.sum(few[:100])))
 
-    t = threading.Thread(target=count)
-    t.start()
-    before = ticks[0]
-    lib = fpisa._core.lib
-    state = fpisa._core.State()
-    lib.sums_add(state.at, fpisa._core.Array(x.ctypes.data, len(x), 8, None, 0, 0))
-    after = ticks[0]
-    done.set()
-    t.join()
-    assert after - before > 100
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(10)  # so that a thread goes on until it lets go of the lock
+    try:
+        t = threading.Thread(target=others)
+        t.start()
+        began.set()
+        before, got, after = len(during), call(many), len(during)
+        over.set()
+        t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert got == len(many) and set(during) == {(call(few), 50.0)} and after - before > 2
+
+
+@pytest.mark.skipif(not shutil.which("objdump"), reason="binutils are not installed; make test installs them")
+def test_no_global_state():
+    """The library's only variable is which kernel was chosen, and all threads choose the same; the others are the compiler's."""
+    table = subprocess.run(["objdump", "-t", os.environ["FPISA_SUMS"]], check=True, text=True, capture_output=True).stdout
+    names = {line.split()[-1] for line in table.splitlines() if re.search(r" \.(data|bss|tdata|tbss)\s", line)}
+    assert {n for n in names if not re.match(r"\.|__|completed", n)} == {"chosen"}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="vector units of x86-64")
+def test_dispatch(tmp_path):
+    """The widest unit that the CPU has is chosen, and each gives the same bytes: this CPU, and emulated ones without AVX-512 and AVX2."""
+    program = """if True:
+        import sys
+        sys.modules["numpy"] = None
+        import array, fpisa
+        x = array.array("d", ((i * 2654435761 % 1000003 - 500000) * 2.0 ** (i % 30 - 15) for i in range(999)))
+        print(fpisa.vectors(), fpisa.Accumulator(x).to_bytes().hex(), fpisa.sum(x, by=[i % 7 for i in range(999)]).values.tolist(), fpisa.dot(x, x))"""
+    with open("/proc/cpuinfo") as f:
+        flags = set(re.search(r"^flags\s*: (.*)$", f.read(), re.M)[1].split())
+    own = "avx512" if {"avx512f", "avx512dq"} <= flags else "avx2" if {"avx2", "fma"} <= flags else "baseline"
+    cpus = {own: []}
+    if shutil.which("qemu-x86_64"):
+        cpus.update(avx2=["qemu-x86_64", "-cpu", "Haswell"], baseline=["qemu-x86_64", "-cpu", "Nehalem"])
+    said = {}
+    for want, emulator in cpus.items():
+        p = subprocess.run([*emulator, os.path.realpath(sys.executable), "-B", "-c", program], text=True, capture_output=True, cwd=f"{TOP}/adapters/python")
+        unit, said[want] = p.stdout.split(" ", 1)
+        assert unit == want, p
+    assert len(set(said.values())) == 1 and len(said) == (3 if own == "avx512" and len(cpus) > 1 else len(cpus))
 
 
 def test_page():

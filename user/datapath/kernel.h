@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Probes of the kernel's features. */
+/* What this kernel can do. */
 #ifndef FPISA_DATAPATH_KERNEL_H
 #define FPISA_DATAPATH_KERNEL_H
 

@@ -40,7 +40,7 @@ static __u64 memory(const struct datapath_status *s)
 	return bytes;
 }
 
-/* Count the slots that jobs have taken; queries have none. */
+/* By jobs; queries have none. */
 static __u32 slots_taken(const struct datapath *dp)
 {
 	__u32 slots = 0;
@@ -51,7 +51,7 @@ static __u32 slots_taken(const struct datapath *dp)
 	return slots;
 }
 
-/* -- the manager and its groups ------------------------------------------------ */
+/* -- who manages groups, and who has what -------------------------------------- */
 
 static void print_holder(const struct group_record *r)
 {
