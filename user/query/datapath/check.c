@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a query may be: what no kernel is needed for. */
+/* Checks of a query that need no kernel. */
 #include <errno.h>
 
 #include "cli/report.h"

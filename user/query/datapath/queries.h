@@ -8,7 +8,7 @@
 
 struct bpf_object;
 
-/* The program of a kind, which is its name too: "topn", "table" or "join"; NULL if there is no such kind. */
+/* Return the program's name of a kind, which is the kind's name too: "topn", "table" or "join"; NULL: there is no such kind. */
 const char *query_kind_name(unsigned int kind);
 const void *query_object(unsigned int kind, size_t *size);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The program of a query: specialised, loaded over the maps that are pinned, and
- * put into the program array under the query's number. What it counts is pinned beside
- * the datapath's maps, for the verbs; the rest lives as long as the program.
+ * The program of a query: specialised, loaded over the pinned maps, and
+ * put into the program array under the query's number. The query's state is pinned beside
+ * the datapath's maps, for the verbs; the other maps live as long as the program.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -140,7 +140,7 @@ int datapath_query_del(struct datapath *dp, __u32 query)
 	err = datapath_query(dp, query, &j);
 	if (!err)
 		err = datapath_take_away(dp, query);
-	/* Its program has locks and maps of its own. */
+	/* The locks and maps of the query's program are its own, and go with it. */
 	if (!err)
 		err = fanout_remove(dp, query);
 	unload(dp, query);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Queries in the datapath: an entry of fpisa_jobs, whose mode is the kind of query, and a program that is loaded for it alone.
+ * Queries in the datapath: an entry of fpisa_jobs, whose mode is the kind of query, and a program that is loaded for this query alone.
  *
- *	check.c      what a query may be
- *	queries.c    the objects, and what makes one a certain query's
- *	query.c      make one, remove it, read what it has counted
- *	resources.c  what the programs cost
+ * 	check.c      checks of a query
+ * 	queries.c    the objects, and their specialisation for a query
+ * 	query.c      make a query, remove it, read its state
+ * 	resources.c  costs of the programs
  *
  * All return 0 or -errno, reported, as datapath.h's functions do.
  */
@@ -26,7 +26,7 @@ int query_check(__u32 query, struct fpisa_job *j);
 /* The logarithm of the blocks of a filter, FPISA_QUERY_*, for `keys`; above FPISA_MAX_FILTER_LOG: too many. */
 __u8 query_filter_log(__u32 filter, __u64 keys);
 
-/* As those of jobs. They take a query's number, and refuse that of a job, as those of jobs refuse a query's. */
+/* Like the functions of jobs. They take a query's number and refuse a job's, as the functions of jobs refuse a query's. */
 int datapath_query_add(struct datapath *dp, __u32 query, struct fpisa_job *j, const __u32 *ifindex);
 int datapath_query_del(struct datapath *dp, __u32 query);
 int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the programs of queries cost. */
+/* Costs of the programs of queries. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 #define QUERY_LIMIT 1024 /* of the queries that are measured */
 
-/* Each kind, and those that have rules of their own behind a filter with one. */
+/* Each kind of query, and each kind that has rules of its own with a filter before it. */
 static const struct {
 	const char *name;
 	__u8 kind, filter;

@@ -24,7 +24,7 @@ static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT]
 		 c->not_null ? " not null" : "");
 }
 
-/* Of worker `w`: its column `k`, or its value behind them all, or that there is none. */
+/* Describe worker `w`'s column `k`, or its value after the last column, or say that there is no such column. */
 static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k,
 			char text[COLUMN_TEXT])
 {
@@ -40,7 +40,7 @@ static void describe_at(const struct fpisa_query *q, const struct fpisa_query_wo
 	}
 }
 
-/* How worker `b`'s columns differ from those of worker `a`: 1, or 0, they do not. */
+/* Describe how worker `b`'s columns differ from those of worker `a`; return 1 if they do, else 0. */
 static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a,
 			   const struct fpisa_query_worker *b, char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
 {
@@ -56,7 +56,7 @@ static int compare_columns(const struct fpisa_query *q, const struct fpisa_query
 	return 1;
 }
 
-/* All workers have the same columns; those that have others than the first are named, as far as a message goes. */
+/* Check that all workers have the same columns. Name the workers whose columns differ from the first one's, as far as they fit into a message. */
 static int check_columns(const struct fpisa_query *q)
 {
 	char list[FPISA_MESSAGE_SIZE - 128] = "", entry[2 * COLUMN_TEXT + 64], has[COLUMN_TEXT], wants[COLUMN_TEXT];
@@ -82,7 +82,7 @@ static int check_columns(const struct fpisa_query *q)
 				  q->worker[0].name, list);
 }
 
-/* Where nobody has said how long keys are: as short as they can be; with a count, if rows need one. */
+/* Choose the length of keys if none was given: as short as possible, with a count if rows need one. */
 static void choose_key_bytes(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
@@ -138,7 +138,7 @@ int fpisa_query_check(struct fpisa_query *q)
 							   (q->kind == FPISA_QUERY_JOIN && !filtered))))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, and %llu have come: something is broken",
 				  (unsigned long long)sent, (unsigned long long)q->received);
-	/* Of a join the filter, if it was in use, dropped what is missing. */
+	/* In a join the filter, if it was in use, has dropped the missing rows. */
 	if (q->kind == FPISA_QUERY_TABLE &&
 	    (filtered ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
 		return fpisa_fail(
@@ -234,7 +234,7 @@ static uint64_t count_nulls(const struct fpisa_query *q)
 	return n < q->options.limit ? n : q->options.limit;
 }
 
-/* What each worker has of the answer is asked of it in the answer's order. */
+/* Ask each worker for its rows of the answer, in the answer's order. */
 static int settle_top(struct fpisa_query *q)
 {
 	uint64_t nulls = count_nulls(q);
@@ -353,7 +353,7 @@ static char *cell(struct fpisa_query *q, uint32_t i)
 	return q->space + i * CELL;
 }
 
-/* Is the aggregate looked at? Of a sum beyond the range the least and the greatest value tell whether it is one of values. */
+/* Return whether the aggregate is needed. If a sum is out of range, the least and the greatest value tell whether it is a sum of numbers. */
 static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 {
 	uint32_t some = q->options.aggregates;

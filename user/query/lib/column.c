@@ -54,7 +54,7 @@ static const char *skip_sign(const char *at, const char *end)
 	return at < end && (*at == '-' || *at == '+') ? at + 1 : at;
 }
 
-/* In ASCII, whatever the locale. */
+/* Compare in ASCII, whatever the locale. */
 static int is_word(const char *at, size_t len, const char *word)
 {
 	if (len != strlen(word))

@@ -37,7 +37,7 @@ struct fpisa_field {
 	int null;
 };
 
-/* "int32"; NULL of what is no type. 0: there is no type of that name. */
+/* Return the type's name, as "int32"; NULL: there is no such type. _of() returns 0 if no type has that name. */
 const char *fpisa_column_type_name(unsigned int type);
 unsigned int fpisa_column_type_of(const char *name);
 
@@ -47,10 +47,10 @@ int fpisa_column_name_valid(const char *name);
 /* The bits of a decimal number, NaN or infinity, rounded once. 0, -EINVAL: it is none, -ERANGE: it has no finite value. */
 int fpisa_parse_real(const char *text, uint32_t *bits);
 
-/* Has it the form of a value of the column's type? Numbers may be out of a real's or double's range; texts have no 0. 1 or 0. */
+/* Return whether the text has the form of a value of the column's type: 1 or 0. Numbers may be out of a real's or double's range; texts have no 0. */
 int fpisa_text_valid(const struct fpisa_column *c, const char *text, size_t len);
 
-/* Is it a value of the column's type? 0, -EINVAL or -ERANGE. NULL is one. */
+/* Check that the field is a value of the column's type; NULL is one. 0, -EINVAL or -ERANGE. */
 int fpisa_field_check(const struct fpisa_column *c, const struct fpisa_field *f);
 
 /* Bytes of keys of that column: the least and the most. */
@@ -65,8 +65,8 @@ int fpisa_key_put(uint8_t key[FPISA_QUERY_KEY_BYTES], size_t used, size_t most, 
 		  const struct fpisa_field *f);
 
 /*
- * Takes the column's value from byte `at` of a key as text, "" and *null for NULL; text of `size` bytes, at least
- * FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES. Returns the bytes up to there, or -EINVAL: it is no key of this column.
+ * Take the column's value from byte `at` of a key as text, "" and *null for NULL; `text` has `size` bytes, at least
+ * FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES. Return the bytes up to its end, or -EINVAL: the key is not one of this column.
  */
 int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t most, const struct fpisa_column *c,
 		   char *text, size_t size, int *null);

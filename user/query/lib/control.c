@@ -50,7 +50,7 @@ void fpisa_control_close(struct fpisa_control_channel *c)
 	*c = (struct fpisa_control_channel){0};
 }
 
-/* At least `n` bytes behind the first `used`. */
+/* Make room for at least `n` bytes after the first `used`. */
 static int make_room(__u8 **bytes, size_t *room, size_t used, size_t n)
 {
 	size_t want = *room ? *room : 4096;
@@ -121,7 +121,7 @@ static int take(struct fpisa_control_channel *c, const struct fpisa_manager_mess
 		return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
 	if (!c->in_type)
 		c->in_n = 0;
-	/* One byte more, so that a string at its end has one. */
+	/* Make room for one byte more, so that a string at the end can be terminated. */
 	rc = make_room(&c->in, &c->in_room, c->in_n, piece + 1);
 	if (rc)
 		return rc;

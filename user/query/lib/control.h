@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the master of a query and a worker say to each other beside the rows,
- * over TCP in TLS, with keys and in messages as of the manager (channel.h):
+ * The messages between the master of a query and a worker, beside the rows,
+ * over TCP in TLS, with keys and message frames like the manager's (channel.h):
  *
- *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: enum fpisa_query_string
- *	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
- *	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
- *	WORKING	worker	nothing: there is progress; before READY, a process reads Parquet. Or the ranks, a bit each, for whose
- *			join keys it waits: then there is none
- *	LOST	worker	the attempt, 4 bytes: its epoch is over
- *	DONE	worker	struct fpisa_query_done, then places of rows that are NULL: all rows are acknowledged
- *	FETCH	master	places of rows, 8 bytes each
- *	RECORDS	worker	rows as text: of each column its length, 4 bytes, or FPISA_QUERY_NULL, and its bytes
- *	FAILED	worker	an errno, 4 bytes, and a sentence with its 0. It is the last
+ * 	OPEN	master	the request: struct fpisa_query_open, then strings, each with its 0: enum fpisa_query_string
+ * 	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
+ * 	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
+ * 	WORKING	worker	empty: there is progress; before READY, a process reads Parquet. Or the ranks, a bit each, for whose
+ * 			join keys the worker waits: then there is no progress
+ * 	LOST	worker	the attempt, 4 bytes: its epoch is over
+ * 	DONE	worker	struct fpisa_query_done, then places of rows that are NULL: all rows are acknowledged
+ * 	FETCH	master	places of rows, 8 bytes each
+ * 	RECORDS	worker	rows as text: of each column its length, 4 bytes, or FPISA_QUERY_NULL, and its bytes
+ * 	FAILED	worker	an errno, 4 bytes, and a sentence with its 0. The last message
  *
- * In each message `number` says how many bytes of the content it and those behind it have.
+ * In each message `number` is the number of bytes of the content in this message and those after it.
  */
 #ifndef FPISA_QUERY_CONTROL_H
 #define FPISA_QUERY_CONTROL_H
@@ -30,7 +30,7 @@
 #define FPISA_QUERY_NULL 0xffffffffu
 #define FPISA_QUERY_SCAN 0 /* beside enum fpisa_job_kind */
 
-/* Of OPEN, in their order; "": it is not given. */
+/* The strings of OPEN, in their order; "": not given. */
 enum fpisa_query_string {
 	FPISA_STRING_TABLE,
 	FPISA_STRING_VALUE,
@@ -95,7 +95,7 @@ struct fpisa_query_done {
 	__u32 attempt;
 	__u32 rank;   /* that the aggregator gave it */
 	__u64 rows;   /* of the table here */
-	__u64 nulls;  /* of them whose value is NULL */
+	__u64 nulls;  /* of these rows, those whose value is NULL */
 	__u64 sent;   /* rows in frames, each once */
 	__u64 weight; /* the sum of their counts */
 	__u64 frames;
@@ -114,7 +114,7 @@ struct fpisa_control_channel {
 	__u16 in_type; /* of a content that is not whole; 0: none */
 };
 
-/* Of a connected socket, which is its own from now on, also when this fails; 0 or -errno as of channel.h, the message set. */
+/* Open a channel on a connected socket, which belongs to the channel from then on, also if this fails; 0 or -errno as in channel.h, the message set. */
 int fpisa_control_serve(struct fpisa_control_channel *c, int fd, const struct fpisa_psks *keys);
 int fpisa_control_call(struct fpisa_control_channel *c, int fd, const struct fpisa_psk *psk);
 void fpisa_control_close(struct fpisa_control_channel *c);

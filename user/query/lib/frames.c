@@ -46,7 +46,7 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 				q->options.local_port);
 		return rc ? rc : watch(q, &q->member);
 	}
-	/* To a port that the worker will tell. */
+	/* The worker will tell the real port. */
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
 		struct fpisa_query_worker *w = &q->worker[i];
 
@@ -86,7 +86,7 @@ int fpisa_query_reset(struct fpisa_query *q)
 		q->window[i] = fpisa_query_window_empty(FPISA_QUERY_WINDOW);
 		q->of_rank[i] = NOTHING;
 	}
-	/* With the key's length, which is known when the aggregator has said it. */
+	/* The groups are set up when the aggregator has told the key's length. */
 	return 0;
 }
 
@@ -163,7 +163,7 @@ static uint64_t places_left(const struct fpisa_query *q, uint64_t most)
 	return most;
 }
 
-/* Of each worker the room that no row has taken. */
+/* Give back the room of each worker that no row has taken. */
 static void give_back_places(struct fpisa_query *q)
 {
 	for (uint32_t i = 0; i < q->n_workers; i++) {
@@ -251,8 +251,8 @@ static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 }
 
 /*
- * `from`: whose it is. An acknowledgement goes to *ack. A rank that has said DONE, which is behind all acknowledgements, sends
- * nothing new: rows that are settled do not change.
+ * Take rows from rank `from`. An acknowledgement goes to *ack. A rank that has said DONE, which follows all acknowledgements, sends
+ * nothing new, so that settled rows do not change.
  */
 static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
 		     struct fpisa_member_frame *ack)
@@ -280,7 +280,7 @@ static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t fro
 
 /* -- the aggregator's table ---------------------------------------------------------- */
 
-/* No frame is to be sent again before `now`. */
+/* Send no frame again before `now`. */
 static void ask_again(struct fpisa_query *q, uint64_t now)
 {
 	q->ask_ns = now + q->ask_pause_ns;
@@ -339,7 +339,7 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 	return rc;
 }
 
-/* READs of groups that nobody has asked for, and those whose answer is late. */
+/* Send READs of groups that have not been asked for, and READs whose answer is late. */
 static int read_more(struct fpisa_query *q, uint64_t now)
 {
 	static char space[FPISA_MAX_PAYLOAD];

@@ -26,7 +26,7 @@ static inline void fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 	fpisa_carry(g, from);
 }
 
-/* No filter stands before them. */
+/* Groups in the master have no filter before them. */
 static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 {
 	(void)filter;

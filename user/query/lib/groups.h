@@ -19,10 +19,10 @@ struct fpisa_groups {
 	struct fpisa_bucket *buckets;
 	struct fpisa_query_group *group;
 	uint64_t most; /* bytes that it may take beyond the first FPISA_GROUPS_FIRST groups */
-	/* Where all groups go when there is no room for one more; NULL: nowhere. Set after fpisa_groups_init(). */
+	/* The destination of all groups when there is no room for another one; NULL: none. Set after fpisa_groups_init(). */
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
-	int spilled;   /* some are there: a key may have several records */
+	int spilled;   /* groups have been spilled: a key may have several records */
 	uint64_t next; /* group to be taken */
 	int is_ahead;
 	struct fpisa_query_group merged, ahead; /* what was taken last, and the record behind it */
@@ -30,7 +30,7 @@ struct fpisa_groups {
 
 #define FPISA_GROUPS_FIRST 256
 
-/* Of keys of so many bytes: 4, 8, 16, 32; `most` as above, 0: any number. 0, or -ENOMEM with the message set. */
+/* Set up for keys of so many bytes: 4, 8, 16, 32; `most` as above, 0: any number. 0, or -ENOMEM with the message set. */
 int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
 
@@ -40,7 +40,7 @@ int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 /* Puts in a group that was read from a table. 0, -EEXIST: its key is there (if groups are spilled, the next function says so), or as above. */
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group);
 
-/* All are in. 0 or an error as above. */
+/* Finish after the last row. 0 or an error as above. */
 int fpisa_groups_settle(struct fpisa_groups *g);
 
 /* The next group, each key once, valid until the next call: 1; 0: none is left; -EEXIST, or what the spill's take() returned. */

@@ -89,7 +89,7 @@ struct fpisa_query {
 	uint64_t ask_ns, ask_pause_ns;
 	uint32_t restarts, certified;
 	int lost;	   /* the aggregator has another epoch: another attempt begins */
-	uint64_t unsealed; /* workers of which it lacks frames, as it said last */
+	uint64_t unsealed; /* workers whose frames the aggregator lacks, as it last said */
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;
@@ -99,7 +99,7 @@ struct fpisa_query {
 	char *space;
 	uint8_t *stream; /* records of a query for all rows, or for those of a join */
 	size_t stream_at, stream_n, stream_room;
-	int paused;	     /* more is there, and is left with the workers */
+	int paused;	     /* more rows are left with the workers */
 	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
 };
 
@@ -117,7 +117,7 @@ static inline int fpisa_query_streams(const struct fpisa_query *q)
 	return q->kind == FPISA_QUERY_SCAN || q->kind == FPISA_QUERY_JOIN;
 }
 
-/* Bytes of rows that nobody has taken yet; more are left with the workers. */
+/* Return the limit of bytes of rows that the caller has not taken yet; further rows are left with the workers. */
 static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 {
 	uint64_t most = q->kind == FPISA_QUERY_JOIN ? q->options.memory / 2 : q->options.memory;
@@ -150,7 +150,7 @@ int fpisa_query_reset(struct fpisa_query *q);		/* nothing has come */
 int fpisa_query_key_twice(const struct fpisa_query *q); /* -EILSEQ, the message set */
 void fpisa_query_forget_places(struct fpisa_query *q);
 int fpisa_query_check_parameters(struct fpisa_query *q);
-/* Has all come of the first N that the aggregator counted? `bar` is the place of the last of these, plus 1; 0: they were fewer. */
+/* Return whether all of the first N that the aggregator counted have come. `bar` is the place of the last of these, plus 1; 0: there were fewer. */
 int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 
 /* -- answer.c ---------------------------------------------------------------------- */

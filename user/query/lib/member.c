@@ -168,13 +168,13 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 
 /* -- frames -------------------------------------------------------------------- */
 
-/* The key of NH of queries whose frames have tags; NULL: they have checksums. */
+/* Return the key of NH of a query whose frames have tags; NULL: they have checksums. */
 static const __u64 *nh_of(const struct fpisa_member *m)
 {
 	return m->token.k0 ? m->nh.w : NULL;
 }
 
-/* Of bytes that came; checksums and tags run over words. */
+/* Check received bytes; checksums and tags cover whole words. */
 static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, size_t len)
 {
 	size_t payload;
@@ -215,7 +215,7 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 		*error = take_welcome(m, h, (const struct fpisa_hello *)(h + 1));
 		return NULL;
 	}
-	/* Of errors only this one answers a HELLO. */
+	/* This is the only error that answers a HELLO. */
 	if (!m->joining.joined && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->incarnation.nonce &&
 	    h->reason == FPISA_V_not_live)
 		*error = fpisa_fail(-EACCES, "query %u: this host was taken out of it", m->query);

@@ -48,25 +48,25 @@ int fpisa_member_prepare(struct fpisa_member *m, const struct fpisa_fault_rates 
 /* Begins to join anew, as another incarnation. 0 or -EIO */
 int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token);
 
-/* Has joined, without an aggregator. */
+/* Mark the member as joined, without an aggregator. */
 void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie);
 
-/* Says HELLO if it is time. 0 or -errno, the message set. */
+/* Send a HELLO if it is due. 0 or -errno, the message set. */
 int fpisa_member_turn(struct fpisa_member *m, uint64_t now);
 
-/* When it will be; UINT64_MAX: never. */
+/* Return when the next HELLO is due; UINT64_MAX: never. */
 uint64_t fpisa_member_due(const struct fpisa_member *m);
 
 /*
- * What came: a frame of our epoch, whole, from who may send it, or NULL. Answers to HELLO it takes itself; a job that is
- * no query, or another answer that ends the query, sets *error and the message.
+ * Take a received frame. Return a whole frame of our epoch from a permitted sender, or NULL. Answers to HELLO are handled here; a job that is
+ * not a query, or another answer that ends the query, sets *error and the message.
  */
 const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct fpisa_in *in, int *error);
 
-/* Sends frames, of which type, flags, count, slot and chunk are set. 0 or -errno, the message set. */
+/* Send frames whose type, flags, count, slot and chunk are set. 0 or -errno, the message set. */
 int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, int n);
 
-/* The MTU of the way there. 0: unknown. */
+/* Return the MTU of the way to the address. 0: unknown. */
 uint16_t fpisa_member_mtu(uint32_t address);
 
 /* Entries of `bytes` bytes that a frame takes, at most `most`; 0: none. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a worker says (control.h), checked against what it was asked; master.h has what is what. A worker has a key and may lie all the
- * same: it can give wrong rows, and none that are not rows of the columns that were asked for.
+ * A worker's messages (control.h), checked against the request; master.h describes the state. A worker has a key and may still
+ * lie: it can give wrong rows, but only rows of the columns that were asked for.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +28,7 @@ static size_t next_name(const char **at, const char **name)
 	return n < strcspn(*name, " ") ? n : strcspn(*name, " ");
 }
 
-/* Are the columns those of the list "a,b"? */
+/* Return whether the columns are those of the list "a,b". */
 static int are_named(const struct fpisa_column *column, uint32_t n, const char *list)
 {
 	const char *name;
@@ -108,7 +108,7 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 
 /* -- DONE ------------------------------------------------------------------------------- */
 
-/* Has the rank that it was told, or one of those of the aggregator's list; and numbers that go with the query. */
+/* Return whether the message has the rank that the worker was assigned, or one of the aggregator's list, and numbers that fit the query. */
 static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker *w, const struct fpisa_query_done *said)
 {
 	int assigned = q->kind == FPISA_QUERY_SCAN || fpisa_query_is_direct(q);
@@ -158,7 +158,7 @@ static int is_value(const struct fpisa_column *c, const uint8_t *text, uint32_t 
 	return len == FPISA_QUERY_NULL ? !c->not_null : fpisa_text_valid(c, (const char *)text, len);
 }
 
-/* Are they whole rows of the columns? How many. */
+/* Count the rows, and check that they are whole rows of the columns. */
 static int count_records(const struct fpisa_query_worker *w, const uint8_t *content, size_t n, size_t *rows)
 {
 	size_t at = 0;
@@ -279,7 +279,7 @@ static int take_lost(struct fpisa_query *q, const uint8_t *content, size_t n)
 int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content,
 		     size_t n)
 {
-	/* Nothing of an attempt before one has begun. */
+	/* Before the first attempt begins, no message of an attempt is valid. */
 	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_WORKING &&
 	    type != FPISA_CONTROL_FAILED)
 		return malformed();

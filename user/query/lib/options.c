@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a master is asked: its options, checked and copied. */
+/* The options of a master, checked and copied. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,7 +17,7 @@ static int bad(const char *why)
 	return fpisa_fail(-EINVAL, "%s", why);
 }
 
-/* A name that is empty is that of nothing, and would be taken for one that was not given. */
+/* Refuse an empty name: it names nothing, and would be taken for one that was not given. */
 static int check_texts(const struct fpisa_query_options *o)
 {
 	const struct {

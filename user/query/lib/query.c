@@ -67,7 +67,7 @@ static int all_fetched(const struct fpisa_query *q)
 	return 1;
 }
 
-/* What is behind the phase that is over; again as long as one is. */
+/* Begin the next phase if this one is over, and again as long as one is. */
 static int advance(struct fpisa_query *q)
 {
 	int rc = 0;
@@ -133,12 +133,12 @@ static int check_silence(struct fpisa_query *q, uint64_t now)
 	return rc || now < w->heard_ns + limit ? rc : no_answer(q, w);
 }
 
-/* Which members have not joined. */
+/* Name the members that have not joined. */
 static int not_joined(const struct fpisa_query *q)
 {
 	char names[256];
 
-	/* One that went away under way had answered, too. */
+	/* The aggregator may have answered earlier and gone away meanwhile. */
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
@@ -160,7 +160,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 
 	if (q->phase == FPISA_PHASE_DONE)
 		return 0;
-	/* Nobody has taken what has come: it is the caller's time. */
+	/* The caller has not taken the rows that have come: that time is the caller's. */
 	if (q->stream_n - q->stream_at >= fpisa_query_ahead(q)) {
 		q->progress_ns = now;
 		for (uint32_t i = 0; i < q->n_workers; i++)
@@ -196,7 +196,7 @@ static uint64_t next_time(const struct fpisa_query *q)
 	return due < late ? due : late;
 }
 
-/* By CLOCK_MONOTONIC; 0 would be never. */
+/* Set the timer by CLOCK_MONOTONIC; 0 would disarm it. */
 static void set_timer_at(const struct fpisa_query *q, uint64_t at)
 {
 	struct itimerspec t = {.it_value = {(time_t)(at / 1000000000), (long)(at % 1000000000)}};
@@ -253,7 +253,7 @@ int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options 
 	return rc;
 }
 
-/* One turn: what has come by any descriptor, then what is due. */
+/* Take one turn: handle what has come by any descriptor, then what is due. */
 static int turn(struct fpisa_query *q, int timeout_ms)
 {
 	struct epoll_event e[EVENTS];
@@ -274,14 +274,14 @@ static int turn(struct fpisa_query *q, int timeout_ms)
 		rc = fpisa_query_restart(q);
 	if (!rc)
 		rc = advance(q);
-	/* What that had to say leaves now. */
+	/* Send the messages that this produced. */
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
 		if (q->worker[i].control.channel &&
 		    (fpisa_control_waiting(&q->worker[i].control) || fpisa_query_streams(q)))
 			rc = fpisa_query_worker_turn(q, &q->worker[i]);
 	if (!rc)
 		rc = advance(q);
-	/* What this has to say leaves when the socket takes it, which wakes the next turn. */
+	/* Messages that this produced leave when the socket takes them, which wakes the next turn. */
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
 		if (q->worker[i].control.channel && fpisa_control_waiting(&q->worker[i].control))
 			fpisa_query_worker_watch(q, &q->worker[i]);

@@ -19,7 +19,7 @@
 
 #define FETCH_MOST 65536 /* rows that a worker is asked for at once */
 
-/* The message so far, after whose it is. */
+/* Put the worker's name before the message. */
 static int of_worker(const struct fpisa_query_worker *w, int rc)
 {
 	char why[FPISA_MESSAGE_SIZE - 64];
@@ -28,7 +28,7 @@ static int of_worker(const struct fpisa_query_worker *w, int rc)
 	return fpisa_fail(rc, "worker %s: %s", w->name, why);
 }
 
-/* Its handshake failed, or what it says. */
+/* Explain why the worker's connection failed: its handshake or its messages. */
 static int connection_failed(const struct fpisa_query *q, const struct fpisa_query_worker *w, int rc)
 {
 	char identity[FPISA_PSK_IDENTITY], why[FPISA_MESSAGE_SIZE / 2];
@@ -120,7 +120,7 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", strerror(errno)) : 0;
 }
 
-/* Is there a connection by now? Then the channel has the socket. */
+/* Check whether the connection is made by now; the channel takes the socket then. */
 static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
 	struct sockaddr_in to;
@@ -235,7 +235,7 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		if (rc <= 0)
 			break;
 		w->heard_ns = fpisa_now();
-		/* Who waits for others says so. */
+		/* A worker that waits for others says so, which is no progress. */
 		q->progress_ns = type == FPISA_CONTROL_WORKING && n ? q->progress_ns : w->heard_ns;
 		rc = fpisa_query_take(q, w, type, content, n);
 		if (!rc && w->fetching && w->fetched == w->asked)

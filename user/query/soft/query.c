@@ -121,7 +121,7 @@ static __u32 use_filter(struct fpisa_soft_query *q, __u32 epoch)
 	return fpisa_filter_state(q->state.filter, epoch);
 }
 
-/* Is the join key of row `i` in the filter? */
+/* Look up the join key of row `i` in the filter. */
 static enum fpisa_filter_answer ask(struct fpisa_soft_query *q, __u32 epoch, __u32 state, const char *rows, __u32 i)
 {
 	struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes);
@@ -132,7 +132,7 @@ static enum fpisa_filter_answer ask(struct fpisa_soft_query *q, __u32 epoch, __u
 	return fpisa_filter_ask(&q->config, q, epoch, state, r.key);
 }
 
-/* As the program: a frame that has nothing for the heap leaves no trace. */
+/* Do as the program does: a frame that has nothing for the heap leaves no trace. */
 static int topn_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 sequence, const char *rows, __u32 count,
 		     __u8 *keep)
 {

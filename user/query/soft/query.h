@@ -33,13 +33,13 @@ enum fpisa_verdict fpisa_soft_query_rows(struct fpisa_soft_query *q, __u32 epoch
 					 const void *rows, __u32 count, __u8 *keep);
 
 /*
- * The frame of keys of worker `rank`: `count` join keys as frames have them; `last`: its last. FPISA_V_keys_taken, or
+ * Take the frame of keys of worker `rank`: `count` join keys as in frames; `last`: the rank's last frame. FPISA_V_keys_taken, or
  * the verdict of a drop. *missing is set to the workers whose keys are missing, *state to enum fpisa_filter_state.
  */
 enum fpisa_verdict fpisa_soft_query_keys(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, const void *keys,
 					 __u32 count, int last, __u64 *missing, __u32 *state);
 
-/* Of the workers those that lack frames up to last[rank], or have sent beyond; 0: the table is sealed. */
+/* Return the workers that lack frames up to last[rank], or have sent beyond; 0: the table is sealed. */
 __u64 fpisa_soft_query_seal(struct fpisa_soft_query *q, __u32 epoch, const __u64 *last);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "values/random.h"
 
-#define AGENTS 2000 /* of which a visit has one, all as likely */
+#define AGENTS 2000 /* a visit has one of them, all with the same probability */
 #define WORDS 1000
 #define NAME 32	   /* of an agent or a word, with the 0 */
 #define DAYS 15461 /* 1970-01-01 to 2012-04-30 */
@@ -39,7 +39,7 @@ static const char locales[][7] = {
 /* The same in any data, so that groups are. */
 static char agent[AGENTS][NAME], word[WORDS][NAME];
 
-/* Where the random numbers of one row begin. */
+/* Return the state from which the random numbers of one row begin. */
 static uint64_t state_of(const struct bigdata *d, uint64_t what, uint64_t row)
 {
 	uint64_t s = d->seed;
@@ -88,7 +88,7 @@ static char *put_number(char *out, uint64_t n, char behind)
 	return out;
 }
 
-/* A day since 1970-01-01 before 2100, when a year that is divisible by 4 is no leap year. */
+/* Write a day, counted from 1970-01-01, before 2100: years that are divisible by 4 are leap years until then. */
 static char *put_date(char *out, unsigned int day)
 {
 	static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -156,7 +156,7 @@ static unsigned int links_of(uint64_t *rng)
 	return (unsigned int)(800 + (80 * normal >> 32)) / 20;
 }
 
-/* To page x of n with a probability in proportion to x^-0.5: n u^2 for a uniform u in [0, 1). */
+/* Link to page x of n with a probability in proportion to x^-0.5: n u^2 for a uniform u in [0, 1). */
 static uint64_t link_of(uint64_t *rng, uint64_t n)
 {
 	uint64_t u = splitmix64(rng), square = (uint64_t)((unsigned __int128)u * u >> 64);

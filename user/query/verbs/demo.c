@@ -73,7 +73,7 @@ static int check(struct common *c, int opt)
 	}
 }
 
-/* What the script is given of an option, which getopt has found; NULL: there is no memory. */
+/* Return the script's argument for an option that getopt has found; NULL: there is no memory. */
 static char *passed_on(int opt)
 {
 	const struct option *o = options;
@@ -84,7 +84,7 @@ static char *passed_on(int opt)
 	return asprintf(&text, "--%s%s%s", o->name, o->has_arg ? "=" : "", o->has_arg ? optarg : "") < 0 ? NULL : text;
 }
 
-/* Where the program is, and the script that its source tree has; false: it has none, for the program is installed. */
+/* Find the program's directory, and the script in its source tree; false: there is no such tree, because the program is installed. */
 static bool find_script(char here[PATH_MAX], char script[PATH_MAX + sizeof(SCRIPT)])
 {
 	ssize_t length = readlink("/proc/self/exe", here, PATH_MAX - 1);

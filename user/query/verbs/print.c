@@ -53,7 +53,7 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	return o;
 }
 
-/* All that show looks at. */
+/* The data that show looks at. */
 struct shown {
 	struct fpisa_job job;
 	struct fpisa_session session;
@@ -102,7 +102,7 @@ static const char *filter_state(const struct shown *s)
 	}
 }
 
-/* The workers whose keys are not all in. */
+/* Return the workers whose keys are not complete. */
 static __u64 filter_missing(const struct shown *s)
 {
 	struct fpisa_query_state state = s->state;

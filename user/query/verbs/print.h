@@ -16,7 +16,7 @@ extern const struct name query_filter_names[];
 int query_print_text(const struct datapath *dp, __u32 query);
 int query_print_json(const struct datapath *dp, __u32 query);
 
-/* What query list says of it: a line; an object. */
+/* The entry of query list: a line; an object. */
 void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
 struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
 

@@ -126,7 +126,7 @@ static int take_faults(struct fpisa_query_options *o, char *text)
 	return err;
 }
 
-/* As an unset variable of the shell leaves it. */
+/* Refuse an empty argument, as an unset variable of the shell leaves it. */
 static int refuse_empty(int opt)
 {
 	const struct option *o = options;
@@ -136,7 +136,7 @@ static int refuse_empty(int opt)
 	return refuse(BAD_USAGE, "query run: --%s is empty", o->name);
 }
 
-/* Options whose argument is a member as it stands. */
+/* Options whose argument becomes a member unchanged. */
 static const struct {
 	int opt;
 	size_t at; /* in struct fpisa_query_options */
@@ -410,7 +410,7 @@ static int print_json_counts(const struct fpisa_query *q, const struct fpisa_que
 
 /* -- the verb -------------------------------------------------------------------- */
 
-/* Not between rows that go to the same terminal. */
+/* Show progress, but not between rows that go to the same terminal. */
 static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begun_ns)
 {
 	struct fpisa_query_counts counts;

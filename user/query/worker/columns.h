@@ -21,13 +21,13 @@ struct columns {
 int columns_find(struct columns *c, const struct partition *table, int kind,
 		 const char *const strings[FPISA_QUERY_STRINGS]);
 
-/* Marks those whose values are used. */
+/* Mark the columns whose values are used. */
 void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST]);
 
-/* Is the join key of the other table the same, by its types? 0, or -EINVAL with the message set. */
+/* Check that the join key of the other table has the same types. 0, or -EINVAL with the message set. */
 int columns_check_join(const struct columns *c, const struct columns *other);
 
-/* Does the join key fit into those of the query's filter? 0, or -EINVAL with the message set. */
+/* Check that the join key fits into the keys of the query's filter. 0, or -EINVAL with the message set. */
 int columns_check_filter(const struct columns *c, int kind, uint32_t filter_bytes);
 
 static inline bool columns_value_may_be_null(const struct columns *c)

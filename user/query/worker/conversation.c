@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a worker and one master say to each other (lib/query/control.h has the messages). */
+/* The messages between a worker and one master (lib/query/control.h has their formats). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -92,7 +92,7 @@ static int say_ready(struct session *s)
 }
 
 /*
- * A process reads Parquet, and the master hears that it does. What that says meanwhile is left where it is: the strings of OPEN
+ * Wait for a process that reads Parquet, and tell the master so. The master's messages stay unread meanwhile, because the strings of OPEN
  * are in the channel's memory.
  */
 static int wait_for(void *arg, int fd)
@@ -226,14 +226,14 @@ int session_say_done(struct session *s)
 	return err;
 }
 
-/* Its epoch is over: the master begins another attempt, of all workers. */
+/* Report that the epoch is over: the master begins another attempt, of all workers. */
 int session_say_lost(struct session *s)
 {
 	s->state = OPENED;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_LOST, &s->start.attempt, sizeof(s->start.attempt));
 }
 
-/* In one sentence; then it is read no more. */
+/* Report the failure in one sentence; the master's messages are not read any more then. */
 void session_say_failed(struct session *s, int error)
 {
 	struct pollfd p = {.fd = fpisa_channel_fd(s->control.channel), .events = POLLOUT};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a file is, and whether it is still that; identity.h has the contracts. */
+/* The identity of a file, and whether the file has kept it; identity.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -53,8 +53,8 @@ static int64_t now_ns(clockid_t clock)
 }
 
 /*
- * Would a change now have another stamp? Kernels before 6.13, and some file systems, stamp by the coarse clock. A stamp of the future, of a clock that was set
- * back or of a server, is one that a change does not have.
+ * Return whether a change now would get another stamp. Kernels before 6.13, and some file systems, stamp by the coarse clock. A change
+ * does not get a stamp in the future, which comes from a clock that was set back or from a server.
  */
 static bool settled(const struct file_state *is)
 {
@@ -63,7 +63,7 @@ static bool settled(const struct file_state *is)
 	return age > (is->changed_ns ? 0 : COARSE_NS) || age < -SETTLE_NS;
 }
 
-/* Of these -EAGAIN of a lease says that the server has not delegated the file, and nothing tells of other hosts' writes. */
+/* On these file systems -EAGAIN of a lease means that the server has not delegated the file, and nothing tells of other hosts' writes. */
 static bool is_remote(int fd)
 {
 	struct statfs fs;
@@ -123,8 +123,8 @@ uint64_t identity_number(const struct identity *id, uint64_t others)
 }
 
 /*
- * The kernel gives a read lease only on a file that nobody has open for writing. It is given back at once; a program that opens
- * the file in between waits that long, and the signal for us is one that is ignored by default.
+ * Check that nobody has the file open for writing: the kernel gives a read lease only then. The lease is given back at once; a program that opens
+ * the file in between waits that long, and the signal to us is ignored by default.
  */
 int identity_closed(int fd, const char *name)
 {
@@ -141,7 +141,7 @@ int identity_closed(int fd, const char *name)
 				0;
 }
 
-/* No program has written the file since its first notice, or may be about to; what its stamp says is of its names. */
+/* Check that only names of the file have changed: since its first notice no program has written it, and none may be about to. */
 static int only_named(const struct identity *id, int fd, const char *name)
 {
 	struct pollfd p = {.fd = id->watch, .events = POLLIN};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Was a file written while a query read it? The kernel stamps each change of a file's bytes with a time that no program can put
- * back (ctime), as long as the clock goes forward. doc/query.md, section 6, has what follows for users.
+ * Detection of writes to a file while a query reads it. The kernel stamps each change of a file's bytes with a time that no program can set
+ * back (ctime), as long as the clock goes forward. doc/query.md, section 6, describes the consequences for users.
  */
 #ifndef FPISA_QUERY_IDENTITY_H
 #define FPISA_QUERY_IDENTITY_H
@@ -25,14 +25,14 @@ struct identity {
  * clock, or 2 s where a file system has whole seconds. 0, or -errno with the message set: -ESTALE if it is being written.
  */
 int identity_note(struct identity *id, int fd, const char *name);
-void identity_forget(struct identity *id); /* also of one that is all 0 */
+void identity_forget(struct identity *id); /* also for an identity that is all 0 */
 
-/* A number of it and of `others`, 0 or the number of other files: two reads with one number have read the same bytes. */
+/* Return a number of this file and of `others`, 0 or the number of other files: two reads with one number have read the same bytes. */
 uint64_t identity_number(const struct identity *id, uint64_t others);
 
 /*
- * 0, or -ESTALE with the message set: somebody has changed the file since. A name that it got or lost, as when another file
- * takes its place, is no change, although it is stamped like one: from then on the kernel's notices (inotify) must say that no
+ * Check that the file has not been changed. 0, or -ESTALE with the message set. A name that the file got or lost, as when another file
+ * takes its place, is not a change, although it is stamped like one: from then on the kernel's notices (inotify) must say that no
  * program has written the file or had it open for writing, and identity_closed() that none has now. Without notices it is an error.
  */
 int identity_unchanged(struct identity *id, int fd, const char *name);

@@ -5,7 +5,7 @@
 #define LISTING "fpisa_tables" /* a table that every worker has, and no file: names of the others */
 #define LISTING_SCHEMA "name text not null"
 
-/* A new file without a name, with the names of the directory's schemas as CSV. Or -errno with the message set. */
+/* Write the names of the directory's schemas as CSV to a new file without a name; return the file, or -errno with the message set. */
 int listing_to_csv(int directory);
 
 #endif

@@ -88,7 +88,7 @@ static void want(struct newcomers *s, struct newcomer *n)
 
 	if (fpisa_channel_events(n->control.channel) & POLLOUT)
 		e.events |= EPOLLOUT;
-	/* One that waits for a process has said what it wants; that is read there. */
+	/* The process that serves the connection reads the request of one that waits for it. */
 	if (n->state == NEWCOMER_ADMITTED)
 		e.events = EPOLLRDHUP;
 	epoll_ctl(s->epoll, EPOLL_CTL_MOD, fpisa_channel_fd(n->control.channel), &e);
@@ -116,7 +116,7 @@ void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from)
 		end(s, n);
 }
 
-/* Its last word leaves, and what it sends is thrown away: a socket that is closed over unread bytes would take that back. */
+/* Send the last message and discard what the peer sends: closing a socket with unread bytes would discard that message. */
 static int see_off(struct newcomer *n)
 {
 	const __u8 *content;
@@ -140,7 +140,7 @@ static void refuse_busy(struct newcomers *s, struct newcomer *n)
 			fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
 }
 
-/* It has shown a key. As many as are served may wait to be, and others hear of the limit at once. */
+/* Admit a connection that has shown a key. As many may wait as are served; others are told of the limit at once. */
 static void admit(struct newcomers *s, struct newcomer *n)
 {
 	bool busy = s->known >= s->scans;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Connections of masters that are not served yet, all in the worker's own process. A connection has 5 s to show a key; then it
- * waits for one of the scans that are served at once to end, or hears that there is no room. A host without a key has only
- * places here, which it shares with others by hosts, and none among the scans.
+ * waits for one of the scans that are served at once to end, or is told that there is no room. A host without a key only has
+ * places here, which are shared out by host, and none among the scans.
  */
 #ifndef FPISA_QUERY_NEWCOMERS_H
 #define FPISA_QUERY_NEWCOMERS_H
@@ -51,22 +51,22 @@ void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from);
 /* The oldest without a key, of the hosts that have most, gives way; false: there is none. */
 bool newcomers_make_room(struct newcomers *s);
 
-/* It can be read or written. It may end others. */
+/* Handle a connection that can be read or written. This may end other connections. */
 void newcomer_work(struct newcomers *s, struct newcomer *n);
 
-/* End those whose time is over. */
+/* End connections whose time is over. */
 void newcomers_tick(struct newcomers *s);
 
 /* The first that waits for a process, or NULL. */
 struct newcomer *newcomers_next(const struct newcomers *s);
 
-/* Tell it why it is not served: fpisa_query_error(), of this errno. It ends by itself. */
+/* Tell the master why it is not served: fpisa_query_error(), of this errno. The connection ends by itself. */
 void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err);
 
-/* Another process has it from now on: forget it here. */
+/* Forget a connection that another process has from now on. */
 void newcomer_forget(struct newcomers *s, struct newcomer *n);
 
-/* In that process: close the sockets of all but this one. */
+/* Close, in that process, the sockets of all connections but this one. */
 void newcomers_close_others(const struct newcomers *s, const struct newcomer *n);
 
 #endif

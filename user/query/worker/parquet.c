@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Parquet by pyarrow, which is there or not: a Python process reads the file and writes CSV. What it reads is
- * somebody's data, so it reads apart from us; it gets two descriptors, and names of columns.
+ * Parquet by pyarrow, if it is installed: a Python process reads the file and writes CSV. The file is
+ * somebody else's data, so it is read in a process apart from us, which gets two descriptors, and names of columns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,8 +24,8 @@
 #define WHY 200
 
 /*
- * The columns that are its arguments, batch by batch; NULL is nothing, text is in quotes. Where a row group cannot be read or
- * written, the column that is the reason is looked for.
+ * Write the columns named by the arguments, batch by batch; NULL is empty, text is in quotes. If a row group cannot be read or
+ * written, find the column that is the reason.
  */
 static const char script[] =
 	"import sys\n"
@@ -79,7 +79,7 @@ static void child(pid_t parent, int in, int out, int errors, const char *const *
 	if (getppid() != parent)
 		_exit(126);
 	signal(SIGPIPE, SIG_DFL);
-	/* They may stand in each other's places. */
+	/* The descriptors may be in each other's places. */
 	in = fcntl(in, F_DUPFD, 3);
 	out = fcntl(out, F_DUPFD, 3);
 	errors = fcntl(errors, F_DUPFD, 3);
@@ -111,7 +111,7 @@ static int wait_for_more(const struct parquet_wait *wait, const char *name, int 
 	return rc < 0 ? rc : 0;
 }
 
-/* What it says before it ends, the last WHY bytes of it. 0, or -errno with the message set: nobody waits for its end. */
+/* Read what the process prints until it ends, and keep the last WHY bytes. 0, or -errno with the message set: the wait was given up. */
 static int hear(const struct parquet_wait *wait, const char *name, int fd, int out, char why[WHY + 1])
 {
 	char more[WHY];

@@ -103,7 +103,7 @@ static int open_rows(struct partition *p, int directory, const char *table)
 				       table, table);
 }
 
-/* Of tables that are files, and of that which lists them. */
+/* Open a table that is a file, or the table that lists the others. */
 static int open_table(struct partition *p, int directory, const char *table)
 {
 	char schema[] = LISTING_SCHEMA;

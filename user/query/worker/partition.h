@@ -18,7 +18,7 @@ struct partition {
 	char file[TABLE_NAME + 16]; /* its name, for messages */
 	struct schema schema;
 	struct text text;
-	bool ours; /* `fd` is a temporary file that nobody else has */
+	bool ours; /* `fd` is a temporary file that only this process has */
 	struct identity identity, of_schema;
 };
 
@@ -29,17 +29,17 @@ struct partition {
 int partition_open(struct partition *p, int directory, const char *table);
 
 /*
- * Stands before the first row. Of a Parquet file the columns that are `used`, by their numbers in the schema, are made CSV first, in a
- * temporary file, for which `wait` waits; other columns have no values then. 0, or -errno with the message set: -EINVAL of a file that
- * is not as it must be; -ENOENT: no pyarrow for Parquet.
+ * Go to the first row. The columns of a Parquet file that are `used`, by their numbers in the schema, are made CSV first, in a
+ * temporary file, for which `wait` waits; other columns have no values then. 0, or -errno with the message set: -EINVAL: the file
+ * is not valid; -ENOENT: there is no pyarrow for Parquet.
  */
 int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait);
-void partition_close(struct partition *p); /* also of one that is all 0, or was not opened */
+void partition_close(struct partition *p); /* also for a partition that is all 0, or was not opened */
 
-/* Before the first row again. 0 or -errno as of text_header(). */
+/* Go back to the first row. 0 or -errno as text_header() returns. */
 int partition_rewind(struct partition *p);
 
-/* Of its rows and its schema: two reads of a table with one number have read the same. */
+/* Return a number of the rows and the schema: two reads of a table with one number have read the same. */
 uint64_t partition_number(const struct partition *p);
 
 /* -ESTALE, with the message set, if somebody has written the file since it was opened. */

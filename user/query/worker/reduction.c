@@ -49,8 +49,8 @@ static int next_of_top(struct reduction *r, struct fpisa_row *row)
 }
 
 /*
- * The rows of a group, some at a time: its sum as terms, of which the first has the count, its least and
- * greatest value, and what of the count is beyond 30 bits.
+ * Make the next rows of a group: its sum as terms, of which the first has the count, its least and
+ * greatest value, and the part of the count beyond 30 bits.
  */
 static void more_terms(struct reduction *r, const struct fpisa_query_group *g, bool first)
 {

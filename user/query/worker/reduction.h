@@ -16,7 +16,7 @@ struct reduction {
 	struct fpisa_groups groups;
 	struct fpisa_top top;
 	uint64_t next; /* group or row to be sent */
-	/* What is left to be sent of the group before: */
+	/* The rest of the current group that has not been sent: */
 	union fpisa_superacc_full sum;
 	uint32_t term[FPISA_EXPANSION_TERMS + 2], count[FPISA_EXPANSION_TERMS + 2];
 	int n_terms, next_term;
@@ -25,12 +25,12 @@ struct reduction {
 
 /* An empty one. 0, or -ENOMEM with the message set. */
 int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes);
-void reduction_end(struct reduction *r); /* also of one that is all 0 */
+void reduction_end(struct reduction *r); /* also for a reduction that is all 0 */
 
 /* Adds a row: 0, or -ENOMEM with the message set. */
 int reduction_add(struct reduction *r, const struct fpisa_row *row);
 
-/* There are no more rows: what is left of them can be read. */
+/* Finish after the last row: the reduced rows can be read then. */
 void reduction_settle(struct reduction *r);
 
 /* The next row to send: 1; 0: there is none. */

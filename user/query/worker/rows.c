@@ -82,7 +82,7 @@ int session_begin_rows(struct session *s)
 				    (struct sender_rows){source_next, &s->other}, s->mtu);
 }
 
-/* This worker's keys are in: rows follow when all workers' are, or when they no longer matter. */
+/* End this worker's keys: rows follow when all workers' keys are in, or when they no longer matter. */
 int session_end_keys(struct session *s)
 {
 	s->keys = s->sender.sent;

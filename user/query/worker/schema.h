@@ -14,19 +14,21 @@ struct schema {
 	struct fpisa_column column[FPISA_COLUMNS_MOST];
 };
 
-/* Of the file's bytes, which end with a 0 and are changed; `name` is for messages. 0, or -EINVAL with the message set. */
+/* Parse the file's bytes, which end with a 0 and are changed; `name` is for messages. 0, or -EINVAL with the message set. */
 int schema_parse(struct schema *s, char *text, const char *name);
 
 /* The number of the column, or -1. */
 int schema_find(const struct schema *s, const char *column);
 
-/* Of "NAME" or "NAME TYPE", `len` bytes of them. The column's number, or -EINVAL with the message set, which names `file`: there is none, or
- * none of that type. */
+/*
+ * Find the column of "NAME" or "NAME TYPE", `len` bytes. Return its number, or -EINVAL with the message set, which names `file`: there is no such column,
+ * or it has another type.
+ */
 int schema_find_typed(const struct schema *s, const char *text, size_t len, const char *file);
 
 #define TABLE_NAME 64 /* with the 0 behind it */
 
-/* Is it a table's name? None means another place than the directory. */
+/* Return whether this is a table's name. No such name leads out of the directory. */
 int table_name_valid(const char *table);
 
 #endif

@@ -131,7 +131,7 @@ static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 }
 
 /*
- * When a frame is sent again. What was sent no sooner than its last copy has been answered: then it was lost, and the
+ * Return when a frame is sent again. If a frame that was sent later than this one's last copy has been answered, this one was lost, and the
  * timeout is not too short.
  */
 static uint64_t due_of(const struct sender *s, const struct sender_frame *f)
@@ -172,7 +172,7 @@ int sender_turn(struct sender *s, uint64_t now)
 	return rc ?: send_batch(s, batch, &n);
 }
 
-/* When the copy that is answered was sent; 0: nobody knows (Karn). */
+/* Return when the answered copy was sent; 0: unknown (Karn). */
 static uint64_t sent_at(const struct sender *s, const struct sender_frame *f, uint64_t echo)
 {
 	uint64_t at = s->begun_ns + echo - 1;

@@ -13,7 +13,7 @@
 
 #define SENDER_LATER 2
 
-/* Where rows come from. 1: *row is the next, 0: there is none, SENDER_LATER: ask again in another turn, or -errno with the message set. */
+/* The source of rows. 1: *row is the next, 0: there is none, SENDER_LATER: ask again in another turn, or -errno with the message set. */
 struct sender_rows {
 	int (*next)(void *arg, struct fpisa_row *row);
 	void *arg;
@@ -27,11 +27,11 @@ struct sender {
 	uint64_t low;		     /* the lowest sequence without acknowledgement */
 	uint64_t next;		     /* the next that is sent for the first time */
 	uint64_t last;		     /* 0: not known yet */
-	int over;		     /* there are no more rows */
-	int later;		     /* its rows wait for another turn: */
-	uint32_t taken;		     /* so many are in the next frame */
+	int over;		     /* the last row has been taken */
+	int later;		     /* rows follow in another turn: */
+	uint32_t taken;		     /* rows already in the next frame */
 	uint32_t window;	     /* frames that may be in flight now */
-	uint32_t credit;	     /* acknowledgements since it was widened */
+	uint32_t credit;	     /* acknowledgements since the window was widened */
 	uint32_t flying;	     /* frames without acknowledgement */
 	uint64_t narrowed_ns;
 	uint64_t begun_ns;    /* the first frame */
@@ -40,7 +40,7 @@ struct sender {
 	struct sender_frame {
 		struct fpisa_member_frame f;
 		uint64_t first_ns, sent_ns; /* its copies: the first one, the last one */
-		uint64_t again_ns;	    /* of an acknowledged one that is asked again: when */
+		uint64_t again_ns;	    /* when an acknowledged frame that is repeated is sent again */
 		uint32_t tries;
 		int acked;
 	} frame[FPISA_QUERY_WINDOW];
@@ -50,7 +50,7 @@ struct sender {
 
 /* After fpisa_member has joined; a frame of `type` takes what `mtu` bytes do. 0, or -errno with the message set. */
 int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct sender_rows rows, uint32_t mtu);
-void sender_end(struct sender *s); /* also of one that is all 0 */
+void sender_end(struct sender *s); /* also for a sender that is all 0 */
 
 /* Sends what may be sent and what is due again. 0, or -errno with the message set. */
 int sender_turn(struct sender *s, uint64_t now);
@@ -61,7 +61,7 @@ bool sender_acked(struct sender *s, uint64_t sequence, uint64_t echo, uint64_t n
 /* When the next frame is due again; UINT64_MAX: none is. */
 uint64_t sender_due(const struct sender *s);
 
-/* Are all rows acknowledged, and the last frame? */
+/* Return whether all rows are acknowledged, and the last frame. */
 bool sender_done(const struct sender *s);
 
 /* The last frame, which is acknowledged, is sent again at `due_ns`. */

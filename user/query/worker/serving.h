@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One master that is served, in parts: session.c, turn by turn, and time; conversation.c, what is said; rows.c. */
+/* The serving of one master: session.c has its turns and its times, conversation.c its messages, rows.c its rows. */
 #ifndef FPISA_QUERY_SERVING_H
 #define FPISA_QUERY_SERVING_H
 
@@ -25,7 +25,7 @@ struct session {
 	struct fpisa_query_open want;
 	struct fpisa_query_start start;
 	struct source source, other; /* `other`: of a join, else all 0 */
-	uint64_t keys, missing;	     /* `missing`: workers of whose keys some are not in, as the aggregator said last */
+	uint64_t keys, missing;	     /* `missing`: workers whose keys are incomplete, as the aggregator last said */
 	uint32_t filter;	     /* enum fpisa_filter_state */
 	bool waits;		     /* all keys are sent, and other workers' are missing */
 	struct fpisa_member member;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker and one master (lib/query/control.h has what they say): a process of its own. What goes wrong is
- * told to the master in one sentence, and ends it.
+ * A worker's process for one master (lib/query/control.h has the messages). An error is
+ * reported to the master in one sentence, and ends the process.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -49,7 +49,7 @@ static int late(const struct session *s)
 		s->want.pruning == FPISA_PRUNING_NETWORK ? ", or the master behind it" : "", s->mtu);
 }
 
-/* How long the state may last without progress; 0: for ever, for the connection is there. */
+/* Return how long the state may last without progress; 0: without limit, because the connection stands. */
 static uint64_t patience(const struct session *s)
 {
 	switch (s->state) {
@@ -148,7 +148,7 @@ static void say_why(const struct session *s, int log)
 
 	inet_ntop(AF_INET, &s->from.sin_addr, a, sizeof(a));
 	n = snprintf(line, sizeof(line), "query worker: master at %s: %s", a, fpisa_query_error());
-	/* Whoever reads the log says it; without one nobody is told. */
+	/* The process that reads the log prints the line; if it is gone, the line is lost. */
 	if (write(log, line, (size_t)n) != n)
 		return;
 }

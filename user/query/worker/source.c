@@ -63,7 +63,7 @@ void source_close(struct source *s)
 	s->null_rows = NULL;
 }
 
-/* What is wrong with a row may be that somebody writes the file: then that is what is said. */
+/* A row may be invalid because somebody is writing the file: then report that. */
 static int checked(struct source *s, int rc)
 {
 	int err = rc < 0 ? partition_unchanged(&s->table) : 0;
@@ -162,7 +162,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 				return rc;
 			if (s->want.kind == FPISA_QUERY_TOPN)
 				continue;
-			/* It makes a group, and adds nothing to it. */
+			/* The row makes a group, and adds nothing to it. */
 			r->count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
 		} else if (v) {
 			rc = fpisa_parse_real(v->text, &r->value);
@@ -241,7 +241,7 @@ int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, 
 		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	text_seek(&s->table.text, place);
 	rc = text_row(&s->table.text, field, &found);
-	/* Behind the read: what was written before is known. */
+	/* Check after the read, so that earlier writes are detected. */
 	err = partition_unchanged(&s->table);
 	if (err || rc <= 0)
 		return err	  ?:

@@ -21,8 +21,8 @@ struct source {
 	uint32_t key_bytes, filter_bytes; /* of the query */
 	struct where where;
 	uint64_t read;	     /* rows of the table */
-	uint64_t nulls;	     /* of those that the query is about: whose value is NULL */
-	uint64_t given;	     /* of those: as records, one after the other */
+	uint64_t nulls;	     /* of the rows that the query selects, those whose value is NULL */
+	uint64_t given;	     /* of these rows, those given as records, one after the other */
 	bool over;	     /* the table is read to its end */
 	uint64_t *null_rows; /* places of the first of them, up to the limit */
 	size_t n_null_rows, room;
@@ -31,30 +31,30 @@ struct source {
 };
 
 /*
- * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns; `wait` as of partition_open(). 0, or -errno with the message set:
- * there is none, or it has no such columns, or of other types.
+ * Open the table of a checked OPEN, whose strings are `strings`, and find its columns; `wait` as in partition_open(). 0, or -errno with the message set:
+ * there is no such table, or it lacks the columns, or they have other types.
  */
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
-void source_close(struct source *s); /* also of one that is all 0 */
+void source_close(struct source *s); /* also for a source that is all 0 */
 
-/* The other table of a join of checked strings, for its join keys; `s` is the one that is asked for. 0, or -errno as above. */
+/* Open the other table of a join of checked strings, for its join keys; `s` is the table that is asked for. 0, or -errno as above. */
 int source_open_other(struct source *other, const struct source *s, int directory,
 		      const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
 
 /*
- * From the first row on, with keys of so many bytes, and join keys, 0: none. Of a join of rows the place of each stands behind its join
+ * Begin at the first row, with keys of so many bytes, and join keys, 0: none. In a join of rows each row's place follows its join
  * key, if there is room. 0, or -errno with the message set.
  */
 int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes);
 
-/* Reads some rows of one that reduces by itself: 1 as long as there are more; else 0, or -errno with the message set. */
+/* Read some rows of a source that reduces by itself: 1 as long as there are more; else 0, or -errno with the message set. */
 int source_reduce(struct source *s);
 
-/* What source_next() and source_record() return when they have read much, and found no row that the query is about. */
+/* The result of source_next() and source_record() if they have read much, and found no row that the query selects. */
 #define SOURCE_LATER SENDER_LATER
 
-/* Of struct sender_rows, with the source as its arg. */
+/* The next() of struct sender_rows, with the source as its arg. */
 int source_next(void *arg, struct fpisa_row *row);
 
 /* Appends the record of the row at that place (control.h, RECORDS): 1, or -errno; of the next row: also 0, there is none, and SOURCE_LATER. */

@@ -34,7 +34,7 @@ void text_seek(struct text *t, uint64_t offset)
 {
 	uint64_t ahead = offset - t->offset;
 
-	/* What is before the next row in the buffer has been split. */
+	/* The row before the next one in the buffer has been split already. */
 	if (offset > t->offset && ahead < t->end - t->begin) {
 		t->begin += (uint32_t)ahead;
 	} else {
@@ -47,7 +47,7 @@ void text_seek(struct text *t, uint64_t offset)
 	t->over = 0;
 }
 
-/* Of a row that was sought: what is before it is counted. */
+/* Return the line of a row that was sought, by counting the lines before it. */
 static uint64_t line_of(const struct text *t)
 {
 	uint64_t line = 1, at = 0;
@@ -181,7 +181,7 @@ static int split_tbl(const struct text *t, char *row, char *end, struct fpisa_fi
 	return n;
 }
 
-/* A field in quotes, from behind the first one on: closed, "" made ". Where it ends, or NULL. */
+/* Unquote a field, from after its first quote on: "" becomes ". Return where it ends, or NULL if it is not closed. */
 static char *unquote(char *from, char *end, struct fpisa_field *f)
 {
 	char *to = from, *at;
@@ -309,7 +309,7 @@ int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint6
 	rc = check_nulls(t, field);
 	if (rc)
 		return rc;
-	/* To where the schema has them, which is no lower. */
+	/* Move the fields to their columns of the schema, whose numbers are not lower. */
 	for (int i = t->n; i--;)
 		field[t->column[i]] = field[i];
 	t->next_line = line;

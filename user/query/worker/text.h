@@ -21,10 +21,10 @@ struct text {
 	enum text_format format;
 	const char *name; /* of the file, for messages */
 	const struct schema *schema;
-	int n, column[FPISA_COLUMNS_MOST]; /* how many fields a row has, and of which column of the schema each is */
+	int n, column[FPISA_COLUMNS_MOST]; /* number of fields of a row, and the schema's column of each */
 	char *buffer;			   /* TEXT_ROW + 1 bytes */
 	uint32_t begin, end;
-	uint32_t ahead;	 /* bytes that are read next */
+	uint32_t ahead;	 /* bytes to read next */
 	uint64_t offset; /* in the file, of `begin` */
 	uint64_t line;	 /* of the row that was taken last, from 1; 0: not counted */
 	uint64_t next_line;
@@ -33,19 +33,19 @@ struct text {
 };
 
 /*
- * Of a descriptor that can seek, which stays the caller's. Its rows have the schema's columns that are in `there`, NULL: all, in the
+ * Open the text of a descriptor that can seek, which stays the caller's. Its rows have the schema's columns that are in `there`, NULL: all, in the
  * schema's order. 0 or -ENOMEM.
  */
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
 	      const bool there[FPISA_COLUMNS_MOST]);
 void text_close(struct text *t);
 
-/* The next row is that at byte `offset`. */
+/* Make the row at byte `offset` the next one. */
 void text_seek(struct text *t, uint64_t offset);
 
 /*
- * The next row's fields, by the schema's columns, of those that are there; they are valid until the next call. NULL is a field
- * that is empty and not in quotes, unless it is text that cannot be NULL. *at is set to the
+ * Read the next row's fields, by the schema's columns, of the columns that are there; they are valid until the next call. A field is NULL
+ * if it is empty and not in quotes, unless its column is text that cannot be NULL. *at is set to the
  * row's place in the file. 1, 0 at the end, or -errno with the message set, which names file and line.
  */
 int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *at);

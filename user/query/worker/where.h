@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which rows of a table a query is about: "COLUMN OP VALUE,...", all of which hold, with the operators <, <=, =, <>, >=, > and a value
- * as it stands in files, in single quotes ('' for one) where it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". "COLUMN never null" holds for all rows: a NULL
- * in one for which the conditions before it hold is an error. A type
- * may stand behind the column, which it then has to have. As in SQL a comparison of NULL holds for none, NaN is above all else, reals are compared as doubles, texts by
+ * The rows of a table that a query selects: "COLUMN OP VALUE,...", all of which have to hold, with the operators <, <=, =, <>, >=, > and a value
+ * as in files, in single quotes ('' for one) if it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". "COLUMN never null" holds for all rows: a NULL
+ * in a row for which the conditions before it hold is an error. A type
+ * may follow the column, which has to be of that type. As in SQL a comparison with NULL holds for no row, NaN is greater than all other values, reals are compared as doubles, and texts by
  * their bytes.
  */
 #ifndef FPISA_QUERY_WHERE_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa query worker DIR: waits for masters, and gives each that has shown a key a process of its own. This process waits for
- * nobody: not for a master (newcomers.h), and not for who reads its log (cli/log.h), which has what the others have to say, too.
+ * fpisa query worker DIR: wait for masters, and give each master that has shown a key a process of its own. The first process never
+ * blocks, neither for a master (newcomers.h) nor for the reader of its log (cli/log.h), which has the messages of the other processes, too.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -128,7 +128,7 @@ static int start(struct worker *w)
 
 	if (fpisa_psks_read(&w->keys, w->key))
 		return refuse(-EINVAL, "query worker: the worker's file of keys: %s", fpisa_query_error());
-	/* Its memory has the keys. */
+	/* The process's memory has the keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return fail(-errno, NULL, "query worker");
 	w->fd = open(w->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -215,7 +215,7 @@ static void take_lines(struct worker *w)
 
 /* -- the loop ---------------------------------------------------------------------- */
 
-/* While there are no descriptors a connection that waits would wake the process again and again. */
+/* Pause while there are no descriptors: a connection that waits would wake the process again and again. */
 static void pause_accepting(struct worker *w, bool pause)
 {
 	struct epoll_event e = {.events = pause ? 0 : EPOLLIN, .data.ptr = &w->listener};
@@ -256,7 +256,7 @@ static void accept_some(struct worker *w)
 	}
 }
 
-/* An event of a connection may end others, of which events are left: those come again. */
+/* An event of a connection may end other connections whose events are pending; epoll reports these again. */
 static int loop(struct worker *w)
 {
 	uint64_t tick_ns = 0;
