@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Is a communicator served, and which types of it? What one rank says, and what happened to all. */
+/* Agree whether a communicator is served, and which of its types: one rank's attempt, and the result of all. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void say_once(const struct comm *m, const char *what, const char *why)
 		say(m, what, why);
 }
 
-/* What one rank tries, and how it went. */
+/* One rank's attempt, and its result. */
 struct attempt {
 	struct comm *m;
 	enum fpisa_dtype type;
@@ -48,8 +48,8 @@ static int some_are_dead(void *arg)
 }
 
 /*
- * Did it go well everywhere? If not one rank says why: one that knows better than that others were not there, if
- * there is such a one. MPI would wait for a rank that is dead: then the service stays, to say so with each call.
+ * Return whether the attempt succeeded on all ranks. If not, one rank says why: preferably one that knows more than that others were
+ * missing. MPI would wait for a dead rank: the service stays then, to report it with each call.
  */
 static enum service_state all_well(MPI_Comm c, const struct attempt *a, const char *what)
 {
@@ -101,7 +101,7 @@ static int goes(const struct comm *m)
 	return !m->offer.two_levels || !m->levels.rank;
 }
 
-/* Who joins as what, where hosts matter. Nonzero: all ranks alike have nothing to join. */
+/* Choose each rank's place if hosts matter. Nonzero: there is nothing to join, on all ranks alike. */
 static int place(struct attempt *a, MPI_Comm c)
 {
 	struct comm *m = a->m;
@@ -162,7 +162,7 @@ enum service_state agree(struct comm *m, MPI_Comm c)
 
 	if (!agree_on_offer(m, c) || place(&a, c))
 		return SERVICE_MPI;
-	/* The manager waits 10 s for ranks; those that come to this call later than that are waited for here. */
+	/* The manager waits 10 s for ranks; ranks that come to this call later than that are waited for here. */
 	if (PMPI_Barrier(c))
 		return SERVICE_MPI;
 	if (goes(m))
@@ -225,7 +225,7 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 	}
 	if (m->state != SERVICE_FPISA)
 		return 0;
-	/* Only of a static job is it known no earlier than here that it is exact, where size decides nothing. */
+	/* Size decides nothing in mode exact, but only a static job is known to be exact as early as here. */
 	if (small && m->offer.mode != MODE_EXACT && !m->offer.jobs)
 		return 0;
 	if (m->type[type] == SERVICE_UNKNOWN)
@@ -243,7 +243,7 @@ void agree_on_requests(struct comm *m, MPI_Comm c)
 		m->wanted[type] = 0;
 		if (bytes && !comm_has_agreed(m))
 			m->state = agree(m, c);
-		/* With two levels requests stay MPI's. */
+		/* With two levels requests remain with MPI. */
 		if (bytes && !m->offer.two_levels)
 			agree_serves(m, c, type, bytes, 1);
 	}

@@ -30,7 +30,7 @@ static enum fpisa_dtype dtype_of(MPI_Datatype t, enum fpisa_operation op, size_t
 	int size = 0;
 
 	*each = 1;
-	/* As MPICH has Fortran's names where it was built without. */
+	/* MPICH has Fortran's names, as MPI_DATATYPE_NULL, even if it was built without Fortran. */
 	if (t == MPI_DATATYPE_NULL)
 		return 0;
 #ifdef MPIX_C_FLOAT16
@@ -64,7 +64,7 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	size_t each = 1;
 	enum fpisa_dtype type = op && count > 0 && c != MPI_COMM_NULL ? dtype_of(t, op, &each) : 0;
 
-	/* Which arrays are none is MPI's to say. */
+	/* MPI itself has to refuse invalid arrays. */
 	if (!send || !recv || recv == MPI_IN_PLACE)
 		return NULL;
 	m = type ? comm_of(c, waits) : NULL;
@@ -93,8 +93,8 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 }
 
 /*
- * Where all ranks get the sum, the root does too. That takes longer than MPI's own, which sends it to one rank, so only
- * mode exact has it, for the bits: in other modes nobody joins for it. Two levels are never exact.
+ * Serve MPI_Reduce() as a sum that all ranks get. That takes longer than MPI's own, which sends the sum to one rank, so only
+ * mode exact uses it, for the bits: in other modes nobody joins for it. Two levels are never exact.
  */
 static struct comm *reduce_served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t,
 				  MPI_Op o, int root, MPI_Comm c)
@@ -111,7 +111,7 @@ static struct comm *reduce_served(struct fpisa_call *call, const void *send, voi
 	return m && service_is_exact(m->service, call->type) ? m : NULL;
 }
 
-/* MPI's error of a root's arrays that are one, or of one that receives in place. */
+/* MPI's error if a root's arrays are the same, or another rank receives in place. */
 #ifdef OPEN_MPI
 #define ERR_ARRAYS MPI_ERR_ARG
 #else
@@ -141,7 +141,7 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 		PMPI_Comm_rank(c, &rank);
 	/* The root alone knows this, and the others wait for its values: it gives them, and then has the error. */
 	refused = rank == root && (recv == send || recv == MPI_IN_PLACE);
-	/* Of the other ranks `recv` means nothing; that `send` is one that can be written is not asked here. */
+	/* On the other ranks `recv` means nothing; `send` stands in for it, and is not written. */
 	m = reduce_served(&call, send, rank == root && !refused ? recv : (void *)(uintptr_t)send, count, t, o, root, c);
 	if (!m)
 		return PMPI_Reduce(send, recv, count, t, o, root, c);
@@ -165,7 +165,7 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 {
 	struct fpisa_call call;
 	struct comm *m = served(&call, send, recv, count, t, o, c, 0);
-	/* A second level would be another call, and nobody makes it before the program waits. */
+	/* A second level would be another call, which nobody makes before the program waits. */
 	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
 
 	return rc == REQUEST_NOT_HERE ? PMPI_Iallreduce(send, recv, count, t, o, c, r) : rc;

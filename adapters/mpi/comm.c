@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Communicators. A record hangs on its communicator as an attribute, which MPI deletes with it, whoever frees it and
- * from whatever language; requests under way keep it longer.
+ * Communicators. A record is an attribute of its communicator, so MPI deletes it with the communicator, in whatever language
+ * that is freed; requests in progress keep the record longer.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -57,7 +57,7 @@ static int forget(MPI_Comm c, int key, void *value, void *extra)
 	return MPI_SUCCESS;
 }
 
-/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF before all else. Of other communicators it need not. */
+/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF first. It need not delete those of other communicators. */
 static int end(MPI_Comm c, int key, void *value, void *extra)
 {
 	struct comm *m;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Fortran's entries that call PMPI past ours. Of Open MPI mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
- * ompi_allreduce_f(); so with MPI_Iallreduce(), MPI_Reduce() and MPI_Barrier(). MPICH's call MPI_Allreduce() and its like, but in
+ * Fortran's entries that bypass ours and call PMPI. In Open MPI mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
+ * ompi_allreduce_f(); likewise for MPI_Iallreduce(), MPI_Reduce() and MPI_Barrier(). MPICH's entries call MPI_Allreduce() and its like, but in
  * mpi_f08 those without an array of any type call PMPI.
  */
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 
 #ifdef OPEN_MPI
 
-/* Is this the variable of that name, in one of the spellings that a Fortran compiler may give it? */
+/* Return whether this is the variable of that name, in one of the spellings that a Fortran compiler may give it. */
 static int is_fortran(const void *p, const char *const names[4])
 {
 	for (int i = 0; i < 4; i++) {

@@ -16,7 +16,7 @@ int levels_make(struct levels *l, MPI_Comm c)
 	rc = PMPI_Allreduce(&first, &l->hosts, 1, MPI_INT, MPI_SUM, c);
 	if (!rc)
 		rc = PMPI_Exscan(&first, &before, 1, MPI_INT, MPI_SUM, c);
-	/* Of rank 0 what MPI_Exscan() gives is undefined. */
+	/* The result of MPI_Exscan() on rank 0 is undefined. */
 	l->number = rank ? before : 0;
 	return rc;
 }

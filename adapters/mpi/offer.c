@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What the environment says of the service. */
+/* The settings of the service in the environment. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@
 #define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* the longest name of one */
 #define DEFAULT_MIN_BYTES 8192		    /* bench/README.md, mpi: from there on ours was faster */
 
-#define DEFAULT_MODE FPISA_MODE_FPISA64 /* of all types the one whose sums are as good as MPI's, or better */
+#define DEFAULT_MODE FPISA_MODE_FPISA64 /* the one whose sums are as good as MPI's, or better, for all types */
 
 struct name {
 	const char *name;
 	uint8_t id;
 };
 
-/* What the variable names, of a list that a NULL ends; `otherwise` if it is not set or empty. */
+/* Return the value that the variable names, from a list that a NULL ends; `otherwise` if the variable is not set or empty. */
 static uint8_t read_name(struct offer *o, const char *variable, const struct name *names, const char *all,
 			 uint8_t otherwise)
 {
@@ -93,7 +93,7 @@ static int parse_jobs(struct offer *o, const char *text)
 	return -EINVAL;
 }
 
-/* Those of MPI_COMM_WORLD, or of a communicator that the program has given a name. */
+/* Name the variable of the jobs of MPI_COMM_WORLD, or of a communicator to which the program has given a name. */
 static void jobs_variable(char variable[VARIABLE], const char *name)
 {
 	int world = !strcmp(name, "MPI_COMM_WORLD");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * MPI_Iallreduce() of the datapath: a generalized request, which every MPI_Wait and MPI_Test takes, of each language.
- * The library's thread marks a request that is done; MPI hears of it from a thread that is inside MPI, so no level of
- * MPI_Init_thread() is needed. What asks there is in Open MPI a callback of its progress engine, in MPICH the
- * request's own functions (an extension of MPICH, which its MPI-IO is made with).
+ * MPI_Iallreduce() in the datapath: a generalized request, which every MPI_Wait and MPI_Test accepts, in each language.
+ * The library's thread marks a completed request; a thread that is inside MPI tells MPI about it, so no level of
+ * MPI_Init_thread() is needed. In Open MPI a callback of its progress engine looks for marked requests, in MPICH the
+ * request's own functions do (an extension of MPICH, which its MPI-IO is made with).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ static LIST_HEAD(served_list, served) under_way = LIST_HEAD_INITIALIZER(under_wa
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static atomic_uint ended;				 /* that are done, and still in it */
 #ifndef OPEN_MPI
-static MPI_Request mover = MPI_REQUEST_NULL; /* of who waits within MPI, one thread at a time */
+static MPI_Request mover = MPI_REQUEST_NULL; /* of the thread that waits within MPI, one at a time */
 #endif
 
 static struct served *take_ended(void)
@@ -93,7 +93,7 @@ static int cancel(void *state, int complete)
 }
 
 #ifdef OPEN_MPI
-/* Not in mpi.h; so since 1.0, and what its own components use. */
+/* These functions are not in mpi.h; they exist since 1.0, and Open MPI's own components use them. */
 static int can_start(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* What serves a communicator: a group of the manager's, or static jobs that somebody has made for it. */
+/* The service of a communicator: a group of the manager, or static jobs that were made for it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static int join_group(struct service *s, const struct offer *o, uint32_t rank, u
 	return fpisa_group_join(&s->group, o->host, o->name, rank, size, &options);
 }
 
-/* Its type is the job's format, which the aggregator tells. */
+/* Join a static job. Its type is the job's format, which the aggregator tells. */
 static int join_job(struct service *s, const struct offer *o, int k, uint32_t size, uint32_t local)
 {
 	const struct fpisa_options options = {.size = sizeof(options),

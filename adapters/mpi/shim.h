@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the files of the MPI adapter (doc/mpi.md) share: calls.c has the entries, fortran.c those that Fortran
+ * The interfaces between the files of the MPI adapter (doc/mpi.md): calls.c has the entries, fortran.c those that Fortran
  * programs reach past them; comm.c keeps a record of each communicator, agree.c finds out with its ranks whether it is
- * served, levels.c sums within hosts first; service.c is a group or static jobs, offer.c what the environment says;
+ * served, levels.c sums within hosts first; service.c is a group or static jobs, offer.c the settings of the environment;
  * request.c is MPI_Iallreduce(), wait.c waits; other.c refuses programs of the other MPI.
  */
 #ifndef FPISA_MPI_SHIM_H
@@ -39,7 +39,7 @@ struct offer {
 	char why_not[TEXT]; /* no service, and why; else empty */
 };
 
-/* This process's environment as an offer to the communicator of that name, with a name of a group that no other has. */
+/* Make an offer from this process's environment to the communicator of that name, with a group name that no other has. */
 void offer_make(struct offer *o, const char *name);
 
 /* -- service.c: a group, or static jobs ---------------------------------------------------- */
@@ -92,20 +92,23 @@ struct comm {
 	char name[MPI_MAX_OBJECT_NAME + 1];
 };
 
-/* Its record, NULL if there can be none; the first call that waits is all ranks' to make, and agrees whether it is served. */
+/*
+ * Return the communicator's record, NULL if it cannot have one. All ranks make the first call that waits, and agree whether the communicator is
+ * served.
+ */
 struct comm *comm_of(MPI_Comm c, int waits);
 
 int comm_has_agreed(const struct comm *m); /* whether it is served */
 
-/* In a call that waits for all ranks of c: agree on the types whose requests have been MPI's until now. */
+/* Agree, in a call that waits for all ranks of c, on the types whose requests MPI has served until now. */
 void comm_agree_on_requests(MPI_Comm c);
 
 void comm_get(struct comm *m);
 void comm_put(struct comm *m);
 
-void comm_say(const struct comm *m, const char *error); /* on stderr, with whose it is */
+void comm_say(const struct comm *m, const char *error); /* on stderr, with the communicator's name */
 
-/* The code of MPI for an error that MPI_Error_string() says this of. */
+/* Return MPI's error code for which MPI_Error_string() returns this text. */
 int comm_error_code(const char *text);
 
 /* 0, or an error code of MPI that c's error handler has had. */
@@ -118,11 +121,11 @@ int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *c
 /* -- agree.c: by MPI's own collectives on c, all of whose ranks are in the same call of it ------ */
 
 enum service_state agree(struct comm *m, MPI_Comm c);
-int agree_on_offer(struct comm *m, MPI_Comm c); /* the part of it that nobody joins for. 0: all is MPI's */
+int agree_on_offer(struct comm *m, MPI_Comm c); /* the part of agree() that nobody joins for. 0: MPI serves everything */
 
 /*
- * Does the datapath take calls of this type and size? The same on all ranks of c, which all ask alike: the first to
- * ask for a type makes its job, and they agree on whether that went well. Without `waits` nobody is waited for: what is not agreed is MPI's.
+ * Return whether the datapath takes calls of this type and size: the same on all ranks of c, which all ask alike. The first call for
+ * a type makes its job, and the ranks agree on whether that succeeded. Without `waits` do not wait for other ranks: MPI serves what is not agreed.
  */
 int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits);
 
@@ -134,17 +137,17 @@ void agree_on_requests(struct comm *m, MPI_Comm c);
 #define REQUEST_NOT_HERE (-1) /* this MPI lacks what it takes: the call is MPI's */
 
 int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r); /* or an error of MPI */
-int request_complete_ended(void);		      /* tells MPI of those that have ended: how many */
-void request_await(int count, const MPI_Request r[]); /* those of ours among them; the rest of their end is MPI's */
+int request_complete_ended(void);		      /* tells MPI of completed requests; returns how many */
+void request_await(int count, const MPI_Request r[]); /* waits for our requests among them; MPI completes the rest */
 void request_forget(const struct comm *m);	      /* its communicator is freed */
 void request_end(void);				      /* MPI ends */
 
 /* -- wait.c ------------------------------------------------------------------------------------- */
 
 /*
- * MPI moves its messages inside its calls alone: whoever waits for something else must call it meanwhile, or others
- * wait for ever for what this rank has sent. A mover is what he calls it with, a request that never completes; it is
- * one thread's at a time.
+ * MPI moves its messages only inside its calls: a thread that waits for something else must call MPI meanwhile, or others
+ * wait for ever for what this rank has sent. A mover is a request that never completes, for these calls; one thread at a time may
+ * use it.
  */
 int wait_mover(MPI_Request *mover); /* MPI_SUCCESS, or an error of MPI */
 void wait_mover_free(MPI_Request *mover);

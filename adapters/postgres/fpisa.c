@@ -73,7 +73,7 @@ static Datum serialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 	PG_RETURN_BYTEA_P(partial_of((void *)PG_GETARG_POINTER(0), f));
 }
 
-/* Only of what another process of this query serialised, but it is read as if anybody had sent it. */
+/* Read a state. It comes from another process of this query only, but is checked as if anybody had sent it. */
 static Datum deserialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 {
 	union fpisa_superacc_full read;

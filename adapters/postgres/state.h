@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the extension's files share: states of aggregates, values as their bits, partials as bytea. */
+/* The parts that the extension's files share: states of aggregates, values as their bits, partials as bytea. */
 #ifndef FPISA_POSTGRES_STATE_H
 #define FPISA_POSTGRES_STATE_H
 
@@ -18,7 +18,7 @@
 /* A state without values, in the memory of the aggregate that calls. */
 struct fpisa_superacc *state_new(FunctionCallInfo fcinfo);
 
-/* What a final function is given, or NULL: of no rows there is no result. */
+/* Return the argument of a final function, or NULL: without rows there is no result. */
 static inline const struct fpisa_superacc *state_with_rows(FunctionCallInfo fcinfo)
 {
 	const struct fpisa_superacc *a = PG_ARGISNULL(0) ? NULL : (void *)PG_GETARG_POINTER(0);
@@ -26,20 +26,20 @@ static inline const struct fpisa_superacc *state_with_rows(FunctionCallInfo fcin
 	return a && a->rows ? a : NULL;
 }
 
-/* With that window, where it may be another place. */
+/* Enlarge the state to that window; it may move. */
 struct fpisa_superacc *state_enlarge(struct fpisa_superacc *a, struct fpisa_superacc_window w);
 
-/* With all that b has. An error if these are too many rows. */
+/* Merge b into a. An error if there are too many rows. */
 struct fpisa_superacc *state_merge(struct fpisa_superacc *a, const struct fpisa_superacc *b, struct fpisa_format f);
 
-/* A sum or an average of what is not empty, as a datum of type `to`; an error beyond its range. */
+/* Return the sum or average of a state that is not empty, as a datum of type `to`; an error if it is out of range. */
 Datum read_value(const struct fpisa_superacc *a, struct fpisa_format from, struct fpisa_format to, int average);
 
-/* A state's bytes, and the state that bytes stand for: an error if these are no partial. */
+/* Convert a state to bytes and back: an error if the bytes are not a partial. */
 bytea *partial_of(const struct fpisa_superacc *a, struct fpisa_format f);
 void partial_read(const bytea *bytes, struct fpisa_format f, union fpisa_superacc_full *out);
 
-/* One value more, or one less. */
+/* Add a value, or take it back. */
 static pg_attribute_always_inline struct fpisa_superacc *state_add(struct fpisa_superacc *a, uint64 word,
 								   struct fpisa_format f, int back)
 {

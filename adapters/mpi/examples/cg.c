@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Conjugate gradients on a 7-point stencil, by MPI alone: the dot products and norms of a solver are sums of one double
- * a rank, whose last bits follow from the order in which MPI adds them. Preloaded with libfpisa-mpi.so in FPISA_MODE=exact
+ * Conjugate gradients on a 7-point stencil, using MPI only: the dot products and norms of a solver are sums of one double
+ * a rank, whose last bits depend on the order in which MPI adds them. With libfpisa-mpi.so preloaded and FPISA_MODE=exact
  * (doc/mpi.md) they do not: whichever rank has which part of the grid, the answer has the same bits.
  *
- *	cg [MAPPING]
+ * 	cg [MAPPING]
  *
- * The grid is 16 x 16 x 24, in as many slabs as there are ranks, which 24 must be a multiple of. MAPPING, 0 by default,
- * says which rank has which slab: the MAPPINGth of all permutations. Rank 0 prints the residual's norm and a digest of the solution's bits.
+ * The grid is 16 x 16 x 24, in as many slabs as there are ranks, whose number must divide 24. MAPPING, 0 by default,
+ * assigns slabs to ranks: the MAPPINGth of all permutations. Rank 0 prints the residual's norm and a digest of the solution's bits.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -43,7 +43,7 @@ static void map_slabs(unsigned long mapping)
 	}
 }
 
-/* Of both signs and of many magnitudes. */
+/* Return values of both signs and of many magnitudes. */
 static double right_hand_side(size_t cell)
 {
 	uint64_t h = (cell + 1) * 0x9e3779b97f4a7c15u;
@@ -136,7 +136,7 @@ static double solve(double *x)
 	return sqrt(now);
 }
 
-/* Of the slab's bits, and over all slabs, which a sum of integers takes in any order. */
+/* Sum up a digest of the slab's bits over all slabs; the order does not matter to a sum of integers. */
 static uint64_t digest(const double *x)
 {
 	uint64_t own = 0, all;

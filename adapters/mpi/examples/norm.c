@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The length of a vector, of which each rank has a part, and its largest element: by MPI alone. Preloaded with
- * libfpisa-mpi.so (doc/mpi.md) both reductions are the aggregator's, the second while this computes.
+ * The length of a vector, of which each rank has a part, and its largest element, using MPI only. With
+ * libfpisa-mpi.so preloaded (doc/mpi.md) the aggregator does both reductions, the second while this program computes.
  */
 #include <math.h>
 #include <mpi.h>

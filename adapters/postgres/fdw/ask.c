@@ -34,7 +34,7 @@ void fdw_fail(int error)
 {
 	char *text = pstrdup(fpisa_query_error());
 
-	/* A worker quotes its file, whatever that has; a client takes no bytes that are no characters. */
+	/* A worker quotes its file, which may contain any bytes; a client accepts valid characters only. */
 	if (!pg_verifymbstr(text, (int)strlen(text), true))
 		for (char *p = text; *p; p++)
 			*p = IS_HIGHBIT_SET(*p) ? '?' : *p;

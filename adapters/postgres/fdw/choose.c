@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Who prunes. A query at the aggregator has one master at a time: among the sessions of this cluster a lock says
- * which, of advisory locks' kind but out of the reach of SQL's.
+ * The choice of the pruning. A query at the aggregator has one master at a time: a lock chooses it among the sessions of this
+ * cluster. The lock is of the advisory kind, but out of the reach of SQL's functions.
  */
 #include "fdw.h"
 #include "common/hashfn.h"
@@ -27,7 +27,7 @@ static bool lock(struct fdw_choice *c)
 		return true;
 	case LOCKACQUIRE_ALREADY_HELD:
 	case LOCKACQUIRE_ALREADY_CLEAR:
-		/* By another scan of this session. */
+		/* Another scan of this session has the lock. */
 		LockRelease(&c->lock, ExclusiveLock, false);
 		return false;
 	case LOCKACQUIRE_NOT_AVAIL:
@@ -36,7 +36,7 @@ static bool lock(struct fdw_choice *c)
 	return false;
 }
 
-/* How many of the join's columns are the key of the query's filter; 0: it cannot be used. */
+/* Return how many of the join's columns are the key of the query's filter; 0: the filter cannot be used. */
 static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	uint32 bytes = 0;
@@ -56,7 +56,7 @@ static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 	return s->kind == FDW_TABLE ? 0 : n;
 }
 
-/* What keeps a query of the kind from dropping what is in no join; NULL: nothing. */
+/* Return what keeps a query of this kind from dropping rows that are in no join; NULL: nothing. */
 static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	if (!q->filter)
@@ -69,7 +69,7 @@ static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shap
 	return NULL;
 }
 
-/* What of a query at the aggregator keeps it from this shape; NULL: it fits. */
+/* Return what makes a query at the aggregator unfit for this shape; NULL: it fits. */
 static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	if (q->kind != s->kind)

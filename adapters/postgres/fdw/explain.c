@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What EXPLAIN says of a scan: what workers are asked for, who prunes, where rows went. */
+/* EXPLAIN of a scan: the request to workers, the pruning, and the rows' ways. */
 #include "fdw.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
@@ -76,7 +76,7 @@ static const char *joined(const struct fdw_scan *s)
 	return text.data;
 }
 
-/* Of a table that is joined, what of it prunes. */
+/* Say, for a joined table, which part of it prunes. */
 static const char *by_filter(const struct fdw_scan *s, const struct fdw_choice *c)
 {
 	if (!OidIsValid(s->shape.joined))

@@ -71,7 +71,7 @@ struct fdw_server {
 struct fdw_server *fdw_server_of(Oid server);
 const char *fdw_kind_name(enum fdw_kind kind);
 
-/* What the user shows to workers and aggregator; *key is a key's text, or NULL and *key_file is a name. */
+/* The user's secrets for workers and aggregator; *key is a key's text, or NULL and *key_file is a name. */
 struct fdw_secrets {
 	const char *key, *key_file;
 	uint64 token;
@@ -83,18 +83,18 @@ struct fdw_secrets fdw_secrets_of(Oid user, Oid server);
 char *fdw_table_of(Oid table);
 char *fdw_column_of(Oid table, AttrNumber column);
 
-/* About how many rows the table has, as its option says; 0: nobody has said it. */
+/* Return the approximate number of the table's rows, from its option; 0: it has none. */
 double fdw_rows_of(Oid table);
 
-/* Does the foreign table say that the column is NOT NULL? */
+/* Return whether the foreign table declares the column NOT NULL. */
 bool fdw_not_null(Oid table, AttrNumber column);
 
-/* Of a text column: the most bytes of a value as option `bytes` says; -1: nobody has said it. */
+/* Return the most bytes of a value of a text column, from its option `bytes`; -1: it has none. */
 int fdw_column_bytes(Oid table, AttrNumber column);
 
 /* -- plan.c ------------------------------------------------------------------------ */
 
-/* What workers are asked for. */
+/* The request to workers. */
 struct fdw_shape {
 	enum fdw_kind kind;
 	uint64 limit;
@@ -114,13 +114,13 @@ struct fdw_shape {
 
 enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };
 
-/* Of a table while it is planned. */
+/* State of a table while it is planned. */
 struct fdw_rel {
 	Oid server, table;
 	const RelOptInfo *rel;
 	struct fdw_shape shape;
-	List *pushed, *local; /* conditions of WHERE that workers look at, and those that they do not: of RestrictInfo */
-	int terms;	      /* that those of `pushed` are at the workers */
+	List *pushed, *local; /* conditions of WHERE that workers evaluate, and those that they do not: RestrictInfo */
+	int terms;	      /* terms at the workers of the conditions in `pushed` */
 	const char *why_not;  /* what the query could have been, and why it is not; NULL */
 };
 
@@ -137,10 +137,10 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 /* Parts r's table's conditions into r->pushed and r->local; r->shape.where is set. */
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
 
-/* What workers call a type; NULL: they have no such type. */
+/* Return the workers' name of a type; NULL: they have no such type. */
 const char *fdw_worker_type(Oid type);
 
-/* Conditions `where`, and that workers find no NULL in the column of these rows: else the statement fails. */
+/* Add to the conditions `where` that the column is not NULL in these rows: if workers find a NULL, the statement fails. */
 const char *fdw_never_null(const char *where, Oid table, AttrNumber column);
 
 /* -- join.c ------------------------------------------------------------------------ */
@@ -154,7 +154,7 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 
 /* -- choose.c ------------------------------------------------------------------------ */
 
-/* Who prunes, and with which query at the aggregator. */
+/* The choice of who prunes, and of the query at the aggregator for it. */
 struct fdw_choice {
 	enum fpisa_pruning pruning;
 	struct fdw_query query; /* of FPISA_PRUNING_NETWORK */
@@ -180,7 +180,7 @@ struct fdw_scan {
 	struct fdw_choice choice;
 	struct fpisa_query *query; /* NULL: not begun, or over */
 	bool over;
-	bool compared;	 /* that its files are those that the statement's other scans have read */
+	bool compared;	 /* its files have been compared with those that the statement's other scans have read */
 	int descriptors; /* counted by the server */
 	const EState *statement;
 	dlist_node scans;	    /* of this session */
@@ -237,7 +237,7 @@ struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, con
 struct fpisa_query *fdw_ask(const struct fpisa_query_options *options,
 			    const struct fdw_secrets *secrets); /* no error does */
 
-/* As fpisa_query_work() with no end, but that it ends with the statement; fdw_wait(): its errors do not come back. */
+/* Like fpisa_query_work() without a timeout, but they end with the statement; fdw_wait() reports errors and does not return with them. */
 int fdw_wait_for(struct fpisa_query *query);
 int fdw_wait(struct fpisa_query *query);
 

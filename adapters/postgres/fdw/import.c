@@ -97,7 +97,7 @@ static char *in_lower_case(const char *name)
 	return out;
 }
 
-/* Are columns others when their case does not matter? */
+/* Return whether any columns have the same name in lower case. */
 static bool lower_differ(const struct fpisa_query_column *c, uint32 n)
 {
 	for (uint32 i = 0; i < n; i++)
@@ -137,7 +137,7 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 	return sql.data;
 }
 
-/* To an error that is a table's, where all are imported. */
+/* Add a hint to an error about one table when all tables are imported. */
 static void say_except(void *table)
 {
 	if (geterrcode() == ERRCODE_FDW_ERROR || geterrcode() == ERRCODE_FDW_TABLE_NOT_FOUND)

@@ -11,18 +11,18 @@
 
 #define BYTES_MOST 16 /* of join keys: frames have 32 for them and the place of a row */
 
-/* Whose rows are to be fewer: a table, or a subquery of its groups. */
+/* The side of a join whose rows are to be reduced: a table, or a subquery of its groups. */
 struct side {
 	const PlannerInfo *root; /* the statement that has the join */
 	Index relid;		 /* in it */
 	const struct fdw_rel *r;
-	List *columns; /* of a subquery: for each of its columns that of the table, or 0; NIL: it is the table */
+	List *columns; /* of a subquery: for each of its columns the table's column, or 0; NIL: this is the table itself */
 	List *only;    /* columns that join keys may have; NIL: all */
 };
 
 /* -- columns that are equal ------------------------------------------------------------ */
 
-/* Bytes in keys of a type whose values are equal if their bytes are; 0: of another one. */
+/* Return the bytes in keys of a type whose values are equal if their bytes are; 0: another type. */
 static int bytes_of(Oid type)
 {
 	return type == INT4OID || type == DATEOID ? 4 : type == INT8OID ? 8 : 0;
@@ -37,7 +37,7 @@ static bool is_plain(const EquivalenceClass *ec)
 	return !ec->ec_has_const && !ec->ec_has_volatile && !ec->ec_broken;
 }
 
-/* Is it the type's usual = that holds? */
+/* Return whether the operator is the type's usual =. */
 static bool is_usual(const EquivalenceClass *ec, Oid type)
 {
 	return list_member_oid(ec->ec_opfamilies, lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf);
@@ -103,7 +103,7 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 /* -- the other table --------------------------------------------------------------------- */
 
 /*
- * A table of the same workers, for the same user, of which conditions leave fewer rows; of two that are equal the first in FROM
+ * Find a table of the same workers, for the same user, in which conditions leave fewer rows; of two equal tables the first in FROM
  * prunes the other.
  */
 static const struct fdw_rel *other_table(const struct side *s, Index i)
@@ -169,7 +169,7 @@ static Index place_of(const PlannerInfo *root)
 	return 0;
 }
 
-/* For each column of the subquery which one of the table it is, if that is in GROUP BY. */
+/* Return, for each column of the subquery, which column of the table it is, if that is in GROUP BY. */
 static List *group_columns(const PlannerInfo *root, const struct fdw_rel *r)
 {
 	List *columns = NIL;
@@ -190,7 +190,7 @@ static List *group_columns(const PlannerInfo *root, const struct fdw_rel *r)
 	return columns;
 }
 
-/* Of groups the columns of the join are the first of the key. */
+/* Put the columns of the join first in the key of groups. */
 static void put_first(struct fdw_shape *shape)
 {
 	List *by = list_copy(shape->on), *outputs = NIL;

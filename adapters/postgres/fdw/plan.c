@@ -17,7 +17,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#define ROWS 1000000 /* of a table, as long as nobody knows better */
+#define ROWS 1000000 /* of a table whose option `rows` is not set */
 #define STARTUP 100.0
 #define ROW_AT_WORKER 0.001 /* that is read there */
 #define ROW_FROM_WORKER 0.05
@@ -113,7 +113,7 @@ static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	return NULL;
 }
 
-/* Is it the first rows by a column? Else the reason, or NULL if nobody would think so. */
+/* Return NULL if the query asks for the first rows by a column; else the reason, or NULL if nobody would expect it. */
 static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r, struct fdw_shape *s)
 {
 	const Query *q = root->parse;
@@ -149,7 +149,7 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	return NULL;
 }
 
-/* Of the first rows their places, two for each while there are more to come, and their texts are in memory. */
+/* Bytes a row of the first rows: two places each while more rows are to come, and texts, are in memory. */
 #define ROW_BYTES 48
 
 static void count_first_rows(const RelOptInfo *rel, struct fdw_rel *r)

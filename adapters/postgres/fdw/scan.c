@@ -161,7 +161,7 @@ static void count_descriptors(struct fdw_scan *s)
 				errhint("Close cursors, or raise max_files_per_process: a third of them is for foreign scans."));
 }
 
-/* Without the filter of a join no places of rows are kept, so it can go on where their memory was too little. */
+/* Without the filter of a join no places of rows are kept, so the scan can go on if there was too little memory for them. */
 static bool is_without_room(const struct fdw_scan *s, int error)
 {
 	return error == -E2BIG && s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK;
@@ -220,7 +220,7 @@ static void start(struct fdw_scan *s)
 			s->choice.not = PG_UINT64_MAX;
 			s->choice.why_not = psprintf("beyond hash_mem: %s", fpisa_query_error());
 		} else {
-			/* Somebody has its port who is no session of this cluster. */
+			/* A process that is not a session of this cluster has the query's port. */
 			s->choice.not |= UINT64CONST(1) << s->choice.query.number;
 			s->choice.why_not = psprintf("not free: %s", fpisa_query_error());
 		}

@@ -9,7 +9,7 @@
 
 #define LEAST_KB 64 /* tuplesort's own */
 
-/* Of what a hash table may take two parts are for groups, and one is for the sort. */
+/* Two thirds of a hash table's memory are for groups, and one third is for the sort. */
 size_t fdw_spill_groups_most(void)
 {
 	return get_hash_memory_limit() / 3 * 2;

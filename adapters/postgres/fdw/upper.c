@@ -119,7 +119,7 @@ static bool take_keys(struct groups *g, List *clauses)
 
 /* -- aggregates --------------------------------------------------------------------- */
 
-/* Is it the extension's function of that name? */
+/* Return whether this is the extension's function of that name. */
 static bool is_ours(Oid function, const char *name)
 {
 	const char *is = get_func_name(function);
@@ -143,7 +143,7 @@ static int output_of(const Aggref *a)
 	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
 }
 
-/* All that is not counted is of one column. */
+/* All aggregates except counts have to be of one column. */
 static bool take_value(struct groups *g, const Var *v)
 {
 	if (v->vartype != FLOAT4OID)
@@ -260,7 +260,7 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;
 	if (having && !take_expression(g, having))
 		return false;
-	/* The count is that of the value, if there is one. */
+	/* The count is a count of the value, if there is one. */
 	g->shape.no_nulls = g->shape.value && not_null(g, g->shape.value);
 	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
 		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",

@@ -23,7 +23,7 @@ static Oid type_at_workers(const struct fpisa_query_column *c)
 	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
 }
 
-/* Of groups keys, then count, and with a value sum, min, max, avg. */
+/* Return the number of columns: of groups the keys, then the count, and with a value sum, min, max, avg. */
 static uint32 columns_wanted(const struct fdw_scan *s)
 {
 	if (s->shape.kind != FDW_TABLE)
@@ -83,7 +83,7 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 									      0);
 
 		s->sure[i] = column && fdw_not_null(s->table, column) ? column : 0;
-		/* Of rows the columns come as they were asked for; of groups keys, then count, sum, min, max, avg. */
+		/* Columns of rows come in the requested order; columns of groups: keys, then count, sum, min, max, avg. */
 		s->place[i++] = (AttrNumber)(s->shape.kind != FDW_TABLE ? output - 1 :
 					     output >= 0		? output :
 									  keys - 1 - output);

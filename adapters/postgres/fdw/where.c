@@ -36,7 +36,7 @@ const char *fdw_worker_type(Oid type)
 	return NULL;
 }
 
-/* -- constants: NULL is one that workers do not take ------------------------------- */
+/* -- constants; workers do not take NULL ------------------------------------------- */
 
 static const char *integer_text(const Const *c)
 {

@@ -110,7 +110,7 @@ int sums_halves(const struct sums_array *x, struct sums_array half[2])
 	return 2;
 }
 
-/* Integers of 64 bits, in halves that so many cannot overflow. Returns how many are no nulls. */
+/* Add 64-bit integers in halves, which INTEGERS values cannot overflow. Return how many values are not null. */
 #define INTEGERS (1ll << 30)
 static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 from, __s64 n)
 {
@@ -132,7 +132,7 @@ static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 
 	return rows;
 }
 
-/* Can it be read as an array of this language? */
+/* Return whether the values can be read as an array of C. */
 static int is_plain(const struct sums_array *x)
 {
 	const __u32 size = sums_type_size(x->type);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Sums along axes: an odometer over the axes that stay, and one over those that go. */
+/* Sums along axes: an odometer over the axes that stay, and one over the axes that are summed. */
 #include "inner.h"
 
 #define MOST_AXES 64
@@ -26,7 +26,7 @@ static __s64 size(const struct sums_axes *axes)
 	return n;
 }
 
-/* All values below one place; the last of the inner axes is a run of the array. */
+/* Add all values below one place; the last inner axis is a run of the array. */
 static void add_all(union fpisa_superacc_full *a, const char *p, int type, const struct sums_axes *inner)
 {
 	struct sums_axes above = {inner->ndim - 1, inner->shape, inner->stride};

@@ -59,7 +59,7 @@ static void add_block(struct products *s, const double *x, const double *y, size
 	sums_run_add64(&s->e, e, n);
 }
 
-/* Values of one side, as halves whose sum they are; half[1] stays 0 where there is one. */
+/* Values of one side, as halves that add up to them; half[1] stays 0 if there is one half. */
 struct side {
 	struct sums_array part[2];
 	int parts;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Sums by groups. A group has a cell of two limbs, in a unit that all groups share: a value within SUMS_RANGE
- * powers of two is one addition of a vector (kernel.h). Values of other magnitudes, and
- * specials, go to a superaccumulator that their group gets then. Where the cells are more than a cache holds, values are
- * written to blocks by parts of the groups first, and the cells of one part lie in the cache while its values are added.
+ * powers of two takes one vector addition (kernel.h). Values of other magnitudes, and
+ * specials, go to a superaccumulator, which their group gets then. If the cells do not fit into a cache, values are first
+ * written to blocks by parts of the groups, and the cells of one part lie in the cache while its values are added.
  */
 #include <stdint.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #define MARGIN 3	     /* powers of two of SUMS_RANGE for values larger than the first block's */
 #define ADDS (1ull << 18)    /* to cells between settle()s */
 #define SETTLED (1ll << 61)  /* what settle() leaves in an upper limb is below this */
-#define SOME 128	     /* values whose limbs are in the first cache at once */
+#define SOME 128	     /* values whose limbs fit into the first cache at once */
 #define COPIES 4	     /* of cells of few groups: adds to one of them wait for each other */
 #define FEW 256		     /* groups */
 #define PART_BITS 15	     /* groups of a part, at least: its cells take half a megabyte */
@@ -49,7 +49,7 @@ static __always_inline size_t place_of(const char *at)
 	return ((uintptr_t)at & (sizeof(struct block) - 1)) / sizeof(double);
 }
 
-/* Groups whose numbers differ in `shift` lower bits alone. */
+/* Groups whose numbers differ only in the lower `shift` bits. */
 struct part {
 	char *at;    /* where the next value goes, in the last block */
 	__u32 first; /* block */
@@ -58,8 +58,8 @@ struct part {
 
 struct sums_groups {
 	__s64 n;
-	int low;   /* the exponent field whose unit cells have */
-	int fixed; /* does it stay? */
+	int low;   /* the exponent field that sets the unit of cells */
+	int fixed; /* nonzero: `low` stays */
 	sums_cell *cell;
 	__u64 *rows;		       /* NULL: not counted */
 	struct fpisa_superacc **spill; /* n of them, NULL where nothing was spilt; itself NULL if nowhere */
@@ -165,7 +165,7 @@ static int enlarge(struct fpisa_superacc **a, struct fpisa_superacc_window w)
 	return 0;
 }
 
-/* Where the group's superaccumulator is, which it gets here. NULL: no memory. */
+/* Return the place of the group's superaccumulator, which is made here. NULL: no memory. */
 static struct fpisa_superacc **spilt(struct sums_groups *g, __s64 group)
 {
 	if (!g->spill)
@@ -210,7 +210,7 @@ static int spill_cell(struct sums_groups *g, __s64 group)
 	return 0;
 }
 
-/* One cell of copies. */
+/* Add the copies of each cell to one cell. */
 static void fold(struct sums_groups *g)
 {
 	for (__s64 i = g->n; i < g->n * copies(g); i++) {
@@ -240,7 +240,7 @@ static int settle(struct sums_groups *g, __u32 part)
 
 /* -- adding --------------------------------------------------------------------------- */
 
-/* By the first value that is neither zero nor special: cells are zero up to there. */
+/* Choose the unit by the first value that is neither zero nor special: cells are zero until then. */
 static void choose_unit(struct sums_groups *g, const double *x, size_t n, int margin)
 {
 	const int most = (int)SUMS_INFINITE - 1 - SUMS_RANGE;
@@ -272,7 +272,7 @@ static __always_inline __s64 code_of(struct codes codes, size_t i)
 	return codes.narrow ? codes.narrow[i] : fpisa_read_once(&codes.wide[i]);
 }
 
-/* Those of a block that cells do not take. */
+/* Spill the values of a block that cells do not take. */
 static int spill_others(struct sums_groups *g, const double *x, struct codes codes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -286,7 +286,7 @@ static int spill_others(struct sums_groups *g, const double *x, struct codes cod
 	return 0;
 }
 
-/* At most SOME values of one part. */
+/* Add at most SOME values of one part to its cells. */
 static __always_inline int add_cells(struct sums_groups *g, __u32 part, const double *x, struct codes codes, size_t n,
 				     int copies, int count)
 {
@@ -395,7 +395,7 @@ static int drain_part(struct sums_groups *g, __u32 p, int count)
 	}
 }
 
-/* All that waits into the cells. */
+/* Add all waiting values to the cells. */
 static int drain(struct sums_groups *g, int count)
 {
 	for (__u32 p = 0; p < g->parts; p++)
@@ -556,7 +556,7 @@ static __always_inline int quick(__int128 m, int e, __u64 *out)
 	const int bits = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
 	const int drop = bits > 63 ? bits - 63 : 0;
 
-	/* What is dropped is far below half a unit, but for what it says of ties. */
+	/* The dropped bits are far below half a unit; only their effect on ties matters. */
 	*out = sums_bits((double)(__s64)((__u64)(size >> drop) | (size << 1 << (127 - drop) != 0)));
 	if (!bits || e + bits > 1023 || e + bits < -1021)
 		return !bits;
@@ -638,7 +638,7 @@ struct slot {
 	__s64 key, code; /* code + 1; 0: empty */
 };
 
-/* The seed is another one for each table, so nobody can choose keys that collide. */
+/* A hash table of keys. The seed differs for each table, so that nobody can choose keys that collide. */
 struct table {
 	struct slot *slots;
 	int bits;
@@ -679,7 +679,7 @@ static struct table new_table(void)
 {
 	struct table t = {.bits = 10};
 
-	/* Without a source of randomness the addresses of the process have to do. */
+	/* Without a source of randomness use an address of the process. */
 	if (getrandom(t.seed, sizeof(t.seed), 0) != sizeof(t.seed))
 		t.seed[0] = t.seed[1] = (uintptr_t)&t * 0xd6e8feb86659fd93;
 	t.seed[1] |= 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the files of this directory share; none of it is seen outside the library. */
+/* Declarations that the files of this directory share; none is visible outside the library. */
 #ifndef SUMS_INNER_H
 #define SUMS_INNER_H
 
@@ -139,7 +139,7 @@ void sums_run_end(struct sums_run *r);
 
 #define SUMS_BLOCK 512 /* values that are converted at once */
 
-/* One double for each value, nulls as 0. Returns how many are no nulls. Not for integers of 64 bits. */
+/* Write each value as one double, nulls as 0. Return how many are not null. Not for 64-bit integers. */
 size_t sums_fetch_all(const struct sums_array *x, __s64 at, size_t n, double *out);
 __u32 sums_type_size(int type);
 /* x as half[0] + 2^32 half[1], neither of 64-bit integers. Returns how many there are: 1, or 2. */

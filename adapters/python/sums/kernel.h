@@ -33,7 +33,7 @@
 _Static_assert(1 << 6 == SUMS_FLUSH, "SUMS_BOUND and SUMS_UNIT_B have its logarithm");
 _Static_assert(SUMS_VECTORS *SUMS_FLUSHES < 1 << (63 - 51), "sums of flushes do not overflow");
 
-/* What lanes have taken, while k stays. */
+/* The sums in lanes, while k stays. */
 struct sums_window {
 	int k;
 	__u32 groups;			      /* since the last flush */

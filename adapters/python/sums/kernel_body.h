@@ -34,7 +34,7 @@ TARGET static __always_inline void NAME(flush)(struct sums_window *w, V *a, V *b
 	w->flushes++;
 }
 
-/* One group of values into the lanes. 0: refused, and nothing was added. */
+/* Add one group of values to the lanes. 0: refused, and nothing was added. */
 TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 {
 	V na[SUMS_VECTORS], nb[SUMS_VECTORS];
@@ -87,7 +87,7 @@ TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 KERNEL(64, double, LOAD64)
 KERNEL(32, float, LOAD32)
 
-/* One vector of values as limbs. Returns the bits of those that have none. */
+/* Split one vector of values into limbs. Return the bits of values that have none. */
 TARGET static __always_inline U NAME(split)(U x, U low, I *lo, I *hi)
 {
 	const U place = (x >> 52 & 2047) - low, ok = (U)(place <= SUMS_RANGE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which way a value takes into an accumulator. Lanes (kernel.h) take values that lie
- * within some 35 powers of two; a group that they refuse goes value by value. Where that is
- * often, the window moves, and if it is often then too, pieces go to bins. All of them are exact.
+ * The ways of a value into an accumulator. Lanes (kernel.h) take values that lie
+ * within some 35 powers of two; a group that they refuse goes value by value. If that is
+ * frequent, the window moves, and if it stays frequent, pieces go to bins. All ways are exact.
  */
 #include "inner.h"
 
@@ -37,7 +37,7 @@ static void clear(struct sums_bins *b, __u32 from, __u32 to)
 	}
 }
 
-/* So that these have bins. */
+/* Widen the range of bins to cover these exponents. */
 static void widen(struct sums_bins *b, struct sums_extent e)
 {
 	if (!b->adds) {
@@ -56,7 +56,7 @@ static void widen(struct sums_bins *b, struct sums_extent e)
 	}
 }
 
-/* From `fresh` to the halves. */
+/* Move values from `fresh` to the halves. */
 static void settle(struct sums_bins *b)
 {
 	for (__u32 sign = 0; sign < SUMS_BINS; sign += SUMS_BINS / 2) {
@@ -77,7 +77,7 @@ static void count_special(struct sums_bins *b, __u64 bits)
 		*(bits >> 63 ? &b->ninf : &b->pinf) += 1;
 }
 
-/* With zeros, subnormals or specials among them. */
+/* Add values that may include zeros, subnormals or specials. */
 static void add_any(struct sums_bins *b, const double *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -116,7 +116,7 @@ static __always_inline __int128 taken(const struct sums_bins *b, __u32 i)
 	return ((__int128)b->high[i] << 32) + b->low[i];
 }
 
-/* Those of 32 exponents, which begin in the same limb, at once: 117 bits at most. */
+/* Add the bins of 32 exponents, which begin in the same limb, at once: 117 bits at most. */
 void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 {
 	if (b->adds)
@@ -136,7 +136,7 @@ void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 	memset(b, 0, offsetof(struct sums_bins, fresh));
 }
 
-/* Value by value: where they are few, or there is no memory for bins. */
+/* Add value by value, if there are few, or there is no memory for bins. */
 static void add_each(union fpisa_superacc_full *a, const double *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -213,7 +213,7 @@ static void refuse(struct sums_run *r, const double *x, size_t n)
 	to_bins(r, x, n);
 }
 
-/* What is less than a group, with zeros behind it. */
+/* Add the values after the last whole group, padded with zeros. */
 static void last(struct sums_run *r, const double *x, size_t n)
 {
 	double padded[SUMS_VECTORS * SUMS_WIDEST] = {0};
@@ -226,7 +226,7 @@ static void last(struct sums_run *r, const double *x, size_t n)
 	add_each(r->a, x, n);
 }
 
-/* A piece by lanes. Returns how many groups they refused; if they refuse the one that a window begins with, all are. */
+/* Add a piece by lanes. Return how many groups they refused; if they refuse the group that a window begins with, all count as refused. */
 static __u32 piece(struct sums_run *r, const double *x, size_t n, int begins)
 {
 	const size_t group = r->kernels->group;

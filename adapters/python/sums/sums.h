@@ -38,12 +38,12 @@ struct sums_array {
 	const char *data;
 	__s64 n;	    /* values, nulls included */
 	__s64 stride;	    /* bytes from a value to the next, of either sign */
-	const __u8 *valid;  /* Arrow's bitmap, bit 0 of byte 0 first: 0 says null; NULL: there are no nulls */
+	const __u8 *valid;  /* Arrow's bitmap, bit 0 of byte 0 first: 0 means null; NULL: no nulls */
 	__s64 valid_offset; /* bits before the first value's */
 	__s32 type;	    /* enum sums_type */
 };
 
-/* Bytes of an accumulator, for whoever allocates it. */
+/* Return the bytes of an accumulator, for its allocation. */
 SUMS_API __u64 sums_size(void);
 SUMS_API void sums_init(union fpisa_superacc_full *a);
 
@@ -116,7 +116,7 @@ SUMS_API int sums_groups_read(const struct sums_groups *g, int format, int avera
 SUMS_API int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_superacc_full *a);
 
 /*
- * Where rows go that are sorted by their group's number: row i to place[i], so that group k has the places from start[k] to
+ * Find the places of rows sorted by their group's number: row i goes to place[i], so that group k has the places from start[k] to
  * start[k + 1]. start[] takes groups + 1; rows of no group have -1. -ERANGE: a code is not below `groups`.
  */
 SUMS_API int sums_places(const __s64 *code, __s64 n, __s64 groups, __s64 *place, __s64 *start);

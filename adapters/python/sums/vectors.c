@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Which kernel this process uses: the widest that the CPU has, or what a test limits it to. */
+/* The choice of the kernel of this process: the widest that the CPU has, or a test's limit. */
 #include "inner.h"
 
 static int allowed(const struct sums_kernels *k)
