@@ -134,7 +134,7 @@ static int parse_option(struct analyze_options *o, struct common *c, int opt)
 	return common_option(c, opt);
 }
 
-/* The modes that were asked for, or all, of those that have the format. */
+/* Choose the requested modes, or all modes that have the format. */
 static int choose_modes(struct analyze_options *o)
 {
 	bool asked = false;
@@ -201,7 +201,7 @@ static void name_inputs(struct analyze_input *in, uint32_t n)
 	}
 }
 
-/* One input of files of one row each. */
+/* Join files of one row each to one input. */
 static int join_files(struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	if (n == 1)

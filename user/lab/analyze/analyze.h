@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the verb `analyze` share.
+ * Declarations that the files of the verb `analyze` share.
  *
  *	analyze.c  options, inputs, the order of events
  *	sum.c      the figures of one input
- *	source.c   where the error of one element comes from
+ *	source.c   the sources of the error of one element
  *	report.c   tables
  *	json.c     the same as JSON
  *	plot.c     the same as pictures, by gnuplot
@@ -46,7 +46,7 @@ struct analyze_options {
 	bool json;
 };
 
-/* What is summed: a row a worker. */
+/* The values to sum: a row a worker. */
 struct analyze_input {
 	char name[128]; /* for tables */
 	struct gradients *files;
@@ -55,7 +55,7 @@ struct analyze_input {
 	uint64_t elements;
 };
 
-/* What made a sum differ from the exact one. */
+/* The reasons for a sum's difference from the exact one. */
 enum analyze_source {
 	ANALYZE_ROUNDING,   /* bits that a right shift in an add dropped */
 	ANALYZE_OVERWRITE,  /* stored mantissas that were discarded */
@@ -92,10 +92,10 @@ struct analyze_figures {
 
 /* -- sum.c -------------------------------------------------------------- */
 
-/* All figures of one input. */
+/* Compute all figures of one input. */
 void analyze_sum(const struct analyze_options *o, const struct analyze_input *in, struct analyze_figures *g);
 
-/* Of `nonzero`, those with a ratio below 2^k. */
+/* Return the number of elements of `nonzero` with a ratio below 2^k. */
 uint64_t analyze_below(const struct analyze_figures *g, int k);
 
 /* -- source.c ----------------------------------------------------------- */
@@ -116,7 +116,7 @@ void analyze_report(const struct analyze_options *o, const struct analyze_input 
 int analyze_json(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
 		 uint32_t inputs);
 
-/* Whether the pictures could be made, before the work is done. */
+/* Check that the pictures can be made, before the work is done. */
 int analyze_plot_check(const struct analyze_options *o);
 int analyze_plot(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
 		 uint32_t inputs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What analyze shows as pictures: a gnuplot script, with its data, that a
+ * Pictures of analyze: a gnuplot script, with its data, that a
  * gnuplot reads from its standard input. A panel an input.
  *
  *	PREFIX-ratio	the paper's figure 7: share of the elements by max/min
@@ -124,7 +124,7 @@ static void draw_error(const struct plot *p, uint32_t i)
 		widen(&s, g->mode[m].decades, ANALYZE_DECADES);
 		top = top_of(top, g->mode[m].decades, ANALYZE_DECADES, p->in[i].elements);
 	}
-	/* Where every sum is right, the paper's range of errors. */
+	/* If every sum is right, show the paper's range of errors. */
 	if (s.first >= s.end)
 		s = (struct span){-10 - ANALYZE_FIRST_DECADE, -8 - ANALYZE_FIRST_DECADE};
 	for (int m = 0; m < g->modes; m++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What analyze prints as tables. */
+/* Output of analyze as tables. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

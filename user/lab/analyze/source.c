@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where a sum's error comes from. An add leaves in the register what was
+ * The sources of a sum's error. An add leaves in the register what was
  * there plus what came in, less up to three amounts, each of which is taken
  * here where the unit that drops it runs:
  *

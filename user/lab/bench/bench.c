@@ -113,7 +113,7 @@ static int open_file(struct bench_arith *a)
 	return err;
 }
 
-/* How many CPUs to measure. */
+/* Choose the number of CPUs to measure. */
 static int choose_cpus(struct bench_arith *a)
 {
 	int there = bench_cpus(a->cpu);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the verb `bench` share.
+ * Declarations that the files of the verb `bench` share.
  *
  *	bench.c        options of `bench arith`, the order of events
  *	arith.c        the configurations of the datapath, their rounds
  *	spread.c       medians, quartiles
  *	data.c         payloads: random values, or a file's
  *	frame.c        frames for BPF_PROG_TEST_RUN
- *	reference.c    what the datapath is held against: bpf/fpisa_bench.bpf.c
+ *	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
  *	cpus.c         one CPU and two, on different slots and on the same
  *	report.c       table, JSON
  *	wire*.c        `bench wire` and `bench`: wire.h has the overview
@@ -64,12 +64,12 @@ struct bench_spread {
 	double median, low, high;
 };
 
-/* Of n samples, 1 to BENCH_MAX_ROUNDS. Not for threads. */
+/* Compute the spread of n samples, 1 to BENCH_MAX_ROUNDS. Not thread-safe. */
 struct bench_spread bench_spread(const double *v, size_t n);
 
 /* -- data.c ------------------------------------------------------------- */
 
-/* What contributions consist of. */
+/* The source of contributions. */
 struct bench_source {
 	uint64_t random;	      /* state of splitmix64() */
 	const struct gradients *file; /* NULL: random values whose exponents differ by up to 40 */
@@ -127,7 +127,7 @@ struct bench_reference {
 int bench_reference_open(struct bench_reference *r, struct bench_source *s, uint64_t rounds);
 void bench_reference_close(struct bench_reference *r);
 
-/* One round of all. */
+/* Run one round of all programs. */
 int bench_reference_round(struct bench_reference *r, struct bench_source *s, uint64_t round);
 void bench_reference_choose(struct bench_reference *r, uint64_t rounds);
 
@@ -136,7 +136,7 @@ const struct bench_program *bench_best(const struct bench_reference *r, enum ben
 
 /* -- arith.c ------------------------------------------------------------ */
 
-/* What is measured of a round, in ns an element. */
+/* The measured steps of a round, in ns an element. */
 enum bench_step {
 	BENCH_SET,   /* the first contribution */
 	BENCH_MORE,  /* a further one */
@@ -162,7 +162,7 @@ struct bench_config {
 
 #define BENCH_MAX_CONFIGS FPISA_MAX_JOBS
 
-/* What two CPUs do, as a multiple of what one does. */
+/* Scaling from one CPU to two, as a multiple of one CPU's rate. */
 enum bench_scaling {
 	BENCH_ADDS,   /* each a job of its own */
 	BENCH_SPINS,  /* nothing but registers */
@@ -212,7 +212,7 @@ int bench_known_round(struct bench_arith *a, uint64_t round);
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
 
-/* That of fused fp32 in mode fpisa with these flags. */
+/* Return the configuration of fused fp32 in mode fpisa with these flags. */
 const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags);
 
 /* -- cpus.c ------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What two CPUs do that work on different slots, against what the machine
+ * The rate of two CPUs that work on different slots, against what the machine
  * gives two CPUs at all: contributions and, in the same round, a program that
  * stays in registers; each on one CPU, on the other, on both. Then both on one
  * job: each has its own slots, as `job add --ports` and a card that spreads by
@@ -25,7 +25,7 @@
 #define RESEND_NS 2000000	  /* far beyond what an add takes: one was dropped as busy, or its CPU taken away */
 #define RESENDS 1000
 
-/* What a CPU has of a slice. */
+/* A CPU's work in a slice. */
 enum part {
 	OWN_JOB,
 	REGISTERS,
@@ -97,7 +97,7 @@ static int spin(const struct worker *w, uint64_t end, uint64_t *runs, uint64_t *
 	return 0;
 }
 
-/* Is it this CPU's to send? */
+/* Return whether this CPU sends the contribution. */
 static bool its_part(const struct worker *w, uint32_t at, uint32_t rank)
 {
 	if (w->part == ITS_RANKS)
@@ -152,7 +152,7 @@ static int await(struct worker *w, uint32_t at)
 	return err;
 }
 
-/* In the order in which frames come when workers are in step: a result lets all of them send to its slot. */
+/* Contribute in the order in which frames come when workers are in step: a result lets all of them send to its slot. */
 static int contribute_window(struct worker *w, uint64_t *runs, uint64_t *sum)
 {
 	int err = 0;
@@ -215,7 +215,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 		pthread_attr_destroy(&attributes);
 		begun |= !err << i;
 	}
-	/* One that waits at the barrier for a thread that could not be made ends with the process. */
+	/* A thread that waits at the barrier for one that could not be started ends with the process. */
 	if (err)
 		return fail(err, NULL, "bench: a thread a CPU");
 	*rate = 0;
@@ -232,7 +232,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 	return err;
 }
 
-/* What both CPUs do with a part of theirs each, as a multiple of what one of them does alone. */
+/* Measure both CPUs, each with its part, as a multiple of one of them alone. */
 static int scaling(struct bench_arith *a, enum part one, enum part part, double *times)
 {
 	double alone[2] = {0}, both = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measurements in a network of their own share, here and in bench/: CPU time of the threads
+ * Functions for measurements in a network of their own, here and in bench/: CPU time of the threads
  * that poll links, values whose sums are exact, quartiles. testbed/ has the namespaces and the workers.
  *
  * Functions that can fail return 0, or a negative number after they have reported why.
@@ -21,14 +21,14 @@ int enter_sysfs(void);
 /* The same with a network namespace of its own: a worker's. */
 int enter_network(void);
 
-/* CPU time of this process and of the thread that polls its link, which is nobody if 0. */
+/* Return the CPU time of this process and of the thread that polls its link; 0: there is no such thread. */
 uint64_t own_cpu_ns(pid_t napi);
 
-/* What a rank contributes: whole numbers, so that sums are exact in any order; the sum over ranks below `workers`. */
+/* Return a rank's contribution: whole numbers, so that sums are exact in any order; whole_sum(): the sum over ranks below `workers`. */
 float whole_number(uint32_t rank, uint64_t i);
 float whole_sum(uint32_t workers, uint64_t i);
 
-/* Let a kernel thread of its own poll the interface, and find it; the interface's name is nobody else's. */
+/* Let a kernel thread of its own poll the interface, and find it; no other interface of the machine may have that name. */
 pid_t napi_thread(const char *dev);
 
 /* The quarter-th quartile of n values, which it sorts. */

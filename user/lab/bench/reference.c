@@ -121,7 +121,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return refuse(-errno, "bench: open programs: %s", reason(-errno));
 	r->object[which] = o;
 	compiler = compiler_of(o);
-	/* Where there is one compiler, it built both. */
+	/* If there is one compiler, it built both objects. */
 	if (which && !strcmp(compiler, compiler_of(r->object[0])))
 		return 0;
 	err = bpf_object__load(o);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What `fpisa bench arith` prints; bench.h has the contracts. */
+/* Output of `fpisa bench arith`; bench.h has the contracts. */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define MAX_FIGURES 16
 
-/* One of the figures that have a name of their own. */
+/* A figure that has a name of its own. */
 struct figure {
 	const char *key;
 	const double *ns; /* [rounds]; NULL: this datapath has none */
@@ -34,7 +34,7 @@ static const double *add(const struct bench_arith *a, uint8_t mode, uint8_t pipe
 	return step(a, mode, pipeline, FPISA_CLZ_BITS, BENCH_MORE);
 }
 
-/* By the name of a leading-zero count; NULL where there is none of that name. */
+/* Find the figure by the name of a leading-zero count; NULL: there is no such name. */
 static const double *readout(const struct bench_arith *a, const char *name)
 {
 	for (const struct name *clz = clz_names; clz->name; clz++)
@@ -71,7 +71,7 @@ static struct bench_spread over_rounds(const struct bench_arith *a, const double
 	return bench_spread(v, a->o.rounds);
 }
 
-/* Of the quotients within a round. */
+/* Compute the spread of the quotients within a round. */
 static struct bench_spread ratio(const struct bench_arith *a, const double *v, const double *by)
 {
 	static double quotient[BENCH_MAX_ROUNDS];
@@ -126,7 +126,7 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 	return o;
 }
 
-/* What an add would take as a driver hands frames over: the way in and out is known()'s, for none can be sent twice. */
+/* Estimate an add on frames as a driver hands them over: the way in and out is taken from known(), because no frame can be sent twice. */
 static struct bench_spread live_estimate(const struct bench_arith *a)
 {
 	const double *ns = add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED);
@@ -137,7 +137,7 @@ static struct bench_spread live_estimate(const struct bench_arith *a)
 	return over_rounds(a, estimate);
 }
 
-/* Has the kernel live frames? */
+/* Return whether the kernel has live frames. */
 static bool has_live(const struct bench_arith *a)
 {
 	return over_rounds(a, a->known[BENCH_LIVE]).median > 0;

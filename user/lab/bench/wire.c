@@ -137,7 +137,7 @@ static int take_workers(struct bench_wire *w, char *text)
 	return w->workers ? 0 : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
 }
 
-/* Of `bench worker` the operand is an address and no workers are named. */
+/* Parse the options. The operand of `bench worker` is an address, and it names no workers. */
 static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 {
 	enum {
@@ -285,7 +285,7 @@ static int prepare(int argc, char **argv, bool worker)
 	return err ?: add_settings(&wire);
 }
 
-/* The end of a verb whose result is the wire table alone. */
+/* Finish a verb whose result is the wire table alone. */
 static int finish(int err)
 {
 	if (!err && wire.c.json)

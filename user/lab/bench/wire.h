@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of `bench wire` share.
+ * Declarations that the files of `bench wire` share.
  *
  *	wire.c         options, the sweep over the settings
  *	wire_net.c     an aggregator over veth, with workers' processes
@@ -56,13 +56,13 @@ struct bench_wire {
 	struct star star;
 	struct processes processes; /* of the workers */
 	pid_t napi[PROCESSES_MAX];  /* threads that poll our ends */
-	/* On interfaces of this machine. */
+	/* For measurements on interfaces of this machine: */
 	char *const *dev;
 	int devs;     /* 0: veth */
 	int entry_fd; /* the program on them */
 	int stats_fd; /* while it is open, the kernel counts what programs take */
 	bool loaded;
-	const struct bench_setting *before; /* whose jobs are there still */
+	const struct bench_setting *before; /* the setting whose jobs are still there */
 };
 
 /* Numbers of the jobs of a run: this one and on. */
@@ -90,10 +90,10 @@ struct bench_wire_order {
 int bench_wire_open(struct bench_wire *w);
 void bench_wire_close(struct bench_wire *w);
 
-/* One sum with a setting. */
+/* Run one sum with a setting. */
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round);
 
-/* The jobs of a run, by the words of `job add`. */
+/* Make the jobs of a run, with the options of `job add`. */
 int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run);
 int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run);
 
@@ -105,10 +105,10 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 
 /* -- wire_worker.c ------------------------------------------------------ */
 
-/* A worker process; arg is a struct bench_wire_rank. It reports cpu_ns and retransmits of BENCH_SUM. */
+/* Run a worker process; arg is a struct bench_wire_rank. It reports cpu_ns and retransmits of BENCH_SUM. */
 void bench_wire_work(void *arg, int control);
 
-/* All runs as a worker of the aggregator at `address`, with its options. */
+/* Do all runs as a worker of the aggregator at `address`, with its options. */
 int bench_worker_sweep(struct bench_wire *w, const char *address);
 
 /* Values of a thread's share of a vector, and how many of them its first sum has, which is not measured. */

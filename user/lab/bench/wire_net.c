@@ -52,7 +52,7 @@ static int load(struct bench_wire *w)
 	return err;
 }
 
-/* Links have names that nobody else's have: the threads that poll them are known by those. */
+/* Give links names that are unique on the machine: the threads that poll them are found by these names. */
 static void lay_out(struct bench_wire *w)
 {
 	static char address[PROCESSES_MAX][ADDRESS_LEN];

@@ -122,7 +122,7 @@ static int count(const struct bench_wire *w, const struct bench_setting *s, uint
 	return err;
 }
 
-/* At some moment. */
+/* Figures at one moment. */
 struct moment {
 	uint64_t results, wall, run;
 };

@@ -56,7 +56,7 @@ void bench_wire_choose(struct bench_wire *w)
 		w->best = 0;
 }
 
-/* As `job add` takes it. */
+/* Return the setting as options of `job add`. */
 static const char *options(const struct bench_setting *s)
 {
 	static char text[96];
@@ -121,7 +121,7 @@ struct json_object *bench_wire_json(const struct bench_wire *w)
 	return top;
 }
 
-/* Or a dash where this side does not know. */
+/* Return the value, or a dash if this side does not know it. */
 static const char *known(char text[16], bool is, double v)
 {
 	snprintf(text, 16, "%.3f", v);

@@ -39,7 +39,7 @@ struct side {
 	const char *address;
 	struct bench_wire_order order;	      /* under way */
 	uint32_t rank, workers, threads, job; /* the first thread's */
-	pid_t napi;			      /* 0: whoever polls the link is not counted */
+	pid_t napi;			      /* 0: CPU time of the thread that polls the link is not counted */
 	float *send, *recv;
 	struct thread thread[BENCH_WIRE_THREADS];
 };
@@ -122,7 +122,7 @@ static void *sum(void *arg)
 	return NULL;
 }
 
-/* All threads do it at once. */
+/* Have all threads do the work at once. */
 static int together(struct side *s, void *(*work)(void *), struct report *r)
 {
 	uint32_t begun = 0;
@@ -187,7 +187,7 @@ static void leave(struct side *s)
 	memset(s->thread, 0, sizeof(s->thread));
 }
 
-/* Joins the jobs from `job` on; the first time, whoever answers says which rank this is. */
+/* Join the jobs from `job` on; the first time, the aggregator that answers says which rank this is. */
 static int begin(struct side *s, uint32_t job, uint32_t threads, struct report *r)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -240,7 +240,7 @@ void bench_wire_work(void *arg, int control)
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);
 }
 
-/* Is the job that it joined the one whose figures it is to print? */
+/* Check that the joined job is the one whose figures are to be printed. */
 static int same_setting(const struct side *s, const struct bench_setting *setting, struct report *r)
 {
 	struct fpisa_info info = {.size = sizeof(info)};

@@ -117,7 +117,7 @@ static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint6
 	return sum;
 }
 
-/* Of one rank, to compare others with. */
+/* Take one rank's result, to compare the others with. */
 static void take_result(const struct demo *d, uint32_t r, uint64_t at, uint64_t n, struct expected *e)
 {
 	memcpy(e->words, demo_at(d, d->output, r, at), n * d->f.bytes);

@@ -52,7 +52,7 @@ static void catch_signals(struct demo *d)
 	sigaddset(&sa.sa_mask, SIGHUP);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	/* Under nohup it is ignored, and stays so. */
+	/* nohup ignores SIGHUP, and it stays ignored. */
 	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &sa, NULL);
 }
@@ -134,7 +134,7 @@ static int sum(struct demo *d)
 	return err ?: demo_hosts_traffic(d->traffic, hosts);
 }
 
-/* Of all aggregators. */
+/* Sum up the counters of all aggregators. */
 static int count(struct demo *d, struct fpisa_counters *sum)
 {
 	struct fpisa_counters one;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the verb `demo` share.
+ * Declarations that the files of the verb `demo` share.
  *
  *	demo.c       the order of events, cleaning up
  *	options.c    options
@@ -62,7 +62,7 @@ struct demo_traffic {
 	uint64_t sent, received;
 };
 
-/* What a worker tells its parent, one byte each; in this order but for FAILED. */
+/* A worker's messages to its parent, one byte each; in this order, except FAILED. */
 enum demo_state {
 	DEMO_STARTED,
 	DEMO_READY,  /* its namespace exists */
@@ -106,7 +106,7 @@ struct demo {
 	struct fpisa_histogram histogram;
 };
 
-/* Where element i of a rank lies in input or output. */
+/* Return the place of element i of a rank in input or output. */
 static inline unsigned char *demo_at(const struct demo *d, unsigned char *values, uint32_t rank, uint64_t i)
 {
 	return values + rank * d->row + i * d->f.bytes;
@@ -139,7 +139,7 @@ struct demo_check {
 
 /* -- options.c ---------------------------------------------------------- */
 
-/* And the job, complete but for what datapath_job_check() sets. BAD_USAGE too, as a verb. */
+/* Parse the options, and the job, complete except for what datapath_job_check() sets. May return BAD_USAGE, as a verb. */
 int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **argv);
 
 /* -- data.c ------------------------------------------------------------- */
@@ -149,7 +149,7 @@ int demo_data(struct demo *d);
 
 /* -- worker.c ----------------------------------------------------------- */
 
-/* What a worker's process runs: arg is a struct demo_rank. */
+/* The argument of a worker's process. */
 struct demo_rank {
 	struct demo *d;
 	uint32_t rank;
@@ -171,16 +171,16 @@ int demo_hosts_join(uint32_t rank, char *message, size_t size);
 /* The datapath and the job on each host. */
 int demo_hosts_load(struct demo *d);
 
-/* All hosts, as fpisa_connect() takes them. */
+/* List all hosts in the format of fpisa_connect(). */
 #define DEMO_HOSTS_LEN (FPISA_MAX_SHARDS * 16)
 void demo_hosts_text(const struct demo *d, char text[DEMO_HOSTS_LEN]);
 
-/* What each link has carried more than t[hosts] says, into that. */
+/* Subtract t[hosts] from what each link has carried by now; the result is in t. */
 int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts);
 
 /* -- processes.c -------------------------------------------------------- */
 
-/* One process a rank; demo_kill() ends them, at any time. */
+/* Start one process a rank; demo_kill() ends them, at any time. */
 int demo_spawn(struct demo *d);
 void demo_kill(struct demo *d);
 
@@ -198,21 +198,21 @@ const char *demo_lost(const struct demo *d);
 /* -EBADMSG, not reported, if anything differs that must not. */
 int demo_check(const struct demo *d, const struct fpisa_counters *c, struct demo_check *k);
 
-/* The call whose unrounded result is the true one: an average by reciprocal is to be an average. */
+/* Return the call whose unrounded result is the true one: an average by reciprocal should be an average. */
 struct oracle_call demo_ideal(const struct demo *d);
 
-/* Adds that the histogram has counted. */
+/* Return the number of adds that the histogram has counted. */
 uint64_t demo_histogram_total(const struct demo *d);
 
-/* It is the replay's: an add that discards something counts there once, as rounded or as overwritten. */
+/* Return whether the histogram equals the replay's: an add that discards something counts once there, as rounded or as overwritten. */
 bool demo_histogram_agrees(const struct demo *d, const struct demo_check *k);
 
-/* The four counts of the datapath are the replay's. True if there was no replay. */
+/* Return whether the four counts of the datapath equal the replay's. True if there was no replay. */
 bool demo_counts_agree(const struct fpisa_counters *c, const struct demo_check *k);
 
 /* -- report.c ----------------------------------------------------------- */
 
-/* How far the sum is, as progress.h shows it. */
+/* Show the progress of the sum by progress.h. */
 void demo_progress(const struct demo *d);
 
 int demo_report(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k);

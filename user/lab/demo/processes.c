@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The parent's side of the workers. A worker reports its states through a
- * socket pair and waits there to be let go on; the end of its process ends
+ * socket pair and waits there until it may go on; the end of its process ends
  * the stream, so a worker that dies is noticed like one that fails.
  */
 #define _GNU_SOURCE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the demo shows: progress on a terminal, then a table or JSON. */
+/* Output of the demo: progress on a terminal, then a table or JSON. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One worker of the demo: makes its namespace, configures its link, gives up
- * every privilege, and is from then on what any user's program with libfpisa
- * is: it knows an address and a job number.
+ * One worker of the demo: make its namespace, configure its link, and give up
+ * every privilege. From then on it is like any user's program with libfpisa:
+ * it knows an address and a job number.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +45,7 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 	__atomic_store_n(&w->result->chunks, w->result->chunks + 1, __ATOMIC_RELAXED);
 }
 
-/* Between little-endian, as the parent has them, and the job's byte order. */
+/* Convert between little-endian, as in the parent, and the job's byte order. */
 static void reorder(const struct worker *w)
 {
 	const struct demo *d = w->d;

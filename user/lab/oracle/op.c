@@ -9,7 +9,7 @@
 
 #include "value.h"
 
-/* Where a value stands in the order of min and max: NaN is the last, the zeros are one. */
+/* Return a value's place in the order of min and max: NaN is the last, the zeros are equal. */
 static int64_t order(struct fpisa_format f, uint64_t word)
 {
 	struct oracle_value v;

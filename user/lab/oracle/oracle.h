@@ -21,7 +21,7 @@
 
 #include "fpisa/format.h"
 
-/* One element's registers: m x 2^(e - bias - M - G), and what specials have been seen. */
+/* One element's registers: m x 2^(e - bias - M - G), and the specials that have been seen. */
 struct oracle_reg {
 	int e;
 	bool nan, pinf, ninf;
@@ -51,7 +51,7 @@ uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum f
 /* The result flags that events stand for. */
 uint32_t oracle_event_flags(const struct oracle_events *events);
 
-/* What is asked for; .f carries the register of the mode. The contract says which combinations there are. */
+/* The requested operation; .f carries the register of the mode. The contract says which combinations exist. */
 struct oracle_call {
 	struct fpisa_format f;
 	enum fpisa_mode mode;
@@ -62,15 +62,15 @@ struct oracle_call {
 };
 
 /*
- * The same steps for the operations on a sum: all but min and max, in the
- * modes with a register. Those of int32 hold the integer in m, and e is 0.
+ * Do the same steps for the operations on a sum: all but min and max, in the
+ * modes with a register. Registers of int32 hold the integer in m, and e is 0.
  */
 void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word, struct oracle_events *events);
 void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word, struct oracle_events *events);
 uint64_t oracle_op_read(const struct oracle_reg *reg, const struct oracle_call *c, size_t n, uint32_t *flags);
 
 /*
- * One element from beginning to end: n >= 1 words in the order of arrival.
+ * Compute one element from beginning to end: n >= 1 words in the order of arrival.
  * Events are added to *events, flags (of adds and read-out) ORed into *flags;
  * both may be NULL.
  */
@@ -82,16 +82,15 @@ uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_r
 		       const uint64_t *words, struct oracle_events *events, uint32_t *flags);
 
 /*
- * The error of a result, in ulps: |result - what c would be without any
- * rounding|, in units of the last place of the value nearest to that, as
- * oracle_exact_error() has it for sums. Of floats, all but min and max. The
+ * Return the error of a result, in ulps: |result - exact result of c|, in units of the last place of the value nearest to that, as
+ * oracle_exact_error() does for sums. For floats, all operations but min and max. The
  * root of a norm is taken to 2^-64 of the smallest subnormal. *correct says
  * whether the result is that nearest value.
  */
 double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t n, const uint64_t *words,
 			   double *absolute, bool *correct);
 
-/* That nearest value. */
+/* Return that nearest value. */
 uint64_t oracle_result_nearest(const struct oracle_call *c, size_t n, const uint64_t *words);
 
 /* A block of mxint8 in memory: 32 elements k x 2^(scale - 127 - 6); NaN if the scale is 255. */
@@ -102,7 +101,7 @@ struct oracle_mx {
 	int8_t k[ORACLE_MX_LANES];
 };
 
-/* As oracle_result, of a block: sum, avg and scale. Events count each of its elements. */
+/* Like oracle_result(), for a block: sum, avg and scale. Events count each of its elements. */
 void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks, struct oracle_mx *out,
 		      struct oracle_events *events, uint32_t *flags);
 

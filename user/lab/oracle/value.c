@@ -95,7 +95,7 @@ bool oracle_round_quotient(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa
 	return exact;
 }
 
-/* As oracle_round_quotient, of the root of num / den, num >= 0. */
+/* Like oracle_round_quotient(), for the root of num / den, num >= 0. */
 static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rounding rounding)
 {
 	mpz_t square, middle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the oracle's parts share: packed values taken apart and put together,
+ * Functions that the oracle's parts share: packed values taken apart and put together,
  * and one rounding of a rational number or of a square root. Finite values
  * are counted in quanta, the format's smallest subnormal: 2^(1 - bias - M).
  */
@@ -16,7 +16,7 @@ struct oracle_value {
 	int e; /* biased exponent, 1 for subnormals and specials */
 };
 
-/* What enters a register: m x 2^(e - bias - M - G), or for norm its square in the doubled range. */
+/* The value that enters a register: m x 2^(e - bias - M - G), or for norm its square in the doubled range. */
 struct oracle_entry {
 	bool nan, pinf, ninf;
 	bool lost; /* the square was rounded */
@@ -31,7 +31,7 @@ static inline uint64_t oracle_pow2(int p)
 
 struct oracle_value oracle_decode(struct fpisa_format f, uint64_t word);
 
-/* What lies beyond the largest finite value; a format without infinities has its NaN there. */
+/* Return the value beyond the largest finite one; a format without infinities has its NaN there. */
 uint64_t oracle_pack_infinity(struct fpisa_format f, bool negative);
 uint64_t oracle_pack_nan(struct fpisa_format f);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the ranks of a call contribute, and what its results must be: both
+ * The contributions of the ranks of a call, and its expected results: both
  * follow from seed, job, generation, call and rank. rank.h has the contracts.
  */
 #include <stdio.h>
@@ -51,7 +51,7 @@ static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 	return sign | e << f.mbits | frac;
 }
 
-/* Element i of a rank. Of integers, some sums saturate, but not in a group. */
+/* Return element i of a rank. Some sums of integers saturate, but not in a group. */
 static uint64_t word_of(const struct worker *w, struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
 {
 	uint64_t state = call + ((uint64_t)rank << 32 | i), z;
@@ -118,7 +118,7 @@ struct oracle_call rank_operation(const struct worker *w)
 
 /* -- check ----------------------------------------------------------------- */
 
-/* How many elements (and scales) of a chunk are wrong; *flags becomes what the chunk must say. */
+/* Count the wrong elements (and scales) of a chunk; *flags becomes the expected flags of the chunk. */
 static uint64_t wrong_values(const struct worker *w, const struct fpisa_chunk *c, const uint32_t *rank_at, uint32_t n,
 			     uint32_t *flags)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What happens to workers, links, jobs and loaders while the soak's sums run. */
+/* Events for workers, links, jobs and loaders while the soak's sums run. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -142,7 +142,7 @@ static int load_port(const char *name)
 	return datapath_load(&how, devs, 1);
 }
 
-/* In a process that may die at any moment, or that repairs what the one before it left. */
+/* Run load in a process that may die at any moment, or that repairs what the one before it left. */
 static int run_loader(const struct soak *s)
 {
 	char dev[IF_NAMESIZE], *devs[] = {dev};
@@ -245,7 +245,7 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 		j->start_ns[rank] = 0;
 		__atomic_store_n(&s->shared->taken_out[job], 1ull << rank, __ATOMIC_RELEASE);
 		err = datapath_job_shrink(&s->dp, job, 1ull << rank, &live);
-		/* Not before a call under way now has ended: its ranks are judged by taken_out. */
+		/* Wait until a call that is in progress now has ended: its ranks are judged by taken_out. */
 		j->add_ns = now + 2 * SOAK_TIMEOUT_MS * MS + random_below(&s->random, 3000 * MS);
 		return err;
 	case LOADER:
@@ -261,7 +261,7 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 	}
 }
 
-/* What is due to come back does: links, jobs, ranks, a killed loader. */
+/* Restore what is due: links, jobs, ranks, a killed loader. */
 static int restore_due(struct soak *s, uint64_t now)
 {
 	int err = follow_loader(s, now);

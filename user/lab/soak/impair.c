@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The middlebox between worker hosts and aggregator: takes every frame off one
+ * The middlebox between worker hosts and aggregator: it takes every frame off one
  * link by a packet socket and puts it onto the other, with faults, each way.
- * Neither side knows of it. What is not UDP, as ARP, goes through unharmed.
+ * Neither side knows of it. Frames other than UDP, such as ARP, pass unharmed.
  *
- * It is an adversary too (doc/protocol.md, section 6): of each HELLO that a
+ * It is an adversary too (doc/protocol.md, section 6): from each HELLO that a
  * worker sends it makes others, of incarnations that the worker never had, and
  * sends them by another host's link.
  */
@@ -57,7 +57,7 @@ static int open_end(struct end *e, char prefix, uint32_t host)
 	return 0;
 }
 
-/* As whoever can write any address would say HELLO in this rank's place, without having heard a cookie. */
+/* Forge a HELLO in this rank's place, as an attacker would who can write any address but has not heard a cookie. */
 static void forge_hello(const unsigned char *frame, size_t n, const struct end *other, struct soak_shared *shared)
 {
 	_Alignas(8) unsigned char copy[FRAME_MAX];
@@ -82,7 +82,7 @@ static bool is_hello(const unsigned char *frame, ssize_t n)
 	       frame[FPISA_OFFSET + 1] == 'P' && frame[FPISA_OFFSET + 3] == FPISA_TYPE_HELLO;
 }
 
-/* What a veth passes on has a checksum that a card would complete. */
+/* Complete the TCP checksum of a frame from a veth, as a card would. */
 static void complete_tcp(unsigned char *frame, size_t n)
 {
 	unsigned char *ip = frame + ETH_HLEN, *tcp = ip + IP_LEN;

@@ -42,7 +42,7 @@ int soak_key_open(const struct soak *s, uid_t owner)
 	return fd;
 }
 
-/* Becomes the manager. What it says of itself is not the soak's to print; its errors are. */
+/* Become the manager. The soak does not print the manager's log; it prints its errors. */
 static void serve(void *arg, int control)
 {
 	int nothing, config, key;
@@ -86,7 +86,7 @@ void soak_disturb(struct soak *s, uint32_t job)
 	__atomic_store_n(&s->shared->disturbed_ns[job], fpisa_now(), __ATOMIC_RELEASE);
 }
 
-/* Of the job's group, by its name. -ENOENT, not reported: there is none. */
+/* Find the job's group by its name. -ENOENT, not reported: there is none. */
 static int find(struct soak *s, uint32_t job, struct datapath_groups *g, struct group_record *r, __u32 *place)
 {
 	char name[SOAK_GROUP_LEN];
@@ -145,7 +145,7 @@ static uint64_t count_groups(struct soak *s)
 	return n;
 }
 
-/* It ends after what it has begun. */
+/* Return whether a helper runs; it ends after what it has begun. */
 static bool helper_runs(struct soak *s)
 {
 	struct datapath_groups g;

@@ -23,7 +23,7 @@ static const uint8_t modes[] = {FPISA_MODE_FPISA, FPISA_MODE_FPISA64, FPISA_MODE
 static const uint8_t formats[] = {FPISA_FORMAT_FP32,  FPISA_FORMAT_FP64, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
 				  FPISA_FORMAT_INT32, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
 
-/* Was a rank killed, or the group ended, since we have begun to join, or just before? */
+/* Return whether a rank was killed, or the group ended, since this rank began to join, or just before. */
 static bool disturbed(const struct worker *w)
 {
 	return __atomic_load_n(&w->s->shared->disturbed_ns[w->job], __ATOMIC_ACQUIRE) + GRACE_NS > w->joined_ns;
@@ -56,14 +56,14 @@ static bool join_may_end_with(const struct worker *w, int err)
 	case -EEXIST:	    /* nor gone */
 	case -ECONNREFUSED: /* the manager is killed, or waits for an upgrade */
 		return true;
-	case -ECONNRESET: /* of before all have joined there is no record */
+	case -ECONNRESET: /* there is no record from before all have joined */
 		return disturbed(w) || killed + GRACE_NS > w->joined_ns;
 	default:
 		return false;
 	}
 }
 
-/* That the others' calls end then is for what has ended ours. */
+/* Leave. The other ranks' calls then end for the same reason as ours. */
 static void leave(struct worker *w)
 {
 	if (w->g)
@@ -72,7 +72,7 @@ static void leave(struct worker *w)
 	w->g = NULL;
 }
 
-/* What the calls of this group are. */
+/* Agree on the calls of this group. */
 static int agree(struct worker *w)
 {
 	int err;
@@ -121,7 +121,7 @@ static int join(struct worker *w)
 	return agree(w);
 }
 
-/* One of the types that this group uses, which each have a job. */
+/* Choose one of the types that this group uses, which each have a job. */
 static void choose_type(struct worker *w, uint64_t random)
 {
 	struct fpisa_format f;
@@ -166,7 +166,7 @@ static int barrier(struct worker *w)
 	return err;
 }
 
-/* Nobody says who arrived when, and it does not matter. */
+/* Check results; the order of arrival is not known, and does not matter. */
 static void check(struct worker *w, uint32_t flags)
 {
 	w->chunk[0] = (struct fpisa_chunk){

@@ -90,7 +90,7 @@ static int make_middlebox(struct soak *s)
 	return err;
 }
 
-/* What it sends to the aggregator passes the middlebox, of which it does not know. */
+/* Make a host. Its frames to the aggregator pass the middlebox, of which it does not know. */
 static int make_host(uint32_t h)
 {
 	const struct star star = {.address = SOAK_ADDRESS, .network = SOAK_NETWORK};
@@ -141,7 +141,7 @@ int soak_link_set(uint32_t host, bool up)
 
 /* -- closing ------------------------------------------------------------- */
 
-/* How many interfaces of this name there are here, from 0 on. */
+/* Count the interfaces of this name, from 0 on. */
 static int count_links(char prefix)
 {
 	int n = 0;

@@ -165,7 +165,7 @@ int rank_complete(struct worker *w, enum soak_completion completion, struct fpis
 	return err;
 }
 
-/* One call, completed as the dice say. */
+/* Make one call, and complete it as the dice say. */
 static int call(struct worker *w, const struct oracle_call *c, enum soak_completion completion, const void *send,
 		uint32_t *flags)
 {
@@ -256,7 +256,7 @@ struct worker *rank_begin(void *arg, int control, bool privileged)
 	if (!w || (!privileged && process_drop_privileges(p->s->parent)))
 		return NULL;
 	if (key >= 0) {
-		/* Who has become another user owns no files in /proc/self otherwise. */
+		/* A process that has become another user does not own its files in /proc/self otherwise. */
 		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 		snprintf(w->key_file, sizeof(w->key_file), "/proc/self/fd/%d", key);
 	}

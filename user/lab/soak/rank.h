@@ -39,11 +39,11 @@ void rank_say(struct worker *w, const char *what);
 /* The call's own random numbers: the same in every rank of the generation. */
 uint64_t rank_random(const struct worker *w);
 
-/* The call's operation, one that the job offers: half of them sums. */
+/* Choose the call's operation among those that the job offers: half of the calls are sums. */
 struct oracle_call rank_operation(const struct worker *w);
 
 /*
- * What this rank contributes to the call, into send. In a group, where nobody says in which order ranks arrived,
+ * Fill send with this rank's contribution to the call. In a group, where the order of arrival is not known,
  * values are such that every order has the same sums.
  */
 void rank_fill(struct worker *w, uint64_t call);
@@ -54,26 +54,26 @@ void rank_check_call(struct worker *w, uint32_t flags);
 
 /* -- rank.c ---------------------------------------------------------------- */
 
-/* In its host's namespace without privilege; arg is a struct soak_place. NULL: it cannot be. */
+/* Begin in the host's namespace without privilege; arg is a struct soak_place. NULL: an error. */
 struct worker *rank_begin(void *arg, int control, bool privileged);
 
-/* A call into the library begins, and ends: with an error `expected`, or one that counts as unexpected. */
+/* Note that a call into the library begins, or ends: with an error `expected`, or one that counts as unexpected. */
 void rank_call_begins(struct worker *w);
 void rank_call_ends(struct worker *w, int err, bool expected);
 
 /* Computes, most often for less than a round. */
 void rank_compute(struct worker *w);
 
-/* How a call that was started is completed. */
+/* Complete a call that was started. */
 int rank_complete(struct worker *w, enum soak_completion completion, struct fpisa_request **r, uint32_t *flags);
 
 /* A call's input is in send, or in recv if it is in place. */
 bool rank_prepare(struct worker *w, uint64_t random);
 
-/* One that failed, in place: its array is as it was. */
+/* Check, after a failed call in place, that its array is unchanged. */
 void rank_check_restored(struct worker *w);
 
-/* One that ended well. */
+/* Count a call that ended well. */
 void rank_count_call(struct worker *w, const struct oracle_call *c, enum soak_completion completion, bool in_place);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the soak shows: one list of figures, as a table or as JSON. */
+/* Output of the soak: one list of figures, as a table or as JSON. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "cli/report.h"
 #include "soak.h"
 
-/* Of all ranks; of *in_groups, rounds and joins of those in groups. */
+/* Sum up the figures of all ranks; *in_groups gets rounds and joins of ranks in groups. */
 static struct soak_rank sum_of(const struct soak *s, struct soak_rank *in_groups, const char **message)
 {
 	struct soak_rank sum = {0};

@@ -132,7 +132,7 @@ static int parse(struct soak_options *o, int argc, char **argv)
 
 static struct soak *running;
 
-/* Only what a handler may call. All namespaces, links, pins go with these processes and this one. */
+/* End the children, calling only what a handler may call. All namespaces, links and pins go with these processes and this one. */
 static void end_children(struct soak *s)
 {
 	for (uint32_t job = 0; job < SOAK_JOBS; job++)
@@ -233,7 +233,7 @@ static int prepare(struct soak *s)
 
 /* -- watching -------------------------------------------------------------- */
 
-/* A call far beyond its deadline counts once, and its process is replaced; one that died by itself is an error. */
+/* Watch the processes. A call far beyond its deadline counts once, and its process is replaced; a process that died by itself is an error. */
 static int watch(struct soak *s, uint64_t now)
 {
 	int status;
@@ -300,7 +300,7 @@ static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RAN
 	return true;
 }
 
-/* Nothing breaks any longer but single frames: every rank must get on. */
+/* Wait for recovery. From here on only single frames are lost: every rank must get on. */
 static int await_recovery(struct soak *s)
 {
 	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = fpisa_now(), end = now + LAST_ROUND_S * S_NS;

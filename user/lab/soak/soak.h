@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the files of the verb `soak` share.
+ * Declarations that the files of the verb `soak` share.
  *
  *	soak.c    options, the order of events, cleaning up
  *	net.c     namespaces and links: worker hosts, the middlebox, the aggregator
@@ -62,10 +62,10 @@ struct soak_options {
 	bool json;
 };
 
-/* How a rank has a call completed: in the call itself, by fpisa_wait(), by fpisa_test(). */
+/* The way in which a rank completes a call: in the call itself, by fpisa_wait(), by fpisa_test(). */
 enum soak_completion { SOAK_BLOCKING, SOAK_WAITING, SOAK_POLLING, SOAK_COMPLETIONS };
 
-/* One rank of one job: written by its process, but for stop. Counts go on when it is started again. */
+/* A rank of one job: written by its process, except stop. Counts go on when the rank is started again. */
 struct soak_rank {
 	bool stop;	     /* finish the call under way and end */
 	uint64_t in_call_ns; /* since when, 0: in none */
@@ -147,7 +147,7 @@ extern const struct star soak_star; /* from the aggregator to the middlebox */
 int soak_net(struct soak *s);
 int soak_link_set(uint32_t host, bool up);
 
-/* Close the namespaces of the hosts, then that of the middlebox. How many links are left of each after a while. */
+/* Close the namespaces of the hosts, then the middlebox's. Return how many links of each are left after a while. */
 int soak_net_close_hosts(struct soak *s);
 int soak_net_close_middlebox(struct soak *s);
 
@@ -158,7 +158,7 @@ void soak_impair(void *arg, int control);
 
 /* -- rank.c ------------------------------------------------------------- */
 
-/* Which rank a process is. */
+/* The rank of a process. */
 struct soak_place {
 	const struct soak *s;
 	uint32_t job, rank;
@@ -180,10 +180,10 @@ int soak_events_start(struct soak *s, uint64_t now);
 /* Everything that is due now. */
 int soak_events(struct soak *s, uint64_t now);
 
-/* Nothing is broken from here on: what is down comes up. Nonzero while that takes. */
+/* Break nothing from here on, and bring up what is down. Nonzero while that takes. */
 int soak_events_end(struct soak *s, uint64_t now, bool *done);
 
-/* Does the rank use AF_XDP? One of a host can. */
+/* Return whether the rank uses AF_XDP, which one rank of a host can. */
 static inline bool soak_uses_xsk(uint32_t job, uint32_t rank)
 {
 	return job == 0 && rank % 2 == 0;
@@ -196,7 +196,7 @@ int soak_add_job(struct soak *s, uint32_t job);
 
 /* -- manager.c ---------------------------------------------------------- */
 
-/* Is it a group? */
+/* Return whether the job is a group. */
 static inline bool soak_in_groups(const struct soak *s, uint32_t job)
 {
 	return 2 * job >= s->o.jobs;
@@ -207,19 +207,19 @@ static inline void soak_group_name(char name[SOAK_GROUP_LEN], uint32_t job)
 	snprintf(name, SOAK_GROUP_LEN, "soak-%u", job);
 }
 
-/* A file with the soak's key that `owner` may read, as a descriptor; -1: there is no key. */
+/* Open a file with the soak's key that `owner` may read; -1: there is no key. */
 int soak_key_open(const struct soak *s, uid_t owner);
 
 int soak_manager_start(struct soak *s);
 int soak_manager_kill(struct soak *s, uint64_t back_ns);
 
-/* From now on the calls of this job's group may fail. */
+/* Let the calls of this job's group fail from now on. */
 void soak_disturb(struct soak *s, uint32_t job);
 
-/* As `fpisa group kill`, or by taking a job of it away. */
+/* End the group as `fpisa group kill` does, or by deleting one of its jobs. */
 int soak_group_end(struct soak *s, uint32_t job, bool by_job);
 
-/* When all ranks have left: how many groups and jobs are there after a while. Then it ends. */
+/* Count, after all ranks have left, the groups and jobs that are there after a while; then end the manager. */
 uint64_t soak_manager_end(struct soak *s);
 
 /* -- end.c -------------------------------------------------------------- */

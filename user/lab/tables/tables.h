@@ -30,10 +30,10 @@ struct fpisa_tables_bpf; /* the skeleton */
 int tables_kernel_open(struct fpisa_tables_bpf **k);
 void tables_kernel_close(struct fpisa_tables_bpf *k);
 
-/* One run of the program, results in place of operands; -errno, reports nothing. */
+/* Run the program once, with results in place of operands; -errno, reports nothing. */
 int tables_kernel_run(const struct fpisa_tables_bpf *k, struct fpisa_run *run);
 
-/* The same in user space: what the kernel is compared with. */
+/* Do the same in user space, to compare the kernel with. */
 void tables_user_run(struct fpisa_run *run);
 
 /* -- errors: measure.c -------------------------------------------------- */

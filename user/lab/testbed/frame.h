@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames made by hand: for tests, benches, and for whoever forges them. What
- * they consist of is in fpisa/wire.h.
+ * Frames made by hand: for tests, benches, and attackers in tests. Their
+ * format is in fpisa/wire.h.
  */
 #ifndef FPISA_TESTBED_FRAME_H
 #define FPISA_TESTBED_FRAME_H
@@ -28,7 +28,7 @@ static inline void *frame_payload(uint8_t *frame)
 	return frame + FPISA_PAYLOAD_OFFSET;
 }
 
-/* Of a header and the bytes behind it, a multiple of 8. */
+/* Return the checksum of a header and the bytes behind it, a multiple of 8. */
 static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *payload, size_t bytes)
 {
 	struct fpisa_sum s = {0};
@@ -38,7 +38,7 @@ static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *pay
 	return fpisa_sum_fold(&s);
 }
 
-/* The tag of an ADD, or of what answers one, to or from a job with a token; `key`: whose. */
+/* Return the tag of an ADD, or of an answer to one, to or from a job with a token; `key`: the sender's. */
 static inline uint64_t frame_tag(const struct fpisa_job *j, const struct fpisa_key *key, const struct fpisa_hdr *h,
 				 const void *payload, size_t bytes)
 {
@@ -82,7 +82,7 @@ static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, vo
 	h->secret = frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Is the aggregator's answer sealed as it must be? `cookie`: of `rank`, which it is for. */
+/* Return whether the aggregator's answer is sealed correctly. `cookie`: of `rank`, to which the answer goes. */
 static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr *h, const void *payload, size_t bytes,
 			       uint32_t rank, uint64_t cookie)
 {
@@ -101,7 +101,7 @@ static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr
 	return !h->checksum && h->secret == frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Of an IPv4 header without options, as it stands there; 0 of one whose checksum is right. */
+/* Return the checksum of an IPv4 header without options as it is; 0 if its checksum is right. */
 static inline uint16_t frame_ip_checksum(const void *ip)
 {
 	const uint8_t *p = (const uint8_t *)ip;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What verbs and benches that build networks of their own share: network
+ * Networks of verbs and benches: network
  * namespaces without names, links by iproute2. process.h has the processes in
  * them, star.h the links between.
  */

@@ -17,10 +17,10 @@
 struct process {
 	pid_t pid;   /* 0: none */
 	int control; /* while there is one: our end of a SOCK_SEQPACKET pair */
-	int life; /* and of another, whose end kills the process, also one that we have no right to send signals to */
+	int life;    /* a second one, whose end kills the process, even if this process may not send it signals */
 };
 
-/* What a process runs; control is its end. It ends with status 1 when this returns. */
+/* The work of a process; control is its end. The process ends with status 1 when this returns. */
 typedef void process_fn(void *arg, int control);
 
 /*
@@ -29,13 +29,13 @@ typedef void process_fn(void *arg, int control);
  */
 int process_spawn(struct process *p, int netns, process_fn *work, void *arg);
 
-/* In a child: closes every descriptor that it inherited, but 0 to 2, the one by which it is killed, and `control`, whose new number it returns. */
+/* Close, in a child, every inherited descriptor except 0 to 2, the one by which it is killed, and `control`, whose new number is returned. */
 int process_close_fds(int control);
 
-/* Has it ended by itself? Then *status is that of waitpid(), and there is no process. */
+/* Return whether the process has ended by itself. Then *status is that of waitpid(), and *p has no process. */
 bool process_ended(struct process *p, int *status);
 
-/* Kills it, if there is one, and waits for its end, 2 s at most. A signal's handler may call it. */
+/* Kill the process, if there is one, and wait for its end, 2 s at most. A signal's handler may call this. */
 void process_kill(struct process *p);
 
 #define PROCESS_NOBODY 65534
@@ -58,11 +58,11 @@ struct processes {
 	struct process process[PROCESSES_MAX];
 };
 
-/* One more, which has made its first report when this returns. */
+/* Start another process, which has made its first report when this returns. */
 int processes_spawn(struct processes *p, process_fn *work, void *arg);
 
 /*
- * All carry out an order, at once. Of their reports *sum, which may be NULL, gets the sums, and of wall_ns the most;
+ * Have all processes carry out an order at once. Of their reports *sum, which may be NULL, gets the sums, and of wall_ns the most;
  * an error is reported as "WHO: rank N: MESSAGE".
  */
 int processes_order(const struct processes *p, const char *who, const void *order, size_t size, struct report *sum);
@@ -72,10 +72,10 @@ void processes_kill(struct processes *p);
 /* Runs `work` in a process of its own, to its one report. */
 int process_run(process_fn *work, void *arg);
 
-/* To whoever spawned us. */
+/* Report to the parent. */
 int process_report(int control, const struct report *r);
 
-/* Reports that this process is ready, then takes orders of `size` bytes into *order, until there is nobody to give one. */
+/* Report that this process is ready, then take orders of `size` bytes into *order, until the parent's end is closed. */
 void process_serve(int control, void *order, size_t size, void (*carry_out)(void *arg, struct report *r), void *arg)
 	__attribute__((noreturn));
 

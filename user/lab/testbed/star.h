@@ -36,13 +36,13 @@ static inline uint32_t star_worker_address(const struct star *s, uint32_t link)
 void star_add_address(struct lab_batch *b, const struct star *s);
 void star_add_link(struct lab_batch *b, const struct star *s, uint32_t link, const char *netns);
 
-/* In the namespace of a worker: its end, and the route to the aggregator. */
+/* Configure, in a worker's namespace, its end and the route to the aggregator. */
 void star_add_worker(struct lab_batch *b, const struct star *s, uint32_t link);
 
-/* The address, and a link into the namespace of each of these processes. Reports. */
+/* Set up the address, and a link into the namespace of each of these processes. Reports. */
 int star_make(const struct star *s, const struct process *worker, uint32_t workers);
 
-/* In the namespace of a worker, whose end polls then; on error *message says why. */
+/* Join in a worker's namespace; its end polls then. On error *message says why. */
 int star_join(const struct star *s, uint32_t link, char *message, size_t size);
 
 #endif

@@ -35,7 +35,7 @@ static int load_file(struct gradients *g)
 	struct stat st;
 	int fd, err;
 
-	/* Not to wait for a writer, should it be a FIFO. */
+	/* Do not wait for a writer if the file is a FIFO. */
 	fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return fail(-errno, NULL, "%s", *g->path ? g->path : "''");

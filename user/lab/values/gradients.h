@@ -41,13 +41,13 @@ struct gradients {
 int gradients_open(struct gradients *g, const char *path, struct fpisa_format raw);
 void gradients_close(struct gradients *g);
 
-/* The file has that many rows. -EINVAL if it says or is otherwise; `option` is the one that says how many. */
+/* Check that the file has that many rows. -EINVAL if it has not; `option` is the option that says how many. */
 int gradients_split(struct gradients *g, uint32_t rows, const char *option);
 
-/* Exact. */
+/* Return the exact value. */
 double gradients_value(const struct gradients *g, uint32_t row, uint64_t element);
 
-/* What a .npy file says. */
+/* The header of a .npy file. */
 struct npy {
 	size_t data; /* offset of the values */
 	struct fpisa_format f;

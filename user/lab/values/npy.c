@@ -39,7 +39,7 @@ static bool take(const char **at, const char *word)
 	return true;
 }
 
-/* (n,), (n, m) or one that is refused for its dimensions, of which only the first two are kept. */
+/* Take (n,), (n, m) or a shape that is refused for its dimensions, of which only the first two are kept. */
 static bool take_shape(const char **at, struct npy *h)
 {
 	h->shape[0] = h->shape[1] = 1;
@@ -62,7 +62,7 @@ static bool take_shape(const char **at, struct npy *h)
 	return true;
 }
 
-/* A descr that is no string is that of a record. */
+/* Take a descr; one that is not a string describes a record. */
 static int take_descr(const char **at, const char *path, struct npy *h)
 {
 	static const struct {
