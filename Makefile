@@ -27,7 +27,7 @@
 # make mpi	what MPI programs preload (doc/mpi.md), for Open MPI and MPICH, whichever is installed; make install-mpi
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
-# make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work
+# make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work; DEB_ARCH=arm64
 # make image	an aggregator and a worker as images for containers, of those packages (doc/deploy.md)
 # make arm64	all of it for arm64 in build/arm64, over SYSROOT=build/vm/arm64/root, which vm/sysroot makes
 # make clean	remove build/
@@ -104,6 +104,8 @@ PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
 # A machine of arm64, emulated, for arm64-long.
 ARM_PACKAGES := ?qemu-system-arm
+# What images are made and run by.
+IMAGE_PACKAGES := ?podman ?podman-compose
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
 PG_PACKAGES := ?$(call among,postgresql-N+postgresql-server-dev-N,$(or $(PG_VERSION),$(POSTGRESQLS))) ?valgrind
 # What the backend for PyTorch is (adapters/torch/rules.mk).
@@ -480,7 +482,7 @@ check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
-test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES)
+test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES) $(IMAGE_PACKAGES)
 test-long: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long arm64-long distros image vm-long)"
 
@@ -545,9 +547,15 @@ DEB_TREE := $(DEB)/fpisa-$(VERSION)
 # The day of the last commit, or of this file where there is no repository.
 DAY = $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y Makefile))
 
+# Another architecture than this machine's, arm64, whose libraries are installed beside this machine's: DEB_LIBRARIES, with :arm64.
+DEB_ARCH ?=
+DEB_LIBRARIES := linux-libc-dev libbpf-dev libxdp-dev libjson-c-dev libgmp-dev libmnl-dev libgnutls28-dev
+# A package for each version of PostgreSQL whose headers are here.
+DEB_POSTGRESQLS = $(or $(call pg_here,include/postgresql/N/server/postgres.h),$(PG_VERSION),15)
 # Profiles of what cannot be built here.
-DEB_WITHOUT = $(if $(PG_HEADERS),,pkg.fpisa.nopostgres) $(if $(TORCH_HEADERS),,pkg.fpisa.notorch) \
-	$(if $(filter 2,$(words $(MPIS))),,pkg.fpisa.nompi)
+DEB_WITHOUT = $(if $(and $(PG_HEADERS),$(DEB_NATIVE)),,pkg.fpisa.nopostgres) $(if $(and $(TORCH_HEADERS),$(DEB_NATIVE)),,pkg.fpisa.notorch) \
+	$(if $(and $(filter 2,$(words $(MPIS))),$(DEB_NATIVE)),,pkg.fpisa.nompi)
+DEB_NATIVE = $(if $(DEB_ARCH),,yes)
 
 .PHONY: deb
 deb:
@@ -555,11 +563,10 @@ deb:
 	$(Q)tar -c --exclude-vcs --exclude='./build*' --exclude=__pycache__ . | tar -x -C $(DEB_TREE)
 	$(Q)printf 'fpisa ($(VERSION)) unstable; urgency=medium\n\n  * Version $(VERSION).\n\n -- %s  %s\n' \
 		"$$(sed -n 's/^Maintainer: //p' debian/control)" "$$(date -Rud @$(DAY))" > $(DEB_TREE)/debian/changelog
-	$(Q)cd $(DEB_TREE)/debian && sed -i 's/PGVERSION/$(or $(PG_VERSION),15)/g' control *PGVERSION* && \
-		for f in *PGVERSION*; do mv $$f $$(echo $$f | sed 's/PGVERSION/$(or $(PG_VERSION),15)/'); done
+	$(Q)$(DEB_TREE)/debian/versions $(DEB_POSTGRESQLS)
 	$(Q)cd $(DEB_TREE) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u B -u VERSION -u DESTDIR -u PREFIX \
-		DEB_BUILD_PROFILES="$(strip $(DEB_BUILD_PROFILES) $(DEB_WITHOUT))" \
-		sh -c 'dpkg-buildpackage -us -uc -b -j$$(nproc) && touch built' 2>&1 | tee ../build.log | \
+		DEB_BUILD_PROFILES="$(strip $(DEB_BUILD_PROFILES) $(DEB_WITHOUT))" $(if $(DEB_ARCH),DEB_BUILD_OPTIONS=nocheck) \
+		sh -c 'dpkg-buildpackage $(DEB_ARCH:%=-a%) -us -uc -b -j$$(nproc) && touch built' 2>&1 | tee ../build.log | \
 		sed -nu 's/^   \(debian.rules override_\)*dh_/  DEB     /p'; \
 		test -e built || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include "shim.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -54,23 +53,20 @@ static int some_are_dead(void *arg)
 static enum service_state all_well(MPI_Comm c, const struct attempt *a, const char *what)
 {
 	struct comm *m = a->m;
-	int none = 2 * m->size, *vote = malloc(2 * sizeof(*vote)), worst;
+	int none = 2 * m->size, *vote = m->vote, worst;
 	MPI_Request r;
 
-	if (!vote)
-		return SERVICE_MPI;
 	vote[0] = !a->rc ? none : a->rc == -ETIMEDOUT ? m->size + m->rank : m->rank;
 	vote[1] = none;
-	if (PMPI_Iallreduce(&vote[0], &vote[1], 1, MPI_INT, MPI_MIN, c, &r)) {
-		free(vote);
+	if (PMPI_Iallreduce(&vote[0], &vote[1], 1, MPI_INT, MPI_MIN, c, &r))
 		return SERVICE_MPI;
+	if (!wait_mpi(&r, some_are_dead, m)) {
+		comm_get(m); /* for ever: MPI has the vote */
+		return SERVICE_FPISA;
 	}
-	if (!wait_mpi(&r, some_are_dead, m))
-		return SERVICE_FPISA; /* MPI has the vote for ever */
 	worst = vote[1];
 	if (worst != none && vote[0] == worst)
 		say(m, what, a->error);
-	free(vote);
 	return worst == none ? SERVICE_FPISA : SERVICE_MPI;
 }
 
@@ -194,7 +190,10 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 	return all_well(c, &a, what);
 }
 
-/* Mode exact promises bits, so a call that is MPI's for want of an agreement does not go by in silence: rank 0 says it once a type. */
+/*
+ * Mode exact promises bits, so a request that is MPI's for want of an agreement does not go by in silence: rank 0 says it once a type.
+ * The mode of static jobs is known when they are joined, and then it is said.
+ */
 static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 {
 	struct offer o = {0};
@@ -206,11 +205,21 @@ static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 		return;
 	m->said[type] = 1;
 	offer_make(&o, m->name);
-	if (o.why_not[0] || o.mode != MODE_EXACT)
+	if (o.why_not[0] || o.jobs || o.mode != MODE_EXACT)
 		return;
 	snprintf(what, sizeof(what), "MPI_Iallreduce of %s is MPI's until the next MPI_Allreduce or MPI_Barrier",
 		 type_names[type]);
 	say(m, what, "a request does not wait for the other ranks to agree on mode exact");
+}
+
+static void say_of_jobs(const struct comm *m, enum fpisa_dtype type)
+{
+	char what[128];
+
+	if (!m->offer.jobs || !m->said[type] || !service_is_exact(m->service, type))
+		return;
+	snprintf(what, sizeof(what), "MPI_Iallreduce of %s was MPI's until this call", type_names[type]);
+	say(m, what, "a request does not wait for the other ranks to join the job, whose mode is exact");
 }
 
 int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits)
@@ -228,8 +237,11 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 	/* Size decides nothing in mode exact, but only a static job is known to be exact as early as here. */
 	if (small && m->offer.mode != MODE_EXACT && !m->offer.jobs)
 		return 0;
-	if (m->type[type] == SERVICE_UNKNOWN)
+	if (m->type[type] == SERVICE_UNKNOWN) {
 		m->type[type] = agree_type(m, c, type);
+		if (m->type[type] == SERVICE_FPISA)
+			say_of_jobs(m, type);
+	}
 	if (m->type[type] != SERVICE_FPISA)
 		return 0;
 	return !small || (!m->offer.two_levels && service_is_exact(m->service, type));

@@ -125,7 +125,7 @@ static int take_part(struct comm *m, MPI_Comm c, struct fpisa_call *call)
 
 	call->recv = malloc(call->count * bytes_of(call->type));
 	if (!call->recv)
-		return MPI_ERR_NO_MEM;
+		return comm_no_memory(m, c);
 	rc = comm_allreduce(m, c, call);
 	free(call->recv);
 	return rc;

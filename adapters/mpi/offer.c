@@ -52,8 +52,9 @@ static void read_fanout(struct offer *o)
 	o->fanout = read_name(o, "FPISA_FANOUT", names, FPISA_FANOUT_NAMES(FPISA_NAME, " or "), 0);
 }
 
-/* A number of `base` that the variable has, or `otherwise` if it is not set. */
-static uint64_t read_number(struct offer *o, const char *variable, const char *what, int base, uint64_t otherwise)
+/* The number of `base` that the variable has, at most `most`; `otherwise` if it is not set. */
+static uint64_t read_number(struct offer *o, const char *variable, const char *what, int base, uint64_t most,
+			    uint64_t otherwise)
 {
 	const char *text = getenv(variable);
 	uint64_t n;
@@ -63,7 +64,7 @@ static uint64_t read_number(struct offer *o, const char *variable, const char *w
 		return otherwise;
 	errno = 0;
 	n = strtoull(text, &end, base);
-	if ((errno || *end || *text == '-' || *text == '+' || *text == ' ') && !o->why_not[0])
+	if ((errno || n > most || *end || *text == '-' || *text == '+' || *text == ' ') && !o->why_not[0])
 		snprintf(o->why_not, sizeof(o->why_not), "%s is '%.40s'; it must be %s", variable, text, what);
 	return n;
 }
@@ -118,8 +119,9 @@ static void read_jobs(struct offer *o, const char *variable, const char *jobs)
 		return;
 	}
 	strcpy(o->host, aggregator);
-	o->token = read_number(o, "FPISA_TOKEN", "the jobs' token, a hexadecimal number", 16, 0);
-	o->timeout_ms = (uint32_t)read_number(o, "FPISA_TIMEOUT_MS", "milliseconds", 10, DEFAULT_TIMEOUT_MS);
+	o->token = read_number(o, "FPISA_TOKEN", "the jobs' token, a hexadecimal number", 16, UINT64_MAX, 0);
+	o->timeout_ms = (uint32_t)read_number(o, "FPISA_TIMEOUT_MS", "milliseconds, 4294967295 at most", 10, UINT32_MAX,
+					      DEFAULT_TIMEOUT_MS);
 	if (!o->timeout_ms)
 		o->timeout_ms = DEFAULT_TIMEOUT_MS;
 }
@@ -163,6 +165,6 @@ void offer_make(struct offer *o, const char *name)
 		read_jobs(o, variable, jobs);
 	else
 		read_manager(o);
-	o->min_bytes = read_number(o, "FPISA_MIN_BYTES", "a number of bytes", 10, DEFAULT_MIN_BYTES);
-	o->two_levels = read_number(o, "FPISA_TWO_LEVELS", "0 or 1", 10, 0) == 1;
+	o->min_bytes = read_number(o, "FPISA_MIN_BYTES", "a number of bytes", 10, UINT64_MAX, DEFAULT_MIN_BYTES);
+	o->two_levels = read_number(o, "FPISA_TWO_LEVELS", "0 or 1", 10, 1, 0) == 1;
 }

@@ -182,13 +182,12 @@ int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, MPI
 		return REQUEST_NOT_HERE;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return MPI_ERR_NO_MEM;
+		return comm_no_memory(m, c);
 	s->comm = m;
 	s->handle = c;
-	rc = start(s);
-	if (rc) {
+	if (start(s)) {
 		free(s);
-		return rc;
+		return comm_no_memory(m, c);
 	}
 	*r = s->request;
 	comm_get(m);

@@ -11,7 +11,7 @@ struct service {
 	struct fpisa_group *group;
 	struct fpisa *job[TYPES]; /* static ones */
 	uint8_t mode[TYPES];
-	char lost[TEXT]; /* no group: a rank had died when all had joined, and which */
+	char lost[TEXT]; /* no group and no jobs: a rank had died when all had joined, or this one could not make a call; why */
 };
 
 static _Thread_local char own_error[TEXT];
@@ -95,12 +95,39 @@ int service_lost(const struct service *s)
 	return s && (s->lost[0] || (s->group && fpisa_group_missing(s->group)));
 }
 
-int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
+static int start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
 {
 	snprintf(own_error, sizeof(own_error), "%s", s->lost);
 	if (s->lost[0])
 		return -ECONNRESET;
 	return s->group ? fpisa_group_start(s->group, call, r) : fpisa_start(s->job[call->type], call, r);
+}
+
+static void let_go(struct service *s)
+{
+	fpisa_group_leave(s->group);
+	s->group = NULL;
+	for (int type = 0; type < TYPES; type++) {
+		fpisa_close(s->job[type]);
+		s->job[type] = NULL;
+	}
+}
+
+void service_end(struct service *s, const char *why)
+{
+	snprintf(s->lost, sizeof(s->lost), "%s", why);
+	let_go(s);
+}
+
+int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
+{
+	int rc = start(s, call, r);
+
+	if (rc && !s->lost[0]) {
+		snprintf(own_error, sizeof(own_error), "%s", fpisa_error());
+		service_end(s, own_error);
+	}
+	return rc;
 }
 
 int service_probe(struct service *s, enum fpisa_dtype type)
@@ -116,7 +143,7 @@ int service_probe(struct service *s, enum fpisa_dtype type)
 		snprintf(own_error, sizeof(own_error), "no job of FPISA_JOBS has this format");
 		return -EINVAL;
 	}
-	rc = service_start(s, &call, &r);
+	rc = start(s, &call, &r);
 	return rc ? rc : fpisa_wait(&r, NULL);
 }
 
@@ -129,8 +156,6 @@ void service_leave(struct service *s)
 {
 	if (!s)
 		return;
-	fpisa_group_leave(s->group);
-	for (int type = 0; type < TYPES; type++)
-		fpisa_close(s->job[type]);
+	let_go(s);
 	free(s);
 }

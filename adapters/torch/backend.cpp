@@ -296,12 +296,7 @@ class Backend final : public Base
 	{
 		auto call = c10::make_intrusive<Call>(getRank(), tensors, values_of(tensors));
 
-		if (call->values().numel()) {
-			session_->start(call, type, op);
-		} else {
-			call->end(nullptr);
-			call->end_future();
-		}
+		session_->start(call, type, op);
 		return call;
 	}
 

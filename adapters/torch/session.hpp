@@ -60,6 +60,17 @@ class Call final : public c10d::Work
 		return values_;
 	}
 
+	/* Several tensors are another call than others of as many values together. PyTorch passes complex ones as their real parts. */
+	uint64_t tag() const
+	{
+		uint64_t tag = 0;
+
+		if (tensors_.size() > 1)
+			for (const auto &t : tensors_)
+				tag = (tag ^ (uint64_t)t.numel()) * 0x9e3779b97f4a7c15ull + 1;
+		return tag;
+	}
+
 	/* The call is over: once. Who waits for it goes on. */
 	void end(std::exception_ptr error)
 	{
@@ -145,6 +156,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		c.count = (size_t)call->values().numel() * (call->values().is_complex() ? 2 : 1);
 		c.type = type;
 		c.op = op;
+		c.tag = call->tag();
 		c.on_done = done;
 		c.arg = under_way.get();
 

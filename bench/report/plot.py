@@ -119,7 +119,7 @@ def cpu(results, part, title):
         return None
 
     def group(x):
-        return f"{x['elements']} values a frame" + (f"\n{x['data']}" if "data" in x else "")
+        return f"{x['elements']} values a frame"
 
     found = {(group(x), x["contender"]): x["cpu_s_per_gb"] for x in lines}
 

@@ -92,7 +92,7 @@ def ratios(results):
     for x in results:
         if x["bench"] == "worker" and x["contender"] in ("udp", "xsk"):
             yield f"worker.{x['contender']}.{x['elements']}", x["ratio"]
-        elif x["bench"] == "wire" and x["data"] == "random":
+        elif x["bench"] == "wire":
             yield f"wire.{x['contender']}.{x['elements']}", x["ratio"]
         elif x["bench"] == "steer" and x.get("cpus"):
             yield f"steer.{x['elements']}", x["relief"]

@@ -14,11 +14,6 @@
 
 enum contender { FPISA_XDP, UDP_AVX2, XDP_AVX2, CONTENDERS };
 
-enum data { DATA_RANDOM, DATA_GRADIENTS, DATAS };
-
-/* Rows of real values, one a worker; more workers use them again. */
-#define GRADIENT_ROWS 8
-
 struct plan {
 	uint32_t workers, packet, window, runs;
 	int gso;	   /* batches pass the links whole */
@@ -30,9 +25,6 @@ struct plan {
 	 */
 	float *send, *recv;
 	uint64_t *order;
-	/* [GRADIENT_ROWS][gradients] */
-	const float *gradients;
-	uint64_t columns;
 };
 
 /* What a worker can be told to do. */
@@ -41,7 +33,6 @@ enum task { TASK_LINK, TASK_FILL, TASK_CLEAR, TASK_SUM, TASK_CHECK };
 struct order {
 	enum task task;
 	enum contender contender; /* SUM, CHECK */
-	enum data data;		  /* FILL */
 	uint32_t run;		  /* FILL */
 };
 
@@ -64,7 +55,6 @@ void wire_work(void *arg, int control);
 
 struct wire {
 	struct plan plan;
-	int data[DATAS]; /* chosen */
 	struct processes workers, servers;
 	pid_t napi[CONTENDERS][PROCESSES_MAX];
 	char fpisa[288]; /* the command */

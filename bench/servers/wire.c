@@ -15,7 +15,7 @@
  *
  * Contenders take turns, run by run, so that drift hits all alike. Each sum
  * is checked, element by element, before its figures count (worker.c).
- * One JSON line a contender, packet size and kind of data: quartiles over the
+ * One JSON line a contender and packet size: quartiles over the
  * runs, and of the ratio, ours : the contender, in the same run.
  *
  * Each packet size is measured by a process of its own in namespaces without
@@ -35,13 +35,10 @@
 #include "cli/report.h"
 #include "fpisa/wire.h"
 #include "lib/base/clock.h"
-#include "lab/values/gradients.h"
 #include "contenders.h"
 
 #define MAX_RUNS 1000
 #define MAX_WINDOW 256
-
-static const char *const data_name[DATAS] = {"random", "gradients"};
 
 /* -- figures ------------------------------------------------------------------------- */
 
@@ -80,16 +77,16 @@ static int run_contender(const struct wire *w, enum contender c, struct figures 
 	return 0;
 }
 
-static void print_figures(const struct wire *w, enum data data, enum contender c, struct figures *g)
+static void print_figures(const struct wire *w, enum contender c, struct figures *g)
 {
 	const struct plan *p = &w->plan;
 	double frames = (double)p->elements / p->packet * p->workers * p->runs;
 
-	printf("{\"bench\": \"wire\", \"contender\": \"%s\", \"data\": \"%s\", \"workers\": %u, "
+	printf("{\"bench\": \"wire\", \"contender\": \"%s\", \"workers\": %u, "
 	       "\"elements\": %u, "
 	       "\"window\": %u, \"gso\": %s, \"loss\": %g, \"vector\": %llu, \"runs\": %u, "
 	       "\"goodput_gbit\": %.4f",
-	       wire_contender[c], data_name[data], p->workers, p->packet, p->window, p->gso ? "true" : "false", p->loss,
+	       wire_contender[c], p->workers, p->packet, p->window, p->gso ? "true" : "false", p->loss,
 	       (unsigned long long)p->elements, p->runs, quartile(g->gbit, p->runs, 2));
 	print_quartiles("cpu_s_per_gb", g->cpu, p->runs);
 	print_quartiles("napi_s_per_gb", g->polled, p->runs);
@@ -100,13 +97,13 @@ static void print_figures(const struct wire *w, enum data data, enum contender c
 }
 
 /* One run more than asked for: the first opens handles and warms up. */
-static int measure(const struct wire *w, enum data data)
+static int measure(const struct wire *w)
 {
 	static struct figures figures[CONTENDERS];
 
 	memset(figures, 0, sizeof(figures));
 	for (uint32_t run = 0; run <= w->plan.runs; run++) {
-		struct order fill = {.task = TASK_FILL, .data = data, .run = run};
+		struct order fill = {.task = TASK_FILL, .run = run};
 		uint32_t at = run ? run - 1 : 0;
 
 		if (wire_order(w, &fill, NULL))
@@ -123,7 +120,7 @@ static int measure(const struct wire *w, enum data data)
 		}
 	}
 	for (enum contender c = 0; c < CONTENDERS; c++)
-		print_figures(w, data, c, &figures[c]);
+		print_figures(w, c, &figures[c]);
 	return 0;
 }
 
@@ -146,8 +143,8 @@ static void measure_size(void *arg, int control)
 	p->recv = shared(vectors);
 	p->order = shared(p->workers * (p->elements / p->packet) * sizeof(*p->order));
 	rc = p->send && p->recv && p->order ? wire_set_up(w) : fail(-ENOMEM, NULL, "memory for vectors");
-	for (enum data d = 0; d < DATAS && !rc; d++)
-		rc = w->data[d] ? measure(w, d) : 0;
+	if (!rc)
+		rc = measure(w);
 	fflush(stdout);
 	processes_kill(&w->workers);
 	processes_kill(&w->servers);
@@ -159,7 +156,7 @@ static void measure_size(void *arg, int control)
 /* -- options -------------------------------------------------------------------------- */
 
 static const char usage[] = "usage: wire [--workers 2..16] [--elements N,...] [--vector N] [--window W] [--runs N]\n"
-			    "            [--data random,gradients] [--gradients DIRECTORY] [--seed N] [--gso]\n"
+			    "            [--seed N] [--gso]\n"
 			    "            [--loss SHARE]\n"
 			    "  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
 			    "  --gso       leave whole what workers send by UDP_SEGMENT; no wire does\n"
@@ -170,32 +167,15 @@ struct options {
 	struct wire *w;
 	uint64_t vector;
 	struct sizes sizes;
-	const char *gradients;
 };
-
-static int parse_data(struct wire *w, const char *text)
-{
-	memset(w->data, 0, sizeof(w->data));
-	for (const char *at = text; at; at = strchr(at, ','), at += at ? 1 : 0) {
-		size_t n = strcspn(at, ",");
-		enum data d = 0;
-
-		while (d < DATAS && (strlen(data_name[d]) != n || strncmp(at, data_name[d], n)))
-			d++;
-		if (d == DATAS)
-			return refuse(-1, "--data: %s: random, gradients or both", at);
-		w->data[d] = 1;
-	}
-	return 0;
-}
 
 static int parse(struct options *o, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"workers", 1, NULL, 'w'},   {"elements", 1, NULL, 'e'}, {"vector", 1, NULL, 'v'},
-		{"window", 1, NULL, 'W'},    {"runs", 1, NULL, 'r'},	 {"data", 1, NULL, 'd'},
-		{"gradients", 1, NULL, 'g'}, {"seed", 1, NULL, 's'},	 {"gso", 0, NULL, 'G'},
-		{"loss", 1, NULL, 'l'},	     {"help", 0, NULL, 'h'},	 {0}};
+	static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"elements", 1, NULL, 'e'},
+						{"vector", 1, NULL, 'v'},  {"window", 1, NULL, 'W'},
+						{"runs", 1, NULL, 'r'},	   {"seed", 1, NULL, 's'},
+						{"gso", 0, NULL, 'G'},	   {"loss", 1, NULL, 'l'},
+						{"help", 0, NULL, 'h'},	   {0}};
 	struct plan *p = &o->w->plan;
 	int opt;
 
@@ -225,12 +205,6 @@ static int parse(struct options *o, int argc, char **argv)
 		case 's':
 			rc = parse_number("--seed", optarg, 0, UINT64_MAX, &p->seed);
 			break;
-		case 'd':
-			rc = parse_data(o->w, optarg);
-			break;
-		case 'g':
-			o->gradients = optarg;
-			break;
 		case 'l':
 			rc = parse_share("--loss", optarg, &p->loss);
 			break;
@@ -251,52 +225,16 @@ static int parse(struct options *o, int argc, char **argv)
 	return end_of_options(argc, argv, p->window, usage);
 }
 
-/* The three files of data/, one after the other in each row. */
-static int load_gradients(struct plan *p, const char *directory)
-{
-	static const char *const file[] = {"epoch01.f32", "epoch20.f32", "epoch40.f32"};
-	struct gradients g[3] = {GRADIENTS_INIT, GRADIENTS_INIT, GRADIENTS_INIT};
-	uint64_t at = 0;
-	float *all = NULL;
-	char path[512];
-	int rc = 0;
-
-	for (int i = 0; i < 3 && !rc; i++) {
-		snprintf(path, sizeof(path), "%s/%s", directory, file[i]);
-		rc = gradients_open(&g[i], path, fpisa_format_of(FPISA_FORMAT_FP32)) ?:
-			     gradients_split(&g[i], GRADIENT_ROWS, "--gradients");
-		p->columns += g[i].elements;
-	}
-	if (!rc)
-		all = malloc(GRADIENT_ROWS * p->columns * sizeof(*all));
-	for (int i = 0; i < 3 && all; at += g[i++].elements)
-		for (uint32_t row = 0; row < GRADIENT_ROWS; row++)
-			for (uint64_t e = 0; e < g[i].elements; e++)
-				all[row * p->columns + at + e] = (float)gradients_value(&g[i], row, e);
-	for (int i = 0; i < 3; i++)
-		gradients_close(&g[i]);
-	p->gradients = all;
-	return all ? 0 : -1;
-}
-
 int main(int argc, char **argv)
 {
-	static struct wire w = {.plan = {.workers = 4, .window = 64, .runs = 9}, .data = {1, 1}};
+	static struct wire w = {.plan = {.workers = 4, .window = 64, .runs = 9}};
 	struct options o = {.w = &w, .vector = 1 << 22, .sizes = DEFAULT_SIZES};
-	const char *slash = strrchr(argv[0], '/');
-	char directory[288];
 	int rc = 0;
 
-	/* build/bench/wire stands two directories below data/. */
-	snprintf(directory, sizeof(directory), "%.*s/../../data/gradients", slash ? (int)(slash - argv[0]) : 1,
-		 slash ? argv[0] : ".");
-	o.gradients = directory;
 	w.plan.seed = fpisa_clock_ns(CLOCK_REALTIME);
 	if (parse(&o, argc, argv))
 		return 2;
 	fpisa_path(w.fpisa, sizeof(w.fpisa), argv[0]);
-	if (w.data[DATA_GRADIENTS] && load_gradients(&w.plan, o.gradients))
-		return 1;
 	fprintf(stderr, "wire: --seed %llu repeats the random data\n", (unsigned long long)w.plan.seed);
 	for (uint32_t i = 0; i < o.sizes.n && !rc; i++) {
 		w.plan.packet = o.sizes.elements[i];

@@ -72,7 +72,7 @@ static float random_value(uint32_t bits)
 	return v;
 }
 
-static void fill_random(const struct side *s, float *v, uint32_t run)
+static void fill(const struct side *s, float *v, uint32_t run)
 {
 	uint64_t state = s->p->seed ^ (uint64_t)run << 32 ^ s->rank, bits;
 
@@ -80,18 +80,6 @@ static void fill_random(const struct side *s, float *v, uint32_t run)
 		bits = splitmix64(&state);
 		v[i] = random_value((uint32_t)bits);
 		v[i + 1] = random_value(bits >> 32);
-	}
-}
-
-/* Each time the file repeats another rank has a row, so that nothing repeats soon; each run starts elsewhere.
- */
-static void fill_gradients(const struct side *s, float *v, uint32_t run)
-{
-	uint64_t columns = s->p->columns, at = (uint64_t)run * 977 % columns, row = s->rank + run, n;
-
-	for (uint64_t i = 0; i < s->p->elements; i += n, row++, at = 0) {
-		n = columns - at < s->p->elements - i ? columns - at : s->p->elements - i;
-		memcpy(v + i, s->p->gradients + row % GRADIENT_ROWS * columns + at, n * sizeof(*v));
 	}
 }
 
@@ -202,10 +190,7 @@ static void carry_out(void *arg, struct report *r)
 		r->error = set_up_links(s, r);
 		break;
 	case TASK_FILL:
-		if (o->data == DATA_RANDOM)
-			fill_random(s, send, o->run);
-		else
-			fill_gradients(s, send, o->run);
+		fill(s, send, o->run);
 		break;
 	case TASK_CLEAR:
 		/* A result that does not come must not be taken for another contender's. */

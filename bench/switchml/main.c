@@ -8,7 +8,6 @@
  *	udp-tags	udp, and a job with a token: its frames have tags in place of the checksum
  *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
  *			makes a round trip of its own, then int32 in network byte order, and back
- *	switchml-batch	the same with as many exponents in a frame as fit: its least number of frames
  *	udp-progress, xsk-progress	udp and xsk with options.progress
  *
  * CPU time is that of the worker's process and of the kernel thread that polls its end of the link;
@@ -47,8 +46,7 @@ static int order(const struct bench *c, enum contender what, struct report *tota
 static int add_jobs(const struct bench *c)
 {
 	static const char *const format[JOBS] = {
-		[JOB_FLOAT] = "fp32",	  [JOB_XSK] = "fp32",	     [JOB_INT] = "int32 --big-endian",
-		[JOB_EXPONENT] = "int32", [JOB_EXPONENTS] = "int32", [JOB_TAGS] = "fp32"};
+		[JOB_FLOAT] = "fp32", [JOB_XSK] = "fp32", [JOB_INT] = "int32 --big-endian", [JOB_EXPONENT] = "int32", [JOB_TAGS] = "fp32"};
 	char token[32];
 	char workers[512];
 	int rc = 0;
@@ -188,7 +186,7 @@ static const char usage[] =
 	"              [--calls N] [--progress]\n"
 	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
 	"  --vector    elements, rounded up to whole blocks of 1024 packets; default 2097152\n"
-	"  --only      of the contenders: switchml, switchml-batch, udp, xsk, udp-tags\n"
+	"  --only      of the contenders: switchml, udp, xsk, udp-tags\n"
 	"  --calls     in which udp and xsk sum a vector: a power of two up to 1024; default 1\n"
 	"  --progress  udp and xsk with a progress thread too, and what that costs\n";
 

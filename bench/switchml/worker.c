@@ -102,46 +102,40 @@ static int open_switchml(struct side *s)
 	return open_job(s, JOB_INT, NULL) ?: open_job(s, JOB_EXPONENT, NULL);
 }
 
-static int open_switchml_batch(struct side *s)
-{
-	return open_job(s, JOB_INT, NULL) ?: open_job(s, JOB_EXPONENTS, NULL);
-}
-
-/* `stride` values of the exponents' job a chunk, the first of which is its exponent. */
-static int start_exponents(struct side *s, enum job job, size_t stride, int32_t *exponent, const float *values,
-			   struct fpisa_request **request)
+/* A frame of the exponents' job a chunk, whose first value is its exponent. */
+static int start_exponents(struct side *s, int32_t *exponent, const float *values, struct fpisa_request **request)
 {
 	size_t packet = s->plan->packet;
 
-	memset(exponent, 0, BLOCK_CHUNKS * stride * sizeof(*exponent));
+	memset(exponent, 0, BLOCK_CHUNKS * EXPONENT_FRAME * sizeof(*exponent));
 	for (size_t c = 0; c < BLOCK_CHUNKS; c++)
-		exponent[c * stride] = switchml_exponent(values + c * packet, packet);
-	return fpisa_allreduce_op_start(s->f[job], exponent, exponent, BLOCK_CHUNKS * stride, FPISA_INT32, FPISA_MAX, 0,
-					request);
+		exponent[c * EXPONENT_FRAME] = switchml_exponent(values + c * packet, packet);
+	return fpisa_allreduce_op_start(s->f[JOB_EXPONENT], exponent, exponent, BLOCK_CHUNKS * EXPONENT_FRAME,
+					FPISA_INT32, FPISA_MAX, 0, request);
 }
 
-static int start_integers(struct side *s, const int32_t *exponent, size_t stride, const float *values, int32_t *out,
+static int start_integers(struct side *s, const int32_t *exponent, const float *values, int32_t *out,
 			  struct fpisa_request **request)
 {
 	size_t packet = s->plan->packet;
 
 	for (size_t c = 0; c < BLOCK_CHUNKS; c++)
 		switchml_quantise(out + c * packet, values + c * packet, packet,
-				  switchml_scale(exponent[c * stride], s->plan->workers));
+				  switchml_scale(exponent[c * EXPONENT_FRAME], s->plan->workers));
 	return fpisa_allreduce_start(s->f[JOB_INT], out, out, BLOCK_CHUNKS * packet, FPISA_INT32, request);
 }
 
-static void take_integers(const struct side *s, const int32_t *exponent, size_t stride, const int32_t *in, float *values)
+static void take_integers(const struct side *s, const int32_t *exponent, const int32_t *in, float *values)
 {
 	size_t packet = s->plan->packet;
 
 	for (size_t c = 0; c < BLOCK_CHUNKS; c++)
 		switchml_dequantise(values + c * packet, in + c * packet, packet,
-				    switchml_scale(exponent[c * stride], s->plan->workers));
+				    switchml_scale(exponent[c * EXPONENT_FRAME], s->plan->workers));
 }
 
 /* Block k's exponents are under way while block k - 1 comes in and is converted. */
-static int sum_blocks(struct side *s, enum job job, size_t stride)
+static int sum_switchml(struct side *s)
 {
 	size_t block = (size_t)BLOCK_CHUNKS * s->plan->packet, blocks = s->plan->elements / block;
 	struct fpisa_request *maximum, *sum;
@@ -152,39 +146,26 @@ static int sum_blocks(struct side *s, enum job job, size_t stride)
 		int32_t *before = s->exponent + (~k & 1) * BLOCK_CHUNKS * EXPONENT_FRAME;
 
 		if (k < blocks)
-			rc = start_exponents(s, job, stride, exponent, s->send + k * block, &maximum);
+			rc = start_exponents(s, exponent, s->send + k * block, &maximum);
 		if (k && !rc)
 			rc = fpisa_wait(&sum, NULL);
 		if (k && !rc)
-			take_integers(s, before, stride, s->quantised + (~k & 1) * block, s->recv + (k - 1) * block);
+			take_integers(s, before, s->quantised + (~k & 1) * block, s->recv + (k - 1) * block);
 		if (k < blocks && !rc)
 			rc = fpisa_wait(&maximum, NULL);
 		if (k < blocks && !rc)
-			rc = start_integers(s, exponent, stride, s->send + k * block, s->quantised + (k & 1) * block,
-					    &sum);
+			rc = start_integers(s, exponent, s->send + k * block, s->quantised + (k & 1) * block, &sum);
 	}
 	return rc;
 }
 
-static int sum_switchml(struct side *s)
-{
-	return sum_blocks(s, JOB_EXPONENT, EXPONENT_FRAME);
-}
-
-static int sum_switchml_batch(struct side *s)
-{
-	return sum_blocks(s, JOB_EXPONENTS, 1);
-}
-
-const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp",	     "xsk",
-						"udp-tags", "udp-progress",   "xsk-progress"};
+const char *const contender_name[CONTENDERS] = {"switchml", "udp", "xsk", "udp-tags", "udp-progress", "xsk-progress"};
 
 static const struct {
 	int (*open)(struct side *s);
 	int (*sum)(struct side *s);
 } contenders[CONTENDERS] = {
 	[SWITCHML] = {open_switchml, sum_switchml},
-	[SWITCHML_BATCH] = {open_switchml_batch, sum_switchml_batch},
 	[UDP] = {open_udp, sum_udp},
 	[XSK] = {open_xsk, sum_xsk},
 	[UDP_TAGS] = {open_udp_tags, sum_udp_tags},

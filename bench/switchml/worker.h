@@ -17,12 +17,12 @@
 #define ADDRESS 0x0a4eff01u /* 10.78.255.1 */
 #define NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
 
-enum contender { SWITCHML, SWITCHML_BATCH, UDP, XSK, UDP_TAGS, UDP_PROGRESS, XSK_PROGRESS, CONTENDERS };
+enum contender { SWITCHML, UDP, XSK, UDP_TAGS, UDP_PROGRESS, XSK_PROGRESS, CONTENDERS };
 
 extern const char *const contender_name[CONTENDERS];
 
 /* Of the aggregator; a worker has a handle for each. */
-enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_EXPONENTS, JOB_TAGS, JOBS };
+enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_TAGS, JOBS };
 
 #define BENCH_TOKEN 0x5eadbeefcafe0001ull /* of the last */
 

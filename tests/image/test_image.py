@@ -152,3 +152,13 @@ def test_demo(images, lab):
         assert run(net.agg, "aggregator", *argv, caps=[c for c in caps if c != without], options=options)[0], without
     status, out, err = run(net.agg, "aggregator", *argv, caps=caps, options=options)
     assert status == 0 and "PASS: " in out, out + err
+
+
+def test_compose(images, mounts):
+    """The file as it is, by the program that reads such files."""
+    if not shutil.which("podman-compose"):
+        pytest.skip("podman-compose is not installed; make test-long installs it")
+    p = subprocess.run(["podman-compose", *(f"--podman-args={option}" for option in RUNTIME), "--podman-run-args=" + " ".join(LIMITS), "-f",
+                        os.path.join(TOP, "deploy", "compose.yaml"), "run", "--rm", "-T", "demo"],
+                       text=True, capture_output=True, env={**os.environ, "FPISA_VERSION": VERSION})
+    assert p.returncode == 0 and "PASS: " in p.stdout, p.stdout + p.stderr

@@ -389,6 +389,14 @@ def calls_that_differ():
     said = raises(RuntimeError, "asks for another job", dist.all_reduce, torch.ones(10, dtype=(torch.float32, torch.float64)[RANK == 0]),
                   group=group)
     assert said.count("group ") == 1, said
+    group = dist.new_group()
+    dist.all_reduce(t, group=group)
+    raises(RuntimeError, "different calls", dist.all_reduce_coalesced, [torch.ones(n) for n in ((3, 2), (2, 3))[RANK > 0]], group=group)
+    group = dist.new_group()  # a call without values waits for nobody, and is one of the calls
+    dist.all_reduce(t, group=group)
+    if not RANK:
+        dist.all_reduce(torch.empty(0), group=group)
+    raises(RuntimeError, "different calls", dist.all_reduce, torch.ones(5), group=group)
 
 
 @check

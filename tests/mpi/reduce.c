@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * MPI_Reduce and no other call that is served, on MPI_COMM_WORLD and two copies: prints how many sums the roots have right.
+ * `reduce hungry`: rank 1 has no memory for the first of three sums; prints how many of the root's went well, and are right.
  * `reduce refused`: calls whose root is none, or whose arrays MPI refuses; prints the classes of the root's errors, and whether
  * the next sum is right. A copy each, for MPI promises nothing of the next call.
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 
 #define COPIES 2
 #define VALUES 64
+#define MANY (32 << 20)
 
 static int rank, ranks;
 static float values[VALUES], sum[VALUES];
@@ -56,6 +60,33 @@ static void refused(void)
 		       classes[1], classes[2], classes[3], classes[4], next);
 }
 
+static void hungry(void)
+{
+	float *in = calloc(MANY, sizeof(*in)), *out = calloc(MANY, sizeof(*out));
+	struct rlimit limit, low;
+	int well = 0, right = 0;
+
+	right_on(MPI_COMM_WORLD, 0); /* agrees, and makes the job */
+	getrlimit(RLIMIT_AS, &limit);
+	low = limit;
+	low.rlim_cur = 1 << 20; /* less than there is: nothing can be mapped */
+	for (int k = 1; k <= 3; k++) {
+		in[MANY - 1] = (float)k;
+		if (rank == 1 && k == 1)
+			setrlimit(RLIMIT_AS, &low);
+		if (!MPI_Reduce(in, out, MANY, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD)) {
+			well++;
+			right += out[MANY - 1] == (float)(k * ranks);
+		}
+		if (rank == 1)
+			setrlimit(RLIMIT_AS, &limit);
+	}
+	if (!rank)
+		printf("{\"well\": %d, \"right\": %d}\n", well, right);
+	free(in);
+	free(out);
+}
+
 int main(int argc, char **argv)
 {
 	int right = 0, least;
@@ -68,9 +99,9 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		/* Open MPI calls its handler for an argument, whichever communicator the call names. */
 		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-		refused();
+		*argv[1] == 'h' ? hungry() : refused();
 	}
-	right = right_on(MPI_COMM_WORLD, 0);
+	right = argc > 1 ? 0 : right_on(MPI_COMM_WORLD, 0);
 	for (int k = 0; k < COPIES && argc == 1; k++)
 		right += right_on(copy(), k % ranks);
 	MPI_Reduce(&right, &least, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);

@@ -99,6 +99,12 @@ def test_static_jobs(cluster):
     answer = json.loads(out)
     assert answer["right"] == answer["of"] and said(err) == []
     assert c.sent() - before > 36 * RANKS * 5000 * 8 / 3500
+    line, = [x for x in said(c.run(RANKS, "sweep.c", "short", **jobs, FPISA_TIMEOUT_MS=2 ** 32 + 1000)[1]) if "MPI_COMM_WORLD " in x]
+    assert "FPISA_TIMEOUT_MS is '4294968296'; it must be milliseconds, 4294967295 at most" in line
+    c.net.fpisa("job", "del", 0)
+    c.net.add_job(0, "--mode", "exact", workers=[f"{c.net.addresses[0]}:{19000 + r}" for r in range(RANKS)])
+    line, = [x for x in said(c.run(RANKS, "sweep.c", "short", **jobs)[1]) if "MPI_COMM_WORLD " in x]
+    assert "MPI_Iallreduce of float was MPI's until this call: " in line
 
 
 @pytest.mark.parametrize("env, why", [
@@ -229,6 +235,15 @@ def test_reduce_refused(cluster):
     c.groups.empty()
 
 
+def test_reduce_without_memory(cluster):
+    """A rank that cannot take part in a sum ends them: no later one of its own takes that one's place."""
+    c = cluster()
+    out, err = c.run(RANKS, "reduce.c", "hungry", FPISA_MODE="exact")
+    assert json.loads(out.splitlines()[0]) == {"well": 0, "right": 0}
+    assert sum("rank 1 of 4: no memory for a call that the other ranks make" in x for x in said(err)) == 3, err
+    c.groups.empty()
+
+
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_fanout(cluster, fanout):
     """FPISA_FANOUT: results come to each host by multicast, or none does, whatever the manager's default."""
@@ -349,8 +364,8 @@ def test_default_min_bytes(cluster):
 @pytest.mark.parametrize("env, why", [
     ({"FPISA_MANAGER": ""}, "FPISA_MANAGER, the aggregator's host, is not set"),
     ({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa or fpisa-a or fpisa64 or exact"),
-    ({"FPISA_FANOUT": "some"}, "FPISA_FANOUT is 'some'; it must be multicast or unicast"),
     ({"FPISA_MIN_BYTES": "1k"}, "FPISA_MIN_BYTES is '1k'; it must be a number of bytes"),
+    ({"FPISA_TWO_LEVELS": 2}, "FPISA_TWO_LEVELS is '2'; it must be 0 or 1"),
 ])
 def test_said_once(cluster, env, why):
     """Settings are each process's, so its communicators need not repeat it: rank 0 has three, each half one of another."""

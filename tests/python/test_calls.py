@@ -183,6 +183,9 @@ def test_calls_that_differ_and_rejoin():
     def rank_of(handle):
         with pytest.raises(fpisa.CallsDiffer):
             handle.allreduce(ones(10 + handle.rank))
+        handle.rejoin()
+        with pytest.raises(fpisa.CallsDiffer):  # as many real numbers, but not the same
+            handle.allreduce(ones(10).view("complex64") if handle.rank else ones(10))
         with pytest.raises(fpisa.CallsDiffer):
             handle.start(ones())
         handle.rejoin()
@@ -322,3 +325,44 @@ def test_structs_of_the_header(tmp_path):
     lines += [f'_Static_assert(FPISA_RESULT_{f.name} == {int(f)}u, "{f.name}");' for f in fpisa.Flags]
     subprocess.run(["gcc", "-fsyntax-only", "-I", os.path.join(TOP, "include"), "-x", "c", "-"], check=True, text=True,
                    input="#include <fpisa.h>\n" + "\n".join(lines))
+
+
+LISTS = {"MODE": _library.MODES, "ROUND": _library.ROUNDINGS, "FANOUT": _library.FANOUTS, "PIPELINE": _library.PIPELINES,
+         "TRANSPORT": _library.TRANSPORTS, "OP": _library.OPERATIONS}
+
+
+def test_names_of_the_tree(tmp_path):
+    """They are those of fpisa/names.h; arrays of mxint8, which have scales behind them, the package does not take."""
+    source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
+    calls = [f'#define {p}(id, name) printf("{p} %s %d\\n", name, FPISA_{p}_##id);\nFPISA_{p}_NAMES({p}, )' for p in LISTS]
+    calls.append('#define TYPE(id, name, type) printf("TYPE %s %d\\n", type, FPISA_FORMAT_##id);\nFPISA_FORMAT_NAMES(TYPE, )')
+    program = tmp_path / "names"
+    subprocess.run(["gcc", "-I", os.path.join(TOP, "include"), "-x", "c", "-", "-o", program], check=True, text=True,
+                   input="\n".join([*source, "int main(void)\n{", *calls, "}\n"]))
+    found = {p: {} for p in [*LISTS, "TYPE"]}
+    for list_, name, number in map(str.split, subprocess.check_output([program], text=True).splitlines()):
+        found[list_][name] = int(number)
+    assert found["TYPE"] == {**_library.TYPES, "mxint8": 8}
+    assert {p: found[p] for p in LISTS} == {p: {n: i for n, i in names.items() if n != "default"} for p, names in LISTS.items()}
+
+
+def test_end_of_the_interpreter():
+    """Threads that poll when it comes do not use a handle that is closed."""
+    program = """
+import threading, time, numpy, fpisa
+mem = fpisa.Mem(2, "float32")
+handles = [None, None]
+def join(rank):
+    handles[rank] = mem.connect(rank, timeout=None)
+joining = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]
+[t.start() for t in joining], [t.join() for t in joining]
+def poll(request):
+    while True:
+        request.test()
+for request in [handles[0].start(numpy.ones(1000, "float32")) for _ in range(8)]:
+    threading.Thread(target=poll, args=(request,), daemon=True).start()
+time.sleep(0.05)
+"""
+    for _ in range(12):
+        ended = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, timeout=60)
+        assert ended.returncode == 0, ended.stderr

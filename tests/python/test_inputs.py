@@ -58,6 +58,35 @@ def of_interface(rng, n):
     return Interface(x), fractions(x)
 
 
+class Buffer(bytearray):
+    """Its own memory is the data: an interface without any."""
+
+
+def of_interface_in_a_buffer(whose):
+    """Values behind others in a buffer, each second one, from the end: Pillow's images have their bytes as data."""
+    def make(rng, n):
+        x = numbers(rng, 2 * n + 3, "float32")
+        made = {"typestr": "<f4", "shape": (n,), "strides": (-8,), "offset": 4 * (2 * n + 1), "version": 3}
+        if whose == "own":
+            v = Buffer(x.tobytes())
+        else:
+            v = Interface(x)
+            made["data"] = x.tobytes() if whose == "bytes" else memoryview(x.tobytes())
+        v.__array_interface__ = made
+        return v, fractions(x[2 * n + 1:1:-2][:n])
+    return make
+
+
+def of_scalars(*types):
+    """numpy's scalars, and arrays of one value of either byte order, in a list."""
+    def make(rng, n):
+        of = [str(rng.choice(types)) for _ in range(n)]
+        x = [numbers(rng, 1, t)[0] for t in of]
+        held = [fractions(np.array([v]))[0] for v in x]
+        return [np.array(v, np.dtype(t).newbyteorder(">")) if rng.integers(3) == 0 else v for v, t in zip(x, of)], held
+    return make
+
+
 def of_buffer(code):
     def make(rng, n):
         x = numbers(rng, n, BUFFERS[code])
@@ -113,6 +142,9 @@ KINDS = {
     **{f"numpy {d}": of_numpy(d, lambda x: x) for d in [*INTEGERS, "bool", "float16", "float32", "float64", "complex64", "complex128"]},
     "numpy reversed": of_numpy("float64", lambda x: x[::-1]), "numpy strided": of_numpy("float32", lambda x: x[::3]),
     "numpy complex strided": of_numpy("complex128", lambda x: x[::-2]),
+    **{f"__array_interface__ in {w}": of_interface_in_a_buffer(w) for w in ("bytes", "memoryview", "own")},
+    "list of numpy's integers": of_scalars("int64", "uint32", "int8"), "list of numpy's floats": of_scalars("float16", "float32", "float64"),
+    "list of numpy's complex": of_scalars("complex64", "complex128"),
     "__array_interface__": of_interface, "ctypes": of_ctypes,
     **{f"buffer {c}": of_buffer(c) for c in BUFFERS},
     **{f"masked {d}": of_masked(d) for d in ("float64", "int64", "complex128")},
@@ -250,7 +282,7 @@ def test_kind(rng, kind):
             assert a.merge(fpisa.Accumulator(y).to_bytes()).value() == nearest(added(held + other))
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k.split()[0] in ("numpy", "__array_interface__", "bfloat16") and "strided" not in k])
+@pytest.mark.parametrize("kind", [k for k in KINDS if (k.split()[0] in ("numpy", "bfloat16") or k == "__array_interface__") and "strided" not in k])
 def test_axis(rng, kind):
     x, held = KINDS[kind](rng, 60)
     y, other = KINDS[kind](rng, 60)
@@ -266,6 +298,42 @@ def test_axis(rng, kind):
             assert len(got) == len(members)
             for value, these in zip(got, members):
                 assert same(value, want([held[i] for i in these], [other[i] for i in these])), (name, axis)
+
+
+@pytest.mark.parametrize("value, error, says", [
+    (np.array([1, 2], "float32"), TypeError, "array of shape"), (np.array([], "float32"), TypeError, "array of shape"),
+    (np.timedelta64(3, "s"), TypeError, "must be numbers"), (np.str_("1"), TypeError, "must be numbers"),
+    (np.int64(2 ** 53 + 1), OverflowError, "not a float64"), (np.uint64(2 ** 64 - 1), OverflowError, "not a float64"),
+    (np.longdouble(2) ** 63 + 1, OverflowError, "not a float64"),
+])
+def test_values_of_a_list_that_are_refused(value, error, says):
+    for values in [0.5, value], np.array([0.5, value], object) if value.shape == () else [value, None]:
+        for call in fpisa.sum, fpisa.mean, fpisa.var, fpisa.norm2, fpisa.Accumulator, lambda v: fpisa.dot(v, v):
+            with pytest.raises(error, match=says):
+                call(values)
+
+
+def test_integers_of_both_signs_in_a_list():
+    """Those of numpy that neither int64 nor uint64 has all of."""
+    values, rest = [np.uint64(2 ** 63 + 1), np.int64(1 - 2 ** 63)], np.uint64(2 ** 64 - 1)
+    for x in values, np.array(values, object):
+        assert fpisa.sum(x) == 2 and fpisa.mean(x) == 1
+    assert fpisa.sum([rest, -1]) == 2 ** 64 - 2 and fpisa.sum([rest, np.int8(-1)]) == 2 ** 64 - 2
+
+
+def test_masked_values_in_a_list():
+    assert fpisa.sum(list(np.ma.array([1., 2., 3.], mask=[0, 1, 0]))) == 4
+
+
+def test_values_outside_their_buffer():
+    x = Interface(np.zeros(1))
+    for offset, strides in (1, (8,)), (-1, (8,)), (0, (-8,)), (0, (16,)):
+        x.__array_interface__ = {"typestr": "<f8", "shape": (4,), "strides": strides, "offset": offset, "data": bytes(32), "version": 3}
+        with pytest.raises(ValueError, match="outside their buffer"):
+            fpisa.sum(x)
+    x.__array_interface__ = {"typestr": "<f8", "shape": (4,), "data": bytes(32), "mask": np.zeros(4), "version": 3}
+    with pytest.raises(TypeError, match="mask"):
+        fpisa.sum(x)
 
 
 def test_refusals():

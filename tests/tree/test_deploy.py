@@ -220,6 +220,22 @@ def test_without_postgres():
     assert "fdw" not in p.stdout.split() and not re.search(r"\d", p.stdout), p.stdout
 
 
+def test_packages_of_two_versions_of_postgresql(tmp_path):
+    """Each has its package and its files, and the source builds with both; nothing else of debian/control changes."""
+    shutil.copytree(os.path.join(TOP, "debian"), tmp_path / "debian")
+    before = (tmp_path / "debian" / "control").read_text()
+    subprocess.run([tmp_path / "debian" / "versions", "18", "15"], check=True)
+    after = (tmp_path / "debian" / "control").read_text()
+    assert "PGVERSION" not in after and not list(tmp_path.glob("debian/*PGVERSION*"))
+    for version in "18", "15":
+        assert f"postgresql-server-dev-{version} " in after.split("\n\n")[0]
+        paragraph, = [p for p in after.split("\n\n") if p.startswith(f"Package: postgresql-{version}-fpisa\n")]
+        assert f"Depends: postgresql-{version}, " in paragraph
+        assert f"/postgresql/{version}/lib/fpisa.so" in (tmp_path / "debian" / f"postgresql-{version}-fpisa.install").read_text()
+    others = [[p for p in text.strip().split("\n\n")[1:] if not p.startswith("Package: postgresql-")] for text in (before, after)]
+    assert others[0] == others[1]
+
+
 def test_ci():
     """Each job runs a part of .ci/run, and its parts are all suites of `make test`, once."""
     workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))

@@ -137,8 +137,8 @@ def results(factor, busy=0.01, quick=False):
     return [{"bench": "machine", **MACHINE, "quick": quick},
             {"bench": "arith", "ratios": {**arith, "exact_add_ns_quartiles": [1, 2]}, "staged_add_ns": 2 * factor,
              "fpisa_add_ns": 2, "cpus": {"ratio": factor}},
-            *({"bench": "wire", "contender": c, "data": d, "elements": e, "ratio": factor + 9 * (d != "random")}
-              for c in ("fpisa", "udp-avx2", "xdp-avx2") for d in ("random", "gradients") for e in (256, 832)),
+            *({"bench": "wire", "contender": c, "elements": e, "ratio": factor}
+              for c in ("fpisa", "udp-avx2", "xdp-avx2") for e in (256, 832)),
             *({"bench": "steer", "cpus": c, "elements": e, "relief": factor} for c in (None, "0,1") for e in (256, 832)),
             {"bench": "steer", "elements": 256, "handover_ns": 5},
             *({"bench": "worker", "contender": c, "elements": e, "ratio": factor} for c in ("udp", "xsk") for e in (256, 832)),

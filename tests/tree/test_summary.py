@@ -25,7 +25,7 @@ def test_staged_is_judged_by_fused():
 
 def test_contenders():
     """Frames of 256 and of 832 values have bounds of their own."""
-    line = {"bench": "wire", "elements": 832, "data": "random", "ratio_quartiles": [0.3, 0.5]}
+    line = {"bench": "wire", "elements": 832, "ratio_quartiles": [0.3, 0.5]}
     found = verdicts([{**line, "contender": "fpisa", "ratio": 1}, {**line, "contender": "udp-avx2", "ratio": 1.6},
                       {**line, "contender": "udp-avx2", "elements": 256, "ratio": 1.6}, {**line, "contender": "xdp-avx2", "ratio": 1.4}])
     assert [(f[1], f[2]) for f in found] == [("1.60", "missed"), ("1.60", "met"), ("1.40", "missed")]

@@ -17,7 +17,7 @@
 #define BEFORE 256
 
 /*
- * O_NONBLOCK belongs to whoever shares the open file, the user's shell for one. A pipe or a terminal is therefore opened once
+ * O_NONBLOCK is shared by all who have the open file, for example the user's shell. A pipe or a terminal is therefore opened once
  * more, for us alone; a socket can be asked at each write. A file never blocks, and opened again would have another offset.
  */
 void log_open(struct log *l, int fd)
@@ -68,7 +68,7 @@ static void clean(char *text)
 			*text = '?';
 }
 
-/* What is said before `line`, and it; "": nothing but that. */
+/* Write the pending notices, and `line` after them; "": the notices alone. */
 static bool say(struct log *l, const char *line)
 {
 	char text[BEFORE + LINE + 2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The log of a program that serves others: lines on stdout or stderr. A flood of them fills nothing, and a reader that
- * does not read, or has gone, stops nobody: such lines are left out and counted.
+ * The log of a server program: lines on stdout or stderr. A flood of lines fills no disk, and a reader that
+ * does not read, or has gone, blocks nobody: such lines are left out and counted.
  */
 #ifndef FPISA_CLI_LOG_H
 #define FPISA_CLI_LOG_H
@@ -30,8 +30,8 @@ struct log {
 void log_open(struct log *l, int fd);
 
 /*
- * Write a line; the newline is added, control characters in it become '?'. It is left out if there were too many before
- * now_ms (any clock that does not go back), or if nobody takes it.
+ * Write a line; the newline is added, control characters in the line become '?'. The line is left out if there were too many before
+ * now_ms (any clock that does not go back), or if the reader does not take it.
  */
 __attribute__((format(printf, 3, 4))) void log_line(struct log *l, uint64_t now_ms, const char *fmt, ...);
 

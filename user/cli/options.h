@@ -48,10 +48,10 @@ int common_option(struct common *c, int opt);
 /* next_option() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
 int common_options(struct common *c, int argc, char **argv);
 
-/* The same of one that does not take --json either. */
+/* Like common_options(), for a verb that does not take --json either. */
 int bare_options(struct common *c, int argc, char **argv);
 
-/* After the options of a verb that takes nothing else. 0 or BAD_USAGE. */
+/* Check, after the options of a verb, that no operand follows. 0 or BAD_USAGE. */
 int no_operands(const char *verb, int argc, char **argv);
 
 /* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE, with 0 in *out. */
@@ -73,7 +73,7 @@ int parse_address(const char *what, const char *s, __be32 *out);
 /* "10G", "2.5G", "100M": bits a second. */
 int parse_rate(const char *what, const char *text, double *bits);
 
-/* Of a machine that others can reach: no group, broadcast or loopback. */
+/* Return whether other machines can reach the address: it is not multicast, broadcast or loopback. */
 bool is_machine(__be32 address);
 int parse_machine(const char *what, const char *s, __be32 *out);
 

@@ -159,7 +159,7 @@ struct json_object *json_decimal(const char *text)
 	return o;
 }
 
-/* No surrogates, nothing above U+10FFFF, nothing in more bytes than it takes. */
+/* Refuse surrogates, code points above U+10FFFF, and overlong forms. */
 bool is_utf8(const char *text)
 {
 	static const struct {

@@ -24,8 +24,8 @@ const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN]);
 void print_wrapped(int column, const char *text);
 
 /*
- * Is all that was printed written? 0, or a negative errno; the first call that finds output lost says "MESSAGE: strerror" on stderr. A failed
- * write loses what stdout had, so a flush alone finds nothing of it later. main() calls it last, for verbs that do not.
+ * Check that all output was written. 0, or a negative errno; the first call that finds output lost says "MESSAGE: strerror" on stderr. A failed
+ * write loses what stdout had buffered, so a later flush alone does not notice. main() calls this last, for verbs that do not.
  */
 __attribute__((format(printf, 1, 2))) int flush_stdout(const char *fmt, ...);
 
@@ -33,7 +33,7 @@ __attribute__((format(printf, 1, 2))) int flush_stdout(const char *fmt, ...);
 struct json_object;
 int print_json(struct json_object *o, bool one_line);
 
-/* What a verb that changes something has done: {"done": VERB}, to which the caller adds on what, and prints it. */
+/* Return what a verb has changed: {"done": VERB}, to which the caller adds the objects, and prints it. */
 struct json_object *json_done(const char *verb);
 
 /* Members of a JSON object; a string may be NULL. */
@@ -50,7 +50,7 @@ void json_add_double(struct json_object *o, const char *key, double x);
  */
 struct json_object *json_decimal(const char *text);
 
-/* Is it UTF-8, as JSON has to be? */
+/* Return whether the text is UTF-8, as JSON has to be. */
 bool is_utf8(const char *text);
 
 /* JSON array of the ranks in a bitmap. */

@@ -7,10 +7,10 @@
 #include "lib/base/clock.h"
 #include "progress.h"
 
-#define WIDTH 79 /* a longer text would take two lines, of which one stays */
+#define WIDTH 79 /* a longer text would take two lines, and one of them would stay */
 #define PAUSE_NS 250000000ull
 
-static uint64_t shown_ns; /* 0: there is no text */
+static uint64_t shown_ns; /* 0: no text is shown */
 
 static bool terminal(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a verb is doing, on stderr if that is a terminal: each text takes the place of the one before. Elsewhere nothing is
- * printed. fail(), refuse() and warning() take it away first; whoever prints to stdout calls progress_end() before.
+ * Progress of a verb, on stderr if that is a terminal: each text replaces the one before. Elsewhere nothing is
+ * printed. fail(), refuse() and warning() remove it first; code that prints to stdout calls progress_end() before.
  */
 #ifndef FPISA_CLI_PROGRESS_H
 #define FPISA_CLI_PROGRESS_H
@@ -12,7 +12,7 @@
 /* Show this text now. */
 __attribute__((format(printf, 1, 2))) void progress_step(const char *fmt, ...);
 
-/* Is there a terminal, and was the last text shown some tenths of a second ago? For loops. */
+/* Return whether stderr is a terminal, and the last text was shown some tenths of a second ago. For loops. */
 bool progress_due(void);
 
 /* "WHAT: 34%", if progress_due(). */

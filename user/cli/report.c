@@ -10,7 +10,7 @@
 
 bool verbose;
 
-/* One write a message, so that those of processes that run at once do not mix. */
+/* A message is one write, so that messages of concurrent processes do not mix. */
 #define MESSAGE_LEN 1024
 
 static const char *reported_place;
@@ -37,7 +37,7 @@ void report_cause(const char *(*cause)(void))
 	reported_cause = cause;
 }
 
-/* Was there another, which is reported now? */
+/* Report the cause, if there is one, in place of the error. */
 static bool report_other(void)
 {
 	const char *cause = reported_cause ? reported_cause() : NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What goes wrong is said once, by the layer that knows what it was, as a line on stderr, "fpisa: ...".
+ * Errors are reported once, by the layer that knows the cause, as a line on stderr, "fpisa: ...".
  *
  * A verb gets argv from its own last word on and returns 0, -errno after it
  * has reported the error, or BAD_USAGE, upon which main() adds the verb's
- * usage line. Only main() makes exit codes of these: 0, 1 and 2.
+ * usage line. Only main() turns these into exit codes: 0, 1 and 2.
  */
 #ifndef FPISA_CLI_REPORT_H
 #define FPISA_CLI_REPORT_H
@@ -25,10 +25,10 @@ __attribute__((format(printf, 2, 3))) int refuse(int err, const char *fmt, ...);
 /* "fpisa: warning: MESSAGE" on stderr. */
 __attribute__((format(printf, 1, 2))) void warning(const char *fmt, ...);
 
-/* From here on messages begin with a place, FILE:LINE, which must stay; NULL: no more. */
+/* Begin messages with a place, FILE:LINE, from here on; the text must stay. NULL: no place. */
 void report_at(const char *place);
 
-/* From here on what cause() returns, unless that is NULL, is reported in the place of any error: it led to it. */
+/* From here on report what cause() returns, unless it is NULL, in place of any error to which it led. */
 void report_cause(const char *(*cause)(void));
 
 #endif

@@ -70,7 +70,7 @@ static int become(const struct program *p, char **argv)
 	return fail(-errno, NULL, "%s", path);
 }
 
-/* One line a verb of that program, if it is there. */
+/* List that program's verbs, a line each, if the program is installed. */
 static void list_of(FILE *f, const char *name)
 {
 	char *argv[] = {(char *)name, (char *)"help", (char *)"--list", NULL};
@@ -94,7 +94,7 @@ static bool is_here(const struct verb *v)
 	return !v->is_here || v->is_here();
 }
 
-/* How many of argv's words are the verb's name; 0 if it is another. */
+/* Return the number of argv's words that are the verb's name; 0 if they name another verb. */
 static int match(const struct verb *v, int argc, char **argv)
 {
 	const char *space = strchr(v->name, ' ');
@@ -107,7 +107,7 @@ static int match(const struct verb *v, int argc, char **argv)
 	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
 }
 
-/* Is `word` the first of the verb's two words? */
+/* Return whether `word` is the first of the verb's two words. */
 static bool in_group(const struct verb *v, const char *word)
 {
 	size_t n = strlen(word);
@@ -142,7 +142,7 @@ static void usage(FILE *f, const struct verb *v)
 		v->unpinned ? "" : " [--pin DIR]");
 }
 
-/* One line a verb; `group` is the first word of those to show, NULL for all. */
+/* List the verbs, a line each; `group` is the first word of the verbs to list, NULL: all. */
 static void list(FILE *f, const struct verbs *v, const char *group)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -159,7 +159,7 @@ static void help(FILE *f, const struct verbs *v, const char *group)
 			list_of(f, v->program[i].name);
 }
 
-/* In one line; of a group it names the verbs. */
+/* Refuse an unknown verb in one line; name the verbs that share its first word. */
 static int refuse_verb(const struct verbs *v, int argc, char **argv)
 {
 	char known[256] = "";
@@ -270,7 +270,7 @@ static int run(const struct verbs *v, int argc, char **argv)
 	return err;
 }
 
-/* Of these one that is closed would be the next that is opened, a socket perhaps, which then got what is printed. */
+/* Open the standard descriptors that are closed: the next file that is opened, perhaps a socket, would take their place and get the output. */
 static void hold_standard_descriptors(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A program's verbs: one table is dispatch and help at once; a verb of two words is one entry. cli/report.h says what a verb
- * is given and returns.
+ * A program's verbs: one table serves dispatch and help; a verb of two words is one entry. cli/report.h defines the arguments and
+ * results of a verb.
  *
- * fpisa is three programs: the core, queries and the laboratory. Users type `fpisa VERB` for all of them. A program that has
- * not the verb itself runs the one that has, as git does: the file of that name beside its own, else in ../libexec/fpisa, or, from
+ * fpisa is three programs: the core, queries and the laboratory. Users type `fpisa VERB` for all of them. A program that does not
+ * have the verb itself runs the program that has it, as git does: the file of that name beside its own, else in ../libexec/fpisa, or, from
  * there, in ../../sbin.
  */
 #ifndef FPISA_CLI_VERB_H
@@ -20,12 +20,12 @@ struct verb {
 	const char *args;
 	const char *help;
 	const char *more;      /* what `fpisa help VERB` adds; may be NULL */
-	void (*options)(void); /* prints those that stand before that, from a table; may be NULL */
-	bool unpinned;	       /* in namespaces of its own: it takes no --pin */
-	bool (*is_here)(void); /* there is such a verb only where this is true; NULL: everywhere */
+	void (*options)(void); /* prints the options that precede `more`, from a table; may be NULL */
+	bool unpinned;	       /* works in namespaces of its own: it takes no --pin */
+	bool (*is_here)(void); /* the verb exists only where this returns true; NULL: everywhere */
 };
 
-/* Who has the verbs whose first word this is. */
+/* The program that has the verbs with this first word. */
 struct program {
 	const char *word, *name;
 };
@@ -43,7 +43,7 @@ struct verbs {
 /* Runs the verb of main()'s arguments. The exit status: 0, 1 for an error that was reported, 2 for wrong usage. */
 int verbs_main(const struct verbs *v, int argc, char **argv);
 
-/* Where one of the three programs is. 0 or -errno, reported. */
+/* Find one of the three programs. 0 or -errno, reported. */
 int program_path(const char *name, char path[PATH_MAX]);
 
 #endif

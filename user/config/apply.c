@@ -19,7 +19,7 @@
 
 /* -- what this machine has ------------------------------------------------ */
 
-/* Without `slots` the jobs get those that are loaded: warn of the ones that the default has no room for. */
+/* Without `slots` the jobs get the loaded number: warn of jobs for which the default has no room. */
 static int look_at_default(struct config *c)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
@@ -114,7 +114,7 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 	return 0;
 }
 
-/* Are these the same parameters, but for what the datapath and job shrink set? */
+/* Return whether the parameters are the same, except those that the datapath and job shrink set. */
 static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job *want)
 {
 	struct fpisa_job a = *now, b = *want;
@@ -127,7 +127,7 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 	return !memcmp(&a, &b, sizeof(a));
 }
 
-/* Its device map forgot an interface that was removed, also if one of that name came back. */
+/* Check that the job's ports exist: its device map forgets an interface that is removed, even if another of that name follows. */
 static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_job *now)
 {
 	char name[IF_NAMESIZE];
@@ -148,7 +148,7 @@ static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_
 	return 0;
 }
 
-/* Has the job's fan-out an entry of this port, at `rank` alone if it is unicast? */
+/* Return whether the job's fan-out has an entry of this port, at `rank` if it is unicast. */
 static bool has_port(const struct datapath *dp, __u32 job, const struct fpisa_job *now, __u32 rank, __u32 ifindex)
 {
 	bool unicast = now->fanout == FPISA_FANOUT_UNICAST;
@@ -192,7 +192,7 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 	return 0;
 }
 
-/* jobs[FPISA_MAX_JOBS] are those that run and, before this one, are to, on so many slots. */
+/* Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and, of the file, those before this one, with so many slots. */
 static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs, __u32 slots)
 {
 	struct fpisa_job *now = &jobs[j->number], *want = &j->spec.job;
@@ -254,7 +254,7 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 /* -- making ----------------------------------------------------------------- */
 
 struct made {
-	int interfaces, jobs; /* of the file, from the first on: those that it did not run are ours */
+	int interfaces, jobs; /* of the file, from the first on; those that were not running before are ours */
 };
 
 static int make_interfaces(struct config *c, const char *pin, struct made *m)
@@ -393,7 +393,7 @@ static int apply(struct config *c, const char *pin, bool json)
 	return err;
 }
 
-/* Between two steps, too, a signal waits for what was made to be taken back. */
+/* A signal that arrives between two steps also waits until what was made is taken back. */
 int config_apply(struct config *c, const char *pin, bool json)
 {
 	int err, lost;

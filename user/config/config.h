@@ -63,26 +63,26 @@ int config_read(struct config **c, const char *file);
 void config_free(struct config *c);
 
 /*
- * Interfaces, routes and addresses, without privilege. In a draft what is not
- * there may come, or be another machine's: a warning. Else 0 or -EINVAL.
+ * Check interfaces, routes and addresses, without privilege. In a draft, warn of what is missing,
+ * because it may come, or be another machine's. Otherwise 0 or -EINVAL.
  */
 int config_look(struct config *c, bool draft);
 
-/* Makes what is missing and says so on stdout, as JSON if asked: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
+/* Make what is missing and say so on stdout, as JSON if asked: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
 int config_apply(struct config *c, const char *pin, bool json);
 
 /*
- * Is this host an aggregator of a manager elsewhere, not a manager itself? Where workers' hosts are the aggregators all have one file: with
- * `colocated` that host is the manager which `manager` names. A name that cannot be looked up is another host's.
+ * Return whether this host is an aggregator of a manager elsewhere, not a manager itself. If workers' hosts are the aggregators, all have one file: with
+ * `colocated` the manager is the host that `manager` names. A name that cannot be looked up is another host's.
  */
 bool config_manager_elsewhere(const struct config *c);
 
 /* -- load.c: the options of fpisa load, for the verb too --------------------- */
 
-/* From OPT_VERB on an option is load's, below one of every verb. */
+/* The options of load: those from OPT_VERB on are its own, those below belong to every verb. */
 extern const struct option load_options[];
 
-/* Takes one option as getopt_long() leaves it: its argument in optarg. 0, BAD_USAGE or -errno. */
+/* Take one option as getopt_long() leaves it: its argument in optarg. 0, BAD_USAGE or -errno. */
 int load_option(struct datapath_load *o, int opt, struct common *c);
 
 /* -- for read.c and apply.c ---------------------------------------------------- */

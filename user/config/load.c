@@ -9,7 +9,7 @@
 
 enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_SLOTS, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
 
-/* By name or number. */
+/* Parse a Unix group, by name or number. */
 static int parse_group(const char *s, gid_t *group)
 {
 	const struct group *g = getgrnam(s);

@@ -62,7 +62,7 @@ static const struct option *table(enum section s)
 	return job;
 }
 
-/* Is the option of the table a key of the section? */
+/* Return whether the option of the table is a key of the section. */
 static bool is_key(enum section s, const struct option *o)
 {
 	bool mode = !strcmp(o->name, "mode");
@@ -142,8 +142,8 @@ static int read_key(struct reader *r, char *name, char *value)
 /* -- sections ----------------------------------------------------------- */
 
 /*
- * What can be said of a job when its section is over. Where a key is wrong
- * already, only the list of workers is looked at.
+ * Check a job at the end of its section. If one of its keys is wrong,
+ * only the list of workers is checked.
  */
 static void end_job(struct reader *r)
 {
@@ -282,7 +282,7 @@ static int begin_section(struct reader *r, char *name)
 
 /* -- lines --------------------------------------------------------------- */
 
-/* Without blanks at either end and without the comment. */
+/* Remove the comment, and blanks at either end. */
 static char *trim(char *s)
 {
 	char *end;
@@ -322,7 +322,7 @@ static void read_line(struct reader *r, char *s)
 	r->errors += !!err;
 }
 
-/* Of a pipe nobody would know an end: fpisa serve, which reads it again while groups live, waits for nobody. */
+/* Refuse a pipe, which need not have an end: fpisa serve reads the file again while groups live, and must not block. */
 static int open_text(const char *file)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err = 0;
@@ -379,7 +379,7 @@ static int place_jobs(struct reader *r)
 	return jobs ? 0 : fail(-ENOMEM, NULL, "%s", c->file);
 }
 
-/* What takes all sections to say, and each of them right. */
+/* Make the checks that need all sections, and each of them valid. */
 static void end_file(struct reader *r)
 {
 	const struct config *c = r->c;

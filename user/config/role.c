@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which host of several with one configuration file is the manager; config.h has the contract. */
+/* The choice of the manager among hosts with one configuration file; config.h has the contract. */
 #include <arpa/inet.h>
 
 #include "config.h"

@@ -69,7 +69,7 @@ struct datapath_load {
  */
 int datapath_load(const struct datapath_load *o, char *const *devs, int n);
 
-/* Where a datapath runs, besides this network namespace. */
+/* Another network namespace in which a datapath runs. */
 struct datapath_other_netns {
 	char dev[IF_NAMESIZE]; /* one of its interfaces there, or "" */
 	char enter[300];       /* what to put before a command, for that namespace */
@@ -92,10 +92,10 @@ struct datapath;
 int datapath_detach(const struct datapath *dp, const char *dev);
 
 /*
- * This build's programs in the place of those that run, under traffic: its
- * maps, jobs and counters stay. The programs go into the idle bank; a frame
- * has all its stages from one bank. `pin` as in datapath_open(). If it fails
- * or is killed midway, what runs goes on and another try is possible.
+ * Put this build's programs in the place of the running ones, under traffic. The
+ * datapath's maps, jobs and counters stay. The programs go into the idle bank; a frame
+ * has all its stages from one bank. `pin` as in datapath_open(). If the upgrade fails
+ * or is killed midway, the running programs go on and another try is possible.
  */
 int datapath_upgrade(const char *pin);
 
@@ -124,17 +124,17 @@ struct datapath {
  * `ip link set dev DEV xdp obj fpisa.o` pins, then where bpftool does.
  */
 int datapath_open(struct datapath *dp, const char *pin);
-void datapath_refresh(struct datapath *dp); /* the copies of one that is read_only */
-void datapath_close(struct datapath *dp);   /* of one zeroed or opened, unlocks too */
+void datapath_refresh(struct datapath *dp); /* the copies of a datapath that is read_only */
+void datapath_close(struct datapath *dp);   /* of a datapath that is zeroed or opened; also unlocks it */
 
-/* The sessions and slots of one that may be written. */
+/* Map the sessions and slots of a datapath that may be written. */
 int datapath_map_state(struct datapath *dp);
 
-/* One writer at a time; signals that would end the process wait meanwhile. */
+/* Lock the pin directory for one writer; signals that would end the process wait meanwhile. */
 int datapath_lock(struct datapath *dp);
 void datapath_unlock(struct datapath *dp);
 
-/* They wait over several such calls, too, as many times as they are held. */
+/* Make those signals wait over several such calls, too. Calls nest. */
 void datapath_hold_signals(void);
 void datapath_release_signals(void);
 
@@ -151,7 +151,7 @@ int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
 /* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */
 int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counters *sum);
 
-/* One CPU of dp->steering. */
+/* Counters of one CPU of dp->steering. */
 struct datapath_cpu {
 	__u32 cpu;
 	__u64 sent;  /* frames, to it */
@@ -159,13 +159,13 @@ struct datapath_cpu {
 	__u64 left;  /* of those sent: wait in its queue, or were dropped because it was full */
 };
 
-/* How the datapath pinned in `dir` steers; cpus 0: it does not. Reports nothing. */
+/* Read how the datapath pinned in `dir` steers; cpus 0: it does not steer. Reports nothing. */
 int datapath_steering(const char *dir, struct fpisa_steering *s);
 
 /* Fills out[dp->steering.cpus]. */
 int datapath_steered(const struct datapath *dp, struct datapath_cpu *out);
 
-/* What the adds of a job discarded, since it was made. */
+/* Read what the adds of a job discarded since the job was made. */
 int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out);
 
 /* -- jobs --------------------------------------------------------------- */
@@ -185,43 +185,43 @@ int datapath_job_del(struct datapath *dp, __u32 job);
  */
 int datapath_jobs_prepare(struct datapath *dp, __u64 jobs);
 
-/* As many workers may a job of this number have without such a wait. Reports nothing. */
+/* Return the number of workers that a job of this number may have without such a wait. Reports nothing. */
 __u32 datapath_job_room(struct datapath *dp, __u32 job);
 
-/* For a job that runs: once more what lets the datapath find its ranks, should somebody have taken it away. */
+/* Set up again what lets the datapath find the ranks of a running job, in case somebody has removed it. */
 int datapath_job_reassert(const struct datapath *dp, __u32 job);
 
-/* Was it made in this network namespace? Its routes, addresses and interface numbers say nothing in another. Reports nothing. */
+/* Return whether the job was made in this network namespace. Its routes, addresses and interface numbers mean nothing in another. Reports nothing. */
 bool datapath_job_here(const struct datapath *dp, __u32 job);
 
-/* May the datapath ask the kernel for routes to this job's ranks, or need it not? */
+/* Check that the datapath may ask the kernel for routes to this job's ranks, or need not. */
 int datapath_routes_asked(const struct fpisa_job *j);
 
 /* Does the kernel take results for this job's ranks on this machine, by lo, or has it none? */
 bool datapath_local_taken(const struct fpisa_job *j);
 
 /*
- * The two steps of datapath_job_add() that look at no kernel. _check() sets
- * guard and family and refuses what no datapath could run; _place() sets
- * slot_base beside the active ones among jobs[FPISA_MAX_JOBS], of which there is room for `slots`; _fit()
- * does the same without a report, false: there is no room; _ports() refuses one whose ports, from the datapath's on,
- * are more than there are.
+ * The steps of datapath_job_add() that do not look at the kernel. _check() sets
+ * guard and family and refuses a job that no datapath could run. _place() sets
+ * slot_base beside the active ones among jobs[FPISA_MAX_JOBS], of which there is room for `slots`. _fit()
+ * does the same without a report, and returns false if there is no room. _ports() refuses a job that needs
+ * more ports, from the datapath's on, than exist.
  */
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
 bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_job *j);
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j);
 
-/* Bytes of superaccumulators that a job takes, one that _check() has seen; 0 of a job without. */
+/* Return the bytes of superaccumulators of a job that has passed _check(); 0 if the job has none. */
 __u64 datapath_job_limbs(const struct fpisa_job *j);
 
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. Refuses a job that the manager has made. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
 
-/* Entries that are left of jobs: jobs, their fan-outs, locks that nobody will release. No frame is under way. */
+/* Count the entries that jobs have left: jobs, their fan-outs, locks that nobody will release. No frame is under way. */
 int datapath_leftovers(const struct datapath *dp, uint64_t *n);
 
-/* Is the datapath with this jobs_id in the kernel still? Reports nothing. */
+/* Return whether the datapath with this jobs_id is still in the kernel. Reports nothing. */
 bool datapath_remains(__u32 jobs_id);
 
 /* -- what is there ------------------------------------------------------ */
@@ -265,10 +265,10 @@ struct datapath_status {
 
 int datapath_status(const struct datapath *dp, struct datapath_status *s);
 
-/* How this datapath's program is attached to an interface; 0: it is not. Reports nothing. */
+/* Find how this datapath's program is attached to an interface; return 0 if it is not. Reports nothing. */
 int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i);
 
-/* Does it run in another network namespace that can be seen? */
+/* Return whether the datapath runs in another network namespace that can be seen. */
 bool datapath_in_other_netns(const struct datapath *dp, struct datapath_other_netns *e);
 
 struct datapath_resources {
@@ -285,12 +285,12 @@ int datapath_resources(struct datapath_resources *r);
 #define LACKS_LEN 1024
 
 /*
- * Names what the kernel lacks, of `needed` things. How many, or -EPERM if it
- * may not be asked.
+ * Name the features, of `needed`, that the kernel lacks. Return how many, or -EPERM if
+ * the caller may not ask the kernel.
  */
 int datapath_kernel(char lacks[LACKS_LEN], int *needed);
 
-/* What to boot instead. */
+/* Return what to boot instead. */
 const char *datapath_kernel_hint(void);
 
 /* 1 if programs are compiled, 0 if they are interpreted. */
@@ -308,10 +308,10 @@ int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, s
 /* Attaches an XDP program that passes everything to the driver and detaches it. -EBUSY if there is one. */
 int datapath_trial_attach(__u32 ifindex, char *why, size_t size);
 
-/* The XDP program on an interface, whoever's; its id is 0 if there is none. */
+/* Find the XDP program on an interface, whichever it is; its id is 0 if there is none. */
 int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
 
-/* Does a program of this name belong on interfaces? Frames come in by no other. */
+/* Return whether a program of this name belongs on interfaces. Frames enter by no other program. */
 bool datapath_is_entry(const char *name);
 
 /*
@@ -327,7 +327,7 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 /* The pin directory of the datapath that runs on an interface: `first`, one where verbs look, or any of a BPF filesystem. */
 bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);
 
-/* How many jobs the datapath has whose program is on an interface, wherever it is pinned; -errno if that cannot be seen. */
+/* Count the jobs of the datapath whose program is on an interface, wherever it is pinned; -errno if that cannot be seen. */
 int datapath_jobs_on(const struct datapath_interface *i);
 
 /* -EBUSY, reported: a program that is not of the datapath in `dir` is attached, and what to do. */
@@ -335,10 +335,10 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 
 #define WHY_LEN (2 * PATH_MAX + 160)
 
-/* Is a pin directory the caller's or root's alone? 0; -EPERM, why and after "; " what to do; or another error. */
+/* Check that a pin directory belongs to the caller or to root alone. 0; -EPERM, why and after "; " what to do; or another error. */
 int datapath_trusts(const char *dir, char why[WHY_LEN]);
 
-/* Where a datapath is pinned; -ENOENT if it is nowhere. As datapath_open(). */
+/* Find the directory in which a datapath is pinned; -ENOENT if there is none. Searches as datapath_open() does. */
 int datapath_pinned(const char *pin, char dir[PATH_MAX]);
 
 /* Entry `key` of a job's fan-out: the port, and the id of the program that addresses copies, 0 if none. */

@@ -41,7 +41,7 @@ int egress_open(const char *dir, int *prog_fd)
 	return egress_renew(dir, prog_fd);
 }
 
-/* Of the map of this process's network namespace. Reports nothing. */
+/* Name the map of this process's network namespace. Reports nothing. */
 static int look_name_here(char name[PORTS_NAME])
 {
 	struct stat st;
@@ -66,7 +66,7 @@ bool datapath_job_here(const struct datapath *dp, __u32 job)
 	bool here;
 	int ports;
 
-	/* One that was made by hand has none. */
+	/* A job that was made by hand has no such map. */
 	if (bpf_map_lookup_elem(dp->replies_fd, &job, &id) || look_name_here(name))
 		return true;
 	ports = pin_open(dp->pin, name);
@@ -153,7 +153,7 @@ int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex,
 	if (!err) {
 		struct reply_ports w = {ports, prog_fd};
 
-		/* Those that frames come in by. */
+		/* Add the interfaces by which frames enter. */
 		err = interfaces_each(dp->jobs_id, dp->control->entry, add_attached, &w);
 		err = err < 0 ? err : 0;
 	}
@@ -204,7 +204,7 @@ bool reply_ports_here(const char *dir, __u32 job)
 
 /* -- upgrade -------------------------------------------------------------- */
 
-/* All entries of a device map. Its keys first: an entry that is replaced may change its place. */
+/* Renew all entries of a device map. Collect its keys first: an entry that is replaced may change its place. */
 static int renew(int map, int prog_fd)
 {
 	struct bpf_devmap_val val;
@@ -224,7 +224,7 @@ static int renew(int map, int prog_fd)
 	return err;
 }
 
-/* Ports of a job, if it is one of those whose replies leave through the map `ports`. */
+/* Renew the ports of a job if its replies leave through the map `ports`. */
 static int renew_job(const struct datapath *dp, __u32 job, __u32 ports, int prog_fd)
 {
 	__u32 id = 0;

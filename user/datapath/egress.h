@@ -5,7 +5,7 @@
 
 #include "datapath.h"
 
-/* The one that is pinned in `dir`, or one that is loaded over its maps and pinned. */
+/* Open the egress program that is pinned in `dir`, or load it over the maps there and pin it. */
 int egress_open(const char *dir, int *prog_fd);
 
 /* Single replies of jobs in this network namespace leave these interfaces by an entry with the egress program. */
@@ -18,10 +18,10 @@ int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex,
 int reply_ports_open(const struct datapath *dp);
 int reply_ports_put(const struct datapath *dp, __u32 job);
 
-/* Is it a job of this network namespace, whose ports its replies leave by? Reports nothing. */
+/* Return whether the job's replies leave by the ports of this network namespace. Reports nothing. */
 bool reply_ports_here(const char *dir, __u32 job);
 
-/* The egress program anew, in all entries of jobs in this network namespace. */
+/* Put the egress program again into all entries of jobs in this network namespace. */
 int reply_ports_renew(const struct datapath *dp);
 
 #endif

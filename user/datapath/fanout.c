@@ -168,7 +168,7 @@ int fanout_remove(struct datapath *dp, __u32 job)
 	return 0;
 }
 
-/* By putting a map into the array. The job has no ports. */
+/* Wait by putting a map into the array. The job has no ports. */
 int fanout_wait(struct datapath *dp, __u32 job)
 {
 	__u32 room = FPISA_MAX_WORKERS;

@@ -18,13 +18,13 @@ int fanout_empty(struct datapath *dp, __u32 job);
 /* Take the map away too, and wait until no program that runs now can use it. */
 int fanout_remove(struct datapath *dp, __u32 job);
 
-/* Ports that no live rank needs get no more copies. `ranks`: those that have just left, `live`: those that stay. */
+/* Stop copies to ports that no live rank needs. `ranks`: the ranks that have just left, `live`: the ranks that stay. */
 void fanout_shrink(struct datapath *dp, __u32 job, const struct fpisa_job *j, __u64 ranks, __u64 live);
 
 /* Wait until all programs that run now are done. The job has no ports. */
 int fanout_wait(struct datapath *dp, __u32 job);
 
-/* Has it a port? */
+/* Return whether the job has a port. */
 bool fanout_any(const struct datapath *dp, __u32 job);
 
 #endif

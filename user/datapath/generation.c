@@ -12,7 +12,7 @@ void generations_seed(struct fpisa_control *control)
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	now = (__u32)t.tv_sec * FPISA_GENERATIONS_S + (__u32)t.tv_nsec / (1000000000 / FPISA_GENERATIONS_S);
-	/* 0 is that of a datapath which nobody has seeded. Numbers wrap: the difference says which is later. */
+	/* 0 means that nobody has seeded the datapath. Numbers wrap: the difference says which is later. */
 	while ((!old || (__s32)(now - old) > 0) &&
 	       !__atomic_compare_exchange_n(&control->next_generation, &old, now, false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_RELAXED))

@@ -5,7 +5,7 @@
 
 #include "fpisa/job.h"
 
-/* They go on from the clock, so that none comes back when the datapath is loaded anew. */
+/* Start the generations from the clock, so that none returns when the datapath is loaded again. */
 void generations_seed(struct fpisa_control *control);
 
 #endif

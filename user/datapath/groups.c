@@ -217,7 +217,7 @@ int datapath_groups_count(const struct datapath_groups *g, const struct manager_
 
 /* -- who manages -------------------------------------------------------------- */
 
-/* Numbers of processes come again; with the time at which it began one is itself. 0: there is no such process. */
+/* Return a word that identifies a process: its number, which the kernel uses again, and its start time. 0: there is no such process. */
 static __u64 process_word(pid_t pid)
 {
 	unsigned long long began = 0;
@@ -232,7 +232,7 @@ static __u64 process_word(pid_t pid)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = 0;
-	/* Behind the name, which may hold anything: state is the third, the time the 22nd. */
+	/* The fields follow the name, which may hold anything: the state is the third field, the start time the 22nd. */
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
 			  &began) != 1)

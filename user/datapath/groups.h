@@ -17,7 +17,7 @@
 #include "lib/manager/psk.h"
 
 #define GROUPS 64      /* at a time */
-#define AGGREGATORS 64 /* that have registered; one that is gone keeps its place until another needs it */
+#define AGGREGATORS 64 /* that have registered; an aggregator that is gone keeps its place until another needs it */
 
 struct group_job {
 	__u32 state;   /* enum fpisa_group_job: NONE, MAKING or MADE */
@@ -33,8 +33,8 @@ struct group_job {
 struct group_record {
 	__u64 id;	  /* 0: no group */
 	__u64 secret;	  /* what shows that one who returns was in it */
-	__u64 since;	  /* seconds since 1970; of one that gathers, when the first rank came */
-	__u64 joined;	  /* ranks; fewer than all: it gathers, which a second manager knows nothing of */
+	__u64 since;	  /* seconds since 1970; while the group gathers, when its first rank came */
+	__u64 joined;	  /* ranks; fewer than all: the group gathers, which a second manager does not learn */
 	__u64 left, gone; /* ranks */
 	__u32 cause;	  /* how the last of the gone ones was found to be */
 	__u32 size;
@@ -60,7 +60,7 @@ struct aggregator_record {
 	char owner[FPISA_PSK_NAME];
 };
 
-/* What has happened since the datapath was loaded; refused[] by enum fpisa_manager_reason. */
+/* Counts of events since the datapath was loaded; refused[] by enum fpisa_manager_reason. */
 struct manager_counts {
 	__u64 groups; /* that became complete */
 	__u64 jobs;   /* that were made */
@@ -78,7 +78,7 @@ struct datapath_groups {
 	bool made; /* by opening them */
 };
 
-/* Those of an open datapath; `make`: made where they are not there. -ENOENT, not reported: no manager has run. */
+/* Open the maps of groups of an open datapath; with `make`, make them if they do not exist. -ENOENT, not reported: no manager has run. */
 int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups *g);
 void datapath_groups_close(struct datapath_groups *g);
 
@@ -91,10 +91,10 @@ int datapath_group_put(const struct datapath_groups *g, __u32 place, const struc
 int datapath_aggregator_get(const struct datapath_groups *g, __u32 place, struct aggregator_record *r);
 int datapath_aggregator_put(const struct datapath_groups *g, __u32 place, const struct aggregator_record *r);
 
-/* The name of the group whose job this is, "" if it is nobody's. */
+/* Find the name of the group whose job this is; "" if the job belongs to no group. */
 int datapath_group_of(struct datapath *dp, const struct fpisa_job *j, char name[FPISA_MANAGER_NAME]);
 
-/* The id of the group that is to end there; 0: none is. */
+/* Find the id of the group at this place that is to end; 0: none is. */
 int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id);
 int datapath_group_kill(const struct datapath_groups *g, __u32 place, __u64 id);
 
@@ -105,7 +105,7 @@ int datapath_groups_count(const struct datapath_groups *g, const struct manager_
 /* The process that manages groups, 0 if there is none any more. */
 int datapath_groups_manager(const struct datapath_groups *g, pid_t *pid);
 
-/* From now on it is this process, until it ends. -EBUSY, not reported, with *pid: another is. */
+/* Make this process the manager until it ends. -EBUSY, not reported, with *pid: another process is the manager. */
 int datapath_groups_claim(struct datapath *dp, const struct datapath_groups *g, pid_t *pid);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the kernel tells of a program or a map, by its fd; info.h has the contracts. */
+/* Properties of a program or a map, asked of the kernel by fd; info.h has the contracts. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel tells of a program or a map, by its fd. Nothing here reports. */
+/* Properties of a program or a map, asked of the kernel by fd. Nothing here reports. */
 #ifndef FPISA_DATAPATH_INFO_H
 #define FPISA_DATAPATH_INFO_H
 
@@ -10,7 +10,7 @@
 /* id of the map behind an fd, 0 on error. */
 __u32 map_id(int fd);
 
-/* Is it a map that the fd is of, not a program? */
+/* Return whether the fd is of a map, not of a program. */
 bool is_map(int fd);
 
 /* The kernel's name of a map or a program, cut short to 15 bytes; -errno, -EINVAL if it is neither. */

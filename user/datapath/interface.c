@@ -86,7 +86,7 @@ int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapat
 		return 0;
 	fd = bpf_prog_get_fd_by_id(i->program.id);
 	if (fd < 0 && errno == EPERM) {
-		/* Without CAP_SYS_ADMIN its number is all there is to see. */
+		/* Without CAP_SYS_ADMIN only the program's id can be seen. */
 		err = entry && entry == i->program.id;
 		snprintf(i->program.name, sizeof(i->program.name), "%s", err ? "fpisa" : "?");
 		return err;
@@ -244,7 +244,7 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 			 strcmp(home, DATAPATH_PIN) ? home : "");
 }
 
-/* Its map of jobs, by name: where that is pinned nobody knows. */
+/* Find the program's map of jobs by name, because its pin directory is not known. */
 static int jobs_of(int prog_fd)
 {
 	__u32 ids[64];
@@ -348,7 +348,7 @@ int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_
 
 	*e = (struct datapath_other_netns){.dev = ""};
 	n = netns_others(look, &s, &e->hidden);
-	/* Without the first it enters none anyway; who has both can do no more, as in a container. */
+	/* A caller without CAP_SYS_ADMIN enters no namespace anyway; a caller with both can do no more, as in a container. */
 	e->hidden &= privilege_has(PRIVILEGE_LOOK) && !privilege_has(PRIVILEGE_TRACE);
 	return n;
 }

@@ -5,26 +5,26 @@
 
 #include "datapath.h"
 
-/* Attach to one that has no XDP program; detach the program of prog_fd, or any if that is -1. -errno, reported. */
+/* Attach to an interface that has no XDP program; detach the program of prog_fd, or any if prog_fd is -1. -errno, reported. */
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
 
 /*
- * As datapath_attached(), by the id of the jobs map, or of the entry where
- * programs may not be looked at; *prog_fd, if not NULL, becomes the
- * caller's, and stays as it is in that case.
+ * Like datapath_attached(), by the id of the jobs map, or by the id of the entry if the caller
+ * may not look at programs. The caller owns *prog_fd, if prog_fd is not NULL; in the second
+ * case it stays unchanged.
  */
 int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
 
 /*
- * visit() of each interface of this network namespace that interface_attached() finds
- * to run the datapath, until one fails. How many there were, or -errno; what
- * goes wrong here is reported.
+ * Call visit() for each interface of this network namespace on which interface_attached() finds
+ * the datapath, until a call fails. Return the number of interfaces, or -errno. Errors of this
+ * function itself are reported.
  */
 int interfaces_each(__u32 jobs_id, __u32 entry,
 		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg);
 
-/* As datapath_stacked(), of a datapath by its ids; `any`: or of another one. */
+/* Like datapath_stacked(), for a datapath given by its ids; `any`: or for another one. */
 bool interface_stacked(__u32 ifindex, bool up, __u32 jobs_id, __u32 entry, bool any, struct datapath_interface *i);
 
 /* -EBUSY, reported, if an interface next above has a program: the kernel neither attaches nor detaches one below it. */
@@ -33,7 +33,7 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 /* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
 int interfaces_replace(__u32 jobs_id, int prog_fd);
 
-/* Is one found in another network namespace? Their number, *e set, or 0, e->hidden set; -errno if it could not be looked at. */
+/* Search other network namespaces. Return the number of interfaces and set *e, or return 0 and set e->hidden; -errno if the search failed. */
 int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_netns *e);
 
 #endif

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make, shrink and remove jobs. The datapath may run all the while, and nobody waits for programs that still have a frame
- * of an earlier job in hand, whose number or slots a new one gets. A job's entry is written while it is not active. What such
- * a frame may change stands under a lock, which user space takes too (own()), and is checked again under it: a contribution's
- * generation, which a deleted job's session has no more, and a HELLO's job (join_session() in bpf/hello.h). So a program that
- * had the lock first is done before the state is reset, and one that gets it later changes nothing. Its results may still
- * leave by the new job's ports; ranks know them by their secret.
+ * Make, shrink and remove jobs. The datapath may run meanwhile, and nothing waits for programs that still process a frame
+ * of an earlier job whose number or slots a new job gets. A job's entry is written while the job is not active. State that such
+ * a frame may change is protected by a lock, which user space takes too (own()), and is checked again under it: a contribution's
+ * generation, which the session of a deleted job no longer has, and a HELLO's job (join_session() in bpf/hello.h). A program that
+ * had the lock first is therefore done before the state is reset, and one that gets it later changes nothing. Its results may still
+ * leave by the new job's ports; ranks recognise their own results by their secret.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -44,8 +44,8 @@ static int put(int fd, const char *what, __u32 key, const void *value)
 #define OWN_PAUSE_NS 20000
 
 /*
- * A program has a lock for microseconds, unless its CPU stands still. When all that run now are done, a lock that is taken
- * is nobody's.
+ * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU stands still. When all programs that run now are done,
+ * a lock that is still taken has no owner.
  */
 static int own(struct datapath *dp, __u32 job, __u64 *lock)
 {
@@ -65,7 +65,7 @@ static int own(struct datapath *dp, __u32 job, __u64 *lock)
 	return err;
 }
 
-/* All of it but the lock, which comes first and is given back. */
+/* Clear everything but the lock, which comes first and is given back. */
 static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
 {
 	int err = own(dp, job, lock);
@@ -79,13 +79,13 @@ static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
 
 _Static_assert(!offsetof(struct fpisa_session, lock) && !offsetof(struct fpisa_slot, lock), "clear()");
 
-/* No contribution, and no result, is of a generation of it any more. */
+/* End the job's generation: no contribution and no result belongs to it any more. */
 static int end_session(struct datapath *dp, __u32 job)
 {
 	return clear(dp, job, &dp->sessions[job].lock, sizeof(dp->sessions[job]));
 }
 
-/* Nothing of an earlier job stays, in any map. */
+/* Clear all maps of an earlier job's state. */
 static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
 	static const struct fpisa_histogram histogram;
@@ -125,7 +125,7 @@ static void listen_on(struct datapath *dp, __u32 ports)
 	__atomic_store_n(&dp->control->more_ports, ports ? ports - 1 : 0, __ATOMIC_RELEASE);
 }
 
-/* Nobody but the datapath and root may know it: every secret of the job's ranks follows from it. */
+/* Draw the job's key. Only the datapath and root may know the key: every secret of the job's ranks follows from it. */
 static int draw_key(__u32 job, struct fpisa_job *j)
 {
 	if (getrandom(&j->key, sizeof(j->key), 0) != sizeof(j->key))

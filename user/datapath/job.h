@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What jobs and queries have in common: both are entries of fpisa_jobs, and share its numbers. */
+/* The parts common to jobs and queries: both are entries of fpisa_jobs, and share its numbers. */
 #ifndef FPISA_DATAPATH_JOB_H
 #define FPISA_DATAPATH_JOB_H
 
 #include "datapath.h"
 
-/* What sets one kind of entry apart. All but unload() return 0 or -errno, reported. */
+/* The functions of one kind of entry. All but unload() return 0 or -errno, reported. */
 struct datapath_kind {
 	int (*check)(__u32 number, struct fpisa_job *j);
-	/* Loads its programs, under the lock; may complete *j. What it has loaded unload() takes away, NULL: it stays. */
+	/* Loads the entry's programs, under the lock; may complete *j. unload() removes what load() has loaded; NULL: it stays. */
 	int (*load)(const struct datapath *dp, __u32 number, struct fpisa_job *j);
 	void (*unload)(const struct datapath *dp, __u32 number);
 };
 
-/* As datapath_job_add(). */
+/* Like datapath_job_add(), for an entry of this kind. */
 int datapath_add(struct datapath *dp, __u32 number, struct fpisa_job *j, const __u32 *ifindex,
 		 const struct datapath_kind *kind);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a job may be, and where its slots go: what no kernel is needed for. */
+/* Checks of a job, and the choice of its slots: the parts that need no kernel. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ __u64 datapath_job_limbs(const struct fpisa_job *j)
 	return 2ull * j->window * j->elements * fpisa_family_limbs(j->family) * sizeof(__u64);
 }
 
-/* For a refusal: how much memory that would be. */
+/* Describe, for a refusal, how much memory the job would take. */
 static const char *room_text(const struct fpisa_job *j, char text[64])
 {
 	text[0] = 0;
@@ -174,7 +174,7 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
 		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
-	/* What is sent to such a rank would pass the datapath on lo, and its socket take what the datapath leaves to the stack. */
+	/* Frames to such a rank would pass the datapath on lo, and its socket would take the frames that the datapath leaves to the stack. */
 	for (__u32 r = 0; r < j->workers; r++) {
 		__u32 own = ntohs(j->rank[r].port);
 

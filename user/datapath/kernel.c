@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What this kernel can do, found by asking it: each need of the datapath is
+ * Probes of the kernel: each need of the datapath is
  * a map or a program of a few instructions that is made and given up again.
  * Nothing is judged by a version number.
  */
@@ -159,9 +159,9 @@ static bool global_functions(int unused)
 }
 
 /*
- * With PREEMPT_RT softirqs are preempted. Up to 6.17 a lock keeps those of one
- * CPU apart all the same; from 6.18 on it is an option of the build that
- * nothing tells. Without it a second frame takes the PHV from one that is in
+ * With PREEMPT_RT softirqs are preempted. Up to 6.17 a lock still keeps the softirqs of one
+ * CPU apart; from 6.18 on that is an option of the build that
+ * cannot be queried. Without the lock a second frame takes the PHV from a frame that is in
  * the middle of its stages.
  */
 static bool not_realtime(int unused)

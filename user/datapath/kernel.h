@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What this kernel can do. */
+/* Probes of the kernel's features. */
 #ifndef FPISA_DATAPATH_KERNEL_H
 #define FPISA_DATAPATH_KERNEL_H
 

@@ -113,7 +113,7 @@ static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 
 /* -- the pin directory -------------------------------------------------- */
 
-/* What is pinned below such a /sys would end with the command. */
+/* Refuse the private /sys of `ip netns exec`: pins below it would end with the command. */
 static int refuse_netns_exec(const char *dir)
 {
 	char name[NAME_MAX + 1];
@@ -126,7 +126,7 @@ static int refuse_netns_exec(const char *dir)
 		      dir, name);
 }
 
-/* One that is gone again is the lock's matter. */
+/* Check the directory's owner. pin_lock() handles a directory that has been removed meanwhile. */
 static int check_trust(const char *dir)
 {
 	int err = pin_trust(dir, true);
@@ -223,8 +223,8 @@ static int fill_trie(const struct loading *l)
 }
 
 /*
- * Both banks of a new datapath; of one that is running (its maps were made
- * by ip link) the idle one, which new frames use from then on.
+ * Fill both banks of a new datapath. Of a running datapath (its maps were made
+ * by ip link) fill the idle bank, which new frames use from then on.
  */
 static int fill_stages(const struct loading *l)
 {
@@ -319,7 +319,7 @@ static int join_loaded(struct loading *l, __u32 port)
 	return 0;
 }
 
-/* What is pinned and attached, before anything is changed: is there a place for each interface? */
+/* Look at pins and attached programs before anything is changed: is there a place for each interface? */
 static int look_around(struct loading *l, char *const *devs, const __u32 *ifindex, int n)
 {
 	int fd = pin_open(l->dir, "fpisa_jobs"), err = pin_abi(l->dir);
@@ -356,7 +356,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 static int load_or_join(struct loading *l, const struct datapath_load *o)
 {
 	const bool give = o->group != DATAPATH_NO_GROUP;
-	/* What is attached has been looked at: from here on loading alone. */
+	/* The attached programs have been looked at: from here on only loading is needed. */
 	int err = o->drop ? privilege_keep_load(give) : 0;
 
 	if (!err)
@@ -366,7 +366,7 @@ static int load_or_join(struct loading *l, const struct datapath_load *o)
 	return err;
 }
 
-/* To all interfaces, or to none. */
+/* Attach to all interfaces, or to none. */
 static int attach_all(const struct loading *l, enum datapath_mode mode, char *const *devs, const __u32 *ifindex, int n)
 {
 	int err = datapath_interrupted("load"), done = 0;
@@ -381,7 +381,7 @@ static int attach_all(const struct loading *l, enum datapath_mode mode, char *co
 	return err;
 }
 
-/* With the directory locked. What has been pinned goes again if anything fails. */
+/* Load with the directory locked. If anything fails, remove the new pins again. */
 static int load_locked(struct loading *l, const struct datapath_load *o, char *const *devs, const __u32 *ifindex, int n)
 {
 	int err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What libbpf and the kernel say of a call. */
+/* Messages of libbpf and of the kernel about a call. */
 #ifndef FPISA_DATAPATH_LOG_H
 #define FPISA_DATAPATH_LOG_H
 
@@ -9,7 +9,7 @@ void log_start(void);
 /* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
 const char *reason(int err);
 
-/* What to try when programs could not be loaded. */
+/* Return what to try when programs could not be loaded. */
 const char *load_hint(int err);
 
 #endif

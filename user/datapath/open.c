@@ -57,7 +57,10 @@ static int open_maps(struct datapath *dp)
 	return 0;
 }
 
-/* The stamp said whose maps they are; one that was put in another's place by hand must not overrun our structures. Sets slots_n. */
+/*
+ * Check the sizes of maps. The stamp says that the maps are ours; a map that somebody put in another's place must not overrun our structures. Sets
+ * slots_n.
+ */
 static int check_layout(struct datapath *dp)
 {
 	const struct {
@@ -86,7 +89,7 @@ static int check_layout(struct datapath *dp)
 	return 0;
 }
 
-/* Only a datapath that steers has these. */
+/* Open the maps that only a datapath that steers has. */
 static int open_steering(struct datapath *dp)
 {
 	int err = datapath_steering(dp->pin, &dp->steering);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What is pinned in a directory: find, list, pin and remove; which build's it is. */
+/* Pins in a directory: find, list, pin and remove them, and tell which build made them. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <dirent.h>
@@ -48,8 +48,8 @@ static bool our_name(const char *name)
 }
 
 /*
- * Was it made under the name that it is pinned by, of this version or another? The kernel keeps 15 bytes of that; a
- * map of ports has a number behind it, and a dot is pinned as '_'.
+ * Return whether the object was made under the name by which it is pinned, by this version or another. The kernel keeps
+ * 15 bytes of that name; a map of ports has a number after it, and a dot is pinned as '_'.
  */
 static bool ours(const char *dir, const char *name)
 {
@@ -115,7 +115,7 @@ bool pin_any(const char *dir)
 	return n > 0;
 }
 
-/* What is there may be of a loader that was killed. */
+/* Pin over an existing pin, which a killed loader may have left. */
 int pin_fd(const char *dir, const char *name, int fd)
 {
 	char made[PATH_MAX], path[PATH_MAX];
@@ -136,7 +136,7 @@ int pin_program(const char *dir, const struct bpf_program *prog)
 	return pin_fd(dir, bpf_program__name(prog), bpf_program__fd(prog));
 }
 
-/* Where the entry is pinned, a datapath is complete. */
+/* Pin the entry last: a datapath is complete once its entry is pinned. */
 int pin_programs(const char *dir, const struct bpf_object *o)
 {
 	const struct bpf_program *entry = bpf_object__find_program_by_name(o, "fpisa");
@@ -172,7 +172,7 @@ void pin_remove_all(const char *dir, pin_name *keep, int n)
 	rmdir(dir);
 }
 
-/* Program pins stay their owner's: whoever has one may run it on frames of his own. */
+/* Leave program pins to their owner: whoever can open a program may run it on frames of their own. */
 int pin_share(const char *dir)
 {
 	char path[PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Pin directories: pin.c, what is in one; pin_trust.c, whose it is;
- * pin_find.c, where one is; pin_lock.c, one writer at a time.
+ * Pin directories: pin.c, the pins in a directory; pin_trust.c, its owner;
+ * pin_find.c, the search for it; pin_lock.c, one writer at a time.
  */
 #ifndef FPISA_DATAPATH_PIN_H
 #define FPISA_DATAPATH_PIN_H
@@ -12,7 +12,7 @@
 struct bpf_object;
 struct bpf_program;
 
-/* Where verbs look that are not told: our own, two of iproute2's, bpftool's. Only the first is ours to remove. */
+/* The directories in which verbs look without --pin: our own, two of iproute2's, bpftool's. Only the first is ours to remove. */
 #define PIN_SEARCH 4
 extern const char *const pin_search[PIN_SEARCH];
 
@@ -26,10 +26,10 @@ int pin_open(const char *dir, const char *name);
 
 typedef char pin_name[NAME_MAX + 1];
 
-/* Names of the maps and programs in `dir` that are ours by their own name too, which the caller frees. How many there are; -ENOMEM, reported. */
+/* List the maps and programs in `dir` that are ours by their own name too; the caller frees `names`. Return how many there are; -ENOMEM, reported. */
 int pin_list(const char *dir, pin_name **names);
 
-/* Is there one? */
+/* Return whether a map or program of ours is pinned in `dir`. */
 bool pin_any(const char *dir);
 
 /* Pins what the fd is of, in one step over what is there. */
@@ -59,17 +59,17 @@ __u32 pin_jobs_id(const char *dir);
 /* id of the program that `fpisa load` attaches from there, 0 if it did not; reports nothing. */
 __u32 pin_entry(const char *dir);
 
-/* -- whose it is ---------------------------------------------------------- */
+/* -- owner of a directory ------------------------------------------------- */
 
-/* Is the directory the caller's or root's alone, and stays so? -EPERM, reported, if not. Silent if `quiet`. */
+/* Check that the directory belongs to the caller or to root alone, and stays so. -EPERM, reported, if not. Silent if `quiet`. */
 int pin_trust(const char *dir, bool quiet);
 
-/* -- where one is --------------------------------------------------------- */
+/* -- search for a directory ----------------------------------------------- */
 
 /* The directory that holds a datapath, a trusted one; as datapath_open(). Silent if `quiet`. */
 int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
 
-/* For unload: the directory with what is left of a datapath without its jobs, or of making it; a trusted one. Silent. */
+/* Find, for unload, a trusted directory with the rest of a datapath whose jobs map is gone, or of an unfinished load. Silent. */
 int pin_find_remains(char dir[PATH_MAX], const char *pin);
 
 /* is() of every directory of the BPF filesystems that are mounted here, until it says so. Reports nothing. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* In which directory a datapath is pinned. */
+/* The search for the directory in which a datapath is pinned. */
 #include <errno.h>
 #include <fts.h>
 #include <linux/magic.h>
@@ -43,7 +43,7 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 				       fail(err, "run as root, or as a member of its group (fpisa load --group)", "%s",
 					    dirs[i]);
 	}
-	/* Nobody's datapath, but a directory in which load would refuse to make one. */
+	/* The directory holds no datapath, but load would refuse to make one in it. */
 	if (!statfs(dirs[0], &fs) && fs.f_type == BPF_FS_MAGIC && pin_trust(dirs[0], true) == -EPERM) {
 		strcpy(dir, dirs[0]);
 		return pin_trust(dir, quiet);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One writer to a pin directory at a time, and whole changes: signals wait. */
+/* One writer to a pin directory at a time, and no partial changes: signals wait. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ int datapath_interrupted(const char *what)
 
 	if (sigpending(&waiting))
 		return 0;
-	/* One that is ignored waits too, as long as it is blocked. */
+	/* An ignored signal is pending too, as long as it is blocked. */
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		if (sigismember(&waiting, signals[i]) && !sigaction(signals[i], NULL, &a) && a.sa_handler != SIG_IGN)
 			return refuse(-EINTR, "%s: interrupted; what it made is taken back", what);
@@ -63,7 +63,7 @@ int pin_lock(const char *dir, int *fd)
 			*fd = -1;
 			return err;
 		}
-		/* Who held it before may have removed the directory. */
+		/* The previous owner of the lock may have removed the directory. */
 		if (!stat(dir, &there) && there.st_ino == held.st_ino && there.st_dev == held.st_dev)
 			break;
 		close(*fd);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Whose a pin directory is: who else could change it could put programs of his own into it. */
+/* The owner of a pin directory: anybody else who could change it could put their own programs into it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "cli/report.h"
 #include "pin.h"
 
-/* What `fd` is of, on the way to a directory or, if `last`, that itself. 0, or -EPERM and why. */
+/* Check the owner of `fd`, a step on the way to the directory or, if `last`, the directory itself. 0, or -EPERM and why. */
 static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LEN])
 {
 	char link[64], path[PATH_MAX] = "?";
@@ -25,7 +25,7 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 			 st->st_uid, last ? "rm -r " : "take another --pin", last ? path : "");
 		return -EPERM;
 	}
-	/* What others may write but not take away, as /tmp, will do on the way. A link's mode says nothing. */
+	/* A directory on the way may be writable by others if they cannot remove entries, as in /tmp. A link's mode means nothing. */
 	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
 		snprintf(why, WHY_LEN,
 			 "%s: others may write there (mode %04o) and replace what is pinned; chmod go-w %s", path,
@@ -37,7 +37,7 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 
 /*
  * Every step from / to the directory has to belong to root or to the caller,
- * and nobody else may take it away: so it stays what was looked at here.
+ * and nobody else may be able to remove it, so that the path stays as it was checked here.
  */
 int datapath_trusts(const char *dir, char why[WHY_LEN])
 {

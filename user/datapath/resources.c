@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the objects cost, loaded and neither attached nor pinned: for resources. */
+/* Costs of the objects, loaded but neither attached nor pinned: for the verb resources. */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>

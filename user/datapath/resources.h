@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What objects cost that are loaded over fpisa.o's. */
+/* Costs of objects that are loaded over the maps of fpisa.o. */
 #ifndef FPISA_DATAPATH_RESOURCES_H
 #define FPISA_DATAPATH_RESOURCES_H
 

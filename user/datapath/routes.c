@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What lets the datapath ask the kernel for the route to a rank (find_nexthop() in
+ * Settings with which the datapath can ask the kernel for the route to a rank (find_nexthop() in
  * bpf/hello.h), for jobs whose ranks are looked for by routes:
  *
- * - forwarding on `lo`, as if from where the question is asked: the kernel
- *   answers nobody else. On `lo` it does nothing else. The kernel switches it
- *   off with net.ipv4.ip_forward, so whoever adds or applies a job asserts it;
+ * - forwarding on `lo`, the interface from which the datapath seems to ask: the kernel
+ *   refuses to answer otherwise. On `lo` the setting has no other effect. The kernel switches it
+ *   off with net.ipv4.ip_forward, so every command that adds or applies a job asserts it;
  * - the neighbour entries of the ranks, or of the routers before them, managed:
- *   the kernel then keeps them resolved by itself. A program cannot make it
- *   look for an address, and what XDP hands to the stack may end in a firewall;
- * - for a rank on this machine, accept_local on `lo`: a result that another port completes comes by there from this machine's own
+ *   the kernel then keeps them resolved by itself. A program cannot make the kernel
+ *   look for an address, and a frame that XDP hands to the stack may end in a firewall;
+ * - for a rank on this machine, accept_local on `lo`: a result that another port completes arrives there from this machine's own
  *   address, without a route of its own, and the kernel drops such a frame otherwise.
  */
 #include <bpf/bpf.h>
@@ -74,7 +74,7 @@ static char setting(const char *path)
 	return on;
 }
 
-/* Where it is on already, it may be that nobody may write it. */
+/* Switch the setting on. Read it first: if it is on already, it may be impossible to write. */
 static int switch_on(__u32 job, const char *path, const char *hint)
 {
 	int fd, err = 0;
@@ -149,7 +149,7 @@ static bool is_needed(const struct neighbour *n, void *arg)
 	return false;
 }
 
-/* What the other jobs of this network namespace need. */
+/* List the next hops that the other jobs of this network namespace need. */
 static int list_needed(const struct release *r, struct needed *all)
 {
 	struct fpisa_job j;
@@ -165,7 +165,7 @@ static int list_needed(const struct release *r, struct needed *all)
 	return 0;
 }
 
-/* Of a rank: on the interface that it is behind, and where its route leads now. */
+/* Release each rank's neighbour entry: on the interface that the rank is behind, and where its route leads now. */
 static void release_job(struct release *r, __u32 job, const struct fpisa_job *j, struct needed *all)
 {
 	__u32 seen[2 * FPISA_MAX_WORKERS], n = 0;
@@ -192,7 +192,7 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 	}
 }
 
-/* In the network namespace that this process is in. */
+/* Release in the network namespace that this process is in. */
 static int release_here(const char *unused, void *arg)
 {
 	struct needed all = {.n = NULL};

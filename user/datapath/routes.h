@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What lets the datapath find routes to the ranks of jobs. */
+/* Settings with which the datapath finds routes to the ranks of jobs. */
 #ifndef FPISA_DATAPATH_ROUTES_H
 #define FPISA_DATAPATH_ROUTES_H
 
@@ -9,8 +9,8 @@
 int routes_assert(__u32 job, const struct fpisa_job *j);
 
 /*
- * Takes back what only this job needed, in the network namespace that it was made in; after that it may be no longer
- * active. What any job did that is pinned in `dir`, in every namespace. What cannot be is warned of.
+ * Take back what only this job needed, in the network namespace in which it was made; the job may no longer be
+ * active after that. routes_release_all() takes back what any job pinned in `dir` did, in every namespace. Warn of what cannot be taken back.
  */
 void routes_release(const struct datapath *dp, __u32 job);
 void routes_release_all(const char *dir);

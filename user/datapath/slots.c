@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How many slots a datapath has: all maps of registers and of slots have as many entries as fpisa_slots. */
+/* The number of slots of a datapath: all maps of registers and of slots have as many entries as fpisa_slots. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Steering: the programs of fpisa_steer.o beside those of fpisa.o, and which
- * CPUs they spread slots over. A pinned fpisa_steering tells a datapath that
+ * Steering: the programs of fpisa_steer.o beside those of fpisa.o, and the
+ * CPUs over which they spread slots. A pinned fpisa_steering tells a datapath that
  * steers from one that does not.
  */
 #include <bpf/bpf.h>
@@ -26,7 +26,7 @@
 
 #define ONLINE "/sys/devices/system/cpu/online"
 
-/* Is `cpu` in a list as the kernel writes it, "0-2,5"? */
+/* Return whether `cpu` is in a list in the kernel's format, "0-2,5". */
 static bool in_list(const char *list, __u32 cpu)
 {
 	unsigned int first, last;
@@ -66,7 +66,7 @@ static bool same(const struct fpisa_steering *a, const struct fpisa_steering *b)
 	return a->cpus == b->cpus && a->queue == b->queue && !memcmp(a->cpu, b->cpu, a->cpus * sizeof(a->cpu[0]));
 }
 
-/* From the fd of fpisa_steering. -EPROTO if another version made it. */
+/* Read the fd of fpisa_steering. -EPROTO if another version made it. */
 static int steering_read(int fd, struct fpisa_steering *s)
 {
 	struct bpf_map_info info = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which CPUs a datapath spreads slots over, and the programs that do; the format is in fpisa/steer.h. */
+/* The CPUs over which a datapath spreads slots, and the programs that do it; the format is in fpisa/steer.h. */
 #ifndef FPISA_DATAPATH_STEER_H
 #define FPISA_DATAPATH_STEER_H
 
@@ -9,14 +9,14 @@ struct bpf_object;
 struct bpf_program;
 struct fpisa_steer_bpf; /* the skeleton */
 
-/* What a load into `dir` has to steer by, if it is asked for *asked; s->cpus 0: it does not. Refuses what differs. */
+/* Choose the steering of a load into `dir` if the caller asks for *asked; s->cpus 0: none. Refuses a choice that differs from the loaded one. */
 int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s);
 
 /* The object, loaded and pinned below `pin` (NULL: not pinned), with the maps of a datapath with that many slots. Reports errors. */
 int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **skel);
 struct bpf_object *steer_object(const struct fpisa_steer_bpf *skel);
 
-/* What is attached to devices. */
+/* Return the program that is attached to devices. */
 const struct bpf_program *steer_program(const struct fpisa_steer_bpf *skel);
 
 /* The CPU map gets its entries, or running ones the object's program without losing a frame; then fpisa_steering. */

@@ -62,7 +62,7 @@ static int detach(const struct datapath_interface *i, const char *dir)
 	return err;
 }
 
-/* How many interfaces of `links` stand below this one. */
+/* Count the interfaces of `links` below this one. */
 static int depth(const struct link *links, int n, __u32 ifindex)
 {
 	int *found = calloc(n + 1, sizeof(*found)), below = 0;
@@ -129,7 +129,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 	return 0;
 }
 
-/* Beside a datapath that is pinned elsewhere: where load pins, what a load or an unload left that was killed. */
+/* Remove, beside a datapath that is pinned elsewhere, what a killed load or unload left where load pins. */
 static int take_remains(struct datapath_unloaded *u)
 {
 	struct datapath_unloaded also = {.removed = false};
@@ -138,7 +138,7 @@ static int take_remains(struct datapath_unloaded *u)
 
 	if (pin_find_remains(dir, DATAPATH_PIN) || pin_lock(dir, &lock))
 		return 0;
-	/* One that was loaded meanwhile stays. */
+	/* A datapath that was loaded meanwhile stays. */
 	if (pin_find(dir, DATAPATH_PIN, true) == -ENOENT && pin_any(dir))
 		err = take_off(dir, NULL, NULL, NULL, 0, &also);
 	if (*also.elsewhere.dev)
@@ -166,7 +166,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 		return err;
 	if (!err)
 		err = pin_lock(dir, &lock);
-	/* What a loader made before it was killed may be the directory alone. */
+	/* A killed loader may have made only the directory. */
 	if (!err && !pin_any(dir)) {
 		pin_remove_all(dir, NULL, 0);
 		err = -ENOENT;

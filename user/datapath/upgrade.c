@@ -25,7 +25,7 @@ struct renewal {
 	int entry_fd;
 };
 
-/* In the network namespace that this process is in. */
+/* Renew in the network namespace that this process is in. */
 static int renew(const char *unused, void *arg)
 {
 	const struct renewal *r = arg;

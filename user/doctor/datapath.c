@@ -88,7 +88,7 @@ static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpis
 	       !route_get(j->rank[rank].addr, j->address, 0, &way) && way.ifindex != p.ifindex;
 }
 
-/* Without forwarding every HELLO is dropped: `forwarding`; of a rank that is behind another port: `route`. */
+/* Check routes. Without forwarding every HELLO is dropped: `forwarding`; if a rank is behind another port: `route`. */
 static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], text[RANKS_LEN];
@@ -112,7 +112,7 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 			"net.ipv4.conf.lo.accept_local is off: the rank on this machine misses results, and asks for each again");
 }
 
-/* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
+/* Return whether the rank's copy of a result has a way out. Multicast has one entry a port, at the first rank behind it. */
 static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, __u32 ifindex)
 {
 	__u32 port = 0, egress = 0;
@@ -125,7 +125,7 @@ static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_j
 	return false;
 }
 
-/* On which the datapath is not. */
+/* Report a port of the job on which the datapath is not attached. */
 static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, __u64 ranks,
 		       const char *dev, __u32 ifindex)
 {
@@ -179,7 +179,7 @@ static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j,
 		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
 }
 
-/* Are the links of this machine slower than those of the job's workers together? */
+/* Check whether the links of this machine are slower than those of the job's workers together. */
 static void check_links(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	__u32 ifindex[FPISA_MAX_WORKERS], n = 0;
@@ -390,7 +390,7 @@ static bool jobs_elsewhere(const struct datapath *dp)
 	return false;
 }
 
-/* How many interfaces run programs of another build: by what is attached and, behind what steers, by the entry. */
+/* Count the interfaces that run programs of another build: judge by the attached program and, if it steers, by the entry behind it. */
 static int of_other_builds(const struct doctor *d, const struct datapath_status *s)
 {
 	const __u8 *first = d->dp->steering.cpus ? d->steer_tag : d->tag;

@@ -18,7 +18,7 @@
 #include "host/stack.h"
 #include "host/veth.h"
 
-/* One page less headroom, frame overhead and Ethernet header: the most that veth allows to a peer. */
+/* The largest MTU that veth allows to a peer: a page less headroom, frame overhead and Ethernet header. */
 #define VETH_MAX_MTU 3506
 
 struct device {
@@ -230,12 +230,12 @@ static void check_redirect(struct doctor *d, const struct device *v)
 			"%s does not send redirected frames: no result leaves here; load with --mode skb", v->driver);
 }
 
-/* What a card may choose a receive queue by. */
+/* The fields by which a card may choose a receive queue. */
 #define SPREAD_PORTS (RXH_L4_B_0_1 | RXH_L4_B_2_3)
 #define SPREAD_ADDRESSES (RXH_IP_SRC | RXH_IP_DST)
 #define SPREAD (SPREAD_PORTS | SPREAD_ADDRESSES)
 
-/* All frames come to one CPU; does it do all the work? */
+/* Judge a device whose frames all come to one CPU: does that CPU do all the work? */
 static void one_queue(struct doctor *d, const struct device *v, const struct channels *c, long cpus)
 {
 	const struct fpisa_steering *s = v->ours ? &d->dp->steering : NULL;
@@ -275,7 +275,7 @@ static void check_queues(struct doctor *d, const struct device *v)
 		return;
 	}
 	want = c.max_rx < cpus ? c.max_rx : cpus;
-	/* What a veth receives on follows from what its peer sends on. */
+	/* The receive queues of a veth follow from its peer's transmit queues. */
 	if (c.rx < want && strcmp(v->link.kind, "veth")) {
 		snprintf(fix, sizeof(fix), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx", want);
 		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u of %u receive queues for %ld CPUs", c.rx, c.max_rx,
@@ -365,7 +365,7 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 		finding(d, LEVEL_FAULT, dev, "link", NULL, "%s", strerror(-err));
 		return;
 	}
-	/* Nobody asked about what is not in use. */
+	/* An interface that is down is checked only if the user named it. */
 	if (!named && !(v.link.flags & IFF_UP))
 		return;
 	if (ethtool_driver(dev, v.driver))

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the checks of `fpisa doctor` share. A check looks at one thing and
- * reports one finding of it; what it cannot see it leaves out or calls ok
+ * The parts that the checks of `fpisa doctor` share. A check looks at one thing and
+ * reports one finding about it. What it cannot see it leaves out, or calls ok
  * with the reason, so that a warning always means something to be fixed.
  *
- *	doctor.c    the verb
- *	finding.c   findings: a line each, or JSON
- *	kernel.c    privilege, kernel, JIT, BPF filesystem, tools
- *	device.c    an interface of the aggregator
- *	ports.c     its queues, for jobs with several ports
- *	worker.c    an interface of a worker
- *	group.c     can a worker join groups?
- *	datapath.c  what is loaded, and its jobs
- *	manager.c   the manager of groups
+ * 	doctor.c    the verb
+ * 	finding.c   findings: a line each, or JSON
+ * 	kernel.c    privilege, kernel, JIT, BPF filesystem, tools
+ * 	device.c    an interface of the aggregator
+ * 	ports.c     its queues, for jobs with several ports
+ * 	worker.c    an interface of a worker
+ * 	group.c     whether a worker can join groups
+ * 	datapath.c  the loaded datapath, and its jobs
+ * 	manager.c   the manager of groups
  */
 #ifndef FPISA_DOCTOR_H
 #define FPISA_DOCTOR_H
@@ -45,7 +45,7 @@ struct doctor {
 	int dp_err;	     /* of opening it; -ENOENT: there is none */
 };
 
-/* One finding about `subject`; `fix` is a shell command, or NULL if no command helps. */
+/* Report a finding about `subject`; `fix` is a shell command, or NULL if no command helps. */
 __attribute__((format(printf, 6, 7))) void finding(struct doctor *d, enum level level, const char *subject,
 						   const char *check, const char *fix, const char *fmt, ...);
 
@@ -58,24 +58,24 @@ const char *pin_option(const struct doctor *d);
 void doctor_kernel(struct doctor *d);
 void doctor_tools(struct doctor *d);
 
-/* `named`: by the user, so that a trial attach is welcome. */
+/* Check an interface; `named`: by the user, so that a trial attach is welcome. */
 void doctor_device(struct doctor *d, const char *dev, bool named);
 
-/* Nothing where there is one queue, or no job with several ports. */
+/* Check the queues of an interface; report nothing if it has one queue, or if no job has several ports. */
 void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex);
 
-/* `dev` may be NULL: the interface of the route to the aggregator. */
+/* Check a worker's interface; `dev` NULL: the interface of the route to the aggregator. */
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator);
 
-/* With the environment of the programs here; where that says nothing, nothing is asked. `aggregator`: in text. */
+/* Check whether a worker can join groups, with the environment of programs here; if FPISA_MANAGER is not set, ask nothing. `aggregator`: as text. */
 void doctor_group(struct doctor *d, const char *aggregator);
 
 void doctor_datapath(struct doctor *d);
 
-/* By [manager] of `file`, NULL: of the installed configuration; nothing where there is none. */
+/* Check the manager by [manager] of `file`, NULL: of the installed configuration; report nothing if there is none. */
 void doctor_manager(struct doctor *d, const char *file);
 
-/* The command that keeps others out of the caller's file of keys; NULL: it is not that. */
+/* Return the command that keeps other users out of the caller's file of keys; NULL: the file is readable by nobody else. */
 const char *doctor_key_fix(const char *file, char *fix, size_t size);
 
 #endif

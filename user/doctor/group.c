@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * doctor --worker: can a program here join groups? With FPISA_MANAGER and FPISA_KEY as it would have them: key file,
- * GnuTLS, a connection to the manager, and an answer. It joins no group.
+ * doctor --worker: check whether a program here can join groups. With FPISA_MANAGER and FPISA_KEY as the program would have them: key file,
+ * GnuTLS, a connection to the manager, and an answer. The check joins no group.
  */
 #include <errno.h>
 #include <poll.h>

@@ -14,7 +14,7 @@
 #include "doctor.h"
 #include "host/privilege.h"
 
-/* Has the kernel all that is needed? Without, its verifier has nothing to say. */
+/* Check that the kernel has all features that are needed. If it lacks one, its verifier is not asked. */
 static bool check_features(struct doctor *d)
 {
 	char lacks[LACKS_LEN];
@@ -147,7 +147,7 @@ void doctor_kernel(struct doctor *d)
 
 /* -- tools --------------------------------------------------------------- */
 
-/* First line that `command` prints; false if there is no such command. */
+/* Read the first line that `command` prints; false if there is no such command. */
 static bool first_line(const char *command, char *line, size_t size)
 {
 	FILE *f = popen(command, "re");

@@ -95,7 +95,7 @@ static void check_user(struct doctor *d, const struct manager_policy *p)
 
 /* -- what runs ------------------------------------------------------------------ */
 
-/* Who has the helper `pid`; 0: nobody that can be seen. */
+/* Return the parent of the helper `pid`; 0: none that can be seen. */
 static pid_t parent_of(pid_t pid)
 {
 	char path[32], line[512], *at;
@@ -111,7 +111,7 @@ static pid_t parent_of(pid_t pid)
 	return at && sscanf(at, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* How many descriptors it may have, by a file that all may read; -1: nobody says. */
+/* Return the process's limit of descriptors, from a file that all may read; -1: unknown. */
 static long long descriptors_of(pid_t pid)
 {
 	char path[32], line[128];
@@ -145,7 +145,7 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 		finding(d, LEVEL_OK, subject, "descriptors", NULL, "enough for all connections");
 }
 
-/* By the kernel's table: a firewall may keep us from what others reach. */
+/* Look in the kernel's table: a firewall may keep us out, but not others. */
 static bool is_listening(__be32 address, __u16 port)
 {
 	unsigned int local, number, state;

@@ -54,7 +54,7 @@ static const struct port_rule *rule_of(const struct spread *s, __u32 port)
 	return NULL;
 }
 
-/* Has each port a rule, and not all the same queue? `missing`: how many have none. */
+/* Return whether each port has a rule, and the rules name different queues. `missing`: the number of ports without a rule. */
 static bool spread_by_rules(const struct spread *s, __u32 *missing)
 {
 	const struct port_rule *first = rule_of(s, s->port);

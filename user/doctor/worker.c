@@ -46,8 +46,8 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 }
 
 /*
- * Of a veth at a bridge: the end polls, and so puts results together, only if the bridge's port sends it no large
- * segments; else that is for the port by which they enter the bridge, which is seen from the aggregator.
+ * Check a veth at a bridge: the end polls, and so coalesces results, only if the bridge's port sends it no large
+ * segments; otherwise the port by which they enter the bridge has to, which is seen from the aggregator.
  */
 static void check_bridge(struct doctor *d, const char *dev, const struct veth_peer *p)
 {
@@ -62,7 +62,7 @@ static void check_bridge(struct doctor *d, const char *dev, const struct veth_pe
 		finding(d, LEVEL_OK, dev, "udp-gro", NULL, "results are put together");
 }
 
-/* As on the aggregator's ports: a veth polls only with GRO on. What is redirected needs that, what a bridge sends does not. */
+/* Check GRO as on the aggregator's ports: a veth polls only with GRO on. Redirected frames need that, frames from a bridge do not. */
 static void check_worker_gro(struct doctor *d, const char *dev, const struct link *l)
 {
 	struct veth_peer peer;

@@ -127,7 +127,7 @@ int ethtool_ntuple(const char *dev)
 	return flag(dev, ETH_FLAG_NTUPLE);
 }
 
-/* Is it what ethtool.h means? */
+/* Return whether the rule is a port_rule, as ethtool.h defines it. */
 static bool by_port_alone(const struct ethtool_rx_flow_spec *f)
 {
 	const struct ethtool_tcpip4_spec *mask = &f->m_u.udp_ip4_spec;
@@ -153,7 +153,7 @@ int ethtool_port_rules(const char *dev, struct port_rule *rule, int max)
 	for (__u32 i = 0; !err && i < all->rule_cnt && i < count.rule_cnt && n < max; i++) {
 		struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = all->rule_locs[i]};
 
-		/* One that is gone by now is none. */
+		/* Skip a rule that has been removed meanwhile. */
 		if (!ethtool(dev, &one) && by_port_alone(&one.fs))
 			rule[n++] = (struct port_rule){.port = ntohs(one.fs.h_u.udp_ip4_spec.pdst),
 						       .queue = one.fs.ring_cookie,

@@ -29,11 +29,11 @@ struct port_rule {
 	__u32 queue, location;
 };
 
-/* How many of those there are, of which `max` are filled in at most; -EOPNOTSUPP if the driver has no rules. */
+/* Return the number of such rules, and fill in at most `max`; -EOPNOTSUPP if the driver has no rules. */
 int ethtool_port_rules(const char *dev, struct port_rule *rule, int max);
 int ethtool_ntuple(const char *dev); /* 0 or 1: rules are on */
 
-/* What the receive hash of UDP over IPv4 covers: RXH_ bits of linux/ethtool.h. */
+/* Find the fields that the receive hash of UDP over IPv4 covers: RXH_ bits of linux/ethtool.h. */
 int ethtool_udp_hash(const char *dev, __u64 *fields);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel says of an interface. Nothing here reports; all return 0 or -errno. */
+/* Properties of an interface, asked of the kernel. Nothing here reports; all return 0 or -errno. */
 #ifndef FPISA_HOST_LINK_H
 #define FPISA_HOST_LINK_H
 
@@ -14,13 +14,13 @@ struct link {
 	__u16 hardware;	 /* ARPHRD_ */
 	__u32 lower;	 /* IFLA_LINK: the interface below, a veth's peer; 0: none */
 	int lower_netns; /* id of the namespace that it is in, -1: ours */
-	__u32 master;	 /* the bridge, bond or VRF whose port it is; 0: none */
+	__u32 master;	 /* the bridge, bond or VRF that has it as a port; 0: none */
 	bool carrier;
 };
 
 int link_get(__u32 ifindex, struct link *l);
 
-/* All interfaces of this network namespace, which the caller frees. How many there are, or -errno. */
+/* Get all interfaces of this network namespace; the caller frees *links. Return how many there are, or -errno. */
 int links_get(struct link **links);
 
 #define NETDEV_XDP_BASIC 1u
@@ -30,7 +30,7 @@ int links_get(struct link **links);
 /* NETDEV_XDP_ flags of the interface; -EOPNOTSUPP if this kernel does not tell. */
 int netdev_xdp_features(__u32 ifindex, __u64 *features);
 
-/* Has its driver native XDP? Of a kernel that does not tell, hardware, veth and bonds have. */
+/* Return whether the driver has native XDP. If the kernel does not tell, assume that hardware, veth and bonds have it. */
 bool link_native(const struct link *l);
 
 #endif

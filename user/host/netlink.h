@@ -8,8 +8,8 @@
 #define REQUEST_LEN 256
 
 /*
- * A request with the family's own header, `size` bytes; attributes follow by
- * mnl_attr_put(). What is no NLM_F_DUMP has NLM_F_ACK in its flags: netlink_ask()
+ * Start a request with the family's own header, `size` bytes; attributes follow by
+ * mnl_attr_put(). A request without NLM_F_DUMP has NLM_F_ACK in its flags: netlink_ask()
  * waits for the end of the answers.
  */
 struct nlmsghdr *netlink_start(char buf[REQUEST_LEN], int type, int flags, const void *header, size_t size);

@@ -78,7 +78,7 @@ static int walk(visit_netns visit, void *arg, bool *hidden)
 		       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg, hidden);
 }
 
-/* Namespaces that a descriptor alone keeps. Of other files not one is opened, which may do something. */
+/* Visit namespaces that only a descriptor keeps. Open no other files, because opening one may have effects. */
 static int walk_descriptors(visit_netns visit, void *arg)
 {
 	glob_t g = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Network namespaces that are peers of ours, and the one that `ip netns exec` enters. Nothing here reports. */
+/* Network namespaces that are peers of this one, and the one that `ip netns exec` enters. Nothing here reports. */
 #ifndef FPISA_NETNS_H
 #define FPISA_NETNS_H
 
@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 /*
- * A process or name that leads into the namespace whose id is `id` here:
- * `prefix` gets the command before a command, *fd the caller's descriptor.
- * -ENOENT if none is to be seen.
+ * Find a process or name that leads into the namespace whose id is `id` here:
+ * `prefix` gets the text to put before a command, *fd the caller's descriptor.
+ * -ENOENT if none can be seen.
  */
 #define NETNS_PREFIX_LEN 300
 int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd);
@@ -27,8 +27,8 @@ int netns_enter(int fd, int *home);
 void netns_leave(int home);
 
 /*
- * Is /sys that of `ip netns exec NAME` or `ip -n NAME`? They give their command one of its own: what is pinned below
- * it ends with the command, while programs stay attached. Then `name` is NAME.
+ * Return whether /sys is that of `ip netns exec NAME` or `ip -n NAME`, which mount a private one for their command: pins below
+ * it end with the command, while programs stay attached. Set `name` to NAME.
  */
 bool netns_exec(char name[NAME_MAX + 1]);
 

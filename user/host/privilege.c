@@ -56,14 +56,14 @@ static int keep(__u64 mask)
 		data[i].effective &= (__u32)(mask >> (32 * i));
 		data[i].inheritable = 0;
 	}
-	/* Nor may a program that this process starts get them back, root or not. */
+	/* Programs that this process starts cannot get the capabilities back either, root or not. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) ||
 	    syscall(SYS_capset, &header, data))
 		return fail(-errno, NULL, "give up capabilities");
 	return 0;
 }
 
-/* Those that this process lacks. */
+/* Return the capabilities that this process lacks. */
 static __u64 lacks(enum privilege p)
 {
 	__u64 have = 0;
@@ -101,7 +101,7 @@ int privilege_keep_load(bool chown)
 
 	if (err)
 		return err;
-	/* Who has only the old one of the three must keep it. */
+	/* A process that has only the old capability, CAP_SYS_ADMIN, must keep it. */
 	if ((have & needs[PRIVILEGE_LOAD]) != needs[PRIVILEGE_LOAD])
 		mask |= ADMIN;
 	return keep(mask);

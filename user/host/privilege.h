@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the verbs may: capabilities of this process. doc/privileges.md has
+ * Privileges of verbs: capabilities of this process. doc/privileges.md has
  * the table of what each verb needs.
  */
 #ifndef FPISA_PRIVILEGE_H
@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-/* What takes capabilities. Reading a loaded datapath takes none, only the right to open its pins. */
+/* Operations that need capabilities. Reading a loaded datapath needs none, only the right to open its pins. */
 enum privilege {
 	PRIVILEGE_LOAD,	   /* programs and maps into the kernel, attach them: load, resources, job add */
 	PRIVILEGE_ATTACH,  /* attach and detach: unload */
@@ -23,12 +23,12 @@ bool privilege_has(enum privilege p);
 int privilege_check(enum privilege p, const char *what);
 
 /*
- * Give up, for good, all capabilities but those that loading takes; with
- * `chown` also the one that gives files to a group. -errno, reported.
+ * Give up, for good, all capabilities except those for loading; with
+ * `chown` also keep the one that gives files to a group. -errno, reported.
  */
 int privilege_keep_load(bool chown);
 
-/* Give up all of them. -errno, reported. */
+/* Give up all capabilities. -errno, reported. */
 int privilege_drop(void);
 
 #endif

@@ -15,7 +15,7 @@
 #include "route.h"
 #include "stack.h"
 
-/* Of entries that we have the kernel manage; nobody has it in rt_protos. */
+/* The protocol number of entries that the kernel manages for us; rt_protos does not assign it. */
 #define OUR_PROTOCOL 70
 
 static int take_route(const struct nlmsghdr *m, void *arg)

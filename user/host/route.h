@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel's routing says of a worker, its neighbour entry, and an interface's MTU. Nothing here reports. */
+/* Routes to a worker, its neighbour entry, and an interface's MTU, asked of the kernel. Nothing here reports. */
 #ifndef FPISA_ROUTE_H
 #define FPISA_ROUTE_H
 
@@ -27,15 +27,15 @@ struct route {
 int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r);
 
 /*
- * Has the kernel keep a neighbour resolved (`managed`), under a protocol number of ours by which the entry is known again. One
- * that somebody else wrote stays as it is: for good, learned by a daemon, managed, or of another protocol.
+ * Have the kernel keep a neighbour resolved (`managed`), under a protocol number of ours by which the entry is recognised. An entry
+ * that somebody else wrote stays as it is: permanent, learned by a daemon, managed, or of another protocol.
  */
 int neighbour_manage(const struct neighbour *n);
 
-/* Ends that for all of ours on an interface but those that keep() wants. */
+/* Undo that for all our entries on an interface except those that keep() wants. */
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 
-/* Is it an address of this machine's? If one of a VRF's, *vrf is its index, else 0. */
+/* Return whether this is an address of this machine. If a VRF has it, *vrf is the VRF's index, else 0. */
 bool address_here(__be32 address, __u32 *vrf);
 
 /* MTU of an interface, or -errno. */

@@ -11,19 +11,19 @@
 /* Do its frames have Ethernet headers? Those of tun, GRE and IPIP devices do not. */
 bool link_ethernet(const struct link *l);
 
-/* Is it a VRF? It routes for its ports, and receives nothing itself. */
+/* Return whether the link is a VRF, which routes for its ports, and receives nothing itself. */
 bool link_vrf(const struct link *l);
 
-/* Does `upper` receive what `lower` does, next to it? */
+/* Return whether `upper`, directly above `lower`, receives what `lower` does. */
 bool link_above(const struct link *upper, const struct link *lower);
 
 /*
- * May the datapath on a port below `l` answer what comes through `l`? Not for a VLAN device, whose tag would be missing, nor for a
+ * Return whether the datapath on a port below `l` may answer frames that come through `l`. It may not for a VLAN device, whose tag would be missing, nor for a
  * bond, which chooses among its ports.
  */
 bool link_answered_below(const struct link *l);
 
-/* Of `links`, n of them, those above `at` (`up`), or those below it, the nearest first: found[n] gets their places. How many there are. */
+/* Find the links above `at` (`up`) or below it among the n `links`, the nearest first: found[n] gets their places. Return how many there are. */
 int links_stack(const struct link *links, int n, const struct link *at, bool up, int *found);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The other end of a veth. It takes frames that an XDP program redirects to
- * it only if it polls: with GRO on, or an XDP program of its own; else they
+ * it only if it polls: with GRO on, or with an XDP program of its own; otherwise the frames
  * vanish, uncounted. For load, job add and doctor.
  */
 #ifndef FPISA_VETH_H
@@ -11,11 +11,11 @@
 #include "netns.h"
 
 struct veth_peer {
-	bool seen; /* is it a veth whose peer can be looked at? Else nothing else is set */
+	bool seen; /* the device is a veth whose peer can be looked at; if not, nothing else is set */
 	struct link link;
 	bool gro, xdp, tags; /* tags: it puts VLAN tags into frames itself */
 	bool tso;
-	int udp_forwarding;	      /* rx-udp-gro-forwarding: 0 or 1, or -errno */
+	int udp_forwarding;	      /* transmit queues */
 	__u32 tx;		      /* queues that it sends on */
 	char enter[NETNS_PREFIX_LEN]; /* before a command that concerns it */
 };

@@ -13,7 +13,7 @@
 #include "cli/report.h"
 #include "job.h"
 
-/* In the order of enum fpisa_fault; the seed is the last. */
+/* The names are in the order of enum fpisa_fault; the seed is the last. */
 static char *const names[] = {FPISA_FAULT_NAMES(FPISA_NAMED, ) "seed", NULL};
 
 int job_parse_faults(char *s, struct fpisa_job_faults *f)

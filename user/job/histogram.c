@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the adds of a job discarded, by binary exponent (fpisa/discard.h), as text and as JSON. */
+/* The discarded parts of a job's adds, by binary exponent (fpisa/discard.h), as text and as JSON. */
 #include <json-c/json.h>
 #include <stdio.h>
 

@@ -13,17 +13,17 @@ struct json_object;
 
 /* -- options.c, spec.c, resolve.c: from words to a job ------------------- */
 
-/* What was said of a job; 0 where nothing was. Zeroed before the first option. */
+/* The options of a job; 0 for an option that was not given. Zeroed before the first option. */
 struct job_spec {
 	char *workers; /* the list, until job_spec_complete() cuts it */
 	struct fpisa_job job;
-	bool foreign_address;	      /* job.address need not be this machine's */
+	bool foreign_address;	      /* warn of what this machine lacks: it may come, or be another machine's */
 	bool draft;		      /* what this machine lacks is worth a warning; it may come, or be another's */
 	char *dev[FPISA_MAX_WORKERS]; /* into the list; NULL: routing tells */
 	__u32 ifindex[FPISA_MAX_WORKERS];
 };
 
-/* Where a parameter stands besides job add, the configuration file and job show. */
+/* Other places of a parameter, besides job add, the configuration file and job show. */
 #define JOB_IN_LIST 1u	/* job list */
 #define JOB_IN_DEMO 2u	/* an option of demo, and in its JSON */
 #define JOB_IN_QUERY 4u /* an option of query add */
@@ -36,10 +36,10 @@ struct job_spec {
 #define JOB_OPTIONS_MAX 24
 struct option *job_options(struct option *to, unsigned int in);
 
-/* What help says of them. */
+/* Print the help text of the parameters. */
 void job_print_help(unsigned int in);
 
-/* Takes one of these options; `arg` must stay. 0 or BAD_USAGE. */
+/* Take one of these options; `arg` must stay. 0 or BAD_USAGE. */
 int job_option(struct job_spec *s, int opt, char *arg);
 
 /* The number of a job: an operand, or a section of a file. 0 or BAD_USAGE. */
@@ -51,26 +51,26 @@ int job_operand(const char *verb, int argc, char **argv, __u32 *job);
 /* Fills what was not said, without a look at this machine; s->workers is not NULL. 0 or BAD_USAGE. */
 int job_spec_complete(struct job_spec *s, __u32 job);
 
-/* The same of a query, whose mode is set; the last of the list is its master. */
+/* Like job_spec_complete(), for a query whose mode is set; the last of the list is its master. */
 int job_spec_complete_query(struct job_spec *s);
 
-/* The same of a job whose ranks are there. */
+/* Like job_spec_complete(), for a job whose ranks are set. */
 int job_complete(struct fpisa_job *j, __u32 job);
 
 /*
- * Ports and address by this machine's routes; the ports carry the job's
- * frames. Of a draft ifindex[r] is 0 where the port is not there.
+ * Find ports and address by this machine's routes; the ports carry the job's
+ * frames. For a draft, ifindex[r] is 0 if the port does not exist.
  */
 int job_spec_resolve(struct job_spec *s, __u32 job);
 
 /* Warns of ports without our program, which hear no worker, and of those behind which no worker hears results. */
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
 
-/* Of interface `ifindex`, on which dp's program is not: what to do about it; *other: the interface above or below that has it. */
+/* Say what to do about interface `ifindex`, which does not have dp's program; *other: the interface above or below that has it. */
 enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
 			    struct job_port_text *t);
 
-/* A rank is behind lo, and another port of the job's is in native mode: t->why and t->fix. ifindex[n], 0: unknown. */
+/* Return whether a rank is behind lo and another port of the job is in native mode; set t->why and t->fix. ifindex[n], 0: unknown. */
 bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t);
 
 /*
@@ -98,13 +98,13 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
 
 /* -- options.c: a job's parameters ------------------------------------------ */
 
-/* Those that stand in `in`, 0: all, as members of an object. */
+/* Add the parameters shown in `in`, 0: all, as members of an object. */
 void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
 
-/* As columns of job list, a blank before each; NULL: their heads. */
+/* Print the parameters as columns of job list, a blank before each; NULL: the heads. */
 void job_print_columns(const struct fpisa_job *j);
 
-/* The options of job add that make it again, but for --workers and --foreign-address, a blank before each. */
+/* Write the options of job add that would make the job again, except --workers and --foreign-address, a blank before each. */
 void job_options_text(const struct fpisa_job *j, char *out, size_t size);
 
 /* "fpisa, rounding down, format fp32, 5 guard bits, histogram" */
@@ -126,16 +126,16 @@ struct json_object *job_histogram_json(const struct fpisa_histogram *h, const st
 /* Ranks that are in the job's current generation. */
 __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s);
 
-/* Is the entry a round of generation `generation` that is not complete? */
+/* Return whether the entry is an incomplete round of generation `generation`. */
 static inline bool job_round_open(const struct fpisa_slot *s, __u32 generation)
 {
 	return generation && s->generation == generation && s->bitmap && !s->done;
 }
 
 /*
- * Live ranks that have not contributed to the oldest open round, whose chunk
- * it is; 0 if no round is open. What `slots` shows of the lowest chunk, and
- * what a worker names whose deadline passes.
+ * Find the live ranks that have not contributed to the oldest open round, and its
+ * chunk; *missing is 0 if no round is open. These are what `slots` shows for the lowest chunk, and
+ * what a worker names when its deadline passes.
  */
 int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chunk);
 
@@ -146,7 +146,7 @@ int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *second
 #define AGE_LEN 16
 void job_age_text(double seconds, char text[AGE_LEN]);
 
-/* Of the ranks that one silent the longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or "" of no rank. */
+/* Name the rank, of these, that has been silent for the longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or "" if there is none. */
 #define SILENCE_LEN 48
 int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char text[SILENCE_LEN]);
 

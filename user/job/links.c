@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the links of this aggregator let a job expect; job.h has the contract. */
+/* The speed that the links of this aggregator allow a job; job.h has the contract. */
 #include <stdio.h>
 
 #include "host/link.h"
@@ -7,7 +7,7 @@
 #include "lib/manager/interface.h"
 #include "plan/shares.h"
 
-/* In bits a second; 0: unknown, as of anything but hardware: what a veth, a tun or a bridge of them says is no wire's. */
+/* Return the link's bits a second; 0: unknown, as for all but hardware. The speed that a veth, a tun or a bridge of them states is no wire's. */
 static double link_bits(__u32 ifindex)
 {
 	struct link l;

@@ -99,7 +99,7 @@ static const struct parameter {
 
 _Static_assert(PARAMETERS < JOB_OPTIONS_MAX, "there is room for the last one of a table of options");
 
-/* Those that stand in all of `in`. */
+/* Return the next parameter that is shown in all of `in`. */
 static const struct parameter *next(const struct parameter *p, unsigned int in)
 {
 	for (p = p ? p + 1 : parameters; p < parameters + PARAMETERS; p++)
@@ -174,7 +174,7 @@ static int take_group(const char *what, const char *arg, __be32 *group)
 
 	if (!err && !IN_MULTICAST(ntohl(*group)))
 		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
-	/* Of the link's own protocols: 224.0.0.1 is every host, and no switch or router confines them. */
+	/* The address is one of the link's own protocols: 224.0.0.1 is every host, and switches and routers do not confine them. */
 	if (!err && ntohl(*group) <= INADDR_MAX_LOCAL_GROUP)
 		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
 	return err;
@@ -224,7 +224,7 @@ int job_option(struct job_spec *s, int opt, char *arg)
 
 /* -- a job that is --------------------------------------------------------- */
 
-/* Of a job made by hand `ports` may be 0, which means the least. */
+/* Read a parameter. In a job that was made by hand `ports` may be 0, which means the least. */
 static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 {
 	const void *at = (const char *)j + p->at;

@@ -23,7 +23,7 @@ static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __b
 		job, a, address_text(source, other), address_text(s->job.rank[rank].addr, worker), a);
 }
 
-/* This machine lacks something that the job takes. */
+/* Report that this machine lacks something that the job needs. */
 __attribute__((format(printf, 3, 4))) static int lack(const struct job_spec *s, int err, const char *fmt, ...)
 {
 	char text[512];
@@ -120,7 +120,7 @@ static int resolve(struct job_spec *s, __u32 job)
 
 		if (s->dev[r] && !s->ifindex[r])
 			continue;
-		/* As the datapath asks. */
+		/* Ask for the route as the datapath does. */
 		err = route_get(s->job.rank[r].addr, s->job.address, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
@@ -158,7 +158,7 @@ static int resolve(struct job_spec *s, __u32 job)
 	return 0;
 }
 
-/* Is it the first rank behind its port? */
+/* Return whether this is the first rank behind its port. */
 static bool first_behind(const struct job_spec *s, __u32 rank)
 {
 	__u32 k = 0;

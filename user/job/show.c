@@ -42,12 +42,12 @@ static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 	return !(live >> rank & 1) ? "taken out" : joined >> rank & 1 ? "joined" : "missing";
 }
 
-/* How a job stands, for either output. */
+/* The state of a job, for either output. */
 struct standing {
 	struct fpisa_job job;
 	struct fpisa_session session;
 	__u64 joined;
-	__u64 missing, chunk; /* whom the oldest open round waits for; 0: nobody */
+	__u64 missing, chunk; /* the ranks that the oldest open round waits for, 0: none; and its chunk */
 };
 
 static int get_standing(const struct datapath *dp, __u32 job, struct standing *st)
@@ -117,7 +117,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		if (err)
 			return err;
 		snprintf(where, sizeof(where), "%s:%u", m.address, m.port);
-		/* As `job add` was given it, or as the route leads. */
+		/* The interface is as given to `job add`, or as found by the route. */
 		snprintf(dev, sizeof(dev), "%s%s", st.job.rank[r].given ? "@" : "", m.dev);
 		job_age_text(m.silence, age);
 		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s\n", r, where, dev, m.seen ? m.mac : "-",

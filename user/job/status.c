@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How a job stands: who has joined, whom it waits for, who is silent; job.h has the contracts. */
+/* The state of a job: ranks that have joined, ranks that the oldest round waits for, silent ranks; job.h has the contracts. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@ __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 
 	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
 		known |= (__u64) !!s->incarnation[r] << r;
-	/* While a new generation gathers, those that asked for it are what matters. */
+	/* While a new generation gathers, count the ranks that asked for it. */
 	return s->joining ?: s->generation ? known & j->live : 0;
 }
 

@@ -16,7 +16,7 @@
  * ranks, which not every chunk has, do not count (Vegas, 1995; LEDBAT, RFC 6817).
  * Only what left after the limit changed says whether the change was enough. The
  * limit is at least two chunks an aggregator, one under way there and one on its
- * way back.
+ * way back: of one alone every loss takes a timeout, for nothing can overtake it.
  *
  *	delay below LOW		one more
  *	between			as it is
@@ -50,7 +50,7 @@
 #include <stdint.h>
 
 #define FPISA_CONGESTION_FIRST_BYTES 14600 /* RFC 6928 */
-#define FPISA_CONGESTION_LEAST 2	   /* chunks in flight, of each aggregator, that delay alone leaves */
+#define FPISA_CONGESTION_LEAST 2	   /* chunks in flight, of each aggregator */
 #define FPISA_CONGESTION_LOW_NS 4000000ull
 #define FPISA_CONGESTION_TRY 16		     /* rounds after which more is tried where a frame was lost before */
 #define FPISA_CONGESTION_TRY_BESIDE 3	     /* the same where others fill the queue */
@@ -77,18 +77,18 @@ struct fpisa_congestion_round {
 };
 
 struct fpisa_congestion {
-	uint32_t limit, most;  /* chunks in flight: now, and at most */
-	uint32_t least, floor; /* what delay alone leaves, what losses leave */
-	uint32_t fixed;	       /* the limit stays */
-	uint32_t low;	       /* the delay of the last round was */
-	uint32_t starting;     /* no queue has shown yet */
-	uint32_t ceiling;      /* where a frame was lost last; 0: nowhere */
-	uint32_t tried;	       /* rounds since the limit grew, above three quarters of that */
-	uint32_t ignored;      /* rounds for which delay does not count, for the queue is others' */
-	uint32_t ours;	       /* rounds for which it counts, for the queue is ours */
-	uint32_t high_limit;   /* the limit when the delay began to be high; 0: it is not */
-	uint64_t high_ns;      /* and the round trip of own_ns then */
-	uint32_t loss;	       /* share of chunks lost, a mean over some 64 of them, in 1/LOSS_ONE */
+	uint32_t limit, most; /* chunks in flight: now, and at most */
+	uint32_t least;	      /* of it: two of each aggregator */
+	uint32_t fixed;	      /* the limit stays */
+	uint32_t low;	      /* the delay of the last round was */
+	uint32_t starting;    /* no queue has shown yet */
+	uint32_t ceiling;     /* where a frame was lost last; 0: nowhere */
+	uint32_t tried;	      /* rounds since the limit grew, above three quarters of that */
+	uint32_t ignored;     /* rounds for which delay does not count, for the queue is others' */
+	uint32_t ours;	      /* rounds for which it counts, for the queue is ours */
+	uint32_t high_limit;  /* the limit when the delay began to be high; 0: it is not */
+	uint64_t high_ns;     /* and the round trip of own_ns then */
+	uint32_t loss;	      /* share of chunks lost, a mean over some 64 of them, in 1/LOSS_ONE */
 	struct fpisa_congestion_round round, last;
 	uint64_t changed_ns; /* what left before tells nothing of the limit, for it changed then */
 	uint64_t reduced_ns; /* losses of what left before this do not count again */
@@ -124,12 +124,8 @@ static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t mo
 
 	if (first < 2 * least)
 		first = 2 * least;
-	*c = (struct fpisa_congestion){.limit = first < most ? first : most,
-				       .most = most,
-				       .least = least,
-				       .floor = aggregators > 1 ? least : 1,
-				       .fixed = !frame_bytes,
-				       .starting = 1};
+	*c = (struct fpisa_congestion){
+		.limit = first < most ? first : most, .most = most, .least = least, .fixed = !frame_bytes, .starting = 1};
 	fpisa_congestion_begin_round(c);
 }
 
@@ -276,14 +272,14 @@ static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t s
 	c->starting = 0;
 	c->ceiling = c->limit;
 	c->tried = 0;
-	fpisa_congestion_set(c, c->limit / 2 > c->floor ? c->limit / 2 : c->floor);
+	fpisa_congestion_set(c, c->limit / 2 > c->least ? c->limit / 2 : c->least);
 }
 
 /* A frame of this rank was lost, and sent again at sent_ns. */
 static inline void fpisa_congestion_lost(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
 	c->loss += FPISA_CONGESTION_LOSS_ONE / 64;
-	if ((c->low && c->floor > 1) || fpisa_congestion_bears(c, c->limit))
+	if ((c->low && c->least > FPISA_CONGESTION_LEAST) || fpisa_congestion_bears(c, c->limit))
 		return;
 	if (2 * c->round.slow >= c->round.samples || 2 * c->last.slow >= c->last.samples)
 		fpisa_congestion_halve(c, sent_ns, now);

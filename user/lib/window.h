@@ -126,10 +126,10 @@ static inline struct fpisa_window_slot *fpisa_window_slot_of(const struct fpisa_
 	return &w->slot[chunk & (w->slots - 1)];
 }
 
-/* Has the chunk its result? Then its slot has passed it. */
+/* Has the chunk its result? Then its slot has passed it. A window that never began a generation has no slots, and no results. */
 static inline int fpisa_window_passed(const struct fpisa_window *w, uint64_t chunk)
 {
-	return fpisa_window_slot_of(w, chunk)->chunk > chunk;
+	return w->slots && fpisa_window_slot_of(w, chunk)->chunk > chunk;
 }
 
 #endif

@@ -13,8 +13,8 @@
 #include "plan/shares.h"
 #include "remote.h"
 
-#define UNKNOWN_RATE 1000 /* Mbit/s, where nobody knows any */
-#define AGAIN_MS 5000	  /* so long one that could not make a job is given no group */
+#define UNKNOWN_RATE 1000 /* Mbit/s, for a link whose rate nobody knows */
+#define AGAIN_MS 5000	  /* an aggregator that could not make a job gets no group for so long */
 
 /* "10.0.0.2", with the port if that is not the usual one. */
 static const char *name_of_place(__be32 address, __u32 port, char *text, size_t size)
@@ -36,7 +36,7 @@ static __u32 place_of(const struct manager *m, const struct manager_aggregator *
 	return (__u32)(a - m->aggregator);
 }
 
-/* Which of the group's it is; -1: none. */
+/* Return the index of this aggregator in the group's list; -1: it is not there. */
 static int place_in_group(const struct manager_group *g, __be32 address, __u32 port)
 {
 	for (__u32 i = 0; i < g->record.aggregators; i++)
@@ -47,7 +47,7 @@ static int place_in_group(const struct manager_group *g, __be32 address, __u32 p
 
 /* -- registering --------------------------------------------------------------- */
 
-/* A free place, or that of one that has been gone for longest; NULL: all are there. */
+/* Return a free place, or the place of the aggregator that has been gone for longest; NULL: all are connected. */
 static struct manager_aggregator *free_place(struct manager *m)
 {
 	struct manager_aggregator *oldest = NULL;
@@ -74,7 +74,7 @@ __attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager
 	va_end(ap);
 }
 
-/* Of one whose address is `at`, NULL where none has registered it. */
+/* Check a registration. `at` is the aggregator that has registered this address, NULL if none has. */
 static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
 		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
 {
@@ -238,7 +238,7 @@ static bool is_of_rank(const struct manager_group *g, __be32 host)
 	return false;
 }
 
-/* Those to choose from: this datapath, and all that are there. Returns how many. */
+/* List the aggregators to choose from: this datapath, and all that are connected. Returns how many. */
 static __u32 candidates(const struct manager *m, const struct manager_group *g, struct fpisa_manager_aggregator *at,
 			struct shares_host *h)
 {
@@ -274,7 +274,7 @@ static double slowest_rank(const struct manager_group *g)
 	return slowest;
 }
 
-/* A rate that nobody knows is the least that is known. *known: all are. */
+/* Fill in the rates. An unknown rate counts as the least known one. *known: all are known. */
 static double fill_rates(const struct manager_group *g, struct shares_host *h, __u32 n, bool *known)
 {
 	double slowest = slowest_rank(g), least = slowest;
@@ -291,7 +291,7 @@ static double fill_rates(const struct manager_group *g, struct shares_host *h, _
 	return (slowest > 0 ? slowest : least) * 1e6;
 }
 
-/* Without the least of those that have a share, until a call can have them all. */
+/* Drop the host with the smallest share until a call can use all hosts that are left. */
 static struct shares solve(__u32 workers, double bits, struct shares_host *h, __u32 n)
 {
 	for (;;) {

@@ -8,20 +8,20 @@
 
 #include "group.h"
 
-/* It says what it is: it is given shares from now on; or else *why, which was 0, has a reason to refuse it. */
+/* Register an aggregator, which gets shares from now on; or set *why, which was 0, to the reason to refuse it. */
 void manager_register(struct manager *m, struct manager_caller *c, const struct fpisa_manager_register *r,
 		      struct fpisa_manager_refusal *why);
 
-/* What one that is registered says besides; false: nothing that it may. */
+/* Handle another message of a registered aggregator; false: the message is not allowed. */
 bool manager_aggregator_message(struct manager *m, struct manager_caller *c, const struct fpisa_manager_message *msg);
 
-/* Its connection is over: the groups that have jobs there end. */
+/* End the groups that have jobs at an aggregator whose connection is over. */
 void manager_aggregator_lost(struct manager *m, struct manager_caller *c, enum fpisa_manager_cause cause);
 
-/* Those that say nothing any more, and those that did not come back after a restart. */
+/* Handle aggregators that have fallen silent, and those that did not come back after a restart. */
 void manager_aggregators_tick(struct manager *m);
 
-/* All ranks are there: fills the aggregators of the group's record, and tells the ranks if there are several. */
+/* Fill in the aggregators of a group whose ranks are all there, and tell the ranks if there are several. */
 void manager_choose(struct manager *m, struct manager_group *g);
 
 #endif

@@ -8,7 +8,7 @@
 #include "jobs.h"
 #include "members.h"
 
-/* It asked for what cannot be: it hears why, and is hung up on. */
+/* Refuse an impossible request: tell the caller why, and hang up. */
 __attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *m, struct manager_caller *c,
 								enum fpisa_manager_reason reason, __u64 ranks,
 								const char *format, ...)
@@ -29,7 +29,7 @@ __attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *
 
 /* -- groups ----------------------------------------------------------------- */
 
-/* The name is free again as soon as somebody has left or died: nobody else can come in. */
+/* The name is free again as soon as a rank has left or died, because no other rank can join the group. */
 static bool has_name(const struct manager_group *g, const struct manager_caller *c, const char *name)
 {
 	return g->record.id && !g->record.left && !g->record.gone && !strcmp(g->record.name, name) &&
@@ -72,7 +72,7 @@ static struct fpisa_manager_message joined_message(const struct manager_group *g
 	return msg;
 }
 
-/* How those who wait stand. */
+/* Tell the waiting ranks who is there. */
 static void tell_gathering(struct manager *m, struct manager_group *g)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_PENDING);
@@ -202,7 +202,7 @@ static struct fpisa_manager_message gone_message(__u64 ranks, enum fpisa_manager
 	return msg;
 }
 
-/* What happened while it was away, it hears now. */
+/* Take a rank back, and tell it what happened while it was away. */
 static void come_back(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
 {
 	struct manager_group *g = find_return(m, c, j);
@@ -265,7 +265,7 @@ void manager_restore(struct manager *m, __u32 place, const struct group_record *
 
 /* -- leaving, dying --------------------------------------------------------- */
 
-/* Of a group that is not complete nobody is told more than how it stands. */
+/* Take a waiting rank out of an incomplete group, whose other ranks only learn who is there. */
 static void stop_waiting(struct manager *m, struct manager_caller *c)
 {
 	struct manager_group *g = &m->group[c->place];
@@ -388,8 +388,8 @@ void manager_record_gathering(struct manager *m)
 /* -- what a rank says ------------------------------------------------------- */
 
 /*
- * Ranks whose calls have one number and another digest have made different calls. Each waits for the others, in another
- * job perhaps, and the oldest call that a rank waits for is never later than the first that differs.
+ * Compare the calls that ranks wait for. Ranks whose calls have the same number and different digests have made different calls. Each
+ * waits for the others, perhaps in another job, and the oldest call that a rank waits for is never later than the first that differs.
  */
 static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_waits *w)
 {

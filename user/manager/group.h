@@ -15,15 +15,15 @@
 #define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
-/* Who asks: a connection, which belongs to whoever calls, and stays until manager_lost() of it. */
+/* A connection that makes requests. It belongs to the caller of these functions, and stays until manager_lost(). */
 struct manager_caller {
-	__be32 address, local;	    /* its own, and that of ours which it came to */
+	__be32 address, local;	    /* the connection's peer, and our address to which it connected */
 	char owner[FPISA_PSK_NAME]; /* name of its key, "" without */
 	bool here;		    /* its address is this host's: its rank runs beside this datapath */
 	int place;		    /* of its group; -1: in none */
 	__u32 rank;
 	__u32 rate;	  /* of its link as it says, Mbit/s; 0: unknown */
-	__u32 aggregator; /* place of the one that it has registered, from 1; 0: it has not */
+	__u32 aggregator; /* place of the aggregator that it has registered, from 1; 0: none */
 };
 
 /* A job that the datapath is to have; manager_made() has the answer. */
@@ -50,19 +50,19 @@ struct manager_made {
 
 struct manager_ops {
 	void (*send)(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
-	/* The connection ends when what was sent has left; it is in no group any more. */
+	/* The connection ends when its messages have been sent; its rank is in no group any more. */
 	void (*hang_up)(void *arg, struct manager_caller *who);
-	/* It was refused this, for a log; of a job that all ranks are, one of them. */
+	/* Log that this connection was refused; for a job, which is refused to all ranks, one of them. */
 	void (*refused)(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);
-	/* These are done in their order, and later than this call. */
+	/* The next three are carried out in their order, and later than this call. */
 	void (*make)(void *arg, const struct manager_make *m);
 	void (*remove)(void *arg, __u32 number, __u64 token);
 	void (*record)(void *arg, __u32 place, const struct group_record *r); /* id 0: forget it */
-	/* What is known of an aggregator that has registered, at each change. */
+	/* The record of a registered aggregator, at each change. */
 	void (*aggregator)(void *arg, __u32 place, const struct aggregator_record *r);
 	void (*say)(void *arg, const char *text); /* for a log */
 	__u64 (*random)(void *arg);		  /* not 0, and not to be guessed */
-	/* Of this datapath's links towards the group's ranks together, Mbit/s; 0: unknown. */
+	/* Rate of this datapath's links towards the group's ranks together, Mbit/s; 0: unknown. */
 	__u32 (*rate)(void *arg, const struct group_record *r);
 };
 
@@ -70,29 +70,29 @@ enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
 
 struct manager_group_job {
 	enum fpisa_group_job state;
-	__u64 asked, bound;		  /* ranks */
+	__u64 asked, bound;		  /* halvings of the window, after aggregators that had no room */
 	__u32 window;			  /* that is tried */
 	__u32 halved;			  /* how often, where the aggregator that makes it has no room */
 	int tries;			  /* of ports */
-	__u32 next_port;		  /* for the next try; 65536: none is left */
-	__u64 making_ms;		  /* since when it is being made */
+	__u32 next_port;		  /* when the making began */
+	__u64 making_ms;		  /* index of the aggregator that makes it; one makes it after the other */
 	__u32 at;			  /* which of the group's aggregators makes it: one after the other */
-	__u32 there;			  /* those that have it, a bit each */
-	enum fpisa_manager_reason reason; /* why no rank gets it, or may use it any more, which all are told; 0 */
+	__u32 there;			  /* aggregators that have made it, a bit each */
+	enum fpisa_manager_reason reason; /* why no rank gets it, or may use it any more; all ranks are told; 0: none */
 	__u64 ranks;
 	char text[FPISA_MANAGER_TEXT];
 };
 
 struct manager_group {
-	struct group_record record;	   /* id 0: none */
-	bool whole;			   /* all ranks have been there */
-	__u64 away_ms;			   /* until when those are waited for that are away */
-	__u64 back_ms;			   /* until when aggregators are waited for after a restart; 0: none is */
-	__u32 unheld;			   /* those that have not said since that they hold its jobs, a bit each */
-	struct fpisa_manager_refusal over; /* why no call ends well any more, which all ranks were told; reason 0: it lives */
+	struct group_record record; /* id 0: none */
+	bool whole;		    /* all ranks have been there */
+	__u64 away_ms;		    /* until when ranks that are away are waited for */
+	__u64 back_ms;		    /* until when aggregators are waited for after a restart; 0: they are not */
+	__u32 unheld; /* aggregators that have not confirmed since then that they hold the group's jobs, a bit each */
+	struct fpisa_manager_refusal over; /* why no call ends well any more, as all ranks were told; reason 0: the group lives */
 	enum manager_rank state[FPISA_MAX_WORKERS];
 	struct manager_caller *caller[FPISA_MAX_WORKERS];
-	struct fpisa_manager_waits waits[FPISA_MAX_WORKERS]; /* the call that each has said last that it waits for */
+	struct fpisa_manager_waits waits[FPISA_MAX_WORKERS]; /* the call that each rank waits for, as it last said */
 	struct manager_group_job job[FPISA_MANAGER_JOBS];
 };
 
@@ -115,13 +115,13 @@ struct manager {
 	struct manager_group group[GROUPS];
 };
 
-/* One that a record has kept; its ranks are away. Before any other event. */
+/* Restore a group from its record; its ranks are away. Call this before any other event. */
 void manager_restore(struct manager *m, __u32 place, const struct group_record *r);
 
-/* A well-formed message of a rank. */
+/* Handle a well-formed message of a rank. */
 void manager_message(struct manager *m, struct manager_caller *from, const struct fpisa_manager_message *msg);
 
-/* Its connection is over, and nobody hangs up on it any more. */
+/* Handle the end of a connection; hang_up() is not called for it any more. */
 void manager_lost(struct manager *m, struct manager_caller *who, enum fpisa_manager_cause cause);
 
 void manager_made(struct manager *m, const struct manager_made *made);
@@ -132,10 +132,10 @@ void manager_kill(struct manager *m, __u32 place, __u64 id);
 /* Time has passed. */
 void manager_tick(struct manager *m);
 
-/* Records of groups that gather, for who looks: not at each change, lest ranks that come and go make work for the helper. */
+/* Record the groups that gather, for readers of the records. Do not call it at each change, lest ranks that come and go make work for the helper. */
 void manager_record_gathering(struct manager *m);
 
-/* Slots and jobs that groups have, of a key or with NULL of all. */
+/* Return the slots and jobs that groups of a key have; `owner` NULL: all groups. */
 struct manager_quota manager_used(const struct manager *m, const char *owner);
 
 #endif

@@ -36,7 +36,7 @@ static void tell_refusal(struct manager *m, struct manager_group *g, __u32 index
 	manager_tell(m, g, ranks, &msg);
 }
 
-/* The first of these ranks whose connection is there stands for all. */
+/* Log the refusal once, for the first of these ranks that is connected. */
 static void say_refused(struct manager *m, const struct manager_group *g, __u64 ranks, enum fpisa_manager_reason reason,
 			const char *text)
 {
@@ -73,7 +73,7 @@ static void drop(struct manager *m, struct manager_group *g, __u32 index)
 		manager_record(m, g);
 }
 
-/* Tell all ranks now, also those that have not asked: when they ask, the others may have left or died of it. */
+/* Tell all ranks now, also those that have not asked yet: by the time they ask, the others may have left or died of the refusal. */
 __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, struct manager_group *g, __u32 index,
 							     enum fpisa_manager_reason reason, __u64 ranks,
 							     const char *format, ...)
@@ -138,7 +138,7 @@ static __u16 free_port(const struct manager *m, const __u64 taken[PORT_WORDS], _
 	return (__u16)(from <= m->policy->udp_last ? from : 0);
 }
 
-/* One number for all, which multicast takes, where each rank has an address of its own. */
+/* Choose one port for all ranks, as multicast needs, if each rank has an address of its own. */
 static bool common_port(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
 	__u64 taken[PORT_WORDS];
@@ -289,7 +289,7 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 
 /* -- making ----------------------------------------------------------------- */
 
-/* At one of the group's aggregators after the other, the first with the window that fits. */
+/* Make the job at the group's aggregators one after the other; the first one sets the window that fits. */
 static void make(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -328,7 +328,7 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 	manager_tell(m, g, ranks, &msg);
 }
 
-/* All that were to make it have answered, or one could not. What some have made stays until the group ends. */
+/* End the making: all aggregators have answered, or one could not make the job. Jobs already made stay until the group ends. */
 static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -417,7 +417,7 @@ void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made
 	manager_end_if_empty(m, g);
 }
 
-/* This datapath is the first of a group's list, if it is in it. */
+/* Take the answer of this datapath, which is the first of a group's list if it is in the list. */
 void manager_made(struct manager *m, const struct manager_made *made)
 {
 	manager_made_at(m, 0, made);
@@ -472,7 +472,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 			bind_ports(m, g, ask->index);
 		return;
 	}
-	/* It has come back, and asks again. */
+	/* The rank has come back, and asks again. */
 	j->bound &= ~mine;
 	tell_bind(m, g, ask->index, mine);
 }
@@ -483,7 +483,7 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 	struct manager_group_job *j = job_of(g, b->index, &record);
 	__u64 mine = 1ull << rank;
 
-	/* Of an earlier try, or of a job that was refused meanwhile. */
+	/* Ignore an answer to an earlier try, or about a job that was refused meanwhile. */
 	if (j->reason || !fpisa_group_job_has_ports(j->state) || b->port != record->port[rank])
 		return;
 	if (b->taken && j->state == FPISA_GROUP_JOB_BINDING) {

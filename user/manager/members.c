@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who is in a group, what it has, how it ends; members.h and group.h have the contracts. */
+/* The members of a group, its resources and its end; members.h and group.h have the contracts. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +83,7 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 
 		if (!g->record.id || (owner && strcmp(g->record.owner, owner)))
 			continue;
-		/* One that somebody has left should end soon, and the next one of its ranks may be here already. */
+		/* Do not count a group that a rank has left: it should end soon, and its ranks' next group may be here already. */
 		used.groups += !g->record.left && !g->record.gone;
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			if (has_slots(&g->job[k])) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What group.c and jobs.c know of a group: who is in it, telling them, its record, its end. */
+/* The parts of a group that group.c and jobs.c share: its members, messages to them, its record, its end. */
 #ifndef FPISA_MANAGER_MEMBERS_H
 #define FPISA_MANAGER_MEMBERS_H
 
@@ -13,20 +13,20 @@ __u64 manager_in(const struct manager_group *g, enum manager_rank state);
 void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
 void manager_record(struct manager *m, struct manager_group *g);
 
-/* No call of the group ends any more: all ranks hear why, those too that come back; the first reason counts. */
+/* Fail all further calls of the group: all ranks hear why, also ranks that come back later; the first reason counts. */
 __attribute__((format(printf, 4, 5))) void manager_end(struct manager *m, struct manager_group *g,
 						       enum fpisa_manager_reason reason, const char *format, ...);
 
-/* Groups of a key that some have left or died in, and others not yet. */
+/* Count the groups of a key that some ranks have left or died in, and others not yet. */
 __u32 manager_ending(const struct manager *m, const char *owner);
 
-/* Its jobs go when nobody is in it, or comes back. A job that is being made is waited for: it could not be found. */
+/* Remove the group's jobs if no rank is in it, or will come back. Wait for a job that is being made, which could not be found otherwise. */
 void manager_end_if_empty(struct manager *m, struct manager_group *g);
 
-/* Does a job that is asked for in these words have superaccumulators, for which there are fewer slots? */
+/* Return whether a job of this specification has superaccumulators, for which there are fewer slots. */
 bool manager_is_exact(const struct fpisa_manager_spec *s);
 
-/* Slots that such jobs have. */
+/* Return the slots that such jobs have. */
 __u32 manager_used_exact(const struct manager *m);
 
 #endif

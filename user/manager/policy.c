@@ -125,7 +125,7 @@ bool manager_may_add(const struct manager_policy *p, const char *owner)
 
 /* -- keys ------------------------------------------------------------------ */
 
-/* The first `n` bytes of `text`. What is longer than any that is right stays whole: cut, it might be another that is. */
+/* Return the first `n` bytes of `text`. A text longer than any valid one stays whole, because its beginning might be valid. */
 static const char *first_of(const char *text, size_t n, char *out, size_t size)
 {
 	if (n >= size)
@@ -266,7 +266,7 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg)
 	return BAD_USAGE;
 }
 
-/* Of this host as another manager's aggregator, and of those that register here. */
+/* Take an option about this host as another manager's aggregator, or about aggregators that register here. */
 static int aggregator_option(struct manager_policy *p, int opt, const char *arg)
 {
 	switch (opt) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the manager may give away, and to whom: [manager] and [key NAME] of
- * the configuration file, as numbers. policy.c takes their keys, whose
- * options `fpisa config check` has in common with `fpisa serve`.
+ * the configuration file, as numbers. policy.c parses the keys of these sections, whose
+ * options `fpisa config check` and `fpisa serve` share.
  */
 #ifndef FPISA_MANAGER_POLICY_H
 #define FPISA_MANAGER_POLICY_H
@@ -21,7 +21,7 @@
 #define MANAGER_WAITING \
 	256 /* connections in no group yet; more, and the oldest of the host with the most of them goes */
 
-/* What the groups of a key may have at a time. */
+/* Limits of what the groups of a key may have at a time. */
 struct manager_quota {
 	__u32 groups, jobs, slots;
 };
@@ -43,10 +43,10 @@ struct manager_policy {
 	__be32 listen;		   /* address; 0: all */
 	bool without_key;
 	const char *key_file; /* NULL: none */
-	const char *user;     /* who talks to the network; NULL: nobody */
+	const char *user;     /* account of the process that talks to the network; NULL: nobody */
 	const char *manager; /* the host of the manager that this is an aggregator for; NULL: this is a manager itself */
 	const char *colocated; /* the interface by which this aggregator's host has ranks too; NULL: it has none */
-	__be32 address;	       /* as such: for frames; 0: that of the connection to the manager */
+	__be32 address;	       /* of this aggregator, for frames; 0: the address of the connection to the manager */
 	__u32 rate;	       /* of this aggregator's link, Mbit/s; 0: as the interface says */
 	int aggregator_keys;   /* names of keys by which aggregators register */
 	char aggregator_key[MANAGER_AGGREGATOR_KEYS][FPISA_PSK_NAME];
@@ -59,28 +59,28 @@ struct manager_policy {
 	struct manager_key key[MANAGER_KEYS];
 };
 
-/* Everything, to whoever has a key. */
+/* Set the default policy: everything, for every client that has a key. */
 void manager_policy_init(struct manager_policy *p);
 
-/* What the key of that name may have; "": who has none. */
+/* Return the limits of the key of that name; "": of clients without a key. */
 struct manager_quota manager_quota_of(const struct manager_policy *p, const char *name);
 
 /*
- * The window of a new job that wants `wanted` slots, a power of two, where `free` are left and `others` more jobs may follow: at
- * most a quarter of what is free, unless it is the last one, and no more than leaves each of the others the least
- * window, if there is enough for that. It gets the least window rather than nothing, and 0 if not even that is free.
+ * Return the window of a new job that wants `wanted` slots, a power of two, where `free` are left and `others` more jobs may follow: at
+ * most a quarter of what is free, unless it is the last job, and no more than leaves each of the others the least
+ * window, if there is enough for that. The job gets the least window rather than nothing, and 0 if not even that is free.
  */
 __u32 manager_window(__u32 wanted, __u32 free, __u32 others);
 
-/* May a host of this address ask? */
+/* Return whether a host of this address may connect. */
 bool manager_network_allowed(const struct manager_policy *p, __be32 address);
 
-/* May who has shown the key of that name, "": none, register an aggregator, which sees the values of all groups? */
+/* Return whether a client with the key of that name, "": none, may register an aggregator, which sees the values of all groups. */
 bool manager_may_add(const struct manager_policy *p, const char *owner);
 
 /* -- keys of the configuration file ---------------------------------------- */
 
-/* Of [manager], and of [key NAME]; as getopt_long() has options. */
+/* Options of [manager], and of [key NAME], in the format of getopt_long(). */
 extern const struct option manager_options[], manager_key_options[];
 
 /* Takes one, its argument in `arg`, which must stay. 0 or BAD_USAGE. */
@@ -90,16 +90,19 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg);
 /* A section [key NAME]: *q is its quota, to be filled. 0 or BAD_USAGE. */
 int manager_key_add(struct manager_policy *p, const char *name, struct manager_quota **q);
 
-/* For a datapath with that many slots, all of which are given away unless the policy says how many. -EINVAL, reported: it says more. */
+/*
+ * Fit the policy to a datapath with that many slots, all of which are given away unless the policy limits them. -EINVAL, reported: the policy sets
+ * more.
+ */
 int manager_policy_fit(struct manager_policy *p, __u32 slots);
 
 /* "10G" in Mbit/s. 0 or BAD_USAGE. */
 int manager_parse_rate(const char *arg, __u32 *rate);
 
-/* What takes the whole section to say. 0 or BAD_USAGE. */
+/* Check what depends on the whole section. 0 or BAD_USAGE. */
 int manager_policy_check(const struct manager_policy *p);
 
-/* Who talks to the network, an account of this machine that is not root; NULL, reported. */
+/* Find the account of the process that talks to the network, one of this machine that is not root; NULL, reported. */
 const struct passwd *manager_user(const struct manager_policy *p);
 
 #endif

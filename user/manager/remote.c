@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the manager says to aggregators of other hosts; remote.h has the contracts. */
+/* Messages of the manager to aggregators of other hosts; remote.h has the contracts. */
 #include <string.h>
 
 #include "remote.h"

@@ -11,8 +11,8 @@
 #define SLOW 1.05 /* times as long as the workers' links would take: worth a line */
 
 /*
- * The share that a host can take in a time of t seconds a bit of the vector. A dedicated aggregator takes in a share y of N vectors: N y bits
- * by its link R. A worker's host that adds a share x takes in that of the N - 1 others, and results for the rest: (N - 1) x + 1 - x
+ * Return the share that a host can take in a time of t seconds a bit of the vector. A dedicated aggregator takes in a share y of N vectors: N y bits
+ * by its link R. A worker's host that adds a share x takes in the shares of the N - 1 others, and results for the rest: (N - 1) x + 1 - x
  * bits by its link. For equal links this is BytePS's bound (OSDI 2020, section 4).
  */
 static double room(const struct shares_host *h, uint32_t workers, double t)
@@ -55,7 +55,7 @@ static double solve(const struct shares_host *h, uint32_t n, uint32_t workers, d
 	return high;
 }
 
-/* The smallest whole numbers whose ratios are within 2% of the shares', or the nearest that weights can have. */
+/* Set the weights to the smallest whole numbers whose ratios are within 2% of the shares', or the nearest that weights can have. */
 static void weigh(struct shares_host *h, uint32_t n)
 {
 	double largest = 0, best = INFINITY;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What each aggregator of a cluster is to take of a vector, and how long an all-reduce takes at best. All links are full-duplex, and the
- * switch between them carries what they carry.
+ * The share of a vector for each aggregator of a cluster, and the least time of an all-reduce. All links are full-duplex, and the
+ * switch between them carries all that they carry.
  */
 #ifndef FPISA_SHARES_H
 #define FPISA_SHARES_H
@@ -31,16 +31,16 @@ struct shares {
 	enum bound bound;
 };
 
-/* For `workers` >= 1 whose slowest link has worker_bits, and n aggregators, 1 to SHARES_MAX, whose shares and weights it fills. */
+/* Compute shares for `workers` >= 1 whose slowest link has worker_bits, and n aggregators, 1 to SHARES_MAX; fill in their shares and weights. */
 struct shares shares_of(uint32_t workers, double worker_bits, struct shares_host *host, uint32_t n);
 
 /*
- * What `shares` means for `workers` of worker_bits who send to n aggregators, as a sentence without an end. False: nothing to say, for
- * neither is the workers' links' time exceeded by a twentieth, nor, where all links are full, a ring's.
+ * Say what `shares` means for `workers` of worker_bits that send to n aggregators, as a sentence without its full stop. False: there is nothing to say:
+ * the time of the workers' links is exceeded by less than a twentieth and, where all links are full, so is a ring's time.
  */
 bool shares_warning(const struct shares *s, uint32_t workers, double worker_bits, uint32_t n, char *text, size_t size);
 
-/* What bounds it, and what to do about that, as a sentence without an end. */
+/* Say what bounds the time, and what to do about it, as a sentence without its full stop. */
 const char *shares_bound_text(enum bound b);
 
 #endif

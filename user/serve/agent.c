@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa serve --manager HOST; agent.h has the contract. One thread; it waits for nobody but half a second to connect. */
+/* fpisa serve --manager HOST; agent.h has the contract. One thread; it blocks only while it connects, for at most half a second. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -34,9 +34,9 @@ struct agent {
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
 	struct fpisa_channel *channel; /* NULL: none */
-	bool registered;	       /* by this connection */
-	bool ever;		       /* by any */
-	bool told;		       /* that there is no connection; once until there is one */
+	bool registered;	       /* registered by this connection */
+	bool ever;		       /* registered by any connection */
+	bool told;		       /* the log says that there is no connection; once until there is one */
 	__u16 port;		       /* UDP, of the datapath */
 	__u64 now_ms, heard_ms, beat_ms, look_ms, try_ms;
 	int signals, failed;
@@ -53,7 +53,7 @@ static void ask(void *arg, const struct helper_request *q)
 		a->failed = helper_ask(&a->helper, q);
 }
 
-/* One that does not read what it is sent is heard no more of either, and dropped then. */
+/* Send to the manager. A manager that does not read its messages is not heard any more either, and dropped then. */
 static void tell(void *arg, const struct fpisa_manager_message *m)
 {
 	struct agent *a = arg;
@@ -247,7 +247,7 @@ static int loop(struct agent *a)
 	return a->failed;
 }
 
-/* No manager knows jobs of before this process. */
+/* End the groups from before this process: no manager knows their jobs. */
 static void forget_groups(struct agent *a)
 {
 	for (__u32 i = 0; i < GROUPS; i++)

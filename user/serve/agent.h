@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * This datapath as an aggregator of another host's manager: registers there, makes and deletes jobs as that says, by the helper, within what the
- * configuration allows, and tells the manager when somebody here has ended one. It makes no connection but to that manager, and takes none.
+ * This datapath as an aggregator of another host's manager: register there, make and delete jobs through the helper as the manager says, within the limits of the
+ * configuration, and tell the manager when somebody on this host has ended a job. The agent connects to that manager only, and accepts no connections.
  */
 #ifndef FPISA_SERVE_AGENT_H
 #define FPISA_SERVE_AGENT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Jobs that an aggregator has for another host's manager: what each message of that, and each answer of the helper, does. What is to be done
- * leaves through struct agent_ops, in that order.
+ * Jobs that an aggregator has for another host's manager: handle each message of the manager, and each answer of the helper. The resulting
+ * requests leave through struct agent_ops, in their order.
  */
 #ifndef FPISA_SERVE_AGENT_JOBS_H
 #define FPISA_SERVE_AGENT_JOBS_H
@@ -14,10 +14,10 @@ struct agent_ops {
 };
 
 struct agent_group {
-	struct group_record record;	   /* id 0: none */
-	__u32 making;			   /* indexes of jobs that the helper has been asked for, a bit each */
-	__u32 unheard;			   /* those whose manager is not connected any more: it waits for no answer */
-	bool over;			   /* the manager has dropped it meanwhile */
+	struct group_record record; /* id 0: none */
+	__u32 making;		    /* indexes of jobs that the helper has been asked for, a bit each */
+	__u32 unheard; /* jobs whose manager is not connected any more and waits for no answer, a bit each */
+	bool over;     /* the manager has dropped it meanwhile */
 	__be32 address[FPISA_MAX_WORKERS]; /* of RANKS, for the next MAKE */
 	__u16 port[FPISA_MAX_WORKERS];
 	struct group_job next[FPISA_MANAGER_JOBS]; /* for when an earlier one of the index is made; state 0: none */
@@ -33,10 +33,10 @@ struct agent_jobs {
 	struct agent_group group[GROUPS];
 };
 
-/* One that an earlier agent left: nobody knows it any more. */
+/* Remove a group that an earlier agent left: no manager knows it any more. */
 void agent_left_over(struct agent_jobs *a, __u32 place, const struct group_record *r);
 
-/* RANKS, MAKE or DROP; false: another. */
+/* Handle RANKS, MAKE or DROP; false: another message. */
 bool agent_message(struct agent_jobs *a, const struct fpisa_manager_message *m);
 
 void agent_made(struct agent_jobs *a, const struct manager_made *made);

@@ -23,7 +23,7 @@ static int check_up(const char *dev, const char *hint)
 	return 0;
 }
 
-/* Is the datapath on the interface, and able to send to lo? -EBUSY, reported: it is there and is not. */
+/* Return whether the datapath is on the interface. -EBUSY, reported: it is, and cannot send to lo. */
 static int check_loaded(const struct datapath *dp, const char *dev)
 {
 	struct datapath_interface i;
@@ -38,7 +38,7 @@ static int check_loaded(const struct datapath *dp, const char *dev)
 	return got > 0;
 }
 
-/* Of `devs` those that have no datapath yet; their number or -errno. */
+/* List those of `devs` that have no datapath yet; return their number or -errno. */
 static int missing(const char *pin, char *devs[2], char *out[2])
 {
 	struct datapath dp;

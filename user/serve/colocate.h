@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a host needs whose ranks and aggregator are one machine, before `fpisa serve --colocated` serves. */
+/* Preparation of a host whose ranks and aggregator are one machine, before `fpisa serve --colocated` serves. */
 #ifndef FPISA_SERVE_COLOCATE_H
 #define FPISA_SERVE_COLOCATE_H
 
 #include "config/config.h"
 
 /*
- * Loads the datapath, by [datapath] of the file, on the interface of [manager]'s `colocated` and on `lo`, both in generic mode, where
- * it is not there yet. It stays when this process ends. 0 or -errno, reported.
+ * Load the datapath, by [datapath] of the file, on the interface of [manager]'s `colocated` and on `lo`, both in generic mode, unless
+ * it is loaded already. It stays when this process ends. 0 or -errno, reported.
  */
 int colocate(const struct config *c, const char *pin);
 

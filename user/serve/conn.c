@@ -20,8 +20,8 @@
 
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
 #define BACKLOG 1024
-#define TURN 64	    /* messages, or reads of what is thrown away, before others have theirs */
-#define STRANGERS 8 /* events of who is in no group, between those of ranks in groups */
+#define TURN 64	    /* messages, or reads of discarded bytes, before other connections have their turn */
+#define STRANGERS 8 /* events of connections in no group, between those of ranks in groups */
 #define ACCEPTS 16  /* of these, new connections at an event */
 
 /* -- sockets ---------------------------------------------------------------- */
@@ -54,7 +54,7 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 
 /* -- refusals ----------------------------------------------------------------- */
 
-/* Counted, and said to who reads the log. */
+/* Count a refusal and log it. */
 static void note_refusal(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
 	const char *name = c->caller.place >= 0 ? s->manager->group[c->caller.place].record.name : NULL;
@@ -68,7 +68,7 @@ static void note_refusal(struct conns_of *s, struct conn *c, enum fpisa_manager_
 				       .text = text});
 }
 
-/* What the group has counted itself, in its own words. */
+/* Log a refusal that the group has counted itself, in the group's words. */
 void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
 {
 	struct conns_of *s = arg;
@@ -98,7 +98,7 @@ static void start_waiting(struct conns_of *s, struct conn *c)
 	TAILQ_INSERT_TAIL(&s->wait, c, stranger_link);
 }
 
-/* It is in a group now, has left it, or was refused. */
+/* End a connection's wait: its rank is in a group now or has left one, or the connection was refused. */
 static void stop_waiting(struct conns_of *s, struct conn *c)
 {
 	if (!c->host)
@@ -127,14 +127,14 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	free(c);
 }
 
-/* Its moment to read what was said last is over. */
+/* End a connection whose time to read its last message is over. */
 static void end_closing(struct conns_of *s, struct conn *c)
 {
 	fpisa_channel_flush(c->channel);
 	end(s, c, FPISA_MANAGER_BROKE);
 }
 
-/* It has a moment to read what was said last. Where more have that than may, it is over for the oldest. */
+/* Give a connection time to read its last message. If too many connections have it, end the oldest one. */
 static void start_closing(struct conns_of *s, struct conn *c)
 {
 	stop_waiting(s, c);
@@ -146,8 +146,8 @@ static void start_closing(struct conns_of *s, struct conn *c)
 }
 
 /*
- * Over what is no message there is nothing more to say than that. A socket that is closed over unread bytes would take
- * even this back, so these are read for a moment.
+ * Refuse bytes that are not a message; say nothing further over this connection. Closing a socket with unread bytes would
+ * discard even the refusal, so these bytes are read for a moment.
  */
 static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
@@ -194,7 +194,7 @@ void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_
 	struct conns_of *s = arg;
 	struct conn *c = (struct conn *)to;
 
-	/* One event may make more messages than wait in a channel: of ranks that have left, for one that comes back. */
+	/* One event may produce more messages than a channel holds: the ranks that have left, for a rank that comes back. */
 	if (!c->closing && fpisa_channel_send(c->channel, m) &&
 	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, m)))
 		c->deaf = true;
@@ -219,7 +219,7 @@ static void want(struct conns_of *s, struct conn *c)
 	epoll_ctl(c->member ? s->epoll : s->strangers, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
 }
 
-/* Its rank is in a group: it has its own events from now on. */
+/* Give a connection whose rank is in a group its own events from now on. */
 static void become_member(struct conns_of *s, struct conn *c)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
@@ -334,7 +334,7 @@ static void make_room(struct conns_of *s)
 	end(s, victim, FPISA_MANAGER_SILENT);
 }
 
-/* Of a limit that is lower than it should be nobody without a group keeps others out. Who has been answered goes first. */
+/* Free a descriptor, lest connections without a group keep others out if the limit is too low. Connections that have their answer go first. */
 static void make_descriptor(struct conns_of *s)
 {
 	if (!TAILQ_EMPTY(&s->closing))
@@ -364,7 +364,7 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 		end(s, c, FPISA_MANAGER_CLOSED);
 }
 
-/* Who may not ask hears that, for what a message costs: no byte of his is looked at, and nothing is kept. */
+/* Refuse a peer that may not connect, at the cost of one message: read none of its bytes, and keep no state. */
 static void turn_away(struct conns_of *s, int fd, __be32 address)
 {
 	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
@@ -406,7 +406,7 @@ void conns_strangers(struct conns_of *s)
 {
 	struct epoll_event e;
 
-	/* An event may end others of which events are left. */
+	/* An event may end other connections whose events are still pending. */
 	for (int i = 0; i < STRANGERS && epoll_wait(s->strangers, &e, 1, 0) > 0; i++) {
 		if (e.data.ptr)
 			conn_work(s, e.data.ptr);

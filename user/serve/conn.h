@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections of the manager: accept, limits, messages in and out, the end of each. Those of ranks in groups have events of
- * their own in the loop. All others, and the listener, share one, by which a little is done at a time: however many
+ * Connections of the manager: accept, limits, messages in and out, the end of each. Connections of ranks in groups have events of
+ * their own in the loop. All others, and the listener, share one event, which handles a few at a time: however many
  * there are, no rank in a group waits for more than that.
  */
 #ifndef FPISA_SERVE_CONN_H
@@ -13,22 +13,22 @@
 #include "manager/group.h"
 #include "refusals.h"
 
-/* One that connections come from that are in no group yet. */
+/* A host with connections that are in no group yet. */
 struct conn_host {
 	__be32 address;
-	int n; /* of them; 0: a free entry */
+	int n; /* its connections in no group; 0: a free entry */
 };
 
 struct conn {
 	struct manager_caller caller; /* first */
 	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
-	struct conn_host *host; /* it is in no group yet; NULL: it has been in one, or was refused */
+	struct conn_host *host; /* host of a connection in no group yet; NULL: it has been in a group, or was refused */
 	struct fpisa_channel *channel;
-	bool closing; /* in the list of those: what was said last leaves, then it ends */
+	bool closing; /* in the list of closing connections: its last messages leave, then it ends */
 	bool dirty;
-	bool deaf;	/* it does not take what it is sent */
-	bool member;	/* in a group, or was: its events are the loop's */
-	bool broken;	/* what it sends is thrown away */
+	bool deaf;	/* it does not read its messages */
+	bool member;	/* in a group, now or before: its events are the loop's */
+	bool broken;	/* its input is discarded */
 	__u64 until_ms; /* by when it must have joined, or have ended */
 };
 
@@ -38,25 +38,25 @@ struct conns_of {
 	struct manager *manager;
 	const struct fpisa_psks *keys; /* NULL: none */
 	int epoll, listener;
-	int strangers; /* an epoll in that one: the listener, and whoever is in no group */
+	int strangers; /* an epoll within `epoll`: the listener, and connections in no group */
 	int n, waiting, n_closing;
-	struct conns all;     /* the oldest first, as in the others */
-	struct conns wait;    /* are in no group yet */
+	struct conns all;     /* from the oldest on, as in the other lists */
+	struct conns wait;    /* in no group yet */
 	struct conns closing; /* refused, or out of their group; no more than MANAGER_WAITING */
 	struct conns dirty;   /* have something to send */
 	struct conn_host host[MANAGER_WAITING + 1];
 	struct log refusals;
 };
 
-/* Listens on the policy's address and port; 0 or -errno, reported. epoll's data of who is in no group is NULL. */
+/* Listen on the policy's address and port; 0 or -errno, reported. The epoll data of connections in no group is NULL. */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
 
-void conns_strangers(struct conns_of *s);	    /* a little for who is in no group, new ones among them */
-void conn_work(struct conns_of *s, struct conn *c); /* it can be read or written */
-void conns_flush(struct conns_of *s);		    /* what the last events gave to send */
-void conns_tick(struct conns_of *s);		    /* those whose time is over */
+void conns_strangers(struct conns_of *s); /* handle a few events of connections in no group, new connections among them */
+void conn_work(struct conns_of *s, struct conn *c); /* handle one that can be read or written */
+void conns_flush(struct conns_of *s);		    /* send what the last events queued */
+void conns_tick(struct conns_of *s);		    /* end connections whose time is over */
 
-/* Of struct manager_ops, with the conns_of as their arg's first member. */
+/* Members of struct manager_ops, for an arg whose first member is the conns_of. */
 void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
 void conn_hang_up(void *arg, struct manager_caller *who);
 void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);

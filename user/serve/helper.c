@@ -36,7 +36,7 @@ static __u64 now_ms(void)
 	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
 }
 
-/* The first message that is no warning, without "fpisa: "; all of it goes to the log. */
+/* Take the first message that is not a warning, without "fpisa: "; log all messages. */
 static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 {
 	char all[2048], *rest = all, *line, *first = NULL;
@@ -83,7 +83,7 @@ static int tell_found(struct helper_state *w)
 	return err ?: answer(w, &a);
 }
 
-/* What the process that talks to the network may not read itself. An error leaves everything as it was. */
+/* Read what the process that talks to the network may not read itself. An error leaves everything unchanged. */
 static int read_again(struct helper_state *w, struct helper_news *news)
 {
 	struct config *c = NULL;
@@ -149,7 +149,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	}
 }
 
-/* One that is killed before it has begun leaves nothing to finish. */
+/* Return whether the manager was killed before it began; it leaves nothing to finish then. */
 static bool manager_is_gone(const struct helper_state *w)
 {
 	struct pollfd p = {.fd = w->fd};
@@ -206,7 +206,7 @@ static int begin(struct helper_state *w)
 	int err = 0;
 
 	w->asked = true;
-	/* Those that an earlier manager had register again. */
+	/* Forget an earlier manager's aggregators: they register again. */
 	for (__u32 i = 0; !err && i < AGGREGATORS; i++)
 		err = datapath_aggregator_put(&w->groups, i, &none);
 	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
@@ -271,7 +271,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 		struct helper_state w = {.fd = pair[1], .config = c, .policy = &c->manager};
 
 		close(pair[0]);
-		/* It ends when the manager does, after what it has begun. */
+		/* The helper ends when the manager does, after it has finished what it began. */
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);
@@ -283,7 +283,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 	close(pair[1]);
 	while ((n = recv(h->fd, &a, sizeof(a), 0)) == sizeof(a) && a.what == HELPER_FOUND)
 		found(arg, a.place, &a.record);
-	/* Else it has said why. */
+	/* In other cases the helper has reported its error. */
 	if (n != sizeof(a) || a.what != HELPER_READY)
 		return -ECHILD;
 	*ready = a.ready;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The manager is two processes. The one that talks to the network has no
+ * The manager is two processes. The process that talks to the network has no
  * capability and no pin; the helper beside it opens the datapath, and takes
- * the requests below over a SOCK_SEQPACKET pair. It does what the policy allows and
- * what a record says is the manager's own, whatever it is asked.
+ * the requests below over a SOCK_SEQPACKET pair. Whatever it is asked, the helper does only what the policy
+ * allows, to jobs and groups that a record assigns to the manager.
  */
 #ifndef FPISA_SERVE_HELPER_H
 #define FPISA_SERVE_HELPER_H
@@ -38,7 +38,7 @@ struct helper_request {
 	};
 };
 
-/* What the configuration says by now. */
+/* The configuration as it is by now. */
 struct helper_news {
 	int err;		      /* nonzero: reported, and everything stays as it was */
 	bool keyed;		      /* by `keys` */
@@ -73,16 +73,16 @@ struct helper {
 int helper_start(struct helper *h, const char *pin, struct config *c, struct helper_ready *ready,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg);
 
-/* One that was started and has been asked for nothing: it ends, and leaves nothing that it has made. */
+/* End a helper that was started and has not been asked for anything. It leaves nothing that it has made. */
 void helper_end(struct helper *h);
 
-/* Waits for nothing: what it does not take yet leaves by helper_turn(). -EPIPE, reported: it is gone; or -ENOMEM. */
+/* Send a request without waiting: helper_turn() sends what the helper does not take yet. -EPIPE, reported: the helper is gone; or -ENOMEM. */
 int helper_ask(struct helper *h, const struct helper_request *q);
 
-/* Now and then. -ETIMEDOUT, reported: it has taken nothing for 30 s; else as helper_ask(). */
+/* Send waiting requests; call it now and then. -ETIMEDOUT, reported: the helper has taken nothing for 30 s; else as helper_ask(). */
 int helper_turn(struct helper *h);
 
-/* 1: *a is an answer; 0: none is there; -errno, reported: it is gone. */
+/* Read an answer. 1: *a is an answer; 0: there is none; -errno, reported: the helper is gone. */
 int helper_answer(const struct helper *h, struct helper_answer *a);
 
 #endif

@@ -11,7 +11,7 @@
 #include "host/route.h"
 #include "job/job.h"
 
-/* What goes wrong on a way that is tried again is nobody's concern. */
+/* Drop the errors of an attempt that is made again. */
 static void forget_errors(struct helper_state *w)
 {
 	if (!ftruncate(w->errors, 0))
@@ -117,7 +117,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	}
 }
 
-/* Where nobody said how many elements a frame has, they are as many as the MTUs carry. */
+/* Complete the job. If its elements a frame are not given, use as many as the MTUs carry. */
 static int resolve(struct helper_state *w, const struct manager_make *o, struct job_spec *s, __u32 number)
 {
 	int err = job_spec_resolve(s, number);
@@ -132,7 +132,7 @@ static int resolve(struct helper_state *w, const struct manager_make *o, struct 
 
 #define WARN_S 10
 
-/* What is wrong with the ranks' ports is looked for in all network namespaces, which is long: not again for each job of a group. */
+/* Warn about the ranks' ports. The check looks at all network namespaces, which is slow, so it is not repeated for each job of a group. */
 static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
 {
 	struct timespec now;
@@ -200,7 +200,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 						 .pipeline = s.job.pipeline,
 						 .elements = s.job.elements,
 						 .window = s.job.window};
-	/* With others the manager says when all have made theirs; until then it is being made. */
+	/* With several aggregators the manager says when all have made their jobs; until then the job is being made. */
 	if (r.aggregators <= 1)
 		r.job[o->index].state = FPISA_GROUP_JOB_MADE;
 	r.job[o->index].number = made->number;

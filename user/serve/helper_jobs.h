@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the helper does to jobs and records. It asks the policy and the records whether it may, whoever asks it. */
+/* The helper's work on jobs and records. Every request is checked against the policy and the records. */
 #ifndef FPISA_SERVE_HELPER_JOBS_H
 #define FPISA_SERVE_HELPER_JOBS_H
 
@@ -23,16 +23,16 @@ struct helper_state {
 /* 0 with the job's number and spec in *made, or -errno, reported. */
 int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made);
 
-/* Of a record; any other is left alone. 0 or -errno, reported, as of the next. */
+/* Remove a job that is in a record, and no other. 0 or -errno, reported, as by the next function. */
 int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 
-/* -EPROTO: it is no record, or does without a job of the manager's, which would be nobody's then. */
+/* Write a record. -EPROTO: the record is not valid, or lacks one of the manager's jobs, which would have no owner then. */
 int helper_record(struct helper_state *w, __u32 place, const struct group_record *r);
 
-/* The ids of the groups that are to end, by place, 0: none; somebody has said so, or deleted one of its jobs. */
+/* Find the ids of the groups that are to end, by place, 0: none: somebody has said so, or deleted one of the group's jobs. */
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS]);
 
-/* At the beginning: of a job whose making was interrupted nobody has heard, and the ranks of a group that gathered join again. */
+/* Clean up a record at the start: no rank has heard of a job whose making was interrupted, and the ranks of an incomplete group join again. */
 int helper_clean(struct helper_state *w, __u32 place, struct group_record *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What `fpisa serve` does as a process, for groups and as another manager's aggregator alike. */
+/* Functions of the process of `fpisa serve`, both for the manager and for another manager's aggregator. */
 #ifndef FPISA_SERVE_PROCESS_H
 #define FPISA_SERVE_PROCESS_H
 
@@ -7,16 +7,16 @@
 
 #include "helper.h"
 
-/* Nobody, or who the configuration says: who talks to the network owns no pin, and its memory has the keys. 0 or -errno, reported. */
+/* Become user nobody, or the configured user: the process that talks to the network owns no pin, and its memory has the keys. 0 or -errno, reported. */
 int process_drop(const struct manager_policy *policy);
 
-/* A descriptor of SIGINT, SIGTERM and SIGHUP, which are blocked; -1, reported. */
+/* Open a descriptor of SIGINT, SIGTERM and SIGHUP, which are blocked; -1, reported. */
 int process_signals(void);
 
-/* True: the process is to end. What SIGHUP asks for, the helper is asked for. */
+/* Handle a signal. True: the process is to end. Pass a SIGHUP on to the helper. */
 bool process_take_signal(int signals, struct helper *h, int *failed);
 
-void process_tell_systemd(void); /* of Type=notify, that it serves */
+void process_tell_systemd(void); /* tell systemd that it serves, for Type=notify */
 
 /*
  * A clock that only goes on, for limits of those that this process hears of: time in which it could not run does not count, for what they say

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa serve [FILE]: events of connections, of the helper and of time go to
- * manager/group.c, and what it wants done goes out again. One thread; it
- * waits for nobody.
+ * fpisa serve [FILE]: pass events of connections, of the helper and of time to
+ * manager/group.c, and carry out its requests. One thread, which
+ * never blocks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -69,7 +69,7 @@ static void record(void *arg, __u32 place, const struct group_record *r)
 	ask(arg, &(struct helper_request){.what = HELPER_RECORD, .place = place, .record = *r});
 }
 
-/* What has been counted since the last time, beside the records. */
+/* Hand over the counts since the last time, which are kept beside the records. */
 static void give_counts(struct serve *s)
 {
 	const struct manager_counts none = {0};
@@ -207,7 +207,7 @@ static void time_passes(struct serve *s)
 	}
 }
 
-/* An event of a connection may end others, of which events are left: those come again. */
+/* An event of a connection may end other connections whose events are pending; epoll reports these again. */
 static int loop(struct serve *s)
 {
 	while (!s->failed) {
@@ -252,7 +252,7 @@ static int watch_events(struct serve *s)
 	return 0;
 }
 
-/* No line, of whatever part of this process, waits for its reader. */
+/* Open the logs, so that no part of this process waits for a reader of its output. */
 static void open_logs(struct serve *s)
 {
 	log_open(&s->conns.refusals, STDOUT_FILENO);
@@ -290,9 +290,9 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: process_drop(p);
 	if (err)
 		return err;
-	/* Nothing is refused any more: what the helper has made stays, however soon this process ends. */
+	/* From here on the start cannot fail: what the helper has made stays, however soon this process ends. */
 	ask(s, &(struct helper_request){.what = HELPER_LOOK});
-	/* Past stdio: a manager whose stdout is closed serves, and ends well. */
+	/* Write without stdio: a manager whose stdout is closed serves, and ends well. */
 	dprintf(STDOUT_FILENO, "serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port,
 		s->found);
 	process_tell_systemd();

@@ -31,7 +31,7 @@ static inline uint64_t pack_value(struct fpisa_format f, double v)
 		e += format_bias(f) - 1;
 		if (e < 1)
 			e = 1;
-		/* In units of its last place; the implied one, and a carry, run into the exponent. */
+		/* Count in units of the last place; the implied bit, and a carry, run into the exponent. */
 		word = (uint64_t)nearbyint(ldexp(fabs(v), f.mbits + format_bias(f) - e));
 		word += (uint64_t)(e - 1) << f.mbits;
 	}

@@ -25,7 +25,7 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 	return 0;
 }
 
-/* As `fpisa serve` will, whose user alone may read them; those of another machine are not here. */
+/* Read the keys as `fpisa serve` will, whose user alone may read them; the keys of another machine are not here. */
 static int look_at_keys(const struct config *c)
 {
 	char place[CONFIG_PLACE_LEN];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Who manages groups, and who has what of it; group_view.h has the contracts. */
+/* The manager's groups and what they hold; group_view.h has the contracts. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>

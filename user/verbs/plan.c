@@ -92,7 +92,7 @@ static double overhead(void)
 	return (payload + FPISA_HDR_LEN + OUTSIDE) / payload;
 }
 
-/* Those of each dedicated aggregator, and of each worker's host; of nobody 0. */
+/* Print the share of each dedicated aggregator, and of each worker's host; 0 if there is none. */
 static int print(const struct plan *p, const struct shares_host *dedicated, const struct shares_host *host, double ms,
 		 double ring_ms, enum bound bound)
 {

@@ -130,7 +130,7 @@ static void print_text(int job, const struct sample *now, const struct sample *b
 
 struct screen {
 	int rows, columns;
-	int used, hidden; /* lines shown, and those for which there was no room */
+	int used, hidden; /* lines shown, and lines for which there was no room */
 };
 
 static struct screen screen_start(void)
@@ -142,7 +142,7 @@ static struct screen screen_start(void)
 	return (struct screen){.rows = w.ws_row ?: 24, .columns = w.ws_col ?: 80};
 }
 
-/* One row of the screen, cut between words if it is too long. The last row is the note's. */
+/* Print a row of the screen, cut between words if it is too long. The last row is for the note. */
 __attribute__((format(printf, 2, 3))) static void screen_line(struct screen *s, const char *fmt, ...)
 {
 	char line[256];
@@ -177,7 +177,7 @@ static void screen_row(struct screen *s, const char *name, const char *text, con
 	screen_line(s, "%-18s %15llu %12s  %s", name, (unsigned long long)now->value[i], per_second, text);
 }
 
-/* What matters most comes first: the lowest rows are the first to find no room. */
+/* Print the most important rows first: the lowest rows are the first to find no room. */
 static void print_screen(int job, const struct sample *now, const struct sample *before)
 {
 	struct screen s = screen_start();

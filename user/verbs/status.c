@@ -40,7 +40,7 @@ static __u64 memory(const struct datapath_status *s)
 	return bytes;
 }
 
-/* By jobs; queries have none. */
+/* Count the slots that jobs have taken; queries have none. */
 static __u32 slots_taken(const struct datapath *dp)
 {
 	__u32 slots = 0;
@@ -51,7 +51,7 @@ static __u32 slots_taken(const struct datapath *dp)
 	return slots;
 }
 
-/* -- who manages groups, and who has what -------------------------------------- */
+/* -- the manager and its groups ------------------------------------------------ */
 
 static void print_holder(const struct group_record *r)
 {

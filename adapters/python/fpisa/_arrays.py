@@ -41,6 +41,7 @@ class Result(NamedTuple):
 NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "complex64": "float32",
          "complex128": "float64", "bfloat16": "bfloat16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 COMPLEX_OPS = ("sum", "avg", "scale")  # that are those of the real and the imaginary parts
+COMPLEX = int.from_bytes(b"complex", "little")  # in the tag of such a call, which so is not one of as many real numbers
 BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # what can hold them where ml_dtypes is not
 
 

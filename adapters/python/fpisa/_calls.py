@@ -15,12 +15,13 @@ import time
 import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 
-from ._arrays import Array, Flags, Result, count_of, prepare
+from ._arrays import COMPLEX, Array, Flags, Result, count_of, prepare
 from ._errors import Canceled, Error, Overflow, error_of, ranks_of
 from ._library import OPERATIONS, Call, in_range, library, number_of
 
 SPIN_S = 100e-6      # a small call's time: no pause before
 LONGEST_PAUSE_S = 1e-3
+EXIT_S = 1
 PAUSE_SHARE = 1 / 16  # of the time waited so far: what a wait may be longer for it
 
 Self = TypeVar("Self", bound="Caller")
@@ -84,6 +85,17 @@ class Request:
             self._caller._arrays.pop(self._key, None)
 
 
+def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *arguments: Any) -> None:
+    """At the interpreter's end threads may be in test() still, or wait in rejoin() for ranks: these go on until the process ends."""
+    if os.getpid() != pid:  # a child, in which whoever held the lock is not
+        close(*arguments)
+    elif lock.acquire(timeout=EXIT_S):
+        try:
+            close(*arguments)
+        finally:
+            lock.release()
+
+
 class Caller:
     """What Group and Handle share."""
 
@@ -102,7 +114,7 @@ class Caller:
     def _open(self, pointer: ctypes.c_void_p, close: Callable[..., None], *more: Any) -> None:
         self._pointer, self._pid, self._lock = pointer, os.getpid(), threading.RLock()
         self._arrays: Dict[object, Tuple[Any, ...]] = {}  # of requests under way: they outlive these
-        self._finalizer = weakref.finalize(self, close, pointer, self._arrays, *more)
+        self._finalizer = weakref.finalize(self, _close, self._pid, self._lock, close, pointer, self._arrays, *more)
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[None]:
@@ -130,6 +142,8 @@ class Caller:
         call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
         call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, count_of(array, op)
+        if array.dtype.kind == "c":
+            call.tag ^= COMPLEX
         request = Request(self, out)
         call.ranks = ctypes.addressof(request._ranks)
         return self._begin(request, array, lambda: self._start(call, request._pointer))

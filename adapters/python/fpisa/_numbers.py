@@ -12,15 +12,37 @@ from typing import Any, Iterable, List, Optional, Set, Tuple
 from ._blocks import Values, Whole, split, strides_of, with_nulls
 from ._formats import FORMATS, number
 
+PLAIN = {int, float, complex, decimal.Decimal, type(None)}
 MOST_EXPONENT = 10000  # of a Decimal in a list: an exact sum has a digit for each power of ten
+
+
+def plain(x: Any) -> Any:
+    """A scalar of numpy, torch and others as Python's number, with all its bits: float() would take it through the FPU."""
+    if type(x).__name__ == "MaskedConstant":  # what numpy has for a value that a mask hides
+        return None
+    if isinstance(x, str) or not hasattr(x, "dtype"):
+        return x
+    if tuple(getattr(x, "shape", ())):
+        raise TypeError(f"a value is an array of shape {tuple(x.shape)}; sum one array, or a list of numbers")
+    if not hasattr(x, "tobytes") or not hasattr(x.dtype, "kind"):
+        return x.item()
+    inner = x[()]  # of an array, its scalar, in this machine's byte order
+    if type(inner) is not type(x):
+        return plain(inner)
+    if x.dtype.name in FORMATS:
+        return number(int.from_bytes(x.tobytes(), "little"), FORMATS[x.dtype.name])
+    if x.dtype.kind in "iub":
+        return int(x)
+    if x.dtype.name in ("complex64", "complex128"):
+        return complex(plain(x.real), plain(x.imag))
+    if x.dtype.kind in "fc":  # of more bits than a float64: exact_float() sees whether they are needed
+        return x
+    raise TypeError(f"a value is {x!r}; values must be numbers")
 
 
 def exact_float(x: Any) -> float:
     if isinstance(x, (str, bytes)):
         raise TypeError(f"a value is {x!r}; values must be numbers")
-    format_ = FORMATS.get(x.dtype.name) if hasattr(x, "tobytes") else None
-    if format_:  # a scalar of numpy: float() would take it through the FPU
-        return number(int.from_bytes(x.tobytes(), "little"), format_)
     value = float(x)
     if value != x and x == x:
         raise OverflowError(f"{x} is not a float64; sum integers and decimals apart from floats")
@@ -76,6 +98,8 @@ def validity(items: List[Any]) -> bytes:
 def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
     """Python's numbers, one by one. None is a null."""
     items = list(these)
+    if not set(map(type, items)) <= PLAIN:
+        items = list(map(plain, items))
     there = [x for x in items if x is not None]
     types = set(map(type, there))
     integers = bool(types) and all(issubclass(t, numbers.Integral) for t in types)

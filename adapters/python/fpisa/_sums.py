@@ -17,7 +17,7 @@ from . import _groups
 from ._blocks import Block, Values, Whole
 from ._core import DOT_SCALE, PYTHON_AT, TYPES, Array, Exact, State, axes, check, lib, once
 from ._formats import Format, format_of, number, packed, round_ratio, round_root, round_scaled
-from ._numbers import exact_float
+from ._numbers import exact_float, plain
 from ._values import values
 
 SPLIT = 1 << 16  # values that are worth a thread
@@ -309,6 +309,7 @@ def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = N
 
 def _degrees(ddof: Any) -> Fraction:
     """ddof as a quotient of Python's own integers, which do not overflow."""
+    ddof = plain(ddof)
     try:
         exact = Fraction(ddof if isinstance(ddof, (numbers.Rational, decimal.Decimal)) else exact_float(ddof))
     except (ValueError, OverflowError):

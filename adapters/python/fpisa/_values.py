@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _arrow
 from ._blocks import HALVES, Block, Values, Whole, split, strides_of, with_nulls
@@ -19,6 +19,38 @@ MOST_DECIMALS = 1 << 30  # in a call
 KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "uint"}
 
 
+class View(ctypes.Structure):
+    """Py_buffer. memoryview does not tell where its memory is."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
+                ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p),
+                ("shape", ctypes.POINTER(ctypes.c_ssize_t)), ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+                ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
+
+    def __init__(self, x: Any, flags: int = 0x1C) -> None:
+        """By default with format, shape and strides, read-only or not. With flags of 0 it is bytes in a row, or a BufferError."""
+        super().__init__()
+        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(x), ctypes.byref(self), flags)
+
+    def __del__(self) -> None:
+        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(self))
+
+
+def memory(x: Any, interface: Dict[str, Any], shape: Tuple[int, ...], strides: Tuple[int, ...], size: int) -> Tuple[int, Any]:
+    """
+    The address of the first element, and what keeps it there. `data` of an interface is an address, a buffer, or
+    missing: then x itself is the buffer. A buffer has an offset, and must have all elements.
+    """
+    data = interface.get("data")
+    if isinstance(data, tuple):
+        return data[0], x
+    view, offset = View(x if data is None else data, 0), interface.get("offset", 0)
+    ends = [(n - 1) * step for n, step in zip(shape, strides)]
+    if 0 not in shape and not 0 <= offset + sum(min(e, 0) for e in ends) <= offset + sum(max(e, 0) for e in ends) + size <= view.len:
+        raise ValueError(f"values lie outside their buffer of {view.len} bytes: shape {shape}, strides {strides}, offset {offset}")
+    return (view.buf or 0) + offset, (x, view)
+
+
 def of_interface(x: Any) -> Values:
     """numpy's, CuPy's on the host, and others' __array_interface__."""
     interface = x.__array_interface__
@@ -30,27 +62,14 @@ def of_interface(x: Any) -> Values:
         raise TypeError("values are big-endian; pass x.astype(x.dtype.newbyteorder('<'))")
     if name != "bfloat16" and kind not in KINDS:
         raise TypeError(f"values are of {name or interface['typestr']}; they must be numbers")
+    if interface.get("mask") is not None:
+        raise TypeError("values have a mask in __array_interface__; pass a numpy.ma.MaskedArray")
     size = int(size)
     type_ = "bfloat16" if name == "bfloat16" else "uint8" if kind == "b" else KINDS[kind] + str(8 * size)
     shape = tuple(interface["shape"])
-    strides = interface.get("strides") or strides_of(shape, size)
-    return split(type_, interface["data"][0], shape, tuple(strides), (x, interface))
-
-
-class View(ctypes.Structure):
-    """Py_buffer. memoryview does not tell where its memory is."""
-
-    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
-                ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p),
-                ("shape", ctypes.POINTER(ctypes.c_ssize_t)), ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
-                ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
-
-    def __init__(self, x: Any) -> None:
-        super().__init__()
-        ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(x), ctypes.byref(self), 0x1C)  # format, shape and strides, read-only or not
-
-    def __del__(self) -> None:
-        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(self))
+    strides = tuple(interface.get("strides") or strides_of(shape, size))
+    at, keep = memory(x, interface, shape, strides, size)
+    return split(type_, at, shape, strides, (keep, interface))
 
 
 def of_buffer(x: Any) -> Values:

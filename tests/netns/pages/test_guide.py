@@ -58,7 +58,7 @@ def main_pid():
 def run(key):
     for name, command in unit:
         if name == key:
-            subprocess.run(shlex.split(command.replace("$MAINPID", str(main_pid()) if stays else "")), check=True)
+            subprocess.run(shlex.split(command.lstrip("+").replace("$MAINPID", str(main_pid()) if stays else "")), check=True)
 
 def start():
     ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

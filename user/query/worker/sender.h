@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A worker's frames (doc/query-wire.md, sections 5 and 11): rows, or before them join keys, become frames, each is sent until it is
- * acknowledged. The window of 64 frames narrows when one is lost, and widens again.
+ * acknowledged. The window of 64 frames narrows when one is lost, and widens again. A rank's window (lib/window.h) shares the timeout
+ * (rto.h) and no more: its slots are chunks of an array that all ranks send, each answered by one result that also lets the next
+ * leave, where a worker's frames are its own, made once, and acknowledged each.
  */
 #ifndef FPISA_QUERY_SENDER_H
 #define FPISA_QUERY_SENDER_H
