@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the programs of bench/servers and bench/switchml share, beside user/lab/bench/measure.h. */
+/* Declarations that the programs of bench/servers and bench/switchml share, beside user/lab/bench/measure.h. */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
 
@@ -9,7 +9,7 @@
 #include "lab/bench/measure.h"
 #include "fpisa/wire.h"
 
-/* What jobs have by default, and the largest frame. */
+/* The default sizes of jobs, and the largest frame. */
 #define DEFAULT_SIZES                           \
 	{                                       \
 		2,                              \

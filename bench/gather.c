@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a sum by groups costs before any exactness: reading keys and values, adding doubles where keys say, and the same
+ * The cost of a sum by groups before any exactness: reading keys and values, adding doubles at the places of the keys, and the same
  * by parts of the groups. bench/sums.py runs it beside fpisa.sum(x, by=). CPU time in ns an element, one JSON line.
  *
  *     gather ELEMENTS GROUPS ROUNDS

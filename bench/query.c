@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What queries cost in the kernel, a row, and how many rows go on to the master:
+ * The cost of queries in the kernel, a row, and the share of rows that go on to the master:
  *
  *	query [--rows N] [--rounds R]
  *
  * The loaded programs under BPF_PROG_TEST_RUN, on one CPU, frames of 128 rows of 8 bytes, each with
  * fresh random rows; an epoch of its own each round. Beside each, in the same round and on the same
- * rows, what C does in user space that fetches a frame's lines ahead: a heap, a table with sums as doubles,
+ * rows, C in user space that fetches a frame's lines ahead: a heap, a table with sums as doubles,
  * or the same filter. One JSON line a case:
  *
  *	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
- *	c_ns_per_row	of the C beside it
+ *	c_ns_per_row	the same of the C beside it
  *	ratio		of both in the same round
  *	forwarded	the share of rows that go on to the master, the most of any round
  *	ns_per_key	of a filter, to put a key in
@@ -82,7 +82,7 @@ struct cell {
 	uint64_t count;
 };
 
-/* What the C has: a heap and a filter by the rules, a table as one would write it. */
+/* State of the C: a heap and a filter by the rules, and a table as one would write it. */
 struct in_c {
 	struct fpisa_soft_query soft;
 	struct cell *cell;

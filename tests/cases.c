@@ -88,7 +88,7 @@ struct oracle_call cases_oracle(const struct cases_call *c)
 /* -- contributions --------------------------------------------------------------- */
 
 /*
- * One element's: exponents near each other, far apart, at the ends of the
+ * Make the values of one element: exponents near each other, far apart, at the ends of the
  * range; few bits set; subnormals; pairs that cancel; any bits.
  */
 static void float_column(struct vectors_rng *rng, struct fpisa_format f, uint32_t workers, uint64_t *out)

@@ -34,10 +34,10 @@ struct cases_round {
 /* Combination `index` of `format`: its mode and op; false when there is none. */
 bool cases_combination(uint8_t format, unsigned int index, struct cases_call *c);
 
-/* What a call leaves open: rounding, workers, reciprocal, factor. */
+/* Choose what a call leaves open: rounding, workers, reciprocal, factor. */
 void cases_choose(struct vectors_rng *rng, struct cases_call *c);
 
-/* The same for the oracle. */
+/* Do the same for the oracle's call. */
 struct oracle_call cases_oracle(const struct cases_call *c);
 
 /* "exact avg", into a buffer of 32 bytes or more. */

@@ -27,7 +27,7 @@ struct plan {
 	uint64_t *order;
 };
 
-/* What a worker can be told to do. */
+/* The tasks of a worker. */
 enum task { TASK_LINK, TASK_FILL, TASK_CLEAR, TASK_SUM, TASK_CHECK };
 
 struct order {

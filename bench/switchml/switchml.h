@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a SwitchML worker does to floats before and after the network
+ * Conversions of floats in a SwitchML worker, before and after the network
  * (Sapio et al., NSDI 2021): a maximum exponent for each chunk, floats scaled
  * by a power of two to int32 in network byte order, or in this machine's
  * (`_host`), and back. AVX2.

@@ -3,7 +3,7 @@
 
 const char *__asan_default_options(void);
 
-/* What is free for a while is found out soon; more costs a page each. */
+/* A small quarantine still finds a use soon after free(); a larger one costs a page each. */
 const char *__asan_default_options(void)
 {
 	return "quarantine_size_mb=4";

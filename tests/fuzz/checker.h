@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What must become of a frame, and whether it did: a model of the headers
+ * The expected fate of a frame, and the check of the real one: a model of the headers
  * below FPISA's, the aggregator of user space, the state before and after.
  */
 #ifndef CHECKER_H
@@ -9,7 +9,7 @@
 #include "mutate.h"
 #include "targets.h"
 
-/* Of the run; shared with the parent, which reports when the child died. */
+/* Counts of the run; shared with the parent, which reports when the child has died. */
 struct summary {
 	uint64_t cases, mutated, repaired, passed, refused, replies, rounds;
 	uint64_t crashes, changed, wrong_verdict, wrong_reply, wrong_state, not_identical;

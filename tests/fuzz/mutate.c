@@ -392,7 +392,7 @@ void mutate_repair(struct frame *f, bool ip, bool fpisa)
 		return;
 	whole.len = f->len;
 	memcpy(whole.data, f->data, f->len);
-	/* What the UDP length covers is what the aggregator sums. */
+	/* The aggregator sums the bytes that the UDP length covers. */
 	len = get16(f->data + UDP_LEN) + FPISA_ETH_LEN + FPISA_IP_LEN;
 	if (len >= FPISA_PAYLOAD_OFFSET && len < whole.len)
 		whole.len = len;

@@ -80,7 +80,7 @@ static void valid_add(struct target *t)
 			chunk += versions;
 			start = true;
 		} else if (!s->done && vectors_below(&rng, 4)) {
-			/* One that is missing. */
+			/* Choose a rank that is missing. */
 			for (uint32_t i = 0; i < t->job.workers && s->bitmap >> rank & 1; i++)
 				rank = (rank + 1) % t->job.workers;
 		}

@@ -40,7 +40,7 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------------ */
 
-/* Of few keys and values, so that they meet; some that no bitmap has, now and then any bits. */
+/* Make rows of few keys and values, so that they meet; some keys are in no bitmap, and now and then any bits. */
 static void rows_of(const struct target *t, uint8_t *to, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -192,7 +192,7 @@ static int open_targets(void)
 	return 0;
 }
 
-/* What a frame to a query can come to. */
+/* The possible verdicts on a frame to a query. */
 static const enum fpisa_verdict provocable[] = {
 	FPISA_V_not_ours,   FPISA_V_wrong_destination,
 	FPISA_V_fragment,   FPISA_V_ip_checksum,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What must become of a frame of a query, and whether it did; the query in user space has seen the frames that count. */
+/* The expected fate of a frame of a query, and the check of the real one; the query in user space has seen the frames that count. */
 #ifndef QUERY_CHECKER_H
 #define QUERY_CHECKER_H
 
@@ -23,7 +23,7 @@ extern struct target target[];
 extern const int targets;
 extern uint64_t seed, cases, wrong, reached[FPISA_VERDICT_COUNT];
 
-/* One case: what went in, and what must come out. */
+/* One case: the frame that goes in, and the expected frame that comes out. */
 struct attempt {
 	struct frame in, out;
 	char mutations[MUTATE_NAMES];

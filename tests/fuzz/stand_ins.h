@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What stands in for the layers below the verbs when their parsers are fuzzed. */
+/* Stand-ins for the layers below the verbs, for fuzzing their parsers. */
 #ifndef FPISA_FUZZ_STAND_INS_H
 #define FPISA_FUZZ_STAND_INS_H
 

@@ -273,7 +273,7 @@ static void take(const char *name, const void *p, size_t n)
 	memcpy(v->before + ((const char *)p - v->now), p, n);
 }
 
-/* What a packet for the job could touch, one after the other. */
+/* The state that a packet for the job could touch, one part after the other. */
 #define EACH_PART(X)                                                    \
 	X("fpisa_jobs", t->live, sizeof(*t->live))                      \
 	X("fpisa_sessions", t->session, sizeof(*t->session))            \

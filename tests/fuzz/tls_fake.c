@@ -73,7 +73,7 @@ static int error_of(uint8_t which)
 	return errors[which % 8];
 }
 
-/* What is to leave does; 1, or an error. */
+/* Send what is to leave; 1, or an error. */
 static ssize_t drain(struct gnutls_session_int *s)
 {
 	while (s->out_at < s->n_out) {

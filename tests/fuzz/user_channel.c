@@ -120,7 +120,7 @@ static void arrive_raw(void)
 	socket_arrive(0, bytes, n);
 }
 
-/* Of one who has one of our keys, or only says so. */
+/* Make a handshake of a peer that has one of our keys, or only claims to. */
 static void arrive_handshake(uint8_t which)
 {
 	const struct fpisa_psk *psk = &keys.psk[which % 3];

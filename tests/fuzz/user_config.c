@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the configuration file (user/config/read.c). Of one without errors
- * everything is as config.h says, and each job is one that may be made.
+ * libFuzzer: the configuration file (user/config/read.c). If a file has no errors,
+ * everything is as config.h says, and each job may be made.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -237,7 +237,7 @@ static int connected(void)
 	return n;
 }
 
-/* Who is in a group may stay; of all others the time is over. */
+/* Check the times: connections in a group may stay; the time of all others is over. */
 static void check_time(void)
 {
 	struct conn *c;

@@ -194,7 +194,7 @@ const char *fpisa_query_error(void)
 	return *texts[0] ? texts[0] : "failed";
 }
 
-/* Of ask.c, which waits elsewhere. */
+/* Variables of ask.c, which waits elsewhere. */
 volatile sig_atomic_t InterruptPending;
 struct Latch *MyLatch;
 

@@ -2,7 +2,7 @@
 /*
  * libFuzzer: files of values, raw and .npy (user/lab/values/gradients.c, npy.c). The
  * first byte chooses the format of a raw file, the second the rows; the rest
- * is the file. Of one that is accepted every value is read.
+ * is the file. Every value of an accepted file is read.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -145,7 +145,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 numbers)
 int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r)
 {
 	CHECK(g == &w.groups && place < GROUPS);
-	/* Of a place without a record nothing else is looked at. */
+	/* Nothing else of a place without a record is looked at. */
 	if (used >> place & 1)
 		*r = record[place];
 	else

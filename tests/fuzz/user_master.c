@@ -232,7 +232,7 @@ static size_t done(uint8_t *to, uint32_t worker)
 	return n;
 }
 
-/* What comes next in an honest conversation; its type. 0: nothing does. */
+/* Make the next message of an honest conversation; return its type. 0: there is none. */
 static uint16_t honest(uint32_t worker, uint8_t *to, size_t *n)
 {
 	struct fpisa_query_worker *w = &q->worker[worker];
@@ -397,7 +397,7 @@ static size_t group(struct fpisa_hdr *h, uint8_t *payload)
 	return sizeof(g);
 }
 
-/* What an honest worker or aggregator sends now; bytes of its payload. */
+/* Make the frame that an honest worker or aggregator sends now; return the bytes of its payload. */
 static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 {
 	struct fpisa_member *m = t == &network ? &q->member : &q->worker[t->worker].direct;

@@ -236,7 +236,7 @@ static const struct fpisa_transport_ops ops = {
 	.close = fake_close,
 };
 
-/* One call of `count` elements; its array has exactly their size. One that is refused (-EINVAL) is none. */
+/* Make one call of `count` elements; its array has exactly their size. A refused call (-EINVAL) does not count. */
 static void call(struct fake *t, uint32_t count, uint8_t op)
 {
 	struct fpisa *f = t->f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What sparse reads before each file. Hosts are little-endian (fpisa/base.h refuses others), so __le is this host's order, and
+ * Included by sparse before each file. Hosts are little-endian (fpisa/base.h refuses others), so __le is this host's order, and
  * only __be is held apart.
  */
 #define _GNU_SOURCE

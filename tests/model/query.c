@@ -68,7 +68,7 @@ static struct fpisa_query_config config(__u32 limit, __u32 flags)
 }
 
 /*
- * One frame of `n` rows. Fills keep[], of a table added[], how many rows each group got. Returns 0, or
+ * Take one frame of `n` rows. Fill keep[] and, for a table, added[], the rows that each group got. Return 0, or
  * the verdict of a drop, negated.
  */
 int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 width, __u32 epoch, __u32 rank,
@@ -100,7 +100,7 @@ int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 wid
 	return v == FPISA_V_rows_taken || v == FPISA_V_rows_passed ? 0 : -(int)v;
 }
 
-/* One frame of `n` keys. Returns 0, or the verdict of a drop, negated; *state as in KEYS_ACK. */
+/* Take one frame of `n` keys. Return 0, or the verdict of a drop, negated; *state as in KEYS_ACK. */
 int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epoch, __u32 rank, const __u32 *keys,
 	       __u32 n, int last, __u64 *missing, __u32 *state)
 {
@@ -129,7 +129,7 @@ __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 w
 	return missing;
 }
 
-/* What a program keeps that has read `bar` and, with it or after it, whether the frame is above all counted ones. */
+/* Return what a program keeps that has read `bar` and, with it or after it, whether the frame is above all counted ones. */
 __u64 query_floor(__u64 bar, int counts)
 {
 	struct fpisa_query_config c = {0};

@@ -55,7 +55,7 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * One ADD of `rank` for `chunk` in `generation`. `door` is the live mask when
+ * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask when
  * the checks without state ran, `live` and `current` the live mask and the
  * job's generation under the lock. *r is the version that fpisa_slot_of()
  * names; it becomes what the datapath leaves behind.
@@ -124,7 +124,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 }
 
 /*
- * One HELLO of `rank` in `incarnation`, with a proof and its cookie; session as four numbers
+ * Take one HELLO of `rank` in `incarnation`, with a proof and its cookie; session as four numbers
  * and the incarnations of the first `workers` ranks, updated. Returns 1 if joined.
  */
 int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,

@@ -179,7 +179,7 @@ static void fan_out(struct harness *h, uint32_t id)
 	h->fanned_out[id] = true;
 }
 
-/* What `job add` and HELLOs do for a job with a token. */
+/* Do what `job add` and HELLOs do for a job with a token. */
 static void key_job(struct harness *h, uint32_t id, const struct fpisa_job *j, struct fpisa_session *s)
 {
 	struct fpisa_key token = fpisa_token_of(j);
@@ -274,7 +274,7 @@ bool harness_checksums_right(const struct frame *f)
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 	const struct fpisa_job *j = job_of(f);
 
-	/* What is left of ROWS goes to the master, the last member. An error says which cookie it was about. */
+	/* The rest of ROWS goes to the master, the last member. An error says which cookie it was about. */
 	uint32_t rank = h->type == FPISA_TYPE_ROWS ? j->workers - 1 : h->rank;
 
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&

@@ -18,7 +18,7 @@
 #define HARNESS_INCARNATION 1		 /* of all ranks of a job, as made */
 #define HARNESS_DIGEST 0x646967657374ull /* of the calls before and with a contribution */
 
-/* Who stands in the program array. */
+/* The contents of the program array. */
 enum harness_stages {
 	HARNESS_ENTRY,	  /* the entry in every slot, as after plain `ip link` */
 	HARNESS_PROGRAMS, /* fpisa_mau0..8, as after `fpisa load` */
@@ -96,7 +96,7 @@ uint32_t harness_run(struct harness *h, struct frame *f);
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key);
 uint64_t harness_verdict(struct harness *h, uint32_t key, enum fpisa_verdict v);
 
-/* Where a slot version's state and registers are. */
+/* Find the state and registers of a slot version. */
 void harness_slot(struct harness *h, uint32_t key, struct fpisa_slot *s, uint16_t *e, int32_t *m);
 
 #endif

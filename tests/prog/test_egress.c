@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What leaves a port through the egress program, as live frames over a veth in
+ * Frames that leave a port through the egress program, as live frames over a veth in
  * a namespace of this process: copies are addressed one after the other, one
- * too many is dropped and counted, all else passes as it is.
+ * too many is dropped and counted, other frames pass unchanged.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -203,7 +203,7 @@ static void copies_are_addressed(void **state)
 		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
 		assert_memory_equal(got.data, ((uint8_t[]){2, 0, 0, 0, 7, (uint8_t)r}), 6);
 	}
-	/* One more than there are ranks at this port. */
+	/* Send one copy more than there are ranks at this port. */
 	send_out(&f);
 	assert_int_equal(came_out(got.data, QUIET_MS), 0);
 	assert_int_equal(harness_counters(harness, JOB).unaddressed, lost + 1);
@@ -241,7 +241,7 @@ static void checksums_of_copies(void **state)
 		if (i % 3 == 1)
 			aim(&f, &j);
 		set_udp_checksum(&f);
-		/* One without has none when it is addressed. */
+		/* A copy without a checksum gets none when it is addressed. */
 		if (i % 3 == 2)
 			memset(f.data + 40, 0, 2);
 		send_out(&f);
@@ -267,7 +267,7 @@ static void others_pass(void **state)
 	passes(&f);
 	harness_hdr(&f)->type = FPISA_TYPE_STATUS;
 	passes(&f);
-	/* Of another aggregator, whose job we do not know. */
+	/* The frame is another aggregator's, whose job we do not know. */
 	harness_hdr(&f)->type = FPISA_TYPE_RESULT;
 	harness_hdr(&f)->job = 62;
 	passes(&f);

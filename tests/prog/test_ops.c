@@ -213,7 +213,7 @@ static void begin(struct run *run, uint8_t flags)
 	}
 }
 
-/* One combination: `cases` random ones, a new choice of what is open every 16 rounds. */
+/* Run one combination: `cases` random ones, with a new choice of what is open every 16 rounds. */
 static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 {
 	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format), run->call.mode);

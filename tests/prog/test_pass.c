@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What is not ours, or for somebody else, passes the loaded datapath untouched, at every port. */
+/* Frames that are not ours, or for another host, pass the loaded datapath untouched, at every port. */
 #include "protocol.h"
 #include "vectors.h"
 
@@ -124,7 +124,7 @@ static void other_addresses_pass(void **state)
 	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination);
 	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
-		/* Of a job that is not there: what job 5 of another aggregator carries is judged by job 5's address. */
+		/* The job does not exist: otherwise a frame to job 5 of another aggregator is judged by job 5's address. */
 		if (change[i] == no_change)
 			harness_hdr(&f)->job = 62;
 		f.data[33] ^= 7;
@@ -135,7 +135,7 @@ static void other_addresses_pass(void **state)
 			change[i](&f);
 		passes_unchanged(&f);
 	}
-	/* Those with a job number that is there count there: short ones do not say it. */
+	/* Frames with the number of an existing job count there; short ones do not carry it. */
 	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination) - counted;
 	assert_int_equal(counted, 4);
 	/* To the job's address all of that is dropped. */

@@ -39,7 +39,7 @@ static const struct composition compositions[] = {
 
 #define N_COMPOSITIONS (sizeof(compositions) / sizeof(compositions[0]))
 
-/* One round: every contribution in rank order; *out is the result frame. */
+/* Run one round: every contribution in rank order; *out is the result frame. */
 static void round_of(const struct fpisa_job *j, uint32_t id, uint64_t chunk, uint32_t count, const uint32_t *in,
 		     struct frame *out)
 {
@@ -65,7 +65,7 @@ static void expect(const uint32_t *in, uint32_t contributions, uint32_t count, u
 	}
 }
 
-/* What job `id` has counted since `before`: the oracle's events, or nothing. */
+/* Check what job `id` has counted since `before`: the oracle's events, or nothing. */
 static void check_counted(const struct composition *c, const struct fpisa_counters *before, uint32_t id,
 			  const struct oracle_events *events)
 {
@@ -205,7 +205,7 @@ static void sizes(void **state)
 }
 
 /*
- * One round with the slots `hole` and `other` of the program array empty: results right, each miss counted, stages
+ * Run one round with the slots `hole` and `other` of the program array empty: results are right, each miss is counted, stages
  * counted as run. A miss at the entry runs fused; one further on goes on stage by stage.
  */
 static void round_with_holes(uint64_t seed, enum harness_stages variant, int hole, int other)
@@ -224,7 +224,7 @@ static void round_with_holes(uint64_t seed, enum harness_stages variant, int hol
 	if (other != hole)
 		harness_hole(harness, 0, other);
 	for (int k = 0; k < FPISA_STAGES; k++) {
-		/* Nobody calls MAU1..4 after the fused body. */
+		/* MAU1..4 are not called after the fused body. */
 		if ((k == hole || k == other) && !(fused && k > 0 && k < 5))
 			missed += k < 5 ? CONTRIBUTIONS : 1;
 	}
@@ -330,7 +330,7 @@ static void rounds_lost(void **state)
 		round_lost_at(seed, hole);
 }
 
-/* Of a further family admission stands in for each stage, and for each two. */
+/* In a further family admission stands in for each stage, and for each two. */
 static void holes_of_a_family(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];
@@ -350,7 +350,7 @@ static void holes_of_a_family(void **state)
 
 		if (other < hole)
 			continue;
-		/* Nobody calls MAU1..4 after the fused body. */
+		/* MAU1..4 are not called after the fused body. */
 		for (int k = 0; k < FPISA_STAGES; k++)
 			if ((k == hole || k == other) && !(hole == 0 && k > 0 && k < 5))
 				missed += k < 5 ? CONTRIBUTIONS : 1;

@@ -144,7 +144,7 @@ static void avg_divides_by_contributors(void **state)
 		assert_int_equal(harness_hdr(&f)->contributors, 2);
 		assert_true(first_value(&f) == 1.5f);
 
-		/* What a rank that was taken out had contributed before counts, in sum and number. */
+		/* The earlier contributions of a rank that was taken out count, in sum and number. */
 		j = make(pipeline, 3);
 		assert_int_equal(send_call(&j, &f, 2, 6, FPISA_OP_AVG, 0), XDP_DROP);
 		set_live(&j, 3);

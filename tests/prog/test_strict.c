@@ -38,7 +38,7 @@ static void strict(struct bpf_object *o)
 		bpf_map__set_pin_path(m, NULL);
 }
 
-/* What the verifier said last that is about alignment. */
+/* The verifier's last message about alignment. */
 static char misaligned[256];
 
 static int listen(enum libbpf_print_level level, const char *format, va_list args)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Tags in the datapath (fpisa/tag.h): user space, fused and staged programs agree on frames of every length, and no frame of
- * which a bit was changed is added. Who may speak, and replays, are tests/unit/test_tags.c's; the packet fuzzer mixes both.
+ * which a bit was changed is added. tests/unit/test_tags.c has the checks of senders and replays; the packet fuzzer mixes both.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void every_bit(void **state)
 		changed += bit >= 8 * FPISA_PAYLOAD_OFFSET;
 	}
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_accepted), accepted);
-	/* Of a payload nothing else looks; of headers some fields are refused before. */
+	/* Only the tag covers a payload; some fields of headers are refused before. */
 	assert_true(harness_verdict(harness, JOB, FPISA_V_tag) >= tags + changed);
 	harness_run(harness, &f);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_accepted), accepted + 1);

@@ -8,7 +8,7 @@
 
 #define ROUNDS 6 /* a combination */
 
-/* What has left, by its FPISA type. */
+/* The number of frames that have left, by their FPISA type. */
 static uint32_t left[FPISA_TYPE_ERROR + 1];
 
 static void run(struct frame *f, uint8_t type)

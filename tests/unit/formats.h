@@ -32,7 +32,7 @@ static const struct {
 
 #define FORMATS ((int)(sizeof(formats) / sizeof(formats[0])))
 
-/* One of a chain whose exponents lie around `middle`; kinds are 0..7. */
+/* Return a word of a chain whose exponents lie around `middle`; kinds are 0..7. */
 static inline uint64_t random_word(struct vectors_rng *rng, struct fpisa_format f, int kind, int middle)
 {
 	uint64_t bits = vectors_next(rng), fraction = vectors_next(rng) & ((1ull << f.mbits) - 1);

@@ -45,7 +45,7 @@ static inline __u32 clz_builtin(__u32 x)
 	return x ? (__u32)__builtin_clz(x) : 32;
 }
 
-/* What the oracle says of a block. */
+/* The oracle's results for a block. */
 struct expected {
 	struct oracle_reg reg[FPISA_BLOCK];
 	struct fpisa_exp_block e;

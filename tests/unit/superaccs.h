@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the tests of superaccumulators and of partials share: sums held in exactly the memory that
+ * Helpers for the tests of superaccumulators and of partials: sums in exactly the memory that
  * their window takes, so that the sanitizers see every limb that is none of it,
  * values of every kind that matters, and the oracle's answer to what is read.
  */

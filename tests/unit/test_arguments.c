@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the public functions refuse, and that it is no error of the handle: over the transport `mem`. */
+/* The public functions refuse bad arguments, which is not an error of the handle: over the transport `mem`. */
 #include "workers.h"
 
 /* One rank, 32 elements, window 4. */
@@ -40,7 +40,7 @@ static void options_of_a_group(void **state)
 	}
 }
 
-/* Where a pointer must be, NULL is an error and no more. */
+/* NULL is an error, and nothing worse, for each pointer that is needed. */
 static void null_arguments(void **state)
 {
 	struct fpisa_mem *m = make_mem(), *bad;

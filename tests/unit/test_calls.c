@@ -108,7 +108,7 @@ static void wrong(const struct member *w, size_t i, const char *what)
 		 w->trial->in_place ? ", in place" : "", w->rank, i, what);
 }
 
-/* One element, or a block, of all ranks in their order of arrival. */
+/* Check one element, or a block, of all ranks in their order of arrival. */
 static void check(const struct member *w, size_t i, const uint32_t *rank_at, uint32_t *flags)
 {
 	const struct trial *c = w->trial;
@@ -258,7 +258,7 @@ static void refused(struct fpisa *f, uint8_t format, int op, double factor, cons
 		fail_msg("format %u op %d factor %g: %s", format, op, factor, fpisa_error());
 }
 
-/* What is not in cases_combination() is refused, and the handle goes on. */
+/* Combinations outside cases_combination() are refused, and the handle goes on. */
 static void operations_refused(void **state)
 {
 	(void)state;

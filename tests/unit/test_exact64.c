@@ -86,7 +86,7 @@ static void check(const lanes *in, uint32_t ranks)
 	}
 }
 
-/* One of a kind: 0 any bits, 1 subnormals, 2 the ends of the range, 3 near `middle`, 4 zeros, 5 specials. */
+/* Return a word of a kind: 0 any bits, 1 subnormals, 2 the ends of the range, 3 near `middle`, 4 zeros, 5 specials. */
 static uint64_t word_of(struct vectors_rng *rng, uint32_t kind, uint32_t middle)
 {
 	uint64_t bits = vectors_next(rng), sign = bits & SIGN, fraction = bits & FRACTION;

@@ -47,7 +47,7 @@ static void take_all(struct fpisa_faults *f, uint64_t now, struct outcome *o, ui
 	}
 }
 
-/* One frame each STEP_NS; damage spares its number. */
+/* Send one frame each STEP_NS; damage spares its number. */
 static struct outcome *run(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed)
 {
 	struct outcome *o = calloc(1, sizeof(*o));

@@ -148,7 +148,7 @@ struct under_way {
 	float *v;
 };
 
-/* What LeakSanitizer finds; nothing in a build without it. */
+/* Return whether LeakSanitizer finds leaks; 0 in a build without it. */
 static int leaks(void)
 {
 #ifdef __SANITIZE_ADDRESS__

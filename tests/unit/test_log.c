@@ -23,7 +23,7 @@
 #define WRITERS 4
 #define STUCK_S 120 /* a log that waits for a reader ends the test by SIGALRM */
 
-/* What can be read now, as a string. */
+/* Read what is there now, as a string. */
 static const char *read_now(int fd, char *text, size_t size)
 {
 	ssize_t n;
@@ -185,7 +185,7 @@ static void many_writers(void **state)
 	close(end[1]);
 }
 
-/* What others write to the same file, through the same description, is neither written over nor lost. */
+/* Text that others write to the same file, through the same description, is neither overwritten nor lost. */
 static void a_file_is_shared(void **state)
 {
 	char text[64] = "";
@@ -224,7 +224,7 @@ static void progress_is_for_terminals(void **state)
 	if (!fork())
 		show(slave);
 	wait(NULL);
-	/* What was written comes through the terminal in its own time. */
+	/* The written text comes through the terminal in its own time. */
 	alarm(STUCK_S);
 	while (!strstr(text, "wrong\r\n")) {
 		ssize_t got = read(terminal, text + n, sizeof(text) - 1 - n);

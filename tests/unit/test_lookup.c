@@ -17,7 +17,7 @@ static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
 static const struct fpisa_signs by_sign = FPISA_SIGNS;
 static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 
-/* Of either width. */
+/* Registers of either width. */
 struct registers {
 	struct fpisa_exp_block e;
 	_Alignas(8) uint8_t m[FPISA_BLOCK * 8];

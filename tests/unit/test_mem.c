@@ -172,7 +172,7 @@ static void missing_at_join(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* One call in all n handles from one thread, by requests. */
+/* Make one call in all n handles from one thread, by requests. */
 static void sum_in_all(struct joiner *j, int n, size_t count)
 {
 	struct fpisa_request *r[MAX_RANKS];

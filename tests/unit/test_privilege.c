@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the loader gives up (user/host/privilege.c), as /proc/self/status tells it,
+ * The loader gives up capabilities (user/host/privilege.c), as /proc/self/status tells,
  * in children of their own. Without privilege there is less to give up.
  */
 #include <setjmp.h>

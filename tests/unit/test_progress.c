@@ -153,7 +153,7 @@ static void no_elements_are_told(void **state)
 	close_both(j, m);
 }
 
-/* What had ended before counts when it is asked for; a blocking call never does. */
+/* A request that had ended before counts when it is asked for; a blocking call never does. */
 static void counts_from_before(void **state)
 {
 	struct fpisa_mem *m;
@@ -409,7 +409,7 @@ static void join_fails_from_outside(void **state)
 
 		begin(&w, f, join_again);
 		await_callers(f, 1);
-		/* Nobody else comes in meanwhile. */
+		/* No other call enters meanwhile. */
 		assert_int_equal(fpisa_allreduce(f, &v, &v, 1, FPISA_FLOAT32, NULL), -EBUSY);
 		since = now_ms(CLOCK_MONOTONIC);
 		fail_now(f);
@@ -442,7 +442,7 @@ static void rejoin_beside_a_wait(void **state)
 	close_both(j, m);
 }
 
-/* What waits when the handle is closed ends, and its callback has been called by then. */
+/* A request that waits when the handle is closed ends, and its callback has been called by then. */
 static void closed_beside_a_wait(void **state)
 {
 	struct chain c = {.fd = eventfd(0, EFD_NONBLOCK)};
@@ -524,7 +524,7 @@ static void sleeps_when_idle(void **state)
 	close_both(j, m);
 }
 
-/* Nobody but us takes a signal. */
+/* Only this thread takes signals. */
 static void signals_are_ours(void **state)
 {
 	struct fpisa_mem *m;
@@ -573,7 +573,7 @@ static void one_engine(void **state)
 		assert_true(c[i].v[0] == (float)(2 << i));
 		assert_true(pthread_equal(c[i].thread, c[0].thread));
 	}
-	/* One goes, the others do not care. */
+	/* One handle is closed; the others go on. */
 	fpisa_close(c[1].f);
 	assert_int_equal(start_next(&c[2]), 0);
 	await(c[2].fd, 1);

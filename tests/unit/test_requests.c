@@ -186,7 +186,7 @@ static void all_ranks_or_none(void **state)
 
 /* -- on_chunk ----------------------------------------------------------------- */
 
-/* What on_chunk does with its own handle, and what came of it. */
+/* Calls of on_chunk on its own handle, and their results. */
 struct caller {
 	struct fpisa *f;
 	struct fpisa_request **request;
@@ -241,7 +241,7 @@ static void close_inside(struct caller *c)
 	expect_refusal(c, -EBUSY);
 }
 
-/* What only reads is allowed. */
+/* Functions that only read are allowed. */
 static void ask_inside(struct caller *c)
 {
 	struct fpisa_info info = {.size = sizeof(info)};

@@ -72,7 +72,7 @@ static void retried_in_place(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Of requests in a row what is done stays, the others' arrays are as before when the handle has failed. */
+/* Of several requests those that are done keep their results; the others' arrays are as before when the handle has failed. */
 static void restored_in_a_row(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -179,7 +179,7 @@ static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options 
 	fpisa_mem_destroy(m);
 }
 
-/* Of another job, as after leaving and joining again. */
+/* Sum in another job, as after leaving and joining again. */
 static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_options *mo)
 {
 	struct fpisa_mem *m;
@@ -195,7 +195,7 @@ static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_opt
 	return rc;
 }
 
-/* What a failed call has left is refused as input, all of it or a part, until it is written again. */
+/* The remains of a failed call are refused as input, all or a part of them, until they are written again. */
 static void not_summed_twice(void **state)
 {
 	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64,	  FPISA_FORMAT_BF16,
@@ -263,8 +263,10 @@ static void may_be_repeated(void **state)
 	free(v);
 }
 
-/* What is remembered of failed calls in place, and of those under way, has a bound, at which such a call is refused: by itself, and for what
- * others hold, as long as they hold it. Of a failed call only what lies between its changed chunks counts. */
+/*
+ * The memory for failed calls in place, and for those in progress, has a bound, at which such a call is refused: by itself, and for what others
+ * hold, as long as they hold it. Only what lies between the changed chunks of a failed call counts.
+ */
 static void bounded(void **state)
 {
 	const uint64_t most = FPISA_UNCLEAN_MOST;

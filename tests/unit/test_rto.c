@@ -55,7 +55,7 @@ static void test_limits(void **state)
 	assert_int_equal(after_sample(10000 * MS).rto_ns, 250 * MS);
 }
 
-/* Where nobody knows who completed the chunk a longer time may have been a wait. */
+/* If it is not known which rank completed the chunk, a longer time may have been a wait. */
 static void test_bound(void **state)
 {
 	struct fpisa_rto r = after_sample(16 * MS), before;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which interfaces stand on each other (user/host/stack.c), and what helps a rank's port (user/job/port.c), by facts of links that no kernel here need have. */
+/* Stacks of interfaces (user/host/stack.c), and the fixes for a rank's port (user/job/port.c), by facts of links that no kernel here need have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -291,7 +291,7 @@ static void environment(void **state)
 	assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), sums_read(&b, FPISA_FORMAT_FP64, 0));
 }
 
-/* Of 64 bits and negative, which are added in halves, and times an infinity of which one half would make a NaN. */
+/* Integers of 64 bits, negative ones too, are added in halves; times an infinity one half would make a NaN. */
 static void integers(void **state)
 {
 	const __s64 n[] = {INT64_MIN, -1, 1ll << 32, 5, INT64_MIN};

@@ -114,7 +114,7 @@ static int child(struct server *s, int says, int hears)
 	return rc ? 1 : 0;
 }
 
-/* What it has begun then takes longer than its deadline, but for most of that time it is stopped. */
+/* Stop the process: its call then takes longer than its deadline, but for most of that time the process is stopped. */
 static void stop_for_long(pid_t pid, int hears)
 {
 	char byte;

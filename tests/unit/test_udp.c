@@ -88,8 +88,8 @@ static void damaged_replies(void **state)
 	(void)state;
 	start_server(&s, &p);
 	/*
-	 * Of 157 chunks to two ranks every third came damaged, then shortened: 209 frames. Where a rank asked
-	 * again, a third answer may be one that nobody reads any more, so that half of them are enough.
+	 * Every third frame of 157 chunks to two ranks came damaged, then shortened: 209 frames. If a rank asked
+	 * again, a third answer may come unread, so half of them are enough.
 	 */
 	assert_true(sum_and_check(&s, p, NULL) >= 100);
 }
@@ -160,7 +160,7 @@ static void merged_results(void **state)
 	}
 }
 
-/* What one datagram, or one that was put together, brings: frames of `size` bytes, numbered, a shorter one at its end. */
+/* The frames of one datagram, or of a coalesced one: of `size` bytes, numbered, with a shorter one at the end. */
 struct sent {
 	uint32_t next;
 	uint64_t bad;
@@ -342,7 +342,7 @@ static void not_a_member(void **state)
 	close(fd);
 	stop_server(&s);
 	assert_true(s.soft.counters.v_token > 0 && s.soft.counters.v_unknown_peer > 0 && s.soft.counters.v_no_job > 0);
-	/* Nobody listens any more. */
+	/* The server does not listen any more. */
 	assert_int_equal(try_connect(&s, TOKEN, known, JOB), -ETIMEDOUT);
 }
 
@@ -386,7 +386,7 @@ static void silent_aggregator(void **state)
 	fpisa_close(f);
 }
 
-/* It has answered other chunks: the error says so, and for which one it did not. */
+/* The aggregator has answered other chunks: the error says so, and names the unanswered one. */
 static void silent_about_a_chunk(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4};
@@ -454,7 +454,7 @@ static void silence_ends_a_call(void **state)
 	assert_int_equal(fpisa_allreduce(f[1], v + 1, v + 1, 1, FPISA_FLOAT32, NULL), 0);
 	assert_int_equal(fpisa_wait(&r, NULL), 0);
 	assert_true(v[0] == 3 && v[1] == 3);
-	/* What nobody waits for is no silence. */
+	/* Silence counts only while a call waits. */
 	stop_server(&s);
 	usleep(5 * silence_ns / 4000);
 	assert_int_equal(fpisa_allreduce_start(f[0], v, v, 1, FPISA_FLOAT32, &r), 0);

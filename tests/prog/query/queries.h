@@ -49,7 +49,7 @@ void query_keys(struct frame *f, const struct query *q, uint32_t rank, uint64_t 
 /* SEAL as the master sends it: last[] of each worker. */
 void query_seal(struct frame *f, const struct query *q, const uint64_t *last);
 
-/* One row into a buffer of packed ones; the next one's place. */
+/* Pack one row into a buffer; return the place of the next one. */
 uint8_t *query_pack(uint8_t *to, const struct fpisa_query_config *c, const uint64_t key[FPISA_KEY_WORDS], float value,
 		    uint32_t count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the groups of rows are, by another way than the code under test: sums of
+ * The groups of rows, computed in another way than by the code under test: sums of
  * rationals, floats compared as floats.
  */
 #ifndef QUERY_ORACLE_H
@@ -13,7 +13,7 @@
 
 #define ORACLE_GROUPS 4096
 
-/* Of one key; sum is in units of 2^-149, of finite values. */
+/* Results of one key; sum is in units of 2^-149, of finite values. */
 struct oracle_group {
 	bool nan, pinf, ninf, any;
 	uint64_t count;

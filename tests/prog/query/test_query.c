@@ -74,7 +74,10 @@ static void expect_to(const struct frame *f, uint32_t rank, uint32_t payload)
 	assert_int_equal(f->len, FPISA_PAYLOAD_OFFSET + payload);
 }
 
-/* It shows `rank` that the aggregator sent it: the rank's cookie, or the tag that expect() has checked and no other's cookie. */
+/*
+ * Check that the frame proves to `rank` that the aggregator sent it: by the rank's cookie, or by the tag that expect() has checked and no other
+ * rank's cookie.
+ */
 static void expect_shown(struct frame *f, uint32_t rank)
 {
 	if (token)
@@ -187,7 +190,7 @@ static void a_table(void **state)
 	twice(table_once);
 }
 
-/* What ROWS carry in aux is in what the master gets, and in the ACK, whoever sends it. */
+/* The aux of ROWS arrives in the master's frame, and in the ACK, whoever sends it. */
 static void echoes(void **state)
 {
 	const uint64_t echo = 0xfedcba9876543210;
@@ -252,7 +255,7 @@ static void an_epoch(void **state)
 	query_close(&q);
 }
 
-/* What nobody should send changes nothing. */
+/* Frames that nobody should send change nothing. */
 static void refused_once(void)
 {
 	enum fpisa_verdict damaged = token ? FPISA_V_tag : FPISA_V_checksum;

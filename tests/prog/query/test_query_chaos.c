@@ -51,7 +51,7 @@ struct copy {
 	uint8_t rows[MOST_ROWS * ROW_BYTES];
 };
 
-/* What is under way to the aggregator, and from there to the master. */
+/* Frames on the way to the aggregator, and from there to the master. */
 static struct copy up[NET], on[NET];
 static int n_up, n_on;
 
@@ -243,7 +243,7 @@ static void deliver_keys(const struct copy *c)
 		ready[c->w] = true;
 }
 
-/* One frame that is under way reaches the aggregator; now and then it stays on its way, too. */
+/* Deliver one frame to the aggregator; now and then a copy of it stays on its way, too. */
 static void deliver(void)
 {
 	uint8_t packed[MOST_ROWS * ROW_BYTES], *to = packed;
@@ -289,14 +289,14 @@ static void deliver(void)
 			put(on, &n_on, &c);
 		break;
 	default:
-		/* Of another epoch; a worker that keeps the rules is refused for nothing else. */
+		/* The frame is of another epoch; a worker that keeps the rules is refused for nothing else. */
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
 		assert_int_not_equal(c.epoch, q.epoch);
 	}
 }
 
-/* One frame reaches the master, which acknowledges it by way of the aggregator. */
+/* Deliver one frame to the master, which acknowledges it by way of the aggregator. */
 static void master(void)
 {
 	struct frame f;
@@ -388,7 +388,7 @@ static void fill(uint32_t kind, uint32_t groups)
 			}
 }
 
-/* What the master joins: without rows that a filter let pass for nothing. */
+/* Check the join at the master: it has no rows that a filter let pass for nothing. */
 static void join(void)
 {
 	int n = 0;
@@ -522,7 +522,7 @@ static void conserved(unsigned int kind, const struct fpisa_query_counters *befo
 
 static int done; /* runs, of one program */
 
-/* How many of `rounds` runs are wrong; of a broken rule one is enough. */
+/* Return how many of `rounds` runs are wrong; one is enough for a broken rule. */
 static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 {
 	static const uint32_t limits[] = {1, 5, 12, 40};

@@ -117,7 +117,7 @@ static void building(void **state)
 		expect_keys(&f, 0, FPISA_FILTER_OPEN);
 		assert_int_equal(send_rows(0, 2, 8, rows), kind == FPISA_QUERY_TABLE ? 0 : 8);
 		assert_int_equal(query_counters(&q).filtered, 8);
-		/* Of the keys of the first nothing is left; keys beyond the bitmap let rows of such pass. */
+		/* Nothing is left of the first keys; keys beyond the bitmap let their rows pass. */
 		query_join(&q);
 		send_keys(&f, 0, 1, 1, beyond, true);
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);

@@ -28,7 +28,7 @@ static const uint32_t key_bytes[] = {4, 8, 16, 32};
 static struct vectors_rng rng;
 static struct query_oracle right, got;
 
-/* One worker's frame: rows as they are packed, and what they are. */
+/* One worker's frame: packed rows, and their contents. */
 struct part {
 	uint32_t count;
 	uint32_t key[FPISA_QUERY_ROWS];
@@ -301,7 +301,7 @@ static void carries(void **state)
 }
 
 /*
- * What comes to the master of three million random rows: rows, and the groups that it reads. Seeds of hashes are given, so that
+ * The master gets so many of three million random rows, and reads so many groups. Seeds of hashes are given, so that
  * no draw fills a bucket of 521 groups, which one in some 1000 does.
  */
 static void shares(void **state)

@@ -60,7 +60,7 @@ static void known_cases(void **state)
 	known(FPISA_OP_AVG, 0, 0, INFINITY, -INFINITY, INFINITY, INFINITY);
 }
 
-/* What the operation gives in a long double, whose own error is far below an ulp of a float here. */
+/* Return the operation's result in a long double, whose own error is far below an ulp of a float here. */
 static long double plain(int op, double factor, size_t n, const float *v)
 {
 	long double sum = 0;

@@ -437,12 +437,12 @@ static void open_for_writing(void **state)
 	close(fd);
 	assert_int_equal(partition_whole(&p), 0);
 	partition_close(&p);
-	/* One that takes its place is another file. */
+	/* A file that takes its place is another file. */
 	assert_int_equal(open_table(&p, "t"), 0);
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
 	assert_int_equal(partition_whole(&p), 0);
-	/* Which may be written to its end. */
+	/* That file may be written to its end. */
 	snprintf(want, sizeof(want), "/proc/self/fd/%d", reader);
 	fd = open(want, O_WRONLY);
 	assert_int_equal(write(fd, "b", 1), 1);
@@ -452,7 +452,7 @@ static void open_for_writing(void **state)
 	close(reader);
 }
 
-/* What is outside stays there. */
+/* Names that lead out of the directory are refused. */
 static void escapes(void **state)
 {
 	static const char *const names[] = {"../t", "/etc/passwd", "..", ".", "", "a/b", ".t", "t\n", "t;x"};
@@ -494,7 +494,7 @@ static void escapes(void **state)
 	unlinkat(directory, "inside.schema", 0);
 }
 
-/* What goes into a key comes out, as the C library prints it; equal values are equal keys. */
+/* A value comes out of a key as the C library prints it; equal values are equal keys. */
 static void keys(void **state)
 {
 	char text[FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES], want[64];

@@ -96,7 +96,7 @@ static void order(void **state)
 	}
 }
 
-/* Who may send what, and how long it is. */
+/* Check who may send which frame, and its length. */
 static void frames(void **state)
 {
 	struct fpisa_job j = {.workers = 3, .format = FPISA_FORMAT_FP32, .query = {.limit = 9, .key_bytes = 4}};
@@ -193,7 +193,7 @@ static void bloom(void **state)
 			else
 				passed += keep;
 		}
-		/* One in a thousand; of 200,000 at random 200, give or take 45. */
+		/* The expected share is one in a thousand: 200 of 200,000 at random, give or take 45. */
 		if (passed > 350)
 			fail_msg("%u of %u keys << %u that are not in it pass", passed, OTHERS, shift);
 		fpisa_soft_query_free(&q);

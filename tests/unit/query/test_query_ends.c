@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What worker and master of a query are made of: groups that grow, exact terms, the first rows, contents over TLS; answers of which
- * something is missing.
+ * The parts of worker and master of a query: groups that grow, exact terms, the first rows, contents over TLS; answers that
+ * lack something.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -196,7 +196,7 @@ static void first_rows(void **state)
 	}
 }
 
-/* What workers sent is what was absorbed and what came: one more is an error, and one less, but for rows that are pruned. */
+/* The rows that workers sent equal those absorbed and those that came: one more is an error, and so is one less, unless rows are pruned. */
 static void counts_agree(void **state)
 {
 	static const struct {
@@ -274,7 +274,7 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
-/* What a worker says it has: one column. */
+/* A worker's READY: one column. */
 static const struct __attribute__((packed)) {
 	struct fpisa_query_ready is;
 	struct fpisa_column column;
@@ -308,7 +308,7 @@ static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t work
 	return q;
 }
 
-/* What a turn has to say to workers leaves at once, or wakes the next one: none of it waits for a timer. */
+/* A turn's messages to workers leave at once, or wake the next turn: none waits for a timer. */
 static void nothing_waits_unsent(void **state)
 {
 	enum { WORKERS = 40 }; /* more than a turn takes events of, so that it hears some late */

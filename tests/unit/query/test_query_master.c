@@ -200,7 +200,7 @@ static void never_sealed(void **state)
 
 /* -- counts --------------------------------------------------------------------------- */
 
-/* What a filter may have dropped is missing of a query that has one, and of no other. */
+/* Rows that a filter may have dropped are missing from a query that has one, and from no other. */
 static void missing_rows(void **state)
 {
 	static const struct {

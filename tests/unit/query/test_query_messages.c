@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What workers say is checked against what they were asked: each lie is refused with a sentence that says which, and the truth beside
- * it is taken. In which states messages come is played by libFuzzer (tests/fuzz/user_master.c).
+ * Messages of workers are checked against the request: each lie is refused with a sentence that names it, and the truth beside
+ * it is taken. libFuzzer plays the states in which messages come (tests/fuzz/user_master.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -247,7 +247,7 @@ static void values(void **state)
 			if (hear(q, FPISA_CONTROL_RECORDS, record, put_record(record, &cases[i].taken[k], 1)))
 				fail_msg("type %u, '%s': %s", cases[i].type, cases[i].taken[k], fpisa_error());
 		for (int k = 0; k < 16 && cases[i].refused[k]; k++) {
-			/* Of a text "-" its bytes. */
+			/* The bytes of a text "-". */
 			len = (uint32_t)strlen(cases[i].refused[k]);
 			memcpy(record, &len, sizeof(len));
 			memcpy(record + sizeof(len), cases[i].refused[k], len);

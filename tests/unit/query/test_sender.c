@@ -16,7 +16,7 @@
 
 static struct vectors_rng rng;
 
-/* What becomes of frames: lost, or acknowledged after a while. */
+/* The fate of frames: lost, or acknowledged after a while. */
 struct network {
 	uint32_t lost_percent;	     /* of frames, with their acknowledgements */
 	uint64_t trip_ns, jitter_ns; /* a round trip, and as much more at most */
@@ -200,7 +200,7 @@ static void test_full_link(void **state)
 	assert_true(in_vain < 0.05);
 }
 
-/* Which copy is answered: its round trip; of one that nobody knows there is none (Karn). */
+/* The answered copy gives the round trip; an unknown copy gives none (Karn). */
 static void test_samples(void **state)
 {
 	struct sender *s = &worker[0].sender;
@@ -220,7 +220,7 @@ static void test_samples(void **state)
 		assert_true(sender_acked(s, 1, !echo ? 0 : echo == 1 ? 1 : 1 + again - begun, now_ns));
 		assert_false(sender_acked(s, 1, 0, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);
-		/* What is none of its copies is as if nothing were said. */
+		/* An echo of none of its copies is ignored. */
 		assert_true(sender_acked(s, 2, 2 + again - begun, now_ns));
 		assert_true(sender_acked(s, 3, ~0ull, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);
