@@ -21,7 +21,7 @@ enum contender { SWITCHML, UDP, XSK, UDP_TAGS, UDP_PROGRESS, XSK_PROGRESS, CONTE
 
 extern const char *const contender_name[CONTENDERS];
 
-/* Of the aggregator; a worker has a handle for each. */
+/* The aggregator's jobs; a worker has a handle for each. */
 enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_TAGS, JOBS };
 
 #define BENCH_TOKEN 0x5eadbeefcafe0001ull /* of the last */
