@@ -28,6 +28,7 @@
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work; DEB_ARCH=arm64
+# make rpm	RPM packages of the same in build/rpm, without those three
 # make image	an aggregator and a worker as images for containers, of those packages (doc/deploy.md)
 # make arm64	all of it for arm64 in build/arm64, over SYSROOT=build/vm/arm64/root, which vm/sysroot makes
 # make clean	remove build/
@@ -570,6 +571,17 @@ deb:
 		sed -nu 's/^   \(debian.rules override_\)*dh_/  DEB     /p'; \
 		test -e built || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
+
+# RPM packages in $(B)/rpm, from a copy of the tree; RPMBUILD_FLAGS=--nodeps where the libraries are another system's.
+RPM := $(B)/rpm
+.PHONY: rpm
+rpm:
+	$(Q)command -v rpmbuild > /dev/null || { echo "make rpm: rpmbuild is not installed" >&2; exit 1; }
+	$(Q)rm -rf $(RPM) && mkdir -p $(RPM)/SOURCES
+	$(Q)tar -c --exclude-vcs --exclude='./build*' --exclude=__pycache__ --transform 's,^\.,fpisa-$(VERSION),' . | gzip -n > $(RPM)/SOURCES/fpisa-$(VERSION).tar.gz
+	$(Q)env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL rpmbuild -bb --quiet $(RPMBUILD_FLAGS) -D '_topdir $(abspath $(RPM))' -D 'fpisa_version $(VERSION)' \
+		-D '_smp_mflags -j$(shell nproc)' rpm/fpisa.spec > $(RPM)/build.log 2>&1 || { tail -n 40 $(RPM)/build.log; exit 1; }
+	$(Q)rm -rf $(RPM)/BUILD $(RPM)/BUILDROOT $(RPM)/SOURCES && ls $(RPM)/RPMS/*/*.rpm
 
 # Images for containers of $(DEB), by podman, docker or buildah.
 IMAGE ?= $(B)/image
