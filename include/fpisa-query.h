@@ -100,7 +100,8 @@ struct fpisa_query_options {
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
 	/*
 	 * Bytes that groups may take here, about 200 each, or rows that have come and nobody has taken; of a join half of them these rows, and half
-	 * of them places of rows, 8 each, without which it ends with -E2BIG. 0: any number, and 8 MB of rows.
+	 * of them places of rows, 8 each, without which it ends with -E2BIG. The first N rows, whole, and places of twice as many, also end with
+	 * -E2BIG when they take more. 0: any number, and 8 MB of rows.
 	 */
 	uint64_t memory;
 	const struct fpisa_query_spill *spill; /* for groups beyond these, and beyond 2^24; NULL: such a query ends with -ENOMEM */
@@ -155,7 +156,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
  * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and there is no options.spill
- * -E2BIG	places of a join's rows take more than options.memory has for them
+ * -E2BIG	places of a join's rows, or the first N rows, take more than options.memory has for them
  * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);

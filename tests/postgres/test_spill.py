@@ -92,3 +92,23 @@ def test_first_rows(far, workers):
         assert ("the first rows take about" in said and "more than work_mem * hash_mem_multiplier, 64 kB" in said) == refused, said
         assert far(f"{there} SELECT sum(k) FROM (SELECT k FROM first ORDER BY x LIMIT 9000) s") == right
         assert far(f"{there} SELECT count(*), sum(k) FROM first") == [("40000", str(sum(r[0] for r in rows)))]
+
+
+def test_first_rows_are_long(far, workers):
+    """Texts that are longer than the planner guesses: no more memory than where PostgreSQL sorts, the same answer, and EXPLAIN says so."""
+    n = 400
+    workers.table("long", ("x real", "t text"), [(float(i), f"{i:06}" + "w" * 100000) for i in range(n)])
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (long) FROM SERVER far INTO public")
+    setting = "SET fpisa.pruning = none; SET hash_mem_multiplier = 1; SET work_mem = '1MB';"
+    query, hwm = f"SELECT t FROM long ORDER BY x LIMIT {n - 1}", "SELECT pg_read_file('/proc/self/status')"
+    used = {}
+    for pushdown in "off", "on":
+        said = far(f"{setting} SET fpisa.pushdown = {pushdown}; SELECT count(*), sum(left(t, 6)::int) FROM ({query}) s; {hwm}")
+        assert said[0] == (str(n - 1), str((n - 1) * (n - 2) // 2))
+        used[pushdown] = peak(said)
+    assert used["on"] < used["off"] + 4000, used
+    said = "\n".join(r[0] for r in far(f"{setting} EXPLAIN (ANALYZE) {query}"))
+    assert f"the first {n - 1} rows take more than work_mem * hash_mem_multiplier, 1024 kB" in said and "Remote Query: all rows" in said, said
+    # Read again, as the inner side of a loop; and what has room stays with the workers.
+    assert far(f"{setting} SET enable_material = off; SELECT sum((SELECT count(t) FROM ({query} OFFSET g) s)) FROM generate_series(1, 2) g") == [(str(2 * n - 3),)]
+    assert "first 5 rows by x" in "\n".join(r[0] for r in far(f"{setting} EXPLAIN (ANALYZE) SELECT t FROM long ORDER BY x LIMIT 5"))

@@ -69,6 +69,7 @@ struct fdw_server {
 };
 
 struct fdw_server *fdw_server_of(Oid server);
+int fdw_workers(const struct fdw_server *server); /* how many */
 const char *fdw_kind_name(enum fdw_kind kind);
 
 /* The user's secrets for workers and aggregator; *key is a key's text, or NULL and *key_file is a name. */

@@ -335,6 +335,15 @@ char *fdw_column_of(Oid table, AttrNumber column)
 	return name;
 }
 
+int fdw_workers(const struct fdw_server *server)
+{
+	int n = 1;
+
+	for (const char *c = server->workers; *c; c++)
+		n += *c == ',';
+	return n;
+}
+
 bool fdw_not_null(Oid table, AttrNumber column)
 {
 	HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(table), Int16GetDatum(column));

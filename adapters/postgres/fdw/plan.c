@@ -149,16 +149,24 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	return NULL;
 }
 
-/* Bytes a row of the first rows: two places each while more rows are to come, and texts, are in memory. */
+/*
+ * Bytes of the first rows in memory: two places each and a thousand more while rows are to come, their texts, and NULLs, which any
+ * worker may send. The length of texts is a guess here, and counted when they come.
+ */
 #define ROW_BYTES 48
+#define NULL_BYTES 8
+#define SPARE_BYTES 16384
 
 static void count_first_rows(const RelOptInfo *rel, struct fdw_rel *r)
 {
 	size_t most = get_hash_memory_limit();
-	double bytes = (double)r->shape.limit * (ROW_BYTES + rel->reltarget->width);
+	double bytes = SPARE_BYTES, row = ROW_BYTES + rel->reltarget->width;
 
 	if (r->shape.kind != FDW_TOPN)
 		return;
+	if (!fdw_not_null(r->table, r->shape.value))
+		row += NULL_BYTES * fdw_workers(fdw_server_of(r->server));
+	bytes += (double)r->shape.limit * row;
 	if (bytes > (double)most) {
 		r->shape = (struct fdw_shape){.kind = FDW_SCAN, .where = r->shape.where};
 		r->why_not =

@@ -112,7 +112,7 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 		.where = conditions(shape->where),
 		.ascending = shape->ascending,
 		.nulls_first = shape->nulls_first,
-		.memory = fdw_spill_groups_most(),
+		.memory = shape->kind == FDW_TOPN ? get_hash_memory_limit() : fdw_spill_groups_most(),
 		.loss = fdw_loss,
 		.seed = (uint64_t)MyProcPid,
 	};
@@ -149,10 +149,8 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 /* A connection to each worker, a UDP socket for its rows, and three of the query's own: at most. */
 static void count_descriptors(struct fdw_scan *s)
 {
-	int workers = 1;
+	int workers = fdw_workers(s->server);
 
-	for (const char *c = s->server->workers; *c; c++)
-		workers += *c == ',';
 	for (; s->descriptors < 2 * workers + 3; s->descriptors++)
 		if (!AcquireExternalFD())
 			ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES),
@@ -161,10 +159,25 @@ static void count_descriptors(struct fdw_scan *s)
 				errhint("Close cursors, or raise max_files_per_process: a third of them is for foreign scans."));
 }
 
-/* Without the filter of a join no places of rows are kept, so the scan can go on if there was too little memory for them. */
+/*
+ * Without the filter of a join no places of rows are kept, and a scan keeps no first rows, so the statement can go on if there was too
+ * little memory for them.
+ */
 static bool is_without_room(const struct fdw_scan *s, int error)
 {
-	return error == -E2BIG && s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK;
+	return error == -E2BIG &&
+	       (s->shape.kind == FDW_TOPN || (s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK));
+}
+
+/* All rows, which the server sorts, as it would the first ones. */
+static void leave_first_rows(struct fdw_scan *s)
+{
+	MemoryContext before = MemoryContextSwitchTo(s->statement->es_query_cxt);
+
+	s->why_not = psprintf("the first %llu rows take more than work_mem * hash_mem_multiplier, %zu kB",
+			      (unsigned long long)s->shape.limit, get_hash_memory_limit() / 1024);
+	MemoryContextSwitchTo(before);
+	s->shape = (struct fdw_shape){.kind = FDW_SCAN, .where = s->shape.where, .outputs = s->shape.outputs};
 }
 
 /* Until there is an answer, or rows of a scan. -EADDRINUSE comes back: a port is taken, here or at a worker; and is_without_room(). */
@@ -214,9 +227,11 @@ static void start(struct fdw_scan *s)
 		error = try_for_a_while(s);
 		if (!error)
 			break;
-		if (s->choice.pruning != FPISA_PRUNING_NETWORK)
+		if (is_without_room(s, error) && s->shape.kind == FDW_TOPN) {
+			leave_first_rows(s);
+		} else if (s->choice.pruning != FPISA_PRUNING_NETWORK) {
 			fdw_fail(error);
-		if (is_without_room(s, error)) {
+		} else if (is_without_room(s, error)) {
 			s->choice.not = PG_UINT64_MAX;
 			s->choice.why_not = psprintf("beyond hash_mem: %s", fpisa_query_error());
 		} else {

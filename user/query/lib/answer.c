@@ -234,21 +234,35 @@ static uint64_t count_nulls(const struct fpisa_query *q)
 	return n < q->options.limit ? n : q->options.limit;
 }
 
+/* Allocate for each worker the places of its rows of the answer. */
+static int room_for_rows(struct fpisa_query *q, uint64_t nulls)
+{
+	size_t n[FPISA_QUERY_WORKERS] = {0};
+
+	for (uint64_t i = 0; i < q->total; i++)
+		n[place_of(q, i, nulls).worker]++;
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		q->worker[i].rows = malloc((n[i] + 1) * sizeof(*q->worker[i].rows));
+		if (!q->worker[i].rows)
+			return fpisa_fail(-ENOMEM, "no memory for rows");
+	}
+	return 0;
+}
+
 /* Ask each worker for its rows of the answer, in the answer's order. */
 static int settle_top(struct fpisa_query *q)
 {
 	uint64_t nulls = count_nulls(q);
+	int rc;
 
 	if (q->top.rows)
-		fpisa_top_settle(&q->top);
+		fpisa_top_end(&q->top);
 	q->total = nulls + q->top.n;
 	if (q->total > q->options.limit)
 		q->total = q->options.limit;
-	for (uint32_t i = 0; i < q->n_workers; i++) {
-		q->worker[i].rows = malloc((q->total + 1) * sizeof(*q->worker[i].rows));
-		if (!q->worker[i].rows)
-			return fpisa_fail(-ENOMEM, "no memory for rows");
-	}
+	rc = room_for_rows(q, nulls);
+	if (rc)
+		return rc;
 	for (uint64_t i = 0; i < q->total; i++) {
 		struct fpisa_top_row at = place_of(q, i, nulls);
 		struct fpisa_query_worker *w = &q->worker[at.worker];

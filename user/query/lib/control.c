@@ -6,6 +6,8 @@
 #include "control.h"
 #include "lib/base/error.h"
 
+#define KEPT (256u << 10) /* bytes that stay for the next content */
+
 static enum fpisa_manager_reason check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {
 	int of_worker = m->type >= FPISA_CONTROL_READY;
@@ -119,8 +121,14 @@ static int take(struct fpisa_control_channel *c, const struct fpisa_manager_mess
 
 	if (c->in_type ? c->in_type != m->type || c->in_left != m->number : 0)
 		return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
-	if (!c->in_type)
+	if (!c->in_type) {
 		c->in_n = 0;
+		if (c->in_room > KEPT) {
+			free(c->in);
+			c->in = NULL;
+			c->in_room = 0;
+		}
+	}
 	/* Make room for one byte more, so that a string at the end can be terminated. */
 	rc = make_room(&c->in, &c->in_room, c->in_n, piece + 1);
 	if (rc)

@@ -105,6 +105,8 @@ static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
 		return q->groups.group ? 0 : begin_groups(q, key_bytes);
 	if (q->kind == FPISA_QUERY_JOIN)
 		return 0;
+	if (q->options.memory && fpisa_top_bytes(limit) > q->options.memory)
+		return fpisa_top_too_big(q->options.limit, q->options.memory);
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
 }
 

@@ -125,6 +125,17 @@ static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 	return q->options.memory && most < FPISA_QUERY_AHEAD ? most : FPISA_QUERY_AHEAD;
 }
 
+/* Bytes of the first N rows' places. */
+static inline uint64_t fpisa_query_top_bytes(const struct fpisa_query *q)
+{
+	uint64_t bytes = q->top.rows ? q->top.room * sizeof(*q->top.rows) : 0;
+
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		bytes += q->worker[i].n_nulls * sizeof(*q->worker[i].nulls) +
+			 q->worker[i].n_rows * sizeof(*q->worker[i].rows);
+	return bytes;
+}
+
 /* -- options.c --------------------------------------------------------------------- */
 int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options);
 

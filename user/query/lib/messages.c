@@ -109,7 +109,8 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 /* -- DONE ------------------------------------------------------------------------------- */
 
 /* Return whether the message has the rank that the worker was assigned, or one of the aggregator's list, and numbers that fit the query. */
-static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker *w, const struct fpisa_query_done *said)
+static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker *w, const struct fpisa_query_done *said,
+		   size_t nulls)
 {
 	int assigned = q->kind == FPISA_QUERY_SCAN || fpisa_query_is_direct(q);
 
@@ -119,12 +120,31 @@ static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker 
 		return 0;
 	if (said->nulls > said->rows || (said->nulls && !w->is.value_may_be_null))
 		return 0;
-	return w->n_nulls <= q->options.limit && w->n_nulls <= said->nulls;
+	return nulls <= q->options.limit && nulls <= said->nulls;
+}
+
+/* Keep no more NULLs than the answer may have of all workers together: any of them will do. */
+static int keep_nulls(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *places, size_t n)
+{
+	uint64_t left = q->options.limit;
+
+	free(w->nulls);
+	w->n_nulls = 0;
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		left -= q->worker[i].n_nulls;
+	n = n < left ? n : (size_t)left;
+	w->nulls = malloc((n + 1) * sizeof(*w->nulls));
+	if (!w->nulls)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	memcpy(w->nulls, places, n * sizeof(*w->nulls));
+	w->n_nulls = n;
+	return 0;
 }
 
 static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
 {
 	struct fpisa_query_done said;
+	int rc;
 
 	if (n < sizeof(said) || (n - sizeof(said)) % 8)
 		return malformed();
@@ -132,14 +152,11 @@ static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const 
 	if (said.attempt != q->attempt || w->done)
 		return 0;
 	w->said = said;
-	free(w->nulls);
-	w->n_nulls = (n - sizeof(said)) / 8;
-	w->nulls = malloc(n - sizeof(said) + 1);
-	if (!w->nulls)
-		return fpisa_fail(-ENOMEM, "no memory for rows");
-	memcpy(w->nulls, content + sizeof(said), n - sizeof(said));
-	if (!is_done(q, w, &said))
+	if (!is_done(q, w, &said, (n - sizeof(said)) / 8))
 		return malformed();
+	rc = keep_nulls(q, w, content + sizeof(said), (n - sizeof(said)) / 8);
+	if (rc)
+		return rc;
 	if (q->kind == FPISA_QUERY_SCAN && said.sent != w->fetched)
 		return fpisa_fail(-EILSEQ, "has sent %llu rows, and says %llu: something is broken",
 				  (unsigned long long)w->fetched, (unsigned long long)said.sent);
@@ -187,15 +204,22 @@ static int count_records(const struct fpisa_query_worker *w, const uint8_t *cont
 	return field ? malformed() : 0;
 }
 
-static int append(uint8_t **to, size_t *used, const uint8_t *from, size_t n)
+/* First rows stay here, all of them, until the answer is whole. */
+static int append(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *from, size_t n)
 {
-	uint8_t *more = realloc(*to, *used + n + 1);
+	uint64_t most = q->options.memory, used = fpisa_query_top_bytes(q) + n;
+	uint8_t *more;
 
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		used += q->worker[i].n_records;
+	if (most && used > most)
+		return fpisa_top_too_big(q->options.limit, most);
+	more = realloc(w->records, w->n_records + n + 1);
 	if (!more)
 		return fpisa_fail(-ENOMEM, "no memory for rows");
-	memcpy(more + *used, from, n);
-	*used += n;
-	*to = more;
+	memcpy(more + w->n_records, from, n);
+	w->n_records += n;
+	w->records = more;
 	return 0;
 }
 
@@ -240,7 +264,7 @@ static int take_records(struct fpisa_query *q, struct fpisa_query_worker *w, con
 	}
 	if (w->fetched + rows > w->asked)
 		return malformed();
-	rc = fpisa_query_streams(q) ? take_stream(q, content, n) : append(&w->records, &w->n_records, content, n);
+	rc = fpisa_query_streams(q) ? take_stream(q, content, n) : append(q, w, content, n);
 	w->fetched += rows;
 	return rc;
 }

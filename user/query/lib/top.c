@@ -7,9 +7,21 @@
 
 #define SPARE 1024 /* rows beside twice the limit, so that sorting is rare */
 
+uint64_t fpisa_top_bytes(size_t limit)
+{
+	return (2 * limit + SPARE) * sizeof(struct fpisa_top_row);
+}
+
+int fpisa_top_too_big(uint64_t limit, uint64_t memory)
+{
+	return fpisa_fail(-E2BIG, "the first %llu rows take more than the %llu bytes that they may",
+			  (unsigned long long)limit, (unsigned long long)memory);
+}
+
 int fpisa_top_init(struct fpisa_top *t, size_t limit)
 {
-	*t = (struct fpisa_top){.limit = limit, .rows = malloc((2 * limit + SPARE) * sizeof(*t->rows))};
+	*t = (struct fpisa_top){.limit = limit, .room = 2 * limit + SPARE};
+	t->rows = malloc(fpisa_top_bytes(limit));
 	return t->rows ? 0 : fpisa_fail(-ENOMEM, "no memory for the first %zu rows", limit);
 }
 
@@ -43,7 +55,19 @@ void fpisa_top_add(struct fpisa_top *t, const struct fpisa_top_row *row)
 {
 	if (row->place < t->floor)
 		return;
-	if (t->n == 2 * t->limit + SPARE)
+	if (t->n == t->room)
 		fpisa_top_settle(t);
 	t->rows[t->n++] = *row;
+}
+
+void fpisa_top_end(struct fpisa_top *t)
+{
+	struct fpisa_top_row *rows;
+
+	fpisa_top_settle(t);
+	rows = realloc(t->rows, (t->n + 1) * sizeof(*rows));
+	if (!rows)
+		return;
+	t->rows = rows;
+	t->room = t->n + 1;
 }

@@ -14,9 +14,15 @@ struct fpisa_top_row {
 
 struct fpisa_top {
 	struct fpisa_top_row *rows;
-	size_t n, limit;
+	size_t n, limit, room;
 	uint32_t floor; /* what is below it is not among them */
 };
+
+/* What rows of so many take. */
+uint64_t fpisa_top_bytes(size_t limit);
+
+/* -E2BIG, with the message set: so many rows take more than so many bytes. */
+int fpisa_top_too_big(uint64_t limit, uint64_t memory);
 
 /* 0, or -ENOMEM with the message set. */
 int fpisa_top_init(struct fpisa_top *t, size_t limit);
@@ -26,5 +32,8 @@ void fpisa_top_add(struct fpisa_top *t, const struct fpisa_top_row *row);
 
 /* Rows are the first `limit`, or all, from now on, in order; of equal ones by worker and row. */
 void fpisa_top_settle(struct fpisa_top *t);
+
+/* The same, and no more rows are added: what has no row goes back. */
+void fpisa_top_end(struct fpisa_top *t);
 
 #endif
