@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What measurements with the networks of tests/lib have in common."""
+"""Functions for measurements with the networks of tests/lib."""
 import os
 import signal
 import statistics
@@ -19,7 +19,7 @@ def own_mounts():
 
 
 def exit_on_signals():
-    """What has begun is undone, as at any other end."""
+    """Undo what has begun, as at any other end, when a signal arrives."""
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
 

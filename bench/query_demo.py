@@ -105,7 +105,7 @@ def foreign_scans(plan):
 
 
 def counts_of(server, settings, statement):
-    """What became of the rows that workers sent, over all of the plan's foreign scans."""
+    """Return the counts of the rows that workers sent, over all of the plan's foreign scans."""
     rows = server.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}")
     scans = list(foreign_scans(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
     return {name: sum(s.get("Rows " + what, 0) for s in scans)
@@ -135,7 +135,7 @@ def measure(server, args, name):
     ordered = [a if "ORDER BY" in statement else sorted(a) for a in answers.values()]
     equal = all(a == ordered[-1] for a in ordered)
     if name == "top_n":
-        # Of visits with the same revenue any may be the last: the others are those of the table.
+        # Any visits of the same revenue may be the last ones: the others are those of the table.
         whole = "SELECT * FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"
         equal &= server.sql(f"SELECT count(*) FROM (({whole.format('far')}) EXCEPT ALL SELECT * FROM near.uservisits) s") == [("0",)]
     opinion = {}

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `fpisa load --cpus` takes off the CPU that receives: plain and steered, in turns.
+"""The load that `fpisa load --cpus` takes off the receiving CPU: plain and steered, in turns.
 
     steer.py [--cpus LIST] [--elements N,...] [--workers N] [--rounds R] [--values N]
 
@@ -75,7 +75,7 @@ class Stage:
             poll_by_thread(w, "eth0")
 
     def measure(self, cpus):
-        """One sum by a datapath that is loaded for it: its figures."""
+        """Measure one sum by a datapath that is loaded for it."""
         before = threads("napi/p0-")
         self.net.load(*(("--cpus", cpus) if cpus else ()))
         poll_by_thread(self.net.agg, "p0")

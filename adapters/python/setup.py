@@ -21,7 +21,7 @@ INCLUDE = "include" if os.path.isdir(os.path.join(HERE, "include")) else os.path
 
 
 def shared_headers():
-    """Those that the sources use, and those that these use."""
+    """Return the headers that the sources use, and the headers that these use."""
     todo, found = ["partial.h"], set()
     while todo:
         name = todo.pop()

@@ -208,7 +208,7 @@ def tbf(space, dev, mbit, limit):
 
 
 class Setting(typing.NamedTuple):
-    """What the links are while a size is measured."""
+    """The state of the links while a size is measured."""
     topology: str
     workers: int
     mbit: int
@@ -220,13 +220,13 @@ class Setting(typing.NamedTuple):
         return self.topology.startswith(("colocated", "everywhere-"))
 
     def aggregators(self):
-        """Those on hosts of their own. A switch is as good as a host for each worker."""
+        """Return the aggregators on hosts of their own. A switch counts as one host for each worker."""
         if not self.several():
             return self.workers if self.topology == "switch" else 1
         return int(self.topology.split("-")[1]) if "-" in self.topology else 0
 
     def plan(self):
-        """What `fpisa plan` says of a vector of 10^6 bytes."""
+        """Return the output of `fpisa plan` for a vector of 10^6 bytes."""
         out = subprocess.run([labs.FPISA, "plan", "--workers", str(self.workers), "--aggregators", str(self.aggregators()), "--rate",
                               f"{self.mbit}M", "--bytes", "1000000", "--json", *["--colocated"] * self.everywhere()],
                              check=True, stdout=subprocess.PIPE)
@@ -257,7 +257,7 @@ class Setting(typing.NamedTuple):
 
 
 class Run(typing.NamedTuple):
-    """One sum."""
+    """The figures of one sum."""
     seconds: float  # from the first rank's start to the last one's end
     busy: float	 # the CPUs' share
     again: int	# contributions that the ranks sent again
@@ -289,7 +289,7 @@ class Contender:
         return answers
 
     def run(self, operation, at, count, algorithm):
-        """One sum."""
+        """Run one sum."""
         workers, topology = at.workers, at.topology
         self.order(workers, do="prepare", operation=operation, count=count)
         before = cpu_times()
@@ -504,7 +504,7 @@ class Bench:
         print(json.dumps(line), flush=True)
 
     def ours(self, contender, at, size, rounds):
-        """What only FPISA's line has."""
+        """Return the figures that only FPISA's line has."""
         out = {**link_shares(at, size, self.stage.elements, [r[contender] for r in rounds]),
                "elements_a_frame": self.stage.elements, "window": self.args.window, "udp_gro": self.stage.udp_gro}
         others = [c for c in self.contenders if c is not contender]
@@ -514,7 +514,7 @@ class Bench:
 
 
 def link_shares(at, size, elements, runs):
-    """Of FPISA's runs: what the narrowest link needs for their frames over their time, and what of the frames was for nothing."""
+    """Return, for FPISA's runs, the share of time that the narrowest link needs for their frames, and the share of useless frames."""
     frames = -(-size // 4 // elements)
     needed = at.limit_s(max(0, size + frames * HEADERS - burst_bytes(at.mbit) / at.inflow()))
     shares = [needed / run.seconds for run in runs]
@@ -527,7 +527,7 @@ def link_shares(at, size, elements, runs):
 
 
 def faster(pairs):
-    """Of (our seconds, the best other's) a round."""
+    """Compare pairs of (our seconds, the best other's), one a round."""
     ratios = [other / ours for ours, other in pairs]
     return {"faster": round(statistics.median(ratios), 3), "faster_quartiles": [round(q, 3) for q in quartiles(ratios)]}
 
@@ -538,7 +538,7 @@ def burst_bytes(mbit):
 
 
 def missing(name):
-    """What a contender lacks here, if anything."""
+    """Return what a contender lacks here, if anything."""
     launcher = {"openmpi": ("mpirun.openmpi", "openmpi-bin"), "mpich": ("mpirun.mpich", "mpich")}.get(name)
     if launcher and not shutil.which(launcher[0]):
         return launcher[1]
@@ -551,7 +551,7 @@ def missing(name):
 
 
 def installed(only):
-    """Those of the contenders' names, with a comma between them, that can run here."""
+    """Return the contenders' names, with a comma between them, that can run here."""
     names = []
     for name in only.split(","):
         lacks = missing(name)

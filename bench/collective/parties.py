@@ -53,7 +53,7 @@ IDLE = re.compile(r"default_idle|pv_native_safe_halt|intel_idle|cpuidle_enter|ac
 
 
 def party(comm, stack):
-    """Of a sample, innermost function first."""
+    """Return the party of a sample, whose functions are listed from the innermost on."""
     for function in stack:
         for name, pattern in PARTY:
             if pattern.match(function):

@@ -4,7 +4,7 @@
 
     rank.py CONTENDER SOCKET PLAN
 
-It connects to SOCKET, says its rank, and answers each line of JSON there with
+The program connects to SOCKET, says its rank, and answers each line of JSON there with
 one: {"do": "prepare", "operation": O, "workers": N, "count": C} makes C values to sum with
 the ranks below N, {"do": "run", ..., "at_ns": T, "algorithm": A} sums them,
 starting at T of CLOCK_MONOTONIC, and answers with the times of start and end
@@ -228,7 +228,7 @@ class Values:
 
 
 def waited_ns():
-    """For how long this thread could have run so far, and had no CPU."""
+    """Return how long this thread could have run so far, and had no CPU."""
     with open("/proc/thread-self/schedstat") as f:
         return int(f.read().split()[1])
 

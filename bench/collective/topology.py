@@ -129,7 +129,7 @@ class Bench:
 
 
 def key(contender, topology):
-    """What a run is called within a round."""
+    """Return the name of a run within a round."""
     return topology if contender.name == OURS else contender.name
 
 
@@ -178,7 +178,7 @@ def identity(line):
 
 
 def built():
-    """What was measured: library and datapath."""
+    """Return the versions that are measured: library and datapath."""
     total = hashlib.sha256()
     for path in labs.LIBRARY, labs.OBJECT:
         with open(path, "rb") as f:

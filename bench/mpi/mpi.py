@@ -69,7 +69,7 @@ class Bench:
         self.programs = {m: mpis.compiled(m, os.path.join(HERE, "allreduce.c"), folder) for m in args.mpi}
 
     def run(self, mpi, algorithm):
-        """One mpirun: {bytes: (seconds, exposed)}."""
+        """Run mpirun once: {bytes: (seconds, exposed)}."""
         env = {"FPISA_MANAGER": labs.ADDRESS, "FPISA_MIN_BYTES": 0} if algorithm == OURS else ALGORITHMS[mpi][algorithm]
         argv, own = mpis.command(mpi, self.args.workers, self.folder, self.programs[mpi], self.args.seconds,
                                  *self.args.sizes, preload=algorithm == OURS, hosts=self.hosts, **env)

@@ -79,7 +79,7 @@ def collective(results):
             yield f"small.{name}", x["seconds"] * 1e3
         if size != LARGE:
             continue
-        # What the link needs for our frames, over each contender's time.
+        # The link's time for our frames, over each contender's time.
         ours = at[rate, size, "fpisa"]
         yield f"allreduce.{rate}.{name}", ours["share"] * ours["seconds"] / x["seconds"]
         if name == "fpisa":
@@ -206,7 +206,7 @@ def topologies(lines):
 
 
 def shown(page, marks):
-    """What stands between the marks."""
+    """Return the text between the marks."""
     return page.split(marks[0])[1].split(marks[1])[0]
 
 

@@ -126,7 +126,7 @@ def merged(workers, groups):
     return measured
 
 
-# What, the bound, whether it is the least or the most, where the figure comes from.
+# The figure, its bound, whether the bound is the least or the most, and the source of the figure.
 TARGETS = [
     ("fused fpisa fp32 add : integer add", 4.7, "most", arith("fpisa_add_ns")),
     ("the same without statistics", 4.0, "most", arith("fpisa_add_no_statistics_ns")),

@@ -4,7 +4,7 @@
 
     rank.py SOCKET PLAN
 
-It connects to SOCKET, says its rank, and answers each line of JSON there with one: {"do": "train", "contender",
+The program connects to SOCKET, says its rank, and answers each line of JSON there with one: {"do": "train", "contender",
 "model", "format", "steps"} trains that many steps and answers with the times of start and end and the CPU time of
 this process between; {"do": "algorithm", "number", "count"} has Open MPI use that algorithm, and with count not 0
 answers with the times of one sum of as many float32. A failure's answer has an "error". The process ends when the
@@ -43,13 +43,13 @@ RATE = 0.01
 
 
 def mlp():
-    """What waits for the network: 1.1 million parameters, and little to compute with each."""
+    """A model that waits for the network: 1.1 million parameters, with little computation for each."""
     return torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024), torch.nn.ReLU(),
                                torch.nn.Linear(1024, 10)), (16, 64)
 
 
 def cnn():
-    """What computes: 56 thousand parameters, most of them used at 256 places of each of 64 pictures."""
+    """A model that computes: 56 thousand parameters, most of them used at 256 places of each of 64 pictures."""
     conv, relu = torch.nn.Conv2d, torch.nn.ReLU
     return torch.nn.Sequential(conv(1, 32, 3, padding=1), relu(), conv(32, 64, 3, padding=1), relu(), torch.nn.MaxPool2d(2),
                                conv(64, 64, 3, padding=1), relu(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),

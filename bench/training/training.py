@@ -46,7 +46,7 @@ PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRA
 
 
 def missing(name):
-    """What a contender lacks here, if anything."""
+    """Return what a contender lacks here, if anything."""
     if name == "openmpi":
         if not shutil.which("mpirun"):
             return "openmpi-bin is not installed"

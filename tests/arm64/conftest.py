@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""For arm64: what tests share is in tests/lib."""
+"""Configuration for arm64: tests/lib has the parts that tests share."""
 import os
 import sys
 

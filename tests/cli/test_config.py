@@ -62,7 +62,7 @@ def check(tmp_path, text):
     path = tmp_path / "f.conf"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
-    # What of a file this machine lacks is worth a warning, whatever machine this is.
+    # Missing parts of this machine are worth a warning, whatever machine this is.
     return p.returncode, p.stdout, [x for x in p.stderr.splitlines() if not x.startswith("fpisa: warning: ")]
 
 
@@ -102,7 +102,7 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
 
 
 def test_no_file(tmp_path):
-    """Nobody waits for who writes a pipe."""
+    """A pipe as the file is refused: the command does not wait for its writer."""
     os.mkfifo(tmp_path / "pipe")
     for path, says in ((tmp_path / "pipe", ": is a pipe; a configuration is a file"), (tmp_path, ": read: Is a directory"),
                        ("/dev/zero", ": is not a text file of less than 1048576 bytes")):
@@ -176,7 +176,7 @@ def test_keys_as_serve_wants_them(tmp_path):
 
 
 def test_json(tmp_path):
-    """What was done, in one object; an error prints none."""
+    """The output is one object that lists the changes; an error prints none."""
     def told(*argv, status=0):
         p = subprocess.run([FPISA, *map(str, argv), "--json"], text=True, capture_output=True)
         assert p.returncode == status, p

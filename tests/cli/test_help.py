@@ -61,7 +61,7 @@ def test_help_names_what_getopt_takes(verbs):
 
 
 def test_each_option_is_taken(verbs):
-    """Of the program itself: no option of the help is unknown to it."""
+    """The program itself knows each option of its help."""
     for v in verbs.values():
         for o in v.options.values():
             p = subprocess.run([FPISA, *v.name.split(), "--" + o.name, *(["?"] if o.metavar else []), "--no-such-option"],
@@ -110,7 +110,7 @@ def test_manual_page(verbs):
 
 @needs_man
 def test_lists_of_the_manual(verbs):
-    """What the help and the header list heads an item, not a paragraph: a head of 6 letters has its text beside it."""
+    """Each item of the lists in help and header heads an item, not a paragraph: a head of 6 letters has its text beside it."""
     page, api = shown("fpisa.8"), shown("libfpisa.3")
     keys = [m[1] for v in verbs.values() for m in (re.match(r"  ([a-z]\w*(?:, \w+)*)\s{2,}\S", x) for x in v.more) if m]
     assert {"error", "ulp", "touch_ns", "empty_ns"} <= set(keys)

@@ -23,7 +23,7 @@ def test_query_data(tmp_path):
 
 
 def test_analyze(tmp_path):
-    """Of each file in turn."""
+    """Progress is shown of each file in turn."""
     for name in "one", "two":
         (tmp_path / name).write_bytes(os.urandom(4 * 8 * 3000))
     p = OnTerminal([FPISA, "analyze", "--workers", 8, "--orders", 500, tmp_path / "one", tmp_path / "two"])

@@ -54,6 +54,6 @@ def test_reader_is_slow(worker, form):
     with p, open(out, "rb", buffering=0) as f:
         said = b"".join(iter(lambda: f.read(4096), b""))
         err = p.stderr.read()
-    # It may have kept up.
+    # The reader may have kept up.
     assert (p.returncode, err) == (1, "fpisa: query run: stdout: Resource temporarily unavailable\n") or (
         p.returncode == 0 and said.count(b"\n") > ROWS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""For roots of other releases: what tests share is in tests/lib. The table of all counts is printed at the end."""
+"""Configuration for roots of other releases: tests/lib has the parts that tests share. The table of all counts is printed at the end."""
 import os
 import sys
 

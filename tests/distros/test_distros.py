@@ -58,7 +58,7 @@ def test_release(release, step):
     status, out = run("sh", "-c", "cd /srv/fpisa && " + STEPS[step])
     table.record(name, step, status, out)
     assert status == 0, out[-4000:]
-    # What Debian's own packages say as they are installed is theirs.
+    # Messages of Debian's own packages during their installation do not count.
     assert not re.findall(r"^(?!update-alternatives: |dpkg: ).*\bwarning: .*", out, re.M)
     if step == "demo":
         assert "PASS: " in out

@@ -75,7 +75,7 @@ def test_load_needs(images, lab, without):
 
 
 def prepared(lab):
-    """What the page asks of the host."""
+    """Prepare the host as the page asks."""
     net = lab()
     net.agg.sysctl("conf/lo/forwarding", 1)
     return net
@@ -140,7 +140,7 @@ def test_serve_and_workers(images, lab, tmp_path):
 
 
 def test_demo(images, lab):
-    """What deploy/compose.yaml runs, by the capabilities that stand there."""
+    """The service of deploy/compose.yaml runs with the capabilities listed there."""
     with open(os.path.join(TOP, "deploy", "compose.yaml")) as f:
         text = f.read()
     caps = re.search(r"cap_add: \[(.*?)\]", text)[1].split(", ")

@@ -314,7 +314,7 @@ class Worker:
         return results
 
     def reduce(self, op, factor, count, seed, seeds):
-        """One call; what main() prints of it."""
+        """Make one call; return what main() prints of it."""
         n = self.numbers
         if seeds:
             vectors = {r: n.random_values(s, count) for r, s in enumerate(seeds)}

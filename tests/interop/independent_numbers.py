@@ -134,7 +134,7 @@ class Numbers:
         return register, at - spare
 
     def finish(self, op, factor, n, register, at):
-        """What the operation makes of a sum, in smallest subnormals."""
+        """Return what the operation makes of a sum, in smallest subnormals."""
         if op == OPS["norm"]:
             # Twice the exponent and a factor 2^(1 - M) in squares of them; a root to far below any rounding, then a bit.
             square = register * Fraction(2) ** (at - 2 + 1 - self.mbits + 2 * self.mbits) * 4 ** 200

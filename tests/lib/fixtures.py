@@ -28,13 +28,13 @@ def bpffs(mounts):
 
 @pytest.fixture(scope="session")
 def shared(mounts):
-    """What the first load of this session has made, for those after it."""
+    """Objects that the first load of this session has made, for later loads."""
     return shares.Shared(lambda directory: labs.mount(b"bpf", directory, b"bpf"))
 
 
 @pytest.fixture
 def lab(bpffs, shared, request):
-    """lab(workers=2, ...) makes a Lab; it goes when the test ends. Of a test marked `cold` each load is a real one."""
+    """lab(workers=2, ...) makes a Lab; it goes when the test ends. In a test marked `cold` each load is a real one."""
     made, cold = [], request.node.get_closest_marker("cold")
 
     def make(*args, **kwargs):

@@ -64,7 +64,7 @@ class Workers:
             write_table(self.directory(rank), name, schema, rows[rank::len(self.processes)], form)
 
     def clear(self):
-        """Nobody has a table."""
+        """Drop all tables."""
         for rank, _ in enumerate(self.processes):
             for name in os.listdir(self.directory(rank)):
                 os.unlink(os.path.join(self.directory(rank), name))
@@ -87,7 +87,7 @@ CREATE USER MAPPING FOR CURRENT_USER SERVER {name} OPTIONS (key '{workers.key}')
 
 
 def fails(server, text, database="postgres"):
-    """What statements fail with; they must."""
+    """Return the error of statements, which must fail."""
     try:
         server.sql(text, database)
     except Failed as e:

@@ -20,7 +20,7 @@ class Tables:
         self.rows = rows or {"big": [self.row() for _ in range(rng.choice([50, 400]))],
                              "small": [self.row() for _ in range(rng.choice([0, 3, 30]))],
                              "third": [self.row() for _ in range(rng.choice([3, 30]))]}
-        # What the planner thinks, which decides who prunes whom: it may be wrong.
+        # The planner's estimate, which decides which table prunes the other: it may be wrong.
         self.thought = {"big": 10 ** 6, "small": rng.choice([10, 10, 10, 10 ** 8]), "third": rng.choice([10, 1000])}
 
     def row(self):
@@ -49,7 +49,7 @@ class Tables:
     # -- statements ---------------------------------------------------------------
 
     def where(self, alias):
-        """Which rows: what workers look at, mostly."""
+        """Return conditions that workers evaluate, mostly."""
         rng = self.rng
         return rng.choice([f"{alias}.n = {rng.randrange(6)}", f"{alias}.n < {rng.randrange(6)}", f"{alias}.s LIKE 'a%'",
                            f"{alias}.s = 'b'", f"{alias}.d <= date '1970-01-01'", f"{alias}.l IS NOT NULL AND {alias}.n > 2",

@@ -75,7 +75,7 @@ class Table:
     # Each is (statement with room for a table's name, check of its answer, of that over the near table, and of all rows).
 
     def where(self):
-        """What workers take, and some that they do not."""
+        """Return conditions that workers take, and some that they do not."""
         rng, terms = self.rng, []
         for name, kind, _ in rng.sample(self.columns, rng.choice([0, 0, 1, 1, 2])):
             values = KEYS[kind] + ([0.5, -1e30, 1.0] if kind in ("real", "double") else [])
@@ -100,7 +100,7 @@ class Table:
                f"{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])} LIMIT {limit} OFFSET {offset}"
 
         def check(far, near, rows):
-            # Of rows that are equal any may be the last.
+            # Any of several equal rows may be the last.
             left = list(rows)
             for row in far:
                 if row[1:] not in left:

@@ -94,7 +94,7 @@ class Groups:
         return self.net.json("job", "list")
 
     def holds(self):
-        """What a group may leave behind: groups, jobs, slots, pins, and descriptors of the manager and its helper."""
+        """Count what a group may leave behind: groups, jobs, slots, pins, and descriptors of the manager and its helper."""
         fds = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (self.manager.pid, *children(self.manager.pid))]
         status = self.net.json("status")
         return (len(self.net.json("group", "list")), len(self.jobs()), self.net.json("slots"), sorted(os.listdir(PIN)), fds,

@@ -83,7 +83,7 @@ def open_to_others(tree):
 
 
 def mount_tree(source, target):
-    """What is at `source` at `target` too, as the mounts there are; they go with our mount namespace."""
+    """Mount the tree at `source` at `target` too, with its mounts; they go with our mount namespace."""
     mount(source.encode(), target, None, MS_BIND | MS_REC)
     mount(None, target, None, MS_REC | MS_SLAVE)
 
@@ -165,7 +165,7 @@ class Netns:
         return dict(zip(names, map(int, values)))
 
     def gro_on(self, dev):
-        """What a veth needs to take redirected frames."""
+        """Switch on what a veth needs to take redirected frames."""
         value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SGRO, 1))
         request = struct.pack("16sP16x", dev.encode(), ctypes.addressof(value))
         with self.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:

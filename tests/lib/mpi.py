@@ -57,7 +57,7 @@ class Hosts:
         os.chmod(self.agent, 0o700)
 
     def options(self, mpi, folder):
-        """Of mpirun. With one rank a host there is TCP alone, as there would be without the memory that they share."""
+        """Return options of mpirun. With one rank a host only TCP is used, as without shared memory."""
         if mpi == "mpich":
             apart = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", "eth0"] if self.each == 1 else []
             return ["-launcher", "rsh", "-launcher-exec", self.agent, "-localhost", "10.99.1.254", "-hosts",
@@ -81,7 +81,7 @@ def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, option
 
 
 def run(host, mpi, *rest, **more):
-    """What mpirun in a namespace wrote, (stdout, stderr). It must succeed."""
+    """Run mpirun in a namespace, which must succeed; return (stdout, stderr)."""
     argv, env = command(mpi, *rest, **more)
     status, out, err = host.try_run(*argv, env=env)
     assert status == 0, f"mpirun.{mpi}: status {status}\n{out}{err}"

@@ -17,7 +17,7 @@ import time
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
-# That of the server which `make postgres` built the extension for.
+# The pg_config of the server for which `make postgres` built the extension.
 PG_CONFIG = os.environ.get("PG_CONFIG") or os.path.realpath(os.path.join(BUILD, "postgres", "pg_config"))
 PROGRAMS = ("postgres", "initdb")
 START_S = 120
@@ -27,7 +27,7 @@ libc = ctypes.CDLL(None)
 
 
 class Failed(Exception):
-    """What a statement or a program said when it failed."""
+    """The message of a statement or a program that failed."""
 
 
 @functools.cache
@@ -50,7 +50,7 @@ def lacking():
 
 
 def user():
-    """What subprocess takes to be somebody that the server runs as."""
+    """Return the arguments of subprocess for a user as whom the server may run."""
     if os.geteuid():
         return {}
     entry = pwd.getpwnam("postgres")
@@ -132,7 +132,7 @@ class Server:
         return {**os.environ, "PGHOST": self.home, "PGUSER": "postgres", "PGDATABASE": "postgres"}
 
     def psql(self, *options, text=None):
-        """What psql prints, unaligned; its first error is Failed."""
+        """Return the output of psql, unaligned; its first error is Failed."""
         p = subprocess.run([os.path.join(where("bindir"), "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", *options], input=text,
                            text=True, capture_output=True, env=self.env())
         if p.returncode:

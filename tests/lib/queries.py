@@ -121,7 +121,7 @@ def adversarial(rng, kind, rows, keys):
 
 
 def read_whole(p):
-    """Of `fpisa query run --json` that was started: (answer or None, status, errors)."""
+    """Read the results of a started `fpisa query run --json`: (answer or None, status, errors)."""
     try:
         out, err = p.communicate(timeout=150 * SLOW)
     finally:
@@ -194,7 +194,7 @@ class Queries:
         return said["rows"], counts
 
     def fails(self, *options, **where):
-        """What it says when it fails."""
+        """Return the message with which it fails."""
         status, _, err = self.master.try_run(*self.argv(*options, **where))
         assert status == 1, err
         return err

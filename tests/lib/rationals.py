@@ -166,7 +166,7 @@ FP32 = Format("fp32", 8, 23, 32)
 
 
 class Register:
-    """One element on its way through a case's contributions."""
+    """The register of one element during a case's contributions."""
 
     def __init__(self, case):
         self.f, self.mode, self.op = case.fmt, case.mode, case.op
@@ -232,7 +232,7 @@ def reciprocal(n, bits):
 
 
 def operate(case, total):
-    """What the operation makes of the sum, before the root and the rounding."""
+    """Return what the operation makes of the sum, before the root and the rounding."""
     if case.op == AVG and case.reciprocal:
         return total * reciprocal(len(case.words), 53 if case.fmt.name == "fp64" else 24)
     if case.op == AVG:

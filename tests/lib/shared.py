@@ -118,7 +118,7 @@ def is_map(path):
 
 
 class Datapath:
-    """What one load has made: pins in `store`, and what was in its maps."""
+    """The results of one load: pins in `store`, and the contents of its maps."""
 
     def __init__(self, store, pin):
         self.store, self.maps = store, {}
@@ -166,7 +166,7 @@ class Datapath:
 
 
 class Shared:
-    """One datapath for each choice of options that load was given."""
+    """One datapath for each choice of load's options."""
 
     def __init__(self, mount):
         """mount(directory) mounts a BPF filesystem."""
@@ -176,7 +176,7 @@ class Shared:
 
     @staticmethod
     def choice(options):
-        """What of load's options is the datapath's; None: that one is not for sharing."""
+        """Return those of load's options that belong to the datapath; None: it is not for sharing."""
         words = [str(o) for o in options]
         pairs = dict(zip(words[::2], words[1::2]))
         pairs.pop("--mode", None)

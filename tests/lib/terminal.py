@@ -8,7 +8,7 @@ import threading
 
 
 class OnTerminal:
-    """It runs; `said` is what has come to the terminal so far."""
+    """A program that runs on a terminal; `said` is its output so far."""
 
     def __init__(self, argv, stdout=subprocess.PIPE, **options):
         self.said = ""
@@ -36,6 +36,6 @@ class OnTerminal:
         return self.process.returncode, out
 
     def screen(self):
-        """What a reader of the terminal sees in the end: lines that were written over are gone."""
+        """Return what a reader of the terminal sees in the end: overwritten lines are gone."""
         lines = [line.rsplit("\033[K", 1)[-1] for line in self.said.replace("\r\n", "\n").split("\n")]
         return "\n".join(line.strip("\r") for line in lines)

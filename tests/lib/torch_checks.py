@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What checks of torch_sweep.py have in common: what ranks contribute, what is right."""
+"""Parts of the checks of torch_sweep.py: contributions of ranks, expected results."""
 import os
 
 import torch
@@ -18,7 +18,7 @@ def check(function):
 
 
 def draw(seed, shape, dtype, rank):
-    """What a rank contributes."""
+    """Draw the contribution of a rank."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(1000 * seed + rank), dtype=torch.float64).to(dtype)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What torch.distributed promises of all-reduce, by backend "fpisa": each check is a function below, named in
+"""The promises of torch.distributed about all-reduce, by backend "fpisa": each check is a function below, named in
 doc/torch.md. A rank of three; test_torch.py starts them, RANK and WORLD_SIZE as torchrun sets them.
 
     torch_sweep.py
@@ -401,7 +401,7 @@ def calls_that_differ():
 
 @check
 def timeouts():
-    """Of a call, by its group; of a wait, after which the call goes on."""
+    """The group sets the timeout of a call; a wait has its own, after which the call goes on."""
     group, hasty = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=1))
     for g in group, hasty:
         dist.all_reduce(torch.ones(10), group=g)

@@ -32,7 +32,7 @@ class Training(Groups):
 
 
 def outputs(ranks):
-    """What ranks print that succeed."""
+    """Return the output of ranks, which must succeed."""
     out = []
     for r, rank in enumerate(ranks):
         try:

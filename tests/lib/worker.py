@@ -70,7 +70,7 @@ EXACT = {"integers": integer, "even": even}
 
 
 def data(kind, rank, count, seed=0):
-    """What `rank` contributes, as bytes of FP32."""
+    """Return the contribution of `rank`, as bytes of FP32."""
     if kind in EXACT:
         values = [EXACT[kind](rank, i) for i in range(min(count, PERIOD))]
         return repeat(array.array("f", values).tobytes(), count)
@@ -109,7 +109,7 @@ class Worker:
         self.chunks.append([c.offset, c.count, c.flags, c.ranks, c.order])
 
     def answer(self, rc, **more):
-        """One line; with the handle's figures if there is a handle."""
+        """Answer with one line; it has the handle's figures if there is a handle."""
         out = {"rc": rc, "error": self.lib.fpisa_error().decode() if rc else "", **more}
         if self.handle:
             info = Info(size=ctypes.sizeof(Info))

@@ -34,7 +34,7 @@ LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 
 
 def room_of(path):
-    """Of a file below user/: its directory where that is a room, else the first."""
+    """Return the room of a file below user/: its directory if that is a room, else the first."""
     directory = os.path.dirname(path)
     return directory if directory in LEVEL else path.split("/")[0] if directory else "."
 

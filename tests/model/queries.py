@@ -235,7 +235,7 @@ class Query:
         epoch, pending = s[0], s[7]
         out = []
         if self.lockless:
-            # One CPU reads without the lock; another frame may come between its two loads.
+            # A CPU reads without the lock; another frame may come between its two loads.
             if pending is None:
                 first = int(f > s[1][HIGH + w]) if self.high_first else s[1][BAR]
                 out.append((("read", w, f), s[:7] + ((w, f, first),)))
@@ -298,7 +298,7 @@ class Query:
         return epoch, after, groups, acked, acks, on, master, pending
 
     def taken(self, s, i, rows):
-        """What was sent on reaches the master, which acknowledges it, and takes one copy of each frame."""
+        """Deliver a forwarded frame to the master, which acknowledges it, and takes one copy of each frame."""
         epoch, agg, groups, acked, acks, on, master, pending = s
         if master[i] is None:
             master = put(master, i, rows)
@@ -374,7 +374,7 @@ class Joined(Query):
         return self.frames[r[0]][r[1] - 1][r[2] % 100][0] in self.join
 
     def begin(self, acked):
-        """Which workers send rows."""
+        """Choose which workers send rows."""
         mine = [acked[w * self.m:(w + 1) * self.m] for w in range(self.workers)]
         self.sends_rows = [all(a) and (self.impatient or 2 in a) for a in mine]
 

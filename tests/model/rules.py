@@ -77,7 +77,7 @@ class Rules:
         return hit
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current, *calls):
-        """One ADD arrives; `calls`: digest, broken and lost. Returns (code, index, slots after it)."""
+        """Deliver one ADD; `calls`: digest, broken and lost. Returns (code, index, slots after it)."""
         i = self.lib.rules_slot_of(chunk, self.window)
         code, fields = self.add(slots[i], rank, chunk, gen, door, live, current, *calls)
         regs = slots[i][REGS]

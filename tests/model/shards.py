@@ -55,7 +55,7 @@ class Shards:
         return ((0, 0, (0,) * self.n, 0), (EMPTY,) * 2, NOBODY, lost, live)
 
     def stays(self, s, r):
-        """It has been taken out at none."""
+        """The rank has not been taken out at any aggregator."""
         return all(s[1][a][4] >> r & 1 for a in range(self.k))
 
     def finished(self, s):
@@ -94,7 +94,7 @@ class Shards:
         return (s[0], put(s[1], a, aggregator)) + s[2:7] + (s[7] - self.stays(s, r),)
 
     def lose(self, s, a):
-        """Who waits there is challenged anew, and repeats its HELLO with another cookie."""
+        """A rank that waits there is challenged again, and repeats its HELLO with another cookie."""
         lost = s[1][a][3] + 1
         hellos = {("hello", r, a, w[1][a], lost) for r, w in enumerate(s[0]) if not w[2][a]}
         return (s[0], put(s[1], a, self.fresh(lost, s[1][a][4])), s[2], s[3] | hellos) + s[4:]
@@ -229,7 +229,7 @@ class Shards:
         return self.become(s, r, (life, incs, gens, taken), frozenset())
 
     def check_call(self, r, taken, label):
-        """One life of each rank; whoever is missing at one aggregator was taken out of the generation, not before it."""
+        """Each rank has one life; a rank that is missing at one aggregator was taken out of the generation, not before it."""
         call = set().union(*(regs for regs, _ in taken))
         if len({rank for rank, _ in call}) < len(call):
             raise Violation("worker %d completes a call of different lives: %s" % (r, call_text(taken)), label)

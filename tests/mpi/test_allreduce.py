@@ -288,7 +288,7 @@ def test_halves(cluster):
 
 
 def test_misuse(cluster):
-    """What is MPI's to refuse it refuses, and the next calls are right; nothing is left of what was not freed."""
+    """MPI refuses what is MPI's to refuse, and the next calls are right; nothing is left of objects that were not freed."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "misuse.c")
@@ -298,7 +298,7 @@ def test_misuse(cluster):
 
 
 def test_two_programs(cluster):
-    """Of one host, at the same time: groups and ports of their own."""
+    """Two programs on one host, at the same time, have groups and ports of their own."""
     c = cluster()
     c.compiled("requests.c")
     both = [c.start(RANKS, "requests.c", "single") for _ in range(2)]
@@ -311,7 +311,7 @@ def test_two_programs(cluster):
 
 
 def test_manager_killed(cluster):
-    """One that comes back finds the groups, and no call fails."""
+    """A manager that comes back finds the groups, and no call fails."""
     c = cluster()
     p, _, folder = begin(c, "call")
     for _ in range(2):
@@ -390,7 +390,7 @@ def test_format_that_is_not_given(cluster):
                                    for x in lines)
 
 
-# Of mpirun: what is left when a rank has died goes on.
+# Options of mpirun with which the other ranks go on when a rank has died.
 NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
 
 
@@ -407,7 +407,7 @@ def begin(c, how, *shell, **env):
 
 
 def ends(folder, p, ranks):
-    """What these ranks had to say at their end, and mpirun's output. MPICH's may be gone before them."""
+    """Return the last output of these ranks, and mpirun's output. MPICH's mpirun may end before them."""
     out, err = p.communicate(timeout=COMMAND_S)
     paths = [os.path.join(folder, f"end.{r}") for r in ranks]
     wait_until("the ranks' ends", lambda: all(os.path.exists(path) for path in paths), COMMAND_S)
@@ -465,7 +465,7 @@ def test_fortran_entries(cluster, argv):
     before = c.sent()
     out, err = c.run(RANKS, "entries.f90", *argv)
     assert out.split() == ["10"] and said(err) == []
-    # Of 10 rounds the datapath has 9 of two requests; two doubles in 17 bytes at most.
+    # The datapath has 9 of 10 rounds, with two requests each; two doubles in 17 bytes at most.
     assert c.sent() - before > 9 * 2 * RANKS * 2000 * 8 / 3500
     c.groups.empty()
 

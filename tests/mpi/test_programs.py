@@ -20,7 +20,7 @@ LONGEST_S = 1200 * SLOW
 
 
 def unserved(err):
-    """Of what a rank says: communicators that the library left to MPI, but those of one rank."""
+    """Return the communicators, from a rank's output, that the library left to MPI, except those of one rank."""
     return [x for x in err.splitlines() if x.startswith("fpisa: ") and "are MPI's" in x and "of 1 ranks" not in x]
 
 

@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items):
 
 
 def claimed(items, folder):
-    """Of the tests those that no other process of this run has taken: functions with all of their cases, or files."""
+    """Return the tests that no other process of this run has taken: functions with all of their cases, or files."""
     taken = {}
     for item in items:
         key = item.nodeid.split("::" if item.get_closest_marker("together") else "[")[0].replace("/", "+")

@@ -33,7 +33,7 @@ FLOATS = ("fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2")
 
 
 def wanted_flags(name, op):
-    """What the cases of a format and an operation must raise together, or they try too little."""
+    """Return the flags that the cases of a format and an operation must raise together, or they try too little."""
     infinite = 0 if name in ("e4m3", "mxint8") else INF
     if name == "int32":
         return OVERFLOW | INEXACT if op == SUM else 0
@@ -119,7 +119,7 @@ def build_driver(folder):
 
 
 class Seen:
-    """What the cases so far raised, and how many did not agree."""
+    """The flags of the cases so far, and the number of disagreements."""
 
     def __init__(self):
         self.raised = defaultdict(int)
@@ -136,7 +136,7 @@ class Seen:
             print("%s: %s  rationals %s\n  oracle %s" % (name, line_of(case), mine, answer))
 
     def too_little(self):
-        """What the cases did not reach, as sentences."""
+        """Return, as sentences, what the cases did not reach."""
         for (name, op), flags in WANTED.items():
             if self.raised[name, op] != flags:
                 yield "%s of %s raised flags 0x%x, not 0x%x" % (OPS[op], name, self.raised[name, op], flags)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""For packages: mounts of our own, a BPF filesystem, networks; what others build on, by version."""
+"""Configuration for packages: mounts of our own, a BPF filesystem, networks; the interfaces for other programs, by version."""
 import os
 import sys
 

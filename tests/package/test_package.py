@@ -79,7 +79,7 @@ class Root:
             shutil.rmtree(here)
 
     def state(self):
-        """What a package could leave behind."""
+        """Return what a package could leave behind."""
         own = ("proc", "sys", "dev", "tmp", "run", "var/lib/apt", "var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache")
         return {p: what for p, what in tree(self.path, *own).items() if p not in own}
 
@@ -90,7 +90,7 @@ class Root:
 
 
 def libraries():
-    """Those of the program, as this release names their packages."""
+    """Return the libraries of the program, by this release's names of their packages."""
     depends = sh("dpkg-query", "-W", "-f", "${Depends}\n", "libbpf-dev", "libjson-c-dev", "libgmp-dev", "libmnl-dev")
     return re.findall(r"\blib(?:bpf|json-c|gmp|mnl)\d+\w*", depends)
 
@@ -203,7 +203,7 @@ def test_torch(debs, tmp_path):
 
 
 def places(root):
-    """Of what packages have that are unpacked there."""
+    """Return the files of packages that are unpacked there."""
     library, = glob.glob(f"{root}/usr/lib/*/libfpisa.so.1")
     return {**os.environ, "PYTHONPATH": f"{root}/usr/lib/python3/dist-packages", "FPISA_LIBRARY": library}
 
@@ -233,7 +233,7 @@ def test_mpi(debs, tmp_path, lab, mpi):
 
 
 def pages_commands(section, place):
-    """Those of the guide."""
+    """Return the guide's commands."""
     return [b.text for b in guide.blocks() if b.section == section and b.place == place]
 
 
@@ -294,7 +294,7 @@ def test_unit_verifies(root, tmp_path, unit):
 
 @pytest.mark.parametrize("how", ["shared", "static"])
 def test_program_against_the_library(root, how):
-    """What a user compiles, by pkg-config alone."""
+    """A user's program compiles with pkg-config alone."""
     source = install.PROGRAM
     with open(root.path + "/tmp/p.c", "w") as f:
         f.write(source)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What fpisa_sum() and fpisa_avg() must be, in rational numbers (tests/lib/rationals.py), and values to sum."""
+"""The expected results of fpisa_sum() and fpisa_avg(), in rational numbers (tests/lib/rationals.py), and values to sum."""
 import math
 import struct
 from fractions import Fraction

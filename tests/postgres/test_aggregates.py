@@ -35,7 +35,7 @@ def test_no_rows(server, sql_type):
 
 
 def test_types(server):
-    """Those of sum() and avg()."""
+    """The types are those of sum() and avg()."""
     for name, sql_type in (("sum", "real"), ("sum", "double precision"), ("avg", "real"), ("avg", "double precision")):
         ours, theirs = server.sql(f"SELECT pg_typeof(fpisa_{name}(x)), pg_typeof({name}(x)) FROM {values(sql_type, '1')}")[0]
         assert ours == theirs

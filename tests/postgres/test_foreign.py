@@ -83,7 +83,7 @@ def test_import(far, workers):
 
 
 def test_pushed_down(far):
-    """What is asked of workers is what was written; the counts say where rows went."""
+    """Workers are asked for what the statement has; the counts say where rows went."""
     first = plan(far, "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
     assert first["Remote Query"] == "first 12 rows by x DESC NULLS FIRST" and first["Actual Rows"] == 12
     assert first["Pruned By"] == "nobody: the server has no query of kind topn" and first["Rows Received"] == 30000
@@ -134,7 +134,7 @@ def test_memory_of_rescans(far):
 
 
 def test_early_end(far, workers):
-    """Who reads no further leaves workers that serve the next one; a pause is no fault."""
+    """A statement that reads no further leaves workers that serve the next one; a pause is not a fault."""
     for _ in range(3):
         assert far("SELECT count(*) FROM (SELECT i FROM many LIMIT 1) s") == [("1",)]
     far("ALTER SERVER far OPTIONS (ADD timeout '1')")
@@ -183,13 +183,13 @@ def test_import_of_a_bad_table(far, server, workers):
 
 
 def test_dead_worker(far, server, workers):
-    """One that does not run is named, and so is one that ends in the middle; then all is as before."""
+    """A worker that does not run is named, and so is one that ends in the middle; then all is as before."""
     name = f"127.0.0.1:{workers.ports[1]}"
     workers.kill(1)
     try:
         for query in "SELECT * FROM many", "SELECT x FROM many ORDER BY x LIMIT 1", "SELECT x, count(*) FROM many GROUP BY x":
             assert f"worker {name}: no connection: Connection refused" in fails(server, query, "far")
-        # What fails leaves nothing.
+        # A failed statement leaves nothing.
         assert far("DO $$ BEGIN FOR i IN 1..40 LOOP BEGIN PERFORM count(*) FROM sales; EXCEPTION WHEN connection_failure THEN NULL; END; "
                    "END LOOP; END $$; SELECT count(*) < 60 FROM pg_ls_dir('/proc/self/fd')") == [("t",)]
     finally:
@@ -225,7 +225,7 @@ def test_cancel(far, server, workers):
 
 
 def test_refusals(far, server, workers):
-    """What a table here says that the workers' has not: whose it is, and what to do."""
+    """A difference between this table and the workers' is refused: the error says whose it is, and what to do."""
     far("""CREATE FOREIGN TABLE none (i int) SERVER far; CREATE FOREIGN TABLE other (z int) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE wide (shop bigint NOT NULL, price real) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE strict (day date, price real NOT NULL) SERVER far OPTIONS (table_name 'sales');
@@ -242,7 +242,7 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
 
 
 def test_not_null(far, server, workers):
-    """What is NOT NULL here and has NULLs at the workers is in no answer; rows whose NULLs are not looked at are counted."""
+    """A column that is NOT NULL here and has NULLs at the workers is in no answer; rows whose NULLs are not looked at are counted."""
     rows = [(1, 1, "2024-01-01", 1.0), (1, None, None, None), (2, 1, "2024-01-02", 2.0)]
     queries = ["SELECT k, count(d) FROM t GROUP BY k", "SELECT k, count(x) FROM t GROUP BY k", "SELECT g, count(g), count(d), max(x) FROM t GROUP BY g",
                "SELECT k FROM t GROUP BY k HAVING count(d) > 1", "SELECT count(d) FROM t", "SELECT k, g, count(*) FROM t GROUP BY k, g",

@@ -60,7 +60,7 @@ DROP DATABASE other;""") == [("1",), *want]
 
 
 def test_make_uninstall(tmp_path):
-    """What `make install-postgres` writes, where pg_config says, `make uninstall-postgres` takes away."""
+    """`make uninstall-postgres` removes all that `make install-postgres` writes, where pg_config says."""
     why = postgres.lacking()
     if why:
         pytest.skip(why)

@@ -43,7 +43,7 @@ A, B, V, W, NAME = ("a", INT32, 1), ("b", TEXT), ("v", REAL, 1), ("v", REAL), ("
 SCAN, TOP, GROUPS = "SELECT a, b FROM t", "SELECT a FROM t ORDER BY v LIMIT 2", "SELECT f, max(v), fpisa_sum(v) FROM t GROUP BY f"
 IMPORT = "IMPORT FOREIGN SCHEMA x FROM SERVER {server} INTO {server}"
 
-# What it is, what the worker says, what is asked, and what comes of it: a message, or rows.
+# The case, the worker's messages, the statement, and its outcome: a message, or rows.
 CASES = [
     ("honest", [ready([A, B]), records([b"1", None], [b"2", b"x"]), done(2)], SCAN, [("1", ""), ("2", "x")]),
     ("honest groups", [ready(keys=[("f", INT64)]), done()], GROUPS, []),
@@ -83,7 +83,7 @@ CASES = [
 
 
 class Liars:
-    """One process with a worker for each case."""
+    """A process with a worker for each case."""
 
     def __init__(self, folder):
         self.folder, program = str(folder), str(folder / "lying_worker")

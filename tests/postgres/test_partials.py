@@ -11,7 +11,7 @@ import postgres
 from exact import DOUBLE, REAL, adversarial, literal, rounded
 
 COLUMNS = "(g int, x real, y double precision)"
-# What becomes of bytes: rows and the average's bits, or the class of the error.
+# The outcome of bytes: rows and the average's bits, or the class of the error.
 TRY = """CREATE FUNCTION try(p bytea) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN fpisa_partial_rows(fpisa_merge(q)) || ' ' || encode(float8send(fpisa_partial_avg(fpisa_merge(q))), 'hex')

@@ -62,7 +62,7 @@ def wanted(rows):
 
 
 def nodes(plan):
-    """What a plan is made of."""
+    """Return the nodes of a plan."""
     yield plan["Node Type"] + "".join(" " + plan[k] for k in ("Strategy", "Partial Mode") if k in plan)
     for below in plan.get("Plans", ()):
         yield from nodes(below)

@@ -64,7 +64,7 @@ def test_memory(far, workers):
 
 
 def test_files_go(far, workers):
-    """Of a statement that ends, of one that is stopped early and read again, and of one that fails."""
+    """The files of a statement go when it ends, is stopped early and read again, or fails."""
     rng = random.Random(draw_seed())
     table(workers, far, "ended", rng, 20000, 9000)
     setting = "SET fpisa.pruning = none; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"

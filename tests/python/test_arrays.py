@@ -54,7 +54,7 @@ OPERATIONS = [(t, op) for t in TYPES for op in ("sum", "min", "max", "avg", "sca
 
 @pytest.mark.parametrize("type_,op", OPERATIONS)
 def test_every_type_and_operation(type_, op):
-    """Of every shape, in place and not, by the bits."""
+    """Each works with every shape, in place and not, by the bits."""
     def rank_of(handle):
         for shape in SHAPES:
             a, b = pair(0, op, type_, shape), pair(1, op, type_, shape)

@@ -196,7 +196,7 @@ def test_calls_that_differ_and_rejoin():
 
 
 def test_close():
-    """It gives up what is under way, also what another thread waits for, and may come twice."""
+    """close() gives up all calls in progress, also those that another thread waits for, and may be called twice."""
     def rank_of(handle):
         if handle.rank:
             return

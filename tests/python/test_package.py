@@ -26,7 +26,7 @@ def pip(*argv):
 
 
 def test_wheel(tmp_path):
-    """Of a source distribution alone; in an environment that has nothing else, sums work, and groups ask for numpy."""
+    """The wheel is made from a source distribution only; in an environment that has nothing else, sums work, and groups ask for numpy."""
     for module in "pip", "setuptools", "wheel":
         if not importlib.util.find_spec(module):
             pytest.skip(f"python3-{module} is not installed; make test installs it")

@@ -295,7 +295,7 @@ def test_ties_of_a_long_run(unit):
 
 
 def test_groups_beyond_the_range():
-    """What a cell has had to give up may be beyond 2^1024."""
+    """The spilled part of a cell may be beyond 2^1024."""
     n = 1 << 19
     x = np.r_[np.full(n, 1.7e308), np.full(n, -1.7e308)]
     assert fpisa.sum(x, by=np.zeros(2 * n, int)).values.tolist() == [0]
@@ -540,7 +540,7 @@ def test_nulls_keep_their_place(rng):
 
 
 def test_numbers_are_exact():
-    """Of Python and numpy, in a list: the sum is exact, or the call is refused."""
+    """The sum of Python's and numpy's numbers in a list is exact, or the call is refused."""
     big = 2 ** 53 + 1
     for x in [2 ** 63, 1], [2 ** 64 - 1, 1], [np.int64(big)], [np.uint64(2 ** 64 - 1), 1], [2 ** 63 + 1, -5], [10 ** 400, 1], [True, big], [-1, 2 ** 70, None]:
         got, want = fpisa.sum(x), sum(int(v) for v in x if v is not None)

@@ -89,7 +89,7 @@ def test_an_error(gloo):
 
 
 def test_views(gloo):
-    """What a bucket is not, through the hook itself: a right average, or an error that says why."""
+    """A view that is not a bucket gives, through the hook itself, a right average, or an error that says why."""
     base = torch.tensor([1 + 2j, 3 - 4j])
     wrong = [(torch._neg_view(torch.ones(4)), ValueError), (base.conj(), ValueError), (base.conj().imag[:1], ValueError),
              (torch._neg_view(torch.ones(4, dtype=torch.bfloat16)), ValueError), (torch.ones(4, 4).t(), ValueError),

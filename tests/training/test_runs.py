@@ -46,7 +46,7 @@ def test_a_second_run_has_the_same_bits(noise, model, format, arm):
 
 
 def test_arms_differ(noise):
-    """What an arm is: another one ends elsewhere, and raises what its mode can."""
+    """Another arm ends elsewhere, and raises the flags that its mode can."""
     records = {arm: run(noise, "resnet", arm=arm) for arm in plan.ARMS}
     assert len({r["weights"] for r in records.values()}) == len(plan.ARMS)
     assert not records["default"]["flags"] and not records["reversed"]["flags"]
@@ -91,7 +91,7 @@ def test_totals(rng, monkeypatch, dtype, words, format):
 # -- errors -----------------------------------------------------------------------
 
 def test_errors():
-    """Of values whose errors are known: none, 2^-24 relative, a sum lost, one of zero."""
+    """The errors of these values are known: none, 2^-24 relative, a sum lost, one of zero."""
     gradients = [np.array([1, 1, 1e-3, 1], "f4"), np.array([1, 2.0**-24, 0, -1], "f4")]
     total = np.array([2, 1, 0, 0], "f4")
     found = errors.against_truth(gradients, total)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What others build on: the library's API, the wire, the names in the CLI's output. doc/interfaces.txt
+"""The interfaces for other programs: the library's API, the wire, the names in the CLI's output. doc/interfaces.txt
 records each with the version that made or changed it.
 
     tests/tree/interfaces.py BUILD [--write]
 
-Tells what differs from the record, or writes it (`make interfaces`). It does not write what breaks others
+Print what differs from the record, or write it (`make interfaces`). It does not write what breaks others
 unsaid: a function, struct or constant of include/fpisa.h that goes or changes takes another SOVERSION,
 one of include/fpisa/wire.h another FPISA_VERSION, and NEWS.md names whatever changes, under the Makefile's
 VERSION. tests/tree/test_interfaces.py holds the tree to that.
@@ -205,7 +205,7 @@ def breaks(found, items, same_soname):
 
 
 def unsaid(items, sections, first):
-    """What is of a later version than the first and not named in NEWS.md's section of it: sentences."""
+    """Return, as sentences, changes of a later version than the first that NEWS.md's section of it does not name."""
     for key, (version, what) in items.items():
         if version != first and not says(sections.get(version, ""), key):
             yield f"{' '.join(key)} {'is gone' if what == GONE else 'changed'} in {version}: NEWS.md does not say so there"

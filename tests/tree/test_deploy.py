@@ -124,7 +124,7 @@ def test_capabilities():
 
 
 def metrics():
-    """Of `fpisa stats --prometheus`: doc/interfaces.txt has counters of jobs by their JSON names."""
+    """Return the metrics of `fpisa stats --prometheus`: doc/interfaces.txt has counters of jobs by their JSON names."""
     text = read("doc/interfaces.txt")
     return set(re.findall(r"^\S+\tmetric\t(\w+)$", text, re.M)) | \
         {f"fpisa_{name}_total" for name in re.findall(r"^\S+\tcounter\t(?!v_)(\w+)$", text, re.M)}
@@ -205,7 +205,7 @@ def test_prolog_and_epilog(slurm, tmp_path):
 
 @pytest.mark.parametrize("source", ["user/lib/call.c", "user/datapath/families.c", "bpf/fpisa.bpf.c", "adapters/python/sums/state.c"])
 def test_big_endian_is_refused(source):
-    """One error, before all others, that says why."""
+    """The compiler prints one error, before all others, that says why."""
     flags = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__", "-std=gnu11", "-fmax-errors=1", "-fsyntax-only",
              "-Iinclude", "-Iuser", "-Ibuild"]
     p = subprocess.run(["gcc", *flags, source], cwd=TOP, text=True, capture_output=True)

@@ -35,7 +35,7 @@ def words(path):
 # -- the tree --------------------------------------------------------------------
 
 def test_table():
-    """What stands there, and in bench/README.md, is what `make bench-figures` and the benchmark by topology wrote."""
+    """The tables here, and in bench/README.md, are those that `make bench-figures` and the benchmark by topology wrote."""
     for path, marks, rows in readme.tables(readme.load(), readme.read_lines(readme.POINTS)):
         assert readme.shown(page(path), marks) == rows
     assert all(part in run.PARTS for part, *_ in readme.ROWS)
@@ -58,7 +58,7 @@ def test_three_runs():
 
 
 def test_first_screen():
-    """What it is, two commands, a picture."""
+    """The first screen has a description, two commands, and a picture."""
     lines = page().splitlines()[:24]
     assert lines[0].startswith("# ") and lines[2][0].isalpha()
     commands = [n for n, line in enumerate(lines) if re.match(r"    sudo make (demo|test) ", line)]
@@ -96,7 +96,7 @@ def test_picture_by_topology():
 
 @needs_gnuplot
 def test_picture_of_the_errors(tmp_path):
-    """It is what the page's command draws."""
+    """The picture is the one that the page's command draws."""
     files = [os.path.join(TOP, "data", "gradients", f"epoch{n}.f32") for n in ("01", "20", "40")]
     subprocess.run([FPISA, "analyze", "--workers", "8", "--plot", tmp_path / "gradients", *files], check=True,
                    stdout=subprocess.DEVNULL)
@@ -126,7 +126,7 @@ def by_topology(factor, waited=0.0):
 
 
 def results(factor, busy=0.01, quick=False):
-    """What a run of all parts writes, every figure `factor`."""
+    """Write the results of all parts, every figure `factor`."""
     def line(contender, rate, size):
         ours = {"share": factor, "faster": factor} if contender == "fpisa" else {}
         return {"bench": "collective", "contender": contender, "topology": "switch", "workers": 8, "rate_mbps": rate, "bytes": size,
@@ -208,7 +208,7 @@ def test_take_refuses(place, lines, said):
 
 @needs_gnuplot
 def test_take_topology(place):
-    """What a run measured becomes the tables, the chart and the record; a star is at times that the CPUs held up."""
+    """The measurements of a run become the tables, the chart and the record; a star marks times that the CPUs held up."""
     folder, = place([*results(1), *by_topology(2.5, waited=0.11)])
     readme.take([folder], False)
     readme.take_topology(folder, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What others build on changes with a word in NEWS.md, and with the versions that tell a program of it."""
+"""A change of an interface is in NEWS.md, and in the versions that tell a program of it."""
 import re
 
 import pytest
@@ -37,7 +37,7 @@ def test_news():
 
 
 def test_header_alone():
-    """It is installed without the tree: it names no file of that, and its numbers are the protocol's."""
+    """The header is installed without the tree: it names no file of that, and its numbers are the protocol's."""
     header, numbers = read("include", "fpisa.h"), read("include", "fpisa", "format.h")
     assert re.findall(r"\b(?:bpf|doc|include|user)/\S+", header) == []
     for name in "mode", "pipeline", "clz", "fanout":
@@ -57,7 +57,7 @@ def symbols():
 
 
 def versions_of_structs(items, what):
-    """Of those that it points to, and they to."""
+    """Return the versions of the structs that it points to, and they to."""
     for name in re.findall(r"struct (\w+) \*", what):
         if ("struct", name) in items:
             version, inside = items["struct", name]
@@ -87,7 +87,7 @@ def test_packages_have_the_news():
 # -- the rule: changes that are made up ------------------------------------------
 
 def change(found, **edits):
-    """What there is, with some of it otherwise; None takes it away."""
+    """Return the interfaces with some changed; None removes one."""
     new = dict(found)
     for name, what in edits.items():
         key = next((k for k in found if k[1] == name), ("function", name))
@@ -119,7 +119,7 @@ STRUCT, OPTIONS, MEM = "fpisa_chunk", "fpisa_options", "fpisa_mem_options"
     ({"v_stale": None, "job add --mode": None, "stats.drops": None}, None),
 ])
 def test_breaks(found, edits, broken):
-    """What breaks those in use is refused, unless the version that tells them changes too."""
+    """A change that breaks programs in use is refused, unless the version that tells them changes too."""
     texts = {n: what for (_, n), what in found.items()}
     new = change(found, **{n: w(texts[n]) if callable(w) else w for n, w in edits.items()})
     assert new != found
@@ -141,5 +141,5 @@ def test_unsaid(found, name, says):
         assert {k[1] for k, v in items.items() if v[0] == "0.2.0"} == {name}
         assert len(list(interfaces.unsaid(items, {"0.2.0": "- **output** something else\n"}, "0.1.0"))) == 1
         assert list(interfaces.unsaid(items, {"0.2.0": f"- **output** {says}\n"}, "0.1.0")) == []
-        # It stays as it is until it changes again.
+        # The record stays as it is until the interface changes again.
         assert interfaces.updated(new, items, "0.3.0") == items

@@ -28,7 +28,7 @@ def test_links(page):
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("page", ["README.md", "include/fpisa.h"])
 def test_first_program(page, language):
-    """What the page shows of the library compiles as it stands, between what a program has anyway."""
+    """The program of the page compiles unchanged, between the usual lines of a program."""
     lines, = re.findall(r"(^(?: {4}| \*\t)struct fpisa \*f;\n.*?fpisa_close\(f\);\n)", read(page), re.M | re.S)
     program = f"""#include <err.h>
 #include <fpisa.h>

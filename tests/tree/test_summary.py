@@ -45,7 +45,7 @@ def test_all_reduce():
 
 
 def test_by_topology():
-    """Of N = 8 and a network without loss; by size, MTU and queue, and not where the CPUs are what a rate asks for."""
+    """The summary is of N = 8 and a network without loss; by size, MTU and queue, except where a rate is more than the CPUs can do."""
     def point(size, faster, seconds, topology="dedicated-8", **unusual):
         ours = {"faster": faster, "faster_quartiles": [faster, faster], "seconds": seconds, "waited": 0, "share": seconds, "bound_s": 1,
                 "limit_s": 1 + (topology == "one-port"), "share_quartiles": [seconds, seconds]}
@@ -68,7 +68,7 @@ def test_by_topology():
 
 
 def test_training_colocated():
-    """Of both models, the one that computes too."""
+    """Of both models, the summary has the one that computes too."""
     def line(model, contender, gloo):
         return {"bench": "training-colocated", "model": model, "mbit": 50, "workers": 4, "contender": contender,
                 **({"gloo": gloo, "gloo_quartiles": [gloo, gloo]} if contender == "fpisa" else {})}
@@ -78,7 +78,7 @@ def test_training_colocated():
 
 
 def test_training():
-    """Of the backend, the model that waits for the network, and float32 alone."""
+    """The summary has the backend, the model that waits for the network, and float32 alone."""
     def line(contender, model, format, mbit, gloo):
         return {"bench": "training", "contender": contender, "model": model, "format": format, "mbit": mbit, "workers": 4,
                 **({"gloo": gloo, "gloo_quartiles": [gloo, gloo]} if contender == "fpisa" else {})}
@@ -90,7 +90,7 @@ def test_training():
 
 
 def test_sums():
-    """Of real alone, over the whole table and by 1,000 groups."""
+    """The summary has sums of real alone, over the whole table and by 1,000 groups."""
     def line(aggregate, groups, workers, ratio):
         return {"bench": "sum", "aggregate": aggregate, "groups": groups, "workers": workers, "ratio": ratio,
                 "ratio_quartiles": [ratio, ratio]}
@@ -101,7 +101,7 @@ def test_sums():
 
 
 def test_merge():
-    """Of the aggregator's, for 32 workers and 100,000 groups."""
+    """The summary has the aggregator's merge, for 32 workers and 100,000 groups."""
     def line(contender, workers, groups, ratio):
         return {"bench": "merge", "contender": contender, "workers": workers, "groups": groups, "ratio": ratio, "ratio_quartiles": [ratio] * 2}
 

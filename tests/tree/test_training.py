@@ -44,12 +44,12 @@ def rows(text, first):
 # -- the tree ------------------------------------------------------------------
 
 def test_page():
-    """What stands between its marks is what `make training-page` writes."""
+    """The text between the page's marks is what `make training-page` writes."""
     assert report.shown(page()) == report.text(*map(sweep.read, (report.RECORDS, report.COST, report.NETWORK, report.AGAIN)))
 
 
 def test_records():
-    """Of this experiment, each run once, each whole."""
+    """The records are of this experiment, each run once, each whole."""
     records = sweep.read(report.RECORDS)
     assert len({sweep.key(r) for r in records}) == len(records)
     for r in records:
@@ -150,7 +150,7 @@ def test_index():
 
 
 def test_page_is_left(monkeypatch, tmp_path):
-    """What cannot be written leaves the page that there was."""
+    """A page that cannot be written stays as it was."""
     kept = tmp_path / "training.md"
     kept.write_text(page())
     monkeypatch.setattr(report, "PAGE", str(kept))
@@ -235,7 +235,7 @@ def test_again(monkeypatch, tmp_path):
 
 
 def test_time_left(monkeypatch):
-    """Of the epochs under way before a run has ended, of runs then; two processes share what is to be done."""
+    """The time left comes from the epochs in progress before a run has ended, from runs then; two processes share the work."""
     now = [1000.0]
     monkeypatch.setattr(sweep.time, "monotonic", lambda: now[0])
     clock, run = sweep.Clock(10), plan.Settings("mnist", "vgg", "fp32", "default", 1, 20)

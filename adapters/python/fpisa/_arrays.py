@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Which arrays a call takes, and what it returns."""
+"""The arrays that a call takes, and its results."""
 from __future__ import annotations
 
 import enum
@@ -14,7 +14,7 @@ Array = Any  # np.ndarray of a type below
 
 
 class Flags(enum.IntFlag):
-    """What a result says of itself: the union over the values of a call."""
+    """Properties of a result: the union over the values of a call."""
 
     OVERFLOW = 0x01
     "A register saturated, or a value left the format's range."
@@ -31,7 +31,7 @@ class Flags(enum.IntFlag):
 
 
 class Result(NamedTuple):
-    """Of an all-reduce: `sums, flags = group.allreduce(values)`."""
+    """The result of an all-reduce: `sums, flags = group.allreduce(values)`."""
 
     array: Array
     flags: Flags

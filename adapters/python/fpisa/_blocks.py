@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""What is summed, as arrays of sums.h: strided blocks of memory, or a whole of decimals."""
+"""The values to sum, as arrays of sums.h: strided blocks of memory, or a whole of decimals."""
 from __future__ import annotations
 
 import ctypes
@@ -65,7 +65,7 @@ class Values(NamedTuple):
 
 
 def integers(type_: str, run: Array) -> Iterator[Optional[int]]:
-    """One by one."""
+    """Yield the integers one by one."""
     code = {"float64": "<d", "int8": "b", "uint8": "B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q"}[type_]
     for i in range(run.n):
         bit = run.valid_offset + i

@@ -97,7 +97,7 @@ def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *argumen
 
 
 class Caller:
-    """What Group and Handle share."""
+    """The calls that Group and Handle share."""
 
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         raise NotImplementedError

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Error(OSError):
-    """What libfpisa reports. `errno` is its number, `strerror` its sentence, `ranks` the ranks that it is about."""
+    """An error of libfpisa. `errno` is its number, `strerror` its sentence, `ranks` the ranks that it is about."""
 
     def __init__(self, number: int, sentence: str, ranks: Tuple[int, ...] = ()) -> None:
         super().__init__(number, sentence)

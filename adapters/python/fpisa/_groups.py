@@ -65,7 +65,7 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
 
 
 def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Of 64 bits."""
+    """Number the groups of 64-bit integer keys."""
     codes, least, most = numpy.empty(len(keys), "int64"), int(keys.min()), int(keys.max())
     near = most - least < max(NEAR, 2 * len(keys)) and most - least < 1 << 31
     found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # where each begins, if they are not near
@@ -173,7 +173,7 @@ class Places:
         check(lib.sums_places(at, self.rows, self.groups, self.place, self.start))
 
     def _blocks(self, blocks: List[Block]) -> List[Block]:
-        """One for each group."""
+        """Return one block for each group."""
         runs = [run for block in blocks if 0 not in block.shape for run in block.runs()]
         if any(len(b.shape) != 1 for b in blocks) or self.rows != total(runs):
             raise ValueError(f"by has {self.rows} keys; the values must be as many, in one dimension")

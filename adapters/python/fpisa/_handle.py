@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Info(NamedTuple):
-    """Of a handle: parameters of its job, and counts of frames."""
+    """Figures of a handle: parameters of its job, and counts of frames."""
 
     job: int
     rank: int
@@ -193,7 +193,7 @@ class Mem:
         return handle
 
     def run(self, function: Callable[[Handle], T], **options: Any) -> List[T]:
-        """What `function` returns for the handle of each rank, each in its thread. If one raises, the calls of the others
+        """Return the results of `function` for the handle of each rank, each in its thread. If one raises, the calls of the others
         are canceled, and this raises the same."""
         lock = threading.Lock()
         handles: List[Handle] = []
@@ -220,7 +220,7 @@ class Mem:
         return [f.result() for f in futures]
 
     def close(self) -> None:
-        """It ends when its handles are closed."""
+        """End the ranks' memory; it stays until its handles are closed."""
         self._finalizer()
 
     def __enter__(self) -> Mem:

@@ -127,7 +127,7 @@ def name_of(names: Dict[str, int], number: int) -> str:
 
 
 def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
-    """Of a deadline; `none` stands for there is none."""
+    """Convert a deadline to milliseconds; `none` means that there is none."""
     if seconds is None:
         return none
     if not 0 < seconds < FOREVER / 1000:

@@ -58,7 +58,7 @@ def _read(state: State, f: Format, average: bool = False) -> float:
 
 
 def _pair(v: Values, one: Any) -> Any:
-    """What `one` makes of the blocks: a number, or of complex values both halves' as one."""
+    """Return what `one` makes of the blocks: a number, or a complex number made of both halves."""
     return complex(one(v.blocks), one(v.imaginary)) if v.imaginary else one(v.blocks)
 
 
@@ -117,7 +117,7 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
 
 
 def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
-    """The exact sum, rounded once to dtype (float64 by default). Of integers and decimals it is exact without dtype.
+    """Return the exact sum, rounded once to dtype (float64 by default). Sums of integers and decimals are exact without dtype.
 
     by: keys, as many as values; returns Groups(keys, values). axis: as numpy's. With either, sums of integers are rounded to dtype
     too. Nulls are left out, NaN is not.
@@ -134,7 +134,7 @@ def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = No
 
 
 def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
-    """Which axes stay, and which go."""
+    """Return the axes that stay, and those that are summed."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
         raise TypeError("axis is for arrays of one piece and without nulls")
@@ -159,7 +159,7 @@ def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
 
 
 def _each(one: Callable[..., Any], vs: List[Values], by: Any, axis: Any, f: Format) -> Any:
-    """What `one` makes of these values: of all of them, of each group's, or along an axis."""
+    """Return what `one` makes of these values: of all of them, of each group's, or along an axis."""
     if by is not None and axis is not None:
         raise ValueError("by and axis exclude each other")
     if by is None and axis is None:
@@ -414,7 +414,7 @@ class Accumulator:
 
 
 def merged(parts: Iterable[Any]) -> Accumulator:
-    """One accumulator of many, or of their bytes. None is left out."""
+    """Return one accumulator of many, or of their bytes. None is left out."""
     total = Accumulator()
     for part in parts:
         if part is not None:

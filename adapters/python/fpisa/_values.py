@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""What can be summed, as arrays of sums.h: numpy and whatever has its interface, Arrow columns, buffers, Python's numbers."""
+"""The values that can be summed, as arrays of sums.h: numpy and types with its interface, Arrow columns, buffers, Python's numbers."""
 from __future__ import annotations
 
 import ctypes
@@ -112,7 +112,7 @@ def of_bits(p: _arrow.Piece) -> Block:
 
 
 def decoded(p: _arrow.Piece, index: str, type_: str) -> Block:
-    """What the indices stand for; null where the index or its value is."""
+    """Return the values that the indices stand for; null where the index or its value is null."""
     values = p.dictionary.items(SIZES[type_])  # type: ignore[union-attr]
     indices = (None if i is None else int.from_bytes(i, "little", signed=index[0] == "i") for i in p.items(SIZES[index]))
     found = [None if i is None else values[i] for i in indices]

@@ -32,5 +32,5 @@ class Exact:
         return self._apply(lambda s: _sums.merged(s).to_bytes(), polars.Binary)
 
     def value(self) -> polars.Expr:
-        """Of partials, row by row."""
+        """Return the values of partials, row by row."""
         return self._expr.map_elements(lambda b: _sums.Accumulator.from_bytes(b).value(), return_dtype=polars.Float64)

@@ -91,7 +91,7 @@ class Hook:
 
 
 def average(hook: Hook, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """For register_comm_hook(): a bucket of gradients, averaged over all ranks while backward() goes on."""
+    """Average a bucket of gradients over all ranks while backward() goes on; for register_comm_hook()."""
     try:
         return hook.start(bucket.buffer(), 1 + bucket.index())
     except BaseException as e:

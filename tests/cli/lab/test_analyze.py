@@ -35,7 +35,7 @@ def register_format(name, mode):
 
 
 class Sum:
-    """One element's contributions in one order: result, events, magnitudes of what was lost."""
+    """The contributions of one element in one order: result, events, magnitudes of what was lost."""
 
     def __init__(self, name, mode, rounding, words):
         f = register_format(name, mode)
@@ -188,7 +188,7 @@ def test_every_number(tmp_path, name):
 # -- the sample -----------------------------------------------------------------
 
 def test_sample_of_real_gradients():
-    """One table by one command, and what the two best modes promise."""
+    """One command prints one table, and the two best modes keep their promises."""
     files = [os.path.join(DATA, f"epoch{e}.f32") for e in ("01", "20", "40")]
     for one in analyze("--workers", 8, *files)["inputs"]:
         modes = {m["mode"]: m for m in one["modes"]}

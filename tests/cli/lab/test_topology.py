@@ -28,7 +28,7 @@ def test_grid(quick):
 
 
 def test_axes():
-    """What the benchmark is to show is in the grid."""
+    """The grid has all points that the benchmark is to show."""
     points = topology.grid(False)
     assert {p.workers for p in points} == {2, 4, 8, 16} and {p.loss for p in points} == {0, 0.001, 0.01}
     assert {1 << 10, 4 << 20, 16 << 20} <= {p.bytes for p in points} and max(p.rate_mbps for p in points) == 1000
@@ -77,7 +77,7 @@ def test_kept(kept, tmp_path):
 
 
 def test_kept_in_the_middle_of_a_line(kept, tmp_path):
-    """What was being written at the end does not keep the next run from its points."""
+    """A line that was cut short at the end does not keep the next run from the earlier points."""
     first = topology.grid(False)[0]
     kept("a").add(line(first))
     with open(tmp_path / "kept.jsonl", "a") as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a shell's empty variable leaves of a condition or a list is an error, not another question."""
+"""An empty shell variable in a condition or a list is an error, not another question."""
 import subprocess
 
 import pytest

@@ -37,7 +37,7 @@ def made(directory, *argv):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Of a random seed: lists of rows, each a dictionary."""
+    """Tables from a random seed: lists of rows, each a dictionary."""
     seed = draw_seed()
     directory = tmp_path_factory.mktemp("data")
     made(directory, "--pages", PAGES, "--visits", VISITS, "--workers", 1, "--seed", seed)

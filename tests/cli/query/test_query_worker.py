@@ -153,7 +153,7 @@ def test_floods(worker, said):
 
 
 def test_stderr_that_nobody_reads(worker):
-    """It stops neither the worker nor a scan; what is left out is counted."""
+    """An unread stderr stops neither the worker nor a scan; lines left out are counted."""
     r, to = os.pipe()
     w = worker(stderr=to)
     fcntl.fcntl(to, fcntl.F_SETFL, os.O_NONBLOCK)
@@ -191,7 +191,7 @@ def test_stderr_that_nobody_reads(worker):
 
 
 def test_scans(worker):
-    """One more than there may be hears which limit it is; one that has to wait for a scan's end alone is served."""
+    """A master too many is told which limit it met; a master that only waits for a scan's end is served."""
     w = worker("--scans", "2")
     running = [subprocess.Popen(argv(w, "long"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
@@ -212,6 +212,6 @@ def test_scans(worker):
             p.kill()
             p.wait()
             p.stdout.close()
-    # One after the other, at once: no scan that has ended counts.
+    # Scans follow each other at once: one that has ended does not count.
     for _ in range(30):
         ask(w)

@@ -14,7 +14,7 @@ from lab import TOP
 
 SCRIPT = os.path.join(TOP, "data", "tpch.py")
 TOOL = os.path.join(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")), "tpch")
-# Of scale 0.01, by the standard; lineitem as dbgen has it.
+# Rows of scale 0.01, by the standard; lineitem as in dbgen.
 ROWS = {"region": 5, "nation": 25, "supplier": 100, "customer": 1500, "part": 2000, "partsupp": 8000, "orders": 15000,
         "lineitem": 60175}
 CONTENT = "61feac9546397fd0298b420291d5300046b4725ad722b09472067b94a5cda905"

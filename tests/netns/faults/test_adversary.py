@@ -51,7 +51,7 @@ class Adversary(threading.Thread):
         return header[:10] + struct.pack(">H", inet_sum(header)) + header[12:] + payload
 
     def frame(self, source, header, payload, checked=True):
-        """One whose source address is `source`, which is not ours."""
+        """Make a frame whose source address is `source`, which is not ours."""
         datagram = header.datagram(payload, checked)
         udp = struct.pack(">HHHH", PORT, PORT, 8 + len(datagram), 0)
         return (self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) +
@@ -115,7 +115,7 @@ def test_no_member(lab, fanout, bridge):
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
     if bridge and fanout == "multicast":
-        # What it hears tells it the generation's secret. With that nothing is added.
+        # The multicast that it hears has the generation's secret. Nothing is added with that.
         wait_until("results", lambda: [f for f in adversary.heard if f[45] == RESULT])
         known = {struct.unpack_from("<Q", f, 42 + 48)[0] for f in adversary.heard if f[45] == RESULT}
         adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 53), known)
@@ -129,7 +129,7 @@ def test_no_member(lab, fanout, bridge):
     # No HELLO's answer came to who wrote it. It hears what the group hears, and that its secret is wrong.
     told = {(f[45], struct.unpack_from("<H", f, 42 + 46)[0]) for f in adversary.heard}
     assert told <= {(ERROR, SECRET)} | ({(RESULT, 0)} if bridge and fanout == "multicast" else set()), told
-    # Nobody is locked out: both come back.
+    # No rank is locked out: both come back.
     net.check_sum(1, 1000, ranks=[0, 1])
 
 
@@ -180,7 +180,7 @@ class Ears(threading.Thread):
 
 
 def forged(frame, **fields):
-    """What was heard, with other fields and a payload of 666; its tag as it was."""
+    """Return a heard frame with other fields and a payload of 666; its tag is unchanged."""
     h, payload = Header(frame[42:]), frame[42 + 76:]
     h.__dict__.update(fields)
     size = len(payload) // 4 if h.type in (ADD, RESULT) else 0
@@ -195,7 +195,7 @@ def to_worker(adversary, address, mac, port, header, payload, checked):
 
 
 def next_chunks(f, ahead):
-    """What was heard in the last chunks of a call, made anew for the first chunks of the next."""
+    """Remake the frames that were heard in the last chunks of a call for the first chunks of the next."""
     h = Header(f[42:])
     d = digest(h.digest, SUM, FP32, 0, COUNT, 0)
     for chunk in range(COUNT // CHUNK, COUNT // CHUNK + ahead):
@@ -203,7 +203,7 @@ def next_chunks(f, ahead):
 
 
 def forgeries(adversary, heard, victims, ahead=3):
-    """Of a first call's frames: themselves once more, and others for the next call, made of them."""
+    """Return the frames of a first call once more, and others for the next call, made of them."""
     def to_victims(h, payload, checked):
         return [to_worker(adversary, *v, h, payload, checked) for v in victims]
 

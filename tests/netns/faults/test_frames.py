@@ -46,7 +46,7 @@ def test_asked_by_the_job(lab, transport):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(lab, fanout):
-    """One frame of ten lost, each way: sent again, added once."""
+    """With one frame of ten lost, each way, frames are sent again and added once."""
     net = lab(workers=4)
     net.load()
     net.add_job(1, "--fanout", fanout)

@@ -39,7 +39,7 @@ def waits(call):
     return message(WAITS, struct.pack("<QQ", call, 0))
 
 
-# What is said, and what is heard at the end.
+# The input, and the expected answer at the end.
 AT_ONCE = [
     (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
     (b"\x16" + bytes(1000), b"the manager has no keys"),
@@ -129,7 +129,7 @@ MANY, STAY = 600, 256  # connections, and how many of them the manager keeps tha
 
 @pytest.mark.parametrize("said, heard", [(join(b"a", 3), 23), (join(b"a") + message(LEAVE), JOINED)], ids=["refused", "left"])
 def test_who_does_not_close(groups, said, heard):
-    """Of those that were refused, or have left, and close nothing, so many keep a descriptor; each has heard what it is told."""
+    """A limited number of peers that were refused, or have left, and close nothing keep a descriptor; each is told why."""
     g = groups(1, "without-key = yes", "size = 2")
     before, kept = len(os.listdir(f"/proc/{g.manager.pid}/fd")), []
     try:

@@ -34,7 +34,7 @@ class Hosts(Switched):
         return f"{PINS}/{i}" if i else PIN
 
     def serve(self, i):
-        """What it says, a line each."""
+        """Start fpisa serve on host i; return its first line of output."""
         self.agents[i] = self.worker[i].spawn(FPISA, "serve", "--pin", self.pin(i), self.config)
         return self.agents[i].stdout.readline()
 
@@ -80,7 +80,7 @@ def hosts(bpffs, tmp_path):
 
 
 def test_four_hosts(hosts):
-    """One file on all: the one that it names is the manager. Each adds a quarter of each call."""
+    """All hosts have one file, which names the manager. Each adds a quarter of each call."""
     for i in range(HOSTS):
         assert hosts.serve(i) == "loaded on eth0 and lo in generic mode; fpisa unload takes it off\n"
         said = hosts.agents[i].stdout.readline()
@@ -96,7 +96,7 @@ def test_four_hosts(hosts):
     assert sum(resent) < sum(chunks) / 10, resent
     for rank in ranks:
         rank.end()
-    # It finds what is loaded.
+    # The next start finds the loaded datapath.
     wait_until("the end of the group", lambda: not hosts.json("group", "list"), 10)
     end(hosts.agents[3])
     assert hosts.serve(3).startswith("aggregator 10.98.0.14:")

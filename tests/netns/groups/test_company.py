@@ -51,7 +51,7 @@ class Forger(threading.Thread):
         return self.macs[to[0]] + self.socket.getsockname()[4] + b"\x08\x00" + ip + udp
 
     def blind(self, job):
-        """What it knows of a job is all but its secrets."""
+        """Yield frames of an adversary that knows all of a job except its secrets."""
         for rank, member in enumerate(job["members"]):
             chunk = self.rng.randrange(1, 200)
             common = {"format": FP32, "op": SUM, "job": job["job"], "generation": job["generation"], "count": 64, "chunk": chunk,
@@ -61,7 +61,7 @@ class Forger(threading.Thread):
             yield self.frame((ADDRESS, PORT), at, Header(type=RESULT, rank=0xffff, contributors=len(job["members"]), **common))
 
     def changes(self, heard):
-        """Of a result: itself, with a bit changed, and what may be taken for those that come next."""
+        """Make frames from a result: the result itself, with a bit changed, and as one of the next results."""
         at = self.rng.randrange(42 + 4, len(heard))
         yield heard
         yield heard[:at] + bytes([heard[at] ^ 1 << self.rng.randrange(8)]) + heard[at + 1:]
@@ -155,7 +155,7 @@ class Company:
             self.forger.jobs = [json.loads(out) for status, out, _ in shown if not status]
 
     def sums(self, name, ranks):
-        """One group whose every result is recomputed."""
+        """Run a group whose every result is recomputed."""
         steps = [{"check": kind, "times": 60, "seed": self.rng.randrange(3000), "pause": 0.005} for kind in ("float32", "float16")]
         g = self.groups.group(name, range(ranks), *steps, {"leave": True})
         self.jobs_to_forge()
@@ -201,7 +201,7 @@ class Company:
         return lied
 
     def held(self):
-        """What may leak of groups, once all is quiet."""
+        """Count what may leak of groups, once all is quiet."""
         wait_until("the end of all scans", lambda: not children(self.queries.workers[0].pid), 15)
         return self.groups.settle()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Who has no key makes connections as fast as he can: no rank of a group waits for more than a little of that."""
+"""A host without a key makes connections as fast as it can: no rank of a group waits for more than a few of them."""
 import os
 import subprocess
 import time

@@ -27,7 +27,7 @@ def groups(lab, tmp_path):
 
 
 def rounds(g, steps):
-    """What each rank answers to its step, round by round; each is a barrier and the step. The first round warms up."""
+    """Return each rank's answer to its step, round by round; each round is a barrier and the step. The first round warms up."""
     plan = [[*[{"barrier": True}, s] * (ROUNDS + 1), {"leave": True}] for s in steps]
     ranks = [g.start(r, "time", r, RANKS, *p) for r, p in enumerate(plan)]
     answers = []

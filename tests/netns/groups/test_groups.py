@@ -161,7 +161,7 @@ def test_outside_of_the_networks(groups, key):
 
 
 def test_refusals_are_logged(groups, tmp_path):
-    """A line each: host, key, group, reason. Of a flood a few, and how many are left out; a log that nobody reads stops nobody."""
+    """A refusal is one line: host, key, group, reason. In a flood a few are logged, and the others counted; an unread log stops nothing."""
     g = groups(2, "formats = fp32", "key-groups = 1")
 
     def logged(*words):
@@ -199,7 +199,7 @@ def test_refusals_are_logged(groups, tmp_path):
 
 
 def test_no_manager_at_that_port(groups):
-    """What listens there ends connections without a word."""
+    """The server at that port ends connections without a word."""
     g = groups(1)
     with g.net.agg.entered():
         other = socket.create_server((ADDRESS, PORT + 1))
@@ -226,7 +226,7 @@ def test_formats_that_are_not_given(groups):
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_who_is_late_hears_why_too(groups, leaves):
-    """The others have heard why they got no job, and have left or died of it, before it asks. Of another call it hears who is gone."""
+    """The others were told why they got no job, and have left or died of it, before the rank asks. In another call it learns which are gone."""
     g = groups(3, "formats = fp32,int32")
     refused = {"sum": "float32"}, {"sum": "float64", "anyway": True}, *[{"leave": True}] * leaves
     ranks = [g.start(h, "train", h, 3, *refused) for h in range(2)]
@@ -345,7 +345,7 @@ def test_a_host_that_vanishes(groups):
 
 
 def test_calls_without_requests(groups):
-    """Who is told by on_done has no request, and hears of a host that vanishes though nobody waits in the library."""
+    """A caller that is told by on_done has no request, and learns of a vanished host though nobody waits in the library."""
     g = groups(2)
     ranks = g.group("train", range(2), {"told": 20}, {"told": FOR_EVER}, hold=True)
     for rank in ranks:
@@ -373,7 +373,7 @@ def test_threads_and_an_eventfd(groups):
 
 
 def test_calls_within_a_callback(groups):
-    """Those that do not wait, the first of a type among them."""
+    """Calls that do not wait are allowed, the first of a type among them."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"within": "float64"}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -432,7 +432,7 @@ class Stub:
 
 
 def test_who_leaves_instead_of_joining_a_job(groups):
-    """It has asked for the job, has heard of it, and leaves: who waits for it in that call is told, and does not wait for ever."""
+    """A rank has asked for the job, has heard of it, and leaves: ranks that wait for it in that call are told, and do not wait for ever."""
     g = groups(2, "without-key = yes")
     other = g.start(1, "train", 1, 2, {"sum": "float32"})
     one = Stub(g, "train", 0, 2)
@@ -450,7 +450,7 @@ def test_who_leaves_instead_of_joining_a_job(groups):
 
 
 def test_much_to_hear_at_its_return(groups):
-    """Of 64 ranks 60 have left when the manager is started again: who comes back hears of each, and stays."""
+    """60 of 64 ranks have left when the manager is started again: a rank that comes back is told of each, and stays."""
     g = groups(1, "without-key = yes")
     ranks = [Stub(g, "train", r, 64) for r in range(64)]
     joined = [struct.unpack_from("<QQ", s.hear(s.JOINED), 8) for s in ranks]
@@ -572,7 +572,7 @@ def test_configuration_is_read_again(groups):
     for wrong, says in (("frob = 1", "frob"), ("key-file = /nowhere\n[nothing]", "nothing")):
         becomes(text.replace("[manager]", f"[manager]\n{wrong}"))
         goes_on(says)
-    # Nobody ever writes it: the helper, which makes all jobs, does not wait for that.
+    # The pipe has no writer: the helper, which makes all jobs, does not wait for one.
     os.unlink(g.config)
     os.mkfifo(g.config)
     g.manager.send_signal(signal.SIGHUP)
@@ -612,7 +612,7 @@ def test_one_manager_a_datapath(groups, tmp_path):
 
 
 def test_verbs(groups):
-    """Who has what, and an end to it."""
+    """The verbs list groups and what they have, and end one."""
     g = groups(2)
     assert g.net.json("group", "list") == []
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER}, hold=True)
@@ -634,7 +634,7 @@ def test_verbs(groups):
 
 
 def test_a_group_that_gathers(groups):
-    """Who is there and who is missing, until all are, or nobody, or the manager is gone with whom they waited."""
+    """The list has the present and the missing ranks, until all or none are there, or their manager is gone."""
     g = groups(3)
 
     def shown(here, missing):
@@ -668,7 +668,7 @@ def test_a_group_that_gathers(groups):
 
 
 def test_status_and_metrics(groups):
-    """Who has what, and what has happened: also of managers that were killed, and when none runs."""
+    """Status and metrics have the groups and the events, also those of managers that were killed, and when none runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")
 
     def metrics():
@@ -703,7 +703,7 @@ def test_status_and_metrics(groups):
     wait_until("a rank gone", lambda: metrics()["ranks_gone_total"] == 1)
     ranks[1].kill()
     g.empty()
-    # What one that is told to end has counted last is there, too.
+    # The last counts of a manager that is told to end are there, too.
     g.group("train", range(2), {"leave": True})
     wait_until("its end", lambda: not g.net.json("group", "list"))
     assert g.start(0, "other", 0, 2, key_file="").line()["rc"] == -EACCES
@@ -836,7 +836,7 @@ def test_who_talks_to_the_network_may_nothing(groups):
 
 
 def test_descriptors_of_the_helper(groups):
-    """It says how many it needs before it serves, and takes as many as it may."""
+    """The helper says how many descriptors it needs before it serves, and takes as many as it may."""
     g = groups(2, serve=False)
     status, out, err = g.net.agg.try_run("prlimit", "--nofile=159:159", FPISA, "serve", g.config)
     assert status == 1 and out == "" and "fpisa: serve: the process that makes jobs needs 160 descriptors, and its limit is 159; ulimit -n 160" in err

@@ -41,7 +41,7 @@ def groups(lab, tmp_path):
 
 
 def ask(g, case):
-    """What it says, while the manager stands still."""
+    """Return the helper's answer while the manager is stopped."""
     g.manager.send_signal(signal.SIGSTOP)
     try:
         return g.net.agg.run(g.asker, g.manager.pid, case, g.net.addresses[0], ADDRESS, OURS, "0x" + TOKEN).splitlines()

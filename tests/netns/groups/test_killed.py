@@ -17,7 +17,7 @@ from test_colocated_groups import FIRST, HOSTS, hosts  # noqa: F401
 from test_registered import OTHERS, WORKERS, site  # noqa: F401
 
 HANG_S = 30 * SLOW
-# What a call or a join may end with where an aggregator or a rank dies; all ranks leave then, and join again.
+# Errors that end a call or a join when an aggregator or a rank dies; all ranks leave then, and join again.
 ALLOWED = [r"aggregator 10\.98\.0\.\d+ is gone: (its process ended|its host does not answer|it was restarted)", r"aggregator 10\.98\.0\.\d+:",
            r"rank \d is gone: its process ended", r"rank \d has left the group", r"one of that name lives", r"another process has joined as rank \d",
            r"rank \d did not join", r"ranks? [\d, -]+ did not join"]
@@ -72,7 +72,7 @@ class Watched:
 
 
 def used(net):
-    """Which of the others the group's generation has."""
+    """Return the other aggregators that the group's generation has."""
     shares = [a["address"] for g in net.json("group", "list") if g["name"] == "soak" for a in g["shares"]]
     return [i for i in range(OTHERS) if f"10.98.0.{i + 2}" in shares]
 
@@ -83,7 +83,7 @@ def report(**figures):
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
 def test_aggregators(site, seconds):  # noqa: F811
-    """Of three aggregators the two that have registered are killed, ended or cut off, and come back: the group goes on with those that are there."""
+    """Two registered aggregators of three are killed, ended or cut off, and come back: the group goes on with those that are there."""
     rng = random.Random(draw_seed())
     for i in range(OTHERS):
         site.register(i)

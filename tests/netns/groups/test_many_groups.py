@@ -15,7 +15,7 @@ AT_ONCE = 24
 
 
 class Group:
-    """One under way."""
+    """A group in progress."""
 
     def __init__(self, g, name, rng, lives_s):
         """Starts it. Its sums take as long as that, in all."""

@@ -158,7 +158,7 @@ def test_ranks_that_do_not_join(net, tmp_path):
 
 
 def test_ranks_taken_out(net):
-    """Of a static job: the flag and the ranks that are in the sum, or, where all are wanted, an error that names the others."""
+    """A static job returns the flag and the ranks that are in the sum or, if all are wanted, an error that names the others."""
     n = net(3)
     n.add_job(1)
     ranks = [python(w, "-c", TAKEN_OUT, ADDRESS, 1, r, stdin=subprocess.PIPE) for r, w in enumerate(n.worker)]

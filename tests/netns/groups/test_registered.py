@@ -35,7 +35,7 @@ class Site(Switched):
         return self.other[i].run(FPISA, *argv, "--pin", f"{PINS}/{i}")
 
     def registered(self):
-        """What `fpisa status` says of those that are there, by address."""
+        """Return the present aggregators from `fpisa status`, by address."""
         return {a["address"]: a for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
 
     def results(self):
@@ -142,7 +142,7 @@ def test_one_dies(site):
         rank.end()
     assert set(site.net.registered()) == {"10.98.0.2"}
     assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
-    # It begins anew, and has its share again.
+    # The agent begins anew, and has its share again.
     end(site.agents[1])
     site.register(1)
     assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2", "10.98.0.3"]
@@ -277,14 +277,14 @@ def test_less_memory(site):
 
 
 def refused(agent):
-    """What it says on stderr before it ends."""
+    """Return the agent's stderr up to its end."""
     _, err = agent.communicate(timeout=20)
     assert agent.returncode != 0
     return err
 
 
 def test_who_is_refused(site):
-    """A key that is not the aggregators', and a key that the manager does not know: both are told. One that ends by itself is gone."""
+    """A key that may not register, and a key that the manager does not know, are both told so. An agent that ends by itself is gone."""
     assert "key train may not register aggregators, which see the values of all groups (aggregator-keys)" in \
         refused(site.register(0, key="train", wait=False))
     site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
@@ -306,7 +306,7 @@ def test_reachable_by_some(site):
 
 
 def test_rates(site):
-    """Of two that say they have 40 and 10 Gbit/s the first gets more; what they say need not be so."""
+    """Of two aggregators with stated rates of 40 and 10 Gbit/s the first gets more; the rates need not be true."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
     ranks = sums(site, "g", hold=True)
@@ -401,7 +401,7 @@ def test_wrong_address(site):
 
 
 def test_hosts_and_rates(site):
-    """Of addresses only those of interfaces are this host's, whatever a socket may be bound to; a rate that nobody knows is said to be none."""
+    """Only addresses of interfaces are this host's, whatever a socket may be bound to; an unknown rate is reported as none."""
     for i in range(OTHERS):
         site.register(i)
     site.net.agg.run("sysctl", "-w", "net.ipv4.ip_nonlocal_bind=1")

@@ -36,7 +36,7 @@ def test_what_it_had_asked_for(lab, tmp_path):
 
 @pytest.mark.long
 def test_a_manager_that_does_not_come_back(lab, tmp_path):
-    """Who asks for a job then is told, by name; who has its jobs goes on."""
+    """A rank that then asks for a job is told, by name; a rank that has its jobs goes on."""
     net = lab(workers=2)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -84,7 +84,7 @@ def test_a_manager_that_is_gone_at_the_first_job(served):
 
 
 def test_a_manager_that_never_answers(served):
-    """It is stopped, so connections are made and nothing comes."""
+    """The manager is stopped, so connections are made and no answer comes."""
     served.manager.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
@@ -92,7 +92,7 @@ def test_a_manager_that_never_answers(served):
 
 
 def test_first_packets_that_are_lost(served):
-    """Who joins tries again, for as long as it would wait for an answer."""
+    """A rank that joins tries again for as long as it would wait for an answer."""
     wall = "table ip cut { chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
     worker = served.net.worker
     worker[0].run("nft", wall)
@@ -107,7 +107,7 @@ def test_first_packets_that_are_lost(served):
 
 @pytest.mark.long
 def test_a_host_that_is_gone_at_a_later_job(served):
-    """It has had a job; neither the manager nor the datapath answers."""
+    """The host has had a job; neither the manager nor the datapath answers."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "int32"}, hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -119,7 +119,7 @@ def test_a_host_that_is_gone_at_a_later_job(served):
 
 @pytest.mark.long
 def test_a_rank_that_was_stopped(served):
-    """What it did not listen to is no silence: it goes on waiting for its first job."""
+    """The time in which the rank was stopped is not silence: it goes on waiting for its first job."""
     ranks = [served.start(h, "train", h, 2, *steps, {"sum": "float32"}) for h, steps in enumerate(((), ({"sleep": 9},)))]
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     time.sleep(0.3)

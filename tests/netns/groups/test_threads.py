@@ -37,7 +37,7 @@ def groups(lab, tmp_path):
 
 
 def reports(folder):
-    """What it has found, of any rank."""
+    """Return the sanitizer's reports, of any rank."""
     return "".join((folder / name).read_text() for name in sorted(os.listdir(folder)) if name.startswith("tsan."))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the manager and its helper say goes to pipes that nobody reads, or fills them: they go on all the same."""
+"""Output of the manager and its helper goes to pipes that nobody reads, or fills them: both go on all the same."""
 import fcntl
 import signal
 import time

@@ -76,7 +76,7 @@ def test_types_in_another_order_at_once(served):
 
 
 def test_a_rank_without_descriptors(served):
-    """It cannot make its end of a job: it says so, and the others hear why. The group goes on with what it has."""
+    """A rank that cannot make its end of a job says so, and the others are told why. The group goes on with its other jobs."""
     steps = {"sum": "float32"}, {"sum": "int32", "anyway": True}, {"sum": "float32"}
     for free in range(3):
         ranks = start(served, [steps[0], {"descriptors": free}, *steps[1:]], steps, name=f"few{free}")
@@ -109,7 +109,7 @@ def test_a_queue_that_another_has(served):
 
 
 def test_a_first_call_returns_at_once(served):
-    """Those of three types wait for the other rank in their requests, and leave in their order when it comes."""
+    """Calls of three types wait for the other rank in their requests, and leave in their order when it comes."""
     types = ["float32", "float64", "int32", "float32", "int32"]
     ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
     answers = [rank.line() for rank in ranks]
@@ -168,7 +168,7 @@ def test_a_datapath_that_is_taken_off_a_port(served, command):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_calls_that_who_left_had_completed(served):
-    """One rank's result is lost, the other has it and leaves: that call ends well, and the next one, under way too, with an error."""
+    """One rank's result is lost, the other has it and leaves: that call ends well, and the next one, in progress too, with an error."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "anyway": True},
                          {"sum": "float32"}, hold=True)
@@ -185,7 +185,7 @@ def test_calls_that_who_left_had_completed(served):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_call_that_begins_when_a_rank_has_left(served):
-    """It cannot end, and is refused; the one before it, whose result is lost yet, ends well all the same."""
+    """The call cannot end, and is refused; the one before it, whose result is still lost, ends well."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4

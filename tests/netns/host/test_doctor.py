@@ -81,7 +81,7 @@ def test_without_privilege(lab):
 
 
 def test_privilege_that_suffices(lab):
-    """What load takes is no fault, and what it does not let see is not called wrong."""
+    """The privilege that load takes is not a fault, and what it does not let doctor see is not called wrong."""
     net = lab(workers=1)
     caps = ["setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all,+net_admin,+bpf,+perfmon", FPISA]
     net.agg.run(*caps, "load", "p0")

@@ -104,7 +104,7 @@ def test_ports_of_a_job_by_rules(card):
     for i in range(4):
         card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "dst-port", str(19000 + i), "action", "3", env=env)
     card_mends(card, "nic0", "ports", "warn", "all 4 ports of job 2 have rules for one queue")
-    # One that looks at the source too leaves a rank's frames to others.
+    # A rule that looks at the source too leaves a rank's frames to other queues.
     card.ns.run("ethtool", "-N", "nic0", "delete", "0", env=env)
     card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "src-ip", "10.97.0.2", "dst-port", "19000", "action", "0",
                 env=env)

@@ -50,7 +50,7 @@ def test_pinned_but_nowhere_attached(lab):
 
 
 def test_mends_that_keep_jobs(lab):
-    """What runs or is pinned is whole: no fix removes it."""
+    """No fix removes a program or a pin that is whole."""
     net = inhabited(lab(workers=1))
     net.load()
     net.add_job(1)
@@ -73,7 +73,7 @@ def test_mends_that_keep_jobs(lab):
 
 
 def test_load_again(lab):
-    """What was taken off by hand comes back to the datapath that was named, for live ranks alone."""
+    """A port that was detached by hand returns to the named datapath, for live ranks only."""
     net, other = inhabited(lab()), BPFFS + "/other"
     net.fpisa("load", *net.ports, "--pin", other)
     net.add_job(1, "--pin", other)
@@ -103,7 +103,7 @@ def test_where_it_is_pinned(lab):
 
 
 def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
-    """One of its own name, and one that is mounted elsewhere: with jobs there, no fix takes the program off."""
+    """The filesystem has a name of its own, or is mounted elsewhere: with jobs there, no fix detaches the program."""
     net, place = inhabited(lab()), tmp_path / "a b"
     place.mkdir()
     net.agg.run("mount", "-t", "bpf", "-o", "mode=0755", "bpf", place)

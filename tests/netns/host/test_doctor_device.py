@@ -35,7 +35,7 @@ def test_gro_warned_of(lab):
     """Who loads, or makes a job, is told of a peer to which results vanish, with the command; not in mode skb, whose
     results arrive. One whose namespace cannot be seen is told of where the kernel tells of it."""
     net = lab()
-    # One process sees the peer, the other does not.
+    # A process sees the peer, the other does not.
     keeper = net.worker[1].spawn("sleep", "600")
     for w in net.worker:
         ethtool_gro(w, "eth0", "off")
@@ -189,7 +189,7 @@ char _license[] SEC("license") = "GPL";
 
 
 def test_tags_taken_off(lab, tmp_path):
-    """What XDP cannot see, until the offload that doctor names is off."""
+    """XDP does not see tags until the offload that doctor names is off."""
     net = inhabited(lab())
     net.load()
     net.add_job(1)

@@ -24,7 +24,7 @@ def test_manager_in_order(groups):
 
 
 def test_manager_that_does_not_run(groups):
-    """One that has never run, and one that was killed once it had given a job; its records stay then."""
+    """The manager has never run, or was killed after it had given a job; its records stay then."""
     g = groups(1, serve=False)
     f = of_manager(g)["process"]
     assert f["level"] == "fault" and f["fix"] == "systemctl enable --now fpisa-manager"

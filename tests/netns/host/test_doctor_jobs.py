@@ -35,7 +35,7 @@ def test_values_that_the_mtu_holds(lab, mtu, elements, says):
 
 
 def test_job_and_mtu_of_a_shared_port(lab):
-    """It is named once, whoever is behind it."""
+    """The port is named once, whichever ranks are behind it."""
     net = lab(bridge=True)
     net.load()
     net.add_job(1)

@@ -159,7 +159,7 @@ def test_directory_of_another_user(lab):
 
 
 def test_remains_where_others_may_write(lab):
-    """What looks like a killed loader's may be anybody's."""
+    """The apparent rest of a killed load may be anybody's."""
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
     net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)
@@ -171,7 +171,7 @@ def test_remains_where_others_may_write(lab):
 
 
 def test_directory_of_no_bpf_filesystem(lab, tmp_path):
-    """Who may write there is no matter: no datapath is there, and nothing to take from others."""
+    """The directory's write permissions do not matter: it holds no datapath, and nothing to take from others."""
     net = lab(workers=1)
     os.chmod(tmp_path, 0o777)
     refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; fpisa load --pin {tmp_path} DEV")

@@ -16,7 +16,7 @@ def neighbours(net):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_firewall_that_drops(lab):
-    """What is passed to the stack ends there: neighbours are found all the same, by whoever asks for none himself."""
+    """Frames passed to the stack end there; neighbours are found all the same, because the kernel keeps them resolved."""
     net = lab(workers=2)
     net.load()
     net.add_job(2)

@@ -13,7 +13,7 @@ SAYS = "{} workers of {} Gbit/s send to 1 aggregator, whose links let each use {
 
 
 def add(net, *options):
-    """What it warns of; the job is gone again."""
+    """Add a job and return its warnings; the job is removed again."""
     workers = ",".join(net.addresses)
     status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", workers, *options)
     assert status == 0, err

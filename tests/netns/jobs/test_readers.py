@@ -46,7 +46,7 @@ def test_json_of_every_reader(lab):
     assert everything["job"] is None and everything["v_result"] == 32
     assert before <= everything["v_not_ours"] <= net.counters(64, PIN)["v_not_ours"]
     assert net.json("slots") == [] == net.json("slots", 5)
-    # It loads every object, which takes longest of all verbs.
+    # This verb loads every object, which takes longest of all verbs.
     p = OnTerminal([FPISA, "resources", "--json"])
     status, out = p.wait(COMMAND_S)
     assert status == 0 and "\r\033[Kmeasuring family w2c1\r" in p.said and p.screen() == "", p.said

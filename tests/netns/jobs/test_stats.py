@@ -33,7 +33,7 @@ def parse(text):
 
 
 def expected(stats, job):
-    """What the JSON of one job says, as metrics. Names of drops are those of the table's last part."""
+    """Return the metrics that follow from the JSON of one job. Names of drops are those of the table's last part."""
     for key, value in stats.items():
         if key in ("job", "drops"):
             continue
@@ -81,7 +81,7 @@ def test_prometheus(lab):
 
 
 def test_promtool(lab):
-    """It has no complaint, of the names, the types and the help texts neither."""
+    """promtool has no complaint, about the names, the types and the help texts."""
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed; it is in Debian's package prometheus")
     net = lab()

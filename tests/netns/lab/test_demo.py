@@ -56,7 +56,7 @@ def test_xsk(lab, options):
 
 
 def test_errors_are_those_of_analyze(lab):
-    """One meaning of ulp, and of correctly rounded: where the order of arrival does not matter the figures are equal."""
+    """ulp and "correctly rounded" have the same meaning: if the order of arrival does not matter the figures are equal."""
     out = demo(lab(workers=0), "--workers", 8, "--mode", "exact", "--rounding", "down")
     files = os.path.join(TOP, "data", "gradients", "epoch20.f32")
     one, = json.loads(subprocess.run([FPISA, "analyze", "--json", "--workers", "8", "--orders", "0", "--mode", "exact",
@@ -153,7 +153,7 @@ def test_worker_killed_in_setup(lab, links):
     def linked():
         found = 0
         for child in children(p.pid):
-            # One that only asks the kernel something may have ended.
+            # A child that only asks the kernel may have ended.
             with contextlib.suppress(OSError), open(f"/proc/{child}/net/fib_trie") as f:
                 found += "/32 host LOCAL" in f.read()
         return found >= links
@@ -177,7 +177,7 @@ def test_colocated(lab, options):
     if "--loss" in options:
         assert out["retransmits"] > 0
     else:
-        # A frame is 118 bytes longer than its values. Of chunks that are not a multiple of n one host has one more.
+        # A frame is 118 bytes longer than its values. If the number of chunks is not a multiple of n, one host has one more.
         frames = chunks * 2 * (n - 1) / n
         for h in out["hosts"]:
             for carried in h["sent_bytes"], h["received_bytes"]:

@@ -101,7 +101,7 @@ def test_topology(tmp_path):
 
 
 def test_a_part_that_fails(tmp_path):
-    """It is said, and what an earlier run left is gone."""
+    """The failure is reported, and the results of an earlier run are gone."""
     (tmp_path / "wire.png").write_bytes(b"old")
     status, out, err = bench("--quick", "--out", tmp_path, tmp_path / "nothing", "wire")
     assert status == 1 and "wire" in err and "Traceback" not in err

@@ -73,7 +73,7 @@ def test_apply(net, config):
     assert (jobs(net), programs(net)) == before
     net.fpisa("job", "shrink", "7", "1")
     assert "job 7: runs already, with ranks 0" in config.apply()
-    # What is missing comes back, and a job that the file does not name stays.
+    # Missing parts come back, and a job that the file does not name stays.
     net.fpisa("unload", "p1")
     net.fpisa("job", "del", "8")
     net.add_job(3)
@@ -134,7 +134,7 @@ def test_others_are_not_touched(net, config):
     config.apply()
     net.check_sum(7)
     before = jobs(net), programs(net)
-    # Of a file that holds something else than what runs nothing is made.
+    # Nothing is made from a file that differs from the running datapath.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
     assert not config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {}), mode="skb")
@@ -147,7 +147,7 @@ def test_others_are_not_touched(net, config):
 
 
 def test_whole_or_nothing(net, config):
-    """What is wrong with a file as this machine is: all of it is said, by check too, and nothing is made."""
+    """All errors of a file on this machine are reported, by check too, and nothing is made."""
     wrong = ((1, {}), (2, {"elements": "512"}), (3, {"workers": "192.0.2.1"}), (4, {"address": "192.0.2.1"}),
              (5, {"workers": f"{net.addresses[0]}@nosuch0"}))
     config.write(*wrong, head="[interface nosuch1]\n")
@@ -169,7 +169,7 @@ def test_whole_or_nothing(net, config):
 
 @pytest.mark.cold
 def test_taken_back(net, config):
-    """What fails in the middle takes back what was made, and leaves alone what ran."""
+    """An error in the middle takes back what was made, and leaves alone what ran."""
     config.write((1, {}), (2, {"format": "fp16"}))
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
@@ -246,7 +246,7 @@ def test_other_device(net, config, fanout):
 
 
 def test_program_of_another_pin(net, config):
-    """What runs there is not to be taken off: the file lacks a --pin."""
+    """The running program must not be detached: the file lacks a --pin."""
     net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
     config.write((7, {}))
     config.refused("p0: runs the datapath that is pinned in /sys/fs/bpf/mine: give --pin /sys/fs/bpf/mine, or fpisa unload p0")
@@ -273,7 +273,7 @@ def test_interface_that_came_back(net, config):
 
 
 def test_job_of_another_namespace(net, config):
-    """It is not taken for the file's: its interfaces and routes are others."""
+    """The job is not taken for the file's: its interfaces and routes are others."""
     other = net.netns()
     other.ip("link add e9 type veth peer name e8", "addr add 10.99.1.1/24 dev e9", "link set e9 up", f"addr add {ADDRESS}/32 dev lo")
     other.run(FPISA, "load", "e9")

@@ -14,7 +14,7 @@ from refusals import state
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_load(lab, number):
-    """It takes back what it made, and ends by the signal; one that is ignored does nothing."""
+    """load takes back what it made, and ends by the signal; an ignored signal does nothing."""
     net = lab(workers=1)
     before = state(net)
     p = net.agg.spawn("env", f"--default-signal={int(number)}", FPISA, "load", "p0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What becomes of a load in a network namespace with a name, by `ip netns exec` and `ip -n`: their /sys ends with them."""
+"""Loads in a network namespace with a name, by `ip netns exec` and `ip -n`, whose /sys ends with them."""
 import os
 import re
 import subprocess

@@ -21,7 +21,7 @@ two_cpus = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="nee
 
 
 def steering(net):
-    """What was sent to each CPU and taken there, once nothing is under way."""
+    """Return the frames sent to each CPU and taken there, once none is in flight."""
     def settled():
         rows = {r["cpu"]: r for r in net.json("stats")["steering"]}
         return rows if all(r["left"] == 0 for r in rows.values()) else None
@@ -305,7 +305,7 @@ def test_bench():
 
 @two_cpus
 def test_doctor(lab):
-    """What steers is this build's; the fix of what another version left steers as that did."""
+    """The steering program is this build's; the fix for one of another version steers as that did."""
     net = lab()
     net.load(*STEER)
 

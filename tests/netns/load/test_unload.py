@@ -127,7 +127,7 @@ def test_many_pins(lab):
 
 
 def test_pins_of_others(lab):
-    """What is called as ours are, but was made under another name, stays, in every directory; so does its directory."""
+    """A pin with one of our names that was made under another name stays, in every directory; so does its directory."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
@@ -139,7 +139,7 @@ def test_pins_of_others(lab):
 
 
 def test_unload_beside_remains(lab):
-    """What a killed load left goes with a datapath that is pinned elsewhere."""
+    """The rest of a killed load goes with a datapath that is pinned elsewhere."""
     net = lab(workers=1)
     net.ip_link()
     os.mkdir(PIN, 0o700)

@@ -97,7 +97,7 @@ MPI_LIBRARY = "/usr/lib/x86_64-linux-gnu"
 
 @pytest.fixture(scope="module")
 def installed(mounts):
-    """What `make install PREFIX=/usr` puts there, over this machine's /usr and /etc, in our mounts only."""
+    """Install with `make install PREFIX=/usr` over this machine's /usr and /etc, in our mounts only."""
     top, over = tempfile.mkdtemp(), []
     try:
         os.chmod(top, 0o755)
@@ -146,7 +146,7 @@ class Site(labs.Lab):
             os.chown(ns.home, NOBODY, NOBODY)
             if shutil.which("nft"):
                 self.nft(ns)
-        # What doctor sees of the switch, it sees by a process there.
+        # doctor sees the switch by a process there.
         self.switch.spawn("sleep", "600")
         self.sshd = socket.socket(socket.AF_UNIX)
         self.sshd.bind(os.path.join(home, "ssh"))
@@ -230,7 +230,7 @@ class Site(labs.Lab):
         return super().start(rank, job, *steps, address=address, **options)
 
     def fails(self, *ranks, steps=({"count": 100, "kind": "integers"},), timeout_ms=WAIT_MS, **options):
-        """What the workers' calls say."""
+        """Return the errors of the workers' calls."""
         procs = [self.start(r, 7, *steps, timeout_ms=timeout_ms, **options) for r in ranks]
         return "\n".join(a["error"] for p in procs for a in read_all(p)[0] if a.get("error"))
 
@@ -277,7 +277,7 @@ def follow(site, block):
         before = counts(site) if of_mpi else {}
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
-            # It was served, by a job that has the number and the counters of the one before.
+            # The call was served, by a job that has the number and the counters of the one before.
             assert not of_mpi or ("fpisa: " not in out and counts(site)["result"] != before["result"]), out
             if "--mode exact" in block.text:
                 digests.update(re.findall(r", weights (\w+), ", out))
@@ -429,7 +429,7 @@ def test_tables_are_provoked():
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
-    """What the table says is seen, and its command fixes it."""
+    """The fault of the table is seen, and its command fixes it."""
     (seen, (place, fix)), (provoke, works) = guide.faults(FAULTS)[row], PROVOKED[row]
     for b in guide.blocks():
         if b.section in (3, 4) and provoke is not no_native_xdp:
@@ -478,7 +478,7 @@ def said(*ranks):
 
 
 def configured(site, line):
-    """It is another one in the manager's part of the configuration, which is read again."""
+    """Change a line in the manager's part of the configuration, which is read again."""
     key = line.split(" ")[0]
     with open(CONFIG) as f:
         text = re.sub(rf"^{key} = .*\n", "", f.read(), flags=re.M).replace("[manager]\n", f"[manager]\n{line}\n")
@@ -495,7 +495,7 @@ def joins(site):
 
 
 def sums(site):
-    """Of both ranks' first sum."""
+    """Return both ranks' first sums."""
     return said(*members(site, SUM))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What doc/guide.md promises of bpftool, section 12."""
+"""The promises of doc/guide.md, section 12, about bpftool."""
 import os
 import re
 import struct
@@ -29,7 +29,7 @@ def test_counters_by_bpftool(lab, how):
     getattr(net, how)()
     net.add_job(JOB)
     pin = f"{IP_PIN if how == 'ip_link' else PIN}/fpisa_counters"
-    # What bpftool writes into a map of each CPU, all have: large, and different from counter to counter.
+    # bpftool writes into all CPUs' entries of such a map: use large values, different from counter to counter.
     size = net.bpftool("map", "show", "pinned", pin)["bytes_value"]
     each = [2 ** 33 + n for n in range(size // 8)]
     net.bpftool("map", "update", "pinned", pin, "key", *struct.pack("<I", JOB), "value",

@@ -15,7 +15,7 @@ def possible():
 
 @pytest.fixture
 def master(possible, lab, tmp_path):
-    """Of two workers, which serve nothing yet."""
+    """A master of two workers, which serve nothing yet."""
     net = lab(workers=3)
     net.load()
     q = Far(net, str(tmp_path))

@@ -47,7 +47,7 @@ def explained(q, query, settings=""):
     rows = q.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
     scans = list(scans_of(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
     for s in scans:
-        # One that was read again, or not to its end, does not know what has not come.
+        # A scan that was read again, or not to its end, does not know what has not come.
         if s["Actual Loops"] == 1 and s.get("Rows Sent"):
             assert s["Rows Sent"] == s["Rows Pruned"] + s["Rows Absorbed"] + s["Rows Received"], s
     return scans
@@ -84,7 +84,7 @@ def test_random_joins_long(far):
 
 
 def test_counts(far):
-    """What a filter keeps from the master; two of a statement at once; none is free."""
+    """The counts show the rows that a filter keeps from the master; two scans of a statement at once; no query is free."""
     rows = [(k, k * 3, "2024-01-01", "a", k % 5, 1.0) for k in range(1, 31)] * 20
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": rows, "small": few, "third": few}, not_null=True)

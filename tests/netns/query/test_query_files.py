@@ -140,7 +140,7 @@ def stopped_scan(q, rows):
 
 
 def test_files_change(asked):
-    """Of a file that is written while it is read there is no answer, and the error says why; of one that is replaced, the old one's."""
+    """A file that is written while it is read gives no answer, and the error says why; a replaced file gives the old file's answer."""
     q = asked
     rows = [(i, "x" * 1000) for i in range(30000)]
     path = os.path.join(q.directory(0), "t.csv")

@@ -183,7 +183,7 @@ def test_worker_goes_while_keys_come(asked, slow):
 
 
 def test_keys_at_borders(asked):
-    """Of a bitmap: its ends, and those of its words and blocks; negative numbers; NULL, and no keys at all."""
+    """The keys are at the ends of a bitmap, and of its words and blocks; negative numbers; NULL, and no keys at all."""
     q = asked
     at = [0, 1, 31, 32, 255, 256, KEYS, 1023, 1024, -1, -2, 2 ** 31 - 1, -2 ** 31, None]
     for kind, size in ("int32", 4), ("int64", 8):

@@ -270,7 +270,7 @@ def started(q, *options):
 
 
 def ended(p):
-    """What it says when it goes on: as read_whole()."""
+    """Return the output after the run goes on: as read_whole()."""
     p.send_signal(signal.SIGCONT)
     return read_whole(p)
 
@@ -322,7 +322,7 @@ def write_private(path, text):
 
 
 def test_refusals(asked, tmp_path):
-    """What cannot be is said in one sentence, by whom and why; what was asked before and after is answered."""
+    """An impossible query is refused in one sentence that says by whom and why; queries before and after it are answered."""
     q = asked(2)
     good = [r for w in range(2) for r in q.table(w, [(w, 1.0), (7, 2.0)])]
     q.serve()
@@ -417,7 +417,7 @@ def test_refusals(asked, tmp_path):
         assert re.search(f"run: the master's file of keys: {other}(:1)?: {why}", q.fails(*groups, key=other))
         status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
         assert status == 1 and re.search(f"worker: the worker's file of keys: {other}(:1)?: {why}", err), err
-    # What is no master: in the clear, and noise.
+    # The peers are not masters: text in the clear, and noise.
     for noise in b"FPQC" + bytes(252), os.urandom(300).replace(b"F", b"G").replace(b"\x16", b"G"):
         with q.master.entered(), socket.create_connection((q.net.addresses[0], 18001), timeout=10) as s:
             s.sendall(noise)

@@ -69,7 +69,7 @@ def test_lists_that_are_refused(net):
 
 @needs_ethtool
 def test_doctor(net):
-    """What a rank on this host needs is there; what is taken away is found, and its command mends it."""
+    """A rank on this host has all that it needs; what is removed is found, and the printed command restores it."""
     argv = ["--pin", f"{PINS}/0"]
     assert not [f for (subject, _), f in bad(examine(net.agg, *argv)).items() if subject == f"job {JOB}"]
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=0")
@@ -101,7 +101,7 @@ def test_sum(net, loss):
 
 
 def test_stranger(net):
-    """Who writes its own rank's address from outside has no cookie of it: the HELLO changes nothing, and sums are right after it."""
+    """A stranger that writes its own rank's address from outside has no cookie of it: the HELLO changes nothing, and sums are right after it."""
     forger = net.worker[1]
     forger.ip("addr add 10.98.0.11/32 dev lo")
     try:

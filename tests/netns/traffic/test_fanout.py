@@ -16,7 +16,7 @@ from lab import ADDRESS, HERE, LIBRARY, PIN, PORT, SLOW
 
 
 def lost_copies(counters, answers):
-    """Results that workers had to ask for. One that asks too early gets its copy twice, which is no loss."""
+    """Count results that workers had to ask for. A worker that asks too early gets its copy twice, which is not a loss."""
     return counters["v_resent"] - sum(a["duplicates"] for a in answers)
 
 

@@ -42,7 +42,7 @@ def exponent(x):
 
 @pytest.mark.parametrize("pipeline", ["fused", "staged"])
 def test_histogram_is_what_python_computes(lab, pipeline):
-    """Of two workers; and bpftool reads the same from the map, a bucket b being 2^(b - 150)."""
+    """The job has two workers; bpftool reads the same from the map, a bucket b being 2^(b - 150)."""
     count, net = 3000, lab(workers=2)
     net.load()
     net.add_job(4, "--histogram", "--pipeline", pipeline)

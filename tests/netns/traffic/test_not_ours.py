@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is not ours passes to the stack; frames of our protocol from who is not in the job are dropped."""
+"""Frames that are not ours pass to the stack; frames of our protocol from hosts outside the job are dropped."""
 import struct
 
 import pytest

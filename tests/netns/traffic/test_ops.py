@@ -110,7 +110,7 @@ def test_order_does_not_matter(lab):
 
 
 def test_refusals(lab):
-    """What is not offered: one line that names it. What does not go together: the usage besides."""
+    """An option that is not offered is refused in one line that names it; options that conflict get the usage besides."""
     net = lab(workers=0)
     offered = [(op, f, m) for f in FLOATS + ["mxint8"] for m in MODES for op in ("min", "max", "norm")
                if f == "mxint8" or (op == "norm" and m == "exact")]

@@ -20,7 +20,7 @@ EXPECTED = hashlib.sha256(worker.exact_sum("integers", RANKS, COUNT)).hexdigest(
 
 
 def together(net, steps, **options):
-    """One process a rank, whose steps follow a sum that brings them together; what each answers to its last."""
+    """Run one process a rank, whose steps follow a sum that brings them together; return each rank's last answer."""
     first = {"count": 1, "kind": "integers"}
     procs = [net.start(r, 7, first, *s, **options) for r, s in enumerate(steps)]
     answers = [read_answers(p)[-1] for p in procs]
@@ -65,7 +65,7 @@ def test_computing_hides_the_sum(net, transport):
 
 
 def test_without_it_nothing_is_hidden(net):
-    """What the test above is held against: the sum is made while all wait."""
+    """The reference for the test above: the sum is made while all wait."""
     def share():
         plain = seconds_of_a_sum(net)
         answers = together(net, [computing(COMPUTE_S)] * RANKS)

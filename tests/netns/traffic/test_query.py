@@ -25,7 +25,7 @@ def make(net, *options, number=5):
 
 
 def run(net, number=5, join=1, token="0"):
-    """What the master says, and each worker's rows."""
+    """Return the master's output, and each worker's rows."""
     same = ("--join", join, "--loss", LOSS, "--timeout", DEADLINE_S, "--token", token)
     clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "worker", "--seed", r, "--rows", ROWS, "--keys",
                                    KEYS, *same) for r in range(2)]
@@ -72,7 +72,7 @@ def test_topn(lab, options):
     assert said["answer"] == sorted((query.place(v) for _, v in rows), reverse="--ascending" not in options)[:500]
     shown = net.json("query", "show", 5)
     assert shown["rows"]["pruned"] > len(rows) / 2
-    # Of the rows that were counted, which are not all where frames came again: not before the last of the answer.
+    # The counted rows, not all of them if frames came again, do not precede the last of the answer.
     value, = struct.unpack("<f", struct.pack("<I", query.value(said["answer"][-1])))
     threshold = shown["threshold"]
     assert threshold >= value if "--ascending" in options else threshold <= value

@@ -67,7 +67,7 @@ def test_no_host_is_there(lab, transport):
 
 
 def test_port_cannot_be_had(lab):
-    """It is taken, or root's: errors that the header has, with what to do."""
+    """The port is taken, or root's: the header lists the errors, with what to do."""
     net = lab(workers=1)
     with open(os.path.join(TOP, "include", "fpisa.h")) as f:
         listed, = re.findall(r"Join job `job`((?:(?!\*/).)*)\*/\nint fpisa_connect\(", f.read(), re.S)
@@ -135,7 +135,7 @@ def test_cohorts(lab):
 
 
 def test_killed_worker_is_replaced(lab):
-    """One dies in a call: the others learn that, and all join again with its successor."""
+    """A worker dies in a call: the others learn that, and all join again with its successor."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -173,7 +173,7 @@ def test_job_made_anew(lab):
 
 
 def test_job_made_anew_with_another_list(lab):
-    """Whose address is no longer at its rank is a stranger, and hears nothing."""
+    """A worker whose address is no longer at its rank is a stranger, and hears nothing."""
     net = lab(workers=2)
     net.load()
     a, b = net.addresses

@@ -126,7 +126,7 @@ def move(net):
 
 @pytest.mark.parametrize("root", [True, False], ids=["root", "nobody"])
 def test_another_interface(lab, root):
-    """A new way takes another socket. Who may not have it is told before any rank waits for it."""
+    """A new route takes another socket. A user who may not have it is told before any rank waits for it."""
     net = lab(workers=1)
     net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", "addr add 10.99.9.1/24 dev q0",
                "link set q0 up")
@@ -184,7 +184,7 @@ def test_interface_is_taken(lab):
 
 
 def cpu_seconds(pid):
-    """Of all threads."""
+    """Return the CPU time of all threads."""
     with open(f"/proc/{pid}/stat") as f:
         return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
@@ -257,7 +257,7 @@ def test_no_room_for_the_frame(lab):
 
 
 def test_results_at_another_queue(lab):
-    """Who polls sees what comes by a queue other than the socket's, which the kernel hands to the UDP socket."""
+    """A process that polls sees frames of a queue other than the socket's, which the kernel hands to the UDP socket."""
     net = lab(workers=1, queues=2)
     net.load()
     net.add_job(1, "--window", 8)

@@ -39,7 +39,7 @@ def training(lab, tmp_path):
 
 
 def digest(outs):
-    """Of the weights, which all ranks have alike; the loss has fallen."""
+    """Return the digest of the weights, which all ranks share; the loss has fallen."""
     found = [re.search(r"rank \d: loss ([0-9.]+) -> ([0-9.]+), weights (\w+), flags", out) for out in outs]
     assert all(found), outs
     assert all(float(m[2]) < 0.9 * float(m[1]) for m in found), outs
@@ -80,7 +80,7 @@ def test_torchrun(training):
 
 
 def kill_rank_1(training):
-    """Of four that train; seconds until the last of the others has said who is gone."""
+    """Kill one of four ranks that train; return the seconds until the last of the others has named it."""
     ranks = training.start_ranks(EXAMPLE, "--steps", 100000)
     for r, rank in enumerate(ranks):
         assert rank.stdout.readline() == f"rank {r}: training\n", rank.stderr.read()

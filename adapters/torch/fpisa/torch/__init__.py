@@ -33,15 +33,15 @@ _settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflo
 def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Union[str, "os.PathLike[str]", None] = None,
               mode: str = "fpisa64", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
               overflow: str = "flag", transport: str = "udp", fanout: str = "default") -> None:
-    """For process groups that are made from here on, the same on all ranks.
+    """Configure process groups that are made from here on, the same on all ranks.
 
-    host      the aggregator's, with a port if it is not 18000; None: what FPISA_MANAGER says
-    name      what names of groups at the manager begin with; a random number follows
+    host      the aggregator's, with a port if it is not 18000; None: the value of FPISA_MANAGER
+    name      the beginning of groups' names at the manager; a random number follows
     mode      fpisa64, whose averages of gradients are correctly rounded; "exact" promises that of all values, and takes longer
-    overflow  what a sum beyond the type's range is: "flag", the result is infinite or saturated as doc/numbers.md has it,
+    overflow  the handling of a sum beyond the type's range: "flag", the result is infinite or saturated as doc/numbers.md has it,
               or "error"
 
-    The others are as of fpisa.Group.
+    The other arguments are those of fpisa.Group.
     """
     options = {"key_file": key_file, "mode": mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
                "overflow": overflow, "transport": transport, "fanout": fanout}
@@ -50,7 +50,7 @@ def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Unio
 
 
 def flags(group: Optional[Any] = None) -> Flags:
-    """Of a process group, the default one for None: the union over its results since the last call of this."""
+    """Return the flags of a process group, None: the default one: the union over its results since the last call of this."""
     if group is None:
         group = torch.distributed.distributed_c10d._get_default_group()
     backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
@@ -60,7 +60,7 @@ def flags(group: Optional[Any] = None) -> Flags:
 
 
 def _name(store: Any, rank: int) -> str:
-    """Of the group at the manager: rank 0 draws it."""
+    """Return the name of the group at the manager: rank 0 draws it."""
     if rank == 0:
         store.set("fpisa", f"{_settings['name']}-{secrets.token_hex(8)}")
     return store.get("fpisa").decode()
