@@ -9,6 +9,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -230,6 +231,29 @@ static int help_of(const struct verbs *v, int argc, char **argv)
 
 /* -- dispatch ---------------------------------------------------------------- */
 
+/* More than a verb has open at a time. Those that load programs or serve say what else they need. */
+#define DESCRIPTORS 100
+
+/* Among few descriptors a pin or an interface that cannot be looked at would be taken for one that is not there. */
+static int check_descriptors(void)
+{
+	struct rlimit files;
+	int fd[DESCRIPTORS], n = 0, err = 0;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < 2 * DESCRIPTORS) {
+		files.rlim_cur = files.rlim_max < 2 * DESCRIPTORS ? files.rlim_max : 2 * DESCRIPTORS;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	while (n < DESCRIPTORS && (fd[n] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	if (n < DESCRIPTORS && (errno == EMFILE || errno == ENFILE))
+		err = refuse(-errno, "%d descriptors: %s; raise the limit, ulimit -n 1024", DESCRIPTORS,
+			     strerror(errno));
+	while (n--)
+		close(fd[n]);
+	return err;
+}
+
 /* `argv` are the words after the program's own. */
 static int run(const struct verbs *v, int argc, char **argv)
 {
@@ -264,7 +288,7 @@ static int run(const struct verbs *v, int argc, char **argv)
 	}
 	/* getopt_long() names argv[0] in its complaints. */
 	argv[words - 1] = (char *)"fpisa";
-	err = verb->run(argc - words + 1, argv + words - 1);
+	err = check_descriptors() ?: verb->run(argc - words + 1, argv + words - 1);
 	if (err == BAD_USAGE)
 		usage(stderr, verb);
 	return err;

@@ -227,8 +227,9 @@ int pin_abi(const char *dir)
 		return 0;
 	if (jobs == -EPERM || jobs == -EACCES)
 		return fail(jobs, "run as root, or as a member of its group (fpisa load --group)", "%s/fpisa_jobs", dir);
-	if (jobs >= 0)
-		close(jobs);
+	if (jobs < 0)
+		return fail(jobs, NULL, "%s/fpisa_jobs", dir);
+	close(jobs);
 	if (stamp(dir) == FPISA_ABI)
 		return 0;
 	return refuse(-EPROTO,

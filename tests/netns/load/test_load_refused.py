@@ -77,6 +77,19 @@ def test_load_without_descriptors(lab):
     assert status == 1 and "Too many open files" in err and err.endswith("; raise the limit, ulimit -n 1024\n"), err
 
 
+@pytest.mark.parametrize("most", [5, 16, 40])
+def test_verbs_without_descriptors(lab, most):
+    """What cannot be looked at is not taken for what is not there, and nothing is taken away."""
+    net = lab()
+    net.load()
+    net.add_job(3)
+    for argv in (["unload"], ["unload", "p0"], ["job", "del", "3"], ["job", "add", "4"], ["status"], ["query", "del", "5"], ["doctor"], ["load", "p0"]):
+        status, _, err = net.agg.try_run("prlimit", f"--nofile={most}", FPISA, *argv)
+        assert (status, err) == (1, "fpisa: 100 descriptors: Too many open files; raise the limit, ulimit -n 1024\n"), argv
+    assert [job["job"] for job in net.json("job", "list")] == [3]
+    assert net.agg.try_run("prlimit", "--nofile=40:110", FPISA, "job", "del", "3")[0] == 0
+
+
 def test_load_twice(lab):
     net = lab()
     net.load()
