@@ -175,6 +175,12 @@ bool address_here(__be32 address, __u32 *vrf)
 	return address & 1;
 }
 
+int datapath_check_pinned(const struct datapath *dp)
+{
+	CHECK(dp == &w.dp);
+	return 0;
+}
+
 int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id)
 {
 	CHECK(g == &w.groups && place < GROUPS);

@@ -234,7 +234,7 @@ static int help_of(const struct verbs *v, int argc, char **argv)
 /* More than a verb has open at a time. Those that load programs or serve say what else they need. */
 #define DESCRIPTORS 100
 
-/* Among few descriptors a pin or an interface that cannot be looked at would be taken for one that is not there. */
+/* Without a free descriptor, a pin or an interface that cannot be looked at would be taken for one that is not there. */
 static int check_descriptors(void)
 {
 	struct rlimit files;

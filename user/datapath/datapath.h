@@ -130,7 +130,10 @@ void datapath_close(struct datapath *dp);   /* of a datapath that is zeroed or o
 /* Map the sessions and slots of a datapath that may be written. */
 int datapath_map_state(struct datapath *dp);
 
-/* Lock the pin directory for one writer; signals that would end the process wait meanwhile. */
+/* Is this datapath still what is pinned? -ESTALE if it was unloaded, or another -errno; reported. */
+int datapath_check_pinned(const struct datapath *dp);
+
+/* Lock the pin directory for one writer; signals that would end the process wait meanwhile. Errors are those of datapath_check_pinned(), too. */
 int datapath_lock(struct datapath *dp);
 void datapath_unlock(struct datapath *dp);
 

@@ -203,24 +203,31 @@ void datapath_close(struct datapath *dp)
 		pin_unlock(&dp->lock);
 }
 
+int datapath_check_pinned(const struct datapath *dp)
+{
+	int fd = pin_open(dp->pin, "fpisa_jobs");
+	__u32 id = fd < 0 ? 0 : map_id(fd);
+
+	if (fd >= 0)
+		close(fd);
+	else if (fd != -ENOENT)
+		return fail(fd, NULL, "%s/fpisa_jobs", dp->pin);
+	return id == dp->jobs_id ? 0 : refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
+}
+
 int datapath_lock(struct datapath *dp)
 {
-	__u32 id;
-	int err, fd;
+	int err;
 
 	if (dp->read_only)
 		return refuse(-EACCES, "%s: may be read, not changed; run as its owner", dp->pin);
 	err = pin_lock(dp->pin, &dp->lock);
 	if (err)
 		return fail(err, NULL, "%s: lock", dp->pin);
-	fd = pin_open(dp->pin, "fpisa_jobs");
-	id = fd < 0 ? 0 : map_id(fd);
-	if (fd >= 0)
-		close(fd);
-	if (id == dp->jobs_id)
-		return 0;
-	pin_unlock(&dp->lock);
-	return refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
+	err = datapath_check_pinned(dp);
+	if (err)
+		pin_unlock(&dp->lock);
+	return err;
 }
 
 void datapath_unlock(struct datapath *dp)

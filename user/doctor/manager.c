@@ -40,14 +40,17 @@ static bool has_key(const struct fpisa_psks *keys, const char *name)
 	return false;
 }
 
-static void check_keys(struct doctor *d, const struct manager_policy *p)
+/* `elsewhere`: an aggregator of another host's manager uses the last key, and gives no key limits. */
+static void check_keys(struct doctor *d, const struct manager_policy *p, bool elsewhere)
 {
 	struct fpisa_psks keys = {0};
 	char fix[PATH_MAX + 64];
 	int err;
 
 	if (!p->key_file) {
-		finding(d, p->networks ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL, "none: %s",
+		finding(d, p->networks || elsewhere ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL, "none: %s",
+			elsewhere ?
+				"it registers with a manager that needs none" :
 			p->networks ?
 				"it serves whom `networks` lets in" :
 				"whoever reaches it gets jobs; key-file of [manager] names keys, networks who may ask");
@@ -58,13 +61,14 @@ static void check_keys(struct doctor *d, const struct manager_policy *p)
 		finding(d, LEVEL_OK, subject, "keys", NULL, "%s is not for this user to read", p->key_file);
 	else if (err == -ENOENT) {
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->keys ? p->key[0].name : "workers", p->key_file);
-		finding(d, LEVEL_FAULT, subject, "keys", fix, "%s", fpisa_error());
+		finding(d, LEVEL_FAULT, subject, "keys", elsewhere ? NULL : fix, "%s%s", fpisa_error(),
+			elsewhere ? "; it is to have a line of the manager's file" : "");
 	} else if (err)
 		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s",
 			fpisa_error());
 	else
 		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu in %s", keys.n, p->key_file);
-	for (int i = 0; !err && i < p->keys; i++) {
+	for (int i = 0; !err && !elsewhere && i < p->keys; i++) {
 		char check[FPISA_PSK_NAME + 8];
 
 		if (has_key(&keys, p->key[i].name))
@@ -171,7 +175,7 @@ static void check_port(struct doctor *d, const struct manager_policy *p)
 		finding(d, LEVEL_OK, subject, "port", NULL, "listens at TCP %s:%u", a, port);
 	else
 		finding(d, LEVEL_FAULT, subject, "port", "systemctl restart fpisa-manager",
-			"nobody listens at TCP %s:%u here: it was started by another file, or in another network namespace",
+			"nobody listens at TCP %s:%u here: it was started by another file or with --manager, or in another network namespace",
 			a, port);
 }
 
@@ -197,27 +201,48 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			numbers, __builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
-static void check_process(struct doctor *d, const struct config *c)
+/* The agent notes at the first place what it has registered as. */
+static void check_registered(struct doctor *d, const struct manager_policy *p, const struct datapath_groups *g)
 {
-	const struct manager_policy *p = &c->manager;
+	struct aggregator_record r;
+	char a[ADDRESS_LEN];
+
+	if (datapath_aggregator_get(g, 0, &r))
+		return;
+	if (r.address)
+		finding(d, LEVEL_OK, subject, "registered", NULL, "aggregator %s:%u of the manager at %s",
+			address_text(r.address, a), r.port, p->manager);
+	else
+		finding(d, LEVEL_FAULT, subject, "registered", NULL,
+			"not with the manager at %s, so no group gets a share here; its log says why: journalctl -u fpisa-manager",
+			p->manager);
+}
+
+static void check_process(struct doctor *d, const struct manager_policy *p, bool elsewhere)
+{
 	struct datapath_groups g;
 	pid_t pid = 0;
 	int err = datapath_groups_open(d->dp, false, &g);
+	bool opened = !err;
 
-	if (!err) {
+	if (!err)
 		err = datapath_groups_manager(&g, &pid);
-		datapath_groups_close(&g);
-	}
 	if ((err && err != -ENOENT) || !pid) {
 		finding(d, LEVEL_FAULT, subject, "process", "systemctl enable --now fpisa-manager",
-			"fpisa serve does not run: nobody can join a group");
-		return;
+			"fpisa serve does not run: %s",
+			elsewhere ? "no group gets a share here" : "nobody can join a group");
+	} else {
+		finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
+		if (elsewhere) {
+			check_registered(d, p, &g);
+		} else {
+			check_descriptors(d, pid);
+			check_port(d, p);
+		}
+		check_pool(d, p);
 	}
-	finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
-	check_descriptors(d, pid);
-	if (!config_manager_elsewhere(c))
-		check_port(d, p);
-	check_pool(d, p);
+	if (opened)
+		datapath_groups_close(&g);
 }
 
 void doctor_manager(struct doctor *d, const char *file)
@@ -225,6 +250,7 @@ void doctor_manager(struct doctor *d, const char *file)
 	const char *name = file ?: CONFIG_FILE;
 	struct config *c = NULL;
 	char fix[PATH_MAX + 32];
+	bool elsewhere;
 
 	if (!file && access(name, R_OK))
 		return;
@@ -232,10 +258,11 @@ void doctor_manager(struct doctor *d, const char *file)
 	if (config_read(&c, name) || (d->dp && manager_policy_fit(&c->manager, d->dp->slots_n))) {
 		finding(d, LEVEL_FAULT, subject, "configuration", fix, "%s has errors", name);
 	} else if (c->manager_line) {
-		check_keys(d, &c->manager);
+		elsewhere = config_manager_elsewhere(c);
+		check_keys(d, &c->manager, elsewhere);
 		check_user(d, &c->manager);
 		if (d->dp)
-			check_process(d, c);
+			check_process(d, &c->manager, elsewhere);
 	} else if (file) {
 		finding(d, LEVEL_FAULT, subject, "configuration", NULL, "%s has no section [manager]; see fpisa(8)",
 			name);

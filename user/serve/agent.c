@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent.h"
@@ -38,6 +39,7 @@ struct agent {
 	bool ever;		       /* registered by any connection */
 	bool told;		       /* the log says that there is no connection; once until there is one */
 	__u16 port;		       /* UDP, of the datapath */
+	struct aggregator_record said; /* what it has registered as; for who looks here, while it is */
 	__u64 now_ms, heard_ms, beat_ms, look_ms, try_ms;
 	int signals, failed;
 	struct log news, errors;
@@ -71,6 +73,18 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 
 /* -- the connection ----------------------------------------------------------------- */
 
+/* Note it for `fpisa status` and `fpisa doctor` of this host. */
+static void note_registered(struct agent *a, bool registered)
+{
+	struct helper_request q = {.what = HELPER_AGGREGATOR};
+
+	a->registered = registered;
+	a->said.since = (__u64)time(NULL);
+	if (registered)
+		q.aggregator = a->said;
+	ask(a, &q);
+}
+
 static void drop_connection(struct agent *a, const char *why)
 {
 	fpisa_channel_close(a->channel);
@@ -81,7 +95,8 @@ static void drop_connection(struct agent *a, const char *why)
 	if (!a->told)
 		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; goes on trying", a->policy->manager, why);
 	a->told = true;
-	a->registered = false;
+	if (a->registered)
+		note_registered(a, false);
 }
 
 static void say_register(struct agent *a, int fd)
@@ -97,6 +112,12 @@ static void say_register(struct agent *a, int fd)
 						.port = a->port,
 						.rate = a->policy->rate ?: fpisa_interface_rate(a->jobs.local),
 						.slots = a->policy->slots};
+	a->said = (struct aggregator_record){.address = a->jobs.local,
+					     .host = local.sin_addr.s_addr,
+					     .port = m.reg.port,
+					     .rate = m.reg.rate,
+					     .slots = m.reg.slots};
+	snprintf(a->said.owner, sizeof(a->said.owner), "%s", a->policy->key_file ? a->psk.name : "");
 	tell(a, &m);
 }
 
@@ -131,7 +152,7 @@ static void take_registered(struct agent *a)
 {
 	char address[ADDRESS_LEN];
 
-	a->registered = true;
+	note_registered(a, true);
 	a->told = false;
 	agent_tell_groups(&a->jobs);
 	log_line(&a->news, a->now_ms, "aggregator %s:%u of the manager at %s", address_text(a->jobs.local, address),

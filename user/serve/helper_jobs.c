@@ -280,8 +280,8 @@ static bool is_whole(const struct helper_state *w, const struct group_record *r)
 
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS])
 {
+	int err = datapath_check_pinned(&w->dp);
 	struct group_record r;
-	int err = 0;
 
 	for (__u32 i = 0; !err && i < GROUPS; i++) {
 		err = datapath_group_get(&w->groups, i, &r);

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from aggregators import Switched, pins
+from doctor import examine, needs_ethtool
 from groups import Groups
 from lab import FPISA, PIN, children, end, wait_until
 
@@ -146,6 +147,23 @@ def test_one_dies(site):
     end(site.agents[1])
     site.register(1)
     assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2", "10.98.0.3"]
+
+
+def test_one_is_unloaded(site):
+    """Without its datapath an aggregator ends, and its groups hear its name."""
+    site.register(0)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.net.at(0, "unload")
+    began = time.monotonic()
+    try:
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: its process ended" in answer["error"], answer
+        assert time.monotonic() - began < 2
+        assert "the datapath was unloaded meanwhile" in refused(site.agents[0])
+    finally:
+        site.net.at(0, "load", "eth0")
 
 
 def test_one_is_silent(site):
@@ -390,6 +408,32 @@ def test_two_managers(site):
         assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
     finally:
         end(second)
+
+
+@needs_ethtool
+def test_doctor(site):
+    """On an aggregator's host it asks for no listener and no connections of ranks, but whether the aggregator has registered."""
+    site.register(0, lines=("manager = 10.98.0.1", "[key train]", "groups = 1"))
+    argv = "--pin", f"{PINS}/0", "--config", os.path.join(site.folder, "agent0.conf")
+
+    def found():
+        return {check: f for (subject, check), f in examine(site.net.other[0], *argv).items() if subject == "manager"}
+
+    checks = found()
+    assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
+    assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at 10.98.0.1"
+    there, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
+    assert (there["address"], there["host"], there["key"], there["mbits"]) == ("10.98.0.2", "10.98.0.2", "aggs", 10000)
+    site.kill()
+    wait_until("that it is not registered any more", lambda: found()["registered"]["level"] == "fault", 10)
+    site.serve()
+    wait_until("that it is again", lambda: found()["registered"]["level"] == "ok", 10)
+    end(site.agents[0])
+    checks = found()
+    assert checks["process"]["level"] == "fault" and "no group gets a share here" in checks["process"]["text"]
+    os.unlink(os.path.join(site.folder, "aggs"))
+    keys = found()["keys"]
+    assert keys["level"] == "fault" and "it is to have a line of the manager's file" in keys["text"] and not keys["fix"]
 
 
 def test_wrong_address(site):
