@@ -96,6 +96,16 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	return refuse(ctx, phv->job, why);
 }
 
+/* Tells all ranks whose contribution to the chunk before is lost. */
+static __always_inline void tell_lost(struct packet *p)
+{
+	__u32 key = p->job->slot_base + fpisa_slot_of(p->h.fpisa->chunk - 1, p->job->window);
+	struct fpisa_slot *before = lookup(&fpisa_slots, key);
+
+	if (before)
+		fpisa_tell_lost(p->h.fpisa, p->job, before, fpisa_read_once(&p->job->live));
+}
+
 /*
  * The payload is the packed result: the header becomes the result's, the round is done, the
  * slot free. The packet is found again even where admission found it in the same program: from 6.13 on
@@ -117,6 +127,8 @@ GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 	fpisa_make_result(p.h.fpisa, p.slot, p.job, phv->results, flags, phv->resend);
 	p.slot->done = 1;
 	lock_release(&p.slot->lock);
+	if (!phv->resend)
+		tell_lost(&p);
 	/* The frame is this CPU's own: it is sent while others may have the slot. */
 	return send_result(ctx, phv, &p, flags);
 }

@@ -182,6 +182,14 @@ static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct 
 	h->aux = job->workers <= FPISA_ORDER_WORKERS ? s->order : 0;
 }
 
+/* A result that goes to all also says which contributions to the chunk before are lost; `before`: that chunk's slot. */
+static __always_inline void fpisa_tell_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
+					    const struct fpisa_slot *before, __u64 live)
+{
+	if (job->workers <= FPISA_ORDER_WORKERS && h->chunk)
+		h->reason = (__u16)fpisa_slot_lacks(before, h->generation, h->chunk - 1, live);
+}
+
 static __always_inline void fpisa_make_status(struct fpisa_hdr *h, const struct fpisa_slot *s, __u64 live)
 {
 	h->type = FPISA_TYPE_STATUS;

@@ -168,6 +168,20 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 }
 
 /*
+ * Ranks of `live` whose contributions to `chunk` are not in its round, which is open in *s; 0 if it is not, or has none yet. Ranks send
+ * chunks in order, so when the round of the chunk after it is complete, these contributions were lost, unless frames passed each other. The
+ * caller need not own the lock: who is told wrongly sends a frame in vain, or waits a timeout.
+ */
+static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 generation, __u64 chunk, __u64 live)
+{
+	__u64 bitmap = fpisa_read_once(&s->bitmap);
+
+	if (s->generation != generation || fpisa_read_once(&s->chunk) != chunk || s->done || !bitmap)
+		return 0;
+	return live & ~bitmap;
+}
+
+/*
  * HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller
  * owns the session's lock.
  *

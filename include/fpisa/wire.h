@@ -54,8 +54,8 @@ struct fpisa_hdr {
 	__le64 digest;	     /* 32 of all calls of the generation up to this one: fpisa_digest() */
 	__le32 call;	     /* 40 number of the call since the generation began */
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum; STATUS: so far */
-	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
-	__le64 secret;	     /* 48 see below */
+	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks whose contribution to the chunk before is lost */
+	__le64 secret; /* 48 see below */
 	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait; see below */
 	__le64 aux;	 /* 64 see below */
 	__le32 checksum; /* 72 over all before it and the payload; 0 in frames with a tag */

@@ -34,6 +34,30 @@ static void round_in_any_order(void **state)
 	}
 }
 
+/* A result names the ranks whose contribution to the chunk before is lost, to all, and not when it is sent again. */
+static void result_names_who_lost(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++) {
+		struct fpisa_job j = make(pipeline, 3);
+		struct frame f;
+
+		send_add(&j, &f, 1, 0, 1.0f, 0);
+		for (uint32_t chunk = 1; chunk < 3; chunk++) {
+			send_add(&j, &f, 0, chunk, 1.0f, 0);
+			send_add(&j, &f, 1, chunk, 1.0f, 0);
+			assert_int_equal(send_add(&j, &f, 2, chunk, 1.0f, 0), XDP_REDIRECT);
+			assert_true(harness_checksums_right(&f));
+			/* 0 lacks ranks 0 and 2, 1 none */
+			assert_int_equal(harness_hdr(&f)->reason, chunk == 1 ? 5 : 0);
+		}
+		assert_int_equal(send_add(&j, &f, 1, 1, 1.0f, FPISA_F_RETRANSMIT), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
+		assert_int_equal(harness_hdr(&f)->reason, 0);
+	}
+}
+
 static void late_and_early_chunks(void **state)
 {
 	struct fpisa_job j;
@@ -304,6 +328,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_in_any_order),
+		cmocka_unit_test(result_names_who_lost),
 		cmocka_unit_test(late_and_early_chunks),
 		cmocka_unit_test(probe_names_who_is_there),
 		cmocka_unit_test(shrink_completes_open_rounds),

@@ -27,6 +27,7 @@ struct path_plan {
 struct frame {
 	uint8_t result, rank, shard, resent, retransmit, last; /* a result is for `rank`, NOBODY: for all */
 	int chunk;					       /* of the aggregator's */
+	uint32_t lost;					       /* ranks whose contribution to the chunk before is */
 };
 
 struct queue {
@@ -96,8 +97,11 @@ static void result_to(struct world *x, int rank, const struct frame *f)
 	struct rank *r = &x->rank[rank];
 	struct fpisa_window *w = &r->w[f->shard];
 	struct fpisa_window_slot *slot = fpisa_window_slot_of(w, (uint64_t)f->chunk);
-	const struct fpisa_answer a = {
-		.resent = f->resent, .ours = f->last == rank, .retransmit = !f->resent && f->retransmit};
+	const struct fpisa_answer a = {.resent = f->resent,
+				       .ours = f->last == rank,
+				       .retransmit = !f->resent && f->retransmit,
+				       .lost_ours = f->lost >> rank & 1,
+				       .lost_others = f->lost && !(f->lost >> rank & 1)};
 
 	if (slot->chunk != (uint64_t)f->chunk || !slot->tries) {
 		x->vain++;
@@ -122,6 +126,16 @@ static void fan_out(struct world *x, struct frame f)
 	}
 }
 
+/* Ranks whose contributions to a chunk the aggregator lacks; 0 if it has none, or all. */
+static uint32_t lacks(const struct world *x, const struct round *c)
+{
+	uint32_t lost = 0;
+
+	for (int r = 0; r < x->p.ranks && c->count; r++)
+		lost |= (uint32_t)!c->there[r] << r;
+	return lost;
+}
+
 static void add(struct world *x, struct frame f)
 {
 	struct round *c = &x->round[f.shard][f.chunk];
@@ -142,6 +156,7 @@ static void add(struct world *x, struct frame f)
 	f.resent = (uint8_t)done;
 	f.retransmit = c->retransmit;
 	f.rank = done ? f.rank : NOBODY;
+	f.lost = !done && f.chunk ? lacks(x, c - 1) : 0;
 	if (c->count == x->p.ranks)
 		fan_out(x, f);
 }
@@ -362,7 +377,8 @@ static void losses(void **state)
 		print_message("1%% loss, %s: %.2f times as long, sent again %llu of %llu\n",
 			      colocated ? "colocated" : "dedicated", (double)x.now / without,
 			      (unsigned long long)x.again, (unsigned long long)x.sent);
-		assert_true(x.now < 2 * without);
+		assert_true(x.now < 1.6 * without);
+		assert_true(x.again < x.sent / 20);
 	}
 }
 

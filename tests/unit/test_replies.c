@@ -89,6 +89,33 @@ static void test_make_result(void **state)
 	assert_int_equal(h.aux, 0);
 }
 
+/* A result tells of ranks that lack in the open round of the chunk before, and of nothing else. */
+static void test_tell_lost(void **state)
+{
+	const struct fpisa_job job = {.workers = 5}, large = {.workers = FPISA_ORDER_WORKERS + 1};
+	const struct fpisa_hdr add = an_add();
+	const struct fpisa_slot open = {.generation = add.generation, .chunk = add.chunk - 1, .bitmap = 5};
+	struct fpisa_slot other[4] = {open, open, open, open};
+	struct fpisa_hdr h = {.generation = add.generation, .chunk = add.chunk};
+
+	(void)state;
+	fpisa_tell_lost(&h, &large, &open, 0xf);
+	assert_int_equal(h.reason, 0);
+	fpisa_tell_lost(&h, &job, &open, 0xf);
+	assert_int_equal(h.reason, 0xa);
+	other[0].generation++;
+	other[1].chunk--;
+	other[2].done = 1;
+	other[3].bitmap = 0;
+	for (int i = 0; i < 4; i++) {
+		fpisa_tell_lost(&h, &job, &other[i], 0xf);
+		assert_int_equal(h.reason, 0);
+	}
+	h = (struct fpisa_hdr){.generation = add.generation};
+	fpisa_tell_lost(&h, &job, &open, 0xf);
+	assert_int_equal(h.reason, 0);
+}
+
 static void test_make_status_and_error(void **state)
 {
 	struct fpisa_hdr h = an_add();
@@ -238,9 +265,10 @@ static void test_welcome(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_make_result),  cmocka_unit_test(test_make_status_and_error),
-		cmocka_unit_test(test_make_welcome), cmocka_unit_test(test_make_challenge),
-		cmocka_unit_test(test_welcome),	     cmocka_unit_test(test_verdict_order),
+		cmocka_unit_test(test_make_result),	      cmocka_unit_test(test_tell_lost),
+		cmocka_unit_test(test_make_status_and_error), cmocka_unit_test(test_make_welcome),
+		cmocka_unit_test(test_make_challenge),	      cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_verdict_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -250,6 +250,32 @@ static void later_chunks_overtake(void **state)
 	free(w.slot);
 }
 
+/* The result of a chunk says whose contribution to the one before is lost: that rank sends again soon, the others wait a timeout. */
+static void told_of_a_loss(void **state)
+{
+	struct fpisa_request r = {.chunks = 4, .left = 4};
+
+	(void)state;
+	for (int mine = 0; mine < 2; mine++) {
+		const struct fpisa_answer a = {.ours = 1, .lost_ours = mine, .lost_others = !mine};
+		struct fpisa_flight flight;
+		struct fpisa_window w = {};
+		uint64_t due;
+
+		begin_window(&w, &flight, &r);
+		fpisa_rto_sample(&w.rto, 8 * MS);
+		answer(&w, 1, &a, 1008 * MS);
+		due = 1008 * MS + (mine ? FPISA_RTO_REORDER_NS : w.rto.rto_ns);
+		assert_int_equal(flight.in_flight, 2);
+		fpisa_window_expire(&w, due - 1);
+		assert_true(TAILQ_EMPTY(&w.ready));
+		assert_int_equal(fpisa_window_expiry(&w, due), due);
+		fpisa_window_expire(&w, due);
+		assert_ptr_equal(TAILQ_FIRST(&w.ready), fpisa_window_slot_of(&w, 0));
+		free(w.slot);
+	}
+}
+
 static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
 {
 	int rc = fpisa_mem_connect(f, arg, rank, o);
@@ -289,7 +315,7 @@ int main(void)
 		cmocka_unit_test(wide_receiver),	 cmocka_unit_test(narrow_receiver),
 		cmocka_unit_test(narrow_path),		 cmocka_unit_test(queue_is_not_loss),
 		cmocka_unit_test(different_receivers),	 cmocka_unit_test(late_result_keeps_the_order),
-		cmocka_unit_test(later_chunks_overtake),
+		cmocka_unit_test(later_chunks_overtake), cmocka_unit_test(told_of_a_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,16 +56,26 @@ bad:
 	return NULL;
 }
 
-/* The result's report on the end of its round. With more than 16 workers nobody knows which rank completed it. */
-static struct fpisa_answer answer_of(const struct fpisa *f, const struct fpisa_hdr *h)
+/*
+ * The result's report on the end of its round, and on the round of the chunk before. With more than 16 workers nobody knows which rank
+ * completed the one, or lacks in the other. Frames that went to different ports have no order.
+ */
+static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
+	const struct fpisa *f = s->f;
+	uint32_t window = s->hello.window, ports = s->hello.ports, slot = (uint32_t)h->chunk;
 	int unknown = f->hello.workers > FPISA_ORDER_WORKERS;
+	int in_order = fpisa_port_index(slot & (window - 1), window, ports) ==
+		       fpisa_port_index((slot - 1) & (window - 1), window, ports);
+	uint64_t lost = !unknown && in_order && !(h->flags & FPISA_F_RESENT) ? h->reason : 0;
 
 	return (struct fpisa_answer){
 		.resent = !!(h->flags & FPISA_F_RESENT),
 		.ours = !unknown && (h->aux >> (4 * f->hello.rank) & 15) + 1 == h->contributors,
 		.unknown = unknown,
 		.retransmit = !!(h->flags & FPISA_F_RETRANSMIT),
+		.lost_ours = lost >> f->hello.rank & 1,
+		.lost_others = lost != 0 && !(lost >> f->hello.rank & 1),
 	};
 }
 
@@ -123,7 +133,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
 		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
 	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;
-	answer = answer_of(f, h);
+	answer = answer_of(s, h);
 	check_gso(s, slot);
 	fpisa_window_answered(&s->window, slot, &answer, f->resumed_ns, now);
 	if (!--r->left && r->ranks_to)

@@ -19,6 +19,11 @@
  * queue and not lost: each result restarts its timeout, as each new
  * acknowledgement does in TCP (RFC 6298, 5.3).
  *
+ * The aggregator tells more: the result of a chunk says which ranks'
+ * contributions to the chunk before are lost. These send it again at once, but
+ * for frames that passed each other; the others wait for them, a timeout long,
+ * and none needs to find out by sending.
+ *
  * congestion.h says how many chunks may be in flight, of all windows together.
  * A window's oldest chunk is in any case. Else two ranks that lost different
  * results could each wait for a chunk that the other has no room to send.
@@ -58,6 +63,8 @@ int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint
 	for (int i = 0; i < FPISA_BACKOFFS; i++)
 		TAILQ_INIT(&w->waiting[i]);
 	TAILQ_INIT(&w->held);
+	TAILQ_INIT(&w->lost);
+	TAILQ_INIT(&w->there);
 	return 0;
 }
 
@@ -248,6 +255,20 @@ static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 		fpisa_window_move(slot, NULL);
 }
 
+/* The result of the chunk in `slot` says that contributions to the one before, sent before it, are lost. */
+static void told_lost(struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a,
+		      uint64_t now)
+{
+	struct fpisa_window_slot *before = fpisa_window_slot_of(w, slot->chunk - 1);
+
+	if (!slot->chunk || before->chunk != slot->chunk - 1 || !before->tries || before->sent_ns >= slot->first_ns ||
+	    before->queue == &w->ready)
+		return;
+	before->since_ns = now;
+	set_in_flight(w, before, 0);
+	fpisa_window_move(before, a->lost_ours ? &w->lost : &w->there);
+}
+
 void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slot, const struct fpisa_answer *a,
 			   uint64_t resumed_ns, uint64_t now)
 {
@@ -256,6 +277,8 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 
 	if (answers_retransmission(slot, a) || (slot->tries > 1 && a->unknown))
 		fpisa_congestion_lost(c, slot->sent_ns, now);
+	if (a->lost_ours || a->lost_others)
+		told_lost(w, slot, a, now);
 	heard(w, slot->first_ns, now);
 	fpisa_congestion_result(c, rtt_ns, w->base.ns, a->ours || a->unknown, now);
 	go_on(w, slot);
@@ -371,12 +394,29 @@ static void send_again(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	fpisa_window_move(slot, &w->ready);
 }
 
+/* When those leave again that the aggregator has told of, first in their queue. */
+static uint64_t told_due_ns(const struct fpisa_window_queue *q, uint64_t after_ns)
+{
+	const struct fpisa_window_slot *slot = TAILQ_FIRST(q);
+
+	return slot ? slot->since_ns + after_ns : UINT64_MAX;
+}
+
+static void expire_told(struct fpisa_window *w, uint64_t timeout, uint64_t now)
+{
+	while (told_due_ns(&w->lost, FPISA_RTO_REORDER_NS) <= now)
+		send_again(w, TAILQ_FIRST(&w->lost));
+	while (told_due_ns(&w->there, timeout) <= now)
+		send_again(w, TAILQ_FIRST(&w->there));
+}
+
 int fpisa_window_expire(struct fpisa_window *w, uint64_t now)
 {
 	const struct fpisa_window_slot *oldest = NULL;
 	const struct fpisa_rto rto = rto_of(w);
 	uint64_t timeout = fpisa_rto_after(&rto, 0), again_ns = now + timeout;
 
+	expire_told(w, timeout, now);
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot;
 
@@ -399,7 +439,11 @@ int fpisa_window_expire(struct fpisa_window *w, uint64_t now)
 uint64_t fpisa_window_expiry(const struct fpisa_window *w, uint64_t at)
 {
 	const struct fpisa_rto rto = rto_of(w);
+	uint64_t lost = told_due_ns(&w->lost, FPISA_RTO_REORDER_NS),
+		 there = told_due_ns(&w->there, fpisa_rto_after(&rto, 0));
 
+	at = lost < at ? lost : at;
+	at = there < at ? there : at;
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot = TAILQ_FIRST(&w->waiting[i]);
 		uint64_t ns = slot ? due_ns(w, slot, &rto, i) : at;

@@ -60,18 +60,22 @@ struct fpisa_window {
 	struct fpisa_window_queue ready;		   /* to be sent again now */
 	struct fpisa_window_queue waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_window_queue held;			   /* sent and overdue, until the next result */
-	uint64_t heard_ns;				   /* the latest first_ns whose result is here */
-	uint64_t result_ns;				   /* when the last of its results came */
-	uint32_t lost_gso; /* results since the last to a chunk sent but once, in a GSO batch */
-	uint64_t drops;	   /* of the transport, when last asked */
+	struct fpisa_window_queue lost;			   /* sent, and the aggregator says that it lacks it */
+	struct fpisa_window_queue there; /* sent, and the aggregator says that it lacks others' alone */
+	uint64_t heard_ns;		 /* the latest first_ns whose result is here */
+	uint64_t result_ns;		 /* when the last of its results came */
+	uint32_t lost_gso;		 /* results since the last to a chunk sent but once, in a GSO batch */
+	uint64_t drops;			 /* of the transport, when last asked */
 };
 
 /* What a result says of itself and of the contribution that completed its round. */
 struct fpisa_answer {
-	int resent;	/* it was kept, and this rank asked for it */
-	int ours;	/* the contribution was this rank's */
-	int unknown;	/* nobody knows whose it was */
-	int retransmit; /* it was not the first copy that its rank sent */
+	int resent;	 /* it was kept, and this rank asked for it */
+	int ours;	 /* the contribution was this rank's */
+	int unknown;	 /* nobody knows whose it was */
+	int retransmit;	 /* it was not the first copy that its rank sent */
+	int lost_ours;	 /* of the chunk before this rank's contribution was lost */
+	int lost_others; /* other ranks' were, and this rank's is there */
 };
 
 /*

@@ -236,6 +236,16 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events));
 }
 
+/* Tells all ranks whose contribution to the chunk before is lost. */
+static void tell_lost(struct fpisa_soft *s, struct packet *p)
+{
+	struct fpisa_slot *before = &s->slot[fpisa_slot_of(p->h->chunk - 1, s->job.window)];
+
+	lock_take(&before->lock);
+	fpisa_tell_lost(p->h, &s->job, before, live_of(s));
+	lock_release(&before->lock);
+}
+
 /* The round is complete: read the registers out, give the slot back, send. */
 static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
@@ -257,6 +267,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 	slot->done = 1;
 	lock_release(&slot->lock);
 	if (!resend) {
+		tell_lost(s, p);
 		count(&c->results_inexact, !!(flags & FPISA_INEXACT));
 		count(&c->results_overflow, !!(flags & FPISA_OVERFLOW));
 		count(&c->results_overwrite, !!(flags & FPISA_OVERWRITE));
