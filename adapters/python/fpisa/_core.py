@@ -2,7 +2,7 @@
 """The compiled part by ctypes: libsums.so beside this file, or the one that FPISA_SUMS names (adapters/python/sums/sums.h).
 
 ctypes in place of an extension module: one file serves every Python, it is built without Python's headers, and each
-call lets go of the interpreter's lock.
+call lets go of the interpreter's lock; once() does so for large arrays.
 """
 from __future__ import annotations
 
