@@ -103,11 +103,12 @@ def die_with_parent(how=signal.SIGKILL):
 class Guest:
     """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network.
 
-    With `units`, {name: text}, systemd is PID 1: vm.target is its goal; vm.service, which is added, runs
-    the command. `boot` is "qemu" or "vng", which knows neither net nor units.
+    With `units`, {name: text}, systemd is PID 1: vm.target is its goal; vm.service runs the command. Both are added
+    where they are not among the units. The script `before` runs before systemd does, as an installer in a root that
+    is not booted. `boot` is "qemu" or "vng", which knows neither net nor units.
     """
 
-    def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None, boot="qemu"):
+    def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None, before="", boot="qemu"):
         with open(os.path.join(kernel, "release")) as f:
             self.release = f.read().strip()
         self.share, self.console = share, share + "/console"
@@ -118,8 +119,9 @@ class Guest:
             self.write(name, "")
         if units:
             os.mkdir(share + "/units")
-            for name, text in {**units, "vm.target": "[Unit]\nWants=vm.service", "vm.service": VM_SERVICE}.items():
+            for name, text in {"vm.target": "[Unit]\nWants=vm.service", "vm.service": VM_SERVICE, **units}.items():
                 self.write("units/" + name, text)
+            self.write("before", before)
         if boot == "vng":
             modules(kernel, self.release, vng.MODULES)  # virtme-ng would not name one that is not there
             argv, console = vng.argv(kernel, share, accel, CPUS, MEMORY, options()), self.console

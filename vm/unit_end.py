@@ -1,61 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Inside vm/unit's guest: fpisa.service is started, reloaded and restarted by systemctl while a job runs.
+"""Inside vm/unit's guest: the units at boot, restarted, reloaded, flooded and upgraded while a job and a group sum.
 
-    unit_end.py BUILD
+    unit_end.py BUILD PACKAGES
 
-The aggregator is the guest itself, its workers have namespaces (tests/lib/lab.py).
+PACKAGES has a higher version of the packages that are installed. unit_site.py has the network.
 """
-import hashlib
-import json
+import contextlib
+import glob
 import os
-import shutil
+import socket
 import subprocess
 import sys
 
-BUILD = os.environ["FPISA_BUILD"] = sys.argv[1]
-TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(TREE, "tests", "lib"))
-import lab  # noqa: E402 - found by the line above
-import worker  # noqa: E402
+os.environ["FPISA_BUILD"] = sys.argv[1]
+from unit_site import (COUNT, SECOND_ADDRESS, Job, Machine, Sums, active, command, configure, journal, lab, ready, register,  # noqa: E402
+                       registered, shown, suppressed, systemctl, write)
 
-CONFIG = "/etc/fpisa/fpisa.conf"
-COUNT, CALLS, RESTARTS = 20000, 2000, 3  # calls: more than there is time for
-
-
-class Here(lab.Netns):
-    """The namespace that systemd is in."""
-
-    def __init__(self):
-        self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
-        self.path = f"/proc/{os.getpid()}/fd/{self.fd}"
-        self.started = []
-
-
-class Machine(lab.Lab):
-    """A lab whose aggregator is this machine."""
-
-    def netns(self):
-        if self.spaces:
-            return super().netns()
-        self.spaces.append(Here())
-        return self.spaces[0]
-
-
-def systemctl(*argv):
-    p = subprocess.run(["systemctl", *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if p.returncode:
-        log = subprocess.run(["systemctl", "status", "fpisa"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        sys.exit(f"systemctl {' '.join(argv)}: status {p.returncode}\n{p.stdout}{log.stdout}")
-    return p.stdout.strip()
-
-
-def configure(net):
-    """Two jobs of all workers, of which the first will run."""
-    os.makedirs(os.path.dirname(CONFIG), exist_ok=True)
-    with open(CONFIG, "w") as f:
-        f.writelines(f"[interface {p}]\nmode = native\n" for p in net.ports)
-        for job, more in ((1, "pipeline = staged\nclz = lpm\n"), (2, "mode = fpisa64\n")):
-            f.write(f"[job {job}]\nworkers = {','.join(net.addresses)}\naddress = {lab.ADDRESS}\n{more}")
+RESTARTS = int(os.environ.get("FPISA_RESTARTS", "3"))
+STRANGERS = 100
+BURST = 5  # of journald, in the flood that it cuts
 
 
 def state(net):
@@ -64,55 +27,109 @@ def state(net):
     return jobs, [(i["name"], i["mode"], i["program_id"]) for i in net.json("status")["interfaces"]]
 
 
-def start(net, rank, out):
-    """A worker of job 1 that sums until it is ended."""
-    plan = {"options": {"timeout_ms": 60000}, "steps": [{"count": COUNT, "kind": "integers"}] * CALLS}
-    argv = [sys.executable, "-B", lab.WORKER, lab.LIBRARY, lab.ADDRESS, 1, json.dumps(plan)]
-    return net.worker[rank].spawn(*argv, stdout=out)
+def booted(net):
+    """Each unit was started by the boot, when what it waits for was there, and with the datapath as the file says."""
+    active("fpisa", "fpisa-manager")
+    times = [int(shown(unit, name)) for unit, name in (("network-online.target", "ActiveEnterTimestampMonotonic"),
+                                                       ("fpisa", "ExecMainStartTimestampMonotonic"), ("fpisa", "ActiveEnterTimestampMonotonic"),
+                                                       ("fpisa-manager", "ExecMainStartTimestampMonotonic"))]
+    assert 0 < times[0] and times == sorted(times), times
+    assert shown("fpisa-manager", "NRestarts") == "0"
+    jobs, interfaces = state(net)
+    assert [j[0] for j in jobs] == [1, 2] and [mode for _, mode, _ in interfaces] == ["native"] * len(net.ports), (jobs, interfaces)
 
 
-def answers(out):
-    """What a worker has said in whole lines: of its connection, then of each sum."""
-    with open(out.name) as f:
-        return [json.loads(line) for line in f if line.endswith("\n")]
+def waits_for_the_datapath(net):
+    """A manager that is started where no datapath is goes on trying, and serves once there is one."""
+    command(lab.FPISA, "unload")
+    systemctl("restart", "--no-block", "fpisa-manager")
+    lab.wait_until("a try in vain", lambda: int(shown("fpisa-manager", "NRestarts")) > 1, 60)
+    systemctl("restart", "fpisa")
+    active("fpisa", "fpisa-manager")
+
+
+def restarts(net, job, sums):
+    for _ in range(RESTARTS):
+        for verb, unit in ("restart", "fpisa"), ("reload", "fpisa"), ("restart", "fpisa-manager"), ("reload", "fpisa-manager"):
+            before = state(net)
+            systemctl(verb, unit)
+            active(unit)
+            assert state(net) == before, (verb, unit, before, state(net))
+            job.goes_on()
+            sums.goes_on()
+
+
+def strangers(net):
+    """Connections that say nothing of the protocol, each of which the manager logs as refused, and closes."""
+    with net.worker[0].entered():
+        for _ in range(STRANGERS):
+            with socket.create_connection((lab.ADDRESS, lab.PORT), 60) as s:
+                s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                with contextlib.suppress(ConnectionResetError):
+                    while s.recv(100):
+                        pass
+
+
+def flood(net, sums):
+    """The manager's own limit of lines is below journald's, which drops none; where journald's is lower, nothing waits for it."""
+    strangers(net)
+    said = journal("fpisa-manager")
+    assert "refused " in said and suppressed() == 0, said[-2000:]
+    write("/run/systemd/system/fpisa-manager.service.d/log.conf", f"[Service]\nLogRateLimitIntervalSec=10s\nLogRateLimitBurst={BURST}\n", 0o644)
+    systemctl("daemon-reload")
+    systemctl("restart", "fpisa-manager")
+    active("fpisa-manager")
+    sums.goes_on()
+    strangers(net)
+    sums.goes_on()
+    return len([line for line in said.splitlines() if line.startswith("refused ")])
+
+
+def upgrade(net, job, sums):
+    """dpkg, as apt calls it: the manager is restarted, the datapath is not, and everything goes on."""
+    before, pid = state(net), shown("fpisa-manager", "MainPID")
+    command("dpkg", "-i", *glob.glob(sys.argv[2] + "/fpisa_*.deb"), *glob.glob(sys.argv[2] + "/fpisa-lab_*.deb"))
+    active("fpisa", "fpisa-manager")
+    assert shown("fpisa-manager", "MainPID") != pid and state(net) == before, (before, state(net))
+    job.goes_on()
+    sums.goes_on()
+
+
+def loses_the_second(net, sums):
+    """An aggregator that is started again has no jobs, and its groups hear so; the next group has it again."""
+    assert sorted(sums.shares()) == sorted([lab.ADDRESS, SECOND_ADDRESS]), sums.shares()
+    systemctl("restart", "second-fpisa-manager")
+    lab.wait_until("the group's end", lambda: len(sums.failed()) == len(sums.ranks), 60)
+    assert all(SECOND_ADDRESS in a["error"] for a in sums.failed()), sums.failed()
+    lab.wait_until("the second aggregator", lambda: registered(net), 60)
+    again = Sums(net, "again")
+    assert sorted(again.shares()) == sorted([lab.ADDRESS, SECOND_ADDRESS]), again.shares()
+    return again
 
 
 def main():
     with open("/proc/1/comm") as f:
         assert f.read() == "systemd\n"
-    shutil.copy(lab.FPISA, "/usr/local/sbin/fpisa")
     net = Machine()
-    configure(net)
-    systemctl("start", "fpisa")
-    assert systemctl("is-active", "fpisa") == "active"
-    assert [mode for _, mode, _ in state(net)[1]] == ["native"] * len(net.ports), state(net)
+    configure(net, "aggregator-keys = aggs\nfanout = unicast\n")
+    ready()
+    booted(net)
+    waits_for_the_datapath(net)
+    register(net)
     net.slow(3)
-    said = [open(f"/run/worker{r}", "w+") for r in (0, 1)]
-    procs = [start(net, r, said[r]) for r in (0, 1)]
-
-    def results():
-        ended = [p.communicate()[1] for p in procs if p.poll() is not None]
-        if ended:
-            sys.exit(f"workers ended: {ended} {[answers(f)[-1:] for f in said]}")
-        return net.counters(1, lab.PIN)["v_result"]
-
-    lab.wait_until("frames", lambda: results() > 20, 120)
-    before = state(net)
-    for verb in ["restart", "reload"] * RESTARTS:
-        seen = results()
-        systemctl(verb, "fpisa")
-        assert systemctl("is-active", "fpisa") == "active" and state(net) == before, (before, state(net))
-        lab.wait_until("frames after it", lambda: results() > seen, 120)
-    calls = [len(answers(f)) for f in said]
-    lab.wait_until("a sum begun after all", lambda: all(len(answers(f)) > n + 1 for f, n in zip(said, calls)), 120)
-    for p in procs:
-        lab.end(p)
-    expect = hashlib.sha256(worker.exact_sum("integers", 2, COUNT)).hexdigest()
-    digests = [a["digest"] for f in said for a in answers(f)[1:]]
-    wrong = sum(d != expect for d in digests)
+    job, sums = Job(net), Sums(net, "sums")
+    restarts(net, job, sums)
+    refused = flood(net, sums)
+    upgrade(net, job, sums)
+    again = loses_the_second(net, sums)
+    counts = [job.end(), sums.end(), again.end()]
+    dropped = suppressed()
+    assert dropped > 0, journal(None)[-2000:]
     version = subprocess.getoutput("systemctl --version").splitlines()[0]
-    print(f"{os.uname().release}, {version}: fpisa.service restarted {RESTARTS} times and reloaded as often while a job "
-          f"ran: {len(digests)} sums of {COUNT} elements, mismatches {wrong}")
+    wrong = sum(w for _, w in counts)
+    print(f"{os.uname().release}, {version}: booted in order; fpisa.service and fpisa-manager.service restarted {RESTARTS} times, reloaded as often and upgraded "
+          f"while a job and a group summed at two aggregators: {counts[0][0]} sums of {COUNT} elements, {counts[1][0] + counts[2][0]} of the groups, "
+          f"mismatches {wrong}; of {STRANGERS} strangers {refused} logged, journald dropped {dropped} lines of as many at a limit of {BURST}")
     net.close()
     return wrong != 0
 
