@@ -256,7 +256,7 @@ $(B)/tests/unit/test_agent: $(B)/san/user/serve/agent_jobs.o
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
 $(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet listing identity)
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
-$(B)/tests/unit/test_links: $(B)/san/user/plan/shares.o
+$(B)/tests/unit/test_links: $(patsubst %,$(B)/san/user/%.o,plan/shares cli/progress cli/report)
 $(B)/tests/unit/query/test_sender: $(B)/san/user/query/worker/sender.o
 $(B)/tests/unit/test_sums: $(SUMS_SRC:%.c=$(B)/san/%.o)
 

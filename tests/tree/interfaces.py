@@ -114,7 +114,7 @@ def output(build):
     for name in re.findall(r"\bX\((\w+), \"", counters):
         yield ("counter", name), ""
     parameters = {n.replace("-", "_"): row for n, row in re.findall(
-        r'^\t\{\s*"([a-z-]+)",(.*?)\},$', read("user", "job", "options.c"), re.M | re.S) if "FOREIGN" not in row}
+        r'^\t\{\s*"([a-z-]+)",(.*?)\},$', read("user", "job", "options.c"), re.M | re.S) if "FOREIGN" not in row and not row.endswith(" RATE")}
     for path in sorted(glob.glob(os.path.join(TOP, "user", "**", "*.c"), recursive=True)):
         text, room = read(path), os.path.basename(os.path.dirname(path))
         room = "query" if os.sep + "query" + os.sep in path else room

@@ -292,6 +292,7 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 			continue;
 		}
 		job_spec_warn(&j->spec, dp, j->number);
+		job_spec_warn_links(&j->spec, j->number);
 		err = datapath_job_add(dp, j->number, &j->spec.job, j->spec.ifindex);
 	}
 	return err;

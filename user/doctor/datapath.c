@@ -189,7 +189,7 @@ static void check_links(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	for (__u32 r = 0; r < j->workers; r++)
 		if (j->live >> r & 1)
 			ifindex[n++] = ifindex[r];
-	if (job_links_warning(ifindex, n, d->rate, text, sizeof(text)))
+	if (job_links_text(ifindex, n, d->rate, text, sizeof(text)))
 		finding(d, LEVEL_WARN, subject, "links", NULL, "%s", text);
 }
 

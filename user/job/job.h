@@ -17,7 +17,8 @@ struct json_object;
 struct job_spec {
 	char *workers; /* the list, until job_spec_complete() cuts it */
 	struct fpisa_job job;
-	bool foreign_address;	      /* warn of what this machine lacks: it may come, or be another machine's */
+	bool foreign_address;	      /* job.address need not be this machine's */
+	double worker_bits;	      /* of each worker's link, in bits a second; 0: not said */
 	bool draft;		      /* what this machine lacks is worth a warning; it may come, or be another's */
 	char *dev[FPISA_MAX_WORKERS]; /* into the list; NULL: routing tells */
 	__u32 ifindex[FPISA_MAX_WORKERS];
@@ -63,6 +64,9 @@ int job_complete(struct fpisa_job *j, __u32 job);
  */
 int job_spec_resolve(struct job_spec *s, __u32 job);
 
+/* Warns of links that are slower than the workers' together: job_links_text(). */
+void job_spec_warn_links(const struct job_spec *s, __u32 job);
+
 /* Warns of ports without our program, which hear no worker, and of those behind which no worker hears results. */
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
 
@@ -78,7 +82,7 @@ bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32
  * ifindex[n]: their ports, 0: none. worker_bits: of a worker's link, and of a port that does not say its own, in bits a second; 0: workers'
  * links are as fast as the ports'. False also where a rate is not known, and where a rank is on this host: that job has others.
  */
-bool job_links_warning(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
+bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
 
 /* Bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);

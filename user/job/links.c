@@ -2,6 +2,7 @@
 /* The speed that the links of this aggregator allow a job; job.h has the contract. */
 #include <stdio.h>
 
+#include "cli/report.h"
 #include "host/link.h"
 #include "job.h"
 #include "lib/manager/interface.h"
@@ -43,7 +44,7 @@ static double slowest_port(const __u32 *ifindex, __u32 n, double worker_bits, do
 	return seconds;
 }
 
-bool job_links_warning(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size)
+bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size)
 {
 	__u32 lo = if_nametoindex("lo");
 	double fastest = 0, seconds;
@@ -65,4 +66,12 @@ bool job_links_warning(const __u32 *ifindex, __u32 n, double worker_bits, char *
 		 "%s; unless it has further aggregators, add some, or make each worker's host one: fpisa plan --workers %u --rate %.0fM --colocated",
 		 why, n, worker_bits / 1e6);
 	return true;
+}
+
+void job_spec_warn_links(const struct job_spec *s, __u32 job)
+{
+	char text[512];
+
+	if (job_links_text(s->ifindex, s->job.workers, s->worker_bits, text, sizeof(text)))
+		warning("job %u: %s", job, text);
 }

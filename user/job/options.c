@@ -15,7 +15,7 @@
 #include "cli/print.h"
 #include "job.h"
 
-enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS };
+enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS };
 
 #define AT(field) .at = offsetof(struct fpisa_job, field), .size = sizeof(((struct fpisa_job *)0)->field)
 
@@ -45,6 +45,11 @@ static const struct parameter {
 	 "--address need not be this machine's: a router, or entries in the\n"
 	 "workers' neighbour tables, lead frames here",
 	 FOREIGN_ADDRESS, JOB_IN_QUERY},
+	{"rate", "RATE",
+	 "rate of each worker's link, such as 10G; default that of this\n"
+	 "machine's link. If this is slower than the workers' together, a\n"
+	 "warning says so",
+	 RATE},
 	{"elements", "N",
 	 "values a frame, a multiple of 32 up to 832; default 256;\n"
 	 "of fp64 up to 416, default 128",
@@ -205,6 +210,8 @@ int job_option(struct job_spec *s, int opt, char *arg)
 	case FOREIGN_ADDRESS:
 		s->foreign_address = true;
 		return 0;
+	case RATE:
+		return parse_rate(what, arg, &s->worker_bits);
 	case NUMBER:
 		return take_number(p, what, arg, j);
 	case NAME:
@@ -260,6 +267,7 @@ static const char *text_of(const struct parameter *p, const struct fpisa_job *j,
 		job_faults_text(&j->faults, text);
 		break;
 	case FOREIGN_ADDRESS:
+	case RATE:
 	case FLAG:
 		break;
 	}
@@ -294,7 +302,7 @@ void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsig
 	for (const struct parameter *p = NULL; (p = next(p, in));) {
 		char key[32];
 
-		if (p->kind == FOREIGN_ADDRESS) /* the kernel's routes have it */
+		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE) /* the kernel's routes have it; it is not the job's */
 			continue;
 		snprintf(key, sizeof(key), "%s", p->name);
 		for (char *c = key; (c = strchr(c, '-'));)

@@ -9,33 +9,24 @@
 #include "job/job.h"
 #include "verbs.h"
 
-enum { OPT_RATE = OPT_VERB };
-
 void job_add_help(void)
 {
 	job_print_help(0);
-	puts("  --rate RATE        rate of each worker's link, such as 10G; default that of this machine's\n"
-	     "                     link. If this is slower than the workers' together, a warning says so");
 }
 
 int verb_job_add(int argc, char **argv)
 {
-	static const struct option common[] = {
-		{"rate", required_argument, NULL, OPT_RATE}, COMMON_OPTIONS, JSON_OPTION, {0}};
+	static const struct option common[] = {COMMON_OPTIONS, JSON_OPTION, {0}};
 	struct option options[JOB_OPTIONS_MAX + sizeof(common) / sizeof(common[0])];
 	struct job_spec s = {.workers = NULL};
 	struct common c = COMMON_INIT;
 	struct datapath dp;
-	double rate = 0;
-	char slow[512];
 	__u32 job;
 	int opt, err = 0;
 
 	memcpy(job_options(options, 0), common, sizeof(common));
 	while (!err && (opt = next_option(argc, argv, options)) != -1)
-		err = opt >= OPT_JOB  ? job_option(&s, opt, optarg) :
-		      opt == OPT_RATE ? parse_rate("--rate", optarg, &rate) :
-					common_option(&c, opt);
+		err = opt >= OPT_JOB ? job_option(&s, opt, optarg) : common_option(&c, opt);
 	if (err)
 		return err;
 	err = job_operand("job add", argc, argv, &job);
@@ -53,8 +44,7 @@ int verb_job_add(int argc, char **argv)
 	err = job_spec_resolve(&s, job);
 	if (!err) {
 		job_spec_warn(&s, &dp, job);
-		if (job_links_warning(s.ifindex, s.job.workers, rate, slow, sizeof(slow)))
-			warning("job %u: %s", job, slow);
+		job_spec_warn_links(&s, job);
 		err = datapath_job_add(&dp, job, &s.job, s.ifindex);
 	}
 	if (!err && c.json)

@@ -29,10 +29,14 @@ def behind_one(lab):
 
 
 @needs_ethtool
-def test_one_port(behind_one):
+def test_one_port(behind_one, tmp_path):
     net, rate, gbits = behind_one, "25G", "25"
     said = SAYS.format(WORKERS, gbits, 25, 2.7, WORKERS, f"{gbits}000")
     assert add(net, "--rate", rate) == f"fpisa: warning: job 1: {said}\n"
+    config = tmp_path / "f.conf"
+    config.write_text(f"[interface p0]\n[job 2]\nworkers = {','.join(a + ':18002' for a in net.addresses)}\nrate = {rate}\n")
+    assert f"job 2: {said}" in net.agg.try_run(FPISA, "config", "apply", config)[2]
+    net.fpisa("job", "del", 2)
     f = examine(net.agg, "--rate", rate)["job 1", "links"]
     assert (f["level"], f["text"]) == ("warn", said)
     # The command that it names runs, and says that the ring is no faster then.

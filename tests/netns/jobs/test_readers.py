@@ -87,7 +87,8 @@ def test_job_list(lab):
             assert head in ("live", "joined") or shown[head] == job[head]
         assert row.index(job["format"]) == heads.index("format")
     assert len(rows) == 2
-    options = net.fpisa("help", "job", "add").replace("--foreign-address", "")
+    # Those two are not of the job: where its frames come from, and what its links are compared with.
+    options = re.sub("--(foreign-address|rate)", "", net.fpisa("help", "job", "add"))
     assert {o.replace("-", "_") for o in re.findall(r"^  --(\S+)", options, re.M)} <= shown.keys()
     assert (shown["window"], shown["ports"], shown["pipeline"], shown["fanout"]) == (4, 2, "staged", "unicast")
 
