@@ -17,7 +17,7 @@ def environment(build):
         with open(whole) as f:
             if f.read().split() == ENGINES:
                 return python
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", place], check=True)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", python, "install", "--retries", "1"]
     if subprocess.run([*pip, "numpy"]).returncode:
         return None
