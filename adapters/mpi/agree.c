@@ -115,7 +115,7 @@ static int place(struct attempt *a, MPI_Comm c)
 	a->rank = (uint32_t)m->levels.number;
 	a->size = (uint32_t)m->levels.hosts;
 	if (a->size == 1 && !m->rank)
-		say(m, all_are_mpi_s, "with FPISA_TWO_LEVELS one host has nobody to go to");
+		say(m, all_are_mpi_s, "FPISA_TWO_LEVELS needs more than one host");
 	return a->size == 1;
 }
 

@@ -57,7 +57,7 @@ static int check_online(const struct fpisa_steering *s)
 	list[strcspn(list, "\n")] = 0;
 	for (__u32 i = 0; i < s->cpus; i++)
 		if (!in_list(list, s->cpu[i]))
-			return refuse(-EINVAL, "--cpus: CPU %u is not online; those that are: %s", s->cpu[i], list);
+			return refuse(-EINVAL, "--cpus: CPU %u is not online; online: %s", s->cpu[i], list);
 	return 0;
 }
 

@@ -52,8 +52,8 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 			elsewhere ?
 				"it registers with a manager that needs none" :
 			p->networks ?
-				"it serves whom `networks` lets in" :
-				"whoever reaches it gets jobs; key-file of [manager] names keys, networks who may ask");
+				"hosts in `networks` get jobs" :
+				"every host that reaches the manager gets jobs; set key-file or networks in [manager]");
 		return;
 	}
 	err = fpisa_psks_read(&keys, p->key_file);
@@ -89,7 +89,8 @@ static void check_user(struct doctor *d, const struct manager_policy *p)
 
 	snprintf(fix, sizeof(fix), "useradd --system --no-create-home %s", name);
 	if (!user)
-		finding(d, LEVEL_FAULT, subject, "user", fix, "no user %s, who is to talk to the network", name);
+		finding(d, LEVEL_FAULT, subject, "user", fix,
+			"user %s does not exist; the manager's network process runs as this user", name);
 	else if (!user->pw_uid)
 		finding(d, LEVEL_FAULT, subject, "user", NULL, "%s is root; name another in [manager], user = NAME",
 			name);
@@ -175,7 +176,7 @@ static void check_port(struct doctor *d, const struct manager_policy *p)
 		finding(d, LEVEL_OK, subject, "port", NULL, "listens at TCP %s:%u", a, port);
 	else
 		finding(d, LEVEL_FAULT, subject, "port", "systemctl restart fpisa-manager",
-			"nobody listens at TCP %s:%u here: it was started by another file or with --manager, or in another network namespace",
+			"no process listens at TCP %s:%u here: the manager was started with another file or with --manager, or in another network namespace",
 			a, port);
 }
 
@@ -193,8 +194,8 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 	free_slots = slots < d->dp->slots_n ? d->dp->slots_n - slots : 0;
 	if (!numbers || free_slots < LEAST_WINDOW)
 		finding(d, LEVEL_WARN, subject, "pool", NULL,
-			"%u of its numbers of jobs and %u slots of the datapath are free: it can give none; `fpisa group list` "
-			"and `fpisa job list` say who has them",
+			"%u job numbers of the manager and %u slots of the datapath are free, too few for a job; `fpisa group list` "
+			"and `fpisa job list` show the others' owners",
 			numbers, free_slots);
 	else
 		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d numbers of jobs, %u of %u slots",
@@ -230,7 +231,7 @@ static void check_process(struct doctor *d, const struct manager_policy *p, bool
 	if ((err && err != -ENOENT) || !pid) {
 		finding(d, LEVEL_FAULT, subject, "process", "systemctl enable --now fpisa-manager",
 			"fpisa serve does not run: %s",
-			elsewhere ? "no group gets a share here" : "nobody can join a group");
+			elsewhere ? "no group gets a share here" : "no rank can join a group");
 	} else {
 		finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
 		if (elsewhere) {

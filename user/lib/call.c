@@ -321,7 +321,7 @@ static void wait_for(struct fpisa_request *r)
 
 static int enter(struct fpisa_request *const *r, int (*how)(struct fpisa *f))
 {
-	return r && *r ? how((*r)->f) : fpisa_fail(-EINVAL, "no request, or one that was released before");
+	return r && *r ? how((*r)->f) : fpisa_fail(-EINVAL, "the request is NULL, or was released before");
 }
 
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)

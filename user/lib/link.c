@@ -215,7 +215,7 @@ static void check_abandoned(struct fpisa_link *l, uint64_t now)
 		if (s.error || !s.stuck_ns || !over(now, s.stuck_ns, limit))
 			continue;
 		snprintf(sentence, sizeof(sentence),
-			 "%s: the manager has not answered for %d s, so nobody would say that a rank has died, and a call has waited "
+			 "%s: the manager has not answered for %d s and could not report a dead rank, and a call has waited "
 			 "as long for %s; is `fpisa serve` running there?",
 			 l->peer, FPISA_MANAGER_ABSENT_MS / 1000,
 			 s.missing ? fpisa_rank_names(names, sizeof(names), s.missing) : "the aggregator");

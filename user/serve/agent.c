@@ -289,7 +289,7 @@ static int start(struct agent *a, struct config *c, const char *pin)
 	log_open(&a->errors, STDERR_FILENO);
 	if (a->policy->address && !fpisa_address_is_here(a->policy->address))
 		return refuse(-EADDRNOTAVAIL,
-			      "serve: %s is no address of this host, which `ip -br addr` lists (address)",
+			      "serve: %s is not an address of this host; `ip -br addr` lists them (address)",
 			      address_text(a->policy->address, address));
 	a->addresses = fpisa_find_host(a->policy->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
 	if (a->addresses < 0 || (a->policy->key_file && fpisa_psk_last(&a->psk, a->policy->key_file)))

@@ -260,7 +260,7 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	int err;
 
 	if (r->id && !is_record(r))
-		return refuse(-EPROTO, "fpisa serve: a record that is none, for place %u", place);
+		return refuse(-EPROTO, "fpisa serve: an invalid record for place %u", place);
 	err = datapath_group_get(&w->groups, place, &old);
 	for (int k = 0; !err && old.id && k < FPISA_MANAGER_JOBS; k++)
 		if (job_of(w, old.job[k].token) < FPISA_MAX_JOBS && !has_token(r, old.job[k].token))

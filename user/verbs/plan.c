@@ -76,7 +76,7 @@ static int check(struct plan *p)
 			      "plan: give --workers and --rate, such as --workers 8 --aggregators 4 --rate 10G");
 	if (!all)
 		return refuse(BAD_USAGE,
-			      "plan: nobody adds; give --aggregators, or --colocated for the workers' own hosts");
+			      "plan: no aggregators; give --aggregators, or --colocated for the workers' own hosts");
 	if (all > FPISA_MAX_SHARDS)
 		return refuse(BAD_USAGE, "plan: %u aggregators; a job has at most %d", all, FPISA_MAX_SHARDS);
 	if (!p->aggregator_bits)

@@ -78,8 +78,8 @@ static int key_bytes(struct groups *g, const Var *v)
 	case TEXTOID:
 		bytes = fdw_column_bytes(g->relation, v->varattno);
 		if (bytes < 0)
-			g->why = psprintf("nobody has said how long values of column \"%s\" are: option \"bytes\"",
-					  name);
+			g->why = psprintf(
+				"the length of values of column \"%s\" is not known: set its option \"bytes\"", name);
 		else if (OidIsValid(v->varcollid) && !get_collation_isdeterministic(v->varcollid))
 			g->why = psprintf("texts of column \"%s\" may be equal and differ in their bytes", name);
 		else

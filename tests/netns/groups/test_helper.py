@@ -23,7 +23,7 @@ JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, *[FORBIDDEN] * 9,
         *["-2 no number of a job is free on the aggregator"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
 WRONG = {"place": "a request for place 64", "kind": "a request of kind 99", "answer": "a request of kind 6", "byte": "a request of 1 bytes",
          "short": "a request of [0-9]+ bytes", "long": "a request of [0-9]+ bytes", "double": "a request of [0-9]+ bytes",
-         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "a record that is none, for place 40"),
+         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "an invalid record for place 40"),
          "forgets": "a record without job 9, which is there"}
 
 

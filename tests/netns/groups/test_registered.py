@@ -441,7 +441,7 @@ def test_wrong_address(site):
     for address in ("127.0.0.1", "224.1.1.1", "255.255.255.255"):
         assert f"{address} is not the address of a machine" in refused(site.register(0, "--address", address, wait=False))
     for address in ("10.98.0.255", "10.98.0.11", "10.98.0.3"):
-        assert f"{address} is no address of this host" in refused(site.register(0, "--address", address, wait=False))
+        assert f"{address} is not an address of this host" in refused(site.register(0, "--address", address, wait=False))
 
 
 def test_hosts_and_rates(site):

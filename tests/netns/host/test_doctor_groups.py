@@ -61,10 +61,10 @@ def test_manager_s_limits(groups):
     found = of_manager(g)
     levels = {"keys": "warn", "user": "fault", "process": "ok", "descriptors": "warn", "port": "fault", "pool": "warn"}
     assert {c: f["level"] for c, f in found.items()} == levels
-    assert "whoever reaches it gets jobs" in found["keys"]["text"] and found["user"]["fix"].endswith(" nobody-at-all")
+    assert "every host that reaches the manager gets jobs" in found["keys"]["text"] and found["user"]["fix"].endswith(" nobody-at-all")
     assert f"process {g.manager.pid} may have 170 open" in found["descriptors"]["text"]
-    assert found["pool"]["text"].startswith("0 of its numbers of jobs")
-    assert f"nobody listens at TCP 0.0.0.0:{PORT + 7} here" in found["port"]["text"]
+    assert found["pool"]["text"].startswith("0 job numbers of the manager")
+    assert f"no process listens at TCP 0.0.0.0:{PORT + 7} here" in found["port"]["text"]
 
 
 def test_configuration(groups, tmp_path):

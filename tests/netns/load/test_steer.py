@@ -250,7 +250,7 @@ def test_refused(lab):
         refused(net, "--cpus: '.*' is not a list of CPUs", "load", "p0", f"--cpus={text}")
     refused(net, "--cpus: CPU 1 is there twice", "load", "p0", "--cpus", "0-1,1")
     refused(net, "--cpus: more than 64 CPUs", "load", "p0", "--cpus", "0-64")
-    refused(net, "--cpus: CPU 60000 is not online; those that are: 0", "load", "p0", "--cpus", "0,60000")
+    refused(net, "--cpus: CPU 60000 is not online; online: 0", "load", "p0", "--cpus", "0,60000")
     refused(net, "--cpu-queue goes with --cpus", "load", "p0", "--cpu-queue", 9)
     refused(net, "--cpu-queue: '0' is not a number from 1 to 16384", "load", "p0", *STEER, "--cpu-queue", 0)
     refused(net, "p0: --cpus takes native XDP", "load", "p0", *STEER, "--mode", "skb")

@@ -142,7 +142,7 @@ def test_parquet(asked, tmp_path):
     # A worker without any python3.
     q.close()
     q.serve(env={**os.environ, "PATH": str(tmp_path)})
-    assert "t.parquet: there is no python3" in q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
+    assert "t.parquet: reading Parquet needs python3" in q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
     # CSV goes on.
     os.unlink(os.path.join(directory, "t.parquet"))
     q.table(0, rows)
@@ -337,7 +337,7 @@ def test_refusals(asked, tmp_path):
         q.table(w, [(1, 2, None, "a"), (1, 2, None, "a" * 29)], ("k int32 not null", "l int32 not null", "d date", "s text"), name="wide")
     for options, where, says in (
             (groups, {"table": "bad", "number": 7}, "bad.csv:4: column k: 'x' is no int32"),
-            (groups, {"table": "none"}, "no table none here: there is no file none.schema"),
+            (groups, {"table": "none"}, "no table none here: file none.schema does not exist"),
             (groups, {"table": "../t"}, "'../t' is not a table name"),
             (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is not a table name"),
             (("--by", "z"), {}, "t.csv: the schema has no column 'z'"),
@@ -409,7 +409,7 @@ def test_refusals(asked, tmp_path):
     says = q.fails(*groups, key=other, workers=q.net.addresses[0])
     assert f"{first}: refuses key queries:" in says and f", the last of the master's file {other}: its own file of keys has to " in says
     assert "no key in common" in says
-    hear(q.workers[0], re.escape(f"its key is none of those in the worker's file {q.key}; "))
+    hear(q.workers[0], re.escape(f"its key is not in the worker's file {q.key}; "))
     for make, why in (
             (lambda: os.chmod(other, 0o644), "others than its owner may use it"), (lambda: os.unlink(other), "No such file or directory"),
             (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "is not a key NAME:ID:SECRET")):

@@ -123,7 +123,7 @@ static const struct {
 	{"a int32", "", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
 	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet is there"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl are both there; a table has one of them"},
-	{NULL, "a\n", NULL, "no table t here: there is no file t.schema"},
+	{NULL, "a\n", NULL, "no table t here: file t.schema does not exist"},
 	{"# nothing\n\n", "a\n", NULL, "t.schema: names no column; a line of it is NAME TYPE [not null]"},
 	{"a int32\nb int8", "a\n", NULL,
 	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date"},

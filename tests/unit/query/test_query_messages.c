@@ -21,7 +21,7 @@
 #include "vectors.h"
 
 #define NOBODY "what came is not a message of this protocol"
-#define COLUMNS_DIFFER "its columns are not those that were asked for"
+#define COLUMNS_DIFFER "its columns are not the requested ones"
 
 /* -- a master without connections -------------------------------------------------------- */
 

@@ -148,7 +148,7 @@ static int choose_modes(struct analyze_options *o)
 		if (!asked)
 			o->modes[mode] = exists;
 		else if (o->modes[mode] && !exists)
-			return refuse(BAD_USAGE, "--mode: there is no %s of %s; leave it out",
+			return refuse(BAD_USAGE, "--mode: %s is not available in %s; leave it out",
 				      name_of(mode_names, mode), name_of(format_names, o->format));
 	}
 	return 0;

@@ -248,10 +248,11 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	if (!rc)
 		rc = read_keys(&keys, fd, file);
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
-		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; take the older out when nobody uses it", file, name);
+		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; remove the older one when it is no longer used", file,
+				name);
 	/* A key too many would make the whole file invalid, as half a key would. */
 	if (!rc && keys.n == FPISA_PSK_MOST)
-		rc = fpisa_fail(-E2BIG, "%s: has %d keys, as many as a file may; take those out that nobody uses", file,
+		rc = fpisa_fail(-E2BIG, "%s: has %d keys, the most that a file may have; remove unused ones", file,
 				FPISA_PSK_MOST);
 	explicit_bzero(&keys, sizeof(keys));
 	*psk = (struct fpisa_psk){0};

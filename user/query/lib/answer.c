@@ -425,7 +425,7 @@ static int next_of_groups(struct fpisa_query *q)
 						   &w->columns[i], cell(q, i), CELL, &null);
 
 		if (end < 0)
-			return fpisa_fail(-EILSEQ, "a group has a key that is none of the table's: something is broken");
+			return fpisa_fail(-EILSEQ, "a group has a key that is not in the table: something is broken");
 		at = (size_t)end;
 		q->text[i] = null ? NULL : cell(q, i);
 	}

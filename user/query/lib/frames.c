@@ -147,7 +147,7 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u is %sascending at the aggregator: give one that is%s (fpisa query list there)",
+			"query %u is %sascending at the aggregator: choose one that is%s (fpisa query list there)",
 			o->query, o->ascending ? "not " : "", o->ascending ? "" : " not");
 	if (m->limit < o->limit)
 		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows; %llu are asked for", o->query, m->limit,
@@ -404,10 +404,9 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	for (uint32_t i = 0; !rc && i < h->count; i++) {
 		memcpy(&g, p + i * sizeof(g), sizeof(g));
 		if (!is_group(&g))
-			return fpisa_fail(
-				-EILSEQ,
-				"query %u: the aggregator's table has a group that is none: something is broken",
-				q->options.query);
+			return fpisa_fail(-EILSEQ,
+					  "query %u: the aggregator's table has an invalid group: something is broken",
+					  q->options.query);
 		q->absorbed += g.count;
 		rc = fpisa_groups_put(&q->groups, &g);
 	}

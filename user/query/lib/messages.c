@@ -96,7 +96,7 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 		if (!is_column(&w->columns[i]))
 			return malformed();
 	if (!check_columns(q, w))
-		return fpisa_fail(-EPROTO, "its columns are not those that were asked for");
+		return fpisa_fail(-EPROTO, "its columns are not the requested ones");
 	if (w->direct.t) {
 		if (!w->is.port)
 			return malformed();

@@ -167,7 +167,7 @@ int parquet_to_csv(int fd, const char *name, const char *const *columns, int n, 
 		return err;
 	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return fpisa_fail(-ENOENT,
-				  "%s: there is no python3, which reads Parquet; install it with pyarrow, or give the "
+				  "%s: reading Parquet needs python3; install it with pyarrow, or give the "
 				  "table as CSV",
 				  name);
 	return fpisa_fail(-EINVAL, "%s: %s", name, *why ? why : "the process that reads Parquet was killed");

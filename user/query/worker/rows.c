@@ -54,7 +54,7 @@ static int check_role(const struct session *s)
 	if (s->member.kind != s->want.kind)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u at the aggregator is of another kind than what is asked: give one that is (fpisa query list there)",
+			"query %u at the aggregator is not of the requested kind: choose one that is (fpisa query list there)",
 			s->want.query);
 	if (s->member.rank == s->member.members - 1)
 		return fpisa_fail(-EINVAL, "query %u lists this host and port as its master", s->want.query);
