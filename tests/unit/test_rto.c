@@ -61,13 +61,13 @@ static void test_bound(void **state)
 	struct fpisa_rto r = after_sample(16 * MS), before;
 
 	(void)state;
-	fpisa_rto_bound(&r, 8 * MS, 0);
+	fpisa_rto_bound(&r, 8 * MS, 1, 0);
 	assert_int_equal(r.srtt_ns, 15 * MS);
 	before = r;
 	r.unsampled = 3;
-	fpisa_rto_bound(&r, 500 * MS, 0);
+	fpisa_rto_bound(&r, 500 * MS, 1, 0);
 	assert_memory_equal(&r, &before, sizeof(r));
-	fpisa_rto_bound(&r, 500 * MS, 1);
+	fpisa_rto_bound(&r, 500 * MS, 1, 1);
 	assert_int_equal(r.srtt_ns, (7 * 15 + 30) * MS / 8);
 }
 
@@ -88,11 +88,37 @@ static void test_ambiguous(void **state)
 	assert_int_equal(r.rto_ns, 250 * MS);
 }
 
+/*
+ * Samples of one chunk alone: as it is among two, in proportion among more, 100 ms at most, and no bound is known to be a wait. Samples among
+ * many change that by eighths.
+ */
+static void test_among(void **state)
+{
+	struct fpisa_rto r = after_sample(1 * MS), none;
+
+	(void)state;
+	fpisa_rto_init(&none);
+	assert_int_equal(fpisa_rto_among(&none, none.rto_ns, 64), 100 * MS);
+	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 64), 5 * MS);
+	fpisa_rto_load(&r, 1);
+	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 2), 5 * MS);
+	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 3), 15 * MS);
+	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 64), 100 * MS);
+	assert_int_equal(fpisa_rto_among(&r, 200 * MS, 64), 200 * MS);
+	fpisa_rto_load(&r, 9);
+	assert_int_equal(r.load, 2 * FPISA_RTO_LOAD_ONE);
+	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 4), 5 * MS);
+	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 8), 20 * MS);
+	/* 8 ms would be twice what was seen, were it not among eight. */
+	fpisa_rto_bound(&r, 8 * MS, 8, 1);
+	assert_int_equal(r.srtt_ns, (7 * MS + 8 * MS) / 8);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_backoff), cmocka_unit_test(test_samples),	  cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_bound),	cmocka_unit_test(test_ambiguous),
+		cmocka_unit_test(test_bound),	cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_among),
 	};
 
 	return cmocka_run_group_tests_name("rto", tests, NULL, NULL);

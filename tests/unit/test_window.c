@@ -264,6 +264,7 @@ static void told_of_a_loss(void **state)
 
 		begin_window(&w, &flight, &r);
 		fpisa_rto_sample(&w.rto, 8 * MS);
+		fpisa_rto_load(&w.rto, 4);
 		answer(&w, 1, &a, 1008 * MS);
 		due = 1008 * MS + (mine ? FPISA_RTO_REORDER_NS : w.rto.rto_ns);
 		assert_int_equal(flight.in_flight, 2);

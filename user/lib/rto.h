@@ -5,6 +5,12 @@
  * contribution completed it. For the others it contains a wait for that
  * rank, and with it perhaps the rank's own timeouts; estimates made from those
  * feed on each other until all stand at the maximum.
+ *
+ * An estimate holds for up to twice as many chunks in flight as there were when
+ * its samples left. Behind more of them a chunk may take longer in proportion, for
+ * a link serves one after the other: a chunk that was alone tells nothing of what
+ * a window takes. TCP has a long minimum for that, which every loss would cost
+ * here. So the timeout grows in proportion until samples of more chunks are here.
  */
 #ifndef FPISA_RTO_H
 #define FPISA_RTO_H
@@ -16,17 +22,38 @@
 #define FPISA_RTO_MIN_NS 5000000ull /* above the jitter of a loaded scheduler */
 #define FPISA_RTO_MAX_NS 250000000ull
 #define FPISA_RTO_REORDER_NS 500000ull
+#define FPISA_RTO_LOAD_ONE 256 /* fpisa_rto.load of one chunk */
 #define FPISA_BACKOFF_MAX_NS 1000000000ull
 #define FPISA_BACKOFFS 9 /* RTO_MIN << 8 is beyond BACKOFF_MAX */
 
 struct fpisa_rto {
 	uint64_t srtt_ns, var_ns, rto_ns;
 	uint32_t unsampled; /* chunks that gave no sample since the last that did */
+	uint32_t load;	    /* chunks in flight when samples left, in 1/LOAD_ONE, smoothed as srtt_ns; 0: no sample */
 };
 
 static inline void fpisa_rto_init(struct fpisa_rto *r)
 {
 	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS};
+}
+
+/* What gave a sample left as one of `chunks` in flight. */
+static inline void fpisa_rto_load(struct fpisa_rto *r, uint32_t chunks)
+{
+	uint32_t load = chunks * FPISA_RTO_LOAD_ONE;
+
+	r->load = r->load ? (7 * r->load + load) / 8 : load;
+}
+
+/* `ns`, of samples, where so many chunks are in flight. What no sample tells of takes no longer than before any sample. */
+static inline uint64_t fpisa_rto_among(const struct fpisa_rto *r, uint64_t ns, uint32_t chunks)
+{
+	uint64_t load = (uint64_t)chunks * FPISA_RTO_LOAD_ONE, more;
+
+	if (!r->load || load <= 2ull * r->load || ns >= FPISA_RTO_FIRST_NS)
+		return ns;
+	more = ns * load / r->load;
+	return more < FPISA_RTO_FIRST_NS ? more : FPISA_RTO_FIRST_NS;
 }
 
 /* A chunk that was sent once, and completed by it, came back after rtt_ns. */
@@ -53,11 +80,12 @@ static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 /*
  * The same where another rank completed it, or nobody knows who: no less than
  * the round trip. Believed when shorter than the estimate; `grow` also lets it
- * rise, twofold at most, so that a single wait for others does little harm.
+ * rise, twofold at most of what it is among so many `chunks`, so that a single
+ * wait for others does little harm.
  */
-static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, int grow)
+static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, uint32_t chunks, int grow)
 {
-	uint64_t known = r->srtt_ns ? r->srtt_ns : FPISA_RTO_FIRST_NS;
+	uint64_t known = r->srtt_ns ? fpisa_rto_among(r, r->srtt_ns, chunks) : FPISA_RTO_FIRST_NS;
 
 	if (rtt_ns < known)
 		fpisa_rto_sample(r, rtt_ns);

@@ -75,7 +75,7 @@ void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t f
 	for (uint32_t i = 0; i < windows; i++)
 		slots += flight->window[i]->slots;
 	flight->windows = windows;
-	flight->in_flight = 0;
+	flight->in_flight = flight->unanswered = 0;
 	flight->turn = flight->result_ns = 0;
 	fpisa_congestion_init(&flight->congestion, slots, frame_bytes, windows);
 }
@@ -185,8 +185,10 @@ uint32_t fpisa_window_take_turn(struct fpisa_window *w)
 
 void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns)
 {
-	if (!slot->tries++)
+	if (!slot->tries++) {
 		slot->first_ns = ns;
+		slot->among = ++w->flight->unanswered;
+	}
 	set_in_flight(w, slot, 1);
 	slot->sent_ns = ns;
 	slot->since_ns = ns;
@@ -230,7 +232,8 @@ static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *
 	if (a->ours)
 		fpisa_rto_sample(&w->rto, rtt_ns);
 	else
-		fpisa_rto_bound(&w->rto, rtt_ns, !a->retransmit);
+		fpisa_rto_bound(&w->rto, rtt_ns, slot->among, !a->retransmit);
+	fpisa_rto_load(&w->rto, slot->among);
 	fpisa_base_sample(&w->base, rtt_ns);
 	return rtt_ns;
 }
@@ -241,6 +244,7 @@ static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	struct fpisa_request *r = slot->req;
 
 	set_in_flight(w, slot, 0);
+	w->flight->unanswered -= slot->tries != 0;
 	slot->chunk += w->slots;
 	slot->tries = 0;
 	slot->gso = 0;
@@ -304,13 +308,14 @@ static struct fpisa_rto rto_of(const struct fpisa_window *w)
 	uint64_t srtt[2] = {UINT64_MAX, UINT64_MAX}, timeout[2] = {UINT64_MAX, UINT64_MAX};
 	struct fpisa_rto rto = w->rto;
 
+	rto.rto_ns = fpisa_rto_among(&rto, rto.rto_ns, w->flight->unanswered);
 	for (uint32_t i = 0; i < w->flight->windows; i++) {
 		const struct fpisa_rto *other = &w->flight->window[i]->rto;
 
 		if (!other->srtt_ns)
 			continue;
 		keep_two(srtt, other->srtt_ns);
-		keep_two(timeout, other->rto_ns);
+		keep_two(timeout, fpisa_rto_among(other, other->rto_ns, w->flight->unanswered));
 	}
 	if (srtt[1] < rto.srtt_ns)
 		rto.srtt_ns = srtt[1];

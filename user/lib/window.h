@@ -29,6 +29,7 @@ struct fpisa_window_slot {
 	uint64_t since_ns;     /* its timeout counts from here */
 	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
 	uint32_t tries;	       /* transmissions */
+	uint32_t among;	       /* chunks without a result just after the first of them, this one too */
 	int in_flight;	       /* the chunk was sent and is not known to be lost */
 	int gso;	       /* the first of them was in a GSO batch */
 	uint32_t backoff;      /* doublings of the timeout after the next transmission */
@@ -42,9 +43,10 @@ struct fpisa_flight {
 	struct fpisa_window *window[FPISA_MAX_SHARDS];
 	uint32_t windows;
 	struct fpisa_congestion congestion;
-	uint32_t in_flight; /* slots of all windows that are */
-	uint64_t turn;	    /* when the last window that sent began to, in the time of fpisa_window.turn */
-	uint64_t result_ns; /* when the last result came */
+	uint32_t in_flight;  /* slots of all windows that are */
+	uint32_t unanswered; /* slots whose chunk was sent and has no result, those that may be lost too */
+	uint64_t turn;	     /* when the last window that sent began to, in the time of fpisa_window.turn */
+	uint64_t result_ns;  /* when the last result came */
 };
 
 struct fpisa_window {
