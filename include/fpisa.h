@@ -425,6 +425,9 @@ int fpisa_group_eventfd(struct fpisa_group *g);
 /* Ranks, as a bitmap, that the group's last error names; of NULL, that of this thread's last fpisa_group_join(). */
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 
+/* Return 0 while the group goes on, else the -errno with which it ended for this rank: -ECONNRESET if ranks are dead or have left. */
+int fpisa_group_ended(struct fpisa_group *g);
+
 /*
  * The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. Not while
  * another thread is in a function of the group; within on_done it does nothing.

@@ -70,13 +70,15 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	m = type ? comm_of(c, waits) : NULL;
 	if (!m || !agree_serves(m, c, type, bytes_of(type) * each * (size_t)count, waits))
 		return NULL;
+	/* All ranks number their calls alike. One that cannot make a call has counted it: its next one is not taken for that. */
 	*call = (struct fpisa_call){.size = sizeof(*call),
 				    .send = send == MPI_IN_PLACE ? recv : send,
 				    .recv = recv,
 				    .count = each * (size_t)count,
 				    .type = type,
 				    .op = op,
-				    .factor = 1};
+				    .factor = 1,
+				    .tag = ++m->calls};
 	return m;
 }
 

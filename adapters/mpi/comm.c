@@ -197,13 +197,11 @@ static int fail(const struct comm *m, MPI_Comm c, const char *error)
 	return code;
 }
 
-int comm_no_memory(struct comm *m, MPI_Comm c)
+int comm_no_memory(const struct comm *m, MPI_Comm c)
 {
-	static const char error[] =
-		"no memory for a call that the other ranks make; give the process more, or reduce fewer values at a time";
-
-	service_end(m->service, error);
-	return fail(m, c, error);
+	return fail(
+		m, c,
+		"no memory for a call that the other ranks make; give the process more, or reduce fewer values at a time");
 }
 
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call)

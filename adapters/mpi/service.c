@@ -11,7 +11,7 @@ struct service {
 	struct fpisa_group *group;
 	struct fpisa *job[TYPES]; /* static ones */
 	uint8_t mode[TYPES];
-	char lost[TEXT]; /* no group and no jobs: a rank had died when all had joined, or this one could not make a call; why */
+	char lost[TEXT]; /* no group: a rank had died when all had joined, and which */
 };
 
 static _Thread_local char own_error[TEXT];
@@ -92,42 +92,15 @@ int service_join(struct service **out, const struct offer *o, uint32_t rank, uin
 
 int service_lost(const struct service *s)
 {
-	return s && (s->lost[0] || (s->group && fpisa_group_missing(s->group)));
+	return s && (s->lost[0] || (s->group && fpisa_group_ended(s->group) == -ECONNRESET));
 }
 
-static int start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
+int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
 {
 	snprintf(own_error, sizeof(own_error), "%s", s->lost);
 	if (s->lost[0])
 		return -ECONNRESET;
 	return s->group ? fpisa_group_start(s->group, call, r) : fpisa_start(s->job[call->type], call, r);
-}
-
-static void let_go(struct service *s)
-{
-	fpisa_group_leave(s->group);
-	s->group = NULL;
-	for (int type = 0; type < TYPES; type++) {
-		fpisa_close(s->job[type]);
-		s->job[type] = NULL;
-	}
-}
-
-void service_end(struct service *s, const char *why)
-{
-	snprintf(s->lost, sizeof(s->lost), "%s", why);
-	let_go(s);
-}
-
-int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
-{
-	int rc = start(s, call, r);
-
-	if (rc && !s->lost[0]) {
-		snprintf(own_error, sizeof(own_error), "%s", fpisa_error());
-		service_end(s, own_error);
-	}
-	return rc;
 }
 
 int service_probe(struct service *s, enum fpisa_dtype type)
@@ -143,7 +116,7 @@ int service_probe(struct service *s, enum fpisa_dtype type)
 		snprintf(own_error, sizeof(own_error), "no job of FPISA_JOBS has this format");
 		return -EINVAL;
 	}
-	rc = start(s, &call, &r);
+	rc = service_start(s, &call, &r);
 	return rc ? rc : fpisa_wait(&r, NULL);
 }
 
@@ -156,6 +129,8 @@ void service_leave(struct service *s)
 {
 	if (!s)
 		return;
-	let_go(s);
+	fpisa_group_leave(s->group);
+	for (int type = 0; type < TYPES; type++)
+		fpisa_close(s->job[type]);
 	free(s);
 }

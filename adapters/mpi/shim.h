@@ -52,10 +52,7 @@ struct service;
  */
 int service_join(struct service **s, const struct offer *o, uint32_t rank, uint32_t size, uint32_t local);
 int service_probe(struct service *s, enum fpisa_dtype type); /* a sum of zeros: the first of a type makes its job */
-/* One that does not start ends the service: this rank's next call would be taken for it. */
 int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r);
-/* This rank cannot make a call that the others make: it leaves them, who get an error, and its later calls fail with this one. */
-void service_end(struct service *s, const char *why);
 int service_is_exact(const struct service *s, enum fpisa_dtype type);
 int service_lost(const struct service *s); /* ranks of its group are dead: calls fail, and say which */
 void service_leave(struct service *s);	   /* NULL is fine */
@@ -91,7 +88,8 @@ struct comm {
 	struct offer offer;
 	struct levels levels; /* offer.two_levels */
 	MPI_Request mover;
-	int vote[2]; /* agree.c's, with MPI */
+	int vote[2];	/* agree.c's, with MPI */
+	uint64_t calls; /* served, those among them that this rank could not make; each has its number as its tag */
 	int rank, size;
 	char name[MPI_MAX_OBJECT_NAME + 1];
 };
@@ -115,8 +113,8 @@ void comm_say(const struct comm *m, const char *error); /* on stderr, with the c
 /* Return MPI's error code for which MPI_Error_string() returns this text. */
 int comm_error_code(const char *text);
 
-/* The error code for a call that this rank alone cannot make, for want of memory; c's error handler has had it. */
-int comm_no_memory(struct comm *m, MPI_Comm c);
+/* Report to c's error handler a call for which this rank alone has no memory, and return its error code. */
+int comm_no_memory(const struct comm *m, MPI_Comm c);
 
 /* 0, or an error code of MPI that c's error handler has had. */
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call);

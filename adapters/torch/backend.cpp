@@ -294,9 +294,10 @@ class Backend final : public Base
 
 	Pending reduce_all(const Tensors &tensors, enum fpisa_dtype type, enum fpisa_operation op)
 	{
+		const uint64_t number = session_->count_call();
 		auto call = c10::make_intrusive<Call>(getRank(), tensors, values_of(tensors));
 
-		session_->start(call, type, op);
+		session_->start(call, type, op, number);
 		return call;
 	}
 

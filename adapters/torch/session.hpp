@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdint>
@@ -61,9 +62,9 @@ class Call final : public c10d::Work
 	}
 
 	/* Several tensors are another call than others of as many values together. PyTorch passes complex ones as their real parts. */
-	uint64_t tag() const
+	uint64_t tag(uint64_t number) const
 	{
-		uint64_t tag = 0;
+		uint64_t tag = number;
 
 		if (tensors_.size() > 1)
 			for (const auto &t : tensors_)
@@ -143,8 +144,17 @@ class Session final : public std::enable_shared_from_this<Session>
 				session->leave();
 	}
 
+	/*
+	 * Number a call. All ranks number theirs alike, and the number is in the call's tag: if a call cannot start on one rank,
+	 * that rank's next call is not taken for it.
+	 */
+	uint64_t count_call()
+	{
+		return ++calls_;
+	}
+
 	/* Throws what the library says at once. */
-	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op)
+	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
 		const size_t level = std::min(level_of_thread(), LEVELS - 1);
 		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call, level});
@@ -156,7 +166,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		c.count = (size_t)call->values().numel() * (call->values().is_complex() ? 2 : 1);
 		c.type = type;
 		c.op = op;
-		c.tag = call->tag();
+		c.tag = call->tag(number);
 		c.on_done = done;
 		c.arg = under_way.get();
 
@@ -317,6 +327,7 @@ class Session final : public std::enable_shared_from_this<Session>
 	std::condition_variable changed_;
 	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* by level */
 	uint32_t flags_ = 0;
+	std::atomic<uint64_t> calls_{0};
 	bool leaving_ = false;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * MPI_Reduce and no other call that is served, on MPI_COMM_WORLD and two copies: prints how many sums the roots have right.
- * `reduce hungry`: rank 1 has no memory for the first of three sums; prints how many of the root's went well, and are right.
+ * `reduce hungry`: rank 1 has no memory for the first of three sums; prints how many of the root's went well, how many are right, and
+ * whether all ranks have the same sums of other types afterwards.
  * `reduce refused`: calls whose root is none, or whose arrays MPI refuses; prints the classes of the root's errors, and whether
  * the next sum is right. A copy each, for MPI promises nothing of the next call.
  */
@@ -64,7 +65,9 @@ static void hungry(void)
 {
 	float *in = calloc(MANY, sizeof(*in)), *out = calloc(MANY, sizeof(*out));
 	struct rlimit limit, low;
-	int well = 0, right = 0;
+	int well = 0, right = 0, rc[2], total = 0;
+	double one = 1, sums = 0;
+	MPI_Comm c;
 
 	right_on(MPI_COMM_WORLD, 0); /* agrees, and makes the job */
 	getrlimit(RLIMIT_AS, &limit);
@@ -81,8 +84,13 @@ static void hungry(void)
 		if (rank == 1)
 			setrlimit(RLIMIT_AS, &limit);
 	}
+	/* These are the datapath's on all ranks, or on none. */
+	rc[0] = !MPI_Allreduce(&one, &sums, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) && sums == ranks;
+	MPI_Comm_dup(MPI_COMM_WORLD, &c);
+	rc[1] = !MPI_Allreduce(&rank, &total, 1, MPI_INT, MPI_SUM, c) && total == ranks * (ranks - 1) / 2;
+	PMPI_Allreduce(MPI_IN_PLACE, rc, 2, MPI_INT, MPI_MIN, c);
 	if (!rank)
-		printf("{\"well\": %d, \"right\": %d}\n", well, right);
+		printf("{\"well\": %d, \"right\": %d, \"after\": [%d, %d]}\n", well, right, rc[0], rc[1]);
 	free(in);
 	free(out);
 }

@@ -218,6 +218,18 @@ int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint3
 	return rc ? rc : fpisa_wait(&r, NULL);
 }
 
+int fpisa_group_ended(struct fpisa_group *g)
+{
+	int error;
+
+	if (g->link.inherited)
+		return -ECHILD;
+	pthread_mutex_lock(&g->link.lock);
+	error = g->link.error;
+	pthread_mutex_unlock(&g->link.lock);
+	return error;
+}
+
 uint64_t fpisa_group_missing(struct fpisa_group *g)
 {
 	uint64_t missing;
