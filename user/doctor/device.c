@@ -101,6 +101,31 @@ static void try_native(struct doctor *d, struct device *v)
 	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; the stack's generic XDP is slower", why);
 }
 
+/* Judge the datapath in generic mode on a device that has native XDP. The fix turns GRO of a veth's peer on, which native mode needs. */
+static void in_stack(struct doctor *d, const struct device *v)
+{
+	int takes = veth_takes(&v->link, &v->peer, &v->features);
+	char gro[NETNS_PREFIX_LEN + 64] = "", fix[PATH_MAX + sizeof(gro) + 128];
+	struct datapath_interface lo;
+
+	if (datapath_attached(d->dp, if_nametoindex("lo"), &lo) > 0) {
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "in the stack, as on a host whose own ranks send by lo");
+		return;
+	}
+	if (!takes && !v->peer.seen) {
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"in the stack; native mode, which is faster, needs GRO on at its peer, whose namespace cannot be seen "
+			"from here");
+		return;
+	}
+	if (!takes)
+		snprintf(gro, sizeof(gro), "%sethtool -K %s gro on && ", v->peer.enter, v->peer.link.name);
+	snprintf(fix, sizeof(fix), "%sip link set dev %s xdpgeneric off && fpisa load %s%s", gro, v->name, v->name,
+		 pin_option(d));
+	finding(d, LEVEL_WARN, v->name, "xdp", fix, "the datapath is attached in the stack, but %s has native XDP",
+		v->driver);
+}
+
 static void check_xdp(struct doctor *d, struct device *v)
 {
 	const char *dir = *d->dir ? d->dir : d->pin ?: DATAPATH_PIN;
@@ -140,10 +165,7 @@ static void check_xdp(struct doctor *d, struct device *v)
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
 	} else if (v->ours && v->xdp.mode == DATAPATH_SKB && native) {
-		snprintf(fix, sizeof(fix), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name, v->name,
-			 pin_option(d));
-		finding(d, LEVEL_WARN, v->name, "xdp", fix,
-			"the datapath is attached in the stack, but %s has native XDP", v->driver);
+		in_stack(d, v);
 	} else if (v->ours) {
 		v->native = v->xdp.mode == DATAPATH_NATIVE;
 		finding(d, LEVEL_OK, v->name, "xdp", NULL, "the datapath is attached, %s",
@@ -191,12 +213,11 @@ static void check_gro(struct doctor *d, const struct device *v)
 	} else if (v->peer.seen) {
 		snprintf(fix, sizeof(fix), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
 		finding(d, LEVEL_FAULT, v->name, "gro", fix,
-			"GRO is off on its peer %s: results redirected to it vanish", v->peer.link.name);
+			"GRO is off on its peer %s: in native mode, results redirected to it vanish", v->peer.link.name);
 	} else {
 		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
-			"GRO is off on its peer, whose namespace cannot be seen from here: there, run "
-			"ethtool -K DEV gro on "
-			"for interface %u",
+			"GRO is off on its peer, whose namespace cannot be seen from here: in native mode, results vanish; "
+			"there, run ethtool -K DEV gro on for interface %u",
 			v->link.lower);
 	}
 }

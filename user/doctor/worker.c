@@ -87,6 +87,15 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 			"results redirected to it vanish");
 }
 
+/* An ordinary user sees that lo has a program, not its name. */
+static bool lo_has_datapath(void)
+{
+	struct datapath_interface i = {.name = ""};
+
+	return !datapath_program_on(if_nametoindex("lo"), &i) && i.program.id &&
+	       (!strcmp(i.program.name, "?") || datapath_is_entry(i.program.name));
+}
+
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 {
 	char to[ADDRESS_LEN], fix[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
@@ -105,7 +114,10 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		strcpy(name, way);
 		dev = name;
 	}
-	if (r.local)
+	if (r.local && lo_has_datapath())
+		finding(d, LEVEL_OK, dev, "route", NULL,
+			"%s is this machine, an aggregator for its own rank too: the datapath is on lo", to);
+	else if (r.local)
 		finding(d, LEVEL_FAULT, dev, "route", NULL,
 			"%s is an address of this machine: name the aggregator's, or leave --worker out where this is it",
 			to);

@@ -22,7 +22,7 @@ def test_gro_of_the_peer(lab, loaded):
     assert not sums(net, 1)
     if not loaded:
         net.fpisa("unload")
-    fix = fixes(net.agg, ["p0", "p1"], "p1", "gro", says="eth0")
+    fix = fixes(net.agg, ["p0", "p1"], "p1", "gro", says="its peer eth0: in native mode")
     assert fix.startswith("nsenter ")
     if not loaded:
         net.load()
@@ -135,8 +135,9 @@ def test_mtu(lab):
 
 
 def test_generic_although_native(lab):
-    """The job survives the fix."""
+    """The job survives the fix, also where the peer has GRO off."""
     net = inhabited(lab())
+    ethtool_gro(net.worker[1], "eth0", "off")
     net.load("--mode", "skb")
     net.add_job(1)
     net.check_sum(1)
@@ -144,7 +145,7 @@ def test_generic_although_native(lab):
     if f["level"] == "ok":
         pytest.skip("this kernel does not tell what a driver can do without a trial")
     fixes(net.agg, [], "p0", "xdp", "warn", says="veth has native XDP")
-    fixes(net.agg, [], "p1", "xdp", "warn")
+    assert "ethtool -K eth0 gro on && ip link " in fixes(net.agg, [], "p1", "xdp", "warn")
     assert {i["mode"] for i in net.json("status")["interfaces"]} == {"native"}
     net.check_sum(1)
 

@@ -71,7 +71,11 @@ def test_lists_that_are_refused(net):
 def test_doctor(net):
     """A rank on this host has all that it needs; what is removed is found, and the printed command restores it."""
     argv = ["--pin", f"{PINS}/0"]
-    assert not [f for (subject, _), f in bad(examine(net.agg, *argv)).items() if subject == f"job {JOB}"]
+    found = examine(net.agg, *argv)
+    assert not [f for (subject, check), f in bad(found).items() if subject == f"job {JOB}" or check == "xdp"]
+    assert found["eth0", "xdp"]["text"] in ("in the stack, as on a host whose own ranks send by lo", "the datapath is attached, skb")
+    way = examine(net.agg, "--worker", "10.98.0.11")["lo", "route"]
+    assert way["level"] == "ok" and "an aggregator for its own rank too: the datapath is on lo" in way["text"]
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=0")
     fixes(net.agg, argv, f"job {JOB}", "local", "warn", "asks for each again")
     net.agg.run(FPISA, "unload", "eth0", *argv)
