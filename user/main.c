@@ -103,7 +103,8 @@ static const struct verb verbs[] = {
 	 "                     replaced atomically, with --watch repeatedly. node_exporter\n"
 	 "                     scrapes a file *.prom in the directory of its option\n"
 	 "                     --collector.textfile.directory\n"
-	 "The table omits drop reasons that are zero. The JSON has them all.\n"},
+	 "The table omits drop reasons that are zero. The JSON has them all. A job number's counters begin again when it is\n"
+	 "given to a new job, so without JOB the table adds up the latest job of each number, and frames of no job.\n"},
 	{"histogram", verb_histogram, "JOB [--json]", "show the magnitudes that the adds of a job discarded",
 	 "The job needs the option --histogram. For each binary exponent x, the verb prints how many adds of an element\n"
 	 "discarded a magnitude in [2^x, 2^(x+1)).\n"},

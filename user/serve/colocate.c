@@ -76,7 +76,7 @@ int colocate(const struct config *c, const char *pin)
 	how.mode = DATAPATH_SKB;
 	err = datapath_load(&how, out, n);
 	if (!err)
-		dprintf(STDOUT_FILENO, "loaded on %s%s%s in generic mode; fpisa unload takes it off\n", out[0],
-			n > 1 ? " and " : "", n > 1 ? out[1] : "");
+		dprintf(STDOUT_FILENO, "loaded on %s%s%s in generic mode; fpisa unload%s%s takes it off\n", out[0],
+			n > 1 ? " and " : "", n > 1 ? out[1] : "", pin ? " --pin " : "", pin ?: "");
 	return err;
 }

@@ -194,7 +194,10 @@ static int open_datapath(struct helper_state *w, const char *pin)
 		nanosleep(&pause, NULL);
 		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ?
 			      0 :
-			      refuse(-EBUSY, "%s: another manager serves this datapath, process %d", w->dp.pin, pid);
+			      refuse(-EBUSY,
+				     "%s: another manager serves this datapath, process %d; give --pin DIR for another host in "
+				     "a network namespace",
+				     w->dp.pin, pid);
 	}
 	return err;
 }

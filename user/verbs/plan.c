@@ -105,7 +105,7 @@ static int print(const struct plan *p, const struct shares_host *dedicated, cons
 		if (host->weight)
 			printf("each worker's host     %5.1f%% of a vector, weight %u\n", 100 * host->share,
 			       host->weight);
-		printf("%llu bytes take %.3g ms at best, a ring of the workers %.3g ms: %.2f times as long\n",
+		printf("%llu bytes take %.3g ms at best; a ring of the workers takes %.3g ms, %.2f times that\n",
 		       (unsigned long long)p->bytes, ms, ring_ms, ring_ms / ms);
 		printf("bound by %s\n", shares_bound_text(bound));
 		return 0;

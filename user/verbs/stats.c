@@ -105,7 +105,7 @@ static void print_steering(const struct sample *now, const struct sample *before
 static void print_text(int job, const struct sample *now, const struct sample *before)
 {
 	if (job < 0)
-		printf("%-18s %15s%s\n", "all jobs", "total", before ? "   per second" : "");
+		printf("%-18s %15s%s\n", "latest jobs", "total", before ? "   per second" : "");
 	else
 		printf("job %-14d %15s%s\n", job, "total", before ? "   per second" : "");
 	for (size_t i = 0; i < COUNTERS; i++)
@@ -181,7 +181,7 @@ static void screen_row(struct screen *s, const char *name, const char *text, con
 static void print_screen(int job, const struct sample *now, const struct sample *before)
 {
 	struct screen s = screen_start();
-	char title[32] = "all jobs";
+	char title[32] = "latest jobs";
 
 	if (job >= 0)
 		snprintf(title, sizeof(title), "job %d", job);

@@ -82,7 +82,7 @@ def hosts(bpffs, tmp_path):
 def test_four_hosts(hosts):
     """All hosts have one file, which names the manager. Each adds a quarter of each call."""
     for i in range(HOSTS):
-        assert hosts.serve(i) == "loaded on eth0 and lo in generic mode; fpisa unload takes it off\n"
+        assert hosts.serve(i) == f"loaded on eth0 and lo in generic mode; fpisa unload --pin {hosts.pin(i)} takes it off\n"
         said = hosts.agents[i].stdout.readline()
         assert said.startswith("serving groups" if not i else f"aggregator 10.98.0.{i + 11}:"), said
     assert len(hosts.registered()) == HOSTS - 1
@@ -115,4 +115,4 @@ def test_what_is_missing(hosts):
     assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks by lo; fpisa unload eth0" in hosts.refused(0)
     hosts.fpisa("unload", "eth0")
     hosts.fpisa("load", "eth0", "--mode", "skb")
-    assert hosts.serve(0) == "loaded on lo in generic mode; fpisa unload takes it off\n"
+    assert hosts.serve(0) == f"loaded on lo in generic mode; fpisa unload --pin {PIN} takes it off\n"

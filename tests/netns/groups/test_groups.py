@@ -607,7 +607,7 @@ def test_one_manager_a_datapath(groups, tmp_path):
         f.write(f"[manager]\nwithout-key = yes\nport = {PORT + 1}\n")
     status, _, err = g.net.agg.try_run(FPISA, "serve", tmp_path / "other.conf")
     helper, = children(g.manager.pid)
-    assert status == 1 and f"another manager serves this datapath, process {helper}" in err
+    assert status == 1 and f"another manager serves this datapath, process {helper}; give --pin DIR for another host" in err
     assert f"process {helper} serves this datapath; up to 19 s are left to it to end" in err
 
 
