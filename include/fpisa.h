@@ -57,6 +57,14 @@ enum fpisa_operation {
 	FPISA_NORM = 6,	 /* root of the sum of squares; not INT32, MXINT8, mode exact */
 };
 
+/* Arithmetic of a job: `mode` of struct fpisa_info, fpisa_group_options and fpisa_mem_options. */
+enum fpisa_job_mode {
+	FPISA_JOB_MODE_FPISA = 1,   /* the smaller exponent's mantissa is shifted right */
+	FPISA_JOB_MODE_FPISA_A = 2, /* the stored mantissa is never shifted */
+	FPISA_JOB_MODE_FPISA64 = 3, /* as fpisa, in a register of 64 bits */
+	FPISA_JOB_MODE_EXACT = 4,   /* the exact sum, rounded once: the same bits in every order of arrival */
+};
+
 /* Flags of a chunk's result. The flags of a call are the union over its chunks. */
 #define FPISA_RESULT_OVERFLOW 0x01u  /* a register saturated or an element left the format's range */
 #define FPISA_RESULT_INEXACT 0x02u   /* some nonzero bit was lost */
@@ -335,8 +343,8 @@ struct fpisa_group_options {
 	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
 	uint32_t window;   /* of its jobs, at most: a power of two up to 1024; 0: 64. The manager may give less */
 	uint16_t elements; /* of a frame: a multiple of 32 up to 832, for FPISA_FLOAT64 416 of them at most; 0: the default, or what the way to the ranks carries */
-	uint8_t mode;	   /* of its jobs, as in struct fpisa_info; 0: the default of `fpisa job add` */
-	uint8_t pipeline;  /* the same */
+	uint8_t mode;	   /* enum fpisa_job_mode; 0: the default of `fpisa job add` */
+	uint8_t pipeline;  /* of its jobs, as in struct fpisa_info; 0 as mode */
 	uint32_t overflow; /* enum fpisa_overflow */
 	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;   /* as options.restore of a handle */

@@ -2,18 +2,35 @@
 /*
  * A rank of a group: sums a vector with the other ranks, and checks the sum.
  *
- *	group NAME RANK SIZE [COUNT]
+ *	group NAME RANK SIZE [COUNT [MODE]]
  *
  * FPISA_MANAGER says where `fpisa serve` runs, FPISA_KEY which file has the key.
- * Values are as in allreduce.c.
+ * MODE is fpisa (default), fpisa-a, fpisa64 or exact; all ranks give the same. Values are as in allreduce.c.
  */
 #include <fpisa.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Return the enum fpisa_job_mode of this name, 0 if it is not one. */
+static uint8_t mode_of(const char *name)
+{
+	static const char *const names[] = {[FPISA_JOB_MODE_FPISA] = "fpisa",
+					    [FPISA_JOB_MODE_FPISA_A] = "fpisa-a",
+					    [FPISA_JOB_MODE_FPISA64] = "fpisa64",
+					    [FPISA_JOB_MODE_EXACT] = "exact"};
+	uint8_t mode = FPISA_JOB_MODE_EXACT;
+
+	while (mode && strcmp(name, names[mode]) != 0)
+		mode--;
+	return mode;
+}
 
 int main(int argc, char **argv)
 {
-	struct fpisa_group_options options = {.size = sizeof(options), .join_timeout_ms = 30000};
+	struct fpisa_group_options options = {.size = sizeof(options),
+					      .join_timeout_ms = 30000,
+					      .mode = mode_of(argc > 5 ? argv[5] : "fpisa")};
 	size_t count = argc > 4 ? strtoull(argv[4], NULL, 10) : 1000000, wrong = 0;
 	unsigned int rank = argc > 3 ? (unsigned int)atoi(argv[2]) : 0,
 		     size = argc > 3 ? (unsigned int)atoi(argv[3]) : 0;
@@ -22,8 +39,8 @@ int main(int argc, char **argv)
 	float *v = NULL;
 	int status = 1;
 
-	if (argc < 4 || argc > 5 || !count || rank >= size) {
-		fprintf(stderr, "usage: group NAME RANK SIZE [COUNT]\n");
+	if (argc < 4 || argc > 6 || !count || rank >= size || !options.mode) {
+		fprintf(stderr, "usage: group NAME RANK SIZE [COUNT [MODE]]\n");
 		return 2;
 	}
 	v = malloc(count * sizeof(*v));

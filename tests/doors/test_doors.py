@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Each door of doc/sums.md with the real engine: its groups and totals are math.fsum's, and its partials merge in all others."""
+import ast
 import os
 import re
 import shutil
@@ -29,14 +30,27 @@ def partial_of(data):
 def programs():
     with open(os.path.join(TOP, "doc", "sums.md")) as f:
         found = re.findall(r"^```python\n(.*?)^```", f.read(), re.M | re.S)
-    return [p for p in found if "pyspark" not in p and "import fpisa." in p]
+    return [p for p in found if "import fpisa." in p]
 
 
-@pytest.mark.parametrize("program", programs(), ids=lambda p: re.search(r"import fpisa\.(\w+)", p)[1])
+def follow(program):
+    """Run a program of the page: what a line prints is the value of its comment."""
+    names, said = {}, 0
+    for line in program.splitlines():
+        code, _, comment = line.partition("  # ")
+        if comment and comment[0] in "[{0123456789":
+            assert eval(code, names) == ast.literal_eval(comment), line
+            said += 1
+        else:
+            exec(line, names)
+    assert said, program
+
+
+@pytest.mark.parametrize("program", [p for p in programs() if "pyspark" not in p], ids=lambda p: re.search(r"import fpisa\.(\w+)", p)[1])
 def test_page(program):
     """Each program of doc/sums.md runs as it stands."""
     pytest.importorskip(re.search(r"import (\w+)", program)[1])
-    exec(program, {})
+    follow(program)
 
 
 def test_numpy():
@@ -186,6 +200,12 @@ def view(spark, data):
     spark.createDataFrame([(k, x) for k, x in data.rows], "k string, x double").repartition(7).createOrReplaceTempView("t")
 
 
+def test_spark_without_session():
+    """The module can be imported before there is a session, and registers there."""
+    pytest.importorskip("pyspark")
+    subprocess.run([sys.executable, "-B", "-c", "import fpisa.spark"], check=True)
+
+
 def test_spark(spark, data):
     import fpisa.spark
     fpisa.spark.register(spark)
@@ -199,6 +219,8 @@ def test_spark_jvm(spark, data):
     """The Aggregators of adapters/spark: no Python takes part in the sums."""
     if not shutil.which("javac"):
         pytest.skip("no javac: apt install default-jdk-headless")
+    program, = [p for p in programs() if "pyspark" in p]
+    follow(program)
     view(spark, data)
     spark._jvm.io.fpisa.spark.Functions.register(spark._jsparkSession)
     assert dict(tuple(r) for r in spark.sql("SELECT k, fpisa_exact_sum(x) FROM t GROUP BY k").collect()) == data.sums

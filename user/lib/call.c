@@ -27,6 +27,10 @@ _Static_assert(FPISA_SUM == (int)FPISA_OP_SUM && FPISA_MIN == (int)FPISA_OP_MIN 
 		       FPISA_AVG == (int)FPISA_OP_AVG && FPISA_SCALE == (int)FPISA_OP_SCALE &&
 		       FPISA_NORM == (int)FPISA_OP_NORM && FPISA_NORM + 1 == (int)FPISA_OP_END,
 	       "operations go on the wire as they come");
+_Static_assert(FPISA_JOB_MODE_FPISA == (int)FPISA_MODE_FPISA && FPISA_JOB_MODE_FPISA_A == (int)FPISA_MODE_FPISA_A &&
+		       FPISA_JOB_MODE_FPISA64 == (int)FPISA_MODE_FPISA64 &&
+		       FPISA_JOB_MODE_EXACT == (int)FPISA_MODE_EXACT && FPISA_JOB_MODE_EXACT + 1 == (int)FPISA_MODE_END,
+	       "modes are asked for as they come");
 _Static_assert(FPISA_RESULT_OVERFLOW == FPISA_OVERFLOW && FPISA_RESULT_INEXACT == FPISA_INEXACT &&
 		       FPISA_RESULT_OVERWRITE == FPISA_OVERWRITE && FPISA_RESULT_NAN == FPISA_NAN &&
 		       FPISA_RESULT_INF == FPISA_INF && FPISA_RESULT_MIXED_RANKS > UINT8_MAX,

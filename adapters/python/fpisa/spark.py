@@ -7,26 +7,27 @@ from typing import Any
 
 import pandas
 from pyspark.sql.functions import pandas_udf
+from pyspark.sql.types import BinaryType, DoubleType
 
 from . import _sums
 
 
-@pandas_udf("double")  # type: ignore[call-overload]
+@pandas_udf(DoubleType())  # type: ignore[call-overload]
 def sum(x: pandas.Series) -> float:
     return float(_sums.sum(x.dropna().to_numpy("float64")))
 
 
-@pandas_udf("double")  # type: ignore[call-overload]
+@pandas_udf(DoubleType())  # type: ignore[call-overload]
 def mean(x: pandas.Series) -> float:
     return _sums.mean(x.dropna().to_numpy("float64"))
 
 
-@pandas_udf("binary")  # type: ignore[call-overload]
+@pandas_udf(BinaryType())  # type: ignore[call-overload]
 def partial(x: pandas.Series) -> bytes:
     return _sums.Accumulator(x.dropna().to_numpy("float64")).to_bytes()
 
 
-@pandas_udf("binary")  # type: ignore[call-overload]
+@pandas_udf(BinaryType())  # type: ignore[call-overload]
 def merge(x: pandas.Series) -> bytes:
     return _sums.merged(x.dropna()).to_bytes()
 
