@@ -28,9 +28,8 @@ static uint8_t mode_of(const char *name)
 
 int main(int argc, char **argv)
 {
-	struct fpisa_group_options options = {.size = sizeof(options),
-					      .join_timeout_ms = 30000,
-					      .mode = mode_of(argc > 5 ? argv[5] : "fpisa")};
+	struct fpisa_group_options options = {
+		.size = sizeof(options), .join_timeout_ms = 30000, .mode = mode_of(argc > 5 ? argv[5] : "fpisa")};
 	size_t count = argc > 4 ? strtoull(argv[4], NULL, 10) : 1000000, wrong = 0;
 	unsigned int rank = argc > 3 ? (unsigned int)atoi(argv[2]) : 0,
 		     size = argc > 3 ? (unsigned int)atoi(argv[3]) : 0;

@@ -92,6 +92,10 @@ def test_four_hosts(hosts):
             with open(CONFIG, "w") as f:
                 f.write(block.text)
             continue
+        if block.text.endswith(" exact\n"):
+            with open(CONFIG, "a") as f:
+                f.write("modes = exact\n")  # another mode would be refused
+            hosts.at("the first host", "systemctl reload fpisa-manager")
         for out in hosts.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
             if block.text == "fpisa stats\n":
