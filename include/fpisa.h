@@ -9,15 +9,12 @@
  *		errx(1, "%s", fpisa_error());
  *	fpisa_close(f);
  *
- * Functions return 0 or a negative errno; fpisa_error() then says in one
- * sentence what went wrong and what to try. A handle belongs to one thread
- * at a time, unless it has a progress thread (options.progress), and to the
- * process that made it: in a child after fork() its
- * functions return -ECHILD, but for fpisa_missing(), which returns 0, and
- * fpisa_close(), which frees memory there and changes nothing for the parent.
- * A pointer that is NULL where something is needed gives -EINVAL. Different
- * handles are independent. All ranks of a job call the same operations with the
- * same lengths in the same order, as in MPI.
+ * Functions return 0 or a negative errno; fpisa_error() then says in one sentence what went wrong and what to try. A
+ * handle belongs to one thread at a time, unless it has a progress thread (options.progress). It also belongs to the
+ * process that created it. In a child after fork() its functions return -ECHILD, with two exceptions: fpisa_missing()
+ * returns 0, and fpisa_close() frees memory there and changes nothing for the parent. A NULL pointer where a value is
+ * needed gives -EINVAL. Different handles are independent. All ranks of a job call the same operations with the same
+ * lengths in the same order, as in MPI.
  */
 #ifndef FPISA_H
 #define FPISA_H
@@ -71,88 +68,90 @@ enum fpisa_job_mode {
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
-#define FPISA_RESULT_MIXED_RANKS 0x100u /* of a call: a rank was taken out, and some chunks are without it */
-#define FPISA_RESULT_FEWER_RANKS 0x200u /* of a call: some chunks, or all, are without a rank of the job */
+#define FPISA_RESULT_MIXED_RANKS 0x100u /* of a call: a rank was taken out, and some chunks lack it */
+#define FPISA_RESULT_FEWER_RANKS 0x200u /* of a call: some or all chunks lack a rank of the job */
 
 /* What the library does with a result that has the flag OVERFLOW. */
 enum fpisa_overflow {
 	FPISA_OVERFLOW_DEFAULT = 0, /* an error; in mode fpisa-a, which overflows on ordinary data, a flag */
-	FPISA_OVERFLOW_ERROR = 1,   /* the call ends with -ERANGE, its results are delivered all the same */
-	FPISA_OVERFLOW_FLAG = 2,    /* it is a flag as the others are */
+	FPISA_OVERFLOW_ERROR = 1,   /* the call ends with -ERANGE; its results are delivered all the same */
+	FPISA_OVERFLOW_FLAG = 2,    /* only set the flag */
 };
 
 /* Transport of the frames. The protocol is the same for each, so the ranks of a job may differ. */
 enum fpisa_transport_name {
 	FPISA_TRANSPORT_UDP = 0, /* a UDP socket; no privilege */
 	/*
-	 * AF_XDP on the interface that leads to the aggregator, zero-copy where its driver can. Needs root
-	 * (or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF) to connect, libxdp.so.1, and an interface whose first queue
-	 * nobody else has; the rest of its traffic goes on. One handle an interface.
+	 * AF_XDP on the interface that leads to the aggregator, zero-copy if its driver supports that. Connecting
+	 * needs root (or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF), libxdp.so.1, and an interface whose first queue nobody
+	 * else uses. Other traffic of the interface is not affected. One handle per interface.
 	 */
 	FPISA_TRANSPORT_XSK = 1,
 };
 
 /* Result of one chunk, as it arrived. */
 struct fpisa_chunk {
-	uint64_t offset;	       /* of its first element in the call's vector */
+	uint64_t offset;	       /* offset of the chunk's first element in the call's vector */
 	uint32_t count;		       /* elements, without padding */
 	uint32_t flags;		       /* FPISA_RESULT_* */
 	uint64_t ranks;		       /* bitmap of the contributors */
 	uint64_t order;		       /* 4 bits a rank: its position in the order of arrival; 0 above 16 workers */
-	struct fpisa_request *request; /* of its call, as fpisa_allreduce_start() gave it */
-	uint32_t call;		       /* its number since the handle joined, from 0, as errors have it */
+	struct fpisa_request *request; /* the call's request, as fpisa_allreduce_start() returned it */
+	uint32_t call;		       /* number of the call since the handle joined, from 0, as in error messages */
 };
 
 struct fpisa_options {
-	size_t size;	     /* sizeof(struct fpisa_options), so that it may grow */
+	size_t size;	     /* sizeof(struct fpisa_options), so that the struct may grow */
 	uint16_t local_port; /* UDP source port that the job lists; 0: 18000. With several aggregators, the first one's */
-	uint64_t token;	     /* the job's secret, from which its frames have tags; 0 if it has none */
+	uint64_t token;	     /* the job's secret, from which its frames have tags; 0 if the job has none */
 	/*
-	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
-	 * work counts: of a longer gap between two looks at the network, in which the caller computed
-	 * or the process was stopped, a 64th of this (62.5 ms at most). Before -ETIMEDOUT what has
-	 * arrived is taken in. FPISA_FOREVER: there is none.
+	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could work counts. A
+	 * longer gap between two looks at the network, in which the caller computed or the process was stopped,
+	 * counts as a 64th of this value (62.5 ms at most). Frames that have arrived are taken in before -ETIMEDOUT.
+	 * FPISA_FOREVER: no deadline.
 	 */
 	uint32_t timeout_ms;
 	double loss;   /* fault injection, for tests: share of frames dropped, each way; 0..0.9 */
-	uint64_t seed; /* of all fault injection */
+	uint64_t seed; /* seed of all fault injection */
 	/*
-	 * Called for each chunk as its result arrives, from within the waiting call or by the progress
-	 * thread. It may use other handles; of its own it may only ask fpisa_get_info() and
-	 * fpisa_missing(). All else is refused with -EBUSY, and fpisa_close() does nothing. It must not wait
-	 * for a thread that uses the handle: that one waits for it.
+	 * Called for each chunk as its result arrives, from within the waiting call or by the progress thread. The
+	 * callback may use other handles. On its own handle it may only call fpisa_get_info() and fpisa_missing().
+	 * Other functions are refused with -EBUSY, and fpisa_close() does nothing. The callback must not wait for a
+	 * thread that uses the handle, because that thread waits for the callback.
 	 */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	uint32_t overflow; /* enum fpisa_overflow */
 	/*
-	 * Fault injection as `loss`: shares of frames, each way, 0..0.9, that come twice, after up to
-	 * 1 ms of later ones, after 1 to 256 ms, or with 1 to 8 bits flipped.
+	 * Fault injection as `loss`: shares of frames, each way, 0..0.9, that arrive twice, after up to 1 ms of later
+	 * frames, after 1 to 256 ms, or with 1 to 8 bits flipped.
 	 */
 	double duplicate, reorder, delay, corrupt;
 	uint32_t transport; /* enum fpisa_transport_name */
 	/*
-	 * Nonzero: if the handle has failed, has joined again or is closed before a call in place (recv is send) has all of its results, the
-	 * array is as it was before the call. on_chunk may have reported some chunks. Costs as much memory again as the array while the
-	 * call is in progress, and one more copy of each chunk when its result arrives. Calls with separate arrays cost nothing.
+	 * Nonzero: restore the array of a call in place (recv is send) if the handle fails, joins again or is closed
+	 * before the call has all of its results. The array then is as it was before the call. on_chunk may have
+	 * reported some chunks. Costs as much memory again as the array while the call is in progress, and one more
+	 * copy of each chunk when its result arrives. Calls with separate arrays cost nothing.
 	 */
 	uint64_t restore;
 	/*
-	 * Nonzero: the handle has a progress thread, which moves its requests while no caller does, and any
-	 * thread may use the handle at any time. It sleeps while there is nothing to do, and while a
-	 * caller waits for one of the requests, who then moves them all himself. Signals are blocked in it,
-	 * but SIGSEGV and others that a fault raises. Calls are numbered in the order in which their starts
-	 * got the handle, which is chance where threads start them: give those tags (struct fpisa_call), in
-	 * one order on all ranks. A request is one thread's at a time. The time of a request counts from
-	 * its start, or from the end of the one before it if that is later. fpisa_rejoin() and fpisa_close() end
-	 * what other threads wait for with -ECANCELED. During the one a start is refused with -EBUSY; once the other
-	 * has begun nothing else may.
+	 * Nonzero: the handle has a progress thread, which moves its requests while no caller does, and any thread
+	 * may use the handle at any time. The progress thread sleeps while it has nothing to do, and while a caller
+	 * waits for a request: that caller then moves all requests. Signals are blocked in the progress thread,
+	 * except SIGSEGV and others that a fault raises.
+	 * Calls are numbered in the order in which their starts got the handle. That order is random if several
+	 * threads start calls: give such calls tags (struct fpisa_call), in one order on all ranks. A request belongs
+	 * to one thread at a time. The time of a request counts from its start, or from the end of the request before
+	 * it if that is later.
+	 * fpisa_rejoin() and fpisa_close() end what other threads wait for with -ECANCELED. During fpisa_rejoin() a
+	 * start is refused with -EBUSY. Once fpisa_close() has begun, no other function may be called.
 	 */
 	uint64_t progress;
 	/*
 	 * Nonzero: every sum has all ranks of the job. A result without a rank, which `fpisa job shrink` has taken
 	 * out, is not delivered: the call fails with -ECONNRESET, and the error and fpisa_missing() name the rank. A
-	 * group does this always. 0: such a result is delivered with FPISA_RESULT_FEWER_RANKS.
+	 * group always does this. 0: such a result is delivered with FPISA_RESULT_FEWER_RANKS.
 	 */
 	uint64_t all_ranks;
 };
@@ -174,69 +173,68 @@ struct fpisa_info {
 	uint32_t job, rank, workers, elements, window,
 		generation; /* of several aggregators window and generation of the first */
 	uint8_t mode, rounding, format, pipeline, clz, fanout;
-	uint8_t big_endian;	 /* nonzero: the job's arrays are */
+	uint8_t big_endian;	 /* nonzero: the job's arrays are big-endian */
 	uint64_t sent, received; /* frames */
 	uint64_t retransmits;	 /* contributions sent again */
 	uint64_t duplicates;	 /* results that were not awaited */
 	uint64_t bad;		 /* frames dropped: wrong source, checksum or header */
-	uint64_t rtt_ns;	 /* smoothed, of a chunk; of several aggregators the longest */
+	uint64_t rtt_ns;	 /* smoothed round trip of a chunk; the longest of several aggregators */
 };
 
 /*
- * Join job `job` of the aggregator at `address` ("10.0.0.1" or
- * "10.0.0.1:18000", IPv4) over UDP. Returns when every rank of the job has
- * joined. options may be NULL.
+ * Join job `job` of the aggregator at `address` ("10.0.0.1" or "10.0.0.1:18000", IPv4) over UDP. Return when every
+ * rank of the job has joined. options may be NULL.
  *
- * `address` may name up to 16 aggregators, "10.0.0.1*2,10.0.0.2": the chunks of each call are spread over them by their weights
- * (1 to 100; without one 1). All ranks give the same list. Each aggregator has the job under the same number, made alike, with the
- * same token and the workers, with the same UDP ports, in the same order. An error of one aggregator is the handle's and names it. The result has the same bits as with one
- * aggregator in mode exact; in others each chunk's follow from its order of arrival, as always.
+ * `address` may name up to 16 aggregators, "10.0.0.1*2,10.0.0.2". The chunks of each call are spread over the
+ * aggregators by their weights (1 to 100, 1 by default). All ranks give the same list. Each aggregator has the job
+ * under the same number, with the same parameters and token, and with the workers, with the same UDP ports, in the
+ * same order. An error of one aggregator is the handle's error and names the aggregator. In mode exact the result has
+ * the same bits as with one aggregator. In other modes the bits of each chunk follow from its order of arrival, as
+ * always.
  *
- * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options; or the job is not alike at all aggregators
+ * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options; or the job differs between
+ *		aggregators
  * -ETIMEDOUT	no answer: aggregator, route, or the aggregator knows no such job, address and port or token;
  *		or some ranks have not joined: the error names them
  * -EADDRINUSE	another socket of this host has the UDP port options.local_port
  * -EACCES	this rank was taken out of the job; or that port is below 1024, which takes privilege
- * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk cannot be had, and why; it serves one aggregator
+ * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk is not available, and why; it serves one aggregator
  */
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
 
 /*
- * recv[i] = sum over ranks of send[i], i = 0..count-1, in the job's mode. Both
- * are arrays of `type`, which must be the job's format, little-endian unless
- * the job is big-endian; they may be the same array, else must not overlap. count may be anything
- * from 0 to 2^40; a call of 0 elements waits for no other rank, and all ranks make it. *flags, if not NULL, is the union of FPISA_RESULT_*.
+ * Set recv[i] to the sum over all ranks of send[i], i = 0..count-1, in the job's mode. send and recv are arrays of
+ * `type`, which must be the job's format, little-endian unless the job is big-endian. They may be the same array,
+ * else they must not overlap. count is 0 to 2^40. A call of 0 elements waits for no other rank, and all ranks make
+ * it. *flags, if not NULL, is the union of FPISA_RESULT_*.
  *
  * -EINVAL	another type than the job's, or bad arguments; nothing was sent
  * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle goes on
  * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
  * -EPROTO	the ranks made different calls: another kind, length, type, operation, factor or tag, or in another order,
- *		or have different lists of aggregators; every rank gets it, with its next frame, and none a sum of them
- * -ESTALE	the job was made anew, its ranks joined again, another process joined as this rank, or this rank was
+ *		or have different lists of aggregators; every rank gets this error with its next frame, and no rank gets a sum
+ * -ESTALE	the job was created again, its ranks joined again, another process joined as this rank, or this rank was
  *		taken out of the job
  * -EUCLEAN	the array has sums of a call in place that failed, not input; nothing was sent
- * -ENOMEM	no memory; or calls in place of the process, under way or failed, would be of more than 2^26 chunks together, which
- *		are 64 GiB of 256 floats each: of more it could not say what -EUCLEAN says. Those of a group before it has a job of
- *		the type count chunks of group options.elements, or of 32 if that is 0. Nothing was sent
+ * -ENOMEM	no memory; or calls in place of the process, in progress or failed, would have more than 2^26 chunks together
+ *		(64 GiB of 256 floats each): the library could not remember more chunks for -EUCLEAN. Calls of a group that does
+ *		not have a job of the type yet count chunks of group options.elements, or of 32 if that is 0. Nothing was sent
  * -ECONNRESET	another rank was taken out of the job (options.all_ranks)
- * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns it again until fpisa_rejoin().
+ * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns the same error until fpisa_rejoin().
  *
- * Results go into recv as they arrive. So after a failure other than -ERANGE
- * recv has sums in some places, and in the others what it had before; send is
- * not written unless it is the same array. A call in place cannot be made
- * again from what is left of its array: set options.restore, or keep send
- * apart. Without either a later call that sends the array, or whole chunks of
- * it, by whatever handle or group of the process, is refused with -EUCLEAN until
- * the program has written those chunks again. Only other bytes show that: input that happens to
- * have the very bytes of such a sum is refused too, and goes in from another array. Minima and maxima
- * can be taken twice, and are not refused. Arrays of requests under way at the same time must not overlap.
+ * Results go into recv as they arrive. After a failure other than -ERANGE recv has sums in some places, and its
+ * former values in the others. send is not written unless it is the same array. A failed call in place cannot be
+ * repeated from what is left of its array: set options.restore, or keep send apart. Otherwise later calls that send
+ * the array, or whole chunks of it, are refused with -EUCLEAN until the program has written those chunks again. This
+ * holds for all handles and groups of the process. The library recognises such chunks by their bytes. Input that
+ * happens to have the bytes of such a sum is refused too; send it from another array. Minima and maxima can be taken
+ * twice, and are not refused. Arrays of requests in progress at the same time must not overlap.
  */
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type, uint32_t *flags);
 
 /*
- * The same for another operation; `factor` is that of FPISA_SCALE, finite and
- * not zero, a float's value unless type is FPISA_FLOAT64; else it is ignored.
- * -EINVAL also: the operation is not offered for the type and the job's mode.
+ * Run fpisa_allreduce() with another operation. `factor` is used by FPISA_SCALE only: finite and not zero, a float's
+ * value unless type is FPISA_FLOAT64. -EINVAL also: the operation is not offered for the type and the job's mode.
  */
 int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 		       enum fpisa_operation op, double factor, uint32_t *flags);
@@ -244,23 +242,20 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
 			     enum fpisa_operation op, double factor, struct fpisa_request **request);
 
 /*
- * The same with a handle. Requests of one handle complete in the order in
- * which they were started; the arrays must stay until the request is
- * released, or given up by fpisa_rejoin() or fpisa_close().
- * Progress is made inside fpisa_test() and fpisa_wait(), or at any time with
- * options.progress. fpisa_test() sets
- * *done; fpisa_wait() blocks until the deadline. Both release the request
- * once it is done or has failed, and set the caller's pointer to NULL. Without
- * a progress thread the time of a request counts from the first of these calls
- * for it, not from its start. -ECANCELED: fpisa_rejoin() gave it up. A request that has all of
- * its results ends well whatever became of the handle since.
+ * Start an all-reduce and return a request. Requests of one handle complete in the order in which they were started.
+ * The arrays must stay until the request is released, or given up by fpisa_rejoin() or fpisa_close().
+ * Progress is made inside fpisa_test() and fpisa_wait(), or at any time with options.progress. fpisa_test() sets
+ * *done; fpisa_wait() blocks until the deadline. Each of them releases the request once it is done or has failed, and
+ * sets the caller's pointer to NULL. Without a progress thread the time of a request counts from the first of these
+ * calls for it, not from its start. -ECANCELED: fpisa_rejoin() gave the request up. A request that has all of its
+ * results succeeds even if the handle has failed since.
  */
 int fpisa_allreduce_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  struct fpisa_request **request);
 
-/* An all-reduce with all that can be said of it. */
+/* An all-reduce with all of its parameters. */
 struct fpisa_call {
-	size_t size; /* sizeof(struct fpisa_call), so that it may grow */
+	size_t size; /* sizeof(struct fpisa_call), so that the struct may grow */
 	const void *send;
 	void *recv;
 	size_t count;
@@ -268,23 +263,23 @@ struct fpisa_call {
 	uint32_t op;   /* enum fpisa_operation */
 	double factor; /* of FPISA_SCALE */
 	/*
-	 * Distinguishes calls that are otherwise equal; the same on all ranks. If ranks start calls in different orders,
-	 * all of them get -EPROTO and no sum. Without tags, calls with the same length, type and operation are not
-	 * distinguished.
+	 * Distinguishes calls that are otherwise equal; the same on all ranks. If ranks start calls in different
+	 * orders, all of them get -EPROTO and no sum. Without tags, calls with the same length, type and operation
+	 * are not distinguished.
 	 */
 	uint64_t tag;
 	/*
-	 * Not NULL (options.progress only, else -EINVAL): the progress thread calls it once, with what
-	 * fpisa_wait() would have returned and fpisa_error() set alike, when the request is done or has failed,
-	 * fpisa_close() among the causes. The request is the library's: fpisa_start() sets *request to
-	 * NULL, and `request` may be NULL. It may use any handle, start requests and test them;
-	 * what waits (fpisa_wait(), fpisa_allreduce(), fpisa_rejoin()) is refused with -EBUSY on its own, and
-	 * fpisa_close() does nothing. The handle makes no progress until it returns, unless a caller waits.
-	 * A child that it forks must end or exec within it.
+	 * Not NULL (options.progress only, else -EINVAL): the progress thread calls it once when the request is done
+	 * or has failed, also by fpisa_close(). rc is what fpisa_wait() would have returned, and fpisa_error() is set
+	 * alike. The library owns the request: fpisa_start() sets *request to NULL, and `request` may be NULL.
+	 * The callback may use any handle, start requests and test them. Functions that wait (fpisa_wait(),
+	 * fpisa_allreduce(), fpisa_rejoin()) are refused with -EBUSY on its own handle, and fpisa_close() does
+	 * nothing. The handle makes no progress until the callback returns, unless a caller waits. A child that the
+	 * callback forks must end or exec within the callback.
 	 */
 	void (*on_done)(void *arg, int rc, uint32_t flags);
 	void *arg;
-	uint64_t *ranks; /* where the ranks that are in every value of the result go, a bitmap, before the call ends well; or NULL */
+	uint64_t *ranks; /* NULL, or where to store the bitmap of the ranks in every value of the result, before the call succeeds */
 };
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request);
@@ -292,53 +287,48 @@ int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags);
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
 
 /*
- * A descriptor to poll() for the end of requests, of a handle with options.progress (else -EINVAL): an
- * eventfd(2), non-blocking and closed on exec. Each request that is done or has failed adds 1, when that
- * happens; those that were before the first call of this function and are not released have added theirs.
- * Not those with on_done, nor fpisa_allreduce() and fpisa_allreduce_op(). read() of 8 bytes returns the
- * number since the last one as a uint64_t and clears it; nothing else does, fpisa_test() and fpisa_wait()
- * neither. It is the same at each call, and the handle's: fpisa_close() closes it. -EMFILE, -ENFILE, -ENOMEM
+ * Return a descriptor to poll() for the end of requests of a handle with options.progress (else -EINVAL): an
+ * eventfd(2), non-blocking and closed on exec. Each request that is done or has failed adds 1, when that happens.
+ * Requests that ended before the first call of this function and are not released have added theirs. Requests with
+ * on_done, fpisa_allreduce() and fpisa_allreduce_op() add nothing. read() of 8 bytes returns the number since the
+ * last read as a uint64_t and clears it. Only read() clears it: fpisa_test() and fpisa_wait() do not. Each call
+ * returns the same descriptor. It belongs to the handle: fpisa_close() closes it. -EMFILE, -ENFILE, -ENOMEM
  */
 int fpisa_eventfd(struct fpisa *f);
 
 /*
- * After an error: forget what is under way and join the job's next generation,
- * with all other ranks. The call that failed here may have ended well at
- * others, which are one call ahead then (as many as were under way, of
- * requests). So ranks that make more than one call agree on which they repeat,
- * as by FPISA_MIN of the numbers of their steps, and keep the input of the
- * step before. Errors are those of fpisa_connect() but for what it is given; the
- * handle then returns the same until another try.
+ * Recover from an error: forget requests in progress and join the job's next generation, with all other ranks. The
+ * call that failed here may have succeeded at other ranks. Those ranks are one call ahead then, or as many requests
+ * as were in progress. So ranks that make more than one call agree on which they repeat, for example by FPISA_MIN of
+ * the numbers of their steps, and keep the input of the step before. Errors are those of fpisa_connect(), except for
+ * bad arguments; the handle then returns the same error until another try.
  */
 int fpisa_rejoin(struct fpisa *f);
 
 /*
- * Ranks, as a bitmap, that the last -ETIMEDOUT or -ECONNRESET of this handle names; of NULL, that this thread's last
- * fpisa_connect(), fpisa_mem_connect() or fpisa_group_join() was, if it failed.
+ * Return the bitmap of ranks that the last -ETIMEDOUT or -ECONNRESET of this handle names. For NULL, return the ranks
+ * that this thread's last fpisa_connect(), fpisa_mem_connect() or fpisa_group_join() named, if it failed.
  */
 uint64_t fpisa_missing(const struct fpisa *f);
 
 int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info);
 
-/* Leaves without a word to the others; NULL is fine. Unfinished requests are released. */
+/* Close the handle without telling the other ranks, and release unfinished requests. NULL is allowed. */
 void fpisa_close(struct fpisa *f);
 
 /*
- * A group: ranks that have found each other by its name at the aggregator's
- * manager (`fpisa serve`), which gives it a job for each type that its calls
- * use. Ranks need no privilege, no job number, no port. A rank may compute as
- * long as it likes: calls of the others end when it dies, not when it is slow.
- * A group belongs to the process that joined it, as handles do, and any thread
- * may use it, as a handle with options.progress. It has two threads of its own:
- * one keeps the connection to the manager, one moves requests while the caller
- * computes. All ranks make the same calls in the same order, whatever their
- * types; among threads that is the caller's to see to.
+ * A group: ranks that have found each other by its name at the aggregator's manager (`fpisa serve`), which gives the
+ * group a job for each type that its calls use. Ranks need no privilege, job number or port. A rank may compute as
+ * long as it likes: calls of the other ranks end when it dies, not when it is slow. A group belongs to the process
+ * that joined it, as handles do, and any thread may use it, as a handle with options.progress. It has two threads:
+ * one keeps the connection to the manager, the other moves requests while the caller computes. All ranks make the
+ * same calls in the same order, whatever their types. If several threads make calls, the caller ensures that order.
  */
 struct fpisa_group;
 
 struct fpisa_group_options {
-	size_t size;	      /* sizeof(struct fpisa_group_options), so that it may grow */
-	const char *key_file; /* the file whose last key is used; NULL: what FPISA_KEY names, if it is set; "": none */
+	size_t size; /* sizeof(struct fpisa_group_options), so that the struct may grow */
+	const char *key_file; /* the file whose last key is used; NULL: the file that FPISA_KEY names, if it is set; "": no key */
 	uint32_t join_timeout_ms; /* until all ranks have joined; 0: 10000 */
 	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
 	uint32_t window;   /* of its jobs, at most: a power of two up to 1024; 0: 64. The manager may give less */
@@ -349,112 +339,120 @@ struct fpisa_group_options {
 	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;   /* as options.restore of a handle */
 	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
-	uint8_t fanout; /* of its jobs' results: 1 multicast where that is possible, 2 unicast; 0: as the manager has it */
+	uint8_t fanout; /* of the results of its jobs: 1 multicast where that is possible, 2 unicast; 0: the manager's setting */
 };
 
 /*
- * Joins the group `name` of `size` ranks as `rank`. `host` is the aggregator's,
- * a name or an IPv4 address, with the manager's TCP port if that is not 18000;
- * NULL: what FPISA_MANAGER says. Returns when all ranks have joined.
+ * Join the group `name` of `size` ranks as `rank`. Return when all ranks have joined. `host` is the aggregator's name
+ * or IPv4 address, with the manager's TCP port if that is not 18000. NULL: the value of FPISA_MANAGER.
  *
- * -EINVAL	no such host; a name that is none; another size than other ranks said; options that there are not
+ * -EINVAL	no such host; a bad name; other ranks gave another size; unknown options
  * -EAGAIN	the host's name cannot be looked up for now
- * -EACCES	the manager does not take this key, or none, or this host; others can read the file of the key
- * -EEXIST	a group of that name lives, or another process has the rank
- * -EDQUOT, -ENOSPC	the manager gives no more, and says which limit
+ * -EACCES	the manager does not accept this key, a client without a key, or this host; or others can read the key's file
+ * -EEXIST	a group of that name exists, or another process has the rank
+ * -EDQUOT, -ENOSPC	a limit of the manager is reached; the error says which
  * -ETIMEDOUT	the manager did not answer, or some ranks have not joined: the error names them
- * -ECONNRESET	all had joined, and some are dead by now: the error names them
- * -ECONNREFUSED	no manager there
- * -ENOENT	no such file of a key; or no GnuTLS (libgnutls.so.30), which a key takes
+ * -ECONNRESET	all ranks had joined, and some have died since: the error names them
+ * -ECONNREFUSED	no manager listens there
+ * -ENOENT	the key's file does not exist; or GnuTLS (libgnutls.so.30), which a key needs, is not installed
  */
 int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name, uint32_t rank, uint32_t size,
 		     const struct fpisa_group_options *options);
 
 /*
- * As fpisa_start() and fpisa_allreduce_op() of a handle; fpisa_test() and
- * fpisa_wait() take the request. A start waits for nobody. The first call of a
- * type gets its job when all ranks have made it; until then its request, and those
- * started after it, wait, and options.timeout_ms holds for them. call.on_done needs
- * no option: a group has its thread; then `request` may be NULL, and within it
- * any call may be started. Errors beside theirs and those of fpisa_group_join():
+ * Start a call, as fpisa_start() does for a handle, or make one and wait, as fpisa_allreduce_op() does. fpisa_test()
+ * and fpisa_wait() take the request. A start does not wait for other ranks. The first call of a type gets its job
+ * when all ranks have made it. Until then its request, and those started after it, wait, and options.timeout_ms
+ * applies to them. call.on_done needs no option, because a group has its thread; then `request` may be NULL, and the
+ * callback may start any call. Errors besides those of the handle's functions and of fpisa_group_join():
  *
- * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
- *		them. So it is for every call then; leave, and join again. Or a result lacks a rank, as by options.all_ranks
+ * -ECONNRESET	ranks have died, or have left before they completed this call: the error and fpisa_group_missing() name
+ *		them. Every later call fails too; leave, and join again. Or a result lacks a rank, as with options.all_ranks
  *		of a handle: a group's sums have all of its ranks
- * -EPROTO	ranks have made different calls, or the same ones in another order, whatever their types; also where each waits
- *		in a call of another type. The group is of no more use
- * -EREMOTEIO	another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor, its interface
+ * -EPROTO ranks have made different calls, or the same calls in another order, whatever their types; also if each
+ * rank waits
+ *		in a call of another type. The group cannot be used any more
+ * -EREMOTEIO      another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor,
+ * its interface
  *		is gone. The error names the rank and its reason. Calls of this type fail from then on, those of other types go on
- * -EBUSY	within on_done: a call that waits
- * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the aggregator alone for 30 s, while a call
- *		waited for it; or the manager alone, while the first call of a type waits for its job: for 6 s, but 30 s where the
- *		group has a job and the aggregator does answer; or the manager alone for 30 s, and a call has waited as long for
- *		a result: nobody would say that a rank has died
- * A type whose job was refused, or that a rank cannot go on with, stays so in this group.
+ * -EBUSY	a call that waits, made within on_done
+ * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s;
+ *		or the aggregator has not answered for 30 s, while a call waited for it;
+ *		or the manager has not answered while the first call of a type waits for its job: for 6 s, but for 30 s if the
+ *		group has a job and the aggregator does answer;
+ *         or the manager has not answered for 30 s, and a call has waited as long for a result: nobody would report a
+ * dead rank
+ * If a job for a type was refused, or a rank cannot go on with that type, this does not change for the rest of the
+ * group's life.
  */
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request);
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  enum fpisa_operation op, double factor, uint32_t *flags);
 
 /*
- * Return when all ranks have called it; errors are those of a call. A barrier that fails ends the calls of all types: on this rank with its
- * error, and on the others, which may wait for it in the job of another type, with -EREMOTEIO. It runs in a job that the group has. If the
- * first job is still being made, the barrier waits for it for at most options.timeout_ms; its own deadline begins then.
+ * Return when all ranks have called the barrier; errors are those of a call. A barrier that fails ends the calls of
+ * all types: on this rank with its error, and on the other ranks, which may wait for it in the job of another type,
+ * with -EREMOTEIO. The barrier runs in a job that the group has. If the first job is still being created, the barrier
+ * waits for it for at most options.timeout_ms; its own deadline begins then.
  */
 int fpisa_group_barrier(struct fpisa_group *g);
 
 /*
- * Start a barrier and return at once; the request, of fpisa_test() and fpisa_wait(), ends when all ranks have called it.
+ * Start a barrier and return at once. The request, of fpisa_test() and fpisa_wait(), ends when all ranks have called
+ * the barrier.
  *
- * -EAGAIN	the group's first job is still being made; nothing was started: call again
+ * -EAGAIN	the group's first job is still being created; nothing was started: call again
  */
 int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **request);
 
 /*
- * `bytes` of data, 0 to 2^42, come from rank `root` to all, as they are, whatever they are: they travel as FPISA_INT32, of
- * which the group gets a job at its first use. data may be NULL if bytes is 0. Rank root's is only read; the others' has, after
- * a failure, what came in some places and in the rest what it had. Errors are those of fpisa_group_start(), and so is
- * what becomes of a request.
+ * Send `bytes` of data, 0 to 2^42, from rank `root` to all ranks, unchanged. The data travel as FPISA_INT32, of which
+ * the group gets a job at its first use. data may be NULL if bytes is 0. Rank root's data is only read. After a
+ * failure the data of another rank has what came in some places and its former contents in the rest. Errors and the
+ * request's life are those of fpisa_group_start(). Also:
  *
- * -EINVAL	root is no rank of the group, or bad arguments; nothing was sent
+ * -EINVAL	root is not a rank of the group, or bad arguments; nothing was sent
  * -EUCLEAN	root's data has sums of a call in place that failed; nothing was sent
- * -EPROTO	ranks named another root or another number of bytes; every rank gets it, and none has data of another's call
+ * -EPROTO ranks named another root or another number of bytes; every rank gets this error, and no rank has data of
+ * another's call
  */
 int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root);
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
 				struct fpisa_request **request);
 
 /*
- * As fpisa_eventfd() of a handle, for all requests of the group: of fpisa_group_start() without on_done, of
- * fpisa_group_broadcast_start() and of fpisa_group_barrier_start(). fpisa_group_leave() closes it.
+ * Return a descriptor as fpisa_eventfd() does, for all requests of the group: of fpisa_group_start() without on_done,
+ * of fpisa_group_broadcast_start() and of fpisa_group_barrier_start(). fpisa_group_leave() closes it.
  */
 int fpisa_group_eventfd(struct fpisa_group *g);
 
-/* Ranks, as a bitmap, that the group's last error names; of NULL, that of this thread's last fpisa_group_join(). */
+/*
+ * Return the bitmap of ranks that the group's last error names. For NULL, return those of this thread's last
+ * fpisa_group_join().
+ */
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 
 /* Return 0 while the group goes on, else the -errno with which it ended for this rank: -ECONNRESET if ranks are dead or have left. */
 int fpisa_group_ended(struct fpisa_group *g);
 
 /*
- * The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. Not while
- * another thread is in a function of the group; within on_done it does nothing.
+ * Leave the group and release its requests. The other ranks go on with calls that this rank has completed. NULL is
+ * allowed. Do not call it while another thread is in a function of the group. Within on_done it does nothing.
  */
 void fpisa_group_leave(struct fpisa_group *g);
 
-/* The last error of this thread, one line, never NULL. */
+/* Return the last error of this thread, one line, never NULL. */
 const char *fpisa_error(void);
 
 /*
- * Transport `mem`: an aggregator inside this process, the same arithmetic and
- * the same protocol without a network and without privilege. Workers are
- * threads, each with a handle of its own. Mode, rounding, pipeline and format
- * are as in struct fpisa_info; 0 takes the default of `fpisa job add`. Float64
- * in mode exact has up to 128 elements a chunk. Flags are a sum of
+ * Transport `mem`: an aggregator inside this process, with the same arithmetic and protocol, without a network and
+ * without privilege. Workers are threads, each with its own handle. Mode, rounding, pipeline and format are as in
+ * struct fpisa_info; 0 takes the default of `fpisa job add`. Float64 in mode exact has up to 128 elements a chunk.
+ * Flags are a sum of
  *
  * 0x01	values are big-endian
  * 0x02	an average is multiplied by 1/n, not divided by n
- * 0x08	nothing is counted of the adds, as by `fpisa job add --no-statistics`
+ * 0x08	adds are not counted, as with `fpisa job add --no-statistics`
  *
  * fpisa_mem_create() returns -EINVAL for any other.
  */
