@@ -10,7 +10,10 @@
 #include "fpisa/wire.h"
 #include "lookup.h"
 
-/* Neither this network's nor a group, reserved or everybody's; a network's broadcast udp.c finds. */
+/*
+ * Exclude network 0.0.0.0/8, multicast, reserved and broadcast addresses. udp.c finds the broadcast address of a
+ * network.
+ */
 static int is_host(uint32_t address)
 {
 	return address >> 24 && address < 0xe0000000;

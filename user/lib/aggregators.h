@@ -12,7 +12,10 @@ struct fpisa_aggregator {
 	uint32_t weight;
 };
 
-/* "ADDR[:PORT][*WEIGHT],...": how many there are, 1 to FPISA_MAX_SHARDS, or -EINVAL with the message set. */
+/*
+ * Parse "ADDR[:PORT][*WEIGHT],...". Return the number of aggregators, 1 to FPISA_MAX_SHARDS, or -EINVAL with the
+ * message set.
+ */
 int fpisa_parse_aggregators(const char *text, struct fpisa_aggregator a[FPISA_MAX_SHARDS]);
 
 #endif

@@ -16,7 +16,7 @@
 
 #define PORT_PAUSE_US 1000
 
-static const uint32_t alone = 1; /* the weight of an aggregator that has no others beside it */
+static const uint32_t alone = 1; /* the weight of a single aggregator */
 
 static void set_peer(char *peer, size_t size, uint32_t address, uint16_t port)
 {
@@ -36,7 +36,7 @@ static void name_all(struct fpisa *f)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), " and %u more", others);
 }
 
-/* The first gets the port, the others share it. With forks held. */
+/* Open a shard's transport. The first shard gets the port, the others share it. Call with forks held. */
 static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
 {
 	if (s->index)
@@ -44,7 +44,7 @@ static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
 	return fpisa_transport_open(&s->t, s->f->transport, address, port, s->local_port);
 }
 
-/* spent_ns() since `began` is what it takes of the deadline. */
+/* Open a shard's transport; spent_ns() since `began` counts against the deadline. */
 static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *a, uint64_t began)
 {
 	int rc;
@@ -60,7 +60,7 @@ static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *
 	}
 }
 
-/* *spent_ns: what it took of the deadline. */
+/* Open all transports. *spent_ns: the part of the deadline that this took. */
 static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, uint64_t *spent_ns)
 {
 	uint64_t began = fpisa_now();
@@ -76,7 +76,7 @@ static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, ui
 	return rc;
 }
 
-/* A new handle has its transport, or none yet, or rc says why not: share it and hand it out, or close it. */
+/* Share a new handle and hand it out, or close it if rc is an error. The handle may not have a transport yet. */
 static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
 {
 	name_all(f);
@@ -96,7 +96,7 @@ static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine 
 	return 0;
 }
 
-/* *spent_ns of its deadline have gone by when it returns. */
+/* Open a handle. *spent_ns is the part of its deadline that has passed. */
 static int open_handle(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options,
 		       uint64_t *spent_ns)
 {
@@ -165,7 +165,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 	if (rc)
 		return rc;
 	snprintf(f->shard->peer, sizeof(f->shard->peer), "%s", peer);
-	/* The members that checks of calls and broadcasts need; WELCOME has the same. */
+	/* Set the members that checks of calls and broadcasts need; WELCOME has the same. */
 	f->hello.rank = (uint16_t)job->rank;
 	f->hello.format = (uint8_t)job->type;
 	f->hello.mode = (uint8_t)job->mode;
@@ -179,7 +179,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 	return 0;
 }
 
-/* With forks held. */
+/* Close all transports. Call with forks held. */
 static void close_transports(struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f) {
@@ -205,7 +205,7 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	}
 	name_all(f);
 	fpisa_unlock(&f->shared.lock);
-	/* A port that a child has yet to let go of is one that is taken. */
+	/* A port is taken until every forked child has closed it. */
 	fpisa_fork_hold();
 	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
 		rc = open_once(&f->shard[i], a[i].address.s_addr, a[i].port);
@@ -236,7 +236,7 @@ void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_ke
 	fpisa_unlock(&f->shared.lock);
 }
 
-/* Join a handle that was entered. The other callers of a shared handle have left before, and none enters meanwhile. */
+/* Join a handle that was entered. The other callers of a shared handle have left before, and cannot enter meanwhile. */
 static int join(struct fpisa *f, uint64_t spent_ns)
 {
 	struct fpisa_shared *s = &f->shared;
@@ -263,7 +263,7 @@ static int join(struct fpisa *f, uint64_t spent_ns)
 	return rc;
 }
 
-/* A handle that is new joins; if it cannot it is none. */
+/* Join a new handle, or close it if it cannot join. */
 static int finish_connect(struct fpisa **f, uint64_t spent_ns)
 {
 	int rc = fpisa_enter(*f);
@@ -422,7 +422,7 @@ void fpisa_close(struct fpisa *f)
 	if (!f)
 		return;
 	if (f->inherited) {
-		/* Another thread may have been within a call, and the handle half changed. */
+		/* Another thread may have been inside a call, and the handle may be half changed. */
 		if (f->busy || fpisa_lock_is_held(&f->shared.lock))
 			return;
 	} else if (f->shared.engine) {

@@ -7,7 +7,7 @@
 #include "outcome.h"
 #include "progress.h"
 
-/* Turns in a row, with whatever has come by then: a flood does not keep the engine from its other handles. */
+/* Turns in a row with the frames that have come by then. A flood does not keep the engine from its other handles. */
 #define TURNS 16
 
 static struct fpisa *handle_of(struct fpisa_engine_item *item)
@@ -38,7 +38,10 @@ void fpisa_background_resume(struct fpisa *f)
 		fpisa_poison(f, rc);
 }
 
-/* The lock is free while a callback runs: it may start the next request. */
+/*
+ * Call the callbacks of requests that have ended. The lock is free while a callback runs: it may start the next
+ * request.
+ */
 static void call_back(struct fpisa *f)
 {
 	struct fpisa_shared *s = &f->shared;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on calls: what may be asked for, how a request begins and ends. */
+/* The public functions of fpisa.h on calls: checks of arguments, begin and end of a request. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -44,13 +44,13 @@ static const char *type_name(unsigned int type)
 	return type && type < FPISA_FORMAT_END ? names[type] : "of no known type";
 }
 
-/* Bytes of an array of the job's format. */
+/* Return the bytes of an array of the job's format. */
 static size_t array_size(const struct fpisa *f, size_t count)
 {
 	return count * f->format.bytes + (f->format.shared ? count / FPISA_BLOCK : 0);
 }
 
-/* Is the call one that the job can do? The bits of its factor, as they go on the wire, into *operand. */
+/* Check that the job can do the call, and store the bits of its factor, as on the wire, in *operand. */
 static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
 	uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv;
@@ -85,7 +85,10 @@ static int may_start(const struct fpisa *f)
 	return rc ? rc : f->error ? fpisa_poisoned(f) : 0;
 }
 
-/* A request like `what`, which has its arrays, their size and the operation. It may not be done when this returns. */
+/*
+ * Begin a request like `what`, which has its arrays, their size and the operation. The request may be incomplete when
+ * this returns.
+ */
 static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
 {
 	struct fpisa_request *r = malloc(sizeof(*r));
@@ -95,7 +98,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		return fpisa_fail(-ENOMEM, "no memory for a request");
 	*r = *what;
 	r->f = f;
-	/* By place, so that what no result overwrites costs address space alone. */
+	/* Results are kept by place, so parts that no result overwrites cost address space only. */
 	if (f->restore && r->count && r->send && r->send == r->recv) {
 		r->kept = malloc(array_size(f, r->count));
 		rc = r->kept ? 0 :
@@ -105,7 +108,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	if (!rc)
 		rc = fpisa_request_reserve(r);
 	if (rc) {
-		r->number = 0; /* the next call gets it */
+		r->number = 0; /* the next call gets the number */
 		fpisa_request_free(r);
 		return rc;
 	}
@@ -120,7 +123,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		*request = r;
 		return 0;
 	}
-	/* If it fails, its caller is told by this. */
+	/* If the send fails, the caller learns of it by this function's result. */
 	r->told = 1;
 	rc = fpisa_send(f);
 	r->told = 0;
@@ -136,7 +139,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	return 0;
 }
 
-/* A blocking call begins and waits in one go. */
+/* Start a call. A blocking call begins and waits in one step. */
 static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, int blocking,
 		 struct fpisa_request **request)
 {
@@ -159,7 +162,7 @@ static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, i
 	return rc ? rc : begin(f, &what, request);
 }
 
-/* The same for a group, of a request that no program describes. */
+/* Start a group's request that has no struct fpisa_call of the program. */
 static int start_made(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
 {
 	int rc = what->blocking ? fpisa_enter_to_block(f) : fpisa_enter(f);

@@ -1,48 +1,39 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * How many chunks may be in flight: as many as the paths carry and few more.
+ * The number of chunks in flight: as many as the paths carry and few more.
  *
- * Any part of a path may be the narrow one: this host's link, the one port
- * behind which an aggregator stands and where all ranks' frames meet, or the
- * socket's receive buffer. What is in flight beyond rate times round trip
- * stands in a queue there, delays other traffic, and in the end overflows it.
- * A rank's frames to all aggregators leave by one link and their results come
- * by it, so there is one limit for all of them.
+ * Any part of a path may be the bottleneck: this host's link, the port of an aggregator, where the frames of all
+ * ranks meet, or the socket's receive buffer. Chunks in flight beyond rate times round trip stand in a queue there,
+ * delay other traffic, and in the end overflow it. A rank's frames to all aggregators leave by one link and their
+ * results come by that link, so all aggregators share one limit.
  *
- * The limit starts at what TCP starts with (RFC 6928), doubles each round trip
- * until a queue shows, and then follows the queueing delay:
- * the round trip less the shortest that was seen of that aggregator. The delay is
- * the least of a whole round, so that a scheduler's delays and waits for other
- * ranks, which not every chunk has, do not count (Vegas, 1995; LEDBAT, RFC 6817).
- * Only what left after the limit changed says whether the change was enough. The
- * limit is at least two chunks an aggregator, one under way there and one on its
- * way back: of one alone every loss takes a timeout, for nothing can overtake it.
+ * The limit starts at TCP's initial window (RFC 6928) and doubles each round trip until a queue shows. Then it
+ * follows the queueing delay: the round trip less the shortest that was seen of that aggregator. The delay is the
+ * least of a whole round, so delays that only some chunks have do not count: the scheduler's, and waits for other
+ * ranks (Vegas, 1995; LEDBAT, RFC 6817). Only chunks that left after the limit changed show whether the change was
+ * enough. The limit is at least two chunks an aggregator: the aggregator works on one while the other is on its way
+ * back. With a single chunk every loss takes a timeout, because no later chunk can overtake the lost chunk.
  *
  *	delay below LOW		one more
- *	between			as it is
+ *	between			unchanged
  *	above twice LOW		what the low mark needs, half at least
  *	a loss while a queue stands, or by the receiver	half, once a round
  *
- * Where a frame was lost, a try that fails costs a timeout: above three quarters
- * of that limit one more is tried every TRY rounds only (CUBIC, RFC 9438, slows
- * down there too).
+ * Where a frame was lost, an attempt that fails costs a timeout. Above three quarters of that limit the limit
+ * therefore grows by one only every TRY rounds (CUBIC, RFC 9438, slows down there too).
  *
- * A queue stands if most results of a round took a quarter longer than the
- * shortest; where there are several aggregators, and results wait for ranks that
- * send to others first, if the delay is not low besides. A loss without a queue is
- * not congestion: fewer in flight would not help. Nor is it where so few are in
- * flight that losses as frequent as these leave TCP more: n chunks in flight are
- * not too many while n^2 p is below LOSS, p being the share of chunks that are
- * lost (Mathis et al., 1997, have 1.5 for TCP; less leaves room for bursts).
+ * A queue stands if most results of a round took a quarter longer than the shortest. With several aggregators results
+ * wait for ranks that send to other aggregators first, so the delay must not be low besides. A loss without a queue
+ * is not congestion: fewer chunks in flight would not help. A loss does not count either if so few chunks are in
+ * flight that TCP would keep more at this loss rate. n chunks in flight are not too many while n^2 p is below LOSS, p
+ * being the share of chunks that are lost (Mathis et al., 1997, have 1.5 for TCP; less leaves room for bursts).
  *
- * A queue that others fill does not shrink when we send less. Then giving way
- * would go on until nothing is left, so when half of the limit has not taken a
- * quarter off the round trip the delay is ignored for a while and losses alone
- * count, as for the TCP beside us: one more a round, half at a loss (Copa, NSDI
- * 2018, has this rule too). If it has, the queue is our own for as long. The
- * round trips that tell are those of rounds that this rank completed: those of
- * others contain a wait for other ranks, which no limit of ours makes shorter. A
- * limit too small to be halved is doubled first.
+ * A queue that other senders fill does not shrink when this rank sends less. To give way would then go on until
+ * nothing is left. So if half of the limit has not taken a quarter off the round trip, the delay is ignored for a
+ * while and only losses count, as for a competing TCP: one more a round, half at a loss (Copa, NSDI 2018, has this
+ * rule too). If the round trip did shrink, the queue is treated as our own for as long. Only round trips of rounds
+ * that this rank completed count here: the others contain a wait for other ranks, which no limit of ours makes
+ * shorter. A limit too small to be halved is doubled first.
  */
 #ifndef FPISA_CONGESTION_H
 #define FPISA_CONGESTION_H
@@ -52,46 +43,46 @@
 #define FPISA_CONGESTION_FIRST_BYTES 14600 /* RFC 6928 */
 #define FPISA_CONGESTION_LEAST 2	   /* chunks in flight, of each aggregator */
 #define FPISA_CONGESTION_LOW_NS 4000000ull
-#define FPISA_CONGESTION_TRY 16		     /* rounds after which more is tried where a frame was lost before */
+#define FPISA_CONGESTION_TRY 16		     /* rounds after which the limit grows where a frame was lost before */
 #define FPISA_CONGESTION_TRY_BESIDE 3	     /* the same where others fill the queue */
-#define FPISA_CONGESTION_KEEP 64	     /* rounds for which it is known whose queue it is */
+#define FPISA_CONGESTION_KEEP 64	     /* rounds for which the owner of the queue is known */
 #define FPISA_CONGESTION_SOON 16	     /* results after which a round ends if the delay is high */
 #define FPISA_CONGESTION_LOSS_ONE (1u << 22) /* fpisa_congestion.loss if every chunk is lost */
 #define FPISA_CONGESTION_LOSS (FPISA_CONGESTION_LOSS_ONE / 2)
-#define FPISA_CONGESTION_BASE_SAMPLES (1 << 18) /* after which the shortest round trip is looked for anew */
+#define FPISA_CONGESTION_BASE_SAMPLES (1 << 18) /* samples after which the shortest round trip is measured anew */
 
 /* The shortest round trip by one aggregator. */
 struct fpisa_base {
-	uint64_t ns, next_ns; /* and of the samples since; UINT64_MAX: none */
+	uint64_t ns, next_ns; /* shortest so far, and of the samples since; UINT64_MAX: none */
 	uint32_t samples;     /* since ns began */
 };
 
-/* What a round, which ends after `limit` results, has seen. Times are UINT64_MAX if it has not. */
+/* A round, which ends after `limit` results. Times that were not seen are UINT64_MAX. */
 struct fpisa_congestion_round {
 	uint32_t results;
-	uint32_t samples, slow; /* round trips; those a quarter longer than the shortest */
+	uint32_t samples, slow; /* round trips; how many are a quarter longer than the shortest */
 	uint64_t queue_ns;	/* the least delay */
-	uint64_t delays_ns; /* the sum of all delays, each four times the low mark at most, lest one pause make the mean */
-	uint64_t base_ns; /* and the shortest round trip by that aggregator */
+	uint64_t delays_ns; /* sum of all delays, each capped at four times the low mark, so that one pause does not dominate the mean */
+	uint64_t base_ns; /* the shortest round trip by the aggregator of queue_ns */
 	uint64_t own_ns;  /* the least round trip of a chunk that this rank completed */
 };
 
 struct fpisa_congestion {
 	uint32_t limit, most; /* chunks in flight: now, and at most */
-	uint32_t least;	      /* of it: two of each aggregator */
-	uint32_t fixed;	      /* the limit stays */
-	uint32_t low;	      /* the delay of the last round was */
+	uint32_t least;	      /* of limit: two of each aggregator */
+	uint32_t fixed;	      /* the limit does not change */
+	uint32_t low;	      /* the delay of the last round was low */
 	uint32_t starting;    /* no queue has shown yet */
-	uint32_t ceiling;     /* where a frame was lost last; 0: nowhere */
-	uint32_t tried;	      /* rounds since the limit grew, above three quarters of that */
-	uint32_t ignored;     /* rounds for which delay does not count, for the queue is others' */
-	uint32_t ours;	      /* rounds for which it counts, for the queue is ours */
-	uint32_t high_limit;  /* the limit when the delay began to be high; 0: it is not */
-	uint64_t high_ns;     /* and the round trip of own_ns then */
+	uint32_t ceiling;     /* limit at the last loss of a frame; 0: none was lost */
+	uint32_t tried;	      /* rounds since the limit grew, above three quarters of ceiling */
+	uint32_t ignored;     /* rounds for which delay does not count, because others fill the queue */
+	uint32_t ours;	      /* rounds for which delay counts, because the queue is ours */
+	uint32_t high_limit;  /* the limit when the delay became high; 0: the delay is not high */
+	uint64_t high_ns;     /* own_ns at that time */
 	uint32_t loss;	      /* share of chunks lost, a mean over some 64 of them, in 1/LOSS_ONE */
 	struct fpisa_congestion_round round, last;
-	uint64_t changed_ns; /* what left before tells nothing of the limit, for it changed then */
-	uint64_t reduced_ns; /* losses of what left before this do not count again */
+	uint64_t changed_ns; /* time of the last change of the limit: frames that left before do not show its effect */
+	uint64_t reduced_ns; /* losses of frames that left before this do not count again */
 };
 
 static inline void fpisa_congestion_begin_round(struct fpisa_congestion *c)
@@ -115,7 +106,10 @@ static inline void fpisa_base_sample(struct fpisa_base *b, uint64_t rtt_ns)
 	*b = (struct fpisa_base){.ns = b->next_ns, .next_ns = UINT64_MAX};
 }
 
-/* For `most` chunks of `frame_bytes` each, by so many aggregators; 0: there is no path between, and the limit is `most` for good. */
+/*
+ * Initialise for `most` chunks of `frame_bytes` each, by so many aggregators. frame_bytes 0: there is no path
+ * between, and the limit is always `most`.
+ */
 static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t most, uint32_t frame_bytes,
 					 uint32_t aggregators)
 {
@@ -136,7 +130,7 @@ static inline void fpisa_congestion_set(struct fpisa_congestion *c, uint32_t lim
 		c->limit = 1;
 }
 
-/* The limit is half of what it was when the delay began to be high: did that help? Then the queue is ours. */
+/* Decide whether the queue is ours: the limit is half of its value when the delay became high. */
 static inline void fpisa_congestion_halved(struct fpisa_congestion *c, uint64_t own_ns)
 {
 	if (own_ns == UINT64_MAX)
@@ -150,7 +144,7 @@ static inline void fpisa_congestion_halved(struct fpisa_congestion *c, uint64_t 
 	c->high_limit = 0;
 }
 
-/* Above the high mark: less, down to the least. With `wanted_ns` of round trip the delay would be low. */
+/* Lower the limit above the high mark, down to the least. With `wanted_ns` of round trip the delay would be low. */
 static inline void fpisa_congestion_high(struct fpisa_congestion *c, const struct fpisa_congestion_round *r,
 					 uint64_t wanted_ns)
 {
@@ -185,13 +179,13 @@ static inline void fpisa_congestion_grow(struct fpisa_congestion *c)
 	}
 }
 
-/* A queue of one round trip costs no throughput where that is longer than the mark. */
+/* Return the low mark: a queue of one round trip costs no throughput if that is longer than the mark. */
 static inline uint64_t fpisa_congestion_low(uint64_t base_ns)
 {
 	return base_ns > FPISA_CONGESTION_LOW_NS ? base_ns : FPISA_CONGESTION_LOW_NS;
 }
 
-/* A queue shows, of `delay_ns` on average: what the low mark needs is enough. */
+/* End the start phase: a queue shows, of `delay_ns` on average, so the limit becomes what the low mark needs. */
 static inline void fpisa_congestion_started(struct fpisa_congestion *c, uint64_t delay_ns, uint64_t base_ns)
 {
 	uint64_t wanted_ns = base_ns + fpisa_congestion_low(base_ns);
@@ -227,8 +221,8 @@ static inline void fpisa_congestion_round_ends(struct fpisa_congestion *c, uint6
 }
 
 /*
- * A chunk has its result, rtt_ns after it was sent, 0: nobody knows; the shortest of that aggregator is base_ns. `own`: this rank
- * completed the round, or nobody knows who did.
+ * Count the result of a chunk, which came rtt_ns after it was sent; 0: unknown. The shortest round trip of that
+ * aggregator is base_ns. `own`: this rank completed the round, or the rank that did is unknown.
  */
 static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t rtt_ns, uint64_t base_ns, int own,
 					   uint64_t now)
@@ -257,13 +251,13 @@ static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t 
 		fpisa_congestion_round_ends(c, now);
 }
 
-/* So many in flight are not too many for the losses that there are. */
+/* Are n chunks in flight acceptable at the present loss rate? */
 static inline int fpisa_congestion_bears(const struct fpisa_congestion *c, uint64_t n)
 {
 	return n * n * c->loss <= FPISA_CONGESTION_LOSS;
 }
 
-/* Half, for something that left at sent_ns, unless that is answered already. */
+/* Halve the limit for a frame that left at sent_ns, unless the limit was halved since. */
 static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
 	if (c->fixed || sent_ns < c->reduced_ns)
@@ -275,7 +269,7 @@ static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t s
 	fpisa_congestion_set(c, c->limit / 2 > c->least ? c->limit / 2 : c->least);
 }
 
-/* A frame of this rank was lost, and sent again at sent_ns. */
+/* Count a loss: a frame of this rank was lost, and sent again at sent_ns. */
 static inline void fpisa_congestion_lost(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
 	c->loss += FPISA_CONGESTION_LOSS_ONE / 64;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on groups, but for calls, which are group_call.c's; how a group gets its jobs. */
+/* The public functions of fpisa.h on groups except calls, which are in group_call.c; how a group gets its jobs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -138,7 +138,10 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 	};
 }
 
-/* AF_XDP takes an interface's first queue for one aggregator: one handle of the group has it, the others go by UDP beside it. */
+/*
+ * Return the transport of a new handle. AF_XDP takes an interface's first queue for one aggregator, so one handle of
+ * the group uses AF_XDP and the others use UDP.
+ */
 static uint32_t transport_of(const struct fpisa_group *g)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
@@ -147,7 +150,7 @@ static uint32_t transport_of(const struct fpisa_group *g)
 	return g->link.shards > 1 ? FPISA_TRANSPORT_UDP : g->options.transport;
 }
 
-/* Under the lock, as what follows. */
+/* Make a job's handle. Call under the lock, as the following functions. */
 static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 {
 	const struct fpisa_options o = {.size = sizeof(o),
@@ -177,7 +180,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	return g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
 }
 
-/* The first call of a type: the others are asked for a job, or told that there can be none. */
+/* Make the first call of a type: ask the other ranks for a job, or tell them why none is possible. */
 static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_ASK);
@@ -198,7 +201,7 @@ static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
 	return 0;
 }
 
-/* The job of a type, or the next one that is free: there are as many as types. */
+/* Return the job of a type, or the next free entry: there are as many as types. */
 static struct fpisa_link_job *job_of(struct fpisa_link *l, uint32_t type)
 {
 	struct fpisa_link_job *j = l->job;
@@ -219,7 +222,7 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 	if (l->stopping)
 		return fpisa_fail(-ECANCELED, "%s: it is being left", l->peer);
 	if (untold) {
-		/* Before all else: ranks that have heard it may have left or died of it. */
+		/* Check this first: ranks that have heard of it may have left or died because of it. */
 		j->asked = spec_of(g, type);
 		j->state = FPISA_GROUP_JOB_REFUSED;
 		j->told = 1;
@@ -320,7 +323,7 @@ void fpisa_group_leave(struct fpisa_group *g)
 
 	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
-	/* From here on callbacks start nothing, so there are no more handles than these. */
+	/* From here on callbacks start nothing, so the number of handles does not grow. */
 	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;

@@ -37,7 +37,10 @@ static uint64_t operand_of(const struct fpisa_call *c)
 	return operand;
 }
 
-/* A barrier could not begin, as the handle of its job, or the job, had failed. What is refused to all ranks alike has no handle. */
+/*
+ * Record that a barrier could not begin because its job or the job's handle had failed. A refusal that all ranks get
+ * alike has no handle.
+ */
 static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, struct fpisa *f)
 {
 	if (!l->failed_barrier)
@@ -47,8 +50,8 @@ static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, str
 }
 
 /*
- * Under the lock: the next call of the group. It gets a number if all ranks make it, that is, unless its arguments are wrong; one
- * of a type that is refused gets one too, for other ranks may hear of that later.
+ * Start the group's next call, under the lock. The call gets a number if all ranks make it, that is, unless its
+ * arguments are wrong. A call of a refused type gets a number too, because other ranks may hear of the refusal later.
  */
 static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b, int to_wait,
 		      struct fpisa_request **request)
@@ -83,7 +86,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	return rc;
 }
 
-/* The same, of a group that the caller has entered. */
+/* Start a call of a group that the caller has entered. */
 static int start(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b, int to_wait,
 		 struct fpisa_request **request)
 {
@@ -141,7 +144,7 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 	return rc ? rc : run(g, &c, flags);
 }
 
-/* By a job that there is already, of whatever type. */
+/* Start a barrier in a job of any type that exists already. */
 static int barrier(struct fpisa_group *g, int to_wait, struct fpisa_request **request)
 {
 	struct fpisa_call c = {.op = FPISA_SUM, .count = FPISA_BLOCK, .tag = BARRIER_TAG};

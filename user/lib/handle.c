@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A handle's beginning, who may use it when, its error and its time; handle.h has the contracts. */
+/* A handle's creation, checks of its callers, its error and its time; handle.h has the contracts. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
