@@ -10,7 +10,7 @@
 #include "hold.h"
 #include "link.h"
 
-/* The first reason counts. */
+/* Fail the job's handle. Only the first reason counts. */
 static void fail_handle(struct fpisa_link_job *j, int error, uint64_t missing, const char *sentence)
 {
 	struct fpisa_standing s;
@@ -60,7 +60,7 @@ static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
 	fpisa_link_check_left(l);
 }
 
-/* The manager's sentences begin with the group's name, as ours do. */
+/* Return the manager's sentence without the group's name, with which our sentences begin too. */
 static const char *without_name(const struct fpisa_link *l, const char *text)
 {
 	const char *name = strstr(l->peer, ": group ");
@@ -100,7 +100,7 @@ void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m
 	eventfd_write(l->wake, 1);
 }
 
-/* Off the lock: a socket takes time. */
+/* Bind the job's handle without the lock, because a socket takes time. */
 static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
@@ -126,7 +126,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	if (rc && rc != -EADDRINUSE) {
 		fail_handle(j, rc, 0, fpisa_error());
 	} else {
-		/* Without a port there is nothing that could join: JOB is not heard. */
+		/* Without a port nothing can join, so JOB is not heard. */
 		if (!rc && j->state == FPISA_GROUP_JOB_ASKED)
 			j->state = FPISA_GROUP_JOB_BINDING;
 		m.bind = (struct fpisa_manager_bind){.index = b->index, .port = b->port, .taken = rc != 0};
@@ -148,7 +148,7 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
 }
 
-/* Before all have joined: afterwards handles go by it. */
+/* Take the list of aggregators. It comes before all ranks have joined, and handles follow it afterwards. */
 static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_list *list)
 {
 	if (l->joined)
@@ -247,7 +247,7 @@ static int check_left(struct fpisa_link *l, uint64_t calls)
 		return 0;
 	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, r,
 		 (unsigned long long)l->calls_of[r]);
-	/* The first reason counts. */
+	/* Only the first reason counts. */
 	if (!l->error)
 		l->missing |= 1ull << r;
 	if (fpisa_link_completed(l) >= l->calls_of[r])
@@ -265,7 +265,7 @@ int fpisa_link_call(struct fpisa_link *l)
 	return check_left(l, l->calls + 1);
 }
 
-/* The text of FAILED appears on the terminals of the other ranks. */
+/* Return the message FAILED. Its text appears on the terminals of the other ranks. */
 struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_FAILED);
@@ -301,7 +301,7 @@ void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing
 	fpisa_link_fail(l, error, missing, sentence);
 }
 
-/* The manager refuses a job to all ranks alike, and they go on. */
+/* Has the manager refused the job to all ranks alike? Then the ranks go on. */
 static int refused_alike(const struct fpisa_link_job *j)
 {
 	return j->error && !j->own && j->error != -EREMOTEIO;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The engine's turns with a handle whose job is not there yet; hold.h has the contracts, api.c the rest. */
+/* The engine's turns with a handle whose job does not exist yet; hold.h has the contracts, api.c the rest. */
 #include <errno.h>
 #include "handle.h"
 #include "hold.h"
@@ -7,7 +7,7 @@
 #include "progress.h"
 #include "send.h"
 
-/* All ranks have joined: what was held leaves. */
+/* Send the requests that were held: all ranks have joined. */
 static int release(struct fpisa *f)
 {
 	struct fpisa_request *r;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A handle whose job is not there yet, as a group's is until all ranks have asked for it. Calls are started on it, waited
- * for and told of their end as on any other, and their deadlines hold; their requests wait in the handle. It
- * gets a port, then its job, and joins on the engine's thread; then the requests leave in their order.
+ * A handle whose job does not exist yet, as a group's job until all ranks have asked for it. Calls can be started on
+ * the handle and waited for, and their callbacks and deadlines work as on any other. Their requests wait in the
+ * handle. The handle gets a port, then its job, and joins on the engine's thread; then the requests leave in their
+ * order.
  */
 #ifndef FPISA_HOLD_H
 #define FPISA_HOLD_H
@@ -21,20 +22,23 @@ struct fpisa_hold {
 	const uint32_t *weight;
 };
 
-/* A handle without a transport; `peer` names its aggregators until it has one. 0, or -errno with the message set. */
+/* Open a handle without a transport; `peer` names its aggregators until it has one. 0, or -errno with the message set. */
 int fpisa_hold_open(struct fpisa **f, const char *peer, const struct fpisa_hold *job,
 		    const struct fpisa_options *options, struct fpisa_engine *engine);
 
 /*
- * Give the handle transports from this UDP port to its aggregators, in place of those that it may have. -EADDRINUSE: another
+ * Give the handle transports from this UDP port to its aggregators, replacing any that it has. -EADDRINUSE: another
  * socket has that port. One thread at a time may call it, and no other handle function may run meanwhile.
  */
 int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t local_port);
 
-/* Its job is there, under these numbers at its aggregators: the engine joins it. If that fails the handle has failed. */
+/*
+ * Let the engine join the handle's job, which exists under these numbers at its aggregators. If the join fails the
+ * handle has failed.
+ */
 void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_key *token);
 
-/* The engine's turn, locked. */
+/* Work one turn of the engine, locked. */
 void fpisa_hold_turn(struct fpisa *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Joining a job; base/hello.h has what is said. */
+/* Joining a job; base/hello.h has the format of HELLO and WELCOME. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "join.h"
 #include "reply.h"
 
-/* Another incarnation, at all aggregators. */
+/* Begin another incarnation, at all aggregators. */
 static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 {
 	FPISA_EACH_SHARD(s, f)
@@ -21,7 +21,7 @@ static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 }
 
 /*
- * Do GSO batches come through? HELLO is the frame to try with: it may come any number of times, and WELCOME
+ * Number of the HELLO that tests whether GSO batches come through. A HELLO may arrive any number of times. WELCOME
  * echoes the number of the call, which a HELLO has no other use for.
  */
 #define GSO_TRIAL 1
@@ -43,7 +43,7 @@ static int say_hello(struct fpisa_shard *s)
 	return rc ? rc : s->t->ops->send(s->t, &out, 1);
 }
 
-/* Parameters that this library cannot work with would be a bug or another version: refuse them. */
+/* Refuse parameters that this library cannot work with: a bug or another version. */
 static int usable(const struct fpisa_hello *p)
 {
 	return fpisa_window_valid(p->window) &&
@@ -52,7 +52,7 @@ static int usable(const struct fpisa_hello *p)
 	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
-/* Does the frame answer what was said last? It is told who is missing, or lets this worker in. */
+/* Take a WELCOME in. If it answers the last HELLO, it names the missing ranks or lets this worker in. */
 static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	struct fpisa *f = s->f;
@@ -115,7 +115,7 @@ static int no_answer(struct fpisa *f)
 			  s->peer, s->job, ms, cause, s->local_port);
 }
 
-/* Takes in what came from one aggregator. */
+/* Take in what came from one aggregator. */
 static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 {
 	struct fpisa *f = s->f;
@@ -131,7 +131,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 
 		if (!h)
 			continue;
-		/* This is the only error that answers a HELLO, which carries no generation. */
+		/* No other error answers a HELLO, which carries no generation. */
 		if (h->type == FPISA_TYPE_ERROR && !h->generation && h->reason == FPISA_V_not_live)
 			return fpisa_fail(-EACCES,
 					  "%s: job %u: this rank was taken out of the job; see fpisa job "
@@ -238,7 +238,7 @@ int fpisa_join_begin(struct fpisa *f)
 
 #define BITS_OF_FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL)
 
-/* A call's chunks are alike at all aggregators, and so is what is done to them. */
+/* Check that the jobs are alike: a call's chunks, and what is done to them, are the same at all aggregators. */
 static int check_alike(const struct fpisa_shard *s)
 {
 	const struct fpisa *f = s->f;
@@ -264,7 +264,7 @@ static int check_alike(const struct fpisa_shard *s)
 	return 0;
 }
 
-/* The window of one aggregator, for the job that all have joined. */
+/* Open the window of one aggregator, for the job that all ranks have joined. */
 static int open_window(struct fpisa_shard *s)
 {
 	struct fpisa *f = s->f;

@@ -19,7 +19,10 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
 	return a;
 }
 
-/* Weighted round robin that spreads each one's turns: all earn their weight at each place, the richest takes it and pays a period. */
+/*
+ * Spread each aggregator's turns by weighted round robin. All earn their weight at each place; the richest takes the
+ * place and pays a period.
+ */
 static void deal(struct fpisa_layout *l)
 {
 	int credit[FPISA_MAX_SHARDS] = {0};

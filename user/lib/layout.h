@@ -13,21 +13,21 @@ struct fpisa_layout {
 	uint32_t shards;
 	uint32_t period;		   /* chunks; the sum of the weights */
 	uint32_t weight[FPISA_MAX_SHARDS]; /* without their common divisor */
-	uint32_t first[FPISA_MAX_SHARDS];  /* where each one's begin in `place` */
-	uint64_t digest;		   /* differs where shares do; 0: there is one aggregator */
-	uint16_t *place;  /* where the chunks of a period lie, one aggregator's after the other's; NULL: there is one */
-	uint16_t *before; /* [shard][0..period]: how many of its chunks lie before that place */
-	uint8_t *owner;	  /* of each place */
+	uint32_t first[FPISA_MAX_SHARDS];  /* where the chunks of each aggregator begin in `place` */
+	uint64_t digest;		   /* differs between different layouts; 0: one aggregator */
+	uint16_t *place;  /* places of a period's chunks, one aggregator's after the other's; NULL: one aggregator */
+	uint16_t *before; /* [shard][0..period]: number of the shard's chunks before that place */
+	uint8_t *owner;	  /* shard of each place */
 };
 
 /* Set up a layout for weights of 1 to FPISA_MAX_WEIGHT; -ENOMEM. Call fpisa_layout_free() afterwards, also after an error. */
 int fpisa_layout_init(struct fpisa_layout *l, uint32_t shards, const uint32_t *weight);
 void fpisa_layout_free(struct fpisa_layout *l);
 
-/* The number of the shard's chunk `own` among all chunks. */
+/* Return the number of the shard's chunk `own` among all chunks. */
 uint64_t fpisa_layout_chunk(const struct fpisa_layout *l, uint32_t shard, uint64_t own);
 
-/* Number of the shard's chunks among those before `chunk`, which is the number of its first chunk from there on. */
+/* Return the number of the shard's chunks before `chunk`, which is the number of its first chunk from there on. */
 uint64_t fpisa_layout_own(const struct fpisa_layout *l, uint32_t shard, uint64_t chunk);
 
 uint32_t fpisa_layout_owner(const struct fpisa_layout *l, uint64_t chunk);

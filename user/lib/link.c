@@ -20,8 +20,8 @@
 #define TURN_MS 200	  /* between two looks at the clock */
 #define CONNECT_MS 500	  /* for one try */
 #define LAST_WORD_MS 1000 /* for LEAVE to leave */
-#define WAITS_MS 1000	  /* a call that takes longer the manager hears of */
-#define STOPPED_MS 2000	  /* between two turns: this process was stopped, and silence in it says nothing */
+#define WAITS_MS 1000	  /* the manager is told of a call that takes longer */
+#define STOPPED_MS 2000	  /* between two turns: this process was stopped, and silence meanwhile proves nothing */
 
 /* -- connecting ----------------------------------------------------------------- */
 
@@ -35,7 +35,10 @@ static int is_stopping(struct fpisa_link *l)
 	return stopping;
 }
 
-/* A child must not keep what is a lease: it finds the descriptor in l->fd, or none. */
+/*
+ * Open the socket. A child must not keep it, because the connection is a lease: the child finds the descriptor in
+ * l->fd, or none.
+ */
 static int open_socket(struct fpisa_link *l)
 {
 	int rc = 0;
@@ -62,7 +65,10 @@ static void drop(struct fpisa_link *l, struct fpisa_channel **c)
 	fpisa_fork_release();
 }
 
-/* The first messages of a rank. A restarted manager is told the rank's identity, the jobs it cannot go on with, and the call it waits for. */
+/*
+ * Send the first messages of a rank. A restarted manager is told the rank's identity, the jobs it cannot go on with,
+ * and the call it waits for.
+ */
 static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 {
 	struct fpisa_manager_message m;
@@ -93,7 +99,7 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* Frames go by the interface that leads to the manager. */
+/* Return the rate of the interface that leads to the manager, which frames use too. */
 static uint32_t rate_of_link(const struct fpisa_link *l)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
@@ -102,7 +108,7 @@ static uint32_t rate_of_link(const struct fpisa_link *l)
 	return getsockname(l->fd, (struct sockaddr *)&local, &n) ? 0 : fpisa_interface_rate(local.sin_addr.s_addr);
 }
 
-/* 0 with a channel, or -errno with the message set. */
+/* Connect to the manager: 0 with a channel, or -errno with the message set. */
 static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 {
 	struct pollfd p = {.events = POLLOUT};
@@ -123,7 +129,7 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 				  fpisa_hint(rc, "; is `fpisa serve` running there?"));
 	}
 	l->join.rate = rate_of_link(l);
-	/* The socket is the channel's now, in any case. */
+	/* The channel owns the socket now, in any case. */
 	rc = fpisa_channel_call(c, l->fd, l->has_psk ? &l->psk : NULL);
 	if (rc)
 		l->fd = -1;
@@ -144,7 +150,7 @@ static int send_queue(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* Since when a job is waited for that was asked for first, which the manager alone can give; 0: none is. */
+/* Return when the oldest unanswered request for a job was made, which only the manager can answer; 0: there is none. */
 static uint64_t waits_for_job(const struct fpisa_link *l)
 {
 	uint64_t since = 0;
@@ -163,7 +169,10 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* When an aggregator was heard last that has a job of ours: its datapath, or its host, which refuses connections. 0: it has none. */
+/*
+ * Return when an aggregator with a job of ours was last heard: its datapath, or its host, which refuses connections.
+ * 0: no job exists.
+ */
 static uint64_t heard_host(const struct fpisa_link *l)
 {
 	uint64_t heard = 0;
@@ -175,7 +184,7 @@ static uint64_t heard_host(const struct fpisa_link *l)
 	return heard;
 }
 
-/* Is it longer ago than that? Other threads may have been there since `now`. */
+/* Has `limit` passed since `since`? Other threads may have set `since` later than `now`. */
 static int over(uint64_t now, uint64_t since, uint64_t limit)
 {
 	return now > since + limit;
@@ -199,8 +208,8 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 }
 
 /*
- * The manager is gone for long, so nobody would say that a rank has died; and a call has waited as long for a result. Ranks that
- * compute are not told from dead ones then.
+ * Fail the group if the manager has been silent for long and a call has waited as long for a result. The manager
+ * cannot report a dead rank then, so dead ranks cannot be told from ranks that compute.
  */
 static void check_abandoned(struct fpisa_link *l, uint64_t now)
 {
@@ -223,7 +232,7 @@ static void check_abandoned(struct fpisa_link *l, uint64_t now)
 	}
 }
 
-/* Neither the manager nor the aggregator answers who waits. */
+/* Fail the group if neither the manager nor the aggregator answers a call that waits. */
 static void check_silence(struct fpisa_link *l)
 {
 	uint64_t now, limit = FPISA_MANAGER_SILENCE_MS * MS;
@@ -252,7 +261,7 @@ static void check_silence(struct fpisa_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Under the lock: the others would wait for this rank. */
+/* Tell the manager which jobs failed here, under the lock: the other ranks would wait for this rank. */
 static void tell_failures(struct fpisa_link *l)
 {
 	struct fpisa_standing s;
@@ -268,7 +277,10 @@ static void tell_failures(struct fpisa_link *l)
 	}
 }
 
-/* Under the lock: the oldest call of this rank takes long, so the manager compares it with the others'. */
+/*
+ * Tell the manager of the oldest call of this rank if it takes long, under the lock. The manager compares it with the
+ * other ranks' calls.
+ */
 static void tell_waits(struct fpisa_link *l)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_WAITS);
@@ -347,8 +359,8 @@ static void key_refused(struct fpisa_link *l)
 }
 
 /*
- * Until a manager has answered, go on with the host's next address. Returns whether there is anything left to try: another
- * address, or one that was silent, for packets may be lost and check_manager() has the deadline.
+ * Until a manager has answered, go on with the host's next address. Return whether there is anything left to try:
+ * another address, or one that was silent, because packets may be lost and check_manager() has the deadline.
  */
 static int try_next(struct fpisa_link *l, int rc)
 {
@@ -399,7 +411,7 @@ static void last_word(struct fpisa_link *l, struct fpisa_channel *c)
 
 	if (send_queue(l, c) || send_leave(l, c))
 		return;
-	/* The manager closes when it has heard it. */
+	/* The manager closes the connection when it has heard LEAVE. */
 	while (fpisa_now() < until && fpisa_channel_work(c, &m) >= 0)
 		poll(&p, 1, TURN_MS);
 }
@@ -435,7 +447,7 @@ static void *run(void *arg)
 			poll(&(struct pollfd){.fd = l->wake, .events = POLLIN}, 1, TURN_MS);
 		if (!rc)
 			continue;
-		/* There is nothing to reconnect to; the owner of the group stops this thread. */
+		/* No connection can be made again; the owner of the group stops this thread. */
 		while (!is_stopping(l)) {
 			eventfd_t n;
 
@@ -443,14 +455,17 @@ static void *run(void *arg)
 			eventfd_read(l->wake, &n);
 		}
 	}
-	/* A rank that leaves between two connections makes one more, or the others would hear that it has died. */
+	/*
+	 * A rank that leaves between two connections opens another one. Otherwise the other ranks would hear that it
+	 * has died.
+	 */
 	if (c || (may_return(l) && !call_manager(l, &c)))
 		last_word(l, c);
 	drop(l, &c);
 	return NULL;
 }
 
-/* -- for who has the group --------------------------------------------------------- */
+/* -- the group's threads ----------------------------------------------------------- */
 
 static void in_child(struct fpisa_fork_hook *h)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The look-up of a name, with an end; lookup.h has the contract. */
+/* The look-up of a name, with a timeout; lookup.h has the contract. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "base/fork.h"
 #include "lookup.h"
 
-#define MOST 16 /* look-ups of the process, those that were given up included: each is a thread */
+#define MOST 16 /* look-ups of the process, including those that were given up: each is a thread */
 
 static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 static atomic_int lookups;
@@ -24,11 +24,11 @@ static int hooked;
 
 struct lookup {
 	char host[256];
-	int fd; /* eventfd: it has ended */
-	int rc; /* then getaddrinfo()'s */
+	int fd; /* eventfd: the look-up has ended */
+	int rc; /* result of getaddrinfo(), once ended */
 	struct addrinfo *found;
 	atomic_int ended;
-	atomic_int left; /* by the thread or by who waits: the second frees it */
+	atomic_int left; /* set by the thread or by its waiter: the second frees the struct */
 };
 
 static void leave(struct lookup *l)
@@ -53,7 +53,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are the program's threads'. */
+/* Start the look-up's thread. Signals are for the program's own threads. */
 static int start(struct lookup *l)
 {
 	sigset_t all, before;
@@ -69,7 +69,7 @@ static int start(struct lookup *l)
 	return -rc;
 }
 
-/* Its parent's threads are not there. */
+/* Reset the count in a child: the parent's threads do not exist there. */
 static void in_child(struct fpisa_fork_hook *h)
 {
 	(void)h;

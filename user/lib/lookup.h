@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 /*
- * As getaddrinfo() of a host's TCP addresses of both families, but for timeout_ns at most: how long that waits for name servers
- * resolv.conf says. A name is looked up by a thread, which ends by itself if it is given up. 0 with *found, which freeaddrinfo() takes;
- * -EINVAL: the name is not known; -EAGAIN: it cannot be looked up now; -ETIMEDOUT; -ENOMEM, or what else a thread lacks. With the message set.
+ * Return a host's TCP addresses of both families as getaddrinfo() does, but wait for at most timeout_ns.
+ * getaddrinfo() waits for name servers as long as resolv.conf says. A thread looks the name up; it ends by itself if
+ * it is given up. 0 with *found, which freeaddrinfo() takes. -EINVAL: the name is not known. -EAGAIN: it cannot be
+ * looked up now. -ETIMEDOUT. -ENOMEM, or another error of creating a thread. The message is set.
  */
 int fpisa_lookup(const char *host, uint64_t timeout_ns, struct addrinfo **found);
 

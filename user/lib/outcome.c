@@ -9,7 +9,7 @@ int fpisa_request_ended(const struct fpisa_request *r)
 	return r->done || r->error || r->f->error;
 }
 
-/* The handle's policy on a request that is done. */
+/* Apply the handle's overflow policy to a request that is done. */
 static int check_overflow(const struct fpisa_request *r)
 {
 	const struct fpisa *f = r->f;

@@ -4,9 +4,9 @@
 
 struct fpisa_request;
 
-int fpisa_request_ended(const struct fpisa_request *r); /* done, failed or given up */
+int fpisa_request_ended(const struct fpisa_request *r); /* is it done, failed or given up? */
 
-/* The outcome of an ended request, for its owner: 0, or -errno with the message set. */
+/* Return the outcome of an ended request, for its owner: 0, or -errno with the message set. */
 int fpisa_request_outcome(const struct fpisa_request *r);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Turns of the library: what is ready leaves, what came is taken in, what is
- * overdue is sent again, until a request is done or its deadline has passed.
- * The public functions of call.c begin them, and with options.progress
- * background.c, in its thread.
+ * Turns of the library: send what is ready, take in what came, send overdue chunks again, until a request is done or
+ * its deadline has passed. The public functions of call.c begin the turns, and with options.progress background.c, in
+ * its thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,14 +14,14 @@
 #include "reply.h"
 #include "send.h"
 
-/* Slots whose timeout has passed are sent again; if it was our receiver, with fewer in flight. */
+/* Send slots whose timeout has passed again; if our receiver dropped their results, with fewer in flight. */
 static void expire(struct fpisa_shard *s, uint64_t now)
 {
 	if (fpisa_window_expire(&s->window, now))
 		fpisa_window_dropped(&s->window, fpisa_transport_drops(s->t), now);
 }
 
-/* When the next timeout passes, `at` at the latest. */
+/* Return when the next timeout passes, `at` at the latest. */
 static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 {
 	FPISA_EACH_SHARD(s, f)
@@ -31,8 +30,8 @@ static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 }
 
 /*
- * Takes in what one aggregator has sent, and finds what is overdue there: by the time `looked`, until which all that had come has been
- * taken in, unless nothing came. *ended: the handle is not to go on, though nothing failed here.
+ * Take in what one aggregator has sent, and find what is overdue there at time `looked`. Everything that came before
+ * `looked` has been taken in, unless nothing came. *ended: the handle is not to go on, though nothing failed here.
  */
 static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int *ended)
 {
@@ -41,7 +40,7 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	int quiet = fpisa_is_quiet(s), n = quiet ? 0 : fpisa_receive(s, in, wait_ns), rc;
 	uint64_t after;
 
-	/* Meanwhile a shared handle may have failed, or be about to join again: then nothing is for its arrays. */
+	/* Meanwhile a shared handle may have failed, or be about to join again: then frames are not for its arrays. */
 	if (f->error)
 		return fpisa_poisoned(f);
 	*ended = f->shared.join;
@@ -69,10 +68,9 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 }
 
 /*
- * One turn: send what is ready, wait for frames for wait_ns at most, take
- * them in, send what they have released. A timeout counts only against the
- * frames that had not come when it passed: results that lay unread while this
- * thread slept are not sent for again.
+ * Work one turn: send what is ready, wait for frames for at most wait_ns, take them in, send what they have released.
+ * A timeout counts only against frames that had not come when it passed. Results that lay unread while this thread
+ * slept are not sent for again.
  */
 static int progress(struct fpisa *f, uint64_t wait_ns)
 {
@@ -108,7 +106,7 @@ int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
 			  s->peer, s->job, (unsigned long long)(ns / 1000000), cause);
 }
 
-/* Of those with chunks under way the one that has said nothing for longest. */
+/* Return the aggregator with chunks in flight that has been silent for longest. */
 static const struct fpisa_shard *silent_shard(const struct fpisa *f)
 {
 	const struct fpisa_shard *silent = NULL;
@@ -119,7 +117,10 @@ static const struct fpisa_shard *silent_shard(const struct fpisa *f)
 	return silent ? silent : f->shard;
 }
 
-/* The deadline has passed, and nothing says who is missing: neither the chunk's sum nor a STATUS came, as if frames were lost. */
+/*
+ * Set the message for a deadline that has passed when neither the chunk's sum nor a STATUS came, as if frames were
+ * lost.
+ */
 static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
 	const struct fpisa *f = s->f;
@@ -136,7 +137,7 @@ static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_win
 		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000));
 }
 
-/* The deadline has passed: who is missing, by the last STATUS of the oldest chunk. */
+/* Fail the handle because the deadline has passed. The last STATUS of the oldest chunk names the missing ranks. */
 static int timed_out(struct fpisa *f)
 {
 	struct fpisa_shard *s;
@@ -154,7 +155,7 @@ static int timed_out(struct fpisa *f)
 	return fpisa_poison(f, -ETIMEDOUT);
 }
 
-/* In the last turn, from any aggregator; *slots of all windows. */
+/* Did frames come in the last turn, from any aggregator? *slots: number of slots of all windows. */
 static int frames_came(const struct fpisa *f, uint32_t *slots)
 {
 	int taken = 0;
@@ -168,8 +169,8 @@ static int frames_came(const struct fpisa *f, uint32_t *slots)
 }
 
 /*
- * The deadline has passed. What waits to be read is taken in before that is
- * said, a few turns long: all that the receiver can hold, and no endless flood.
+ * Has the deadline passed for good? Frames that wait to be read are taken in first, for a few turns: all that the
+ * receiver can hold, but not an endless flood.
  */
 static int is_late(struct fpisa_request *r)
 {
@@ -179,7 +180,7 @@ static int is_late(struct fpisa_request *r)
 	return f->clock.ns >= r->deadline_ns && (!frames_came(f, &slots) || r->late++ > 2 * slots / FPISA_BATCH);
 }
 
-/* So long before its deadline a request begins to ask who is missing. */
+/* Return how long before its deadline a request begins to ask which ranks are missing. */
 static uint64_t final_ns(const struct fpisa *f)
 {
 	uint64_t ns = f->timeout_ns / 4;
@@ -208,10 +209,10 @@ static void ask_who_is_missing(struct fpisa_request *r)
 	FPISA_EACH_SHARD(s, f) {
 		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
 
-		/* One that was not sent yet leaves first, as the oldest does in any case. */
+		/* A chunk that was not sent yet leaves first, as the oldest does in any case. */
 		if (!slot || !slot->tries)
 			continue;
-		/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
+		/* A chunk that was sent twice asks for a STATUS, which names the missing ranks. */
 		slot->tries = slot->tries > 1 ? slot->tries : 2;
 		fpisa_window_move(slot, &s->window.ready);
 	}
@@ -224,14 +225,14 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 
 	fpisa_tick(f, fpisa_now(), 0);
 	do {
-		/* With a thread the time of each begins when it is the first in line. */
+		/* With a progress thread the time of a request begins when it is the first in line. */
 		due = f->shared.engine ? f->oldest : r;
 		if (due && !fpisa_time_left(due) && f->clock.ns >= due->probe_ns)
 			ask_who_is_missing(due);
 		rc = progress(f, block && due ? fpisa_time_left(due) : 0);
 		if (rc || (r && (r->done || r->given_up)))
 			return rc;
-		/* It may have ended meanwhile. */
+		/* The request may have ended meanwhile. */
 		due = f->shared.engine ? f->oldest : r;
 		if (due && due->deadline_ns && is_late(due))
 			return timed_out(f);

@@ -9,20 +9,19 @@ struct fpisa_shard;
 struct fpisa_request;
 
 /*
- * Works for request r: one turn that waits for nothing, or, with `block`,
- * turns until r is done. The time of a request counts from the first call. 0,
- * or -errno: the handle is poisoned. Of a handle with a progress thread r may
- * be NULL for one turn, and be given up or done by others meanwhile.
+ * Work for request r: one turn that does not wait, or, with `block`, turns until r is done. The time of a request
+ * counts from the first call. 0, or -errno: the handle is poisoned. If the handle has a progress thread, r may be
+ * NULL for one turn, and other threads may give r up or complete it meanwhile.
  */
 int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block);
 
-/* In how many ns the request's deadline wants something to be done; its time counts from the first call of this. */
+/* Return in how many ns the request next needs a turn for its deadline; its time counts from the first call. */
 uint64_t fpisa_time_left(struct fpisa_request *r);
 
-/* When the handle wants its next turn though nothing comes; FPISA_NEVER. */
+/* Return when the handle needs its next turn if no frame comes; FPISA_NEVER. */
 uint64_t fpisa_next_turn(struct fpisa *f);
 
-/* -ETIMEDOUT, with the message: the aggregator has said nothing for `ns`. */
+/* Return -ETIMEDOUT, with the message: the aggregator has been silent for `ns`. */
 int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Check a frame that comes back before anything is done
- * with it, then handle RESULT, STATUS and ERROR. join.c handles WELCOME.
+ * Check each frame that comes back before anything is done with it, then handle RESULT, STATUS and ERROR. join.c
+ * handles WELCOME.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +12,9 @@
 #include "reply.h"
 
 /*
- * Can only the aggregator have sent it? Where the job has a token its tag says so, or its proof. Where it has none the frame answers a
- * number that the aggregator alone was told; a result says what it told us. Results to a group are seen by others: doc/protocol.md, section 6.
+ * Can only the aggregator have sent it? If the job has a token, the frame's tag or proof shows that. Without a token
+ * the frame answers a number that only the aggregator was told; a result repeats the number that it told us. Others
+ * can see results to a multicast address: doc/protocol.md, section 6.
  */
 static int authentic(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
@@ -57,8 +58,9 @@ bad:
 }
 
 /*
- * The result's report on the end of its round, and on the round of the chunk before. With more than 16 workers nobody knows which rank
- * completed the one, or lacks in the other. Frames that went to different ports have no order.
+ * Return the result's report on the end of its round, and on the round of the chunk before. With more than 16 workers
+ * the rank that completed the round, and the ranks lost in the round before, are not known. Frames that went to
+ * different ports have no order.
  */
 static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
@@ -80,8 +82,8 @@ static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct f
 }
 
 /*
- * The way to the aggregator may come to swallow GSO batches after join.c tried one. They are over when
- * a window went by in which each chunk that left in one had to be sent again, by itself.
+ * Stop sending GSO batches if the path no longer carries them. The path may begin to drop them after join.c tried
+ * one. A window in which each chunk that left in a batch had to be sent again, by itself, shows that.
  */
 static void check_gso(struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
@@ -92,7 +94,7 @@ static void check_gso(struct fpisa_shard *s, const struct fpisa_window_slot *slo
 		s->t->gso = 0;
 }
 
-/* The ranks of the job that a result lacks. */
+/* Return the ranks of the job that a result lacks. */
 static uint64_t absent(const struct fpisa *f, const struct fpisa_hdr *h)
 {
 	return ~0ull >> (64 - f->hello.workers) & ~h->bitmap;
@@ -158,9 +160,8 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 }
 
 /*
- * The aggregator has our contribution: ask less often from now on, and
- * remember who is missing. Only the first one slows down, for the result may
- * be lost yet and then is waited for as long.
+ * Take a STATUS in: the aggregator has our contribution. Ask less often from now on, and remember the missing ranks.
+ * Only the first STATUS slows down, because the result may still be lost and then is waited for as long.
  */
 static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
@@ -196,7 +197,10 @@ static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slo
 				   s->peer, s->job, s->generation);
 		break;
 	case FPISA_V_port:
-		/* We know the slot's port from WELCOME: the frame's was damaged on its way, which no checksum covers. */
+		/*
+		 * We know the slot's port from WELCOME, so this frame's port was damaged on its way, which no
+		 * checksum covers.
+		 */
 		f->count.bad++;
 		return 0;
 	case FPISA_V_secret:

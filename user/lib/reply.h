@@ -8,13 +8,12 @@
 
 struct fpisa_shard;
 
-/* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
+/* Return the header of a whole, intact frame that belongs to our job; else NULL, counted as bad. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fpisa_in *in);
 
 /*
- * Takes one frame in. Whatever is not about a chunk in flight is counted and
- * forgotten. -errno when it is the end of this generation for us: the handle
- * is poisoned.
+ * Take one frame in. Frames that do not belong to a chunk in flight are counted and forgotten. -errno if this
+ * generation has ended for this rank: the handle is poisoned.
  */
 int fpisa_reply_take(struct fpisa_shard *s, const struct fpisa_in *in, uint64_t now);
 

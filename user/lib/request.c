@@ -77,7 +77,7 @@ uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset)
 	return (uint32_t)(r->bytes - at < most ? r->bytes - at : most);
 }
 
-/* The elements, and scales, of the chunk at `offset` from one array to another. */
+/* Copy the elements, and scales, of the chunk at `offset` from one array to another. */
 static void copy_chunk(const struct fpisa_request *r, char *to, const char *from, uint64_t offset)
 {
 	const struct fpisa *f = r->f;
@@ -119,7 +119,7 @@ static void restore(struct fpisa_request *r)
 	r->kept = NULL;
 }
 
-/* The last first: an earlier one may have written what a later one kept. */
+/* Restore the last first: an earlier request may have written what a later one kept. */
 void fpisa_requests_restore(struct fpisa *f)
 {
 	struct fpisa_request *r;
@@ -163,7 +163,7 @@ void fpisa_request_tell(struct fpisa_request *r)
 	fpisa_shared_wake(s);
 }
 
-/* Nothing is to come before what has all of its results, if nothing comes any more. */
+/* Requests that have all of their results end first if no more results come. */
 void fpisa_requests_tell(struct fpisa *f)
 {
 	struct fpisa_request *r, *next;
