@@ -123,7 +123,7 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l);
 /* Check before another call begins: -ECONNRESET with the message if the call cannot end because a rank has left. */
 int fpisa_link_call(struct fpisa_link *l);
 
-/* Fail the group once the calls in progress that can end have ended, if a rank that left blocks the others. */
+/* Fail the group if a rank that has left blocks calls in progress, once all calls that can end have ended. */
 void fpisa_link_check_left(struct fpisa_link *l);
 
 /* Queue a message and wake the thread. */

@@ -52,7 +52,10 @@ TAILQ_HEAD(fpisa_requests, fpisa_request);
 void fpisa_request_free(struct fpisa_request *r);
 void fpisa_requests_free(struct fpisa_requests *list);
 
-/* Reserve the memory in which the request is remembered if it fails, for chunks as small as the job's may be. 0, or -ENOMEM with the message set. */
+/*
+ * Reserve the memory in which the request is remembered if it fails, for chunks as small as the job's may be. 0, or
+ * -ENOMEM with the message set.
+ */
 int fpisa_request_reserve(struct fpisa_request *r);
 
 /* Give the request the next chunks, call number and digest of the generation. */

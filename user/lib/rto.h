@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule,
- * and one more: the time of a chunk is a round trip only for the rank whose
- * contribution completed it. For the others it contains a wait for that
- * rank, and with it perhaps the rank's own timeouts; estimates made from those
- * feed on each other until all stand at the maximum.
+ * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule, and one addition. The time of a chunk is
+ * a round trip only for the rank whose contribution completed it. For other ranks it contains a wait for that rank,
+ * and perhaps that rank's own timeouts. Estimates made from those would feed on each other until all stand at the
+ * maximum.
  *
- * An estimate holds for up to twice as many chunks in flight as there were when
- * its samples left. Behind more of them a chunk may take longer in proportion, for
- * a link serves one after the other: a chunk that was alone tells nothing of what
- * a window takes. TCP has a long minimum for that, which every loss would cost
- * here. So the timeout grows in proportion until samples of more chunks are here.
+ * An estimate holds for up to twice as many chunks in flight as there were when its samples left. Behind more chunks
+ * a chunk may take longer in proportion, because a link serves one after the other: the time of a single chunk does
+ * not show the time of a window. TCP has a long minimum for that, which every loss would cost here. So the timeout
+ * grows in proportion until samples of more chunks have come.
  */
 #ifndef FPISA_RTO_H
 #define FPISA_RTO_H
@@ -18,7 +16,7 @@
 #include <stdint.h>
 
 #define FPISA_RTO_FIRST_NS \
-	100000000ull /* before any sample: what 16 frames take that wait in turn for a link of 5 Mbit/s */
+	100000000ull /* before any sample: the time of 16 frames that wait in turn for a link of 5 Mbit/s */
 #define FPISA_RTO_MIN_NS 5000000ull /* above the jitter of a loaded scheduler */
 #define FPISA_RTO_MAX_NS 250000000ull
 #define FPISA_RTO_REORDER_NS 500000ull
@@ -28,7 +26,7 @@
 
 struct fpisa_rto {
 	uint64_t srtt_ns, var_ns, rto_ns;
-	uint32_t unsampled; /* chunks that gave no sample since the last that did */
+	uint32_t unsampled; /* chunks without a sample since the last sample */
 	uint32_t load;	    /* chunks in flight when samples left, in 1/LOAD_ONE, smoothed as srtt_ns; 0: no sample */
 };
 
@@ -37,7 +35,7 @@ static inline void fpisa_rto_init(struct fpisa_rto *r)
 	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS};
 }
 
-/* What gave a sample left as one of `chunks` in flight. */
+/* Count a sample that left as one of `chunks` in flight. */
 static inline void fpisa_rto_load(struct fpisa_rto *r, uint32_t chunks)
 {
 	uint32_t load = chunks * FPISA_RTO_LOAD_ONE;
@@ -45,7 +43,10 @@ static inline void fpisa_rto_load(struct fpisa_rto *r, uint32_t chunks)
 	r->load = r->load ? (7 * r->load + load) / 8 : load;
 }
 
-/* `ns`, of samples, where so many chunks are in flight. What no sample tells of takes no longer than before any sample. */
+/*
+ * Return `ns`, measured by samples, scaled to so many chunks in flight. More chunks than the samples cover take no
+ * longer than the first timeout.
+ */
 static inline uint64_t fpisa_rto_among(const struct fpisa_rto *r, uint64_t ns, uint32_t chunks)
 {
 	uint64_t load = (uint64_t)chunks * FPISA_RTO_LOAD_ONE, more;
@@ -56,7 +57,7 @@ static inline uint64_t fpisa_rto_among(const struct fpisa_rto *r, uint64_t ns, u
 	return more < FPISA_RTO_FIRST_NS ? more : FPISA_RTO_FIRST_NS;
 }
 
-/* A chunk that was sent once, and completed by it, came back after rtt_ns. */
+/* Take a round trip sample: a chunk that was sent once, and whose round this rank completed, came back after rtt_ns. */
 static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 {
 	uint64_t off;
@@ -78,10 +79,9 @@ static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 }
 
 /*
- * The same where another rank completed it, or nobody knows who: no less than
- * the round trip. Believed when shorter than the estimate; `grow` also lets it
- * rise, twofold at most of what it is among so many `chunks`, so that a single
- * wait for others does little harm.
+ * Take an upper bound of the round trip, if another or an unknown rank completed the round. Use it if it is shorter
+ * than the estimate. `grow` also lets the estimate rise, to at most twice its value for so many `chunks`, so that a
+ * single wait for other ranks does little harm.
  */
 static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, uint32_t chunks, int grow)
 {
@@ -96,8 +96,8 @@ static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, uint32_
 }
 
 /*
- * A chunk that was sent more than once came back: no sample (Karn). When a
- * whole window gives none, the timeout is shorter than the round trip.
+ * Count a chunk that was sent more than once and came back: it gives no sample (Karn). If a whole window gives none,
+ * the timeout is shorter than the round trip.
  */
 static inline void fpisa_rto_ambiguous(struct fpisa_rto *r, uint32_t window)
 {
@@ -108,8 +108,9 @@ static inline void fpisa_rto_ambiguous(struct fpisa_rto *r, uint32_t window)
 }
 
 /*
- * How long to wait for a chunk when a later one has its result. Every rank sends its chunks in order, so on a path
- * that keeps the order it is lost already; the margin is for paths and CPUs that do not (RACK, RFC 8985, has it too).
+ * Return how long to wait for a chunk after a later chunk's result has arrived. Every rank sends its chunks in order,
+ * so on a path that keeps the order the chunk is lost already. The margin is for paths and CPUs that do not (RACK,
+ * RFC 8985, has it too).
  */
 static inline uint64_t fpisa_rto_overtaken(const struct fpisa_rto *r)
 {
@@ -118,7 +119,7 @@ static inline uint64_t fpisa_rto_overtaken(const struct fpisa_rto *r)
 	return r->srtt_ns && ns < r->rto_ns ? ns : r->rto_ns;
 }
 
-/* How long to wait after the transmission number `backoff`, from 0. */
+/* Return how long to wait after the transmission number `backoff`, from 0. */
 static inline uint64_t fpisa_rto_after(const struct fpisa_rto *r, uint32_t backoff)
 {
 	uint64_t ns = r->rto_ns << backoff;

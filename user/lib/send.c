@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What leaves: the frames of the slots that window.c names, straight from the callers' arrays. */
+/* Sending: the frames of the slots that window.c names, straight from the callers' arrays. */
 #include <errno.h>
 #include <string.h>
 #include "base/tag.h"
@@ -9,7 +9,7 @@
 
 #define MAX_BLOCK_SIZE (FPISA_BLOCK * 8)
 
-/* `size` bytes and the zeros that make them a multiple of `block`. */
+/* Seal `size` bytes and the zeros that pad them to a multiple of `block`. */
 static void seal_padded(struct fpisa_seal *seal, const char *values, uint32_t size, uint32_t block)
 {
 	uint32_t whole = size - size % block;
@@ -28,7 +28,7 @@ static void add_part(struct fpisa_out *out, const void *p, uint32_t size)
 		out->part[out->parts++] = (struct iovec){(void *)p, size};
 }
 
-/* The slot's next transmission, straight from the caller's array. */
+/* Compose the slot's next transmission, straight from the caller's array. */
 static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot, struct fpisa_out *out)
 {
 	static const char zeros[FPISA_MAX_PAYLOAD];
@@ -77,7 +77,7 @@ static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot,
 	out->port = (uint16_t)fpisa_port_index(slot->hdr.slot >> 1, s->hello.window, s->hello.ports);
 }
 
-/* Why nothing more leaves: the handle fails. */
+/* Fail the handle with the reason why nothing more can be sent. */
 static int send_failed(struct fpisa_shard *s, int rc)
 {
 	struct fpisa *f = s->f;
@@ -92,7 +92,7 @@ static int send_failed(struct fpisa_shard *s, int rc)
 	return fpisa_poison(f, rc);
 }
 
-/* Up to `most` frames to one aggregator. */
+/* Send up to `most` frames to one aggregator. */
 static int send_to(struct fpisa_shard *s, uint32_t most)
 {
 	struct fpisa_out out[FPISA_BATCH];
@@ -119,7 +119,10 @@ static int send_to(struct fpisa_shard *s, uint32_t most)
 	return rc ? send_failed(s, rc) : 0;
 }
 
-/* Whose turn it is. Each rank begins with another aggregator, lest all frames meet at one port while the others are idle. */
+/*
+ * Return the shard whose turn it is. Each rank begins with another aggregator, so that frames do not all meet at one
+ * port while the others are idle.
+ */
 static struct fpisa_shard *next_shard(struct fpisa *f)
 {
 	uint32_t shards = f->layout.shards;

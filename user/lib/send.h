@@ -4,7 +4,7 @@
 
 struct fpisa;
 
-/* Sends what is ready or fresh, as far as the window allows. 0, or -errno: the handle is poisoned. */
+/* Send what is ready or fresh, as far as the window allows. 0, or -errno: the handle is poisoned. */
 int fpisa_send(struct fpisa *f);
 
 #endif

@@ -85,7 +85,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 	return 0;
 }
 
-/* A request that ended before, and that its owner still has, counts at once. */
+/* Count the requests that ended before and that their owners still have. */
 static unsigned int told(const struct fpisa_requests *list)
 {
 	const struct fpisa_request *r;
@@ -140,7 +140,7 @@ static int poll_for(struct pollfd *p, int fds, uint64_t ns)
 	return ppoll(p, (nfds_t)fds, &ts, NULL);
 }
 
-/* Says in the quiet of each transport where no frame is. */
+/* Set `quiet` of each transport to the descriptors without a frame. */
 static void note_quiet(struct fpisa *f, const struct pollfd *p)
 {
 	FPISA_EACH_SHARD(s, f) {
@@ -152,8 +152,8 @@ static void note_quiet(struct fpisa *f, const struct pollfd *p)
 }
 
 /*
- * Until a frame may be there, or somebody wakes us. One more descriptor costs a
- * call of one chunk 4% of its CPU time, so he who wakes us is not heard while frames are likely to come.
+ * Sleep until a frame may be there, or another thread wakes this one. One more descriptor costs a call of one chunk
+ * 4% of its CPU time, so the wake descriptor is not polled while frames are likely to come.
  */
 static void sleep_unlocked(struct fpisa *f, uint64_t ns)
 {
@@ -229,7 +229,7 @@ int fpisa_receive(struct fpisa_shard *s, struct fpisa_in *in, uint64_t timeout_n
 
 	if (!f->shared.engine || !timeout_ns)
 		return s->t->ops->receive(s->t, in, timeout_ns);
-	/* The sleep looks at all descriptors: until then the first is enough. */
+	/* The sleep polls all descriptors, so the first is enough here. */
 	s->t->quiet = ~1u;
 	n = s->t->ops->receive(s->t, in, 0);
 	if (!n) {

@@ -2,12 +2,10 @@
 /*
  * A handle that threads share: what options.progress adds.
  *
- * Its lock is held by whoever is within one of its functions, and let go
- * while he sleeps. One thread at a time moves its requests: the first that
- * waits for one of them, who sleeps on the transport's descriptors himself; the
- * others wait for him, and the next of them goes on when he leaves. If nobody
- * waits the progress engine does it. So the thread costs a blocking call
- * nothing but the lock.
+ * A thread holds the handle's lock while it is within one of the handle's functions, and releases it while it sleeps.
+ * One thread at a time moves the handle's requests: the first that waits for one of them. That thread sleeps on the
+ * transport's descriptors itself. The other threads wait for it, and the next of them goes on when it leaves. If no
+ * thread waits, the progress engine moves the requests. So a blocking call pays only for the lock.
  */
 #ifndef FPISA_SHARED_H
 #define FPISA_SHARED_H
@@ -42,14 +40,14 @@ struct fpisa_shard;
  */
 enum fpisa_driver {
 	FPISA_DRIVER_NONE,
-	FPISA_DRIVER_ENGINE,  /* it watches the descriptors */
-	FPISA_DRIVER_CALLER,  /* with the lock */
-	FPISA_DRIVER_SLEEPER, /* the same thread without it, on the descriptors */
-	FPISA_DRIVER_JOB,     /* the engine, of a handle that is held (hold.h): nothing leaves, deadlines hold */
-	FPISA_DRIVER_RANKS,   /* the same; it says HELLO */
+	FPISA_DRIVER_ENGINE,  /* the engine watches the descriptors */
+	FPISA_DRIVER_CALLER,  /* a caller, with the lock */
+	FPISA_DRIVER_SLEEPER, /* the same thread without the lock, asleep on the descriptors */
+	FPISA_DRIVER_JOB,     /* the engine, for a held handle (hold.h): nothing is sent, deadlines apply */
+	FPISA_DRIVER_RANKS,   /* the same; the engine sends HELLO */
 };
 
-/* A join that a caller is in, which another thread may have failed: then it ends with the handle's error. */
+/* A caller's join, which another thread may fail: then the join ends with the handle's error. */
 enum fpisa_join_state {
 	FPISA_JOIN_NONE,
 	FPISA_JOIN_UNDER_WAY,
@@ -57,63 +55,69 @@ enum fpisa_join_state {
 };
 
 struct fpisa_shared {
-	struct fpisa_engine *engine; /* NULL: one thread at a time uses the handle, and nothing below means anything */
-	int own;		     /* the engine is this handle's */
+	struct fpisa_engine *engine; /* NULL: one thread at a time uses the handle, and nothing below is used */
+	int own;		     /* the engine belongs to this handle */
 	struct fpisa_engine_item item;
 	struct fpisa_lock lock;
-	pthread_cond_t changed;	       /* a request has ended, or nobody drives any more */
-	int wake;		       /* an eventfd: who drives shall look again */
-	int events;		       /* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
-	int fd[FPISA_SHARED_FDS], fds; /* of the transports; there are none where nobody sleeps on them */
+	pthread_cond_t changed;	       /* a request has ended, or there is no driver any more */
+	int wake;		       /* an eventfd: the driver shall look again */
+	int events;		       /* eventfd of fpisa_eventfd(); -1: not created */
+	int fd[FPISA_SHARED_FDS], fds; /* of the transports; none where threads do not sleep on them */
 	enum fpisa_driver driver;
 	enum fpisa_join_state join;
-	int callers;	   /* that wait or join */
-	int calling;	   /* an on_done is being called */
-	uint64_t until_ns; /* who moves the requests sleeps until then */
+	int callers;	   /* number of threads that wait or join */
+	int calling;	   /* an on_done callback is running */
+	uint64_t until_ns; /* the driver sleeps until then */
 };
 
-/* Share a handle whose transport is open, with this engine or with one of its own. -errno with the message set. */
+/* Share a handle whose transport is open, with this engine or with its own. -errno with the message set. */
 int fpisa_shared_init(struct fpisa *f, struct fpisa_engine *e);
 void fpisa_shared_disown(struct fpisa_shared *s); /* in a child */
 void fpisa_shared_free(struct fpisa *f);
 
-/* Asks the transports anew: they have joined. */
+/* Get the transports' descriptors again after they have joined. */
 int fpisa_shared_descriptors(struct fpisa *f);
 
-/* As the transport's receive(). The lock is free meanwhile, and a wake() ends it early, 10 ms later at the latest. */
+/*
+ * Receive as the transport's receive() does. The lock is free meanwhile, and a wake() ends it early, 10 ms later at
+ * the latest.
+ */
 int fpisa_receive(struct fpisa_shard *s, struct fpisa_in *in, uint64_t timeout_ns);
 
 /*
- * Before fpisa_receive() of each shard, which is to wait for as long as this returns. Where there are several it is 0, for
- * the sleep, on all of them, was here.
+ * Return how long fpisa_receive() of each shard is to wait; call it before them. With several shards it sleeps here,
+ * on all of them, and returns 0.
  */
 uint64_t fpisa_await(struct fpisa *f, uint64_t timeout_ns);
 
-/* After that: there is nothing to receive. */
+/* Is there nothing to receive after that? */
 int fpisa_is_quiet(const struct fpisa_shard *s);
 
-/* When frames come that no descriptor tells of; FPISA_NEVER. */
+/* Return when frames come that no descriptor reports; FPISA_NEVER. */
 uint64_t fpisa_frames_due(const struct fpisa *f);
 
-/* Whoever waits looks again: something has ended. */
+/* Make waiting threads look again: something has ended. */
 void fpisa_shared_wake(struct fpisa_shared *s);
 
-/* The engine moves the requests from now on, at `ns` at the latest; -errno with the message set. */
+/* Let the engine move the requests from now on, at `ns` at the latest; -errno with the message set. */
 int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns);
 
 /* Stop watching the handle: it has failed. */
 void fpisa_shared_unwatch(struct fpisa_shared *s);
 
-/* fpisa_eventfd()'s; -errno with the message set. */
+/* Return the descriptor of fpisa_eventfd(); -errno with the message set. */
 int fpisa_shared_events(struct fpisa *f);
 
-/* Its requests signal this eventfd, too, which others have besides, and those that have ended before at once; the same. */
+/*
+ * Let the handle's requests signal this eventfd too, which other handles share. Requests that have ended before
+ * signal at once. -errno with the message set.
+ */
 int fpisa_shared_events_with(struct fpisa *f, int fd);
 
-/* The caller does, as soon as no other one does; the engine no longer. */
+/* Make the caller the driver as soon as no other caller is; the engine no longer is. */
 void fpisa_shared_drive(struct fpisa_shared *s);
 
-/* The caller does not any more; or a held handle has joined. */
+/* Stop driving: the caller has finished, or a held handle has joined. */
 void fpisa_shared_stop_driving(struct fpisa_shared *s);
 
 /* Do other threads that wait leave the requests alone? */
@@ -128,10 +132,10 @@ static inline int fpisa_is_held(const struct fpisa_shared *s)
 	return s->driver >= FPISA_DRIVER_JOB;
 }
 
-/* A held handle goes on to FPISA_DRIVER_JOB or FPISA_DRIVER_RANKS: its descriptors may be others. */
+/* Move a held handle on to FPISA_DRIVER_JOB or FPISA_DRIVER_RANKS; its descriptors may change. */
 void fpisa_shared_hold(struct fpisa_shared *s, enum fpisa_driver driver);
 
-/* Between two turns: others that want the lock have it first. */
+/* Let other threads have the lock between two turns. */
 static inline void fpisa_shared_yield(struct fpisa_shared *s)
 {
 	fpisa_unlock(&s->lock);

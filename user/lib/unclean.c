@@ -14,14 +14,14 @@ struct fpisa_unclean {
 	uint64_t count;
 	uint32_t elements; /* of a chunk; the last may have fewer */
 	struct fpisa_format format;
-	uint64_t first, chunks; /* those that `mark` is of */
-	uint64_t left;		/* marked ones */
-	uint32_t mark[];	/* 0: none; once the call has failed a hash of the chunk's bytes */
+	uint64_t first, chunks; /* chunks that `mark` covers */
+	uint64_t left;		/* number of marked chunks */
+	uint32_t mark[];	/* 0: not marked; once the call has failed a hash of the chunk's bytes */
 };
 
-/* Under the lock of fork.h: a child has the parent's arrays, and what is known of them. */
+/* Under the lock of fork.h: a child has the parent's arrays, and must know their state. */
 static LIST_HEAD(uncleans, fpisa_unclean) all = LIST_HEAD_INITIALIZER(all);
-static uint32_t arrays; /* its length, read without the lock */
+static uint32_t arrays; /* length of the list, read without the lock */
 static uint64_t held;	/* chunks of all structs, remembered or not; atomic */
 
 int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t count, uint32_t elements,
@@ -73,7 +73,7 @@ struct part {
 	size_t bytes;
 };
 
-/* The elements of a chunk, and its scales, if the format has them. */
+/* Return the elements of a chunk, and its scales, if the format has them. */
 static void parts(const struct fpisa_unclean *u, uint64_t chunk, struct part p[2])
 {
 	uint64_t first = chunk * u->elements, left = u->count - first, n = left < u->elements ? left : u->elements;
@@ -94,7 +94,7 @@ static uint64_t hash_bytes(uint64_t h, struct part p)
 	return h;
 }
 
-/* Never 0. */
+/* Hash a chunk. Never returns 0. */
 static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 {
 	struct part p[2];
@@ -103,7 +103,7 @@ static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 	return (uint32_t)hash_bytes(hash_bytes(1, p[0]), p[1]) | 1;
 }
 
-/* Release what stands before the first mark and behind the last one. */
+/* Release the memory before the first mark and behind the last. */
 static struct fpisa_unclean *trim(struct fpisa_unclean *u)
 {
 	uint64_t from = 0, to = u->chunks;

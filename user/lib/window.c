@@ -1,44 +1,37 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Chunks in flight: self-clock, retransmission, and how many the receiver
- * bears. It sends nothing and reads no clock: send.c asks what may leave,
- * reply.c says what has come, progress.c what is overdue.
+ * Chunks in flight: self-clock, retransmission, and how many the receiver bears. This file does not send and reads no
+ * clock: send.c asks what may leave, reply.c says what has come, progress.c what is overdue.
  *
- * A slot with a chunk stands in one queue: `fresh` or `ready`, or one of
- * `waiting`, one a backoff, or `held`. All slots of a waiting queue have the
- * same timeout, so each is in the order of expiry and only heads are looked at.
+ * A slot with a chunk stands in one queue: `fresh` or `ready`, or one of `waiting`, one per backoff, or `held`. All
+ * slots of a waiting queue have the same timeout, so each queue is in the order of expiry and only heads are looked
+ * at.
  *
- * Lost or late? A chunk whose timeout passed was lost, as far as anybody can
- * tell, if a later chunk has its result: all ranks send chunks in their order,
- * also where the results before them came in another. If none has, a rank is late
- * as likely as not, and a window sent again would help nobody: then the
- * oldest chunk alone is sent again, and asks, while the others are held. All
- * ranks agree on which is the oldest that lacks a contribution, so it, and
- * then the rest, comes through. That is the oldest of all windows: they wait
- * for the same ranks. When all of a call has been sent, each window asks. While results come, the oldest chunk is in a
- * queue and not lost: each result restarts its timeout, as each new
- * acknowledgement does in TCP (RFC 6298, 5.3).
+ * Lost or late? All ranks send chunks in their order, even if the results before them came in another. So a chunk
+ * whose timeout passed is taken as lost if a later chunk has its result. If no later chunk has, a rank is probably
+ * late, and sending a window again would not help. Then only the oldest chunk is sent again, and asks, while the
+ * others are held. All ranks agree on the oldest chunk that lacks a contribution, so that chunk, and then the rest,
+ * comes through. It is the oldest of all windows, because they wait for the same ranks. When all of a call has been
+ * sent, each window asks. While results come, the oldest chunk is in a queue and not lost: each result restarts its
+ * timeout, as each new acknowledgement does in TCP (RFC 6298, 5.3).
  *
- * The aggregator tells more: the result of a chunk says which ranks'
- * contributions to the chunk before are lost. These send it again at once, but
- * for frames that passed each other; the others wait for them, a timeout long,
- * and none needs to find out by sending.
+ * The aggregator tells more: the result of a chunk names the ranks whose contributions to the chunk before are lost.
+ * These ranks send the contribution again at once, except for frames that overtook each other. The other ranks wait
+ * for them for one timeout, and no rank needs to find out by sending.
  *
- * congestion.h says how many chunks may be in flight, of all windows together.
- * A window's oldest chunk is in any case. Else two ranks that lost different
- * results could each wait for a chunk that the other has no room to send.
+ * congestion.h says how many chunks may be in flight, of all windows together. A window's oldest chunk always is.
+ * Otherwise two ranks that lost different results could each wait for a chunk that the other has no room to send.
  *
- * Windows take turns by start-time fair queueing (Goyal, Vin, Cheng 1996), each
- * in proportion to its aggregator's weight, whichever's results come first. So
- * the ranks' frames, which begin with different aggregators, stay spread over
- * the ports: by the results that each had, all ranks would soon send to the
- * same one at the same time.
+ * Windows take turns by start-time fair queueing (Goyal, Vin, Cheng 1996), each in proportion to its aggregator's
+ * weight, regardless of whose results come first. So the ranks' frames, which begin with different aggregators, stay
+ * spread over the ports. If each rank followed its results, all ranks would soon send to the same port at the same
+ * time.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include "window.h"
 
-#define TURN (1u << 20) /* a frame's, of a window of weight 1 */
+#define TURN (1u << 20) /* turn of a frame, for a window of weight 1 */
 
 int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint32_t size, uint32_t capacity,
 		       uint64_t drops, const struct fpisa_layout *layout, uint32_t shard)
@@ -89,7 +82,7 @@ void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue
 		TAILQ_INSERT_TAIL(to, slot, link);
 }
 
-/* How many of the chunks before `chunk`, of all, are the window's own. */
+/* Return how many of all chunks before `chunk` are the window's own. */
 static uint64_t own(const struct fpisa_window *w, uint64_t chunk)
 {
 	return w->layout ? fpisa_layout_own(w->layout, w->shard, chunk) : chunk;
@@ -99,7 +92,7 @@ void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 {
 	uint64_t first = own(w, r->first), end = own(w, r->first + r->chunks);
 
-	/* In the order of chunks: the slot of the request's first one leads. */
+	/* In the order of chunks: the slot of the request's first chunk leads. */
 	for (uint32_t i = 0; i < w->slots; i++) {
 		struct fpisa_window_slot *slot = &w->slot[(first + i) & (w->slots - 1)];
 
@@ -110,7 +103,10 @@ void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 	}
 }
 
-/* To the chunks that were not sent yet, in their order: a rank that had a result late sends what follows it when all others do. */
+/*
+ * Insert the slot among the chunks that were not sent yet, in their order. A rank that had a result late sends what
+ * follows it when all other ranks do.
+ */
 static void move_to_fresh(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
 	struct fpisa_window_slot *before = TAILQ_LAST(&w->fresh, fpisa_window_queue);
@@ -125,7 +121,7 @@ static void move_to_fresh(struct fpisa_window *w, struct fpisa_window_slot *slot
 		TAILQ_INSERT_HEAD(&w->fresh, slot, link);
 }
 
-/* To where it belongs among the slots of the same timeout, in the order of since_ns. */
+/* Insert the slot among the slots of the same timeout, in the order of since_ns. */
 static void rearm(struct fpisa_window_slot *slot, uint64_t since_ns)
 {
 	struct fpisa_window_queue *q = slot->queue;
@@ -198,7 +194,7 @@ void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, u
 		slot->backoff++;
 }
 
-/* What left first at first_ns has its result: what is held, and the oldest, get their timeout once more. */
+/* Note the result of a chunk that first left at first_ns: held slots, and the oldest, get their timeout once more. */
 static void heard(struct fpisa_window *w, uint64_t first_ns, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
@@ -212,15 +208,16 @@ static void heard(struct fpisa_window *w, uint64_t first_ns, uint64_t now)
 	}
 }
 
-/* Does it answer what was sent again? If nobody can tell, the first transmission is taken for what it answers. */
+/* Does the result answer a retransmission? If that is not known, the first transmission is taken as answered. */
 static int answers_retransmission(const struct fpisa_window_slot *slot, const struct fpisa_answer *a)
 {
 	return slot->tries > 1 && (a->resent || (a->ours && a->retransmit));
 }
 
 /*
- * The round trip of a chunk, 0 if nobody knows it. Where another rank completed the round it contains a wait for that rank. The timeout has
- * to cover that, too, unless it was that rank's own timeout: estimates made from those would feed on each other.
+ * Return the round trip of a chunk, 0 if unknown. If another rank completed the round, the round trip contains a wait
+ * for that rank. The timeout must cover that wait too, unless the wait was that rank's own timeout: estimates made
+ * from those would feed on each other.
  */
 static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a,
 			uint64_t rtt_ns)
@@ -238,7 +235,7 @@ static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *
 	return rtt_ns;
 }
 
-/* To the next chunk that is the slot's. */
+/* Move the slot on to its next chunk. */
 static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
 	struct fpisa_request *r = slot->req;
@@ -259,7 +256,7 @@ static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 		fpisa_window_move(slot, NULL);
 }
 
-/* The result of the chunk in `slot` says that contributions to the one before, sent before it, are lost. */
+/* Act on the report in the result of `slot` that contributions to the chunk before, sent before it, are lost. */
 static void told_lost(struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a,
 		      uint64_t now)
 {
@@ -288,7 +285,7 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 	go_on(w, slot);
 }
 
-/* The lesser two of three, in order. */
+/* Keep the lesser two of three, in order. */
 static void keep_two(uint64_t two[2], uint64_t x)
 {
 	if (x < two[0]) {
@@ -300,8 +297,9 @@ static void keep_two(uint64_t two[2], uint64_t x)
 }
 
 /*
- * The window's timeout. Waits for ranks that were held up at an aggregator make its round trips long, but all go by one link: the shortest
- * round trip of all, and twice the shortest timeout, are enough. Not quite the shortest: one aggregator may be on this host.
+ * Return the window's timeout. Waits for ranks that were held up at an aggregator make a window's round trips long,
+ * but all windows use one link. So the second shortest round trip of all windows, and twice the second shortest
+ * timeout, are enough. The very shortest does not count: one aggregator may be on this host.
  */
 static struct fpisa_rto rto_of(const struct fpisa_window *w)
 {
@@ -324,7 +322,7 @@ static struct fpisa_rto rto_of(const struct fpisa_window *w)
 	return rto;
 }
 
-/* When the timeout of a slot passes that stands in waiting[i]. */
+/* Return when the timeout passes of a slot in waiting[i]. */
 static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto,
 		       uint32_t i)
 {
@@ -333,13 +331,13 @@ static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_s
 	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(rto) : fpisa_rto_after(rto, i));
 }
 
-/* The number of its chunk among all of the handle's. */
+/* Return the number of the slot's chunk among all of the handle's. */
 static uint64_t chunk_of(const struct fpisa_window *w, const struct fpisa_window_slot *slot)
 {
 	return w->layout ? fpisa_layout_chunk(w->layout, w->shard, slot->chunk) : slot->chunk;
 }
 
-/* Is the window's oldest chunk that of all windows? */
+/* Is the window's oldest chunk the oldest of all windows? */
 static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot *oldest)
 {
 	for (uint32_t i = 0; i < w->flight->windows; i++) {
@@ -352,7 +350,7 @@ static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot
 	return 1;
 }
 
-/* Has all of what was started been sent? Then nothing follows that could overtake what was lost. */
+/* Has everything that was started been sent? Then no later chunk can overtake a lost one. */
 static int is_tail(const struct fpisa_window *w)
 {
 	for (uint32_t i = 0; i < w->flight->windows; i++)
@@ -361,13 +359,16 @@ static int is_tail(const struct fpisa_window *w)
 	return 1;
 }
 
-/* An aggregator that has said nothing for two timeouts, for one at the tail, is asked. */
+/* Return when to ask an aggregator that has been silent: after two timeouts, or one at the tail. */
 static uint64_t silent_from(const struct fpisa_window *w, uint64_t timeout)
 {
 	return w->result_ns + (is_tail(w) ? 1 : 2) * timeout;
 }
 
-/* Until then results come, and what has none is in a queue. Those of any aggregator count: they come by one link. */
+/*
+ * Return until when results are taken to be coming, and chunks without a result to be queued. Results of any
+ * aggregator count: they come by one link.
+ */
 static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 {
 	uint64_t any = w->flight->result_ns + timeout, own = silent_from(w, timeout);
@@ -375,7 +376,10 @@ static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 	return any < own ? any : own;
 }
 
-/* May the window's oldest chunk be sent again, that nothing says was lost? For a rank that is late one of all windows does at first. */
+/*
+ * May the window's oldest chunk be sent again although no report says that it was lost? If a rank is late, only one
+ * of all windows sends at first.
+ */
 static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot *oldest, uint64_t timeout, uint64_t now)
 {
 	if (oldest->tries == 1 && quiet_from(w, timeout) > now)
@@ -384,8 +388,8 @@ static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot 
 }
 
 /*
- * It is lost, or it waits at the aggregator for other ranks. Where there are several, ranks may wait for different chunks, of different
- * aggregators: then others go on.
+ * Take an overdue chunk out of the count in flight if there are several windows. The chunk is lost, or waits at the
+ * aggregator for other ranks. Ranks may wait for different chunks at different aggregators: then others go on.
  */
 static void overdue(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
@@ -399,7 +403,7 @@ static void send_again(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	fpisa_window_move(slot, &w->ready);
 }
 
-/* When those leave again that the aggregator has told of, first in their queue. */
+/* Return when the first chunk of a queue that the aggregator has reported leaves again. */
 static uint64_t told_due_ns(const struct fpisa_window_queue *q, uint64_t after_ns)
 {
 	const struct fpisa_window_slot *slot = TAILQ_FIRST(q);
