@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Messages over a socket, in TLS or not; channel.h has the contracts. */
+/* Messages over a socket, with or without TLS; channel.h has the contracts. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,17 +22,17 @@ enum state { GREETING, HANDSHAKE, OPEN, REFUSED };
 struct fpisa_channel {
 	int fd;
 	enum state state;
-	enum fpisa_manager_side side; /* ours */
-	int plain;		      /* a rank without a key is served */
+	enum fpisa_manager_side side; /* our side */
+	int plain;		      /* serve a rank without a key */
 	int error;		      /* errno of the socket, under TLS */
-	int heard;		      /* of a rank's handshake: something has come */
-	int refused_in_clear;	      /* it answered our handshake by a message */
-	int other_version;	      /* of the protocol, is the other side's */
+	int heard;		      /* of a rank's handshake: bytes have come */
+	int refused_in_clear;	      /* the other side answered our handshake by a message in clear */
+	int other_version;	      /* the other side has another version of the protocol */
 	fpisa_channel_check *check;
 	const struct fpisa_psks *keys;	   /* of a manager */
 	const struct fpisa_psk *psk;	   /* of a rank */
-	char name[FPISA_PSK_NAME];	   /* of a manager: of the key that the other side has shown */
-	char identity[FPISA_PSK_IDENTITY]; /* or says that it has */
+	char name[FPISA_PSK_NAME];	   /* of a manager: name of the key that the other side has shown */
+	char identity[FPISA_PSK_IDENTITY]; /* identity of the key that the other side claims to have */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */
 	gnutls_psk_client_credentials_t client;
@@ -58,7 +58,7 @@ static int lost(int error)
 
 /* -- TLS -------------------------------------------------------------------- */
 
-/* Keep errno: GnuTLS's own errors do not tell which one it was. */
+/* Keep errno, because GnuTLS's own errors do not tell the error number of the socket. */
 static ssize_t moved(struct fpisa_channel *c, ssize_t n)
 {
 	if (n < 0) {
@@ -75,7 +75,10 @@ static ssize_t push(gnutls_transport_ptr_t p, const void *data, size_t size)
 	return moved(c, send(c->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-/* A manager without keys answers a handshake in clear; that is no record, and is left for us. */
+/*
+ * Receive bytes for GnuTLS. A manager without keys answers a handshake in clear. That answer is not a TLS record, and
+ * is left for us.
+ */
 static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 {
 	struct fpisa_channel *c = p;
@@ -93,7 +96,7 @@ static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 	return n;
 }
 
-/* The key of an identity that has none: nobody knows it. NULL: there are no random numbers. */
+/* Return a random key for an identity without a key; NULL if there are no random numbers. */
 static const struct fpisa_psk *key_of_nobody(void)
 {
 	static struct fpisa_psk nobody;
@@ -104,7 +107,10 @@ static const struct fpisa_psk *key_of_nobody(void)
 	return drawn ? &nobody : NULL;
 }
 
-/* GnuTLS frees it. A handshake fails alike, whether an identity has no key or another secret: nobody learns which there are. */
+/*
+ * Find the key of an identity; GnuTLS frees it. A handshake fails in the same way for an unknown identity and for a
+ * wrong secret, so clients cannot find out which identities exist.
+ */
 static int find_key(gnutls_session_t session, const char *identity, gnutls_datum_t *key)
 {
 	struct fpisa_channel *c = fpisa_tls()->gnutls_session_get_ptr(session);
@@ -183,7 +189,7 @@ static void end_tls(struct fpisa_channel *c)
 	c->server = NULL;
 }
 
-/* 0 is "not yet". */
+/* Turn a GnuTLS error into an error with the message set; 0 means "not yet". */
 static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 {
 	if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED || !c->tls->gnutls_error_is_fatal((int)rc))
@@ -196,7 +202,7 @@ static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 	}
 	if (rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR)
 		return lost(c->error);
-	/* The second is an end in the middle of a record. */
+	/* The second error is an end in the middle of a record. */
 	if (rc == GNUTLS_E_PREMATURE_TERMINATION || rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH)
 		return fpisa_fail(-ECONNRESET, "the connection ended");
 	return fpisa_fail(-EPROTO, "TLS: %s", c->tls->gnutls_strerror((int)rc));
@@ -234,7 +240,7 @@ static void say_in_clear(int fd, enum fpisa_manager_reason reason, const char *w
 	unsigned char unread[4096];
 
 	send(fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* A socket that is closed over unread bytes says so to the other side, which then may not read our answer. */
+	/* Closing a socket with unread bytes resets the connection, and the other side may then not read our answer. */
 	recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
 }
 
@@ -261,7 +267,10 @@ void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason rea
 		fpisa_channel_flush(c);
 }
 
-/* The first byte of a connection tells a manager how to continue: with a key, without one, or with a refusal and its reason. */
+/*
+ * Decide by the first byte of a connection how a manager continues: with a key, without one, or with a refusal and
+ * its reason.
+ */
 static int greet(struct fpisa_channel *c)
 {
 	unsigned char first;
@@ -447,7 +456,7 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	c->in = 0;
 	reason = c->check(&c->taken.message, other);
 	c->other_version = reason == FPISA_MANAGER_R_version;
-	/* In clear a manager may say that it has no keys, no more. */
+	/* In clear a manager may only say that it has no keys. */
 	if (reason || (c->refused_in_clear && c->taken.message.type != FPISA_MANAGER_REFUSED))
 		return fpisa_fail(-EPROTO, reason == FPISA_MANAGER_R_version ?
 						   "what came is of another version of the protocol; install one release "

@@ -22,9 +22,9 @@ uint32_t fpisa_link_rate(const char *dev)
 		return 0;
 	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", dev);
 	if (!ioctl(fd, SIOCETHTOOL, &r))
-		rate = (uint32_t)get.speed_hi << 16 | get.speed; /* the header's own shifts a signed number */
+		rate = (uint32_t)get.speed_hi << 16 | get.speed; /* the header's own function shifts a signed number */
 	close(fd);
-	/* Drivers say so of a link whose rate they do not know. */
+	/* Drivers report SPEED_UNKNOWN for a link whose rate they do not know. */
 	return rate == (uint32_t)SPEED_UNKNOWN ? 0 : rate;
 }
 
@@ -54,7 +54,7 @@ uint32_t fpisa_interface_rate(uint32_t address)
 	return on_lo ? fastest : own;
 }
 
-/* All of a network on `lo` are the host's. */
+/* Is the address in the interface's network, on `lo`? All addresses of a network on `lo` are the host's. */
 static int has_network(const struct ifaddrs *i, uint32_t address)
 {
 	uint32_t own, mask;

@@ -5,13 +5,19 @@
 
 #include <stdint.h>
 
-/* The rate of an interface, Mbit/s; 0: unknown. */
+/* Return the rate of an interface, Mbit/s; 0 if unknown. */
 uint32_t fpisa_link_rate(const char *dev);
 
-/* The rate of the link that has this address (network order), Mbit/s; of an address on `lo` that of the fastest link. 0: unknown. */
+/*
+ * Return the rate of the link that has this address (network order), Mbit/s; for an address on `lo` the rate of the
+ * fastest link. 0 if unknown.
+ */
 uint32_t fpisa_interface_rate(uint32_t address);
 
-/* Is it an address of this host, of one of its interfaces or in a network on `lo`? That a socket could be bound to it proves nothing. */
+/*
+ * Is it an address of this host, of one of its interfaces or in a network on `lo`? A socket that can be bound to it
+ * proves nothing.
+ */
 int fpisa_address_is_here(uint32_t address);
 
 #endif

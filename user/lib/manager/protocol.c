@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Is a message well formed? Pure functions of its bytes; protocol.h has the contracts. */
+/* Checks whether a message is well formed: pure functions of its bytes; protocol.h has the contracts. */
 #include <errno.h>
 #include <string.h>
 #include "fpisa/format.h"
@@ -19,7 +19,7 @@ int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME])
 	return 1;
 }
 
-/* Bytes of the body that a type uses. */
+/* Return the bytes of the body that a type uses. */
 static size_t used(enum fpisa_manager_type type)
 {
 	switch (type) {
@@ -73,7 +73,7 @@ static int is_type(__u16 type, enum fpisa_manager_side from)
 					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_DROP;
 }
 
-/* A default stands where there is 0, unless it is what a job has become. */
+/* Is the spec valid? 0 stands for a default, except in the spec of a job that exists. */
 static int spec_valid(const struct fpisa_manager_spec *s, int made)
 {
 	if (s->format >= FPISA_FORMAT_END || s->mode >= FPISA_MODE_END || s->rounding > FPISA_ROUND_NEAREST ||
@@ -108,7 +108,7 @@ static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manag
 	       m->cause < FPISA_MANAGER_CAUSE_END && !m->zero;
 }
 
-/* Something to read, and nothing that a terminal would take otherwise. */
+/* Is the text not empty, and free of characters that a terminal would interpret? */
 static int text_valid(const char *text, size_t size)
 {
 	size_t n = strnlen(text, size);
@@ -160,7 +160,7 @@ static int list_valid(const struct fpisa_manager_list *l)
 	return 1;
 }
 
-/* Addresses stand first, and nothing behind them. */
+/* Are the ranks valid? Addresses come first, and only zeros follow them. */
 static int ranks_valid(const struct fpisa_manager_ranks *r)
 {
 	if (!r->group || r->zero || (r->first && r->first != FPISA_MANAGER_MAKE_RANKS) || !r->address[0])
@@ -215,7 +215,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 		return m->waits.call != 0;
 	case FPISA_MANAGER_AGGREGATORS:
 		return list_valid(&m->list);
-	/* Another version of frames is refused with its name, by the manager. */
+	/* The manager refuses another version of frames with a named reason. */
 	case FPISA_MANAGER_REGISTER:
 		return m->reg.version && m->reg.port && !m->reg.zero && m->reg.slots;
 	case FPISA_MANAGER_RANKS:
@@ -242,7 +242,7 @@ enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message
 
 	if (m->magic != FPISA_MANAGER_MAGIC)
 		return FPISA_MANAGER_R_malformed;
-	/* In another version everything but the form of a refusal may differ. */
+	/* In another version everything except the form of a refusal may differ. */
 	if (m->version != FPISA_MANAGER_VERSION)
 		return FPISA_MANAGER_R_version;
 	if (!is_type(m->type, from) || (m->number && !ping) || !body_valid(m))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The messages between a rank of a group and the manager, over TCP, in TLS
- * unless neither side has a key. All have one size and are little-endian, with addresses in
- * network order. doc/manager.md describes their meaning and their
+ * The messages between a rank of a group and the manager, over TCP, in TLS unless neither side has a key. All have
+ * one size and are little-endian, with addresses in network order. doc/manager.md describes their meaning and their
  * order; this file describes their form, and checks it.
  */
 #ifndef FPISA_MANAGER_PROTOCOL_H
@@ -14,28 +13,28 @@
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* "FMPG" as bytes; TLS begins with 0x16 */
 #define FPISA_MANAGER_VERSION 2
-#define FPISA_MANAGER_BYTES 256	     /* of every message */
-#define FPISA_MANAGER_NAME 64	     /* of a group, with the 0 behind it */
-#define FPISA_MANAGER_TEXT 224	     /* of a refusal, the same */
-#define FPISA_MANAGER_JOBS 8	     /* of a group */
-#define FPISA_MANAGER_LEAST_WINDOW 8 /* no further does it shrink windows */
+#define FPISA_MANAGER_BYTES 256	     /* size of every message */
+#define FPISA_MANAGER_NAME 64	     /* of a group, including the terminating 0 */
+#define FPISA_MANAGER_TEXT 224	     /* of a refusal, including the terminating 0 */
+#define FPISA_MANAGER_JOBS 8	     /* per group */
+#define FPISA_MANAGER_LEAST_WINDOW 8 /* the manager does not shrink windows below it */
 
 /* Times after which a silent peer counts as dead; doc/manager.md, "Time". */
-#define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager is there */
-#define FPISA_MANAGER_SILENCE_MS 6000 /* then it is not; nor is a host that acknowledges nothing */
-#define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank comes back */
+#define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager answers */
+#define FPISA_MANAGER_SILENCE_MS 6000 /* then the manager counts as dead, as does a host that acknowledges nothing */
+#define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank reconnects within this time */
 #define FPISA_MANAGER_ABSENT_MS \
-	30000 /* nor if its host does answer: its start waits for an upgrade of the datapath, no longer */
+	30000 /* limit if the manager's host answers: its start waits for an upgrade of the datapath, at most this long */
 #define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
 #define FPISA_MANAGER_MAKING_MS 30000  /* a job that the datapath does not have by then is refused */
 #define FPISA_MANAGER_BEAT_MS 150      /* an aggregator says PING */
-#define FPISA_MANAGER_BEATLESS_MS 600  /* it is gone when it has said nothing for so long */
+#define FPISA_MANAGER_BEATLESS_MS 600  /* an aggregator counts as gone after so long a silence */
 
 #define FPISA_MANAGER_MAKE_RANKS 32 /* ranks of a job in one RANKS */
 #define FPISA_MANAGER_MADE_TEXT 192
 
 enum fpisa_manager_type {
-	/* of a rank */
+	/* sent by a rank */
 	FPISA_MANAGER_JOIN = 1,
 	FPISA_MANAGER_RETURN = 2,
 	FPISA_MANAGER_ASK = 3,
@@ -44,12 +43,12 @@ enum fpisa_manager_type {
 	FPISA_MANAGER_PING = 6,
 	FPISA_MANAGER_FAILED = 7,
 	FPISA_MANAGER_WAITS = 8,
-	/* of an aggregator, which says PING too */
+	/* sent by an aggregator, which also sends PING */
 	FPISA_MANAGER_REGISTER = 9,
 	FPISA_MANAGER_MADE = 10,
 	FPISA_MANAGER_HOLDS = 11,
 	FPISA_MANAGER_ENDED = 12,
-	/* of the manager */
+	/* sent by the manager */
 	FPISA_MANAGER_PENDING = 17,
 	FPISA_MANAGER_JOINED = 18,
 	FPISA_MANAGER_BIND = 19,
@@ -59,36 +58,36 @@ enum fpisa_manager_type {
 	FPISA_MANAGER_REFUSED = 23,
 	FPISA_MANAGER_PONG = 24,
 	FPISA_MANAGER_AGGREGATORS = 25,
-	/* to an aggregator */
+	/* sent to an aggregator */
 	FPISA_MANAGER_REGISTERED = 26,
 	FPISA_MANAGER_RANKS = 27,
 	FPISA_MANAGER_MAKE = 28,
 	FPISA_MANAGER_DROP = 29,
 };
 
-/* Why the manager does not do what it was asked: its number, the errno that the library makes of it. */
-#define FPISA_MANAGER_REASONS(X)                                                                    \
-	X(malformed, 1, EPROTO)	     /* no message of this protocol */                              \
-	X(version, 2, EPROTO)	     /* of another version of it */                                 \
-	X(order, 3, EPROTO)	     /* out of its turn */                                          \
-	X(key, 4, EACCES)	     /* a key is needed, or none is known */                        \
-	X(network, 5, EACCES)	     /* its address is in none of the networks that may ask */      \
-	X(name, 6, EEXIST)	     /* a complete group has that name */                           \
-	X(rank, 7, EEXIST)	     /* another process has that rank */                            \
-	X(size, 8, EINVAL)	     /* other ranks gave another size, or it is more than may be */ \
-	X(format, 9, EACCES)	     /* not given away here */                                      \
-	X(mode, 10, EACCES)	     /* the same */                                                 \
-	X(job, 11, EINVAL)	     /* no datapath can do such a job */                            \
-	X(differs, 12, EPROTO)	     /* ranks asked for different jobs */                           \
-	X(quota, 13, EDQUOT)	     /* the key has what it may have */                             \
-	X(pool, 14, ENOSPC)	     /* all is given away */                                        \
-	X(ports, 15, EADDRINUSE)     /* no UDP port that is free at all ranks */                    \
-	X(gone, 16, ESTALE)	     /* ranks are dead, or have left */                             \
-	X(unknown, 17, ESTALE)	     /* no such group lives, or not with this rank in it */         \
-	X(busy, 18, EBUSY)	     /* too many connections */                                     \
-	X(datapath, 19, EIO)	     /* the aggregator could not make the job */                    \
-	X(failed, 20, EREMOTEIO)     /* a rank cannot go on with the job */                         \
-	X(aggregator, 21, EHOSTDOWN) /* one of the group's is gone; or what registers cannot be one */
+/* Reasons of a refusal by the manager: name, number, and the errno that the library returns. */
+#define FPISA_MANAGER_REASONS(X)                                                             \
+	X(malformed, 1, EPROTO)	     /* not a message of this protocol */                    \
+	X(version, 2, EPROTO)	     /* another version of the protocol */                   \
+	X(order, 3, EPROTO)	     /* not expected now */                                  \
+	X(key, 4, EACCES)	     /* a key is needed, or none is known */                 \
+	X(network, 5, EACCES)	     /* address outside the permitted networks */            \
+	X(name, 6, EEXIST)	     /* a complete group has that name */                    \
+	X(rank, 7, EEXIST)	     /* another process has that rank */                     \
+	X(size, 8, EINVAL)	     /* other ranks gave another size, or it is too large */ \
+	X(format, 9, EACCES)	     /* the format is not offered here */                    \
+	X(mode, 10, EACCES)	     /* the mode is not offered here */                      \
+	X(job, 11, EINVAL)	     /* the datapath does not support such a job */          \
+	X(differs, 12, EPROTO)	     /* ranks asked for different jobs */                    \
+	X(quota, 13, EDQUOT)	     /* a quota of the key is used up */                     \
+	X(pool, 14, ENOSPC)	     /* nothing is left to give away */                      \
+	X(ports, 15, EADDRINUSE)     /* no UDP port is free at all ranks */                  \
+	X(gone, 16, ESTALE)	     /* ranks are dead, or have left */                      \
+	X(unknown, 17, ESTALE)	     /* no such group, or not with this rank */              \
+	X(busy, 18, EBUSY)	     /* too many connections */                              \
+	X(datapath, 19, EIO)	     /* the aggregator could not make the job */             \
+	X(failed, 20, EREMOTEIO)     /* a rank cannot go on with the job */                  \
+	X(aggregator, 21, EHOSTDOWN) /* an aggregator of the group is gone, or cannot register */
 
 enum fpisa_manager_reason {
 #define X(name, number, error) FPISA_MANAGER_R_##name = number,
@@ -103,7 +102,7 @@ enum fpisa_manager_cause {
 	FPISA_MANAGER_SILENT = 2, /* its host acknowledges nothing */
 	FPISA_MANAGER_AWAY = 3,	  /* it did not come back to a manager that was restarted */
 	FPISA_MANAGER_KILLED = 4, /* by the aggregator's administrator */
-	FPISA_MANAGER_BROKE = 5,  /* it sent what is not a message of this protocol */
+	FPISA_MANAGER_BROKE = 5,  /* it sent data that are not a message of this protocol */
 	FPISA_MANAGER_CAUSE_END
 };
 
@@ -111,7 +110,7 @@ enum fpisa_manager_cause {
 struct fpisa_manager_spec {
 	__u8 format, mode, rounding, pipeline;
 	__u16 elements;
-	__u8 fanout; /* 0: the manager's */
+	__u8 fanout; /* 0: the manager's setting */
 	__u8 zero;
 	__u32 window; /* at most; the manager may give less */
 };
@@ -120,7 +119,7 @@ struct fpisa_manager_join {
 	char name[FPISA_MANAGER_NAME];
 	__u32 size, rank;
 	__u64 group, secret; /* of RETURN, as JOINED had them; 0 in JOIN */
-	__u32 rate;	     /* of the rank's link, Mbit/s; 0: it does not know */
+	__u32 rate;	     /* of the rank's link, Mbit/s; 0: unknown */
 	__u32 zero;
 };
 
@@ -141,10 +140,10 @@ struct fpisa_manager_bind { /* BIND, and BOUND, which has address and aggregator
 
 struct fpisa_manager_job {
 	__u32 index;
-	__u32 job;			/* its number in frames */
+	__u32 job;			/* the job's number in frames */
 	__u64 token, token_high;	/* a key of 128 bits */
-	struct fpisa_manager_spec spec; /* as it is */
-	__u8 others[FPISA_MAX_SHARDS];	/* its number at the group's other aggregators, by their place from 1 on */
+	struct fpisa_manager_spec spec; /* complete */
+	__u8 others[FPISA_MAX_SHARDS]; /* number of the job at the group's other aggregators, by their place from 1 on */
 };
 
 struct fpisa_manager_aggregator {
@@ -153,7 +152,7 @@ struct fpisa_manager_aggregator {
 	__u16 weight;	/* 1 to 100 */
 };
 
-/* AGGREGATORS, before JOINED: those of the group, if there are several, in the order that all ranks have. */
+/* AGGREGATORS, before JOINED: the group's aggregators, if there are several, in the order that all ranks have. */
 struct fpisa_manager_list {
 	__u32 n; /* 2 to FPISA_MAX_SHARDS */
 	__u32 zero;
@@ -162,14 +161,14 @@ struct fpisa_manager_list {
 
 struct fpisa_manager_register {
 	__u32 version;	/* of frames, FPISA_VERSION */
-	__be32 address; /* for frames; 0: that of this connection */
+	__be32 address; /* for frames; 0: the address of this connection */
 	__u16 port;	/* UDP, of its datapath */
 	__u16 zero;
-	__u32 rate;  /* of its link, Mbit/s; 0: it does not know */
-	__u32 slots; /* that it may give away, at least 1 */
+	__u32 rate;  /* of its link, Mbit/s; 0: unknown */
+	__u32 slots; /* slots that it may give away, at least 1 */
 };
 
-struct fpisa_manager_ranks { /* before MAKE, one for each 32 */
+struct fpisa_manager_ranks { /* before MAKE, one message for each 32 ranks */
 	__u64 group;
 	__u32 first; /* 0 or 32 */
 	__u32 zero;
@@ -184,7 +183,7 @@ struct fpisa_manager_make {
 	struct fpisa_manager_spec spec; /* window not 0 */
 	__u32 zero;
 	char name[FPISA_MANAGER_NAME];	/* of the group */
-	char owner[FPISA_MANAGER_NAME]; /* of its key; "" without */
+	char owner[FPISA_MANAGER_NAME]; /* of the group's key; "" without */
 };
 
 struct fpisa_manager_made {
@@ -196,25 +195,25 @@ struct fpisa_manager_made {
 	char text[FPISA_MANAGER_MADE_TEXT]; /* of an error */
 };
 
-struct fpisa_manager_group_id { /* HOLDS: the aggregator has jobs of that group; ENDED: somebody there has ended it; DROP: it is over */
+struct fpisa_manager_group_id { /* HOLDS: the aggregator has jobs of that group; ENDED: it was ended there; DROP: it is over */
 	__u64 group;
 };
 
 struct fpisa_manager_members {
-	__u64 ranks;	     /* PENDING: that have joined; JOINED: that are in the group; GONE: that are dead */
-	__u64 group, secret; /* JOINED: what RETURN shows; else 0 */
+	__u64 ranks;	     /* PENDING: ranks that have joined; JOINED: ranks in the group; GONE: dead ranks */
+	__u64 group, secret; /* JOINED: values for RETURN; else 0 */
 	__u32 cause;	     /* GONE: enum fpisa_manager_cause; else 0 */
 	__u32 zero;
 };
 
 struct fpisa_manager_leave { /* LEAVE, and LEFT */
-	__u64 calls;	     /* that it has completed in this group */
+	__u64 calls;	     /* number of calls that the rank has completed in this group */
 	__u32 rank;	     /* of LEFT; 0 in LEAVE */
 	__u32 zero;
 };
 
 struct fpisa_manager_waits { /* a rank has waited for the oldest of its calls for a second */
-	__u64 call;	     /* its number in the group, from 1 */
+	__u64 call;	     /* number of the call in the group, from 1 */
 	__u64 digest;	     /* of the group's calls up to it */
 };
 
@@ -223,7 +222,7 @@ struct fpisa_manager_waits { /* a rank has waited for the oldest of its calls fo
 struct fpisa_manager_refusal { /* REFUSED; and FAILED, whose reason is `failed`, for the job `index` */
 	__u32 reason;	       /* enum fpisa_manager_reason */
 	__u32 index;	       /* of the job, or FPISA_MANAGER_NO_JOB */
-	__u64 ranks;	       /* whom it is about, or 0 */
+	__u64 ranks;	       /* ranks that the refusal concerns, or 0 */
 	char text[FPISA_MANAGER_TEXT];
 };
 
@@ -254,39 +253,39 @@ struct fpisa_manager_message {
 _Static_assert(sizeof(struct fpisa_manager_message) == FPISA_MANAGER_BYTES, "messages are of one size");
 
 /*
- * A job of a group, as each rank (struct fpisa_link_job), the manager (struct manager_group_job) and the record beside the
- * datapath (struct group_job) have it. The record has the first three alone. Their numbers stay, since a record outlives the
- * program that wrote it.
+ * State of a group's job, at each rank (struct fpisa_link_job), at the manager (struct manager_group_job) and in the
+ * record beside the datapath (struct group_job). The record has only the first three states. Their numbers do not
+ * change, because a record outlives the program that wrote it.
  *
  *	from		to	at a rank				at the manager
- *	NONE		ASKED	its first call of a type says ASK	the first rank's ASK
+ *	NONE		ASKED	its first call of a type sends ASK	the first rank's ASK
  *	ASKED		BINDING	it has opened the port of BIND		all ranks have asked alike: BIND
  *	BINDING		ASKED	another BIND, another connection	BOUND says that a port is taken: BIND again
  *	BINDING		MAKING						all ports are open: recorded, and the helper is asked
  *	MAKING		MADE						all aggregators have it: JOB
  *	BINDING		MADE	JOB: the handle joins
- *	any but NONE	REFUSED	REFUSED is heard; or FAILED is said	it cannot be made, or differs; MAKING and MADE
- *									stay, with a reason, until the group ends
+ *	any but NONE	REFUSED	REFUSED is heard; or FAILED is sent	the job cannot be created, or differs; MAKING and
+ *									MADE stay, with a reason, until the group ends
  *
- * Who moves the requests that a handle holds until then is another question, which the handle's lock guards and not the
- * link's: enum fpisa_driver in lib/shared.h.
+ * The driver that moves the requests held by a handle until then is a separate state, guarded by the handle's lock
+ * and not the link's: enum fpisa_driver in lib/shared.h.
  */
 enum fpisa_group_job {
 	FPISA_GROUP_JOB_NONE,
-	FPISA_GROUP_JOB_MAKING, /* there is such a job, or not yet */
+	FPISA_GROUP_JOB_MAKING, /* the job may or may not exist */
 	FPISA_GROUP_JOB_MADE,
 	FPISA_GROUP_JOB_BINDING,
 	FPISA_GROUP_JOB_ASKED,
 	FPISA_GROUP_JOB_REFUSED,
 };
 
-/* Is it asked for, and the answer outstanding, as a rank sees it? */
+/* Has a rank asked for the job, and got no answer yet? */
 static inline int fpisa_group_job_awaited(enum fpisa_group_job state)
 {
 	return state == FPISA_GROUP_JOB_ASKED || state == FPISA_GROUP_JOB_BINDING;
 }
 
-/* Have its ranks ports, as the manager sees it? */
+/* Have the job's ranks ports, as the manager sees it? */
 static inline int fpisa_group_job_has_ports(enum fpisa_group_job state)
 {
 	return state >= FPISA_GROUP_JOB_MAKING && state <= FPISA_GROUP_JOB_BINDING;
@@ -294,22 +293,25 @@ static inline int fpisa_group_job_has_ports(enum fpisa_group_job state)
 
 enum fpisa_manager_side { FPISA_MANAGER_RANK, FPISA_MANAGER_MANAGER };
 
-/* 0, or why it is no message that `from` may send: malformed or version. Whether it is in its turn it does not say. */
+/*
+ * Return 0, or why this is not a message that `from` may send: malformed or version. Does not check the order of
+ * messages.
+ */
 enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from);
 
 /* Is it 1 to 63 of A-Z a-z 0-9 . _ : @ + -, with nothing but 0 behind them? */
 int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME]);
 
-/* A message of the type, with an empty body. */
+/* Return a message of the type, with an empty body. */
 struct fpisa_manager_message fpisa_manager_message(enum fpisa_manager_type type);
 
-/* The errno of a refusal, negative; -EPROTO of a reason that is not known here. */
+/* Return the errno of a refusal, negative; -EPROTO for a reason that is not known here. */
 int fpisa_manager_error(__u32 reason);
 
-/* "its process ended" and the like. */
+/* Return the cause as text: "its process ended" and the like. */
 const char *fpisa_manager_cause_text(__u32 cause);
 
-/* All of `size` ranks. */
+/* Return the bitmap of all of `size` ranks. */
 static inline __u64 fpisa_manager_all(__u32 size)
 {
 	return size >= 64 ? ~0ull : (1ull << size) - 1;

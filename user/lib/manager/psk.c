@@ -75,7 +75,7 @@ const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char
 	const struct fpisa_psk *found = NULL;
 	char name[FPISA_PSK_IDENTITY];
 
-	/* All of them, whether one is found or not: the time tells nothing. */
+	/* Compare all keys, also after a match, so that the time reveals nothing. */
 	for (size_t i = 0; i < keys->n; i++) {
 		fpisa_psk_identity(&keys->psk[i], name);
 		if (!strcmp(name, identity))
@@ -93,7 +93,7 @@ static size_t of_name(const struct fpisa_psks *keys, const char *name)
 	return n;
 }
 
-/* A secret that others can read or replace is worthless. */
+/* Check the file's owner and permissions: a secret that others can read or replace is worthless. */
 static int check_owner(int fd, const char *file)
 {
 	struct stat st;
@@ -198,7 +198,10 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file)
 
 /* -- a new one -------------------------------------------------------------- */
 
-/* A new line before it where the last one has no end. If it does not fit, the file is as it was: half a key would spoil all. */
+/*
+ * Append a line, after a newline if the last line has no end. If it does not fit, restore the file: half a key would
+ * make it invalid.
+ */
 static int append(int fd, const char *file, const struct fpisa_psk *psk)
 {
 	char line[FPISA_PSK_IDENTITY + 2 * FPISA_PSK_BYTES + 4], identity[FPISA_PSK_IDENTITY];
@@ -217,7 +220,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
 	line[n++] = '\n';
-	errno = ENOSPC; /* of a write that is short */
+	errno = ENOSPC; /* of a short write */
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))
@@ -241,7 +244,10 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
 	rc = check_owner(fd, file);
-	/* Until it is closed; what two add at once is counted by both. */
+	/*
+	 * Keep the lock until the file is closed. Otherwise two processes that add keys at the same time could both
+	 * pass the count.
+	 */
 	while (!rc && flock(fd, LOCK_EX))
 		if (errno != EINTR)
 			rc = fpisa_fail(-errno, "%s: lock: %s", file, strerror(errno));

@@ -15,7 +15,10 @@ static struct fpisa_tls functions;
 static int loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Why it cannot be opened dlopen() has only in words: a library that is there, by a process that can open no more files, is not missing. */
+/*
+ * Set the message for a failed dlopen(), which gives its reason only in words. A library is not missing if the
+ * process cannot open more files.
+ */
 static int not_opened(const char *why)
 {
 	int rc = strstr(why, strerror(EMFILE)) ? -EMFILE : strstr(why, strerror(ENFILE)) ? -ENFILE : -ENOENT;
@@ -23,7 +26,7 @@ static int not_opened(const char *why)
 	return fpisa_fail(rc, "groups with a key: %s%s", why, fpisa_hint(rc, INSTALL));
 }
 
-/* Kept for the life of the process. What failed may be there the next time. */
+/* Load GnuTLS. It is kept for the life of the process. After a failure the next call tries again. */
 static int load(void)
 {
 	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);

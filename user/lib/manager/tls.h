@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* GnuTLS, loaded when the first connection with a key is made: programs without groups do without it. */
+/* GnuTLS, loaded when the first connection with a key is opened, so programs without groups do not need it. */
 #ifndef FPISA_MANAGER_TLS_H
 #define FPISA_MANAGER_TLS_H
 
@@ -38,11 +38,14 @@ struct fpisa_tls {
 #undef X
 };
 
-/* The functions, once for the process; NULL with the message set: GnuTLS is not installed, or cannot be opened. */
+/*
+ * Return the functions, which are loaded once per process; NULL with the message set if GnuTLS is not installed, or
+ * cannot be opened.
+ */
 const struct fpisa_tls *fpisa_tls(void);
 int fpisa_tls_load(void); /* 0, or -errno with the message set */
 
-/* TLS 1.3 and nothing else, by a shared key and a fresh Diffie-Hellman exchange; suites whose hash is the key's. */
+/* Only TLS 1.3, by a shared key and a fresh Diffie-Hellman exchange; suites whose hash is the key's. */
 #define FPISA_TLS_PRIORITY                                                                              \
 	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
 	"-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The units MAU0..8 over a payload: fused, block by block with the PHV in
- * registers, modes, roundings and the widths of a family constants that the
- * compiler folds; staged, one unit over all blocks before the next, with the
- * PHV in memory, as the nine programs do, and all of it asked for at run time:
- * what a job asks for by pipeline, and whatever has no fused body.
+ * The units MAU0..8 over a payload, fused or staged. Fused runs block by block with the PHV in registers; modes,
+ * roundings and the widths of a family are constants that the compiler folds. Staged runs one unit over all blocks
+ * before the next, with the PHV in memory, as the nine programs do, and evaluates all parameters at run time. A job
+ * selects it by `pipeline`; jobs without a fused body also use it.
  */
 #include <string.h>
 #include "blocks.h"
@@ -94,7 +93,7 @@ struct phv {
 
 #define PHV FPISA_PHV(&p.b[b])
 
-/* MAU0..4 of an add whose operation is `op`. */
+/* Run MAU0..4 of an add whose operation is `op`. */
 static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
 			   enum fpisa_mode mode, int first)
 {
@@ -149,7 +148,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 	return events;
 }
 
-/* MAU5..8, whatever the operation left in the registers. */
+/* Run MAU5..8 for any operation that filled the registers. */
 static uint32_t read_staged(const struct fpisa_final *fin, void *out, struct fpisa_soft_registers r, uint32_t blocks,
 			    struct shape s, enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
@@ -222,7 +221,7 @@ static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
 
 #define SHAPE(format, limbs) ((struct shape){format, limbs})
 
-/* The job's shape with nothing constant. */
+/* Return the job's shape with nothing constant. */
 static struct shape shape_of(const struct fpisa_job *j)
 {
 	struct shape s = {.f = fpisa_job_format(j)};
@@ -248,7 +247,7 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_encoded(f, op) && op != FPISA_OP_NORM;
 }
 
-/* The trie is asked unit by unit; the bits are the same. */
+/* Is the fused body usable? The trie is read unit by unit; the bits are the same. */
 static int fused_read(const struct fpisa_job *j, const struct fpisa_final *fin)
 {
 	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM &&

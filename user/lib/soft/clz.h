@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The match of MAU6 that the datapath makes in a trie, in user space: the
- * same entries, the longest prefix of them found by trying each.
+ * The match of MAU6 that the datapath does in a trie, in user space. The entries are the same; the longest prefix is
+ * found by trying each.
  */
 #ifndef FPISA_SOFT_CLZ_H
 #define FPISA_SOFT_CLZ_H
@@ -16,7 +16,7 @@ static inline __u32 fpisa_soft_clz32_lpm(__u32 x)
 	return 32;
 }
 
-/* Leading zeros of a register of R bits, by what a job asks for. */
+/* Return the leading zeros of a register of R bits, by the job's method. */
 static inline __u32 fpisa_soft_clz(__u64 x, enum fpisa_clz clz, struct fpisa_format f)
 {
 	if (clz != FPISA_CLZ_LPM)

@@ -14,7 +14,7 @@
 #include "lib/base/tag.h"
 #include "soft.h"
 
-/* A frame on its way, and what is known of it. */
+/* A frame on its way, and its parsed state. */
 struct packet {
 	struct fpisa_hdr *h;
 	void *payload;
@@ -87,8 +87,8 @@ void fpisa_soft_free(struct fpisa_soft *s)
 }
 
 /*
- * Unlike the datapath, which may not wait and drops the frame as busy, a
- * thread waits for the owner of a slot as long as it takes.
+ * Take the lock of a slot. The datapath may not wait and drops the frame as busy; a thread here waits for the owner
+ * as long as it takes.
  */
 static void lock_take(__u64 *lock)
 {
@@ -125,13 +125,13 @@ static uint32_t checksum(const struct packet *p, size_t payload)
 	return fpisa_sum_fold(&sum);
 }
 
-/* The tag, with the job's key of NH. */
+/* Return the tag, with the job's key of NH. */
 static uint64_t tag(const struct fpisa_soft *s, const struct packet *p, const struct fpisa_key *key, size_t payload)
 {
 	return fpisa_tag_many(key, s->nh.w, p->h, p->payload, payload / 8);
 }
 
-/* Has an ADD its tag? As is_tag_right() in bpf/check.h. */
+/* Has an ADD the right tag? See is_tag_right() in bpf/check.h. */
 static int is_tag_right(const struct fpisa_soft *s, const struct packet *p, size_t payload, enum fpisa_verdict v)
 {
 	struct fpisa_key key = s->session.key[p->h->rank % FPISA_MAX_WORKERS];
@@ -161,7 +161,7 @@ static enum fpisa_verdict reply(const struct fpisa_soft *s, struct packet *p, si
 	return v;
 }
 
-/* Drop a member's frame; tell it why where that helps it. */
+/* Drop a member's frame, and send the member the reason if that helps it. */
 static enum fpisa_verdict refuse(const struct fpisa_soft *s, struct packet *p, uint32_t rank, enum fpisa_verdict v)
 {
 	if (!fpisa_reported(v))
@@ -193,7 +193,7 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 	return reply(s, p, sizeof(struct fpisa_hello), 1ull << rank, v);
 }
 
-/* The round is not complete: give the slot back, answer a probe. */
+/* Give the slot back and answer a probe, because the round is not complete. */
 static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
 				       enum fpisa_verdict v)
 {
@@ -215,7 +215,7 @@ static struct fpisa_soft_registers registers_of(const struct fpisa_soft *s, cons
 	return (struct fpisa_soft_registers){s->exponents + block, s->mantissas + block * s->block_size};
 }
 
-/* Adds the contribution to the registers. Returns nonzero if that completes the round. */
+/* Add the contribution to the registers. Return nonzero if that completes the round. */
 static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
 	struct fpisa_counters *c = &s->counters;
@@ -236,7 +236,7 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events));
 }
 
-/* Tells all ranks whose contribution to the chunk before is lost. */
+/* Tell all ranks which contributions to the chunk before are lost. */
 static void tell_lost(struct fpisa_soft *s, struct packet *p)
 {
 	struct fpisa_slot *before = &s->slot[fpisa_slot_of(p->h->chunk - 1, s->job.window)];
@@ -246,7 +246,7 @@ static void tell_lost(struct fpisa_soft *s, struct packet *p)
 	lock_release(&before->lock);
 }
 
-/* The round is complete: read the registers out, give the slot back, send. */
+/* Complete a round: read the registers out, give the slot back, send. */
 static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
 	const struct fpisa_format f = fpisa_job_format(&s->job);
