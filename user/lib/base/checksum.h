@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The checksum of fpisa/wire.h over many words, four at a time: word i goes to
- * lane i mod 4, and the lanes are joined at the end. Vectors are the
- * compiler's own, so this is for any machine; checksum.c picks the widest it has.
+ * The checksum of fpisa/wire.h over many words, four at a time: word i goes to lane i mod 4, and the lanes are joined
+ * at the end. Vectors are the compiler's own, so this runs on any machine; checksum.c picks the widest that the
+ * machine has.
  */
 #ifndef FPISA_CHECKSUM_H
 #define FPISA_CHECKSUM_H
@@ -18,7 +18,7 @@ struct fpisa_checksum_lanes {
 	fpisa_checksum_words a_lo, a_hi, b_lo, b_hi;
 };
 
-/* Takes the next word of each lane. */
+/* Take the next word of each lane. */
 static __always_inline void fpisa_checksum_take(struct fpisa_checksum_lanes *l, const fpisa_checksum_words *w)
 {
 	l->a_lo += *w & 0xffffffff;
@@ -28,7 +28,7 @@ static __always_inline void fpisa_checksum_take(struct fpisa_checksum_lanes *l, 
 }
 
 /*
- * Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. It has to
+ * Join the lanes. Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. It has to
  * count n - i times, which is four times that less k.
  */
 static __always_inline void fpisa_checksum_join(struct fpisa_sum *s, const struct fpisa_checksum_lanes *l, __u64 n)
@@ -43,7 +43,7 @@ static __always_inline void fpisa_checksum_join(struct fpisa_sum *s, const struc
 	}
 }
 
-/* As fpisa_sum_words(). */
+/* Add words as fpisa_sum_words() does. */
 void fpisa_checksum_many(struct fpisa_sum *s, const void *p, size_t words);
 
 #endif

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Clocks, in ns, and the time that counts against deadlines: only time in which the
- * library could work. A caller that computes between two turns, a process
- * that was stopped and a guest that was paused take away time in which results
- * lay unread. At most one step of each such gap counts. A deadline therefore passes after
- * FPISA_CLOCK_STEPS turns at the earliest, however long the gaps, and it does
- * pass in a program that only looks in now and then.
+ * Clocks, in ns, and the time that counts against deadlines: only time in which the library could work. Results lie
+ * unread while a caller computes between two turns, a process is stopped or a guest is paused. At most one step of
+ * each such gap counts. A deadline therefore passes after FPISA_CLOCK_STEPS turns at the earliest, however long the
+ * gaps, and it does pass in a program that only looks in now and then.
  */
 #ifndef FPISA_CLOCK_H
 #define FPISA_CLOCK_H
@@ -14,7 +12,7 @@
 #include <time.h>
 
 #define FPISA_CLOCK_STEPS 64
-#define FPISA_FINAL_PROBE_NS 500000000ull /* before a deadline, at most: the oldest chunk asks who is missing */
+#define FPISA_FINAL_PROBE_NS 500000000ull /* before a deadline, at most: ask which ranks are missing */
 #define FPISA_FINAL_PROBES 8
 #define FPISA_CLOCK_STEP_MAX_NS (FPISA_FINAL_PROBE_NS / FPISA_FINAL_PROBES)
 
@@ -32,7 +30,7 @@ static inline uint64_t fpisa_now(void)
 }
 
 struct fpisa_clock {
-	uint64_t ns;	  /* what counted so far */
+	uint64_t ns;	  /* time counted so far */
 	uint64_t last_ns; /* CLOCK_MONOTONIC of the last tick */
 	uint64_t step_ns;
 };
@@ -45,7 +43,10 @@ static inline void fpisa_clock_init(struct fpisa_clock *c, uint64_t timeout_ns, 
 				  .step_ns = step < FPISA_CLOCK_STEP_MAX_NS ? step : FPISA_CLOCK_STEP_MAX_NS};
 }
 
-/* The library works now, and has waited for up to waited_ns since the last tick. Returns the gap beside that. */
+/*
+ * Update the clock: the library works now, and has waited for up to waited_ns since the last tick. Return the gap
+ * beside that.
+ */
 static inline uint64_t fpisa_clock_tick(struct fpisa_clock *c, uint64_t now, uint64_t waited_ns)
 {
 	uint64_t past = now - c->last_ns, gap = past > waited_ns ? past - waited_ns : 0;

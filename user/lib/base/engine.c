@@ -21,10 +21,10 @@ TAILQ_HEAD(items, fpisa_engine_item);
 struct fpisa_engine {
 	struct fpisa_fork_hook fork; /* first */
 	pthread_mutex_t lock;
-	pthread_cond_t ran; /* `running` has come back */
+	pthread_cond_t ran; /* `running` has returned */
 	pthread_t thread;
 	int epoll, timer;
-	uint64_t timer_ns; /* when it rings; FPISA_NEVER: not set */
+	uint64_t timer_ns; /* when the timer rings; FPISA_NEVER: not set */
 	struct items items;
 	struct fpisa_engine_item *running;
 	int stop, inherited;
@@ -35,7 +35,7 @@ static int inside(const struct fpisa_engine *e)
 	return pthread_equal(pthread_self(), e->thread);
 }
 
-/* The timer may ring too early, never too late: so it is set only where a time comes before it. */
+/* Set the timer if `ns` comes before its time: the timer may ring too early, never too late. */
 static void set_timer(struct fpisa_engine *e, uint64_t ns)
 {
 	struct itimerspec t = {0};
@@ -64,7 +64,7 @@ static void take_event(struct fpisa_engine *e, const void *what)
 			item->readable = 1;
 }
 
-/* An item that runs stays in the list: its remover waits. */
+/* Run the items that are due. An item that runs stays in the list: its remover waits. */
 static void run_items(struct fpisa_engine *e)
 {
 	uint64_t now = fpisa_now();
@@ -79,7 +79,7 @@ static void run_items(struct fpisa_engine *e)
 		e->running = item;
 		pthread_mutex_unlock(&e->lock);
 		item->run(item);
-		/* A callback forked: the child has no engine, and nobody who would end this copy of the thread. */
+		/* A callback forked: the child has no engine, and no thread would end this copy. */
 		if (e->inherited)
 			pthread_exit(NULL);
 		pthread_mutex_lock(&e->lock);
@@ -139,7 +139,10 @@ static int open_all(struct fpisa_engine *e)
 	return 0;
 }
 
-/* Signals are the program's threads'; those of a fault go to who made it, wherever that is. */
+/*
+ * Start the thread with signals blocked, because they are for the program's threads. Signals of a fault go to the
+ * thread that caused it, so they are not blocked.
+ */
 static int start_thread(struct fpisa_engine *e)
 {
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -150,7 +153,7 @@ static int start_thread(struct fpisa_engine *e)
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
 		sigdelset(&blocked, faults[i]);
 	pthread_sigmask(SIG_SETMASK, &blocked, &before);
-	/* With the lock: the thread reads e->thread. */
+	/* Hold the lock, because the thread reads e->thread. */
 	pthread_mutex_lock(&e->lock);
 	rc = -pthread_create(&e->thread, NULL, work, e);
 	if (!rc)
@@ -208,7 +211,7 @@ void fpisa_engine_stop(struct fpisa_engine *e)
 	fpisa_fork_remove(&e->fork);
 	close_all(e);
 	fpisa_fork_release();
-	/* In a child they may be another thread's, which is not there. */
+	/* In a child another thread may have held them, and that thread does not exist there. */
 	if (!e->inherited) {
 		pthread_cond_destroy(&e->ran);
 		pthread_mutex_destroy(&e->lock);
@@ -266,7 +269,7 @@ void fpisa_engine_due(struct fpisa_engine *e, struct fpisa_engine_item *item, ui
 {
 	pthread_mutex_lock(&e->lock);
 	item->due_ns = ns;
-	/* The thread itself looks before it sleeps. */
+	/* The engine's own thread checks the times before it sleeps. */
 	if (!inside(e))
 		set_timer(e, ns);
 	pthread_mutex_unlock(&e->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The errors that all of the library reports through; error.h has the contracts. */
+/* The errors of all of the library; error.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

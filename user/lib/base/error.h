@@ -8,31 +8,34 @@
 
 #define FPISA_MESSAGE_SIZE 512
 
-/* Sets this thread's message; returns `error`. */
+/* Set this thread's message; return `error`. */
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ranks that this thread's last try to join was waiting for, when there is nobody any more to ask. */
+/* Ranks that this thread's last attempt to join was waiting for, when the handle no longer exists. */
 extern __thread uint64_t fpisa_missing_at_join;
 
-/* `hint` of an error, a negative errno; "" where this process or host has no more of something: it would blame another. */
+/*
+ * Return `hint` for an error, a negative errno. Return "" if a resource of this process or host is used up, because
+ * the hint would be misleading.
+ */
 const char *fpisa_hint(int error, const char *hint);
 
-/* -EINVAL if it is NULL. */
+/* Return -EINVAL, with the message set, if `pointer` is NULL. */
 int fpisa_given(const void *pointer, const char *name);
 
-/* -EINVAL: what was given as the aggregator's address is no host's. */
+/* Return -EINVAL, with the message set: the given aggregator's address is not the address of a host. */
 int fpisa_no_host(const char *address);
 
 /*
- * A struct of the caller's that begins with its size, at least `least`: an older one is shorter, a newer
- * one longer, and what we do not know of it must be zero. `name` is that of struct fpisa_NAME.
+ * Copy a caller's struct that begins with its size, at least `least`. An older struct is shorter. A newer one is
+ * longer, and the part that this library does not know must be zero. `name` is the NAME of struct fpisa_NAME.
  */
 int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name);
 
-/* The sentence of a verdict that came in an ERROR frame. */
+/* Return the sentence for a verdict that came in an ERROR frame. */
 const char *fpisa_reason(uint16_t verdict);
 
-/* "rank 3, rank 5"; ends with "..." when buf is too small for all. */
+/* Format "rank 3, rank 5"; the text ends with "..." if buf is too small for all. */
 const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
 
 #endif

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A process that forks, as a data loader's does, leaves its handles behind:
- * the child lets go of their sockets at once, lest it keep their ports, and a
- * handle refuses to work there. exec() and posix_spawn() need no care, for
- * descriptors are closed on exec.
+ * A process that forks, for example a data loader's, leaves its handles behind. The child closes their sockets at
+ * once, so that it does not keep their ports, and a handle refuses to work there. exec() and posix_spawn() need no
+ * care, because descriptors are closed on exec.
  *
- * The lock is held while sockets come and go, and over fork(): so what the
- * child finds is whole, whatever other threads were about. fork() returns
- * before the child has closed its copies: whoever needs such a port meanwhile
- * tries again for SETTLING_NS (open_transport() in api.c).
+ * The lock is held while sockets are opened or closed, and over fork(). So the child finds a consistent state,
+ * whatever other threads were doing. fork() returns before the child has closed its copies. An open of such a port
+ * meanwhile tries again for SETTLING_NS (open_transport() in api.c).
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static TAILQ_HEAD(hooks, fpisa_fork_hook) hooks = TAILQ_HEAD_INITIALIZER(hooks);
 static int registered = -EAGAIN;
-static uint64_t forked_ns; /* the last time; 0: never */
+static uint64_t forked_ns; /* time of the last fork; 0: never */
 
 /* A child that has not run within this time after its birth is taken to be stopped. */
 #define SETTLING_NS 2000000000ull

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Resources that a child lets go of after fork(); fork.c says why. */
+/* Resources that a child releases after fork(); fork.c says why. */
 #ifndef FPISA_FORK_H
 #define FPISA_FORK_H
 
 #include <sys/queue.h>
 
-/* Stands first in what has descriptors; in_child() is called in each child, with the lock held. */
+/* First member of a struct that has descriptors; in_child() is called in each child, with the lock held. */
 struct fpisa_fork_hook {
 	TAILQ_ENTRY(fpisa_fork_hook) link;
 	void (*in_child)(struct fpisa_fork_hook *h);
 };
 
-/* The lock, around whatever opens or closes descriptors of something with a hook. */
+/* Hold the lock, around code that opens or closes descriptors of something with a hook. */
 void fpisa_fork_hold(void);
 void fpisa_fork_release(void);
 
 int fpisa_fork_add(struct fpisa_fork_hook *h);	   /* 0, or -errno with the message set */
-void fpisa_fork_remove(struct fpisa_fork_hook *h); /* held */
+void fpisa_fork_remove(struct fpisa_fork_hook *h); /* with the lock held */
 
-int fpisa_fork_settling(void); /* may a child have not yet let go of what this process has closed? */
+int fpisa_fork_settling(void); /* may a child still hold descriptors that this process has closed? */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Joining, for a rank of a job (lib/join.c) and a member of a query (query/lib/member.c): HELLO until a WELCOME says that
- * all are there. The rules of the other side are fpisa_session_join() in fpisa/slot.h.
+ * Joining, for a rank of a job (lib/join.c) and a member of a query (query/lib/member.c): HELLO until a WELCOME says
+ * that all have joined. The rules of the other side are fpisa_session_join() in fpisa/slot.h.
  */
 #ifndef FPISA_BASE_HELLO_H
 #define FPISA_BASE_HELLO_H
@@ -9,17 +9,17 @@
 #include <stdint.h>
 #include "fpisa/tag.h"
 
-/* An attempt to join. Its number is larger than all before it, and nobody can guess its nonce. Zero before the first. */
+/* An attempt to join. Its number is larger than all before it, and its nonce cannot be guessed. Zero before the first. */
 struct fpisa_incarnation {
 	uint64_t number, nonce;
 };
 
-/* How far it has come at one aggregator. */
+/* Progress of the attempt at one aggregator. */
 struct fpisa_joining {
 	uint64_t cookie;	    /* 0 until the aggregator has told it */
-	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and how long after that the one behind it */
-	uint64_t missing;	    /* ranks that have not joined, as far as is known */
-	uint64_t heard_ns;	    /* when an answer came last; 0: none has */
+	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and the pause after it */
+	uint64_t missing;	    /* ranks that have not joined, as far as known */
+	uint64_t heard_ns;	    /* time of the last answer; 0: no answer yet */
 	int joined;
 };
 
@@ -28,32 +28,32 @@ struct fpisa_hello_frame {
 	struct fpisa_hello payload;
 };
 
-/* What a WELCOME says. */
+/* Meaning of a WELCOME. */
 enum fpisa_welcome {
-	FPISA_WELCOME_STALE,	 /* nothing: it does not answer what was said last */
-	FPISA_WELCOME_CHALLENGE, /* the cookie, which is taken */
-	FPISA_WELCOME_NEWER,	 /* incarnation `aux` was there before: take one behind it */
-	FPISA_WELCOME_PENDING,	 /* others have not joined */
-	FPISA_WELCOME_JOINED,	 /* all have, and its payload holds */
+	FPISA_WELCOME_STALE,	 /* nothing: it does not answer the last HELLO */
+	FPISA_WELCOME_CHALLENGE, /* it has the cookie, which is stored */
+	FPISA_WELCOME_NEWER,	 /* incarnation `aux` existed before: take a later one */
+	FPISA_WELCOME_PENDING,	 /* other ranks have not joined */
+	FPISA_WELCOME_JOINED,	 /* all have joined, and its payload is valid */
 };
 
-/* The number of the next attempt. */
+/* Return the number of the next attempt. */
 uint64_t fpisa_incarnation_next(const struct fpisa_incarnation *i);
 
-/* Begins that one, with a nonce; -EIO: there are no random numbers. */
+/* Begin that attempt, with a nonce; -EIO: there are no random numbers. */
 int fpisa_incarnation_begin(struct fpisa_incarnation *i, uint64_t number);
 
-/* Of an aggregator, when the attempt begins: `anew` after another of the same join, whose pauses go on. */
+/* Begin an attempt at one aggregator: `anew` after another attempt of the same join, whose pauses go on. */
 void fpisa_joining_begin(struct fpisa_joining *j, int anew);
 
-/* Is it time for a HELLO? Then the next one has its time. */
+/* Is it time for a HELLO? If so, set the time of the next one. */
 int fpisa_hello_is_due(struct fpisa_joining *j, uint64_t now);
 
-/* That frame; WELCOME echoes `call`. */
+/* Write the HELLO; WELCOME echoes `call`. */
 void fpisa_hello_write(struct fpisa_hello_frame *f, uint32_t job, const struct fpisa_incarnation *i,
 		       const struct fpisa_joining *j, const struct fpisa_key *token, uint32_t call);
 
-/* Of a WELCOME that is whole, and has its proof. */
+/* Evaluate a WELCOME that is whole, and has its proof. */
 enum fpisa_welcome fpisa_welcome_take(struct fpisa_joining *j, const struct fpisa_incarnation *i,
 				      const struct fpisa_hdr *h);
 

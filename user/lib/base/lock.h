@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A handle's lock. Whoever waits for it gets it next: a thread that lets go
- * of it and takes it again at once, as between two turns, does not keep the
- * others out. It knows whose it is, so that a callback within can be told.
+ * A handle's lock. A thread that waits for it gets it next: a thread that releases it and takes it again at once, as
+ * between two turns, does not keep the others out. The lock knows its owner, so that a call from within a callback
+ * can be recognised.
  */
 #ifndef FPISA_LOCK_H
 #define FPISA_LOCK_H
@@ -10,9 +10,9 @@
 #include <pthread.h>
 
 struct fpisa_lock {
-	pthread_mutex_t next; /* held by who is to have the lock next */
+	pthread_mutex_t next; /* held by the thread that gets the lock next */
 	pthread_mutex_t lock;
-	const void *owner; /* NULL: nobody's */
+	const void *owner; /* NULL: free */
 };
 
 #define FPISA_LOCK_INIT                                                    \
@@ -40,7 +40,7 @@ static inline void fpisa_unlock(struct fpisa_lock *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* As pthread_cond_wait(). */
+/* Wait as pthread_cond_wait() does. */
 static inline void fpisa_lock_wait(struct fpisa_lock *l, pthread_cond_t *changed)
 {
 	__atomic_store_n(&l->owner, NULL, __ATOMIC_RELAXED);
@@ -54,7 +54,7 @@ static inline int fpisa_lock_is_ours(const struct fpisa_lock *l)
 	return __atomic_load_n(&l->owner, __ATOMIC_RELAXED) == fpisa_lock_self();
 }
 
-/* Has anybody, or had at the fork whose child asks? */
+/* Has any thread the lock, or had one at the fork of the child that asks? */
 static inline int fpisa_lock_is_held(const struct fpisa_lock *l)
 {
 	return __atomic_load_n(&l->owner, __ATOMIC_RELAXED) != NULL;

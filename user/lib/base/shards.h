@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Limits of several aggregators, which a call's chunks are spread over. */
+/* Limits for several aggregators, over which a call's chunks are spread. */
 #ifndef FPISA_SHARDS_H
 #define FPISA_SHARDS_H
 
 #define FPISA_MAX_SHARDS 16  /* aggregators of one call */
-#define FPISA_MAX_WEIGHT 100 /* of one among them */
+#define FPISA_MAX_WEIGHT 100 /* weight of one aggregator among them */
 
 #endif

@@ -7,24 +7,27 @@
 #include "checksum.h"
 #include "fpisa/tag.h"
 
-/* As fpisa_nh_words(). */
+/* Add words as fpisa_nh_words() does. */
 void fpisa_nh_many(struct fpisa_nh *s, const void *p, const __u64 *k, size_t words);
 
-/* The tag of a header with `words` words of payload behind it. */
+/* Return the tag of a header with `words` words of payload behind it. */
 __u64 fpisa_tag_many(const struct fpisa_key *key, const __u64 *k, const struct fpisa_hdr *h, const void *payload,
 		     size_t words);
 
-/* The proof of a HELLO or a WELCOME by a token; 0 for no token. For who says HELLO now and then: derives all that it needs. */
+/*
+ * Return the proof of a HELLO or a WELCOME by a token; 0 for no token. For occasional HELLOs: derives all that it
+ * needs.
+ */
 __u64 fpisa_token_proof(const struct fpisa_key *token, const struct fpisa_hdr *h, const struct fpisa_hello *p);
 
-/* A frame's checksum, or its tag where there is a key. */
+/* A frame's checksum, or its tag if there is a key. */
 struct fpisa_seal {
 	struct fpisa_sum sum;
 	struct fpisa_nh nh;
-	const __u64 *k; /* of NH, for the next word; NULL: it has a checksum */
+	const __u64 *k; /* key of NH for the next word; NULL: the frame has a checksum */
 };
 
-/* A header that is complete but for checksum and tag. `k`: the job's key of NH, or NULL. */
+/* Begin with a header that is complete except for checksum and tag. `k`: the job's key of NH, or NULL. */
 static inline struct fpisa_seal fpisa_seal_begin(const struct fpisa_hdr *h, const __u64 *k)
 {
 	struct fpisa_seal s = {.k = k};
@@ -38,7 +41,7 @@ static inline struct fpisa_seal fpisa_seal_begin(const struct fpisa_hdr *h, cons
 	return s;
 }
 
-/* The next words of its payload. */
+/* Add the next words of the payload. */
 static inline void fpisa_seal_words(struct fpisa_seal *s, const void *p, size_t words)
 {
 	if (!s->k) {
@@ -49,7 +52,7 @@ static inline void fpisa_seal_words(struct fpisa_seal *s, const void *p, size_t 
 	s->k += words;
 }
 
-/* Into the header. */
+/* Write the checksum or the tag into the header. */
 static inline void fpisa_seal_end(const struct fpisa_seal *s, struct fpisa_hdr *h, const struct fpisa_key *key)
 {
 	if (s->k)
@@ -57,7 +60,7 @@ static inline void fpisa_seal_end(const struct fpisa_seal *s, struct fpisa_hdr *
 	h->checksum = s->k ? 0 : fpisa_sum_fold(&s->sum);
 }
 
-/* Does the header have it? */
+/* Has the header the right checksum or tag? */
 static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpisa_hdr *h, const struct fpisa_key *key)
 {
 	if (s->k)
@@ -66,8 +69,8 @@ static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpis
 }
 
 /*
- * Does a frame that came, with so many bytes behind its header, have its checksum, or its tag by `key`? What answers a HELLO has no tag but of
- * HELLO's key, and a WELCOME a proof. `k` as of fpisa_seal_begin().
+ * Has a received frame, with so many bytes behind its header, the right checksum, or the right tag by `key`? An
+ * answer to a HELLO has no tag except by HELLO's key, and a WELCOME a proof. `k` as for fpisa_seal_begin().
  */
 static inline int fpisa_is_sealed(const struct fpisa_hdr *h, size_t payload, const struct fpisa_key *token,
 				  const __u64 *k, const struct fpisa_key *key)

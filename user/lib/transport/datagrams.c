@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Frames out of datagrams; datagrams.h has the contracts. */
+/* Frames from datagrams; datagrams.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/udp.h>
@@ -7,13 +7,13 @@
 #include <string.h>
 #include "datagrams.h"
 
-/* As much as a datagram can be, put together or not. */
+/* Largest size of a datagram, also after UDP_GRO. */
 #define BUFFER_SIZE 65536
 
-/* From one buffer to the next: a page and some lines more, that the first frames of all do not share cache sets. */
+/* From one buffer to the next: a page and some lines more, so that the first frames of all do not share cache sets. */
 #define BUFFER_STRIDE (BUFFER_SIZE + 4096 + 256)
 
-/* Every frame is a multiple of it, so those behind the first of a datagram are aligned to it. */
+/* Every frame is a multiple of it, so later frames of a datagram are aligned to it. */
 #define FRAME_UNIT sizeof(uint32_t)
 
 int fpisa_datagrams_init(struct fpisa_datagrams *d)
@@ -56,7 +56,7 @@ int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most)
 	return n;
 }
 
-/* The size of the datagrams that datagram i was put together from; its own, if it was not. */
+/* Return the size of the datagrams from which datagram i was put together, or its own size. */
 static size_t segment_size(struct fpisa_datagrams *d, int i)
 {
 	struct msghdr *msg = &d->msg[i].msg_hdr;

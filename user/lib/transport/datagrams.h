@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Frames out of datagrams, for udp.c. The kernel may put datagrams of one sender
- * and one size together to one (UDP_GRO), which costs it and us a fraction of as
- * many single ones. Such a one can hold more frames than a receive() hands up;
- * what is left stays for the next.
+ * Frames from datagrams, for udp.c. The kernel may merge datagrams of one sender and one size into one (UDP_GRO),
+ * which costs the kernel and the library a fraction of as many single ones. A merged datagram can hold more frames
+ * than one receive() returns; the rest stays for the next.
  */
 #ifndef FPISA_DATAGRAMS_H
 #define FPISA_DATAGRAMS_H
@@ -18,7 +17,7 @@ union fpisa_datagram_control {
 };
 
 struct fpisa_datagrams {
-	int n, next;   /* how many the last look took; the one that the next frame is in */
+	int n, next;   /* datagrams of the last look; the one with the next frame */
 	size_t offset; /* of that frame */
 	struct sockaddr_in from[FPISA_BATCH];
 	struct iovec iov[FPISA_BATCH];
@@ -31,15 +30,15 @@ struct fpisa_datagrams {
 int fpisa_datagrams_init(struct fpisa_datagrams *d);
 void fpisa_datagrams_free(struct fpisa_datagrams *d);
 
-/* Are frames left that the last look took? */
+/* Are frames of the last look left? */
 int fpisa_datagrams_left(const struct fpisa_datagrams *d);
 
-/* Looks for datagrams, without waiting, when no frames are left: takes 1 to `most` <= FPISA_BATCH, or -errno. */
+/* Look for datagrams, without waiting, when no frames are left: take 1 to `most` <= FPISA_BATCH, or return -errno. */
 int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most);
 
 /*
- * Hands up to `most` frames up, of those that `source` sent; others, and what cannot be frames, are counted
- * in *bad. They are valid until the next look. Returns their number.
+ * Return up to `most` frames that `source` sent. Frames of other senders, and data that cannot be frames, are counted
+ * in *bad. The frames are valid until the next look. Return their number.
  */
 int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const struct sockaddr_in *source,
 			   uint64_t *bad);

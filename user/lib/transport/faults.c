@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Fault injection; faults.h says what and for whom. */
+/* Fault injection; faults.h says which faults, and where they are used. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 
-/* splitmix64 */
+/* Return the next number of splitmix64. */
 static uint64_t next_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
@@ -39,7 +39,7 @@ void fpisa_faults_free(struct fpisa_faults *f)
 	f->held = 0;
 }
 
-/* A copy of the frame takes its place among those that are held; NULL if it is lost. */
+/* Insert a copy of the frame among the held frames. Return NULL if the frame is lost. */
 static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t due_ns)
 {
 	struct fpisa_frame *frame, *before;
@@ -173,7 +173,7 @@ static void show_counts(struct faulty *x)
 	x->t->send_error = 0;
 }
 
-/* Sends what is due. */
+/* Send the frames that are due. */
 static int flush(struct faulty *x)
 {
 	struct fpisa_frame *frames[FPISA_BATCH];

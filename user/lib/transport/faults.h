@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Fault injection: a frame goes in, and comes out at once, late, twice,
- * damaged or never, as a seed and five shares say. faults.c also wraps a
- * transport in two of them, one each way, for options.loss and its
- * neighbours in fpisa.h; `fpisa soak` puts others between machines.
+ * Fault injection: a frame goes in, and comes out at once, late, twice, damaged or never, according to a seed and
+ * five shares. faults.c also wraps a transport in two of them, one each way, for options.loss and its neighbours in
+ * fpisa.h; `fpisa soak` puts others between machines.
  */
 #ifndef FPISA_FAULTS_H
 #define FPISA_FAULTS_H
@@ -14,24 +13,23 @@
 #include <sys/uio.h>
 #include "transport.h"
 
-/* A reordered frame lets others pass for up to this long. */
+/* A reordered frame lets others pass for up to this time. */
 #define FPISA_FAULT_REORDER_NS 1000000ull
 
 /*
- * A delayed one is late by this to 256 times as much, each doubling as likely
- * as the next: from about a round to many, so that most come when the
- * retransmission has done their work and their slot has gone on.
+ * A delayed frame is late by this to 256 times as much, each doubling as likely as the next: from about a round to
+ * many. So most delayed frames come when the retransmission has done their work and their slot has gone on.
  */
 #define FPISA_FAULT_DELAY_NS 1000000ull
 #define FPISA_FAULT_DELAY_DOUBLINGS 8
 
-/* A damaged one has 1 to this many bits flipped. */
+/* A damaged frame has 1 to this many bits flipped. */
 #define FPISA_FAULT_BITS 8
 
-/* The largest share: with all frames lost nothing would ever end. */
+/* The largest share: a call could not end if all frames were lost. */
 #define FPISA_FAULT_MOST 0.9
 
-/* Frames held at once; more are dropped. */
+/* Number of frames held at once; more are dropped. */
 #define FPISA_FAULT_HELD 4096
 
 /* Shares of frames, 0 to 1. */
@@ -43,8 +41,8 @@ struct fpisa_frame {
 	TAILQ_ENTRY(fpisa_frame) link;
 	uint64_t due_ns;
 	size_t len;
-	uint16_t port;			  /* of fpisa_out */
-	_Alignas(8) unsigned char data[]; /* as fpisa_in wants it */
+	uint16_t port;			  /* the port in fpisa_out */
+	_Alignas(8) unsigned char data[]; /* aligned for fpisa_in */
 };
 
 TAILQ_HEAD(fpisa_frames, fpisa_frame);
@@ -62,26 +60,25 @@ struct fpisa_faults {
 void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed, size_t intact);
 void fpisa_faults_free(struct fpisa_faults *f);
 
-/* A frame goes in; it is copied. Without memory for it, it is dropped. */
+/* Put a frame in; it is copied. Without memory for the copy, the frame is dropped. */
 void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns);
 
-/* The same without any fault, behind what is due already. */
+/* Put a frame in without any fault, behind those that are due already. */
 void fpisa_faults_pass(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns);
 
-/* The next frame that is due, for the caller to free(); NULL if none is. */
+/* Return the next frame that is due, for the caller to free(); NULL if none is. */
 struct fpisa_frame *fpisa_faults_take(struct fpisa_faults *f, uint64_t now_ns);
 
-/* When the next one is; UINT64_MAX for never. */
+/* Return when the next frame is due; UINT64_MAX for never. */
 uint64_t fpisa_faults_due(const struct fpisa_faults *f);
 
 /*
- * Replaces *t by one that works through it and injects faults each way, and
- * closes it in the end. If *t is such a one, it has these rates from now on.
- * Does nothing if all rates are 0 and *t has none. -ENOMEM
+ * Replace *t by a transport that works through it, injects faults each way, and closes it in the end. If *t already
+ * injects faults, give it these rates from now on. Do nothing if all rates are 0 and *t injects no faults. -ENOMEM
  */
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);
 
-/* The faults that a job asks of its workers (`fpisa job add --debug-faults`), on top of a worker's own. */
+/* Return the faults that a job asks of its workers (`fpisa job add --debug-faults`), on top of a worker's own. */
 struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own, const struct fpisa_job_faults *job);
 
 #endif

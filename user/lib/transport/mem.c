@@ -20,16 +20,19 @@
 #include "lib/soft/soft.h"
 #include "transport.h"
 
-/* A full queue loses frames; one that holds the results of both versions of all slots rarely is. */
+/*
+ * Size of a queue. A full queue loses frames; a queue that holds the results of both versions of all slots is rarely
+ * full.
+ */
 #define QUEUE_FRAMES(window) (2 * (window) + 16)
 
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t filled;
 	int ready;	    /* lock and filled exist */
-	int event;	    /* an eventfd, readable while frames are there; -1: nobody has asked for it */
+	int event;	    /* an eventfd, readable while there are frames; -1: not created */
 	int attached;	    /* a handle reads it */
-	uint32_t head, len; /* in frames */
+	uint32_t head, len; /* number of frames */
 	uint32_t lent;	    /* of len, handed to the reader until its next call */
 	size_t *size;	    /* of each frame */
 	unsigned char *frames;
@@ -47,7 +50,7 @@ struct mem_port {
 	struct fpisa_transport base;
 	struct fpisa_mem *m;
 	uint32_t rank;
-	int inherited; /* a child's copy: of the threads that might hold a lock none is here */
+	int inherited; /* in a child: other threads, which might hold a lock, do not exist here */
 };
 
 static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, size_t size)
@@ -200,10 +203,10 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 	return 0;
 }
 
-/* There is no histogram, nor what else user space of an aggregator would read. */
+/* Flags that are allowed. An aggregator in this process has no histogram or other data for user space. */
 #define FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL | FPISA_JOB_UNCOUNTED)
 
-/* Zero members take the defaults of `fpisa job add`. */
+/* Make a job of the options. Zero members take the defaults of `fpisa job add`. */
 static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 {
 	uint8_t format = o->format ? o->format : FPISA_FORMAT_FP32, mode = o->mode ? o->mode : FPISA_MODE_FPISA;
@@ -280,7 +283,7 @@ void fpisa_mem_destroy(struct fpisa_mem *m)
 	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
 		struct queue *q = &m->queue[i];
 
-		/* In a child nobody waits any longer, but the condition does not know. */
+		/* In a child no thread waits any longer, but the condition variable may still count waiters. */
 		if (q->ready && m->owner == getpid()) {
 			pthread_cond_destroy(&q->filled);
 			pthread_mutex_destroy(&q->lock);

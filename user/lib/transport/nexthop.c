@@ -27,7 +27,7 @@ union answer {
 
 _Static_assert(sizeof(struct rtmsg) == sizeof(struct ndmsg) && RTA_DST == (int)NDA_DST, "one shape for both");
 
-/* Send one request and take its answer, of `type`. */
+/* Send one request and receive its answer, of `type`. */
 static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union answer *a)
 {
 	ssize_t n;
@@ -46,7 +46,7 @@ static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union a
 	return a->nlh.nlmsg_type == type ? 0 : -EBADMSG;
 }
 
-/* Copies attribute `type` of exactly `size` bytes, if it is there. */
+/* Copy attribute `type` of exactly `size` bytes, if it exists. */
 static int attribute(const union answer *a, size_t body, uint16_t type, void *to, size_t size)
 {
 	const struct rtattr *r = (const void *)(a->bytes + NLMSG_LENGTH(NLMSG_ALIGN(body)));
@@ -60,7 +60,7 @@ static int attribute(const union answer *a, size_t body, uint16_t type, void *to
 	return 0;
 }
 
-/* *gateway: the neighbour to send to. */
+/* Find the route; *gateway is the neighbour to send to. */
 static int find_route(int fd, struct fpisa_route *h, uint32_t address, uint32_t *gateway)
 {
 	struct query q = {.body.route = {.rtm_family = AF_INET, .rtm_dst_len = 32}, .value = address};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The way of a frame to an IPv4 address, as the kernel would send it. */
+/* The route of a frame to an IPv4 address, as the kernel would send it. */
 #ifndef FPISA_NEXTHOP_H
 #define FPISA_NEXTHOP_H
 
@@ -14,10 +14,11 @@ struct fpisa_route {
 };
 
 /*
+ * Find the route to `address`.
+ *
  * -ENETUNREACH	no route
  * -EOPNOTSUPP	not over Ethernet: the address is this host's, or the interface is a tunnel
- * -EAGAIN	the next hop's Ethernet address is not known, all else is; whatever the kernel sends there
- *		finds it out
+ * -EAGAIN	the next hop's Ethernet address is not known, all else is; the kernel finds it out by sending there
  */
 int fpisa_nexthop(struct fpisa_route *h, uint32_t address);
 

@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `udp`: one unconnected socket, batches by sendmmsg and recvmmsg,
- * no privilege.
+ * Transport `udp`: one unconnected socket, batches by sendmmsg and recvmmsg, no privilege.
  *
- * Frames of one size leave in GSO batches (UDP_SEGMENT), which the kernel or
- * the NIC cuts. On a virtual link nobody may: generic XDP at the other end
- * sees the batch as one frame. So batches are sent only where HELLOs in one
- * came through. What comes in the kernel may put together (datagrams.h).
+ * Frames of one size leave in GSO batches (UDP_SEGMENT), which the kernel or the NIC cuts. On a virtual link a batch
+ * may stay uncut: generic XDP at the other end then sees the batch as one frame. So batches are sent only if HELLOs
+ * in a batch came through. The kernel may merge received frames (datagrams.h).
  *
- * Unconnected, and bound to no address, because results come to a group as
- * well as to us: a connected socket, or one bound to its address, would
- * never see the group's. So the source of each datagram is compared here.
+ * The socket is unconnected, and not bound to an address, because results also come to a multicast address. A socket
+ * that is connected, or bound to its address, would not receive them. So the source of each datagram is compared
+ * here.
  *
- * Where a job has several aggregators their sockets share one port (SO_REUSEPORT): a filter gives each what its aggregator sends to
- * us, and each joins the group of the results for that source alone.
+ * The sockets of a job with several aggregators share one port (SO_REUSEPORT). A filter gives each socket the
+ * datagrams of its aggregator. Each socket joins the multicast address of the results for that source alone.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,24 +34,24 @@
 #include "transport.h"
 
 /*
- * Memory of the receive buffer that a frame takes, as the kernel counts it: a page
- * and the metadata of a packet, whatever its length.
+ * Memory of the receive buffer that a frame takes, as the kernel counts it: a page and the metadata of a packet,
+ * whatever its length.
  */
 #define FRAME_TRUESIZE (4096 + 768)
 
 struct udp {
 	struct fpisa_transport base;
 	int fd;
-	int no_segment; /* UDP_SEGMENT is refused: an old kernel, or a device without checksum offload */
+	int no_segment; /* UDP_SEGMENT is not supported: an old kernel, or a device without checksum offload */
 	struct sockaddr_in to;
 	struct in_addr source;	/* of the replies */
-	struct ip_mreqn member; /* the multicast address that it has joined, 0 for none, and where */
+	struct ip_mreqn member; /* the multicast address that the socket has joined, 0: none, and its interface */
 	struct udp *first,
-		*behind; /* of those that share its port, in the order in which they were bound; first is NULL: none does */
+		*behind; /* list of the sockets that share a port, in the order in which they were bound; first is NULL without sharing */
 	struct fpisa_datagrams datagrams;
 };
 
-/* Errors of one frame that time or the next try may heal: the frame is lost, no more. */
+/* Is the error temporary, so that only the frame is lost? */
 static int is_loss(int error)
 {
 	switch (error) {
@@ -73,7 +71,7 @@ static int is_loss(int error)
 	return 0;
 }
 
-/* Most bytes of one datagram. */
+/* Largest size of a datagram. */
 #define GSO_SIZE 65507
 #define GSO_PARTS (FPISA_BATCH * (int)(sizeof(((struct fpisa_out *)0)->part) / sizeof(struct iovec)))
 
@@ -94,13 +92,16 @@ static struct sockaddr_in destination(const struct udp *u, const struct fpisa_ou
 	return to;
 }
 
-/* Is its size all that can keep a frame from the batch that `first` begins? */
+/* Would the frame fit the batch that `first` begins, apart from its size? */
 static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
 {
 	return !out->no_gso && out->port == first->port;
 }
 
-/* Number of frames, of n, that may leave as one: to one port, all of one size, except that the last may be shorter. */
+/*
+ * Return the number of frames, of n, that may leave as one: to one port, all of one size, except that the last may be
+ * shorter.
+ */
 static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 {
 	size_t size = frame_size(out), total = 0, next;
@@ -117,7 +118,7 @@ static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 	return k ? k : 1;
 }
 
-/* Sends k frames as a GSO batch: one datagram to be cut. 0 if the kernel took it, else -errno. */
+/* Send k frames as a GSO batch: one datagram to be cut. 0 if the kernel took it, else -errno. */
 static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -143,7 +144,7 @@ static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 	return sendmsg(u->fd, &msg, 0) < 0 ? -errno : 0;
 }
 
-/* Sends n frames one by one; what is_loss() allows is lost. */
+/* Send n frames one by one; on an error that is_loss() allows the frame is lost. */
 static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
 {
 	struct sockaddr_in to[FPISA_BATCH];
@@ -217,7 +218,7 @@ int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
 
 	if (looked)
 		n = fpisa_datagrams_look(&u->datagrams, u->fd, most);
-	/* Not only where frames are left: while the last of them are handed up, others may have come. */
+	/* Others may have come while the last frames left over were returned. */
 	t->more = !looked || n == most;
 	if (n < 0)
 		return is_loss(-n) ? 0 : n;
@@ -236,7 +237,7 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	return n > 0 ? fpisa_udp_take(t, in, FPISA_BATCH) : n;
 }
 
-/* Our address on the way to the aggregator; INADDR_ANY if there is no way yet. 0 or -errno. */
+/* Find our address on the way to the aggregator; INADDR_ANY if there is no route yet. 0 or -errno. */
 static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
@@ -252,7 +253,7 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 	return 0;
 }
 
-/* With several aggregators, join `m` for this aggregator's source only. */
+/* Join `m`, with several aggregators for this aggregator's source only. */
 static int add_source(const struct udp *u, const struct ip_mreqn *m)
 {
 	const struct ip_mreq_source from = {
@@ -267,8 +268,8 @@ static int add_membership(const struct udp *u, const struct ip_mreqn *m)
 }
 
 /*
- * Join the group, 0 for none, on the interface that leads to the aggregator, or else where the kernel thinks best. At a rejoin both may
- * have changed: then leave the old one.
+ * Join the multicast address `group`, 0 for none, on the interface that leads to the aggregator, or else on the
+ * kernel's default. At a rejoin both may have changed: then leave the old one.
  */
 static int join_group(struct udp *u, struct in_addr group)
 {
@@ -280,7 +281,7 @@ static int join_group(struct udp *u, struct in_addr group)
 		return rc;
 	if (group.s_addr)
 		fpisa_nexthop(&hop, u->to.sin_addr.s_addr);
-	/* Without a route over an interface the address alone says where. */
+	/* Without a route over an interface the address alone selects it. */
 	m.imr_ifindex = (int)hop.ifindex;
 	if (!memcmp(&m, &u->member, sizeof(m)))
 		return 0;
@@ -296,11 +297,14 @@ static int join_group(struct udp *u, struct in_addr group)
 	return 0;
 }
 
-/* From the IPv4 header on, which has no options: the aggregator's datapath writes none. */
+/* Offsets from the IPv4 header on, which has no options: the aggregator's datapath writes none. */
 #define SOURCE_ADDRESS 12
 #define SOURCE_PORT 20
 
-/* The kernel asks it for each datagram to the port, from its payload on: which of the sockets takes it, in the order in which they were bound. */
+/*
+ * Attach the filter that selects the socket of each datagram to the port by its source.
+ * It returns the place of the socket in the order in which they were bound.
+ */
 static int share_out(const struct udp *first)
 {
 	struct sock_filter code[5 * FPISA_MAX_SHARDS + 1];
@@ -335,13 +339,13 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	if (rc)
 		return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
 				  fpisa_hint(rc, "; check the route to the aggregator"));
-	/* The kernel doubles what it is told and counts that by truesize. */
+	/* The kernel doubles the given size and counts that by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
 	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
 		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
 	if (getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
 		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
-	/* Up to a quarter of it is given back late (udp_rmem_release). */
+	/* The kernel may release up to a quarter of it late (udp_rmem_release). */
 	have = have / 4 * 3 / FRAME_TRUESIZE;
 	return have > 1 ? have : 1;
 }
@@ -399,8 +403,8 @@ void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port)
 }
 
 /*
- * A network's broadcast address, as the routes of this host have it: to connect there takes SO_BROADCAST.
- * EACCES alone may come of a way that is prohibited for now.
+ * Is `to` a broadcast address by the routes of this host, so that connect() needs SO_BROADCAST? EACCES alone may come
+ * from a route that is prohibited for now.
  */
 static int is_broadcast(const struct sockaddr_in *to)
 {
@@ -415,7 +419,7 @@ static int is_broadcast(const struct sockaddr_in *to)
 	return is;
 }
 
-/* `first`: another that has the port, which this one shares; NULL: nobody has. */
+/* Open the socket. `first`: a socket that has the port, which this one shares; NULL: not shared. */
 static int open_socket(struct udp *u, const struct udp *first, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
@@ -425,17 +429,18 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 	if (u->fd < 0)
 		return fpisa_fail(-errno, "UDP socket: %s", strerror(errno));
 	/*
-	 * The aggregator takes no fragments. That the path is narrow anybody could tell the kernel, by one
-	 * ICMP message, so only the interface's MTU counts. Groups that others on this host joined are not ours.
+	 * The aggregator does not accept fragments. Anyone could tell the kernel by one ICMP message that the path is
+	 * narrow, so only the interface's MTU counts. Multicast addresses that other sockets of this host joined are
+	 * not ours.
 	 */
 	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
-	/* Set after the first was bound, lest it shared the port of another process. */
+	/* Set after the first was bound, so that it cannot share the port of another process. */
 	if (first && (setsockopt(first->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
 		      setsockopt(u->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on))))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
-	/* A kernel that refuses puts nothing together. */
+	/* A kernel without UDP_GRO does not merge datagrams. */
 	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
 		return fpisa_fail(-errno, "UDP port %u: %s; %s", local_port, strerror(errno),
@@ -444,7 +449,7 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 	return 0;
 }
 
-/* Behind all that share the port of `first`, which this one gets too. */
+/* Append the socket to those that share the port of `first`, which it gets too. */
 static int share_port(struct udp *u, struct udp *first)
 {
 	struct udp *last = first;

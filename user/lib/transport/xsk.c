@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `xsk`: AF_XDP on the interface that leads to the aggregator,
- * zero-copy where the driver has it. To connect takes CAP_NET_RAW, CAP_BPF and
- * CAP_NET_ADMIN, and an interface that has no XDP program yet. The program and
- * its maps (xsk_program.c) are a handle's, from open to close; socket, UMEM and
- * link (xsk_socket.c) are an interface's, and go when the way to the aggregator
- * leads by another.
+ * Transport `xsk`: AF_XDP on the interface that leads to the aggregator, zero-copy if the driver supports it. To
+ * connect takes CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, and an interface that has no XDP program yet. The program and
+ * its maps (xsk_program.c) belong to a handle, from open to close. Socket, UMEM and link (xsk_socket.c) belong to an
+ * interface, and are closed when the route to the aggregator uses another.
  *
- * Beneath it lies a transport `udp` for all that is rare: it holds the port,
- * joins the group, says HELLO (and so makes the kernel find the next hop's
- * Ethernet address), sends again what was lost (and so goes on when that
- * address changes), and takes in results of queues other than the socket's.
+ * A transport `udp` below it does all that is rare. It holds the port, joins the multicast address and sends HELLO,
+ * which also makes the kernel find the next hop's Ethernet address. It retransmits, and so goes on when that address
+ * changes. It takes in results of queues other than the socket's.
  *
- * A frame is built in the UMEM, where the payload is copied once, and read
- * there; reply.c copies the result out. All else of the interface's traffic
- * passes by.
+ * A frame is built in the UMEM, where the payload is copied once, and read there; reply.c copies the result out.
+ * Other traffic of the interface passes by.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -40,10 +36,10 @@ struct xsk {
 	struct fpisa_xsk_lib lib;
 	uint32_t address; /* of the aggregator */
 	uint16_t port, local_port;
-	struct fpisa_xsk_program program; /* what it lets through, replies, is ours */
+	struct fpisa_xsk_program program; /* the filter lets replies through to us */
 	struct fpisa_route hop;
-	struct outer outer;		/* of every frame but for its lengths and the port */
-	uint32_t ip_sum;		/* of its IPv4 header without length */
+	struct outer outer;		/* headers of every frame except lengths and port */
+	uint32_t ip_sum;		/* checksum of its IPv4 header without length */
 	struct fpisa_xsk_socket socket; /* not open until joined */
 	int other_queues;		/* the last look at udp found results there */
 };
@@ -62,7 +58,7 @@ static int from_udp(struct xsk *x, int rc)
 
 /* -- sending ------------------------------------------------------------- */
 
-/* Returns its length. */
+/* Build a frame and return its length. */
 static uint32_t build(const struct xsk *x, unsigned char *frame, const struct fpisa_out *out)
 {
 	struct outer *h = (struct outer *)frame;
@@ -93,8 +89,8 @@ static size_t datagram_size(const struct fpisa_out *out)
 }
 
 /*
- * The kernel reports a missing interface once, to whoever asks; poll() never does, and frames that a sleeper waits for never
- * come. Ask therefore before frames are sent again.
+ * Return the pending error of the interface. The kernel reports a missing interface once, to the first caller that
+ * asks. poll() never does, and a sleeper waits for frames that never come. So ask before frames are sent again.
  */
 static int interface_error(const struct xsk *x)
 {
@@ -117,14 +113,14 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 	for (int i = 0; i < n && !rc; i++) {
 		struct xdp_desc *d;
 
-		/* HELLO, and what is sent again. */
+		/* HELLO and retransmissions. */
 		if (out[i].no_gso) {
 			rc = interface_error(x);
 			if (!rc)
 				rc = from_udp(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
-		/* Submit what is reserved by then, or the ring would lag for ever. */
+		/* Submit the frames reserved so far, or the ring would lag for ever. */
 		if (datagram_size(&out[i]) > x->hop.mtu) {
 			rc = -EMSGSIZE;
 			continue;
@@ -143,7 +139,7 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 
 /* -- receiving ------------------------------------------------------------ */
 
-/* The FPISA frame in a received one; the program has seen that it is ours. */
+/* Find the FPISA frame in a received frame; the program has checked that it is ours. */
 static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
 {
 	const struct fpisa_xsk_filter *ours = x->program.ours;
@@ -179,7 +175,7 @@ static int take(struct xsk *x, struct fpisa_in *in)
 	return good;
 }
 
-/* The kernel has handed to UDP what came by other queues. */
+/* Take the frames that the kernel has handed to UDP because they came by other queues. */
 static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 {
 	int n;
@@ -191,7 +187,7 @@ static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 	return n;
 }
 
-#define BELOW 2u /* the second of the descriptors */
+#define BELOW 2u /* the second descriptor, of the UDP transport */
 
 static int xsk_fds(struct fpisa_transport *t, int *fd)
 {
@@ -217,7 +213,7 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	if (rc)
 		return rc;
 	n = take(x, in);
-	/* A call for nothing costs as much as some frames, so not in every turn. */
+	/* An unnecessary call costs as much as some frames, so it is not made in every turn. */
 	if (x->other_queues || (!x->socket.lent_n && !timeout_ns && !(t->quiet & BELOW))) {
 		more = take_udp(x, in + n, FPISA_BATCH - n);
 		if (more < 0)
@@ -248,7 +244,7 @@ static void fill_outer(struct xsk *x)
 	x->outer = (struct outer){
 		.type = htons(0x0800),
 		.version = 0x45,
-		.fragment = htons(0x4000), /* don't */
+		.fragment = htons(0x4000), /* don't fragment */
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
 		.source = x->hop.source,
@@ -282,15 +278,15 @@ static const char *advice(int error)
 	return "transport udp may do";
 }
 
-/* Privilege is missing, or what else keeps xsk from being had, as far as it is known before a HELLO. */
+/* Fail because xsk is not available, by lack of privilege or another reason that is known before a HELLO. */
 static int refused(int error)
 {
 	return fpisa_fail(error, "transport xsk: %s; %s", strerror(-error), advice(error));
 }
 
 /*
- * A socket stays on its interface, and a way by another one takes another socket, which takes privilege: who
- * lacks it is told before its HELLO begins a generation that the other ranks would wait in.
+ * Check that a socket can be opened if the route leads by another interface: a socket stays on its interface, and a
+ * new one takes privilege. The check comes before HELLO begins a generation in which the other ranks would wait.
  */
 static int xsk_may_join(struct fpisa_transport *t)
 {
@@ -302,7 +298,7 @@ static int xsk_may_join(struct fpisa_transport *t)
 		/* Ignore the error of an interface that is gone. */
 		interface_error(x);
 		rc = fpisa_nexthop(&hop, x->address);
-		/* Without a way, joined() says so if there is none by then. */
+		/* If there is no route by then, joined() reports that. */
 		if ((rc && rc != -EAGAIN) || hop.ifindex == x->hop.ifindex)
 			return 0;
 	}
@@ -335,7 +331,7 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		.from = htons(x->port),
 		.to = htons(x->local_port),
 	};
-	/* A socket serves further generations as it is, a larger window with what it holds. */
+	/* A socket serves further generations unchanged, a larger window with the size that it has. */
 	if (stays)
 		return (int)(x->socket.size / 2);
 	fpisa_fork_hold();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The base of xsk.c: libxdp and libbpf, the program that tells our frames from
- * the rest, and the socket by which they come and go. The libraries are opened when
- * the first handle asks for xsk, so that programs with UDP only need neither.
+ * The base of xsk.c: libxdp and libbpf, the program that tells our frames from the rest, and the socket that sends
+ * and receives them. The libraries are opened when the first handle asks for xsk, so programs with UDP only do not
+ * need them.
  */
 #ifndef FPISA_XSK_H
 #define FPISA_XSK_H
@@ -28,7 +28,7 @@ struct fpisa_xsk_lib {
 #undef X
 };
 
-/* The libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
+/* Load the libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
 /* -- xsk_program.c ------------------------------------------------------- */
@@ -40,15 +40,15 @@ struct fpisa_xsk_filter {
 	uint16_t from, to;
 };
 
-/* The program that sends what is ours to a socket, and passes all else. It fits any interface and any job. */
+/* The program that sends our frames to a socket, and passes all others. It fits any interface and any job. */
 struct fpisa_xsk_program {
-	int program, sockets;	       /* descriptors: its own, and its XSKMAP's */
-	struct fpisa_xsk_filter *ours; /* which it reads: to be written at any time, without privilege */
+	int program, sockets;	       /* descriptors of the program and of its XSKMAP */
+	struct fpisa_xsk_filter *ours; /* the filter that the program reads: can be written at any time, without privilege */
 };
 
 #define FPISA_XSK_NO_PROGRAM ((struct fpisa_xsk_program){-1, -1, NULL})
 
-/* Loads one that takes nothing yet. 0 or -errno, and then nothing is left. */
+/* Load a program that takes no frames yet. 0 or -errno, and then nothing is left. */
 int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib);
 void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
 
@@ -56,7 +56,7 @@ void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
 
 struct fpisa_xsk_socket {
 	const struct fpisa_xsk_lib *lib;
-	int link; /* of the program to the interface */
+	int link; /* link of the program to the interface */
 	struct xsk_umem *umem;
 	struct xsk_socket *socket; /* NULL: not open */
 	struct xsk_ring_prod fill, tx;
@@ -64,7 +64,7 @@ struct fpisa_xsk_socket {
 	unsigned char *area;
 	size_t area_size;
 	uint32_t size;	/* of each ring */
-	uint64_t *free; /* frames to send in */
+	uint64_t *free; /* frames free for sending */
 	uint32_t free_n;
 	uint64_t lent[FPISA_BATCH]; /* with the caller until they are returned */
 	uint32_t lent_n;
@@ -73,14 +73,14 @@ struct fpisa_xsk_socket {
 #define FPISA_XSK_NO_SOCKET(lib_) ((struct fpisa_xsk_socket){.lib = (lib_), .link = -1})
 
 /*
- * On the interface's first queue, with rings of `size` frames, a power of two, each way; the program is attached to
- * the interface, in the driver or else in the stack. While the queue is another's it tries again, for 0.2 s. 0 or
- * -errno, and then nothing is left.
+ * Open a socket on the interface's first queue, with rings of `size` frames, a power of two, each way. The program is
+ * attached to the interface, in the driver or else in the stack. While another socket has the queue, try again, for
+ * 0.2 s. 0 or -errno, and then nothing is left.
  */
 int fpisa_xsk_socket_open(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, const char *dev,
 			  uint32_t ifindex, uint32_t size);
 
-/* The caller holds the lock of base/fork.h. A socket that is not open stays so. */
+/* Close the socket. The caller holds the lock of base/fork.h. A socket that is not open stays so. */
 void fpisa_xsk_socket_close(struct fpisa_xsk_socket *s);
 
 static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)
@@ -88,13 +88,13 @@ static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)
 	return s->socket != NULL;
 }
 
-/* The others are for one that is open. */
+/* The other functions require an open socket. */
 int fpisa_xsk_socket_fd(const struct fpisa_xsk_socket *s);
 
 /*
- * To send: reap() what has left, reserve() a descriptor for each frame, NULL if none is free, write the frame to its
- * data() and the length to the descriptor, submit() the n reserved, kick() the kernel. That returns -errno, or 0 with
- * *send_error set if the frames may leave later or not at all.
+ * To send: reap() the frames that have left, reserve() a descriptor for each frame, NULL if none is free, write the
+ * frame to its data() and the length to the descriptor, submit() the n reserved, kick() the kernel. kick() returns
+ * -errno, or 0 with *send_error set if the frames may leave later or not at all.
  */
 void fpisa_xsk_socket_reap(struct fpisa_xsk_socket *s);
 struct xdp_desc *fpisa_xsk_socket_reserve(struct fpisa_xsk_socket *s);
@@ -108,10 +108,10 @@ struct fpisa_xsk_frame {
 	uint32_t len;
 };
 
-/* Takes up to FPISA_BATCH frames without waiting, and returns how many. They are the caller's until return(). */
+/* Take up to FPISA_BATCH frames without waiting, and return how many. The caller owns them until return(). */
 uint32_t fpisa_xsk_socket_take(struct fpisa_xsk_socket *s, struct fpisa_xsk_frame *frame);
 
-/* Gives back what take() lent, before the next one. -EIO: a frame would be lost for good. */
+/* Give back what take() lent, before the next take(). -EIO: a frame would be lost for good. */
 int fpisa_xsk_socket_return(struct fpisa_xsk_socket *s);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The XDP program of a worker's interface, and the libraries that load it;
- * xsk.h has the contracts. It is so short that it is written in
- * instructions: no object file to find, no ELF to parse.
+ * The XDP program of a worker's interface, and the libraries that load it; xsk.h has the contracts. The program is so
+ * short that it is written in instructions: no object file has to be found, and no ELF has to be parsed.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -39,12 +38,12 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 #define SET(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value})
 #define ADD(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_ADD | BPF_K, dst, 0, 0, value})
 #define AND(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_AND | BPF_K, dst, 0, 0, value})
-/* To `pass`, whose place is filled in at the end. */
+/* Jump to `pass`, whose offset is filled in at the end. */
 #define PASS_IF_ABOVE(dst, src) ((struct bpf_insn){BPF_JMP | BPF_JGT | BPF_X, dst, src, TO_PASS, 0})
 #define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
 #define PASS_UNLESS_SAME(dst, src) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_X, dst, src, TO_PASS, 0})
 #define SKIP_IF_SAME(dst, src, n) ((struct bpf_insn){BPF_JMP32 | BPF_JEQ | BPF_X, dst, src, n, 0})
-/* Two instructions. */
+/* A load of two instructions. */
 #define MAP(dst, how, map) ((struct bpf_insn){BPF_LD | BPF_DW | BPF_IMM, dst, how, 0, map}), ((struct bpf_insn){0})
 #define TO_PASS (-1)
 
@@ -65,7 +64,7 @@ static int load(const struct fpisa_xsk_lib *lib, int sockets, int filter)
 		LOAD(BPF_H, R5, R2, offsetof(struct ethhdr, h_proto)),
 		PASS_UNLESS(R5, htons(ETH_P_IP)),
 		LOAD(BPF_B, R5, R2, IP_AT),
-		PASS_UNLESS(R5, 0x45), /* no options */
+		PASS_UNLESS(R5, 0x45), /* no IP options */
 		LOAD(BPF_H, R5, R2, IP_AT + 6),
 		AND(R5, htons(0x3fff)), /* no fragment */
 		PASS_UNLESS(R5, 0),
@@ -88,7 +87,7 @@ static int load(const struct fpisa_xsk_lib *lib, int sockets, int filter)
 		PASS_UNLESS_SAME(R5, R4),
 		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, rx_queue_index)),
 		MAP(R1, BPF_PSEUDO_MAP_FD, sockets),
-		SET(R3, XDP_PASS), /* of a queue without a socket */
+		SET(R3, XDP_PASS), /* result for a queue without a socket */
 		{BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_redirect_map},
 		{BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
 		SET(R0, XDP_PASS),

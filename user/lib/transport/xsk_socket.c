@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * An AF_XDP socket on one queue of an interface: its UMEM, its rings, the link
- * of the program; xsk.h has the contracts. UMEM frames [0, size) receive, the
- * rest sends.
+ * An AF_XDP socket on one queue of an interface: its UMEM, its rings, the link of the program; xsk.h has the
+ * contracts. UMEM frames [0, size) receive, the rest sends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +76,7 @@ int fpisa_xsk_socket_kick(struct fpisa_xsk_socket *s, int *send_error)
 
 /* -- receiving ------------------------------------------------------------ */
 
-/* Gives UMEM frames to the kernel. -EIO would be frames lost for good: the ring has room for all. */
+/* Give UMEM frames to the kernel. -EIO would be frames lost for good: the ring has room for all. */
 static int give(struct fpisa_xsk_socket *s, const uint64_t *address, uint32_t n)
 {
 	uint32_t at;
@@ -137,7 +136,7 @@ void fpisa_xsk_socket_close(struct fpisa_xsk_socket *s)
 	s->free_n = s->lent_n = 0;
 }
 
-/* Rings of `size` frames each way; libxdp leaves what it finds in the counters of those for frames to and fro. */
+/* Create rings of `size` frames each way. libxdp does not initialise the counters of the fill and completion rings. */
 static int make_socket(struct fpisa_xsk_socket *s, const char *dev)
 {
 	const struct xsk_umem_config umem = {
@@ -166,7 +165,7 @@ static int make_socket(struct fpisa_xsk_socket *s, const char *dev)
 	rc = s->lib->xsk_socket__create(&s->socket, dev, 0, s->umem, &s->rx, &s->tx, &config);
 	if (rc)
 		return rc;
-	/* libxdp does not: a program that the caller begins would keep the queue. */
+	/* libxdp does not set it: a program that the caller starts would keep the queue. */
 	if (fcntl(fpisa_xsk_socket_fd(s), F_SETFD, FD_CLOEXEC))
 		return -errno;
 	for (uint32_t i = 0; i < s->size; i++) {
@@ -179,7 +178,7 @@ static int make_socket(struct fpisa_xsk_socket *s, const char *dev)
 	return 0;
 }
 
-/* In the driver, or else in the stack. It ends with the descriptor of the link. */
+/* Attach the program, in the driver or else in the stack. It is detached when the link's descriptor is closed. */
 static int attach(struct fpisa_xsk_socket *s, int program, uint32_t ifindex)
 {
 	const uint32_t modes[] = {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE};
@@ -203,7 +202,7 @@ static int start(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, 
 	return rc ? rc : attach(s, p->program, ifindex);
 }
 
-/* The kernel lets go of a queue some time after the socket that had it was closed. */
+/* The kernel releases a queue some time after its socket was closed. */
 #define BUSY_TRIES 20
 #define BUSY_PAUSE_US 10000
 
