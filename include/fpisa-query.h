@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * libfpisa-query: a query over a table whose rows lie at workers (`fpisa query worker`): the
- * first N rows by a column, groups by key with count, sum, min, max and average,
- * or all rows. Rows pass an aggregator (`fpisa query add`), which drops
- * those that cannot matter or adds them up, or come straight to here. An answer is exact and whole, or there is an error.
- * A query belongs to one thread at a time, and to the process that opened it.
+ * libfpisa-query: a query over a table whose rows lie at workers (`fpisa query worker`): the first N rows by a
+ * column, groups by key with count, sum, min, max and average, or all rows. Rows pass an aggregator (`fpisa query
+ * add`), which drops rows that cannot matter or adds them up, or come straight to this process. An answer is exact
+ * and whole, or there is an error. A query belongs to one thread at a time, and to the process that opened it.
  *
- * An aggregate of a column is over the values that are not NULL, as in SQL; of
- * none but count it is NULL. A sum is exact and rounded once, to a real; an average
- * to a double. NaN equals NaN and is above all else, -0 equals 0.
+ * An aggregate of a column is over the values that are not NULL, as in SQL; without such values every aggregate
+ * except count is NULL. A sum is exact and rounded once, to a real; an average to a double. NaN equals NaN and is
+ * above all else, -0 equals 0.
  *
- * Functions return 0 or a negative errno where they say nothing else; fpisa_query_error() then says in one
+ * Functions return 0 or a negative errno unless they are described otherwise; fpisa_query_error() then says in one
  * sentence what went wrong and what to try.
  */
 #ifndef FPISA_QUERY_API_H
@@ -39,8 +38,8 @@ enum fpisa_column_type {
 /* The place where rows are dropped or added up. */
 enum fpisa_pruning {
 	FPISA_PRUNING_NETWORK = 0, /* the aggregator */
-	FPISA_PRUNING_NONE = 1,	   /* nobody: all rows come straight to here */
-	FPISA_PRUNING_WORKERS = 2, /* each worker its own; what is left comes straight to here */
+	FPISA_PRUNING_NONE = 1,	   /* no pruning: all rows come straight here */
+	FPISA_PRUNING_WORKERS = 2, /* each worker drops its own rows; the rest comes straight here */
 };
 
 /* The aggregate of a group, beside its count. */
@@ -52,24 +51,27 @@ enum fpisa_aggregate {
 };
 
 /*
- * Storage for groups that options.memory has no room for: a sort that the caller provides, in a file for example. All records have
- * one size. A function may leave by longjmp(); the query can then only be closed.
+ * Storage for groups that do not fit into options.memory: a sort that the caller provides, in a file for example. All
+ * records have one size. A function may leave by longjmp(); the query can then only be closed.
  */
 struct fpisa_query_spill {
-	/* Keeps a copy of the record. 0, or -errno, which is the query's error. */
+	/* Keep a copy of the record. 0, or -errno, which is the query's error. */
 	int (*put)(void *arg, const void *record, size_t size);
-	/* The next record, in the order of their bytes as memcmp() has it: 1; 0: none is left; -errno. No put() comes after it. */
+	/*
+	 * Return the next record, in the order of their bytes as by memcmp(): 1; 0: no record is left; -errno. put()
+	 * is not called after it.
+	 */
 	int (*take)(void *arg, void *record, size_t size);
-	void (*forget)(void *arg); /* all records: the query begins again */
+	void (*forget)(void *arg); /* forget all records: the query begins again */
 };
 
-/* Texts that are not given are NULL; an empty one is -EINVAL. */
+/* Texts that are not given are NULL; an empty text is -EINVAL. */
 struct fpisa_query_options {
-	size_t size;	      /* sizeof(struct fpisa_query_options), so that it may grow */
-	const char *workers;  /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
-	const char *key_file; /* the file whose last key is used; NULL: what FPISA_KEY names, if there is no `key` */
+	size_t size;	     /* sizeof(struct fpisa_query_options), so that the struct may grow */
+	const char *workers; /* ADDR[:PORT],... of their TCP port, by default 18001 */
+	const char *key_file; /* the file whose last key is used; NULL: the file that FPISA_KEY names, if there is no `key` */
 	const char *table;
-	const char *value; /* a column of type real: of the order, or of the aggregates; NULL: groups are counted alone */
+	const char *value; /* a column of type real: of the order, or of the aggregates; NULL: groups are only counted */
 	const char *by;	   /* columns of the key, "a,b"; NULL: no groups */
 	const char *columns;  /* of the rows of the answer, "a,b"; NULL: all. Not with `by` */
 	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
@@ -77,31 +79,40 @@ struct fpisa_query_options {
 	uint8_t nulls_first;  /* rows whose value is NULL come before the others, not behind them */
 	uint8_t pruning;      /* enum fpisa_pruning */
 	uint8_t preaggregate; /* each worker adds up its rows by key first, and sends exact partial sums */
-	uint32_t query; /* its number at the aggregator; this, the next and the token not without pruning in the network */
+	uint32_t query; /* the query's number at the aggregator; this, the next and the token only for pruning in the network */
 	const char *aggregator; /* ADDR[:PORT] */
 	uint64_t token;
-	uint16_t local_port;  /* UDP, as the query lists it of its master; 0: 18000 */
-	uint16_t worker_port; /* UDP, as it lists it of its workers; 0: 18000 */
-	uint32_t timeout_ms;  /* how long nothing may go on before it is an error; 0: 10000 */
+	uint16_t local_port;  /* UDP, as the query lists it for its master; 0: 18000 */
+	uint16_t worker_port; /* UDP, as the query lists it for its workers; 0: 18000 */
+	uint32_t timeout_ms;  /* an error occurs after this time without progress; 0: 10000 */
 	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
 	uint64_t seed;
-	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all.
-			   * "shop never null": NULL is an error in a row for which those before it hold */
-	uint32_t aggregates; /* of groups: bits of enum fpisa_aggregate; others may be left NULL, which takes less time. 0: all */
 	/*
-	 * A join that the answer is for: the aggregator drops rows that are in none with that table's rows. Some others
-	 * may come all the same: the answer is not less than the join's rows, or groups, and the join itself is the caller's.
-	 * FPISA_PRUNING_NETWORK; no `limit`, no `preaggregate`.
+	 * Conditions of the rows, all of which must hold: "price>=1.5,day<1999-01-01,name='a, b',shop not null"; NULL: all
+	 * rows. "shop never null": NULL is an error in a row for which the conditions before it hold.
+	 */
+	const char *where;
+	uint32_t aggregates; /* bits of enum fpisa_aggregate; other aggregates may be left NULL, which takes less time. 0: all */
+	/*
+	 * A join for which the rows are read. The aggregator drops rows that have no partner among that table's rows.
+	 * Some others may come all the same: the answer has at least the join's rows, or groups, and the caller makes
+	 * the join itself. FPISA_PRUNING_NETWORK; no `limit`, no `preaggregate`.
 	 */
 	const char *join; /* another table at the same workers; NULL: none */
-	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null.
-			* "a date=b date": it is an error if they have another type */
-	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
+	/*
+	 * "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; for groups the first of `by`, not null.
+	 * "a date=b date": an error if a column has another type.
+	 */
+	const char *on;
+	const char *join_where; /* conditions of the rows of `join`, as `where`; NULL: all rows */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
 	/*
-	 * Bytes that groups may take here, about 200 each, or rows that have come and nobody has taken; of a join half of them these rows, and half
-	 * of them places of rows, 8 each, without which it ends with -E2BIG. The first N rows, whole, and places of twice as many, also end with
-	 * -E2BIG when they take more. 0: any number, and 8 MB of rows.
+	 * Bytes for groups here, about 200 each, or for rows that have come and were not taken yet; 0: any number,
+	 * and 8 MB of rows.
+	 * For a join half of them are for these rows. The other half is for places of rows, 8 each; a join without
+	 * that memory ends with -E2BIG.
+	 * For the first N rows they hold the whole rows, and places of twice as many; a query that takes more also
+	 * ends with -E2BIG.
 	 */
 	uint64_t memory;
 	const struct fpisa_query_spill *spill; /* for groups beyond these, and beyond 2^24; NULL: such a query ends with -ENOMEM */
@@ -115,82 +126,86 @@ struct fpisa_query_column {
 	uint32_t not_null;
 };
 
-/* Rows, each once, but where it says otherwise; sent = pruned + absorbed + received. */
+/* Rows, each counted once unless noted; sent = pruned + absorbed + received. */
 struct fpisa_query_counts {
 	uint64_t rows;	   /* of the table at all workers */
-	uint64_t nulls;	   /* of them whose value is NULL */
+	uint64_t nulls;	   /* rows among these whose value is NULL */
 	uint64_t sent;	   /* in frames, by all workers */
-	uint64_t pruned;   /* that the aggregator dropped */
-	uint64_t absorbed; /* that it added to its table */
-	uint64_t received; /* that came to here */
+	uint64_t pruned;   /* dropped by the aggregator */
+	uint64_t absorbed; /* added to the aggregator's table */
+	uint64_t received; /* received by this process */
 	/*
 	 * Counts of values or rows that these groups stand for. In a join, `pruned` counts rows that were sent and are neither absorbed nor
 	 * received; rows without a value are absorbed or received.
 	 */
 	uint64_t values_sent, values_absorbed, values_received;
-	uint64_t frames, repeated; /* of workers, with rows; of them those that were sent again */
-	uint32_t restarts;	   /* because the aggregator's state was lost */
-	uint32_t certified;	   /* the aggregator's certificate of the first N was checked */
+	uint64_t frames, repeated; /* frames with rows from workers; how many were sent again */
+	uint32_t restarts;	   /* restarts after the aggregator's state was lost */
+	uint32_t certified;	   /* 1: the aggregator's certificate of the first N was checked */
 };
 
 /*
- * Begins a query; *q is NULL if it fails, and errors that take longer are those
- * of fpisa_query_work(). Returns at once.
+ * Begin a query and return at once; *q is NULL if this fails. Errors that take longer to find are those of
+ * fpisa_query_work().
  *
  * -EINVAL	options that contradict each other
  * -EACCES	others can read the file of the key
- * -ENOENT	no such file; or no GnuTLS (libgnutls.so.30)
+ * -ENOENT	the file does not exist; or GnuTLS (libgnutls.so.30) is not installed
  * -EADDRINUSE	another program has the UDP port
  */
 int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *options);
 
 /*
- * Goes on for up to timeout_ms, -1: for as long as it takes. 1: rows can be taken, 2: and they are all that
- * there are; 0: not yet. An error is the query's last, and the same at each call, of fpisa_query_next() too. Rows may come before an
- * error, of an answer that is not whole, only of these queries: for all rows, for those of a join, and for groups of which options.spill
- * has some.
+ * Go on for up to timeout_ms, -1: for as long as it takes. Return 1 if rows can be taken, 2 if these are the last
+ * rows, 0 if none can be taken yet. An error is the query's last, and the same at each call, of fpisa_query_next()
+ * too. Rows of an answer that is not whole may come before an error, but only in three cases: queries for all rows,
+ * for the rows of a join, and for groups if options.spill has some of them.
  *
  * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
  * -EACCES	a worker does not know the key
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
- * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and there is no options.spill
- * -E2BIG	places of a join's rows, or the first N rows, take more than options.memory has for them
- * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
+ * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and options.spill is NULL
+ * -E2BIG	places of a join's rows, or the first N rows, take more than their part of options.memory
+ * -EPROTO a worker's answer was not asked for: other columns, NULL in a column that is not null, a text that is not a
+ * value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
 
-/* Can be read when fpisa_query_work() with timeout 0 may go on. It is the query's. */
+/* Return a descriptor that can be read when fpisa_query_work() with timeout 0 may go on. It belongs to the query. */
 int fpisa_query_fd(const struct fpisa_query *q);
 
 /* Set *columns to the number of the answer's columns, or to 0 while it is not known. It is known as soon as rows can be taken. */
 uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns);
 
 /*
- * The next row: a text of each column, or NULL; valid until the next call on the query. 1; 0: none is left now; or the query's error, also
- * after fpisa_query_work() has returned 2: what options.spill's take() returned, or -EILSEQ.
+ * Take the next row: a text of each column, or NULL; valid until the next call on the query. Return 1; 0 if no row is
+ * left now; or the query's error, also after fpisa_query_work() has returned 2: an error of options.spill's take(),
+ * or -EILSEQ.
  */
 int fpisa_query_next(struct fpisa_query *q, const char *const **row);
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
 
 /*
- * For a join whose rows are all in: the number of keys of the other table that workers have sent. *filtered says whether the filter had all
- * of them before the first row. If it had not, or if there is no join, the filter dropped nothing.
+ * Return, for a join whose rows are all in, the number of keys of the other table that workers have sent. *filtered
+ * says whether the filter had all keys before the first row. If it had not, or if there is no join, the filter
+ * dropped nothing.
  */
 uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
 
 /*
- * A number of what the files of the table, or of the other one of a join if `joined`, were at the workers: two queries of a table that get one
- * number have read the same rows by the same schemas. 0: it is not known before rows can be taken; or there is no join.
+ * Return a number that identifies the contents of the table's files at the workers, or of the join's other table if
+ * `joined`. Two queries of a table that get the same number have read the same rows by the same schemas. 0: not known
+ * before rows can be taken; or there is no join.
  */
 uint64_t fpisa_query_files(const struct fpisa_query *q, int joined);
 
-/* Ends it, also one that is under way: workers stop. NULL is fine. */
+/* End the query, also while it is in progress: workers stop. NULL is allowed. */
 void fpisa_query_close(struct fpisa_query *q);
 
-/* The last error of this thread, one line, never NULL. */
+/* Return the last error of this thread, one line, never NULL. */
 const char *fpisa_query_error(void);
 
 #pragma GCC visibility pop

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The base of every shared header: fixed-width types, inlining, and the
- * few idioms that keep a compiler from turning arithmetic back into branches.
+ * The base of every shared header: fixed-width types, inlining, and the few idioms that keep a compiler from turning
+ * arithmetic back into branches.
  *
- * All headers in this directory compile for BPF (clang -target bpf) and for
- * user space (gcc, clang) from the same text.
+ * All headers in this directory compile for BPF (clang -target bpf) and for user space (gcc, clang) from the same text.
  */
 #ifndef FPISA_BASE_H
 #define FPISA_BASE_H
@@ -20,8 +19,8 @@
 #endif
 
 /*
- * Keeps clang from unrolling: an unrolled body of masks is what old
- * verifiers call too large and what makes 6.18.44's crash.
+ * Keeps clang from unrolling: old verifiers reject an unrolled body of masks as too large, and the verifier of
+ * 6.18.44 crashes on it.
  */
 #ifdef __clang__
 #define FPISA_ROLLED _Pragma("clang loop unroll(disable)")
@@ -29,7 +28,7 @@
 #define FPISA_ROLLED
 #endif
 
-/* The contrary, for short bodies without masks; only where the compiler is clang. */
+/* Unroll short bodies without masks; only if the compiler is clang. */
 #ifdef __bpf__
 #define FPISA_UNROLLED _Pragma("clang loop unroll(full)")
 #else
@@ -40,14 +39,13 @@
 #define fpisa_unlikely(x) __builtin_expect(!!(x), 0)
 
 /*
- * BPF has no conditional move: LLVM rebuilds branches from mask arithmetic,
- * and on unpredictable exponents those cost three times the masks. Hiding
- * the value before its sign is spread, and the mask, keeps them. User space has
- * conditional moves and vectors, there the compiler may see through.
+ * BPF has no conditional move: LLVM rebuilds branches from mask arithmetic, and on unpredictable exponents those cost
+ * three times the masks. Hiding the value before its sign is spread, and the mask, keeps the masks. User space has
+ * conditional moves and vectors, so the compiler may see through there.
  */
 #ifdef __bpf__
 #define fpisa_opaque(x) asm volatile("" : "+r"(x))
-/* x += y and x |= y without a copy of x: clang forms many in the register of y and moves it back. */
+/* x += y and x |= y without a copy of x: clang computes many of them in the register of y and moves the result back. */
 #define fpisa_add_to(x, y) asm volatile("%0 += %1" : "+r"(x) : "r"(y))
 #define fpisa_or_to(x, y) asm volatile("%0 |= %1" : "+r"(x) : "r"(y))
 #else
@@ -56,7 +54,7 @@
 #define fpisa_or_to(x, y) ((x) |= (y))
 #endif
 
-/* A word that another CPU or thread may write meanwhile: read, and written, once and whole. */
+/* Read or write, once and whole, a word that another CPU or thread may write meanwhile. */
 #ifdef __bpf__
 #define fpisa_read_once(p) (*(const volatile __typeof__(*(p)) *)(p))
 #define fpisa_write_once(p, v) (*(volatile __typeof__(*(p)) *)(p) = (v))
@@ -65,7 +63,7 @@
 #define fpisa_write_once(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #endif
 
-/* The address `offset` bytes after `base`; in BPF in the register that had the offset. */
+/* Return the address `offset` bytes after `base`; in BPF in the register that had the offset. */
 static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
 {
 #ifdef __bpf__
@@ -76,7 +74,7 @@ static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
 #endif
 }
 
-/* The lower 32 bits; in BPF by one instruction, where clang shifts to the left and back. */
+/* Return the lower 32 bits; in BPF by one instruction, where clang would shift to the left and back. */
 static __always_inline __u64 fpisa_low(__u64 x)
 {
 #ifdef __bpf__
@@ -89,7 +87,7 @@ static __always_inline __u64 fpisa_low(__u64 x)
 #endif
 }
 
-/* All ones when x is negative, else zero. */
+/* Return all ones if x is negative, else zero. */
 static __always_inline __s64 fpisa_negative(__s64 x)
 {
 	fpisa_opaque(x);
@@ -98,7 +96,7 @@ static __always_inline __s64 fpisa_negative(__s64 x)
 	return x;
 }
 
-/* max(x, 0) and min(x, limit), without a branch. */
+/* Return max(x, 0) and min(x, limit), without a branch. */
 static __always_inline __s64 fpisa_positive(__s64 x)
 {
 	return x & ~fpisa_negative(x);
@@ -109,7 +107,7 @@ static __always_inline __s64 fpisa_min(__s64 x, __s64 limit)
 	return limit + ((x - limit) & fpisa_negative(x - limit));
 }
 
-/* 1 when x is not zero, else 0; x at most 2^63. */
+/* Return 1 if x is not zero, else 0; x at most 2^63. */
 static __always_inline __u64 fpisa_nonzero(__u64 x)
 {
 	__u64 minus = 0 - x;
@@ -119,8 +117,8 @@ static __always_inline __u64 fpisa_nonzero(__u64 x)
 }
 
 /*
- * Payloads are four-byte aligned at best. x86 and arm64 load eight bytes at
- * any address; user space says so in a way that UBSan accepts.
+ * Payloads are four-byte aligned at best. x86 and arm64 load eight bytes at any address; user space does so in a way
+ * that UBSan accepts.
  */
 static __always_inline __u32 fpisa_load32(const void *p)
 {

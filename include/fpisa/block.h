@@ -2,14 +2,12 @@
 /*
  * Compositions of the nine units over a block of 32 elements.
  *
- * A block is a frame's unit of work: one bounds check, one loop of constant
- * length. The fused composition runs MAU0..4 (or MAU5..8) on each element with
- * the PHV in registers; the staged one runs one unit over the block and keeps the PHV in
- * memory between the units. Same functions, same order, same bits. Which of
- * them the kernel's programs have, and what in place of the others, is bpf/forms.h's.
+ * A block is a frame's unit of work: one bounds check, one loop of constant length. The fused composition runs
+ * MAU0..4 (or MAU5..8) on each element with the PHV in registers. The staged composition runs one unit over the block
+ * and keeps the PHV in memory between the units. Same functions, same order, same bits. bpf/forms.h decides which of
+ * them the kernel's programs have, and their substitutes.
  *
- * Registers (paper, section 3.1): exponents and signed mantissas stand in
- * two separate arrays.
+ * Registers (paper, section 3.1): exponents and signed mantissas stand in two separate arrays.
  */
 #ifndef FPISA_BLOCK_H
 #define FPISA_BLOCK_H
@@ -62,7 +60,7 @@ struct fpisa_phv64_block {
 	__s64 m[FPISA_BLOCK];
 };
 
-/* Either of the two, for the stages below. */
+/* A block's PHV of either register width, for the stages below. */
 struct fpisa_phv_ref {
 	__u16 *e;
 	__u16 *d;
@@ -77,8 +75,8 @@ struct fpisa_phv_ref {
 #define FPISA_EACH(i) FPISA_ROLLED for (int i = 0; i < FPISA_BLOCK; i++)
 
 /*
- * Lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits; the widths are
- * the format's and constants wherever they are used.
+ * Access to lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits. The widths are the format's, and constant
+ * where these functions are used.
  */
 static __always_inline __u64 fpisa_get_word(const void *in, int i, struct fpisa_format f)
 {
@@ -111,7 +109,7 @@ static __always_inline void fpisa_put_word(void *out, int i, struct fpisa_format
 	}
 }
 
-/* A payload's other byte order, in place. */
+/* Swap a payload's byte order, in place. */
 static __always_inline void fpisa_swap_block(void *words, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -129,7 +127,7 @@ static __always_inline __s64 fpisa_get_man(const void *m, int i, struct fpisa_fo
 	return f.rbits == 32 ? ((const __s32 *)m)[i] : ((const __s64 *)m)[i];
 }
 
-/* A magnitude may be 2^31 in a register of 32 bits: no sign to extend. */
+/* Return a magnitude. It may be 2^31 in a register of 32 bits, so the sign is not extended. */
 static __always_inline __s64 fpisa_get_magnitude(const void *m, int i, struct fpisa_format f)
 {
 	return f.rbits == 32 ? (__s64)((const __u32 *)m)[i] : ((const __s64 *)m)[i];
@@ -145,7 +143,7 @@ static __always_inline void fpisa_put_man(void *m, int i, struct fpisa_format f,
 
 /* -- fused ------------------------------------------------------------- */
 
-/* MAU0..4, first contribution: the registers take the decoded values. */
+/* Run MAU0..4 for a first contribution: the registers take the decoded values. */
 static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -158,7 +156,7 @@ static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_blo
 	}
 }
 
-/* MAU0..4, further contributions. Returns the events of this block. */
+/* Run MAU0..4 for a further contribution. Return the events of this block. */
 static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
 					     enum fpisa_mode mode)
 {
@@ -178,9 +176,8 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * MAU6..8: element i of `out` from the magnitude of a lane; clz(x) is the match
- * of MAU6. A macro, for the match is a map look-up in one program and arithmetic
- * in the other.
+ * Run MAU6..8: element i of `out` from the magnitude of a lane; clz(x) is the match of MAU6. A macro, because the
+ * match is a map look-up in one program and arithmetic in the other.
  */
 #define fpisa_lane_read(out, i, l, f, rounding, clz)  \
 	({                                            \
@@ -191,7 +188,7 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 		fpisa_put_word(out, i, f, (l)->word); \
 	})
 
-/* MAU5..8: registers to packed values. Returns the result flags of this block. */
+/* Run MAU5..8: registers to packed values. Return the result flags of this block. */
 #define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                                               \
 	({                                                                                                \
 		__u32 __flags = 0;                                                                        \
@@ -296,7 +293,7 @@ static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const 
 	}
 }
 
-/* As fpisa_block_read: clz(x) is the match. */
+/* Run stage 6; as in fpisa_block_read, clz(x) is the match. */
 #define fpisa_stage6(p, f, clz)                                                              \
 	({                                                                                   \
 		FPISA_EACH(__i) {                                                            \

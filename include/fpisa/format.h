@@ -6,18 +6,17 @@
  *
  *	m x 2^(e - bias - M - G)
  *
- * with e the biased exponent and m a two's-complement integer of R bits,
- * G of them guard bits at the right (paper, section 3.1 "Representing FP in
- * PISA"). The bias cancels out of sums, so it does not appear in the code.
- * Of mode exact m is wider and stands in limbs (exact.h); integers have m alone (op.h); elements
- * that share a scale have its exponent each (mx.h).
+ * with e the biased exponent and m a two's-complement integer of R bits, G of them guard bits at the right (paper,
+ * section 3.1 "Representing FP in PISA"). The bias cancels out of sums, so it does not appear in the code. In mode
+ * exact m is wider and stands in limbs (exact.h). Integers have m alone (op.h). Elements that share a scale all have
+ * its exponent (mx.h).
  */
 #ifndef FPISA_FORMAT_H
 #define FPISA_FORMAT_H
 
 #include "base.h"
 
-/* On the wire and in job configurations; never renumber. */
+/* Numbers on the wire and in job configurations; never renumber. */
 enum fpisa_format_id {
 	FPISA_FORMAT_FP32 = 1,
 	FPISA_FORMAT_FP16 = 2,
@@ -25,7 +24,7 @@ enum fpisa_format_id {
 	FPISA_FORMAT_FP64 = 4,
 	FPISA_FORMAT_E4M3 = 5,	 /* OCP FP8: no infinities, one NaN code a sign */
 	FPISA_FORMAT_E5M2 = 6,	 /* OCP FP8 */
-	FPISA_FORMAT_INT32 = 7,	 /* fixed point, what SwitchML adds */
+	FPISA_FORMAT_INT32 = 7,	 /* fixed point, as SwitchML adds */
 	FPISA_FORMAT_MXINT8 = 8, /* OCP MX: 32 elements share a scale */
 	FPISA_FORMAT_END,
 };
@@ -43,7 +42,7 @@ enum fpisa_rounding {
 	FPISA_ROUND_NEAREST = 2, /* ties to even */
 };
 
-/* doc/numbers.md says what each gives. */
+/* Operations; doc/numbers.md describes their results. */
 enum fpisa_op {
 	FPISA_OP_SUM = 1,
 	FPISA_OP_MIN = 2,
@@ -60,8 +59,9 @@ enum fpisa_pipeline {
 };
 
 enum fpisa_clz {
-	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
-	FPISA_CLZ_BITS = 2, /* in registers: binary search, fused for what a table does not see (lookup_read.h) */
+	FPISA_CLZ_LPM = 1, /* the paper's trie of one entry a bit (figure 5) */
+	FPISA_CLZ_BITS =
+		2, /* in registers: binary search; in fused only if a table does not find the leading one (lookup_read.h) */
 };
 
 enum fpisa_fanout {
@@ -82,10 +82,7 @@ struct fpisa_format {
 
 #define FPISA_FP32 ((struct fpisa_format){.ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4})
 
-/*
- * The exponent register holds the biased exponent and three sticky bits,
- * ORed in by every special value that arrives.
- */
+/* The exponent register holds the biased exponent and three sticky bits, ORed in by every special value that arrives. */
 #define FPISA_EXP_MASK 0x1fffu
 #define FPISA_EXP_NAN 0x2000u
 #define FPISA_EXP_PINF 0x4000u
@@ -100,8 +97,8 @@ struct fpisa_format {
 #define FPISA_INF 0x10u	      /* some element is infinite */
 
 /*
- * Events of the elements of one contribution, as four 16-bit counts in a
- * register. A frame carries fewer than 2^16 elements (wire.h asserts it).
+ * Events of the elements of one contribution, as four 16-bit counts in a register. A frame carries fewer than 2^16
+ * elements (wire.h asserts it).
  */
 #define FPISA_EV_ROUNDED 0	 /* adds that lost a nonzero bit to a shift */
 #define FPISA_EV_OVERWRITTEN 16	 /* adds that discarded a nonzero mantissa */
@@ -113,7 +110,7 @@ static __always_inline __u32 fpisa_event_count(__u64 events, int which)
 	return (events >> which) & 0xffff;
 }
 
-/* The result flags that the events of an add ask for; a left shift loses nothing. */
+/* Return the result flags for the events of an add; a left shift loses nothing. */
 static __always_inline __u32 fpisa_event_flags(__u64 events)
 {
 	__u32 flags = 0;
@@ -128,15 +125,15 @@ static __always_inline __u32 fpisa_event_flags(__u64 events)
 }
 
 /*
- * Bits left of the mantissa: 2^headroom adds of the largest mantissa fit
- * (section 3.3 "Overflow": 7 bits and 128 adds for FP32).
+ * Return the bits left of the mantissa: 2^headroom adds of the largest mantissa fit (section 3.3 "Overflow": 7 bits
+ * and 128 adds for FP32).
  */
 static __always_inline int fpisa_headroom(struct fpisa_format f)
 {
 	return f.rbits - 1 - (f.mbits + 1) - f.guard;
 }
 
-/* Can no sum of one more contribution overflow the register that has taken `adds`, in a mode that moves right? */
+/* Is a register that has taken `adds` safe from overflow by one more contribution, in a mode that moves right? */
 static __always_inline int fpisa_bounded(struct fpisa_format f, __u32 adds)
 {
 	return adds < 1ull << (fpisa_headroom(f) & 63);
@@ -152,13 +149,13 @@ static __always_inline __u64 fpisa_frac_ones(struct fpisa_format f)
 	return (1ull << f.mbits) - 1;
 }
 
-/* The smallest magnitude, packed, that is no number: infinity, or the only NaN. */
+/* Return the smallest magnitude, packed, that is not a number: infinity, or the only NaN. */
 static __always_inline __u64 fpisa_beyond(struct fpisa_format f)
 {
 	return fpisa_exp_ones(f) << f.mbits | (f.finite ? fpisa_frac_ones(f) : 0);
 }
 
-/* A format by number, in its natural register without guard bits; .bytes is 0 if there is none. */
+/* Return a format by number, in its natural register without guard bits; .bytes is 0 if the number is unknown. */
 static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 {
 	switch (id) {
@@ -184,9 +181,8 @@ static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 }
 
 /*
- * The register of a job: mode fpisa64 takes 64 bits and keeps ceil(log2 N)
- * of them as headroom for N workers, the rest as guard bits; `exact` reads
- * out through 64 bits.
+ * Return the format with the register of a job. Mode fpisa64 takes 64 bits and keeps ceil(log2 N) of them as headroom
+ * for N workers, the rest as guard bits. `exact` reads out through 64 bits.
  */
 static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mode mode, __u32 workers)
 {
@@ -204,7 +200,7 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 	return f;
 }
 
-/* Does the mode take the format? Integers need no mode but the first. */
+/* Is the mode offered for the format? Integers need only the first mode. */
 static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_mode mode)
 {
 	if (!f.bytes || mode < FPISA_MODE_FPISA || mode >= FPISA_MODE_END)
@@ -232,7 +228,7 @@ static __always_inline int fpisa_op_offered(struct fpisa_format f, enum fpisa_mo
 	return 0;
 }
 
-/* Default rounding of a job: modes that keep more bits than a result has round to nearest. */
+/* Return the default rounding of a job: modes that keep more bits than a result has round to nearest. */
 static __always_inline enum fpisa_rounding fpisa_default_rounding(enum fpisa_mode mode)
 {
 	return mode == FPISA_MODE_FPISA64 || mode == FPISA_MODE_EXACT ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Headers in and out: every check that needs no slot, and the replies. Shared by
- * the datapath, which works in the frame, and the in-process transport.
+ * Headers in and out: every check that needs no slot, and the replies. Shared by the datapath, which works in the
+ * frame, and the in-process transport.
  *
- * Order of the checks: what is cheap first; nothing of a slot is read or
- * written before the last of them, the checksum, has passed.
+ * Cheap checks come first. The checksum is the last check; nothing of a slot is read or written before it has passed.
  */
 #ifndef FPISA_FRAME_H
 #define FPISA_FRAME_H
@@ -22,7 +21,7 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 	return FPISA_V_ok;
 }
 
-/* The rank that the job lists at saddr:sport; FPISA_MAX_WORKERS if none. */
+/* Return the rank that the job lists at saddr:sport; FPISA_MAX_WORKERS if none. */
 static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 saddr, __be16 sport)
 {
 	__u32 i;
@@ -34,10 +33,9 @@ static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 s
 }
 
 /*
- * Is a frame from saddr:sport one of a member that the job lists? Identity is the
- * source address and port; the rank in the header only says which entry of the
- * list to compare. The secret says that it is the rank's present incarnation, for
- * any host can write any source address.
+ * Check that a frame from saddr:sport comes from a member that the job lists. Identity is the source address and
+ * port; the rank in the header only selects the entry of the list to compare. The secret shows that the sender is the
+ * rank's present incarnation, because any host can write any source address.
  */
 static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							     const struct fpisa_session *session, __be32 saddr,
@@ -56,7 +54,7 @@ static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_
 	return FPISA_V_ok;
 }
 
-/* Is an ADD of `payload` bytes from saddr:sport one of a member of the job, as the job has them? */
+/* Check that an ADD of `payload` bytes from saddr:sport comes from a member of the job and fits the job. */
 static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
 							  const struct fpisa_job *job,
 							  const struct fpisa_session *session, __be32 saddr,
@@ -84,14 +82,14 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 	return FPISA_V_ok;
 }
 
-/* Did an ADD that is right otherwise come to its slot's port? `port` counts from the aggregator's first. */
+/* Check that an ADD came to its slot's port. `port` counts from the aggregator's first. */
 static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							   __u32 port)
 {
 	return port == fpisa_port_index(h->slot >> 1, job->window, job->ports) ? FPISA_V_ok : FPISA_V_port;
 }
 
-/* The sums of a HELLO, and of what answers it; its checksum. */
+/* Return the sums of a HELLO, or of its answer, for its checksum. */
 static __always_inline struct fpisa_sum fpisa_hello_sums(const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
 	struct fpisa_sum sum = {};
@@ -108,7 +106,10 @@ static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const st
 	return fpisa_sum_fold(&sum);
 }
 
-/* The value of `proof` in a HELLO to the job, or in a WELCOME from it, that is otherwise complete. `k`: the job's key of NH. */
+/*
+ * Return the value of `proof` in a HELLO to the job, or in a WELCOME from it, that is otherwise complete. `k`: the
+ * job's key of NH.
+ */
 static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u64 *k, const struct fpisa_hdr *h,
 					 const struct fpisa_hello *p)
 {
@@ -121,9 +122,9 @@ static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u6
 }
 
 /*
- * Does a HELLO of `payload` bytes, *p, name a member's address? That it comes from there, only the cookie says.
- * *rank is set to the rank that is listed there if the HELLO passes, or is refused as not_live, which its sender is
- * told if it knows the token: fpisa_proof() follows.
+ * Check that a HELLO of `payload` bytes, *p, names a member's address. Only the cookie shows that it comes from
+ * there. *rank is set to the rank that is listed there if the HELLO passes, or is refused as not_live. A sender that
+ * knows the token is told not_live: fpisa_proof() follows.
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
 							    __u32 payload, const struct fpisa_job *job, __be32 saddr,
@@ -138,7 +139,7 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 	i = fpisa_rank_at(job, saddr, sport);
 	if (i >= FPISA_MAX_WORKERS)
 		return FPISA_V_unknown_peer;
-	/* A wrong proof takes some 20 SipHash to see, a missing one none. */
+	/* A wrong proof takes some 20 SipHash to detect, a missing proof none. */
 	if (!p->proof != !job->token)
 		return FPISA_V_token;
 	if (fpisa_hello_sum(h, p) != h->checksum)
@@ -147,7 +148,7 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 	return job->live >> i & 1 ? FPISA_V_ok : FPISA_V_not_live;
 }
 
-/* The claim of a checked ADD. */
+/* Return the claim of a checked ADD. */
 static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr *h, const struct fpisa_job *job)
 {
 	return (struct fpisa_claim){
@@ -164,9 +165,8 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 }
 
 /*
- * Turn a contribution's header into its round's result. Fields that say which
- * chunk it is stay as they are; they agree with the slot's. So does whether it
- * is a copy: then the round was completed late, by a rank's timeout.
+ * Turn a contribution's header into its round's result. Fields that identify the chunk stay as they are; they agree
+ * with the slot's. The RETRANSMIT flag stays too: the round was then completed late, by a rank's timeout.
  */
 static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
 					      const struct fpisa_job *job, __u64 secret, __u32 flags, int resent)
@@ -182,7 +182,7 @@ static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct 
 	h->aux = job->workers <= FPISA_ORDER_WORKERS ? s->order : 0;
 }
 
-/* A result that goes to all also says which contributions to the chunk before are lost; `before`: that chunk's slot. */
+/* Store in a result to all ranks which contributions to the chunk before are lost; `before`: that chunk's slot. */
 static __always_inline void fpisa_tell_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
 					    const struct fpisa_slot *before, __u64 live)
 {
@@ -208,7 +208,7 @@ static __always_inline void fpisa_make_error(struct fpisa_hdr *h, enum fpisa_ver
 	h->reason = (__u16)why;
 }
 
-/* The key of the tags between the aggregator and a rank that has this cookie. */
+/* Return the key of the tags between the aggregator and a rank that has this cookie. */
 static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *job, __u32 rank, __u64 cookie)
 {
 	struct fpisa_key token = fpisa_token_of(job);
@@ -217,8 +217,8 @@ static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *j
 }
 
 /*
- * Key for the tag of a STATUS or an ERROR: that of the cookie which its ADD carried, because the cookie may be an old one. The
- * answer to a HELLO, which has generation 0, uses the key of HELLOs.
+ * Return the key for the tag of a STATUS or an ERROR: the key of the cookie that its ADD carried, because the cookie
+ * may be an old one. The answer to a HELLO, which has generation 0, uses the key of HELLOs.
  */
 static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job,
 							const struct fpisa_session *session, const struct fpisa_hdr *h)
@@ -233,8 +233,8 @@ static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *
 }
 
 /*
- * The session's part of a HELLO whose cookie is right; the caller owns its
- * lock. Returns as fpisa_session_join() does.
+ * Join the session by a HELLO whose cookie is right; the caller owns the session's lock. Returns as
+ * fpisa_session_join() does.
  */
 static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
 					       const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
@@ -254,7 +254,7 @@ static __always_inline int fpisa_session_hello(struct fpisa_session *s, const st
 	return joined;
 }
 
-/* HELLO without its cookie: the answer tells it, and nothing else. */
+/* Turn a HELLO without its cookie into the answer that only tells the cookie. */
 static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
 {
 	*p = (struct fpisa_hello){};
@@ -263,7 +263,7 @@ static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpi
 	h->secret = cookie;
 }
 
-/* Fill in what a WELCOME says about this kind of job, beyond what all kinds have in common. */
+/* Fill in the fields of a WELCOME that depend on the kind of job. */
 static __always_inline void fpisa_tell_kind(struct fpisa_hello *p, const struct fpisa_job *job)
 {
 	struct fpisa_query_welcome *q = (void *)p;
@@ -310,8 +310,8 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 }
 
 /*
- * Does a checked HELLO carry its `cookie`, so that it came from where its rank is listed? If not, it
- * becomes the answer that tells the cookie there: FPISA_V_challenge.
+ * Check that a HELLO carries its `cookie`, so that it came from the listed address of its rank. If not, turn it into
+ * the answer that tells the cookie there, and return FPISA_V_challenge.
  */
 static __always_inline enum fpisa_verdict fpisa_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
 {
@@ -322,9 +322,9 @@ static __always_inline enum fpisa_verdict fpisa_challenge(struct fpisa_hdr *h, s
 }
 
 /*
- * A HELLO that fpisa_challenge() has let pass joins the session, whose lock the caller owns, and becomes its
- * WELCOME. Returns nonzero if it is of the rank's newest incarnation: what is known of the rank is then as it
- * says, where a late HELLO of an earlier one says nothing.
+ * Let a HELLO that fpisa_challenge() has passed join the session, whose lock the caller owns, and turn it into its
+ * WELCOME. Return nonzero if the HELLO is of the rank's newest incarnation: only then does it update the state of the
+ * rank.
  */
 static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello *p, const struct fpisa_job *job,
 					 struct fpisa_session *s, __u32 rank, __u64 live, __u32 *next)

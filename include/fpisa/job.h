@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A job (written by user space, read by the datapath), its session of ranks
- * (written by the datapath when workers say HELLO), the contents of a slot, and
- * the family of programs that serves a job.
+ * A job (written by user space, read by the datapath), its session of ranks (written by the datapath when workers
+ * send HELLO), the contents of a slot, and the family of programs that serves a job.
  */
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H
@@ -15,9 +14,9 @@
 #define FPISA_MAX_WINDOW 1024	   /* slots of a job */
 
 /*
- * Slots of a datapath, which its jobs share: as many as `fpisa load --slots` says, from FPISA_LEAST_SLOTS up to as many as
- * jobs can have. A slot is two versions, each an entry of the maps that are keyed by slot_base + 2 x slot + version. The
- * first of FPISA_EXACT_SHARE parts of the entries have superaccumulators.
+ * Slots of a datapath, which its jobs share: the number given to `fpisa load --slots`, from FPISA_LEAST_SLOTS up to
+ * as many as jobs can have. A slot is two versions, each an entry of the maps that are keyed by slot_base + 2 x slot
+ * + version. The first of FPISA_EXACT_SHARE parts of the entries have superaccumulators.
  */
 #define FPISA_LEAST_SLOTS 64
 #define FPISA_DEFAULT_SLOTS 1024
@@ -31,14 +30,14 @@ struct fpisa_rank {
 };
 
 /* fpisa_job.flags */
-#define FPISA_JOB_BIG_ENDIAN 0x01 /* payloads are; the datapath swaps them on the way in and out */
+#define FPISA_JOB_BIG_ENDIAN 0x01 /* payloads are big-endian; the datapath swaps them on the way in and out */
 #define FPISA_JOB_RECIPROCAL 0x02 /* avg multiplies by 1/n, as the paper does, instead of dividing */
 #define FPISA_JOB_HISTOGRAM 0x04  /* the adds fill fpisa_histogram */
-#define FPISA_JOB_UNCOUNTED 0x08  /* counters of the adds' events stay as they are; results and their flags do not */
+#define FPISA_JOB_UNCOUNTED 0x08  /* do not count events of the adds; results and their flags do not change */
 
 enum fpisa_job_kind {
 	FPISA_JOB_SUM = 0,
-	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
+	FPISA_QUERY_TOPN = 16,	/* rows that may be among the first N pass, others are pruned */
 	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
 	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
 };
@@ -47,9 +46,9 @@ enum fpisa_job_kind {
 struct fpisa_query_parameters {
 	__u32 limit;	   /* topn: N; table: most groups; join: 0 */
 	__u8 key_bytes;	   /* of a row: 4, 8, 16 or 32 */
-	__u8 filter_bytes; /* of a row's key the first ones: its join key; 0: no filter */
-	__u8 filter_log;   /* of the filter's blocks, to base 2 */
-	__u8 flags;	   /* order and filter: FPISA_QUERY_ASCENDING and its like */
+	__u8 filter_bytes; /* first bytes of a row's key that are its join key; 0: no filter */
+	__u8 filter_log;   /* log2 of the filter's blocks */
+	__u8 flags;	   /* order and filter: FPISA_QUERY_ASCENDING and others */
 };
 
 /*
@@ -58,12 +57,12 @@ struct fpisa_query_parameters {
  * (the map is mappable), so the datapath sees the old or the new set.
  */
 struct fpisa_job {
-	__u32 active; /* 0: the number is free; frames are dropped as no_job, or passed where no job has their address */
-	__u32 workers;	  /* 1..FPISA_MAX_WORKERS */
-	__u64 live;	  /* ranks that a round waits for */
-	__u64 token;	  /* secret from which keys of tags follow; 0: none, its frames have open checksums */
-	__u64 token_high; /* its upper half: of a job that the manager made */
-	__be32 address;	  /* where workers send to and replies come from */
+	__u32 active;  /* 0: the number is free; frames are dropped as no_job, or passed if no job has their address */
+	__u32 workers; /* 1..FPISA_MAX_WORKERS */
+	__u64 live;    /* ranks that a round waits for */
+	__u64 token;   /* secret from which keys of tags follow; 0: none, its frames have open checksums */
+	__u64 token_high; /* upper half of the token, of a job that the manager created */
+	__be32 address;	  /* destination of the workers' frames, and source of replies */
 	union {
 		struct {	       /* kind FPISA_JOB_SUM */
 			__be32 group;  /* IPv4 group of the results; 0 for unicast */
@@ -74,7 +73,7 @@ struct fpisa_job {
 		};
 		struct fpisa_query_parameters query; /* every other kind */
 	};
-	__be16 group_port; /* UDP port of the group: the workers' common one */
+	__be16 group_port; /* UDP port of the multicast address: the workers' common port */
 	__u16 elements;	   /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS; 0 of a query */
 	__u32 window;	   /* W: slots, a power of two; 0 of a query */
 	__u32 slot_base;   /* first of its 2W entries of the slot maps */
@@ -82,11 +81,11 @@ struct fpisa_job {
 	__u8 format;	   /* enum fpisa_format_id */
 	__u8 fanout;	   /* enum fpisa_fanout */
 	__u8 guard;	   /* G: guard bits of the mantissa register */
-	__u8 family;	   /* which programs: fpisa_family() */
+	__u8 family;	   /* number of its family of programs: fpisa_family() */
 	__u8 flags;	   /* FPISA_JOB_* */
 	__u8 ports;	   /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
-	__u8 keyed;	   /* 1: its frames carry tags, but for HELLO and WELCOME: fpisa_wants_tags() */
-	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
+	__u8 keyed;	   /* 1: its frames carry tags, except HELLO and WELCOME: fpisa_wants_tags() */
+	struct fpisa_job_faults faults; /* passed on to workers; the datapath does not use them */
 	struct fpisa_key key;		/* random; cookies and the results' secrets come from it */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
@@ -97,47 +96,45 @@ static __always_inline int fpisa_window_valid(__u32 window)
 	return window && !(window & (window - 1)) && window <= FPISA_MAX_WINDOW;
 }
 
-/* A query, not a sum? Its frames have no elements. */
+/* Is the job a query, not a sum? Its frames have no elements. */
 static __always_inline int fpisa_is_query(const struct fpisa_job *job)
 {
 	return job->kind != FPISA_JOB_SUM;
 }
 
 /*
- * The ranks that have joined, key: job number. The datapath writes it under `lock`, except `broken` (fpisa_break()). User
- * space also writes it, to clear it before a job becomes active and after the job was active.
+ * The ranks that have joined, key: job number. The datapath writes it under `lock`, except `broken` (fpisa_break()).
+ * User space also writes it, to clear it before a job becomes active and after the job was active.
  */
 struct fpisa_session {
 	__u64 lock;
-	__u64 joining;	  /* ranks that wait and said HELLO since the last newcomer did */
+	__u64 joining;	  /* ranks that wait and have sent HELLO since the last newcomer did */
 	__u64 members;	  /* ranks whose incarnation is in the current generation */
-	__u32 generation; /* the one that contributions must carry; 0: none yet */
+	__u32 generation; /* generation that contributions must carry; 0: none yet */
 	__u32 pad;
-	__u64 broken;  /* the one that adds nothing more, with the verdict that says why: fpisa_break() */
-	__u64 results; /* the secret of its results */
-	__u64 incarnation[FPISA_MAX_WORKERS];	 /* of each rank, as its HELLO said */
-	__u64 secret[FPISA_MAX_WORKERS];	 /* the cookie for it, which its contributions carry */
-	struct fpisa_key key[FPISA_MAX_WORKERS]; /* of its contributions' tags; of jobs with a token, as the next */
-	struct fpisa_key results_key;		 /* of the results' */
+	__u64 broken;  /* generation that adds nothing more, with the verdict of the reason: fpisa_break() */
+	__u64 results; /* secret of the results */
+	__u64 incarnation[FPISA_MAX_WORKERS];	 /* incarnation of each rank, from its HELLO */
+	__u64 secret[FPISA_MAX_WORKERS];	 /* cookie of each rank, which its contributions carry */
+	struct fpisa_key key[FPISA_MAX_WORKERS]; /* key of its contributions' tags; in jobs with a token, as the next */
+	struct fpisa_key results_key;		 /* key of the results' tags */
 };
 
 /*
- * The location of a worker, key: job * FPISA_MAX_WORKERS + rank. It comes from the kernel's
- * routes and neighbours when its HELLO joined or, where the administrator
- * named the port, from the HELLO. Until then the addresses are zero and ifindex
- * is the one that `job add` resolved.
+ * The location of a worker, key: job * FPISA_MAX_WORKERS + rank. It comes from the kernel's routes and neighbours
+ * when its HELLO joined or, if the administrator named the port, from the HELLO. Until then the addresses are zero
+ * and ifindex is the one that `job add` resolved.
  */
 struct fpisa_peer {
-	__u8 mac[6];	   /* the worker's */
-	__u8 local_mac[6]; /* the port's that it talks to */
+	__u8 mac[6];	   /* MAC address of the worker */
+	__u8 local_mac[6]; /* MAC address of the port that the worker's frames use */
 	__u32 ifindex;	   /* that port */
 };
 
 /*
- * When a worker was last seen, same key: a HELLO, or a contribution that
- * passed its checks, cookie, secret and checksum among them. Whoever finds that the
- * tick has changed writes both, so a busy rank's entry moves between CPUs
- * once a tick and not with every frame.
+ * Time at which a worker was last seen, same key: a HELLO, or a contribution that passed its checks, including
+ * cookie, secret and checksum. A CPU that finds that the tick has changed writes both, so a busy rank's entry moves
+ * between CPUs once a tick and not with every frame.
  */
 struct fpisa_last_seen {
 	__u64 ns;   /* CLOCK_MONOTONIC; 0: never */
@@ -145,28 +142,26 @@ struct fpisa_last_seen {
 };
 
 /*
- * One version of one slot, key: slot_base + 2 x slot + version. Its registers
- * are the entries of the same key in the exponent and the mantissa array.
+ * One version of one slot, key: slot_base + 2 x slot + version. Its registers are the entries of the same key in the
+ * exponent and the mantissa array.
  *
- * Ownership: a CPU that moves `lock` from 0 to 1 by compare-and-swap owns
- * the entry and its registers until it swaps 0 back, on every way out, also
- * across tail calls. Nothing here is read or written without the lock. A CPU
- * that finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as
- * `busy`, counted; the worker sends it again. User space also takes the lock, to clear the entry for a new job.
+ * Ownership: a CPU that moves `lock` from 0 to 1 by compare-and-swap owns the entry and its registers until it swaps
+ * 0 back, on every way out, also across tail calls. Nothing here is read or written without the lock. A CPU that
+ * finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as `busy`, counted; the worker sends it again.
+ * User space also takes the lock, to clear the entry for a new job.
  *
- * There is no second copy of a finished result: the registers are the kept
- * result, and a late reader runs MAU5..8 on them again. They are overwritten
- * only when the round 2W chunks later starts, and a worker starts that only
- * after every rank has had this one (doc/protocol.md).
+ * A finished result has no second copy: the registers are the kept result, and a late reader runs MAU5..8 on them
+ * again. They are overwritten only when the round 2W chunks later starts, and a worker starts that only after every
+ * rank has had this one (doc/protocol.md).
  */
 struct fpisa_slot {
 	__u64 lock;
 	__u64 chunk;	  /* the round */
 	__u64 bitmap;	  /* ranks whose contributions are in the registers */
 	__u64 order;	  /* 4 bits a rank: position in the order of arrival */
-	__u64 digest;	  /* as the round's first contribution said */
-	__u64 operand;	  /* the same; fpisa_hdr.aux of an ADD */
-	__u32 generation; /* the entry is empty if it is not the job's */
+	__u64 digest;	  /* from the round's first contribution */
+	__u64 operand;	  /* from the round's first contribution; fpisa_hdr.aux of an ADD */
+	__u32 generation; /* the entry is empty if this is not the job's generation */
 	__u32 call;
 	__u16 count;
 	__u16 arrivals; /* ranks in bitmap */
@@ -180,32 +175,34 @@ _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
 
 #define FPISA_LOCK_SPINS 2048
 
-/* The clock's generations a second: user space lets them go on from there, so they wrap after two years. */
+/* Generations a second by the clock: user space lets them go on from there, so they wrap after two years. */
 #define FPISA_GENERATIONS_S 64
 
 /* State of the whole datapath, one entry. */
 struct fpisa_control {
 	__u16 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
-	__u16 more_ports;      /* those behind it that are looked at too: K - 1 of the job with the most */
+	__u16 more_ports;      /* number of further ports that are looked at: K - 1 of the job with the most ports */
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
 	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */
 	__u32 next_generation; /* every job takes the next one; user space moves it up to the clock */
-	__u32 entry;	       /* id of the program that `fpisa load` attaches; 0: it did not load this */
+	__u32 entry;	       /* id of the program that `fpisa load` attaches; 0: another loader loaded this */
 };
 
 /*
- * The program array. A family is the set of programs for one lane width and
- * one register width: nine stages and admission, which the entry calls once a
- * frame has passed its checks. Each family has two banks, so that an upgrade
- * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own, which is its admission too.
+ * The program array. A family is the set of programs for one lane width and one register width: nine stages and
+ * admission, which the entry calls once a frame has passed its checks. Each family has two banks, so that an upgrade
+ * fills the idle one. The entry contains the programs of family 0, FP32 in 32 bits, including its admission.
  */
 #define FPISA_STAGES 9
 #define FPISA_ADMISSION 9	       /* index of admission, after MAU0..8 */
-#define FPISA_STAND_IN FPISA_ADMISSION /* it has the whole chain, for stages that are missing */
+#define FPISA_STAND_IN FPISA_ADMISSION /* admission has the whole chain, for stages that are missing */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16
-/* Behind the families', the program of each query, by its number; it is loaded for that query alone. */
+/*
+ * First index of the queries' programs, by query number, after the families'. A query's program is loaded for that
+ * query alone.
+ */
 #define FPISA_QUERY_PROGRAM (FPISA_FAMILIES * FPISA_BANKS * FPISA_BANK_SIZE)
 #define FPISA_PROGRAMS (FPISA_QUERY_PROGRAM + FPISA_MAX_JOBS)
 
@@ -215,9 +212,9 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 }
 
 /*
- * Every family: its number, its name, bytes of a lane, bits of the mantissa register, and limbs of the superaccumulator
- * that mode exact has in its place. All else follows from this list: the objects that are built, what user space embeds,
- * the library's loops.
+ * Every family: its number, its name, bytes of a lane, bits of the mantissa register, and limbs of the
+ * superaccumulator that mode exact has in its place. This list determines the objects that are built, the objects
+ * that user space embeds, and the library's loops.
  */
 #define FPISA_FURTHER_FAMILIES(X) \
 	X(1, w2r32, 2, 32, 0)     \
@@ -234,7 +231,7 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 	X(12, w8c65, 8, 64, 65)
 #define FPISA_EACH_FAMILY(X) X(0, w4r32, 4, 32, 0) FPISA_FURTHER_FAMILIES(X)
 
-/* The family that serves a format; integers use family 0. FPISA_FAMILIES if none does. */
+/* Return the family that serves a format; integers use family 0. FPISA_FAMILIES if no family does. */
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
 	int exact = mode == FPISA_MODE_EXACT;
@@ -250,7 +247,7 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 	return FPISA_FAMILIES;
 }
 
-/* Limbs of its superaccumulators, which stand in a map of their own; 0 if it has none of more than one limb. */
+/* Return the limbs of its superaccumulators, which stand in a map of their own; 0 if they have at most one limb. */
 static __always_inline __u32 fpisa_family_limbs(__u8 family)
 {
 #define X(number, name, bytes, bits, limbs) \
@@ -261,19 +258,19 @@ static __always_inline __u32 fpisa_family_limbs(__u8 family)
 	return 0;
 }
 
-/* The token as the key that it is. */
+/* Return the job's token as a key. */
 static __always_inline struct fpisa_key fpisa_token_of(const struct fpisa_job *j)
 {
 	return (struct fpisa_key){j->token, j->token_high};
 }
 
-/* The value of `keyed` for a job. */
+/* Return the value of `keyed` for a job. */
 static __always_inline __u8 fpisa_wants_tags(const struct fpisa_job *j)
 {
 	return !!j->token;
 }
 
-/* The format of a job, as its programs see it. */
+/* Return the format of a job, as its programs see it. */
 static __always_inline struct fpisa_format fpisa_job_format(const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_format_of(j->format);

@@ -7,10 +7,9 @@
  *	min, max	the mantissa register holds an order-preserving encoding; MAU4 compares
  *	int32		the same way: MAU4 adds the encoding, which is the value
  *
- * The quotient, product or root of a magnitude is exact or carries a sticky
- * bit far below the format's last one, and MAU6..8 go on with it as with any
- * other: one rounding. Everything here works on a PHV between two units of
- * block.h, so staged and fused programs run the same functions.
+ * The quotient, product or root of a magnitude is exact or carries a sticky bit far below the format's last one, and
+ * MAU6..8 go on with it as with any other: one rounding. Everything here works on a PHV between two units of block.h,
+ * so staged and fused programs run the same functions.
  */
 #ifndef FPISA_OP_H
 #define FPISA_OP_H
@@ -25,14 +24,17 @@ struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
 	__u32 divisor;	/* of avg, 1..64 */
-	__u32 op;	/* enum fpisa_op, AVG by reciprocal being SCALE; SUM: nothing */
-	__u32 negative; /* the factor is */
+	__u32 op;	/* enum fpisa_op; AVG by reciprocal is SCALE; SUM: nothing */
+	__u32 negative; /* the factor is negative */
 };
 
 /* Fraction bits of a binary64 that a factor of 24 significant bits leaves zero. */
 #define FPISA_FACTOR_SPARE 29
 
-/* A factor: the bits of a binary64, finite, not zero, of 24 significant bits at most unless the format has 8 bytes. */
+/*
+ * Is the factor valid: the bits of a binary64, finite, not zero, of at most 24 significant bits unless the format has
+ * 8 bytes?
+ */
 static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 {
 	if ((bits << 1) == 0 || (bits << 1 >> 53) == 0x7ff)
@@ -41,8 +43,8 @@ static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 }
 
 /*
- * The read-out's work in a round of `op` with `n` contributions.
- * `operand` is a valid factor if op is SCALE; reciprocal is the job's option.
+ * Return the read-out's work in a round of `op` with `n` contributions. `operand` is a valid factor if op is SCALE;
+ * reciprocal is the job's option.
  */
 static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
 							 int reciprocal)
@@ -66,7 +68,7 @@ static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, 
 
 		while (log < 6 && 1u << log < fin.divisor)
 			log++;
-		/* No power of two is half way between two multiples of n, unless n is one. */
+		/* A power of two cannot be half way between two multiples of n, unless n is a power of two. */
 		fin.factor = ((1ull << (bits - 1 + log)) + fin.divisor / 2) / fin.divisor;
 		fin.exponent = -(__s32)(bits - 1 + log);
 		fin.op = FPISA_OP_SCALE;
@@ -76,7 +78,7 @@ static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, 
 
 /* -- MAU1, norm --------------------------------------------------------------- */
 
-/* The low and the high half of a x b. */
+/* Return the low half of a x b; *high gets the high half. */
 static __always_inline __u64 fpisa_multiply(__u64 a, __u64 b, __u64 *high)
 {
 	__u64 al = (__u32)a, ah = a >> 32, bl = (__u32)b, bh = b >> 32;
@@ -87,9 +89,8 @@ static __always_inline __u64 fpisa_multiply(__u64 a, __u64 b, __u64 *high)
 }
 
 /*
- * After MAU1: n 2^G becomes floor(n^2 2^(G - M - 1)), which has no more bits,
- * the exponent e becomes 2 e. *lost is nonzero if the floor lost a bit. A
- * special keeps exponent 1 and mantissa 0.
+ * Square after MAU1: n 2^G becomes floor(n^2 2^(G - M - 1)), which has no more bits, the exponent e becomes 2 e.
+ * *lost is nonzero if the floor lost a bit. A special keeps exponent 1 and mantissa 0.
  */
 static __always_inline void fpisa_square(struct fpisa_lane *l, struct fpisa_format f, __u64 *lost)
 {
@@ -119,8 +120,8 @@ _Static_assert(FPISA_EXP_NINF >> 1 == FPISA_EXP_PINF, "the square of -Inf is +In
 /* -- after MAU5 ------------------------------------------------------------------ */
 
 /*
- * The magnitude high:low x 2^(e - bias - M - G), into a register of R bits:
- * its R uppermost bits, all below them as a sticky bit.
+ * Fit the magnitude high:low x 2^(e - bias - M - G) into a register of R bits: its R uppermost bits, all bits below
+ * them as a sticky bit.
  */
 static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 low, __s64 e, struct fpisa_format f)
 {
@@ -143,7 +144,7 @@ static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 lo
 	l->e = (__u32)(e & FPISA_EXP_MASK) | (l->e & FPISA_EXP_SPECIAL);
 }
 
-/* (m 2^64) / divisor: two digits of 32 bits below the integer quotient, the remainder as a sticky bit. */
+/* Compute (m 2^64) / divisor: two digits of 32 bits below the integer quotient, the remainder as a sticky bit. */
 static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_final *fin, struct fpisa_format f)
 {
 	__u64 d = fin->divisor, m = (__u64)l->m, q, digit, low;
@@ -158,7 +159,7 @@ static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpis
 	fpisa_fit(l, q, low, fpisa_exponent_of(l->e) - 64, f);
 }
 
-/* A negative factor turns infinities round too. */
+/* Multiply by the factor. A negative factor also inverts the sign of infinities. */
 static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, const struct fpisa_final *fin,
 					  struct fpisa_format f)
 {
@@ -172,9 +173,8 @@ static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, co
 }
 
 /*
- * The root of m 2^(e - 2 bias - M + 1 - G), bit by bit, the remainder as a
- * sticky bit: 32 bits of it, or 58 for a format of 8 bytes. Two more bits
- * than the format has are enough.
+ * Compute the root of m 2^(e - 2 bias - M + 1 - G), bit by bit, the remainder as a sticky bit: 32 bits of it, or 58
+ * for a format of 8 bytes. Two more bits than the format has are enough.
  */
 static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -206,8 +206,8 @@ static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format
 }
 
 /*
- * After MAU5: what the operation does to the magnitude. `multiplied`: the
- * superaccumulator has taken the factor already, digit by digit (exact.h).
+ * Apply the operation to the magnitude after MAU5. `multiplied`: the superaccumulator has taken the factor already,
+ * digit by digit (exact.h).
  */
 static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fpisa_final *fin, int multiplied,
 					   struct fpisa_format f)
@@ -228,8 +228,8 @@ static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fp
 /* -- order-preserving encoding ---------------------------------------------------- */
 
 /*
- * The encoding of a packed value of w bits, less 2^(w-1): NaN is the greatest,
- * both zeros are 0, all others are in the order of the numbers. An integer is its own encoding.
+ * Return the encoding of a packed value of w bits, less 2^(w-1). NaN is the greatest, both zeros are 0, all others
+ * are in the order of the numbers. An integer is its own encoding.
  */
 static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format f)
 {
@@ -246,7 +246,7 @@ static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format 
 	return -(__s64)mag - 1;
 }
 
-/* The packed value of an encoding; FPISA_NAN, FPISA_INF into *flags. */
+/* Return the packed value of an encoding; set FPISA_NAN, FPISA_INF in *flags. */
 static __always_inline __u64 fpisa_order_decode(__s64 code, struct fpisa_format f, __u32 *flags)
 {
 	const int w = f.ebits + f.mbits + 1;
@@ -270,7 +270,7 @@ static __always_inline int fpisa_encoded(struct fpisa_format f, __u32 op)
 	return f.integer || op == FPISA_OP_MIN || op == FPISA_OP_MAX;
 }
 
-/* MAU4 on encodings: what the register becomes. A sum is one of integers. */
+/* Return the register after MAU4 on encodings. A sum is a sum of integers. */
 static __always_inline __s64 fpisa_combine(__s64 reg, __s64 code, __u32 op, __u64 *events)
 {
 	if (op == FPISA_OP_SUM)
@@ -280,7 +280,7 @@ static __always_inline __s64 fpisa_combine(__s64 reg, __s64 code, __u32 op, __u6
 
 /* -- over a block -------------------------------------------------------------------- */
 
-/* In place of stage 1 in a norm. Returns its events. */
+/* Run stage 1 of a norm. Return its events. */
 static __always_inline __u64 fpisa_stage1_square(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	__u64 events = 0;
@@ -298,7 +298,7 @@ static __always_inline __u64 fpisa_stage1_square(struct fpisa_phv_ref p, struct 
 	return events;
 }
 
-/* After stage 5. */
+/* Apply the final operation after stage 5. */
 static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const struct fpisa_final *fin, int multiplied,
 					       struct fpisa_format f)
 {
@@ -312,7 +312,10 @@ static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const str
 	}
 }
 
-/* Encodings: in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have nothing to do. */
+/*
+ * Stages for encodings, in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have nothing
+ * to do.
+ */
 static __always_inline void fpisa_stage0_encode(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i)

@@ -15,7 +15,7 @@
 #include "job.h"
 #include "verdict.h"
 
-/* The claims of a contribution, as far as the slot rules look at them. */
+/* The fields of a contribution that the slot rules read. */
 struct fpisa_claim {
 	__u64 chunk;
 	__u64 digest;
@@ -34,10 +34,10 @@ enum fpisa_step {
 	FPISA_STEP_ADD,	   /* add to the registers */
 	FPISA_STEP_WAIT,   /* known already, round not complete */
 	FPISA_STEP_FINISH, /* known already, but the round is complete now (shrink) */
-	FPISA_STEP_RESEND, /* round done: the kept result goes to the sender */
+	FPISA_STEP_RESEND, /* round done: send the kept result to the sender */
 };
 
-/* The slot word of the header that chunk c must carry. */
+/* Return the slot word of the header that chunk c must carry. */
 static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 {
 	__u32 slot = (__u32)chunk & (window - 1);
@@ -47,11 +47,10 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Rules 1 to 5 (doc/protocol.md, section 1) in the generation that the slot's owner has found to be the
- * claim's. Starts the round in *s if the contribution is its first; sets no
- * other state: fpisa_slot_commit() follows once the registers hold the
- * contribution. `broken`: not 0 if the generation is, and why (a verdict); kept
- * results are all there is then.
+ * Apply rules 1 to 5 (doc/protocol.md, section 1) in the generation that the slot's owner has found to be the
+ * claim's. Start the round in *s if the contribution is its first; set no other state: fpisa_slot_commit() follows
+ * once the registers hold the contribution. `broken`: the verdict that broke the generation, or 0; a broken
+ * generation only sends kept results.
  */
 static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live,
 					    enum fpisa_verdict broken)
@@ -101,14 +100,15 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 }
 
 /*
- * The generation, if it is the one that runs, adds nothing more, and its ranks are told `why`: not the round alone, for a
- * worker that waits sends only its oldest chunk again, and that may wait for ranks that have given up. One word, so
- * that nobody sees half of it; the first mark of a generation stays.
+ * Break the generation, if it is the current one: it adds nothing more, and its ranks are told `why`. The whole
+ * generation ends, and not the round alone, because a waiting worker resends only its oldest chunk, which may wait
+ * for ranks that have given up. The mark is one word, so it cannot be half seen; the first mark of a generation
+ * stays.
  *
- * A CPU that is late must not take the mark of a generation that began meanwhile: it replaces the one that it read
- * before it saw that its own still ran. What such a CPU may do is to put its own in the place of an older one,
- * under the hands of another that marks the new generation and has to try again. It cannot happen twice: to replace
- * that mark, a second one would have to have read it before the new generation began.
+ * A CPU that is late must not take the mark of a generation that began meanwhile. It replaces only the mark that it
+ * read before it saw that its own generation was still current. Such a CPU may put its mark in the place of an older
+ * one while another CPU marks the new generation, which then has to try again. This cannot happen twice: to replace
+ * the new mark, a second late CPU would have to have read it before the new generation began.
  */
 #define FPISA_BREAK_ATTEMPTS 2
 
@@ -123,7 +123,7 @@ static __always_inline void fpisa_break(struct fpisa_session *session, __u32 gen
 	}
 }
 
-/* Why, or 0. */
+/* Return why the generation is broken, or 0. */
 static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_session *session, __u32 generation)
 {
 	__u64 broken = fpisa_read_once(&session->broken);
@@ -132,12 +132,11 @@ static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_sessio
 }
 
 /*
- * The rules for a contribution that has passed every check of its frame: is it
- * of the generation that runs, and what is to be done with it? The caller owns the
- * slot's lock, for a generation that began meanwhile may own the slot already.
- * A mismatch breaks the generation. Returns an enum fpisa_step, or the verdict
- * of a drop, negated. *results becomes the secret of the generation's results; it is read first, for the next
- * generation's is not for a rank that may have been taken out before that began.
+ * Apply the rules to a contribution that has passed every check of its frame: is its generation current, and what is
+ * to be done with it? The caller owns the slot's lock, because a generation that began meanwhile may own the slot
+ * already. A mismatch breaks the generation. Return an enum fpisa_step, or the verdict of a drop, negated. *results
+ * becomes the secret of the generation's results. It is read first, because a rank that was taken out before the next
+ * generation began must not get that generation's secret.
  */
 static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s, const struct fpisa_claim *c,
 				       __u64 live, __u64 *results)
@@ -154,8 +153,8 @@ static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpi
 }
 
 /*
- * The registers hold the contribution of `rank`: record it. Returns nonzero
- * if the round is complete. The caller owns the lock.
+ * Record the contribution of `rank`, which the registers hold. Return nonzero if the round is complete. The caller
+ * owns the lock.
  */
 static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, __u64 live, __u32 flags)
 {
@@ -168,9 +167,10 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 }
 
 /*
- * Ranks of `live` whose contributions to `chunk` are not in its round, which is open in *s; 0 if it is not, or has none yet. Ranks send
- * chunks in order, so when the round of the chunk after it is complete, these contributions were lost, unless frames passed each other. The
- * caller need not own the lock: who is told wrongly sends a frame in vain, or waits a timeout.
+ * Return the ranks of `live` whose contributions to `chunk` are not in its round in *s; 0 if the round is not open,
+ * or has none yet. Ranks send chunks in order, so when the round of the next chunk is complete, these contributions
+ * were lost, unless frames overtook each other. The caller need not own the lock: a rank that is told wrongly sends a
+ * frame in vain, or waits a timeout.
  */
 static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 generation, __u64 chunk, __u64 live)
 {
@@ -182,17 +182,14 @@ static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 
 }
 
 /*
- * HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller
- * owns the session's lock.
+ * Process a HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller owns the session's lock.
  *
- * A generation begins when every live rank has joined it, each with an
- * incarnation newer than the last one known; so a worker that comes back
- * joins the next generation, together with all others, and nothing of the
- * one it left can reach it. Whoever waits repeats its HELLO, and all must
- * have done so since the last newcomer: a worker that died while it waited
- * is not counted. *next is taken and advanced when a generation begins.
- * Returns 1 if the sender is in the current generation, 0 if it has to ask
- * again (others are missing, or its incarnation is older than the known one).
+ * A generation begins when every live rank has joined it, each with an incarnation newer than the last one known. So
+ * a worker that comes back joins the next generation, together with all others, and nothing of the generation that it
+ * left can reach it. A waiting rank repeats its HELLO, and all must have done so since the last newcomer: a worker
+ * that died while it waited is not counted. *next is taken and advanced when a generation begins. Return 1 if the
+ * sender is in the current generation, 0 if it has to ask again (others are missing, or its incarnation is older than
+ * the known one).
  */
 static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie, __u64 live,
 					      __u32 *next)

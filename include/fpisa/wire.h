@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The frame: Ethernet, IPv4 without options, UDP, one FPISA header of 76
- * bytes, a payload. doc/wire.md describes every byte for writers of clients; this
- * file is what the datapath and the library compile.
+ * The frame: Ethernet, IPv4 without options, UDP, one FPISA header of 76 bytes, a payload. doc/wire.md describes
+ * every byte for writers of clients; the datapath and the library compile this file.
  *
- * Every field is little-endian, but for WELCOME's addresses. A reply reuses the frame that caused it, so
- * requests and replies share one header.
+ * Every field is little-endian, except WELCOME's addresses. A reply reuses the frame that caused it, so requests and
+ * replies share one header.
  */
 #ifndef FPISA_WIRE_H
 #define FPISA_WIRE_H
@@ -13,7 +12,7 @@
 #include "block.h"
 
 #define FPISA_MAGIC 0x5046 /* the bytes 'F' 'P' */
-#define FPISA_VERSION 3	   /* 2 sent the token in HELLO and had no tags; others are refused */
+#define FPISA_VERSION 3	   /* version 2 sent the token in HELLO and had no tags; others are refused */
 #define FPISA_PORT 18000   /* 0x4650; default UDP port of aggregator and workers */
 
 #define FPISA_MAX_WORKERS 64   /* ranks of a job: one bit each in a 64-bit map */
@@ -21,12 +20,12 @@
 #define FPISA_MAX_PORTS 16     /* UDP ports of a job at the aggregator */
 
 enum fpisa_type {
-	FPISA_TYPE_HELLO = 1,	/* worker: who am I, what are the parameters */
+	FPISA_TYPE_HELLO = 1,	/* worker: join, ask for the parameters */
 	FPISA_TYPE_WELCOME = 2, /* aggregator: struct fpisa_hello filled in */
 	FPISA_TYPE_ADD = 3,	/* worker: one chunk of its vector */
 	FPISA_TYPE_RESULT = 4,	/* aggregator: the chunk summed over all ranks */
-	FPISA_TYPE_STATUS = 5,	/* aggregator: who has contributed so far; no payload */
-	FPISA_TYPE_ERROR = 6,	/* aggregator: why it dropped the frame; no payload */
+	FPISA_TYPE_STATUS = 5,	/* aggregator: ranks that have contributed so far; no payload */
+	FPISA_TYPE_ERROR = 6,	/* aggregator: the reason why it dropped the frame; no payload */
 };
 
 /* fpisa_hdr.flags */
@@ -35,7 +34,7 @@ enum fpisa_type {
 #define FPISA_F_PROBE 0x02 /* ADD: answer with STATUS while the round is not done */
 #define FPISA_F_PENDING 0x04   /* WELCOME: some ranks have not joined yet */
 #define FPISA_F_RESENT 0x08    /* RESULT: a kept result, sent again on request */
-#define FPISA_F_CHALLENGE 0x10 /* WELCOME: say HELLO again with this secret; nothing was done */
+#define FPISA_F_CHALLENGE 0x10 /* WELCOME: repeat HELLO with this secret; nothing was done */
 
 struct fpisa_hdr {
 	__le16 magic;	     /*	 0 FPISA_MAGIC */
@@ -48,7 +47,7 @@ struct fpisa_hdr {
 	__le32 job;	     /*	 8 job number */
 	__le32 generation;   /* 12 from WELCOME; 0 in HELLO */
 	__le32 slot;	     /* 16 slot << 1 | version */
-	__le16 rank;	     /* 20 the sender's; 0xffff in a HELLO and in a RESULT */
+	__le16 rank;	     /* 20 rank of the sender; 0xffff in a HELLO and in a RESULT */
 	__le16 count;	     /* 22 elements in the payload, a multiple of 32 up to the job's */
 	__le64 chunk;	     /* 24 number of this chunk since the generation began; HELLO: a nonce */
 	__le64 digest;	     /* 32 of all calls of the generation up to this one: fpisa_digest() */
@@ -56,21 +55,21 @@ struct fpisa_hdr {
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum; STATUS: so far */
 	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks whose contribution to the chunk before is lost */
 	__le64 secret; /* 48 see below */
-	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait; see below */
+	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: ranks that wait; see below */
 	__le64 aux;	 /* 64 see below */
-	__le32 checksum; /* 72 over all before it and the payload; 0 in frames with a tag */
+	__le32 checksum; /* 72 over all fields before it and the payload; 0 in frames with a tag */
 } __attribute__((packed, aligned(4)));
 
 /*
  * fpisa_hdr.chunk
- *	HELLO	a random number for this incarnation; the WELCOME echoes it, so a late one is known as
- *		such, and nobody who did not see the HELLO can make one
+ *	HELLO	a random number for this incarnation. The WELCOME echoes it, so a late WELCOME can be
+ *		recognised, and only a host that saw the HELLO can make one
  *
  * fpisa_hdr.secret (secret.h)
- *	HELLO	the rank's cookie for this incarnation, 0 as long as it has none
+ *	HELLO	the rank's cookie for this incarnation, 0 before the rank has one
  *	WELCOME	with CHALLENGE: that cookie; else the HELLO's
  *	ADD	the cookie
- *	RESULT	the generation's, as the WELCOME's payload said
+ *	RESULT	the generation's secret, as in the WELCOME's payload
  *	STATUS, ERROR	the ADD's
  *	In jobs with a token ADD, RESULT, STATUS and ERROR have their tag there (tag.h).
  *
@@ -83,12 +82,12 @@ struct fpisa_hdr {
  *	ADD	operation scale: the factor, bits of an IEEE binary64; else 0
  *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
  *	STATUS	the ranks that the job still counts on
- *	ROWS, ACK	which copy of the rows, as their worker numbers them (doc/query-wire.md)
+ *	ROWS, ACK	number of the copy of the rows, given by their worker (doc/query-wire.md)
  */
 
 /*
- * Faults that the workers of a job inject into their own frames, each way: to
- * try out what a network can do. Shares of frames in 1/65536; all 0: none.
+ * Faults that the workers of a job inject into their own frames, each way, to simulate a bad network. Shares of
+ * frames in 1/65536; all 0: none.
  */
 enum fpisa_fault {
 	FPISA_FAULT_DROP,
@@ -107,12 +106,12 @@ struct fpisa_job_faults {
 	__le16 reserved; /* zero */
 } __attribute__((packed, aligned(4)));
 
-/* The payload of HELLO (zero but for the proof) and WELCOME: the job's parameters. */
+/* The payload of HELLO (zero except the proof) and WELCOME: the job's parameters. */
 struct fpisa_hello {
 	__le32 window;			/*  0 slots, a power of two */
 	__le16 elements;		/*  4 elements a chunk */
 	__le16 workers;			/*  6 ranks of the job */
-	__le16 rank;			/*  8 the receiver's */
+	__le16 rank;			/*  8 rank of the receiver */
 	__u8 mode;			/* 10 enum fpisa_mode */
 	__u8 rounding;			/* 11 enum fpisa_rounding */
 	__u8 format;			/* 12 enum fpisa_format_id */
@@ -125,18 +124,18 @@ struct fpisa_hello {
 	__u8 flags;			/* 32 FPISA_JOB_* of job.h */
 	__u8 ports;			/* 33 K: the job's UDP ports at the aggregator, a power of two; 0: 1 */
 	__u8 reserved[2];		/* 34 zero */
-	struct fpisa_job_faults faults; /* 36 for trying things out */
+	struct fpisa_job_faults faults; /* 36 for tests */
 	__u8 zero[12];			/* 52 zero */
-	__le64 proof;			/* 64 that the sender knows the job's token (tag.h); 0 if the job has none */
-	__le64 results;			/* 72 what stands in the results' `secret`, or gives the key of their tags */
+	__le64 proof;	/* 64 proof that the sender knows the job's token (tag.h); 0 if the job has none */
+	__le64 results; /* 72 the `secret` of results, or a number that gives the key of their tags */
 } __attribute__((packed, aligned(4)));
 
-/* WELCOME to a query's member begins so (doc/query-wire.md, section 1); the rest is fpisa_hello's. */
+/* First part of a WELCOME to a query's member (doc/query-wire.md, section 1); the rest is as in fpisa_hello. */
 struct fpisa_query_welcome {
 	__le32 window;	   /*  0 zero */
 	__le16 elements;   /*  4 zero: this is a query */
 	__le16 members;	   /*  6 workers and the master */
-	__le16 rank;	   /*  8 the receiver's */
+	__le16 rank;	   /*  8 rank of the receiver */
 	__u8 kind;	   /* 10 enum fpisa_job_kind */
 	__u8 key_bytes;	   /* 11 of a row */
 	__u8 format;	   /* 12 FPISA_FORMAT_FP32 */
@@ -150,7 +149,7 @@ struct fpisa_query_welcome {
 #define FPISA_IP_LEN 20
 #define FPISA_UDP_LEN 8
 #define FPISA_HDR_LEN 76
-#define FPISA_OFFSET (FPISA_ETH_LEN + FPISA_IP_LEN + FPISA_UDP_LEN) /* of the header in the frame */
+#define FPISA_OFFSET (FPISA_ETH_LEN + FPISA_IP_LEN + FPISA_UDP_LEN) /* offset of the header in the frame */
 #define FPISA_PAYLOAD_OFFSET (FPISA_OFFSET + FPISA_HDR_LEN)
 
 /*
@@ -171,20 +170,18 @@ _Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
 _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frames start at NET_IP_ALIGN");
 
 /*
- * In a format with shared exponents the payload begins with a row of scales,
- * one byte a block, the rest zero; the elements follow.
+ * In a format with shared exponents the payload begins with a row of scales, one byte a block, the rest zero; the
+ * elements follow.
  */
 #define FPISA_SCALES 32
 
 _Static_assert(FPISA_MAX_BLOCKS <= FPISA_SCALES, "a scale for each block");
 
 /*
- * The port, of a job's K = `ports` ports, to which contributions to slot `slot` of
- * `window` go: 0 .. K - 1, the same for both versions. A network card that
- * spreads by destination port alone then gives a slot to one queue, so to one
- * CPU. Runs of 8 neighbours share a port, so that what a worker sends in one
- * go leaves in few bursts, and slots that share a cache line stay together.
- * Runs are shorter where the window would not reach every port.
+ * Return the port, of a job's K = `ports` ports, for contributions to slot `slot` of `window`: 0 .. K - 1, the same
+ * for both versions. A network card that spreads by destination port alone then gives a slot to one queue, so to one
+ * CPU. Runs of 8 neighbours share a port, so that the frames of one send leave in few bursts, and slots that share a
+ * cache line stay together. Runs are shorter if the window would not reach every port.
  */
 static __always_inline __u32 fpisa_port_index(__u32 slot, __u32 window, __u32 ports)
 {
@@ -201,7 +198,7 @@ static __always_inline __u32 fpisa_payload_bytes(struct fpisa_format f, __u32 co
 /* Blocks of a chunk of FP64 in mode exact: a slot version then takes 66,560 bytes (exact64.h). */
 #define FPISA_MAX_EXACT64_BLOCKS 4
 
-/* Most elements that a chunk of a format can have; mode 0 where that is not known. */
+/* Return the most elements that a chunk of a format can have; mode 0 if the mode is not known. */
 static __always_inline __u32 fpisa_max_elements(struct fpisa_format f, __u32 mode)
 {
 	__u32 fit = f.bytes ? FPISA_MAX_PAYLOAD / f.bytes / FPISA_BLOCK * FPISA_BLOCK : 0;
@@ -211,23 +208,22 @@ static __always_inline __u32 fpisa_max_elements(struct fpisa_format f, __u32 mod
 	return fit < FPISA_MAX_ELEMENTS ? fit : FPISA_MAX_ELEMENTS;
 }
 
-/* May a chunk have so many? `most` is fpisa_max_elements(), or FPISA_MAX_ELEMENTS where the format is not known yet. */
+/* May a chunk have so many? `most` is fpisa_max_elements(), or FPISA_MAX_ELEMENTS if the format is not known yet. */
 static __always_inline int fpisa_elements_valid(__u32 elements, __u32 most)
 {
 	return elements && elements % FPISA_BLOCK == 0 && elements <= most;
 }
 
-/* A chunk's elements when nobody says: as many as FP32 has, but no more bytes, for the MTU's sake. */
+/* Return a chunk's default elements: as many as FP32 has, but no more bytes, because of the MTU. */
 static __always_inline __u32 fpisa_default_elements(struct fpisa_format f)
 {
 	return f.bytes > 4 ? FPISA_DEFAULT_ELEMENTS * 4 / f.bytes : FPISA_DEFAULT_ELEMENTS;
 }
 
 /*
- * Checksum: header and payload as 64-bit words, each split into two 32-bit
- * lanes; per lane the sum of the words and the sum of the running sums
- * (Fletcher's scheme, which sees swapped words). No sum wraps, so two equal
- * flips in two words never cancel; only the last step folds to 32 bits.
+ * Checksum: header and payload as 64-bit words, each split into two 32-bit lanes; per lane the sum of the words and
+ * the sum of the running sums (Fletcher's scheme, which detects swapped words). No sum wraps, so two equal flips in
+ * two words never cancel; only the last step folds to 32 bits.
  */
 struct fpisa_sum {
 	__u64 a_lo, a_hi, b_lo, b_hi;
@@ -236,11 +232,9 @@ struct fpisa_sum {
 #define FPISA_SUM_HDR_WORDS 9 /* the header before the checksum */
 
 /*
- * Adds `words` 64-bit words; callers in BPF pass a constant. Kept meanwhile
- * are sums of whole words, modulo 2^64, and of upper lanes: fewer
- * instructions, and what the upper lanes leave of the former is the lower
- * lanes' sum, which is far below 2^64. BPF has its loop unrolled, in an order
- * that needs no stack.
+ * Add `words` 64-bit words; callers in BPF pass a constant. The state meanwhile has sums of whole words, modulo 2^64,
+ * and of upper lanes, which takes fewer instructions. The former less the part of the upper lanes is the sum of the
+ * lower lanes, which is far below 2^64. In BPF the loop is unrolled, in an order that needs no stack.
  */
 static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, int words)
 {
@@ -248,7 +242,7 @@ static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, 
 
 	FPISA_UNROLLED
 	for (int i = 0; i < words; i++) {
-		/* In this order: clang would take the upper lane from the whole word, by three instructions. */
+		/* In this order, because clang would take the upper lane from the whole word, by three instructions. */
 		__u64 hi = fpisa_load32((const char *)p + 8 * i + 4), w = fpisa_load64((const char *)p + 8 * i);
 
 		fpisa_add_to(a_hi, hi);
@@ -273,8 +267,8 @@ static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
 }
 
 /*
- * The sum of the 16-bit words, for a UDP checksum: modulo 65535, where 2^16 and 2^32 are 1, and not reduced.
- * Of a frame it is below 2^27.
+ * Return the sum of the 16-bit words, for a UDP checksum: modulo 65535, where 2^16 and 2^32 are 1, and not reduced.
+ * For a frame it is below 2^27.
  */
 static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
 {
@@ -289,9 +283,9 @@ enum fpisa_call_kind {
 };
 
 /*
- * The digest after one more call. Ranks whose digests are equal have made the
- * same calls in the same order. Each step is a bijection of either argument, so
- * two histories that differ in one word never agree, others with probability 2^-64.
+ * Return the digest after one more call. Ranks whose digests are equal have made the same calls in the same order.
+ * Each step is a bijection of either argument, so two histories that differ in one word never agree, others with
+ * probability 2^-64.
  */
 static __always_inline __u64 fpisa_digest_word(__u64 digest, __u64 word)
 {
