@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A table of leading zeros. Sums have their leading one near that of the
- * format's mantissa, so the read-out (lookup_read.h) asks it for a window of
- * the register that begins there. Outside are sums that cancelled four bits or
- * more, zero and superaccumulators of mode exact.
+ * A table of leading zeros. Sums have their leading one near the leading one of the format's mantissa, so the
+ * read-out (lookup_read.h) looks up a window of the register that begins there. Outside are sums that cancelled four
+ * bits or more, zero and superaccumulators of mode exact.
  */
 #ifndef FPISA_CLZ_H
 #define FPISA_CLZ_H
 
 #include "format.h"
 
-/* A window is what the table counts the leading zeros of. */
+/* A window is the part of a register whose leading zeros the table counts. */
 #define FPISA_WINDOW 12 /* bits: 64 workers add 6, cancelled bits are 4, 1 for rounding */
 #define FPISA_WINDOWS (1 << FPISA_WINDOW)
 
@@ -21,7 +20,7 @@
 				       [2048 ... 4095] = 0                                                            \
 	}
 
-/* The lowest bit of the window around a format's leading one. */
+/* Return the lowest bit of the window around a format's leading one. */
 static __always_inline __u32 fpisa_window_at(struct fpisa_format f)
 {
 	__u32 one = f.mbits + f.guard;

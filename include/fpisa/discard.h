@@ -23,19 +23,22 @@ struct fpisa_histogram {
 	__u64 bucket[FPISA_BUCKETS];
 };
 
-/* The bucket of the low `by` bits of m with exponent e; 0 if they are zero. */
+/* Return the bucket of the low `by` bits of m with exponent e; 0 if they are zero. */
 static __always_inline __u32 fpisa_discard_bucket(__s64 m, __u32 e, __u32 by)
 {
 	__u64 low = (__u64)m & ((1ull << (by < 63 ? by : 63)) - 1);
 	__u32 bits = 64 - fpisa_clz64_bits(low);
 
-	/* The floor of a small negative number is -1: 2^by - |m| goes. */
+	/* The floor of a small negative number is -1, so the shift discards 2^by - |m|. */
 	if (by > 63 && m < 0)
 		bits = by;
 	return bits ? e + bits - 1 : 0;
 }
 
-/* Count for one element: exponent e and mantissa m of the contribution, reg_e and reg_m of the registers. */
+/*
+ * Return the bucket to count for one element: exponent e and mantissa m of the contribution, reg_e and reg_m of the
+ * registers.
+ */
 static __always_inline __u32 fpisa_discarded(__u32 e, __s64 m, __u32 reg_e, __s64 reg_m, struct fpisa_format f,
 					     enum fpisa_mode mode)
 {

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Mode `exact`: a superaccumulator (Kulisch's long accumulator) in place of the
- * mantissa register.
+ * Mode `exact`: a superaccumulator (Kulisch's long accumulator) in place of the mantissa register.
  *
- * It has signed 64-bit limbs, 32 bits apart, so that carries wait: the limb of
- * a value is (e - 1) / 32, its place there (e - 1) mod 32, so an add touches
- * one limb and loses nothing. Limb i holds units of
- * 2^(32 i + 1 - bias - M). A mantissa of M + 1 bits moved by up to 31 leaves
- * 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a limb could overflow,
- * 2^24 for bf16. Formats of five exponent bits or fewer fit one limb, with
- * the place e - 1 in it: 2^(63 - 29 - 11) adds for FP16.
+ * It has signed 64-bit limbs, 32 bits apart, so that carries can wait. A value goes to limb (e - 1) / 32, at place (e
+ * - 1) mod 32, so an add touches one limb and loses nothing. Limb i holds units of 2^(32 i + 1 - bias - M). A
+ * mantissa of M + 1 bits moved by up to 31 leaves 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a limb could
+ * overflow, 2^24 for bf16. Formats of five exponent bits or fewer fit one limb, with the place e - 1 in it: 2^(63 -
+ * 29 - 11) adds for FP16.
  *
- * The order of adds does not matter, integers are associative; the one
- * rounding is at read-out. MAU0, 1 and 6 to 8 are those of mau.h with a
- * 64-bit register; here are MAU2 to 5. The exponent register keeps only the
- * sticky bits.
+ * The order of adds does not matter, because integers are associative; the one rounding is at read-out. MAU0, 1 and 6
+ * to 8 are those of mau.h with a 64-bit register; here are MAU2 to 5. The exponent register keeps only the sticky
+ * bits.
  */
 #ifndef FPISA_EXACT_H
 #define FPISA_EXACT_H
@@ -28,13 +24,13 @@ struct fpisa_limbs_block {
 	__s64 limb[FPISA_BLOCK][FPISA_LIMBS];
 };
 
-/* The `n` limbs of element i. */
+/* Return the `n` limbs of element i. */
 static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 {
 	return (__s64 *)limbs + i * n;
 }
 
-/* MAU2: which of `n` limbs, a power of two (st), and where in it (in). */
+/* Run MAU2: the limb, of `n`, a power of two (st), and the place in it (in). */
 static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
@@ -43,13 +39,13 @@ static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 	l->st = n == 1 ? 0 : place >> 5 & (__u32)(n - 1);
 }
 
-/* MAU3: the incoming mantissa to its place; exact. */
+/* Run MAU3: move the incoming mantissa to its place; exact. */
 static __always_inline void fpisa_exact_mau3(struct fpisa_lane *l)
 {
 	l->m = (__s64)((__u64)l->m << l->in);
 }
 
-/* MAU4, first contribution: the accumulator is this value alone. */
+/* Run MAU4 for a first contribution: the accumulator is this value alone. */
 static __always_inline void fpisa_exact_mau4_first(const struct fpisa_lane *l, __s64 *acc, int n)
 {
 	for (int k = 0; k < n; k++)
@@ -63,10 +59,9 @@ static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *
 }
 
 /*
- * MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): the two
- * uppermost nonzero digits of 32 bits, with all lower digits as a sticky bit. m has
- * at least 31 significant bits, or is exact. With several limbs the
- * magnitude is multiplied on the way by `factor`, which is below 2^24 (op.h).
+ * Run MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): the two uppermost nonzero digits of 32
+ * bits, with all lower digits as a sticky bit. m has at least 31 significant bits, or is exact. With several limbs
+ * the magnitude is multiplied on the way by `factor`, which is below 2^24 (op.h).
  */
 static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *acc, int n, __u64 factor)
 {
@@ -150,8 +145,8 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 }
 
 /*
- * As fpisa_block_read; collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a call
- * of it, for its loops are more than a verifier takes 32 times over.
+ * Read out as fpisa_block_read. collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a call of it, because a
+ * verifier cannot follow its loops 32 times.
  */
 #define fpisa_exact_read(out, ereg, limbs, n, f, rounding, clz, collapse)                \
 	({                                                                               \
@@ -165,7 +160,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 		__flags;                                                                 \
 	})
 
-/* Stages 0, 1 and 6 to 8 are block.h's. */
+/* Stages 2 to 5; stages 0, 1 and 6 to 8 are block.h's. */
 static __always_inline void fpisa_exact_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, int n, int first)
 {
 	FPISA_EACH(i) {

@@ -2,25 +2,19 @@
 /*
  * Mode `exact` of FP64: a superaccumulator over exponents of eleven bits.
  *
- * Limbs are exact.h's, signed, of 64 bits, 32 bits apart. A mantissa of 53
- * bits moved by up to 31 has 84 bits, so an add touches two limbs: its low 32
- * bits go to limb (e - 1) / 32, what is above them, at most 52 bits and a sign,
- * to the next one (Neal, "Fast exact summation using small and large
- * superaccumulators"). Values reach 65 limbs; the 66th digit of a sum is a carry, which
- * the read-out makes. 2^11 contributions fit before a limb could overflow.
+ * Limbs are exact.h's, signed, of 64 bits, 32 bits apart. A mantissa of 53 bits moved by up to 31 has 84 bits, so an
+ * add touches two limbs. Its low 32 bits go to limb (e - 1) / 32. The bits above them, at most 52 and a sign, go to
+ * the next one (Neal, "Fast exact summation using small and large superaccumulators"). Values reach 65 limbs; the
+ * 66th digit of a sum is a carry, which the read-out adds. 2^11 contributions fit before a limb could overflow.
  *
- * The exponent register keeps the range of limbs in use beside the sticky
- * bits. Limbs outside of it hold what an earlier round left there. So a first
- * contribution writes two limbs and clears none, a later one clears those that
- * it adds to the range, and a read-out walks the range alone. Zeros and specials
- * leave the range as it is.
+ * The exponent register keeps the range of limbs in use beside the sticky bits. Limbs outside that range hold values
+ * of an earlier round. So a first contribution writes two limbs and clears none, a later one clears the limbs that it
+ * adds to the range, and a read-out walks the range alone. Zeros and specials leave the range as it is.
  *
- * Limb k of all elements of a block stands together: neighbours of similar
- * magnitude share cache lines. MAU0, 1 and 6 to 8 are mau.h's; here are MAU2,
- * 4 and 5. MAU3 has nothing to do, for its result would not fit a PHV's word.
+ * Limb k of all elements of a block stands together: neighbours of similar magnitude share cache lines. MAU0, 1 and 6
+ * to 8 are mau.h's; here are MAU2, 4 and 5. MAU3 has nothing to do, because its result would not fit a PHV's word.
  *
- * A block takes 16,640 bytes, so chunks have 128 elements at most
- * (FPISA_MAX_EXACT64_BLOCKS).
+ * A block takes 16,640 bytes, so chunks have 128 elements at most (FPISA_MAX_EXACT64_BLOCKS).
  */
 #ifndef FPISA_EXACT64_H
 #define FPISA_EXACT64_H
@@ -35,10 +29,10 @@ struct fpisa_limbs64_block {
 };
 
 /*
- * The range in an exponent register: bits 6 to 12 the lowest limb that a value
- * began in, 0 to 5 how many limbs above it another one did. The limb after the last of these is in use too.
+ * The range in an exponent register. Bits 6 to 12: the lowest limb in which a value began. Bits 0 to 5: how many
+ * limbs above it another value began. The limb after the last of these is in use too.
  */
-#define FPISA_RANGE_NONE 127u /* for the lowest limb: none is in use. No limb is next to it */
+#define FPISA_RANGE_NONE 127u /* for the lowest limb: no limb is in use, and none is next to it */
 
 static __always_inline __u32 fpisa_range_first(__u32 e)
 {
@@ -50,13 +44,13 @@ static __always_inline __u32 fpisa_range_more(__u32 e)
 	return e & 63;
 }
 
-/* Limbs in use. */
+/* Return the number of limbs in use. */
 static __always_inline __u32 fpisa_range_limbs(__u32 e)
 {
 	return fpisa_range_first(e) == FPISA_RANGE_NONE ? 0 : fpisa_range_more(e) + 2;
 }
 
-/* MAU2: the limb that the value begins in (st), and its place there (in). */
+/* Run MAU2: the limb in which the value begins (st), and its place there (in). */
 static __always_inline void fpisa_exact64_place(struct fpisa_lane *l)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
@@ -65,14 +59,14 @@ static __always_inline void fpisa_exact64_place(struct fpisa_lane *l)
 	l->st = place >> 5 & 63;
 }
 
-/* MAU2, first contribution. Returns the register's new value. */
+/* Run MAU2 for a first contribution. Return the register's new value. */
 static __always_inline __u16 fpisa_exact64_mau2_first(struct fpisa_lane *l)
 {
 	fpisa_exact64_place(l);
 	return (__u16)((l->e & FPISA_EXP_SPECIAL) | (l->m ? l->st : FPISA_RANGE_NONE) << 6);
 }
 
-/* MAU2: the register with the value's limbs in its range. */
+/* Run MAU2: return the register with the value's limbs in its range. */
 static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
 {
 	__u32 sticky = (reg | l->e) & FPISA_EXP_SPECIAL, first = fpisa_range_first(reg);
@@ -88,7 +82,7 @@ static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
 	return (__u16)(sticky | first << 6 | (last - first));
 }
 
-/* MAU4, first contribution: the two limbs are this value alone. A zero has none. */
+/* Run MAU4 for a first contribution: the two limbs are this value alone. A zero has none. */
 static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l, struct fpisa_limbs64_block *a, int i)
 {
 	if (!l->m)
@@ -97,7 +91,10 @@ static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l,
 	a->limb[l->st + 1][i] = l->m >> (32 - l->in);
 }
 
-/* Limbs from..to - 1 of element i become 0. Here and below an index is hidden: else clang makes a pointer of it, which has no bound. */
+/*
+ * Clear limbs from..to - 1 of element i. Here and below an index is hidden: otherwise clang makes a pointer of it,
+ * which has no bound.
+ */
 static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __u32 to)
 {
 	FPISA_ROLLED
@@ -112,8 +109,8 @@ static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, _
 }
 
 /*
- * MAU4: clears what the value's limbs add to the range that was there, `before`, and adds. `clear` is
- * fpisa_exact64_clear() or a call of it: its loop is more than a verifier takes 32 times over.
+ * Run MAU4: clear the limbs that the value adds to the former range, `before`, and add. `clear` is
+ * fpisa_exact64_clear() or a call of it: a verifier cannot follow its loop 32 times.
  */
 #define fpisa_exact64_mau4(l, a, i, before, clear)                               \
 	({                                                                       \
@@ -132,16 +129,19 @@ static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, _
 		}                                                                \
 	})
 
-/* A number as its digits of 32 bits come, the lowest first: the three uppermost that are not zero at their top, what is below. */
+/*
+ * A number whose digits of 32 bits come one by one, the lowest first: the three uppermost digits from the first
+ * nonzero one on, and the rest.
+ */
 struct fpisa_digits {
 	__u64 high, low, lower, rest, before, before2, below;
-	__u64 product; /* of the digits so far and a factor, what is above them: below 2^54 */
+	__u64 product; /* product of the digits so far and a factor, the part above them: below 2^54 */
 	__u32 top;     /* the place of `high` */
 };
 
 /*
- * The next digit, times a factor below 2^53. What is asked is the digit moved: of one that a verifier knows to be zero
- * it knows what becomes of it, and walks all that follows for each set of zeros.
+ * Take the next digit, times a factor below 2^53. The test is on the digit as moved. If a verifier knew that a digit
+ * is zero it would know the results too, and walk the rest for each set of zeros.
  */
 static __always_inline void fpisa_next_digit(struct fpisa_digits *d, __u64 digit, __u32 at, __u64 factor)
 {
@@ -167,7 +167,7 @@ static __always_inline void fpisa_next_digit(struct fpisa_digits *d, __u64 digit
 	d->before = digit;
 }
 
-/* The sign of the sum of range `e`: all ones when it is negative, else zero. */
+/* Return the sign of the sum of range `e`: all ones if it is negative, else zero. */
 static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block *a, __u32 i, __u32 e)
 {
 	const __u32 first = fpisa_range_first(e), limbs = fpisa_range_limbs(e);
@@ -186,16 +186,18 @@ static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block
 }
 
 /*
- * MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): its 64
- * uppermost bits, all below them as a sticky bit. Two digits alone could be 33
- * bits, and 53 are wanted, 8 more for a quotient; so three are
- * aligned here by the zeros of the first, and MAU6 has nothing left to move. The magnitude is
- * multiplied by `factor`, below 2^53, on the way (op.h).
+ * Run MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): its 64 uppermost bits, all lower bits as a
+ * sticky bit. Two digits alone could be 33 bits, and 53 are needed, 8 more for a quotient. So three digits are
+ * aligned here by the zeros of the first, and MAU6 has nothing left to move. The magnitude is multiplied by `factor`,
+ * below 2^53, on the way (op.h).
  */
 static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
 					       __u64 factor)
 {
-	/* Read twice: a verifier would know by the end of the first loop how often the second goes round, and walk it for each. */
+	/*
+	 * Read the range twice: otherwise a verifier would know by the end of the first loop how often the second one
+	 * repeats, and walk it for each number.
+	 */
 	const __s64 sign = fpisa_exact64_sign(a, i, l->e);
 	const __u32 e = fpisa_read_once(&l->e), first = fpisa_range_first(e), limbs = fpisa_range_limbs(e);
 	struct fpisa_digits d = {0};
@@ -259,7 +261,7 @@ static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_b
 		fpisa_exact64_add_lane(in, e, a, i, f, fpisa_exact64_clear);
 }
 
-/* As fpisa_exact_read(): collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or a call of it. */
+/* Read out as fpisa_exact_read() does: collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or a call of it. */
 #define fpisa_exact64_read(out, ereg, a, f, rounding, clz, collapse)                     \
 	({                                                                               \
 		__u32 __flags = 0;                                                       \
@@ -272,7 +274,7 @@ static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_b
 		__flags;                                                                 \
 	})
 
-/* The PHV's exponent becomes the range that was in use, for MAU4. */
+/* Run stage 2. The PHV's exponent becomes the range that was in use, for MAU4. */
 static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e,
 						 struct fpisa_format f, int first)
 {
@@ -285,7 +287,7 @@ static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct 
 	}
 }
 
-/* As it stands: clang-format 14 moves the end of a loop in a macro. */
+/* Not formatted, because clang-format 14 moves the end of a loop in a macro. */
 /* clang-format off */
 #define fpisa_exact64_stage4(p, a, f, first, clear)                     \
 	({                                                              \

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]: the same bits as the
- * staged functions of block.h, which user space runs.
+ * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]: the same bits as the staged functions of block.h, which user
+ * space runs.
  *
- * BPF has no conditional move, so the minima and maxima of MAU2 are either
- * branches on unpredictable exponents or some twenty instructions of masks
- * an element. Here a register of 64 bits holds the exponents of four lanes,
- * and a subtraction compares them all: the top bit of each lane, which no
- * exponent reaches, says how it went.
+ * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or
+ * some twenty instructions of masks an element. Here a register of 64 bits holds the exponents of four lanes, and a
+ * subtraction compares them all: the top bit of each lane, which no exponent reaches, gives the result.
  */
 #ifndef FPISA_LANES_H
 #define FPISA_LANES_H
@@ -19,7 +17,10 @@
 /* x in every lane. */
 #define FPISA_EVERY(x) ((x)*0x0001000100010001ull)
 
-/* Lane by lane of a block, two registers at a time: no masks here that would make a verifier's work of it (block.h). */
+/*
+ * Iterate over the lanes of a block, two registers at a time: there are no masks here that would burden a verifier
+ * (block.h).
+ */
 #ifdef __clang__
 #define FPISA_BY_LANES(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i += FPISA_LANES)
 #else
@@ -30,14 +31,14 @@
 
 #define FPISA_LANE_TOP FPISA_EVERY(0x8000ull)
 
-/* 0x7fff in each lane whose top bit is set in x, else 0. */
+/* Return 0x7fff in each lane whose top bit is set in x, else 0. */
 static __always_inline __u64 fpisa_lanes_of_tops(__u64 x)
 {
 	x &= FPISA_LANE_TOP;
 	return x - (x >> 15);
 }
 
-/* The smaller of each lane of x, below 2^15, and limit. */
+/* Return the smaller of each lane of x, below 2^15, and limit. */
 static __always_inline __u64 fpisa_lanes_min(__u64 x, __u64 limit)
 {
 	__u64 less = (FPISA_LANE_TOP | FPISA_EVERY(limit)) - x;
@@ -45,7 +46,7 @@ static __always_inline __u64 fpisa_lanes_min(__u64 x, __u64 limit)
 	return FPISA_EVERY(limit) - (less & fpisa_lanes_of_tops(less));
 }
 
-/* MAU0. */
+/* Run MAU0. */
 static __always_inline void fpisa_lanes_stage0(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_BY_LANES(i)
@@ -64,8 +65,8 @@ static __always_inline void fpisa_lanes_stage0(const void *in, struct fpisa_phv_
 }
 
 /*
- * MAU1 of a block without special values. Returns 0, or 1 if there is an
- * exponent of theirs: the block is unchanged, and one for block.h.
+ * Run MAU1 of a block without special values. Return 0, or 1 if an exponent is a special value's: the block is
+ * unchanged, and block.h handles it.
  */
 static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
@@ -105,7 +106,7 @@ static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpi
 	return 0;
 }
 
-/* MAU2 of mode fpisa. */
+/* Run MAU2 of mode fpisa. */
 static __always_inline void fpisa_lanes_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, struct fpisa_format f)
 {
 	FPISA_BY_LANES(i)
@@ -121,7 +122,7 @@ static __always_inline void fpisa_lanes_stage2(struct fpisa_phv_ref p, struct fp
 	}
 }
 
-/* MAU3 of mode fpisa. Returns its events. */
+/* Run MAU3 of mode fpisa. Return its events. */
 static __always_inline __u64 fpisa_lanes_stage3(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	__u64 events = 0;
@@ -141,7 +142,7 @@ static __always_inline __u64 fpisa_lanes_stage3(struct fpisa_phv_ref p, struct f
 	return events;
 }
 
-/* MAU4 of mode fpisa where fpisa_bounded() holds: no sum saturates and none is checked. Returns its events. */
+/* Run MAU4 of mode fpisa if fpisa_bounded() holds: no sum saturates and none is checked. Return its events. */
 static __always_inline __u64 fpisa_lanes_stage4(struct fpisa_phv_ref p, void *m, struct fpisa_format f)
 {
 	__u64 events = 0;

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..4 of a further contribution in one body, for BPF: the same bits as
- * the units of mau.h one after the other, which user space (block.h) and the
- * staged programs (lanes.h, block.h) run.
+ * MAU0..4 of a further contribution in one body, for BPF: the same bits as the units of mau.h one after the other,
+ * which user space (block.h) and the staged programs (lanes.h, block.h) run.
  *
- * BPF has no conditional move, so the minima and maxima of MAU2 are either
- * branches on unpredictable exponents or some twenty instructions of masks.
- * Here the difference of the exponents is matched in a table, as a switch
- * would do it, and the action data are the distances. One of the two
- * mantissas moves, so one 64-bit sum has the result in its high word and what
- * was lost, of either, in its low one.
+ * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or
+ * some twenty instructions of masks. Here the difference of the exponents is matched in a table, as a switch would do
+ * it, and the action data are the distances. Only one of the two mantissas moves. So one 64-bit sum has the result in
+ * its high word and the lost bits, of either mantissa, in its low word.
  *
- * The caller sees to it that mode fpisa has met no more adds than
- * fpisa_headroom() bounds: then no sum saturates and none is checked.
+ * The caller ensures that mode fpisa has met no more adds than fpisa_headroom() bounds: then no sum saturates and
+ * none is checked.
  */
 #ifndef FPISA_LOOKUP_H
 #define FPISA_LOOKUP_H
@@ -26,7 +23,7 @@
 #define FPISA_DOWN4(x) (x), (x)-1, (x)-2, (x)-3
 #define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x)-4), FPISA_DOWN4((x)-8), FPISA_DOWN4((x)-12)
 
-/* Two elements at a time: no masks here that would make a verifier's work of it (block.h). */
+/* Iterate two elements at a time: there are no masks here that would burden a verifier (block.h). */
 #ifdef __clang__
 #define FPISA_BY_TWO(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i++)
 #define FPISA_BY_FOUR(i) _Pragma("clang loop unroll_count(4)") for (int i = 0; i < FPISA_BLOCK; i++)
@@ -35,19 +32,18 @@
 #define FPISA_BY_FOUR(i) FPISA_EACH(i)
 #endif
 
-/* Entries: twice the exponents of a format, so that a difference has one modulo their number. */
+/* Number of entries: twice the exponents of a format, so that each difference has an entry modulo their number. */
 #define FPISA_NARROW 512 /* exponents of eight bits or fewer */
 #define FPISA_WIDE 4096	 /* of eleven */
 
 /*
- * MAU2's decisions, by the incoming exponent less the stored one. Distances
- * end at R for R = 32, and at 63 for R = 64, where a bounded mantissa has nothing
- * left but its sign.
+ * MAU2's decisions, by the incoming exponent less the stored one. Distances end at R for R = 32, and at 63 for R =
+ * 64, where a bounded mantissa has nothing left but its sign.
  */
 struct fpisa_narrow {
 	__u8 stored[FPISA_NARROW];   /* right shift of the stored mantissa */
-	__u8 incoming[FPISA_NARROW]; /* of the incoming one */
-	__u8 raise[FPISA_NARROW];    /* of the stored exponent */
+	__u8 incoming[FPISA_NARROW]; /* right shift of the incoming mantissa */
+	__u8 raise[FPISA_NARROW];    /* increase of the stored exponent */
 };
 
 struct fpisa_wide {
@@ -105,7 +101,7 @@ struct fpisa_value {
 	__u64 e; /* exponent less one */
 };
 
-/* MAU0 and MAU1. A special adds as a zero does, and its sticky bit goes into the exponent register *reg. */
+/* Run MAU0 and MAU1. A special adds as a zero does, and its sticky bit goes into the exponent register *reg. */
 static __always_inline struct fpisa_value fpisa_decode(__u64 word, __u16 *reg, struct fpisa_format f, __u32 at)
 {
 	__u64 e = word >> f.mbits & fpisa_exp_ones(f), frac = word & fpisa_frac_ones(f), normal, m;
@@ -128,10 +124,7 @@ static __always_inline struct fpisa_value fpisa_decode(__u64 word, __u16 *reg, s
 	return v;
 }
 
-/*
- * MAU3 and MAU4 of mode fpisa on R = 32: both mantissas stand in the high
- * word, one of the shifts is 0.
- */
+/* Run MAU3 and MAU4 of mode fpisa on R = 32: each mantissa stands in the high word, and one of the shifts is 0. */
 static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u32 incoming)
 {
 	__u64 sum = (__u64)((__s64)((__u64)*reg << 32) >> stored) + (__u64)(m >> incoming);
@@ -141,8 +134,8 @@ static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u3
 }
 
 /*
- * The same on R = 64. What a shift lost is missing when it is taken back; one of the two lost nothing, so the
- * difference is negative or 0.
+ * Run MAU3 and MAU4 of mode fpisa on R = 64. Bits that a shift lost are missing when it is undone. At least one of
+ * the two shifts lost nothing, so the difference is negative or 0.
  */
 static __always_inline __u64 fpisa_sum64(__s64 *reg, __s64 m, __u32 stored, __u32 incoming)
 {
@@ -165,7 +158,7 @@ static __always_inline __u64 fpisa_sum64(__s64 *reg, __s64 m, __u32 stored, __u3
 	return sum >> 63;
 }
 
-/* Mode fpisa over a block; exponents of at most eight bits. Returns its events. */
+/* Run mode fpisa over a block; exponents of at most eight bits. Return its events. */
 static __always_inline __u64 fpisa_look_add(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
 					    const struct fpisa_narrow *t)
 {
@@ -186,7 +179,7 @@ static __always_inline __u64 fpisa_look_add(const void *in, struct fpisa_exp_blo
 	return rounded << FPISA_EV_ROUNDED;
 }
 
-/* The same with exponents of up to eleven bits, R = 64. */
+/* Run mode fpisa over a block with exponents of up to eleven bits, R = 64. */
 static __always_inline __u64 fpisa_look_add_wide(const void *in, struct fpisa_exp_block *e, void *m,
 						 struct fpisa_format f, const struct fpisa_wide *t)
 {
@@ -206,9 +199,8 @@ static __always_inline __u64 fpisa_look_add_wide(const void *in, struct fpisa_ex
 }
 
 /*
- * Mode fpisa-a on R = 32: a larger exponent within the headroom moves the
- * incoming mantissa left, one beyond it discards the stored one. A sum may
- * saturate.
+ * Run mode fpisa-a on R = 32: a larger exponent within the headroom moves the incoming mantissa left, one beyond it
+ * discards the stored mantissa. A sum may saturate.
  */
 static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
 					      struct fpisa_format f, const struct fpisa_narrow *t)
@@ -239,7 +231,7 @@ static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_b
 	return events;
 }
 
-/* Mode exact over a block of superaccumulators of `n` limbs. */
+/* Run mode exact over a block of superaccumulators of `n` limbs. */
 static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					     struct fpisa_format f)
 {
@@ -263,7 +255,7 @@ struct fpisa_split {
 	__s64 low, high;
 };
 
-/* Neither zero, subnormal nor special? */
+/* Is the value neither zero, subnormal nor special? */
 static __always_inline int fpisa_is_normal64(__u64 word)
 {
 	return (word >> 52 & 2047) - 1 < 2046;
@@ -286,15 +278,15 @@ static __always_inline struct fpisa_split fpisa_split64(__u64 word)
 	return v;
 }
 
-/* Limb k of element i. */
+/* Return limb k of element i. */
 static __always_inline __s64 *fpisa_limb64(struct fpisa_limbs64_block *a, int i, __u64 k)
 {
 	return (__s64 *)fpisa_offset(&a->limb[0][i], k * sizeof(a->limb[0]));
 }
 
 /*
- * First contributions. Here and below, zeros are skipped, and units(in, e, limbs, i) does all else that is not normal,
- * an element a call.
+ * Add first contributions. Here and below, zeros are skipped, and units(in, e, limbs, i) handles all other values
+ * that are not normal, an element a call.
  */
 #define fpisa_look_set64(in, ereg, limbs, units)                                       \
 	({                                                                           \
@@ -318,8 +310,8 @@ static __always_inline __s64 *fpisa_limb64(struct fpisa_limbs64_block *a, int i,
 	})
 
 /*
- * Further ones. Most begin in a limb of the range or next to it, where one more limb comes into use; units() does
- * the others too.
+ * Add further contributions. Most begin in a limb of the range or next to it, so that one more limb comes into use;
+ * units() also handles the others.
  */
 #define fpisa_look_add64(in, ereg, limbs, units)                                               \
 	({                                                                                   \

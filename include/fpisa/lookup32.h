@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * lookup.h for FP32 alone, whose format is a constant: sign and exponent
- * field of the incoming word are an index too. In modes fpisa and fpisa-a a
- * factor from the table is sign and shift of the incoming mantissa at once; in
- * mode exact it is sign and place in a limb.
+ * lookup.h for FP32 alone, whose format is a constant: sign and exponent field of the incoming word are an index too.
+ * In modes fpisa and fpisa-a a factor from the table is sign and shift of the incoming mantissa at once; in mode
+ * exact it is sign and place in a limb.
  */
 #ifndef FPISA_LOOKUP32_H
 #define FPISA_LOOKUP32_H
@@ -26,8 +25,9 @@
 #define FPISA_HEAD_SPECIAL 0xffff
 
 /*
- * The loop of this file: words[k] is a value of the block and exps[k] its exponent register, eight times; then all
- * three pointers move on, `regs`, which k indexes too, by `step`. Hidden once a turn, they stay in a register each.
+ * The loop of this file: words[k] is a value of the block and exps[k] its exponent register, eight times. Then all
+ * three pointers move on, `regs`, which k indexes too, by `step`. The pointers are hidden once a turn, so they stay
+ * in a register each.
  */
 #define FPISA_EACH_WORD(k, words, exps, regs, step)                                           \
 	FPISA_ROLLED                                                                          \
@@ -41,7 +41,7 @@
 	     });                                                                              \
 	     k < 8; k++)
 
-/* A special value adds nothing but its sticky bit. */
+/* Set the sticky bit of a special value, which adds nothing else. */
 static __always_inline void fpisa_stick(__u16 *reg, __u32 word)
 {
 	*reg |= (__u16)(word << 9 ? FPISA_EXP_NAN : word >> 31 ? FPISA_EXP_NINF : FPISA_EXP_PINF);
@@ -51,7 +51,7 @@ static __always_inline void fpisa_stick(__u16 *reg, __u32 word)
 
 struct fpisa_head {
 	__u32 word;
-	__u16 at; /* exponent, FPISA_SIGN more of a negative value; or FPISA_HEAD_SPECIAL */
+	__u16 at; /* exponent, plus FPISA_SIGN for a negative value; or FPISA_HEAD_SPECIAL */
 	__u16 pad;
 };
 
@@ -62,11 +62,14 @@ struct fpisa_head {
 		.at = ((i)&255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1 + ((i) >> 8) * FPISA_SIGN, \
 	}
 
-/* By `at` less the stored exponent, modulo 1024: its difference d in the lower nine bits, then the sign, inverted where d < 0. */
+/*
+ * Entries by `at` less the stored exponent, modulo 1024: the difference d in the lower nine bits, then the sign,
+ * inverted if d < 0.
+ */
 struct fpisa_move {
-	__s64 factor; /* of the incoming magnitude: its place in a register's high word */
+	__s64 factor; /* for the incoming magnitude: its place in a register's high word */
 	__u8 stored;  /* right shift of the stored mantissa */
-	__u8 raise;   /* of the stored exponent */
+	__u8 raise;   /* increase of the stored exponent */
 	__u8 pad[6];
 };
 
@@ -89,7 +92,7 @@ struct fpisa_match32 {
 		.head = {FPISA_TABLE512(FPISA_HEAD)}, .move = { FPISA_TABLE1024(FPISA_MOVE) } \
 	}
 
-/* As fpisa_look_add(). Not `counted`: the events of this block are one or none. */
+/* Add as fpisa_look_add() does. Without `counted` the result is only whether there was an event. */
 static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_block *e, __u32 *m,
 					      const struct fpisa_match32 *t, int counted)
 {
@@ -115,7 +118,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		word *= (__u64)move->move[0].factor;
 		old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
 		fpisa_add_to(word, old);
-		/* One of the two shifts is 0: the lower half is what the other one lost. */
+		/* One of the two shifts is 0: the lower half holds the bits that the other one lost. */
 		if (counted)
 			fpisa_add_to(rounded, fpisa_nonzero(fpisa_low(word)));
 		else
@@ -129,11 +132,11 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 
 /* -- first contributions, and the modes beside fpisa -------------------------- */
 
-/* As fpisa_head, the sign a factor and the exponent alone. */
+/* As fpisa_head, with the sign as a factor and the exponent alone. */
 struct fpisa_signed {
 	__s64 sign;
 	__u32 word;
-	__u16 e; /* or FPISA_HEAD_SPECIAL */
+	__u16 e; /* exponent, or FPISA_HEAD_SPECIAL */
 	__u16 pad;
 };
 
@@ -154,7 +157,7 @@ struct fpisa_signs {
 		}                                    \
 	}
 
-/* As fpisa_block_set(), for registers of 32 or 64 bits. */
+/* Set registers of 32 or 64 bits as fpisa_block_set() does. */
 static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
 					     const struct fpisa_signs *t)
 {
@@ -182,17 +185,17 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * Mode fpisa-a: as fpisa_move, but a larger exponent moves the incoming magnitude to the left within the headroom, and
- * beyond it takes the register.
+ * Entry of mode fpisa-a: as fpisa_move, but a larger exponent moves the incoming magnitude to the left within the
+ * headroom, and replaces the register beyond it.
  */
 struct fpisa_move_a {
 	__s64 factor;
-	__u32 gone;  /* of the stored mantissa: all or nothing */
-	__u32 count; /* raise of the stored exponent; FPISA_A_LEFT if the incoming magnitude moves left */
+	__u32 gone;  /* mask of the stored mantissa to discard: all or nothing */
+	__u32 count; /* increase of the stored exponent; FPISA_A_LEFT if the incoming magnitude moves left */
 };
 
 /*
- * Counts of a block's adds, in one register. Raises are not asked for; 32 adds count at most 32 of each event:
+ * Counts of a block's adds, in one register. Raises are not read; 32 adds count at most 32 of each event:
  *
  *  63          40 39         30 29       24 23        16 15           0
  * +--------------+-------------+-----------+------------+--------------+
@@ -200,8 +203,8 @@ struct fpisa_move_a {
  * |              |    0..32    |   0..32   |   0..32    |  0..32 * 254 |
  * +--------------+-------------+-----------+------------+--------------+
  *
- * -x of x below 2^32 has 32 ones on top unless x is 0. Its upper n bits count one in the field at bit n, less one
- * at bit 0. What is thus missing of two events, at most 64, is added before the fields are read.
+ * -x of x below 2^32 has 32 ones on top unless x is 0. Its upper n bits count one in the field at bit n, less one at
+ * bit 0. The missing ones of two events, at most 64, are added before the fields are read.
  */
 #define FPISA_A_LEFT 16
 #define FPISA_A_ROUNDED 24
@@ -220,7 +223,7 @@ static __always_inline __u64 fpisa_events_a(__u64 counts)
 	       (counts >> FPISA_A_OVERFLOWED) << FPISA_EV_OVERFLOWED;
 }
 
-/* The lower 32 bits plus 2^31, modulo 2^32; in BPF of that width, whose constant is in the instruction. */
+/* Return the lower 32 bits plus 2^31, modulo 2^32; in BPF as a 32-bit operation, whose constant is in the instruction. */
 static __always_inline __u64 fpisa_flip(__u64 x)
 {
 #ifdef __bpf__
@@ -256,7 +259,7 @@ struct fpisa_match32_a {
 		.head = {FPISA_TABLE512(FPISA_HEAD)}, .move = { FPISA_TABLE1024(FPISA_MOVE_A) } \
 	}
 
-/* As fpisa_look_add_a(). */
+/* Add as fpisa_look_add_a() does. */
 static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
 						const struct fpisa_match32_a *t)
 {
@@ -292,7 +295,7 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 		fpisa_opaque(gone);
 		fpisa_add_to(sum, gone);
 		fpisa_add_to(counts, fpisa_ones(gone, FPISA_A_OVERWRITTEN));
-		/* The sum, 2^31 up: it saturates unless that is within 32 bits. */
+		/* The sum plus 2^31: it saturates unless this fits 32 bits. */
 		sum = fpisa_flip(sum);
 		word = (__u64)((__s64)word >> 32);
 		fpisa_add_to(sum, word);
@@ -316,7 +319,7 @@ struct fpisa_match32_64 {
 		.head = FPISA_SIGNS, .move = FPISA_NARROW_64 \
 	}
 
-/* As fpisa_look_add() of R = 64. */
+/* Add as fpisa_look_add() with R = 64. */
 static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_exp_block *e, __s64 *m,
 						 struct fpisa_format f, const struct fpisa_match32_64 *t)
 {
@@ -352,7 +355,7 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 struct fpisa_place {
 	__s64 factor; /* sign, and place in the limb */
 	__u32 word;
-	__u32 limb; /* its offset in a superaccumulator, in bytes; or FPISA_HEAD_SPECIAL */
+	__u32 limb; /* offset of the limb in a superaccumulator, in bytes; or FPISA_HEAD_SPECIAL */
 };
 
 #define FPISA_PLACE(i)                                                                                           \
@@ -372,7 +375,7 @@ struct fpisa_places {
 		}                                   \
 	}
 
-/* As fpisa_look_exact(), of FPISA_LIMBS. */
+/* Add as fpisa_look_exact(), with FPISA_LIMBS. */
 static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_block *e,
 					       struct fpisa_limbs_block *limbs, const struct fpisa_places *t)
 {

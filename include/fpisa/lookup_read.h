@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU5..8 of a sum in one body, for BPF: the same bits and flags as the units
- * of mau.h one after the other (block.h), which user space and the staged
- * programs run.
+ * MAU5..8 of a sum in one body, for BPF: the same bits and flags as the units of mau.h one after the other (block.h),
+ * which user space and the staged programs run.
  *
- * A sum has its leading one near that of the format's mantissa, so a table
- * finds it there (clz.h) and a lane moves left, once, never right: the
- * fraction stands above what is to be rounded away. One comparison of the
- * packed value finds all that is rare, subnormal results, those beyond the
- * range and specials; these lanes, and those whose leading one the table does
- * not see, go through the units.
+ * A sum has its leading one near the leading one of the format's mantissa. So a table finds it there (clz.h) and a
+ * lane moves left, once, never right: the fraction stands above the bits to be rounded away. One comparison of the
+ * packed value finds all rare results: subnormal results, results beyond the range and specials. The units handle
+ * these lanes, and those whose leading one the table does not find.
  */
 #ifndef FPISA_LOOKUP_READ_H
 #define FPISA_LOOKUP_READ_H
@@ -17,19 +14,22 @@
 #include "clz.h"
 #include "lookup.h"
 
-/* The value in the upper bits of a lane: the register, 64 - R bits up. */
+/* Return the value in the upper bits of a lane: the register, 64 - R bits up. */
 static __always_inline __s64 fpisa_get_high(const void *m, int i, struct fpisa_format f)
 {
 	return f.rbits == 32 ? (__s64)((__u64)((const __u32 *)m)[i] << 32) : ((const __s64 *)m)[i];
 }
 
-/* Bits below the fraction while a leading one stands at bit 62; what they hold is rounded away. */
+/* Return the number of bits below the fraction while a leading one stands at bit 62; these bits are rounded away. */
 static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 {
 	return 62 - f.mbits;
 }
 
-/* `bit` of the eight lanes behind `from`, as far as `all` has it; formed where it is rarely needed. */
+/*
+ * Add `bit` of the eight lanes behind `from` to `rare`, as far as `all` has it; computed here because it is rarely
+ * needed.
+ */
 #define fpisa_rare_lane(rare, all, bit, from)        \
 	({                                           \
 		__u32 __lane = all;                  \
@@ -39,17 +39,16 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 	})
 
 /*
- * Packs the lanes of a block, `regs` of exponents `e`, into `out`; *lost
- * collects the bits below. A lane that is the units' is left alone, and its
- * bit is set in what is returned. `all` is a bit for each lane, which a
- * verifier must not know: else it tells all sets of lanes apart.
+ * Pack the lanes of a block, `regs` of exponents `e`, into `out`; *lost collects the bits below. A lane that needs
+ * the units is left alone, and its bit is set in the returned set. `all` is a bit for each lane, which a verifier
+ * must not know: otherwise it tells all sets of lanes apart.
  */
 static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_block *e, const void *regs,
 					     struct fpisa_format f, enum fpisa_rounding rounding, const __u8 *clz_of,
 					     __u32 all, __u64 *lost)
 {
 	const __u32 below = fpisa_bits_below(f), at = fpisa_window_at(f);
-	const __u64 least = (1ull << f.mbits) + 1; /* normal, and no power of two that a subnormal may round to */
+	const __u64 least = (1ull << f.mbits) + 1; /* normal, and not a power of two to which a subnormal may round */
 	__u64 half = (1ull << (below - 1)) - 1, gone = 0;
 	__u32 rare = ~all;
 	const __u16 *exps = e->e;
@@ -71,10 +70,13 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			fpisa_opaque(sign);
 			sign >>= 63;
 			fpisa_opaque(sign);
-			/* For a negative power of two this is one less; its one then moves a bit further and counts as a carry. */
+			/*
+			 * For a negative power of two this is one less; its leading one then moves a bit further and
+			 * counts as a carry.
+			 */
 			x = (__u64)high ^ (__u64)sign;
 			w = x >> (64 - f.rbits + at);
-			/* Two tests: of one that clang makes of both 6.1 learns no bound. */
+			/* Two tests, because clang would merge them and the verifier of 6.1 would learn no bound. */
 			if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
 				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
@@ -88,7 +90,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 					fpisa_put_word(out, i, f, 0);
 				continue;
 			}
-			/* For narrower formats the last comparison sees the sticky bits. */
+			/* For narrower formats the last comparison finds the sticky bits. */
 			if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
 				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
@@ -103,7 +105,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 				fpisa_or_to(gone, x);
 				x = ((__u64)((__s64)x >> below) ^ (__u64)sign) - (__u64)sign;
 			}
-			/* The leading one of the fraction is one of the exponent (MAU7, MAU8). */
+			/* The leading one of the fraction adds one to the exponent (MAU7, MAU8). */
 			x += ((exp - left + f.rbits - 3 - f.mbits - f.guard) << f.mbits) - least;
 			fpisa_opaque(x);
 			if (fpisa_unlikely(x >= fpisa_beyond(f) - least)) {
@@ -121,10 +123,9 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 }
 
 /*
- * As fpisa_block_read(), of sums. units(lanes) does MAU5..8 of the lanes whose
- * bit is set and returns their flags. The bits below are collected before a
- * lane's sticky bits are seen: where there are specials, the units say once
- * more whether any other lane was rounded.
+ * Read sums out as fpisa_block_read() does. units(lanes) runs MAU5..8 of the lanes whose bit is set and returns their
+ * flags. The bits below are collected before a lane's sticky bits are checked: with specials, the units find out
+ * again whether any other lane was rounded.
  */
 #define fpisa_look_read(out, ereg, mreg, f, rounding, clz_of, all, units)                           \
 	({                                                                                          \

@@ -2,11 +2,10 @@
 /*
  * The nine match-action units, one element at a time.
  *
- * This file says what the arithmetic is. block.h composes these functions to stages and to fused
- * bodies; where the kernel has the same bits by other means (lanes.h, lookup.h,
- * lookup32.h, lookup_read.h; bpf/forms.h lists them), tests hold them to these.
- * Superaccumulators are exact.h's, operations other than the sum op.h's, shared
- * exponents mx.h's. Each is the paper's unit of the same number (section 3.2, figure 2):
+ * This file defines the arithmetic. block.h composes these functions to stages and to fused bodies. The kernel gets
+ * the same bits by other means in some places (lanes.h, lookup.h, lookup32.h, lookup_read.h; bpf/forms.h lists them),
+ * and tests compare them with these functions. Superaccumulators are exact.h's, operations other than the sum op.h's,
+ * shared exponents mx.h's. Each function is the paper's unit of the same number (section 3.2, figure 2):
  *
  *	MAU0 extract	     packed value -> exponent, sign and fraction
  *	MAU1 implied one     fraction -> signed mantissa; specials become sticky bits
@@ -18,9 +17,8 @@
  *	MAU7 exponent	     adjust it by the leading zeros
  *	MAU8 assemble	     round and pack
  *
- * Formats, modes and roundings are arguments; callers pass constants and the
- * compiler folds them. Data decide nothing by branch except what is rare
- * (specials, saturation, overflow).
+ * Formats, modes and roundings are arguments; callers pass constants and the compiler folds them. Branches depend on
+ * data only in rare cases (specials, saturation, overflow).
  */
 #ifndef FPISA_MAU_H
 #define FPISA_MAU_H
@@ -43,16 +41,12 @@ struct fpisa_lane {
 /* In fpisa_lane.st: the stored mantissa is replaced, not shifted. */
 #define FPISA_DISCARD 0x80u
 
-/*
- * Below the fraction MAU6 keeps a round bit and a sticky bit: enough to
- * round any value correctly once.
- */
+/* Below the fraction MAU6 keeps a round bit and a sticky bit: enough to round any value correctly once. */
 #define FPISA_ROUND_BITS 2
 
 /*
- * Arithmetic right shift (floor) of an R-bit mantissa by 0..R; *lost is
- * nonzero if a nonzero bit fell off. With R = 32 the lost bits are the low
- * word of the value held 32 bits up.
+ * Shift an R-bit mantissa right arithmetically (floor) by 0..R; *lost is nonzero if a nonzero bit was shifted out.
+ * With R = 32 the lost bits are the low word of the value held 32 bits up.
  */
 static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_format f, __u64 *lost)
 {
@@ -62,7 +56,7 @@ static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_f
 		*lost = (__u32)y;
 		return y >> 32;
 	}
-	/* By 63 where it says 64, which any negative value loses something by. */
+	/* Shift by 63 if `by` is 64; any negative value loses bits by that. */
 	__u64 beyond = by >> 6;
 	__u32 sh = by - (__u32)beyond;
 	__s64 y = m >> sh;
@@ -72,8 +66,8 @@ static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_f
 }
 
 /*
- * MAU0: split a packed value. The container keeps the sign in its top bit
- * and the fraction at the right, as the paper's two fields of one PHV word.
+ * Run MAU0: split a packed value. The container keeps the sign in its top bit and the fraction at the right, as the
+ * paper's two fields of one PHV word.
  */
 static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -84,9 +78,8 @@ static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpis
 }
 
 /*
- * MAU1: the implied one, the sign, the guard bits. Exponent 0 counts as 1
- * without the implied one, so subnormals are exact. A special value leaves
- * mantissa 0 at exponent 1, which changes no register, and its sticky bit.
+ * Run MAU1: the implied one, the sign, the guard bits. Exponent 0 counts as 1 without the implied one, so subnormals
+ * are exact. A special value leaves mantissa 0 at exponent 1, which changes no register, and its sticky bit.
  */
 static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -105,10 +98,7 @@ static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct 
 	l->m = (__s64)((((frac ^ (__u64)sign) - (__u64)sign)) << f.guard);
 }
 
-/*
- * MAU2, first contribution of a round: the stored exponent is replaced.
- * Returns the register's new value.
- */
+/* Run MAU2 for the first contribution of a round: the stored exponent is replaced. Return the register's new value. */
 static __always_inline __u16 fpisa_mau2_first(struct fpisa_lane *l)
 {
 	l->in = 0;
@@ -117,8 +107,8 @@ static __always_inline __u16 fpisa_mau2_first(struct fpisa_lane *l)
 }
 
 /*
- * MAU2: compare the exponents, update the stored one, say who is shifted and
- * by how much. Returns the register's new value; sticky bits only ever rise.
+ * Run MAU2: compare the exponents, update the stored one, and decide which mantissa is shifted and by how much.
+ * Return the register's new value; sticky bits are only ever set.
  *
  * fpisa:   d > 0 shifts the stored mantissa right by d, d < 0 the incoming
  *	    one by -d; the register takes the larger exponent.
@@ -144,7 +134,7 @@ static __always_inline __u16 fpisa_mau2_exponent(struct fpisa_lane *l, __u16 reg
 	return (__u16)((reg + up) | (l->e & FPISA_EXP_SPECIAL));
 }
 
-/* MAU3: align the incoming mantissa. A left shift (fpisa-a) is exact. */
+/* Run MAU3: align the incoming mantissa. A left shift (fpisa-a) is exact. */
 static __always_inline void fpisa_mau3_align(struct fpisa_lane *l, struct fpisa_format f, enum fpisa_mode mode)
 {
 	__s64 right = mode == FPISA_MODE_FPISA_A ? fpisa_positive(l->in) : l->in;
@@ -160,7 +150,7 @@ static __always_inline void fpisa_mau3_align(struct fpisa_lane *l, struct fpisa_
 	}
 }
 
-/* The sum of two R-bit mantissas, saturated to [-2^(R-1), 2^(R-1) - 1]. */
+/* Return the sum of two R-bit mantissas, saturated to [-2^(R-1), 2^(R-1) - 1]. */
 static __always_inline __s64 fpisa_saturating_add(__s64 a, __s64 b, struct fpisa_format f, __u64 *events)
 {
 	__s64 sum = (__s64)((__u64)a + (__u64)b);
@@ -179,7 +169,7 @@ static __always_inline __s64 fpisa_saturating_add(__s64 a, __s64 b, struct fpisa
 	return sum;
 }
 
-/* MAU4, the stored mantissa aligned. */
+/* Return the aligned stored mantissa of MAU4. */
 static __always_inline __s64 fpisa_mau4_align(struct fpisa_lane *l, __s64 reg, struct fpisa_format f,
 					      enum fpisa_mode mode)
 {
@@ -200,15 +190,15 @@ static __always_inline __s64 fpisa_mau4_align(struct fpisa_lane *l, __s64 reg, s
 }
 
 /*
- * MAU4: align the stored mantissa and add, the paper's shift-and-add on one
- * register. Returns the register's new value.
+ * Run MAU4: align the stored mantissa and add, the paper's shift-and-add on one register. Return the register's new
+ * value.
  */
 static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f, enum fpisa_mode mode)
 {
 	return fpisa_saturating_add(fpisa_mau4_align(l, reg, f, mode), l->m, f, &l->events);
 }
 
-/* MAU5: sign and magnitude of the sum; the magnitude may be 2^(R-1). */
+/* Run MAU5: sign and magnitude of the sum; the magnitude may be 2^(R-1). */
 static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
 {
 	__s64 s = fpisa_negative(l->m);
@@ -218,8 +208,8 @@ static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
 }
 
 /*
- * Leading zeros of a 32-bit value, 0..32, by binary search without branches.
- * The match of MAU6 when a job asks for `bits`.
+ * Return the leading zeros of a 32-bit value, 0..32, by binary search without branches: the match of MAU6 for jobs
+ * with clz `bits`.
  */
 static __always_inline __u32 fpisa_clz32_bits(__u64 x)
 {
@@ -237,7 +227,7 @@ static __always_inline __u32 fpisa_clz32_bits(__u64 x)
 	return n + ((0x12u >> ((v >> 30) * 4)) & 3);
 }
 
-/* The same for 64 bits, 0..64. */
+/* Return the leading zeros of a 64-bit value, 0..64. */
 static __always_inline __u32 fpisa_clz64_bits(__u64 x)
 {
 	__u64 low = 1 - fpisa_nonzero(x >> 32);
@@ -246,8 +236,8 @@ static __always_inline __u32 fpisa_clz64_bits(__u64 x)
 }
 
 /*
- * MAU6: with `lz` leading zeros (the match, 0..R), move the leading one to
- * bit M + 2; what falls off the right stays as a sticky bit. Zero stays zero.
+ * Run MAU6: with `lz` leading zeros (the match, 0..R), move the leading one to bit M + 2; bits shifted out at the
+ * right stay as a sticky bit. Zero stays zero.
  */
 static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
 {
@@ -257,16 +247,15 @@ static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fp
 	l->m = (__s64)(top >> drop | fpisa_nonzero(top & ((1ull << drop) - 1)));
 }
 
-/* The exponent of a container without its sticky bits; an operation (op.h) may have made it negative. */
+/* Return the exponent of a container without its sticky bits; an operation (op.h) may have made it negative. */
 static __always_inline __s64 fpisa_exponent_of(__u32 e)
 {
 	return (__s64)((__u64)e << 51) >> 51;
 }
 
 /*
- * MAU7: the exponent of the leading one, as the field to pack less the
- * implied one: max(E, 1) - 1. Below the normal range the mantissa moves
- * right by dn and the field stays 0.
+ * Run MAU7: the exponent of the leading one, as the field to pack less the implied one: max(E, 1) - 1. Below the
+ * normal range the mantissa moves right by dn and the field stays 0.
  */
 static __always_inline void fpisa_mau7_exponent(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
 {
@@ -277,7 +266,7 @@ static __always_inline void fpisa_mau7_exponent(struct fpisa_lane *l, struct fpi
 	l->e = (__u32)(e + below - 1) | (l->e & FPISA_EXP_SPECIAL);
 }
 
-/* The packed special that the sticky bits ask for; no Inf survives its opposite. */
+/* Return the packed special for the sticky bits; +Inf and -Inf together give NaN. */
 static __always_inline __u64 fpisa_special(__u32 sticky, struct fpisa_format f, __u32 *flags)
 {
 	__u64 beyond = fpisa_beyond(f);
@@ -291,10 +280,9 @@ static __always_inline __u64 fpisa_special(__u32 sticky, struct fpisa_format f, 
 }
 
 /*
- * MAU8: round once, assemble. `down` adds one to a negative magnitude that
- * lost bits; `nearest` ties to even; a carry runs into the exponent. Beyond
- * the range: the signed infinity, in both roundings, or the NaN of a format
- * without infinities. Every zero is +0.
+ * Run MAU8: round once, assemble. `down` adds one to a negative magnitude that lost bits; `nearest` ties to even; a
+ * carry runs into the exponent. Values beyond the range become the signed infinity, in each rounding, or the NaN of a
+ * format without infinities. Every zero is +0.
  */
 static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpisa_format f,
 						enum fpisa_rounding rounding)
@@ -321,7 +309,7 @@ static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpi
 		if (f.finite)
 			l->sign = 0;
 	}
-	/* A guarded register, a quotient or a product can round to zero; that zero has no sign either. */
+	/* A guarded register, a quotient or a product can round to zero; that zero also has no sign. */
 	__u64 sign = l->sign & fpisa_nonzero(word);
 
 	l->word = word | sign << (f.ebits + f.mbits);

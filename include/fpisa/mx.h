@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Block floating point, OCP MXINT8: 32 elements of eight bits share a scale
- * of eight bits, 255 of which is NaN. The paper's replicated exponent
- * register: every lane has the block's exponent, so MAU2 decides alike in all
- * of them, and MAU2 to 6 are those of the other formats. Here are MAU0, 1, 7
- * and 8, over a block.
+ * Block floating point, OCP MXINT8: 32 elements of eight bits share a scale of eight bits, 255 of which is NaN. This
+ * is the paper's replicated exponent register: every lane has the block's exponent, so MAU2 decides alike in all of
+ * them, and MAU2 to 6 are those of the other formats. Here are MAU0, 1, 7 and 8, over a block.
  *
- * Scale s is exponent s + 1 with bias 128, so that the least exponent is 1
- * as elsewhere.
+ * Scale s is exponent s + 1 with bias 128, so that the least exponent is 1 as elsewhere.
  */
 #ifndef FPISA_MX_H
 #define FPISA_MX_H
@@ -15,9 +12,9 @@
 #include "op.h"
 
 #define FPISA_MX_NAN 0xff /* as a scale */
-#define FPISA_MX_MAX 127  /* the largest element that a read-out gives */
+#define FPISA_MX_MAX 127  /* the largest element of a read-out */
 
-/* Exponent field: the scale. Mantissa: the element. */
+/* Run stage 0: the scale becomes the exponent field, the element the mantissa. */
 static __always_inline void fpisa_mx_stage0(const void *in, __u8 scale, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -26,7 +23,7 @@ static __always_inline void fpisa_mx_stage0(const void *in, __u8 scale, struct f
 	}
 }
 
-/* A block of zeros has the least exponent, whatever its scale: it must not shift others. */
+/* Run stage 1. A block of zeros has the least exponent, whatever its scale: it must not shift others. */
 static __always_inline void fpisa_mx_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	__u16 e = p.e[0] + 1;
@@ -46,7 +43,7 @@ static __always_inline void fpisa_mx_stage1(struct fpisa_phv_ref p, struct fpisa
 	}
 }
 
-/* The exponent of the leading one, not held to any range. */
+/* Run stage 7: the exponent of the leading one, not limited to a range. */
 static __always_inline void fpisa_mx_stage7(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -56,7 +53,7 @@ static __always_inline void fpisa_mx_stage7(struct fpisa_phv_ref p, struct fpisa
 	}
 }
 
-/* The elements at scale s. Returns the largest magnitude; *lost is nonzero if a rounding lost a bit. */
+/* Round the elements to scale s. Return the largest magnitude; *lost is nonzero if a rounding lost a bit. */
 static __always_inline __u32 fpisa_mx_round(struct fpisa_phv_ref p, __u8 *out, __s64 s, struct fpisa_format f,
 					    enum fpisa_rounding rounding, __u32 *lost)
 {
@@ -84,9 +81,8 @@ static __always_inline __u32 fpisa_mx_round(struct fpisa_phv_ref p, __u8 *out, _
 }
 
 /*
- * The smallest scale at which every rounded element fits: that which puts the
- * largest magnitude into 64..128, or the next if it rounds to 128. Returns
- * the result flags.
+ * Run stage 8 with the smallest scale at which every rounded element fits: the scale that puts the largest magnitude
+ * into 64..128, or the next if it rounds to 128. Return the result flags.
  */
 static __always_inline __u32 fpisa_mx_stage8(struct fpisa_phv_ref p, __u8 *out, __u8 *scale, struct fpisa_format f,
 					     enum fpisa_rounding rounding)

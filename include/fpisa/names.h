@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What people call the parameters of jobs and queries: options, outputs, messages and adapters are made of these lists.
- * X(id, name) is called for each, `id` as the constants of the same enum end, and `between` stands between two:
+ * The names of the parameters of jobs and queries: options, outputs, messages and adapters use these lists. X(id,
+ * name) is called for each, `id` as the constants of the same enum end, and `between` stands between two:
  * FPISA_MODE_NAMES(FPISA_NAME, " or ") is the text of a message.
  */
 #ifndef FPISA_NAMES_H
@@ -30,7 +30,7 @@
 	X(SUM, "sum") between X(MIN, "min") between X(MAX, "max") between \
 	X(AVG, "avg") between X(SCALE, "scale") between X(NORM, "norm")
 
-/* Faults that are injected, in the order of their enum. */
+/* Injected faults, in the order of their enum. */
 #define FPISA_FAULT_NAMES(X, between) \
 	X(DROP, "drop") between X(DUPLICATE, "duplicate") between X(REORDER, "reorder") between \
 	X(DELAY, "delay") between X(CORRUPT, "corrupt")
@@ -40,14 +40,14 @@
 	X(REAL, "real") between X(DOUBLE, "double") between X(INT32, "int32") between \
 	X(INT64, "int64") between X(TEXT, "text") between X(DATE, "date")
 
-/* The columns of a group of a query behind its keys, in this order: type, and whether it is never NULL. */
+/* The columns of a query's group after its keys, in this order: type, and whether it is never NULL. */
 #define FPISA_AGGREGATE_NAMES(X, between) \
 	X(COUNT, "count", INT64, 1) between X(SUM, "sum", REAL, 0) between X(MIN, "min", REAL, 0) between \
 	X(MAX, "max", REAL, 0) between X(AVG, "avg", DOUBLE, 0)
 
 /* clang-format on */
 
-/* Queries: FPISA_QUERY_TOPN and so on, and their filters. */
+/* Queries: FPISA_QUERY_TOPN and others, and their filters. */
 #define FPISA_KIND_NAMES(X, between) X(TOPN, "topn") between X(TABLE, "table") between X(JOIN, "join")
 #define FPISA_FILTER_NAMES(X, between) X(BITMAP, "bitmap") between X(BLOOM, "bloom")
 #define FPISA_PRUNING_NAMES(X, between) X(NETWORK, "network") between X(NONE, "none") between X(WORKERS, "workers")

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A partial: an exact sum and its counts as bytes that go from one program or
- * machine to another, and merge there without any rounding. doc/partial.md
- * has every byte of it. What is written depends on nothing but the values, so equal
- * bytes are equal sums; what is read need not be the shortest form.
+ * A partial: an exact sum and its counts as bytes that go from one program or machine to another, and merge there
+ * without any rounding. doc/partial.md describes every byte. The written bytes depend only on the values, so equal
+ * bytes are equal sums; a partial that is read need not be the shortest form.
  */
 #ifndef FPISA_PARTIAL_H
 #define FPISA_PARTIAL_H
@@ -11,7 +10,7 @@
 #include "superacc_read.h"
 
 #define FPISA_PARTIAL_VERSION 1
-#define FPISA_PARTIAL_NEGATIVE 0x01 /* the magnitude is */
+#define FPISA_PARTIAL_NEGATIVE 0x01 /* the magnitude is negative */
 #define FPISA_PARTIAL_SPECIALS 0x02 /* three counts follow: NaN, +Inf, -Inf */
 
 struct fpisa_partial {
@@ -25,11 +24,11 @@ struct fpisa_partial {
 
 _Static_assert(sizeof(struct fpisa_partial) == 16, "no padding");
 
-#define FPISA_PARTIAL_COUNTS 24	    /* bytes of the three */
-#define FPISA_PARTIAL_MAGNITUDE 272 /* bytes of it at most: 2161 bits */
+#define FPISA_PARTIAL_COUNTS 24	    /* bytes of the three counts */
+#define FPISA_PARTIAL_MAGNITUDE 272 /* bytes of the magnitude at most: 2161 bits */
 #define FPISA_PARTIAL_MOST (sizeof(struct fpisa_partial) + FPISA_PARTIAL_COUNTS + FPISA_PARTIAL_MAGNITUDE)
 
-/* Bits `at` to `at` + 7 of x. */
+/* Return bits `at` to `at` + 7 of x. */
 static inline __u8 fpisa_magnitude_byte(const struct fpisa_magnitude *x, int at)
 {
 	int i = at >> 5;
@@ -38,7 +37,7 @@ static inline __u8 fpisa_magnitude_byte(const struct fpisa_magnitude *x, int at)
 	return (__u8)(two >> (at & 31));
 }
 
-/* Writes a as a partial and returns its bytes. */
+/* Write a as a partial and return its bytes. */
 static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct fpisa_format f,
 					__u8 out[FPISA_PARTIAL_MOST])
 {
@@ -67,7 +66,7 @@ static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct f
 	return size;
 }
 
-/* Adds the magnitude, `at` quanta its unit, to limbs that are zero. 0, or -ERANGE: some bit has no limb. */
+/* Add the magnitude, `at` quanta its unit, to limbs that are zero. 0, or -ERANGE: some bit has no limb. */
 static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magnitude, __u32 bytes, int at)
 {
 	for (__u32 i = 0; i < bytes; i++, at += 8) {
@@ -87,14 +86,14 @@ static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magn
 	return fpisa_superacc_carry(a) || a->limb[a->limbs - 1] >> 32 ? -ERANGE : 0;
 }
 
-/* Is what has a window of all limbs, and is not negative, within what `values` finite values can have? */
+/* Is a number with a window of all limbs, and not negative, possible as a sum of `values` finite values? */
 static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct fpisa_format f, __u64 values)
 {
 	const __u32 bits = fpisa_superacc_bits(f);
 	const __s64 *limb = a->limb + (bits >> 5);
 	unsigned __int128 above = limb[0] | (unsigned __int128)limb[1] << 32 | (unsigned __int128)limb[2] << 64;
 
-	/* Less than `values` times 2^bits quanta, and nothing of nothing. */
+	/* Less than `values` times 2^bits quanta, and zero without values. */
 	if (values)
 		return above >> (bits & 31) < values;
 	for (int i = 0; i < a->limbs; i++)
@@ -104,9 +103,9 @@ static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct f
 }
 
 /*
- * Reads a partial of `size` bytes that may be anything, into limbs of f that take it whole. 0, or
- * -errno with a sentence's end in *why: -EINVAL, it is none; -EPROTONOSUPPORT, one of another version;
- * -ERANGE, no values of f have that sum.
+ * Read a partial of `size` bytes that may be anything, into limbs of f that hold any. 0, or -errno with the end of a
+ * sentence in *why: -EINVAL: not a partial; -EPROTONOSUPPORT: another version; -ERANGE: values of f cannot have that
+ * sum.
  */
 static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa_format f,
 				     union fpisa_superacc_full *out, const char **why)

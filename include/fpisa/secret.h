@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Secrets, and the keys of a job with a token. All are SipHash-2-4 (Aumasson
- * and Bernstein, INDOCRYPT 2012).
+ * Secrets, and the keys of a job with a token. All are SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012).
  *
- * The aggregator derives cookies and the secrets of results from a random key
- * of the job. Both sides derive keys of tags from the token (tag.h). The token
- * and these keys are never sent. doc/protocol.md, section 6, says whom they keep out.
+ * The aggregator derives cookies and the secrets of results from a random key of the job. Both sides derive keys of
+ * tags from the token (tag.h). The token and these keys are never sent. doc/protocol.md, section 6, lists the
+ * attackers that they keep out.
  */
 #ifndef FPISA_SECRET_H
 #define FPISA_SECRET_H
@@ -35,14 +34,14 @@ static __always_inline void fpisa_sip_round(__u64 v[4])
 	v[2] = fpisa_rotate_left(v[2], 32);
 }
 
-/* A program of BPF has the rounds once, as a global function that is called: inlined they took it 20 KB. */
+/* A BPF program has the rounds once, as a global function that is called: inlined they took 20 KB. */
 #ifdef __bpf__
 #define FPISA_SIP_FN __attribute__((noinline))
 #else
 #define FPISA_SIP_FN static __always_inline
 #endif
 
-/* SipHash-2-4 of the 8 * `words` bytes of the first 2 or 3 of the words, little-endian. */
+/* Return SipHash-2-4 of the 8 * `words` bytes of the first 2 or 3 of the words, little-endian. */
 FPISA_SIP_FN __u64 fpisa_sip(const struct fpisa_key *key, __u64 a, __u64 b, __u64 c, __u32 words)
 {
 	__u64 v[4];
@@ -82,15 +81,15 @@ static __always_inline __u64 fpisa_siphash3(const struct fpisa_key *key, __u64 a
 }
 
 /*
- * The cookie that only the listed address of `rank` is told, for its incarnation `inc`,
- * and that each of its frames then carries. Never 0, which no rank has.
+ * Return the cookie of `rank` for its incarnation `inc`. Only the listed address of the rank is told it, and each of
+ * its frames then carries it. Never 0, which stands for no cookie.
  */
 static __always_inline __u64 fpisa_cookie(const struct fpisa_key *key, __u32 rank, __u64 inc)
 {
 	return fpisa_siphash(key, inc, rank) ?: 1;
 }
 
-/* The secret that the results of a generation carry; no cookie can be derived from it. */
+/* Return the secret that the results of a generation carry; a cookie cannot be derived from it. */
 static __always_inline __u64 fpisa_result_secret(const struct fpisa_key *key, __u32 generation)
 {
 	return fpisa_siphash(key, generation, 1ull << 32) ?: 1;
@@ -99,10 +98,10 @@ static __always_inline __u64 fpisa_result_secret(const struct fpisa_key *key, __
 /* -- keys that both sides derive from the token, which is a key itself ------ */
 
 enum fpisa_key_use {
-	FPISA_KEY_HELLO = 1,   /* HELLO, WELCOME, and ERROR that answers a HELLO */
-	FPISA_KEY_RANK = 2,    /* a rank's contributions, and STATUS and ERROR to it; of its cookie */
-	FPISA_KEY_RESULTS = 3, /* results of a generation; of its secret */
-	FPISA_KEY_NH = 4,      /* of NH: a word, by its number */
+	FPISA_KEY_HELLO = 1,   /* HELLO, WELCOME, and ERROR in answer to a HELLO */
+	FPISA_KEY_RANK = 2,    /* a rank's contributions, and STATUS and ERROR to it; depends on its cookie */
+	FPISA_KEY_RESULTS = 3, /* results of a generation; depends on its secret */
+	FPISA_KEY_NH = 4,      /* key of NH: a word, by its number */
 };
 
 static __always_inline __u64 fpisa_derive(const struct fpisa_key *token, enum fpisa_key_use use, __u32 rank, __u32 half,

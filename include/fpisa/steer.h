@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Steering: where all frames come to one receive queue, its CPU hands them to
- * others, each slot to one. bpf/fpisa_steer.bpf.c does it,
- * user/datapath/steer.c sets it up.
+ * Steering: if all frames come to one receive queue, its CPU hands them to other CPUs, each slot to one.
+ * bpf/fpisa_steer.bpf.c does it, user/datapath/steer.c sets it up.
  */
 #ifndef FPISA_STEER_H
 #define FPISA_STEER_H
@@ -12,9 +11,8 @@
 #define FPISA_STEER_CPUS 64 /* at most */
 
 /*
- * Frames that may wait at a CPU. A worker has at most a window of frames under
- * way, so 64 workers with the default window of 64 never fill it, whatever CPU
- * their slots belong to. More than the kernel's 16384 is not to be had.
+ * Frames that may wait at a CPU. A worker has at most a window of frames in flight, so 64 workers with the default
+ * window of 64 never fill it, whatever CPU owns their slots. The kernel allows at most 16384.
  */
 #define FPISA_STEER_QUEUE 4096
 #define FPISA_STEER_MAX_QUEUE 16384
@@ -26,16 +24,13 @@ struct fpisa_steering {
 	__u32 cpu[FPISA_STEER_CPUS];
 };
 
-/* Counters, per CPU. What was sent to a CPU and not taken there waits in its queue, or was too much for it. */
+/* Counters, per CPU. A frame that was sent to a CPU and not taken there waits in its queue, or did not fit into it. */
 struct fpisa_steered {
 	__u64 taken;		      /* by this CPU */
 	__u64 sent[FPISA_STEER_CPUS]; /* by this CPU to fpisa_steering.cpu[] */
 };
 
-/*
- * The index of the CPU that owns a slot; `slot` as in the frame's header, so
- * that both versions go together.
- */
+/* Return the index of the CPU that owns a slot; `slot` as in the frame's header, so that both versions go together. */
 static __always_inline __u32 fpisa_slot_cpu(__u32 slot, __u32 cpus)
 {
 	return (slot >> 1) % cpus;

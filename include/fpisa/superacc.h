@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A superaccumulator for any number of FP32 or FP64 values: exact.h's limbs,
- * with carry passes, and only those of them that the values reach. For user space:
- * sums whose values come one at a time, from rows of a table or elsewhere.
+ * A superaccumulator for any number of FP32 or FP64 values: exact.h's limbs, with carry passes, and only those limbs
+ * that the values reach. For user space: sums whose values come one at a time, from rows of a table or elsewhere.
  *
- * Limb i holds units of 2^(32 i) quanta; a quantum is the format's smallest
- * subnormal, 2^(1 - bias - M). MAU0 to MAU4 are mau.h's and exact.h's, but a
- * mantissa of FP64 that is moved by up to 31 has 84 bits and goes to two
- * limbs, its low 32 bits to the first (Neal, "Fast exact summation using small
- * and large superaccumulators", 2015). An add puts less than 2^55 into a
- * limb. FPISA_SUPERACC_ADDS adds later a pass moves what is above 32 bits of a
- * limb into the next one, so no limb ever reaches 2^63.
+ * Limb i holds units of 2^(32 i) quanta; a quantum is the format's smallest subnormal, 2^(1 - bias - M). MAU0 to MAU4
+ * are mau.h's and exact.h's. But a mantissa of FP64 that is moved by up to 31 has 84 bits and goes to two limbs, its
+ * low 32 bits to the first (Neal, "Fast exact summation using small and large superaccumulators", 2015). An add puts
+ * less than 2^55 into a limb. After FPISA_SUPERACC_ADDS adds a pass moves the bits above 32 of a limb into the next
+ * one, so no limb ever reaches 2^63.
  *
- * A window of limbs is kept, three at first. What does not fit into it is
- * refused with -ENOSPC, and the value stays; fpisa_superacc_window() says which
- * window it takes, wider only if one of this width does not do, and
- * fpisa_superacc_move() moves there in memory that the caller has enlarged.
- * Values can be taken back, for nothing was rounded.
+ * A window of limbs is kept, three at first. A value that does not fit into it is refused with -ENOSPC, and the sum
+ * is unchanged. fpisa_superacc_window() returns the window that the value needs, wider only if one of this width does
+ * not do, and fpisa_superacc_move() moves there in memory that the caller has enlarged. Values can be taken back,
+ * because nothing was rounded.
  *
- * Up to 2^63 - 1 values: |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which
- * fpisa_superacc_most() limbs hold.
+ * Up to 2^63 - 1 values: |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which fpisa_superacc_most() limbs hold.
  */
 #ifndef FPISA_SUPERACC_H
 #define FPISA_SUPERACC_H
@@ -30,16 +25,16 @@
 #include "exact.h"
 
 #define FPISA_SUPERACC_ADDS 128	       /* between carry passes */
-#define FPISA_SUPERACC_LEAST 3	       /* limbs that there is always room for */
+#define FPISA_SUPERACC_LEAST 3	       /* limbs for which there is always room */
 #define FPISA_SUPERACC_MOST 68	       /* limbs of FP64 */
-#define FPISA_SUPERACC_TOP (1ll << 60) /* what a carry pass leaves in the uppermost limb is below this */
+#define FPISA_SUPERACC_TOP (1ll << 60) /* the uppermost limb is below this after a carry pass */
 
-/* Adds, on top of what a pass and a merge leave. */
+/* Adds, on top of the value that a pass and a merge leave. */
 _Static_assert(FPISA_SUPERACC_ADDS *(1ull << 55) + 2 * FPISA_SUPERACC_TOP < 1ull << 63, "limbs do not overflow");
 
 struct fpisa_superacc {
 	__u64 rows;	       /* values in it, of any kind; at most 2^63 - 1 */
-	__u64 nan, pinf, ninf; /* how many of them are */
+	__u64 nan, pinf, ninf; /* how many of them are special */
 	__u16 first;	       /* the window's lowest limb */
 	__u16 limbs;	       /* in the window; 0 until a value is not zero */
 	__u32 waiting;	       /* adds since the last carry pass */
@@ -56,7 +51,7 @@ struct fpisa_superacc_window {
 	__u32 first, limbs;
 };
 
-/* FPISA_FORMAT_FP32 or FPISA_FORMAT_FP64 as the functions below want it. */
+/* Return FPISA_FORMAT_FP32 or FPISA_FORMAT_FP64 in the form that the functions below take. */
 static __always_inline struct fpisa_format fpisa_superacc_format(__u8 id)
 {
 	struct fpisa_format f = fpisa_format_of(id);
@@ -65,7 +60,7 @@ static __always_inline struct fpisa_format fpisa_superacc_format(__u8 id)
 	return f;
 }
 
-/* Limbs that a value can begin in: 8 of FP32, 64 of FP64. */
+/* Return the number of limbs in which a value can begin: 8 of FP32, 64 of FP64. */
 static __always_inline int fpisa_superacc_places(struct fpisa_format f)
 {
 	return 1 << (f.ebits - 5);
@@ -77,25 +72,25 @@ static __always_inline __u32 fpisa_superacc_wide(struct fpisa_format f)
 	return f.mbits + 1 + 31 > 62;
 }
 
-/* Bits of the largest finite value in quanta. */
+/* Return the bits of the largest finite value in quanta. */
 static __always_inline __u32 fpisa_superacc_bits(struct fpisa_format f)
 {
 	return (__u32)fpisa_exp_ones(f) + f.mbits - 1;
 }
 
-/* Limbs of the largest sum: 11 of FP32, 68 of FP64. */
+/* Return the limbs of the largest sum: 11 of FP32, 68 of FP64. */
 static __always_inline __u32 fpisa_superacc_most(struct fpisa_format f)
 {
 	return (fpisa_superacc_bits(f) + 63 + 31) / 32;
 }
 
-/* The binary exponent of a quantum: -149, -1074. */
+/* Return the binary exponent of a quantum: -149, -1074. */
 static __always_inline int fpisa_superacc_quantum(struct fpisa_format f)
 {
 	return 2 - (1 << (f.ebits - 1)) - f.mbits;
 }
 
-/* Bytes of one whose window has so many limbs. */
+/* Return the bytes of a superaccumulator whose window has so many limbs. */
 static __always_inline __u64 fpisa_superacc_size(__u32 limbs)
 {
 	if (limbs < FPISA_SUPERACC_LEAST)
@@ -103,7 +98,7 @@ static __always_inline __u64 fpisa_superacc_size(__u32 limbs)
 	return sizeof(struct fpisa_superacc) + limbs * sizeof(__s64);
 }
 
-/* An empty one in `bytes` bytes, fpisa_superacc_size(0) at least. */
+/* Initialise an empty superaccumulator in `bytes` bytes, fpisa_superacc_size(0) at least. */
 static inline void fpisa_superacc_init(struct fpisa_superacc *a, __u64 bytes)
 {
 	memset(a, 0, bytes);
@@ -114,7 +109,7 @@ static inline int fpisa_superacc_high(const struct fpisa_superacc *a)
 	return a->limbs && (a->limb[a->limbs - 1] >= FPISA_SUPERACC_TOP || a->limb[a->limbs - 1] <= -FPISA_SUPERACC_TOP);
 }
 
-/* The carry pass. 0, or -ENOSPC: the value is as it was, the window needs another limb on top. */
+/* Run the carry pass. 0, or -ENOSPC: the value is unchanged, the window needs another limb on top. */
 static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
 {
 	__s64 carry = 0;
@@ -133,9 +128,9 @@ static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
 }
 
 /*
- * Takes limbs that the value does not need off the window's ends, so that a
- * copy or a merge of it takes no more. An uppermost limb goes into the digit
- * below if that stays below FPISA_SUPERACC_TOP / 2 then, so not at once high.
+ * Remove limbs that the value does not need from the window's ends, so that a copy or a merge of it takes no more. An
+ * uppermost limb goes into the digit below if that stays below FPISA_SUPERACC_TOP / 2, so that it is not high again
+ * at once.
  */
 static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
 {
@@ -157,7 +152,7 @@ static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
 	a->limbs = (__u16)(a->limbs - skip);
 }
 
-/* Zeros and specials; d is 1 or -1. */
+/* Count zeros and specials; d is 1 or -1. */
 static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, __u64 d)
 {
 	a->rows += d;
@@ -167,8 +162,8 @@ static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, 
 }
 
 /*
- * Add a packed value; with `back`, take back one that was added. 0, or
- * -ENOSPC: fpisa_superacc_reach() says which window it takes.
+ * Add a packed value; with `back`, take back one that was added. 0, or -ENOSPC: fpisa_superacc_reach() returns the
+ * window that it needs.
  */
 static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 word, struct fpisa_format f, int back)
 {
@@ -202,8 +197,8 @@ static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 wo
 }
 
 /*
- * The window for limbs lo to hi and those that the value needs; its width
- * stays or doubles. a is narrowed: fpisa_superacc_move() comes next.
+ * Return the window for limbs lo to hi and those that the value needs; its width stays or doubles. a is narrowed:
+ * fpisa_superacc_move() comes next.
  */
 static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_superacc *a, __u32 lo, __u32 hi,
 								 struct fpisa_format f)
@@ -218,7 +213,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_su
 		lo = lo < a->first ? lo : a->first;
 		hi = hi > top ? hi : top;
 	}
-	/* So that sizes are powers of two: 64, 128, 256, 512 bytes. */
+	/* Sizes become powers of two: 64, 128, 256, 512 bytes. */
 	while (width < hi - lo + 1 || width < had)
 		width = 2 * width + 5;
 	if (width > most)
@@ -228,7 +223,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_su
 	return (struct fpisa_superacc_window){lo < most - width ? lo : most - width, width};
 }
 
-/* Add a value that is neither zero nor special. */
+/* Return the window for adding a value that is neither zero nor special. */
 static inline struct fpisa_superacc_window fpisa_superacc_reach(struct fpisa_superacc *a, __u64 word,
 								struct fpisa_format f)
 {
@@ -237,7 +232,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_reach(struct fpisa_sup
 	return fpisa_superacc_window(a, at, at + fpisa_superacc_wide(f), f);
 }
 
-/* Into a window that has the present one in it, of which the memory has the size. */
+/* Move into a window that contains the present one, in memory of its size. */
 static inline void fpisa_superacc_move(struct fpisa_superacc *a, struct fpisa_superacc_window w)
 {
 	__u32 up = a->limbs ? a->first - w.first : 0;
@@ -249,15 +244,15 @@ static inline void fpisa_superacc_move(struct fpisa_superacc *a, struct fpisa_su
 	a->limbs = (__u16)w.limbs;
 }
 
-/* The limbs of a that b adds to; an uppermost one that is high has two digits. */
+/* Return the limbs of a to which b adds; an uppermost limb that is high has two digits. */
 static inline __u32 fpisa_superacc_extent(const struct fpisa_superacc *b)
 {
 	return b->limbs + (fpisa_superacc_high(b) != 0);
 }
 
 /*
- * Add all that b has. 0, -ENOSPC: fpisa_superacc_cover() says which window it
- * takes, or -ERANGE: more than 2^63 - 1 values. Then a has the value that it had.
+ * Add all of b. 0, -ENOSPC: fpisa_superacc_cover() returns the window that it needs, or -ERANGE: more than 2^63 - 1
+ * values. After an error a has its former value.
  */
 static inline int fpisa_superacc_merge(struct fpisa_superacc *a, const struct fpisa_superacc *b)
 {

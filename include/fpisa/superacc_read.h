@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and
- * for more bits than exact.h's, the quotient of an average, and after them
- * MAU6 to 8 of mau.h, so one rounding, to nearest. Reading changes nothing.
+ * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and for more bits than exact.h's, the
+ * quotient of an average, and after them MAU6 to 8 of mau.h, so one rounding, to nearest. Reading changes nothing.
  */
 #ifndef FPISA_SUPERACC_READ_H
 #define FPISA_SUPERACC_READ_H
 
 #include "superacc.h"
 
-#define FPISA_MAGNITUDE_FRACTION 4 /* digits that a quotient gets behind the quantum */
+#define FPISA_MAGNITUDE_FRACTION 4 /* digits of a quotient below the quantum */
 #define FPISA_MAGNITUDE_DIGITS (FPISA_SUPERACC_MOST + 2 + FPISA_MAGNITUDE_FRACTION)
 
 /* An exact number of quanta: a sign, and digits of 32 bits, digit 0 in units of 2^at. */
@@ -20,7 +19,7 @@ struct fpisa_magnitude {
 	__u32 digit[FPISA_MAGNITUDE_DIGITS];
 };
 
-/* MAU5: carries, sign and magnitude. Most limbs of a wide window are 0 at either end, and have no digits. */
+/* Run MAU5: carries, sign and magnitude. Most limbs of a wide window are 0 at either end, and have no digits. */
 static inline void fpisa_superacc_magnitude(const struct fpisa_superacc *a, struct fpisa_magnitude *x)
 {
 	int low = 0, high = a->limbs;
@@ -49,8 +48,8 @@ static inline void fpisa_superacc_magnitude(const struct fpisa_superacc *a, stru
 }
 
 /*
- * Over `by`, 1 to 2^63 - 1: the quotient to 65 significant bits or more, what
- * is left as a sticky bit in the lowest. Only of what is rounded next.
+ * Divide by `by`, 1 to 2^63 - 1: the quotient to 65 significant bits or more, the remainder as a sticky bit in the
+ * lowest. Use it only for a number that is rounded next.
  */
 static inline void fpisa_magnitude_divide(struct fpisa_magnitude *x, __u64 by)
 {
@@ -72,7 +71,10 @@ static inline void fpisa_magnitude_divide(struct fpisa_magnitude *x, __u64 by)
 		x->n--;
 }
 
-/* The packed value of format `to` that is nearest to x quanta of `from`; OVERFLOW and INEXACT are ORed into *flags. */
+/*
+ * Return the packed value of format `to` that is nearest to x quanta of `from`; OVERFLOW and INEXACT are ORed into
+ * *flags.
+ */
 static inline __u64 fpisa_magnitude_round(const struct fpisa_magnitude *x, struct fpisa_format from,
 					  struct fpisa_format to, __u32 *flags)
 {
@@ -86,7 +88,7 @@ static inline __u64 fpisa_magnitude_round(const struct fpisa_magnitude *x, struc
 	low = top > 1 ? x->digit[top - 2] : 0;
 	for (int i = 0; i < top - 2; i++)
 		rest |= x->digit[i];
-	/* The 64 uppermost bits, all below them as a sticky bit. */
+	/* The 64 uppermost bits, all lower bits as a sticky bit. */
 	l.m = (__s64)(((__u64)x->digit[top] << 32 | (top ? x->digit[top - 1] : 0)) << lz | (__u64)low << lz >> 32);
 	l.m |= (__s64)fpisa_nonzero(rest | (__u32)(low << lz));
 	e = 32 * (top - 1) - (int)lz + x->at + fpisa_superacc_quantum(from) - fpisa_superacc_quantum(to) + 1;
@@ -98,15 +100,15 @@ static inline __u64 fpisa_magnitude_round(const struct fpisa_magnitude *x, struc
 	return l.word;
 }
 
-/* The sticky bits of an exponent register that specials leave. */
+/* Return the sticky bits of an exponent register for the specials. */
 static inline __u32 fpisa_superacc_sticky(const struct fpisa_superacc *a)
 {
 	return (a->nan ? FPISA_EXP_NAN : 0) | (a->pinf ? FPISA_EXP_PINF : 0) | (a->ninf ? FPISA_EXP_NINF : 0);
 }
 
 /*
- * The sum of values of format `from`, or with `average` the sum over `rows`
- * (not 0), in format `to` by one rounding; flags as doc/numbers.md has them.
+ * Return the sum of values of format `from`, or with `average` the sum over `rows` (not 0), in format `to` by one
+ * rounding; flags as in doc/numbers.md.
  */
 static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct fpisa_format from,
 					struct fpisa_format to, int average, __u32 *flags)
@@ -122,14 +124,13 @@ static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct f
 	return fpisa_magnitude_round(&x, from, to, flags);
 }
 
-/* Terms of an expansion at most: a finite first one, and each has M + 1 bits of the number or more. */
+/* Largest number of terms of an expansion: a finite first term, and each covers M + 1 bits of the number or more. */
 #define FPISA_EXPANSION_TERMS 41
 
 /*
- * The sum as values that add up to it exactly, each the one nearest to what
- * those before it leave: so they do not overlap, and the first is the sum
- * rounded once. A sum of zero, or a special, is one term. Returns how many, or
- * -ERANGE: it rounds beyond the format's range.
+ * Expand the sum into values that add up to it exactly, each the value nearest to the rest after those before it. So
+ * they do not overlap, and the first is the sum rounded once. A sum of zero, or a special, is one term. Return the
+ * number of terms, or -ERANGE: the sum rounds beyond the format's range.
  */
 static inline int fpisa_superacc_expand(const struct fpisa_superacc *a, struct fpisa_format f,
 					__u64 term[FPISA_EXPANSION_TERMS])

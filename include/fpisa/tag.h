@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The tag of a frame, in jobs with a token: who does not know the key can neither
- * make a frame nor change one. doc/wire.md, section 4.1, describes it for writers
- * of clients; doc/protocol.md, section 6, says what it keeps out.
+ * The tag of a frame, in jobs with a token: without the key a frame can neither be made nor changed. doc/wire.md,
+ * section 4.1, describes it for writers of clients; doc/protocol.md, section 6, says what it keeps out.
  *
- * The tag is SipHash-2-4(K, chunk, A, B). To each half z of 32 bits of the frame a half of the key is added. A is NH, the
- * universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418): z0 z1 + z2 z3 + ... B has the other neighbours,
- * z1 z2 + z3 z4 + ..., with a half of the key before the first and behind the last. So each half is in one product of each sum
- * and takes one addition. Two different frames have equal A and B with a probability of at most 2^-64, whatever the frames
- * are. The chunk stands in the PRF's input beside them: values are compared only between frames of one key and chunk.
+ * The tag is SipHash-2-4(K, chunk, A, B). To each half z of 32 bits of the frame a half of the key is added. A is NH,
+ * the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418): z0 z1 + z2 z3 + ... B has the other neighbours,
+ * z1 z2 + z3 z4 + ..., with a half of the key before the first and behind the last. So each half is in one product of
+ * each sum and takes one addition. Two different frames have equal A and B with a probability of at most 2^-64,
+ * whatever the frames are. The chunk stands in the PRF's input beside them: values are compared only between frames
+ * of one key and chunk.
  */
 #ifndef FPISA_TAG_H
 #define FPISA_TAG_H
@@ -24,8 +24,8 @@
 #define FPISA_NH_PAYLOAD (FPISA_NH_START + FPISA_TAG_HDR_WORDS)
 
 /*
- * The key of NH: a word for each word of the frame, one before and one behind. Beyond the largest
- * payload by what the datapath's loop over the end of a payload may read as far as a verifier knows.
+ * The key of NH: a word for each word of the frame, one before and one behind. It is longer than the largest payload
+ * needs, because for a verifier the datapath's loop over the end of a payload may read that far.
  */
 #define FPISA_NH_WORDS 456
 
@@ -40,7 +40,7 @@ struct fpisa_nh {
 	__u64 last; /* half of 32 bits, with its key */
 };
 
-/* The first `words` of the key that follows from a token. */
+/* Compute the first `words` of the key that follows from a token. */
 static __always_inline void fpisa_nh_fill(__u64 *w, int words, const struct fpisa_key *token)
 {
 	for (int i = 0; i < words; i++)
@@ -48,8 +48,8 @@ static __always_inline void fpisa_nh_fill(__u64 *w, int words, const struct fpis
 }
 
 /*
- * Hashes `words` words at `p` with the key's words from `k` on; callers in BPF pass a constant. There the loop is unrolled and its
- * sums are kept in order: clang would load everything first, which takes more stack than there is.
+ * Hash `words` words at `p` with the key's words from `k` on; callers in BPF pass a constant. There the loop is
+ * unrolled and its sums are kept in order: clang would load everything first, which takes more stack than there is.
  */
 static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, const __u64 *k, int words)
 {
@@ -68,7 +68,7 @@ static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, co
 	}
 }
 
-/* The header's words, but for the tag and the checksum; the payload's follow, from k + FPISA_NH_PAYLOAD on. */
+/* Hash the header's words, except the tag and the checksum; the payload's follow, from k + FPISA_NH_PAYLOAD on. */
 static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h, const __u64 *k)
 {
 	struct fpisa_nh s = {.last = k[0] >> 32};
@@ -78,7 +78,7 @@ static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h
 	return s;
 }
 
-/* The tag of a frame of `chunk`, whose words are all in `s`; `k`: of the key, the word behind. */
+/* Return the tag of a frame of `chunk`, whose words are all in `s`; `k`: the word of the key behind them. */
 static __always_inline __u64 fpisa_tag(const struct fpisa_key *key, __u64 chunk, const struct fpisa_nh *s,
 				       const __u64 *k)
 {
@@ -88,7 +88,10 @@ static __always_inline __u64 fpisa_tag(const struct fpisa_key *key, __u64 chunk,
 /* Words of the key for a HELLO or a WELCOME. */
 #define FPISA_NH_HELLO_WORDS (FPISA_NH_PAYLOAD + 9 + 1)
 
-/* The proof of a HELLO, and of a WELCOME: a tag that covers `secret` too, in place of the chunk, and of the payload all but the proof. */
+/*
+ * Return the proof of a HELLO, and of a WELCOME: a tag that covers `secret` too, in place of the chunk, and all of
+ * the payload except the proof.
+ */
 static __always_inline __u64 fpisa_hello_tag(const struct fpisa_key *key, const __u64 *k, const struct fpisa_hdr *h,
 					     const struct fpisa_hello *p)
 {

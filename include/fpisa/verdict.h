@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The fate of a frame. One number is the return value of a check in the datapath, the
- * index of a counter, the reason in an ERROR frame and the line that
- * `fpisa stats` prints. All come from this one list.
+ * The fate of a frame. One number is the return value of a check in the datapath, the index of a counter, the reason
+ * in an ERROR frame and the line that `fpisa stats` prints. All come from this one list.
  *
  * Columns: name, class, sentence. Classes:
- * 	PASS	passed to the kernel: not ours, or a HELLO for which it has to ask
- * 	TAKEN	ours, consumed as it should be; nothing leaves
- * 	REPLY	ours, an answer leaves
- * 	DROP	ours but bad, or not now; the sentence says why
+ *	PASS	passed to the kernel: not ours, or a HELLO that needs the kernel's neighbour or route
+ *	TAKEN	ours, consumed as it should be; no answer leaves
+ *	REPLY	ours, an answer leaves
+ *	DROP	ours but bad, or not now; the sentence says why
  * Numbers are on the wire and in counters: append new ones, whatever their class.
  */
 #ifndef FPISA_VERDICT_H

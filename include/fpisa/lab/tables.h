@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Advanced operations by table lookup (paper, appendix A "Advanced FP
- * operations"): multiplication, reciprocal, logarithm, square root.
+ * Advanced operations by table lookup (paper, appendix A "Advanced FP operations"): multiplication, reciprocal,
+ * logarithm, square root.
  *
  *	extract		  MAU0, MAU1, then the leading one in front (subnormals too)
  *	match		  a table entry by the leading bits of the fraction
  *	action		  integer arithmetic on entry, fraction and exponent
  *	MAU6, MAU7, MAU8  renormalise, adjust the exponent, round and assemble
  *
- * Multiplication adds the exponents and multiplies the mantissas as integers:
- * for small types by table lookup, for larger ones by an integer multiplier.
- * Division is multiplication by the reciprocal; the paper leaves that to the
- * end host, here it is a table too. Logarithm and square root are lookups in
- * a table of fewer than 2000 entries, with low error (<1%). Every value of
- * the small formats meets an entry of its own; fp32 has more fraction bits
- * than the match takes, and goes on linearly towards the next entry.
+ * Multiplication adds the exponents and multiplies the mantissas as integers: for small types by table lookup, for
+ * larger ones by an integer multiplier. Division is multiplication by the reciprocal; the paper leaves that to the
+ * end host, here it is a table too. Logarithm and square root are lookups in a table of fewer than 2000 entries, with
+ * low error (<1%). Every value of the small formats has its own entry. FP32 has more fraction bits than the match
+ * takes, so it is interpolated linearly towards the next entry.
  *
- * The tables are BPF array maps (bpf/fpisa_tables.bpf.c) that user space fills
- * (user/lab/tables/fill.c computes the entries, in integers). `fpisa tables`
- * measures the errors.
+ * The tables are BPF array maps (bpf/fpisa_tables.bpf.c) that user space fills (user/lab/tables/fill.c computes the
+ * entries, in integers). `fpisa tables` measures the errors.
  *
- * Formats of up to 32 bits: tables of this size would leave fp64 the error
- * of fp32. Data decide nothing by branch but specials and zeros.
+ * Formats have up to 32 bits: tables of this size would give fp64 only the accuracy of fp32. Branches depend on data
+ * only for specials and zeros.
  */
 #ifndef FPISA_TABLES_H
 #define FPISA_TABLES_H
@@ -45,16 +42,16 @@ enum fpisa_function {
 	FPISA_FUNCTIONS,
 };
 
-/* A table's entry; `step` leads to the next one, and is 0 where nothing lies between two. */
+/* A table's entry; `step` leads to the next one, and is 0 if there is nothing between two. */
 struct fpisa_entry {
 	__u32 value;
 	__s32 step;
 };
 
-/* The match, and the caller's own: the entry of table t at index i < fpisa_table_entries(t). */
+/* The caller's match: returns the entry of table t at index i < fpisa_table_entries(t). */
 typedef struct fpisa_entry (*fpisa_look)(enum fpisa_table t, __u32 i);
 
-/* The match of the interpolated tables: leading bits of the fraction. */
+/* Key of the interpolated tables: leading bits of the fraction. */
 #define FPISA_INDEX_BITS 10
 #define FPISA_NODES (1u << FPISA_INDEX_BITS)
 #define FPISA_REST_BITS (32 - FPISA_INDEX_BITS)
@@ -68,7 +65,7 @@ static __always_inline __u32 fpisa_table_entries(enum fpisa_table t)
 	return t == FPISA_TABLE_PRODUCT ? FPISA_PRODUCTS : t == FPISA_TABLE_SQUARE ? FPISA_SQUARES : FPISA_NODES;
 }
 
-/* Multiplication takes the table that fits the fraction, or FPISA_TABLES: the integer multiplier. */
+/* Return the table for a multiplication of that fraction, or FPISA_TABLES: the integer multiplier. */
 static __always_inline enum fpisa_table fpisa_table_of(enum fpisa_function fn, struct fpisa_format f)
 {
 	switch (fn) {
@@ -119,10 +116,9 @@ static __always_inline struct fpisa_operand fpisa_operand_of(__u64 word, struct 
 }
 
 /*
- * A result before it is packed is what the registers hold anywhere else:
- * m x 2^(e - bias - M - G). Exponents of results reach below zero and the
- * container holds none such, so G is this offset, which MAU7 takes off:
- * the smallest product of two FP32 subnormals has e = 2 x -149 - 61 + 150.
+ * A result before it is packed has the registers' form: m x 2^(e - bias - M - G). Exponents of results reach below
+ * zero, which the container cannot hold. So G is this offset, which MAU7 subtracts: the smallest product of two FP32
+ * subnormals has e = 2 x -149 - 61 + 150.
  */
 #define FPISA_RESULT_GUARD 224
 _Static_assert(FPISA_RESULT_GUARD >= 2 * 149 + 61 - (127 + 23), "no negative exponent");
@@ -134,7 +130,7 @@ static __always_inline struct fpisa_format fpisa_result_format(struct fpisa_form
 	return f;
 }
 
-/* The result m x 2^lsb, 0 <= m < 2^63. */
+/* Store the result m x 2^lsb, 0 <= m < 2^63. */
 static __always_inline void fpisa_result(struct fpisa_lane *l, __u64 m, __s32 lsb, __u32 sign, struct fpisa_format f)
 {
 	l->m = (__s64)m;
@@ -142,7 +138,7 @@ static __always_inline void fpisa_result(struct fpisa_lane *l, __u64 m, __s32 ls
 	l->sign = sign;
 }
 
-/* A zero (sticky 0) or a special result. A format without infinities has a NaN instead. */
+/* Store a zero (sticky 0) or a special result. A format without infinities has a NaN instead. */
 static __always_inline void fpisa_result_special(struct fpisa_lane *l, __u32 sticky, __u32 sign, struct fpisa_format f)
 {
 	l->m = 0;
@@ -162,7 +158,7 @@ static __always_inline __u32 fpisa_abs(__s64 x)
 	return (__u32)((x ^ sign) - sign);
 }
 
-/* Table value between two entries, 22 bits finer than the entry's. */
+/* Return the table value between two entries, 22 bits finer than the entry's. */
 static __always_inline __u64 fpisa_between(struct fpisa_entry at, __u32 frac)
 {
 	__s64 rest = frac & ((1u << FPISA_REST_BITS) - 1);
@@ -171,13 +167,12 @@ static __always_inline __u64 fpisa_between(struct fpisa_entry at, __u32 frac)
 }
 
 /*
- * l->word times `other`, exact: MAU8's rounding is the only one. Products of
- * significands of up to four bits are the match itself. Up to 11 bits they
- * are 1536 + x and 1536 + y with x, y in -512..511, and x y is a difference of quarter squares,
+ * Multiply l->word by `other`, exactly: MAU8's rounding is the only one. Products of significands of up to four bits
+ * are the match itself. Significands of up to 11 bits are 1536 + x and 1536 + y with x, y in -512..511, and x y is a
+ * difference of quarter squares,
  *	floor((x + y)^2 / 4) - floor((x - y)^2 / 4)
- * (of like parity, so the floors cut the same off both): two matches in one
- * table of 1025 entries in place of 2^20 products. Beyond: the multiplier.
- * 0 x Inf is NaN; signs multiply.
+ * (the terms have the same parity, so the floors cut the same off each). This takes two matches in one table of 1025
+ * entries in place of 2^20 products. Larger ones use the multiplier. 0 x Inf is NaN; signs multiply.
  */
 static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, struct fpisa_format f, fpisa_look look)
 {
@@ -216,7 +211,7 @@ static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, st
 	fpisa_result(l, m, a.exp + b.exp - scale, sign, f);
 }
 
-/* 1 / l->word. 1 / +-0 is +-Inf, and the other way round. */
+/* Compute 1 / l->word. 1 / +-0 is +-Inf, and the other way round. */
 static __always_inline void fpisa_reciprocal(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {
 	struct fpisa_operand a = fpisa_operand_of(l->word, f);
@@ -232,13 +227,11 @@ static __always_inline void fpisa_reciprocal(struct fpisa_lane *l, struct fpisa_
 }
 
 /*
- * log2 of l->word. "The integer logarithm of the mantissa", but near 1 the
- * logarithm goes to zero and its table's relative error to infinity. So
- * 2^e (1 + t) has t in -1/4..1/2, significands from 1.5 on taken by half of
- * theirs, and log2 = e + t g(t) with g(t) = log2(1 + t) / t tabulated: from
- * 1.66 to 1.17, flat near t = 0. With e = 0 the relative error is g's; else
- * |log2| is at least 1 - log2(1.5) = 0.41.
- * Of +-0 it is -Inf; of what is below, NaN.
+ * Compute log2 of l->word. This is "the integer logarithm of the mantissa", but near 1 the logarithm goes to zero and
+ * its table's relative error to infinity. So 2^e (1 + t) has t in -1/4..1/2; significands from 1.5 on are halved.
+ * Then log2 = e + t g(t) with g(t) = log2(1 + t) / t tabulated: from 1.66 to 1.17, flat near t = 0. With e = 0 the
+ * relative error is g's; else |log2| is at least 1 - log2(1.5) = 0.41. log2 of +-0 is -Inf; of a negative number,
+ * NaN.
  */
 static __always_inline void fpisa_log2(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {
@@ -252,24 +245,24 @@ static __always_inline void fpisa_log2(struct fpisa_lane *l, struct fpisa_format
 		fpisa_result_special(l, a.zero && !a.sticky ? FPISA_EXP_NINF : sticky, 0, f);
 		return;
 	}
-	/* t and g by 2^32 and 2^31; a fraction has 31 bits at most, so the half of its last is 0. */
+	/* t and g by 2^32 and 2^31; a fraction has 31 bits at most, so half of its last bit is 0. */
 	t = ((__s64)a.frac - ((__s64)half << 32)) >> half;
 	g = (__s64)(fpisa_between(look(FPISA_TABLE_LOG2, a.frac >> FPISA_REST_BITS), a.frac) >> FPISA_REST_BITS);
-	/* t g by 2^63; by 2^53 with e before it, at least 2^29 where e is 0. */
+	/* t g by 2^63; by 2^53 with e before it, at least 2^29 if e is 0. */
 	sum = (__s64)((__u64)e << 53) + (t * g >> 10);
 	sign = fpisa_negative(sum);
 	fpisa_result(l, (__u64)((sum ^ sign) - sign), -53, (__u32)sign & 1, f);
 }
 
-/* 2^30 times 1 and sqrt(2), this rounded up. */
+/* 2^30 times 1 and sqrt(2), the latter rounded up. */
 #define FPISA_SQRT1 (1ull << 30)
 #define FPISA_SQRT2 1518500250ull
 _Static_assert(FPISA_SQRT2 *FPISA_SQRT2 > 1ull << 61 && (FPISA_SQRT2 - 1) * (FPISA_SQRT2 - 1) < 1ull << 61,
 	       "the root of 2, rounded up");
 
 /*
- * Square root of l->word: that of the significand, times sqrt(2) when the exponent
- * is odd, at half the exponent. The root of -0 is -0; the root of a negative number is NaN.
+ * Compute the square root of l->word: the root of the significand, times sqrt(2) if the exponent is odd, at half the
+ * exponent. The root of -0 is -0; the root of a negative number is NaN.
  */
 static __always_inline void fpisa_sqrt(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {
@@ -287,7 +280,7 @@ static __always_inline void fpisa_sqrt(struct fpisa_lane *l, struct fpisa_format
 	fpisa_result(l, root, (a.exp >> 1) - 61, 0, f);
 }
 
-/* Any of the four, by number; `other` is for multiplication alone. */
+/* Run any of the four functions, by number; `other` is for multiplication alone. */
 static __always_inline void fpisa_apply(struct fpisa_lane *l, enum fpisa_function fn, __u64 other,
 					struct fpisa_format f, fpisa_look look)
 {
@@ -307,8 +300,8 @@ static __always_inline void fpisa_apply(struct fpisa_lane *l, enum fpisa_functio
 }
 
 /*
- * The result in the lane to l->word and l->flags. A zero keeps its sign here, as in IEEE 754.
- * INEXACT speaks of this rounding, not of the table.
+ * Pack the result in the lane into l->word and l->flags. A zero keeps its sign here, as in IEEE 754. INEXACT refers
+ * to this rounding, not to the table's.
  */
 static __always_inline void fpisa_pack_result(struct fpisa_lane *l, struct fpisa_format f, enum fpisa_rounding rounding)
 {

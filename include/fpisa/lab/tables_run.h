@@ -8,7 +8,7 @@
 
 #include "tables.h"
 
-#define FPISA_RUN_ITEMS 128 /* fit what XDP may touch of a frame, with room */
+#define FPISA_RUN_ITEMS 128 /* fit the part of a frame that XDP may access, with room */
 
 struct fpisa_run_item {
 	__u32 a, b;    /* in: packed operands; out: packed result, result flags */

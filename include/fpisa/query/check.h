@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * Headers of a query's frames: every check that needs no state, and the replies.
- * As frame.h has them for jobs.
- */
+/* Headers of a query's frames: every check that needs no state, and the replies, as frame.h for jobs. */
 #ifndef FPISA_QUERY_CHECK_H
 #define FPISA_QUERY_CHECK_H
 
 #include "../frame.h"
 #include "query.h"
 
-/* -- what a query may be asked for -------------------------------------------- */
+/* -- valid parameters of a query ---------------------------------------------- */
 
 enum fpisa_query_rule {
 	FPISA_QUERY_RULES_KEPT,
 	FPISA_QUERY_RULE_KIND,	       /* topn, table, join */
 	FPISA_QUERY_RULE_KEY,	       /* keys have 4, 8, 16 or 32 bytes */
 	FPISA_QUERY_RULE_NO_LIMIT,     /* a join keeps nothing */
-	FPISA_QUERY_RULE_LIMIT,	       /* others keep 1 to fpisa_most_limit() */
-	FPISA_QUERY_RULE_ORDER,	       /* only topn has one */
-	FPISA_QUERY_RULE_NEEDS_FILTER, /* a join does */
-	FPISA_QUERY_RULE_NO_FILTER,    /* then it has no sizes */
+	FPISA_QUERY_RULE_LIMIT,	       /* topn and table keep 1 to fpisa_most_limit() */
+	FPISA_QUERY_RULE_ORDER,	       /* only topn has an order */
+	FPISA_QUERY_RULE_NEEDS_FILTER, /* a join needs a filter */
+	FPISA_QUERY_RULE_NO_FILTER,    /* a query without filter has no sizes for it */
 	FPISA_QUERY_RULE_ONE_FILTER,
 	FPISA_QUERY_RULE_JOIN_KEY,   /* 4, 8, 16 or 32 bytes, no more than the key's */
-	FPISA_QUERY_RULE_BITMAP_KEY, /* of a bitmap 4 or 8 */
-	FPISA_QUERY_RULE_BLOOM, /* topn: the bar would never rise, for of no row it is certain that it is in the join */
+	FPISA_QUERY_RULE_BITMAP_KEY, /* keys of a bitmap have 4 or 8 */
+	FPISA_QUERY_RULE_BLOOM,	     /* topn: the bar would never rise, because no row is certain to be in the join */
 	FPISA_QUERY_RULE_FILTER_SIZE,
 };
 
@@ -52,7 +49,10 @@ static __always_inline enum fpisa_query_rule fpisa_query_filter_broken(__u32 kin
 	return q->filter_log > FPISA_MAX_FILTER_LOG ? FPISA_QUERY_RULE_FILTER_SIZE : FPISA_QUERY_RULES_KEPT;
 }
 
-/* The first rule that a query breaks: who makes one asks, and who is told of one by the aggregator. */
+/*
+ * Return the first rule that a query breaks, for the verb that creates a query and for a member that the aggregator
+ * tells of one.
+ */
 static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, const struct fpisa_query_parameters *q)
 {
 	if (kind < FPISA_QUERY_TOPN || kind > FPISA_QUERY_JOIN)
@@ -68,9 +68,9 @@ static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, cons
 	return fpisa_query_filter_broken(kind, q);
 }
 
-/* -- what its members may send ------------------------------------------------- */
+/* -- frames that members may send ---------------------------------------------- */
 
-/* Is it a frame of `payload` bytes that this member may send? */
+/* Check that this member may send the frame of `payload` bytes. */
 static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_hdr *h, __u32 payload,
 							    const struct fpisa_job *job,
 							    const struct fpisa_query_config *q)
@@ -101,7 +101,7 @@ static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_h
 	return FPISA_V_ok;
 }
 
-/* ROWS whose rows are all accounted for: back to the worker. */
+/* Turn ROWS whose rows are all accounted for into an ACK to the worker. */
 static __always_inline void fpisa_make_ack(struct fpisa_hdr *h)
 {
 	h->type = FPISA_TYPE_ACK;
@@ -109,7 +109,10 @@ static __always_inline void fpisa_make_ack(struct fpisa_hdr *h)
 	h->count = 0;
 }
 
-/* KEYS that are in the filter: back to the worker, with the workers of which some are missing, and what became of the filter. */
+/*
+ * Turn KEYS that are in the filter into an answer to the worker, with the workers whose keys are partly missing, and
+ * the state of the filter.
+ */
 static __always_inline void fpisa_make_keys_ack(struct fpisa_hdr *h, __u64 missing, __u32 state)
 {
 	h->type = FPISA_TYPE_KEYS_ACK;
@@ -119,7 +122,7 @@ static __always_inline void fpisa_make_keys_ack(struct fpisa_hdr *h, __u64 missi
 	h->aux = state;
 }
 
-/* The master's ACK, or the rows left of ROWS, to the member whose cookie it then carries. */
+/* Address the master's ACK, or the rows left of ROWS, to the member whose cookie it then carries. */
 static __always_inline void fpisa_make_passed_on(struct fpisa_hdr *h, __u64 cookie)
 {
 	h->flags &= FPISA_F_LAST;
@@ -130,7 +133,7 @@ static __always_inline void fpisa_make_passed_on(struct fpisa_hdr *h, __u64 cook
 	}
 }
 
-/* SEAL: which workers lack something, and what the query holds. */
+/* Turn SEAL into its answer: which workers lack something, and what the query holds. */
 static __always_inline void fpisa_make_sealed(struct fpisa_hdr *h, __u64 missing, __u64 held)
 {
 	h->type = FPISA_TYPE_STATUS;
@@ -140,7 +143,7 @@ static __always_inline void fpisa_make_sealed(struct fpisa_hdr *h, __u64 missing
 	h->aux = held;
 }
 
-/* READ: `count` groups follow, of `all`. */
+/* Turn READ into its answer: `count` groups follow, of `all`. */
 static __always_inline void fpisa_make_groups(struct fpisa_hdr *h, __u32 count, __u32 all)
 {
 	h->type = FPISA_TYPE_GROUPS;

@@ -2,35 +2,31 @@
 /*
  * Filters of join keys: the rules, for the programs and for user space.
  *
- * Workers send the join keys of the small table first, then rows of the big one. A
- * row whose key is in no frame of keys is in no join, and is pruned. A bitmap has a
- * bit for each key from 0 on. A Bloom filter (split into blocks, as Parquet has it)
- * has one of 32 bits in each of a block's eight words: it misses no key, and takes a
- * few for another.
+ * Workers send the join keys of the small table first, then rows of the big one. A row whose key is in no frame of
+ * keys is in no join, and is pruned. A bitmap has a bit for each key from 0 on. A Bloom filter (split into blocks, as
+ * in Parquet) has one of 32 bits in each of a block's eight words: it misses no key, and mistakes a few for another.
  *
- * A key is put in any number of times, and stays until the epoch ends. A worker sends
- * the last of its frames of keys when all others are acknowledged, which they are
- * when they are in. So, when each worker's last has come, all are in. The first rows
- * of an epoch decide: if all are in then, the filter is whole and nothing is added to it
- * from then on; if not, all rows pass until the epoch ends. So no row is pruned whose key
- * a worker has sent, each copy of a frame loses the same rows, and a filter
- * that was lost prunes nothing.
+ * A key may be inserted any number of times, and stays until the epoch ends. A worker sends the last of its frames of
+ * keys when all others are acknowledged, that is, inserted. So when each worker's last frame has come, all keys are
+ * inserted. The first rows of an epoch decide. If all keys are inserted then, the filter is whole and stays
+ * unchanged; if not, all rows pass until the epoch ends. So a row whose key a worker has sent is never pruned, each
+ * copy of a frame loses the same rows, and a filter that was lost prunes nothing.
  *
- * Whoever includes this has before: fpisa_filter_at(filter, i), or NULL beyond the end.
+ * Define fpisa_filter_at(filter, i) before including this file; it returns NULL beyond the end.
  */
 #ifndef FPISA_QUERY_FILTER_H
 #define FPISA_QUERY_FILTER_H
 
 #include "hash.h"
 
-/* Is a row's key in the join? Bit 0: it may be. */
+/* Answers to whether a row's key is in the join. Bit 0: it may be. */
 enum fpisa_filter_answer {
 	FPISA_FILTER_NO = 0,
 	FPISA_FILTER_MAYBE = 1,
 	FPISA_FILTER_YES = 3,
 };
 
-/* The join key of a row's key, with zeros behind it. */
+/* Cut a row's key to the join key, with zeros behind it. */
 static __always_inline void fpisa_join_key(__u64 key[FPISA_KEY_WORDS], __u32 bytes)
 {
 	if (bytes == 4)
@@ -43,7 +39,7 @@ static __always_inline void fpisa_join_key(__u64 key[FPISA_KEY_WORDS], __u32 byt
 	}
 }
 
-/* Join key at *p, as KEYS has it. */
+/* Load the join key at *p, as in KEYS. */
 static __always_inline void fpisa_join_key_load(__u64 key[FPISA_KEY_WORDS], const void *p, __u32 bytes)
 {
 	key[0] = bytes == 4 ? fpisa_load32(p) : fpisa_load64(p);
@@ -52,7 +48,7 @@ static __always_inline void fpisa_join_key_load(__u64 key[FPISA_KEY_WORDS], cons
 	key[3] = bytes > 16 ? fpisa_load64((const char *)p + 24) : 0;
 }
 
-/* Rows come: from the first on it is as it is. The lock is the caller's. */
+/* Fix the filter when the first rows come. The caller holds the lock. */
 static __always_inline void fpisa_filter_use(struct fpisa_query_state *s, const struct fpisa_query_config *q)
 {
 	__u32 state = fpisa_filter_missing(s, q) ? FPISA_FILTER_OPEN :
@@ -63,14 +59,14 @@ static __always_inline void fpisa_filter_use(struct fpisa_query_state *s, const 
 		s->filter = (__u64)s->epoch << 32 | state;
 }
 
-/* A worker's last keys are in. The lock is the caller's. */
+/* Note that a worker's last keys are inserted. The caller holds the lock. */
 static __always_inline void fpisa_filter_built(struct fpisa_query_state *s, __u32 rank)
 {
 	if (fpisa_filter_state(s->filter, s->epoch) == FPISA_FILTER_BUILDING)
 		s->built |= 1ull << (rank & (FPISA_MAX_WORKERS - 1));
 }
 
-/* The place of a key: the number of its block, which may not be there, and, in a Bloom filter, five bits a word. */
+/* Return the place of a key: the number of its block, which may not exist, and, in a Bloom filter, five bits a word. */
 static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS],
 						__u64 *bits)
 {
@@ -80,13 +76,13 @@ static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config 
 		*bits = key[0];
 		return key[0] / FPISA_FILTER_BLOCK_KEYS;
 	}
-	/* Another one than the table's. */
+	/* Not the hash that the table uses. */
 	hash = fpisa_hash_key(~q->seed, key, q->filter_bytes);
 	*bits = hash;
 	return hash >> (5 * FPISA_FILTER_WORDS) & q->filter_mask;
 }
 
-/* Is it in there? With `put` it is from now on. */
+/* Is the key in the block? `put` inserts it. */
 static __always_inline int fpisa_filter_block_has(const struct fpisa_query_config *q, struct fpisa_filter_block *b,
 						  __u32 epoch, __u64 bits, int put)
 {
@@ -116,8 +112,8 @@ static __always_inline int fpisa_filter_block_has(const struct fpisa_query_confi
 }
 
 /*
- * A key for the filter. Nonzero: it is in it, or rows of it pass anyway; 0: the filter is in use without it.
- * The lock is the caller's.
+ * Insert a key into the filter. Return nonzero if the key is in it, or its rows pass anyway; 0 if the filter is in
+ * use without it. The caller holds the lock.
  */
 static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const struct fpisa_query_config *q,
 					    void *filter, const __u64 key[FPISA_KEY_WORDS])
@@ -138,7 +134,7 @@ static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const s
 	return b && fpisa_filter_block_has(q, b, s->epoch, bits, state == FPISA_FILTER_BUILDING);
 }
 
-/* Is a row's join key in it? `state` is that of the epoch, whose rows these are; no lock is needed. */
+/* Return whether a row's join key is in the filter. `state` is the state of the rows' epoch; no lock is needed. */
 static __always_inline enum fpisa_filter_answer fpisa_filter_ask(const struct fpisa_query_config *q, void *filter,
 								 __u32 epoch, __u32 state,
 								 const __u64 key[FPISA_KEY_WORDS])

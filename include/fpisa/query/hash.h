@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The hash of keys, of a seed that no member knows. */
+/* The hash of keys, with a seed that no member knows. */
 #ifndef FPISA_QUERY_HASH_H
 #define FPISA_QUERY_HASH_H
 
 #include "query.h"
 
-/* Hash of the first `bytes` of a key. It is mixed once more at the end: a product alone does not spread keys at random that differ in a few high bits. */
+/*
+ * Hash the first `bytes` of a key. The hash is mixed once more at the end: a product alone does not spread keys at
+ * random that differ in a few high bits.
+ */
 static __always_inline __u64 fpisa_hash_key(__u64 seed, const __u64 key[FPISA_KEY_WORDS], __u32 bytes)
 {
 	__u64 hash = fpisa_digest_word(seed, key[0]);

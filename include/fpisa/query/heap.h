@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The steps of a heap whose least key is its first: key i is above keys 2 i + 1 and
- * 2 i + 2. The place of a key that is about to be written is a hole, which moves.
- * Whoever includes this has fpisa_heap_at(heap, i) before.
+ * The steps of a heap whose least key is its first: key i is above keys 2 i + 1 and 2 i + 2. The place of a key that
+ * is about to be written is a hole, which moves. Define fpisa_heap_at(heap, i) before including this file.
  */
 #ifndef FPISA_QUERY_HEAP_H
 #define FPISA_QUERY_HEAP_H
 
 #include "../base.h"
 
-/* The hole at i goes down, of n keys, if `key` does not belong there: where to; else 0. */
+/* Move the hole at i down, of n keys, if `key` does not belong there. Return its new place; else 0. */
 static __always_inline __u32 fpisa_heap_sink_step(void *heap, __u32 i, __u32 n, __u32 key)
 {
 	__u32 child = 2 * i + 1, *least, *other, *at;
@@ -31,7 +30,7 @@ static __always_inline __u32 fpisa_heap_sink_step(void *heap, __u32 i, __u32 n, 
 	return child;
 }
 
-/* The hole at i goes up to (i - 1) / 2, if `key` does not belong there. Nonzero if it did. */
+/* Move the hole at i up to (i - 1) / 2, if `key` does not belong at i. Return nonzero if the hole moved. */
 static __always_inline int fpisa_heap_rise_step(void *heap, __u32 i, __u32 key)
 {
 	__u32 *above, *at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The order of FP32 values in queries, as unsigned integers: that of SQL, in
- * which -0 equals +0, and NaNs equal each other and come after all else.
+ * The order of FP32 values in queries, as unsigned integers. It is the order of SQL: -0 equals +0, and NaNs equal
+ * each other and come after all else.
  */
 #ifndef FPISA_QUERY_ORDER_H
 #define FPISA_QUERY_ORDER_H
@@ -11,7 +11,7 @@
 #define FPISA_ORDER_NAN 0xffffffffu
 #define FPISA_ORDER_ZERO 0x80000000u
 
-/* Bit 63 of x, without a branch, and without a value of which a verifier knows that it is 0 or -1. */
+/* Return bit 63 of x, without a branch, and without a value that a verifier knows to be 0 or -1. */
 static __always_inline __u32 fpisa_top_bit(__u64 x)
 {
 	fpisa_opaque(x);
@@ -38,7 +38,7 @@ static __always_inline __u32 fpisa_order_key(__u32 word)
 	return key | zero << 31;
 }
 
-/* A value of that key: the only one, +0, or a quiet NaN. */
+/* Return a value with that key: the only one, +0, or a quiet NaN. */
 static __always_inline __u32 fpisa_order_value(__u32 key)
 {
 	if (key == FPISA_ORDER_NAN)

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Queries in the network (the paper's second use, its section on databases): what
- * a query is, its frames, its rows, and what its programs keep. doc/query-wire.md
- * has every byte for writers of clients.
+ * Queries in the network (the paper's second use, its section on databases): the parameters of a query, its frames,
+ * its rows, and the state of its programs. doc/query-wire.md has every byte for writers of clients.
  *
- * A query takes a job's number and a job's members: its workers and, as the last
- * rank, its master. They join as the ranks of a job do, so a generation of that job
- * is one life of the query's state, its epoch.
+ * A query takes a job's number and a job's members: its workers and, as the last rank, its master. They join as the
+ * ranks of a job do, so a generation of that job is one life of the query's state, its epoch.
  */
 #ifndef FPISA_QUERY_H
 #define FPISA_QUERY_H
@@ -14,18 +12,18 @@
 #include "../exact.h"
 #include "../job.h"
 
-/* fpisa_hdr.type; far from those of jobs, which the entry handles itself. */
+/* Values of fpisa_hdr.type; far from those of jobs, which the entry handles itself. */
 enum fpisa_query_type {
-	FPISA_TYPE_ROWS = 16,	/* worker: some of its rows; to the master: those of them that it must have */
+	FPISA_TYPE_ROWS = 16,	/* worker: some of its rows; to the master: the rows of the frame that it must have */
 	FPISA_TYPE_ACK = 17,	/* to a worker: the rows of one frame are accounted for; from the master: pass it on */
 	FPISA_TYPE_SEAL = 18,	/* master: each worker's last sequence; the answer is a STATUS */
 	FPISA_TYPE_READ = 19,	/* master: groups, from a number on */
-	FPISA_TYPE_GROUPS = 20, /* to the master: those */
+	FPISA_TYPE_GROUPS = 20, /* to the master: those groups */
 	FPISA_TYPE_KEYS = 21,	/* worker: join keys for the filter, before its rows */
 	FPISA_TYPE_KEYS_ACK = 22, /* to that worker: they are in the filter, or it is not used */
 };
 
-/* ROWS: the worker's last frame; it goes to the master whatever is left in it. KEYS: its last frame of keys. */
+/* ROWS: the worker's last frame; it goes to the master even if no row is left in it. KEYS: its last frame of keys. */
 #define FPISA_F_LAST 0x20
 
 #define FPISA_QUERY_ROWS 128  /* most in a frame; keys too */
@@ -37,21 +35,21 @@ enum fpisa_query_type {
 
 /* fpisa_query_parameters.flags */
 #define FPISA_QUERY_ASCENDING 0x01 /* topn: the least values come first */
-#define FPISA_QUERY_TIES 0x02	   /* topn: whatever is equal to the last of the N passes too */
+#define FPISA_QUERY_TIES 0x02	   /* topn: rows that equal the last of the N pass too */
 #define FPISA_QUERY_BITMAP 0x04	   /* a filter: a bit for each key from 0 on */
-#define FPISA_QUERY_BLOOM 0x08	   /* a filter: of any keys, some others seem to be in it */
+#define FPISA_QUERY_BLOOM 0x08	   /* a filter: of any keys, with some false positives */
 #define FPISA_QUERY_FILTER (FPISA_QUERY_BITMAP | FPISA_QUERY_BLOOM)
 
 /* The parameters for which a program is specialised: constants when it is loaded. */
 struct fpisa_query_config {
 	__u32 job;
-	__u32 master;	 /* its rank: the last */
+	__u32 master;	 /* rank of the master: the last */
 	__u32 key_bytes; /* 4, 8, 16 or 32 */
 	__u32 row_bytes;
 	__u32 limit;	    /* topn: N; table: most groups */
 	__u32 bucket_mask;  /* table: buckets - 1, a power of two less one */
 	__u32 flags;	    /* FPISA_QUERY_* */
-	__u32 filter_bytes; /* of a row's key the first ones: its join key */
+	__u32 filter_bytes; /* first bytes of a row's key that are its join key */
 	__u32 filter_mask;  /* blocks of the filter - 1, a power of two less one */
 	__u32 pad;
 	__u64 seed; /* of the hash, random */
@@ -60,8 +58,8 @@ struct fpisa_query_config {
 /* -- rows -------------------------------------------------------------------- */
 
 /*
- * In a frame: the key, the value (an FP32), and of keys of 8 bytes or more a word
- * that says how many rows of the database the row stands for.
+ * A row in a frame: the key, the value (an FP32), and for keys of 8 bytes or more a word with the number of database
+ * rows for which the row stands.
  */
 struct fpisa_row {
 	__u64 key[FPISA_KEY_WORDS]; /* zero beyond its bytes */
@@ -69,9 +67,9 @@ struct fpisa_row {
 	__u32 count; /* with FPISA_ROW_* */
 };
 
-/* fpisa_row.count: of rows that a worker has aggregated before. */
-#define FPISA_ROW_NO_SUM 0x40000000u   /* the value is a least or greatest one alone */
-#define FPISA_ROW_NO_ORDER 0x80000000u /* the value is a term of a sum alone */
+/* fpisa_row.count: for rows that a worker has aggregated before. */
+#define FPISA_ROW_NO_SUM 0x40000000u   /* the value is only a least or greatest one */
+#define FPISA_ROW_NO_ORDER 0x80000000u /* the value is only a term of a sum */
 #define FPISA_ROW_COUNT 0x3fffffffu
 
 static __always_inline int fpisa_key_bytes_valid(__u32 bytes)
@@ -84,13 +82,13 @@ static __always_inline __u32 fpisa_row_bytes(__u32 key_bytes)
 	return key_bytes + (key_bytes == 4 ? 4 : 8);
 }
 
-/* The payload of `count` rows, entries or words of `bytes` bytes each. */
+/* Return the payload of `count` rows, entries or words of `bytes` bytes each. */
 static __always_inline __u32 fpisa_query_payload(__u32 count, __u32 bytes)
 {
 	return (count * bytes + FPISA_QUERY_PAD - 1) & ~(FPISA_QUERY_PAD - 1u);
 }
 
-/* Row at *p, whose key has `key_bytes` bytes; so many and a value, and their word, are there. */
+/* Load the row at *p, whose key has `key_bytes` bytes; the key, the value and the word are within the frame. */
 static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_bytes)
 {
 	struct fpisa_row r = {.count = 1};
@@ -130,12 +128,12 @@ struct fpisa_query_state {
 	__u64 bar;     /* topn: one more than the Nth key, in the order of keys; 0: fewer than N so far */
 	__u32 epoch;   /* the generation whose rows are counted here; 0: none yet */
 	__u32 used;    /* keys in the heap; groups in the table */
-	__u32 sealed;  /* table: all is in, and nothing more is taken */
+	__u32 sealed;  /* table: everything is in, and nothing more is taken */
 	__u32 beyond;  /* filter: some key lies beyond the bitmap */
-	__u64 filter;  /* the epoch << 32 | enum fpisa_filter_state; of another epoch: it is being built */
-	__u64 built;   /* filter: workers of which all keys are in */
-	__u64 barrier; /* written by nobody; an atomic add of 0 to it orders loads */
-	struct fpisa_query_window window[FPISA_MAX_WORKERS]; /* topn: `high` alone */
+	__u64 filter;  /* the epoch << 32 | enum fpisa_filter_state; in another epoch: the filter is being built */
+	__u64 built;   /* filter: workers whose keys are all in */
+	__u64 barrier; /* never written; an atomic add of 0 to it orders loads */
+	struct fpisa_query_window window[FPISA_MAX_WORKERS]; /* topn: only `high` */
 };
 
 /* Rows, on one CPU. */
@@ -163,12 +161,12 @@ struct fpisa_bucket {
 };
 
 /*
- * 256 bits of a filter, 32 a word: the epoch << 32 | bits. A word of another epoch is empty, so a new
- * one begins without clearing.
+ * 256 bits of a filter, 32 a word: the epoch << 32 | bits. A word of another epoch is empty, so a new one begins
+ * without clearing.
  */
 #define FPISA_FILTER_WORDS 8
-#define FPISA_FILTER_BLOCK_KEYS 256 /* of a bitmap */
-#define FPISA_FILTER_BLOOM_KEYS 16  /* for which a Bloom filter has a block, or more */
+#define FPISA_FILTER_BLOCK_KEYS 256 /* keys in a block of a bitmap */
+#define FPISA_FILTER_BLOOM_KEYS 16  /* a Bloom filter has a block for this many keys or more */
 #define FPISA_MAX_FILTER_LOG 20	    /* blocks: 64 MB */
 
 struct fpisa_filter_block {
@@ -178,11 +176,11 @@ struct fpisa_filter_block {
 /* One limb more than a slot has: a job adds 64 values at most, a group any number. */
 #define FPISA_GROUP_LIMBS (FPISA_LIMBS + 1)
 
-/* A group, in the table and in GROUPS. Its sum is that of limb[i] x 2^(32 i - 149). */
+/* A group, in the table and in GROUPS. Its sum is the sum of limb[i] x 2^(32 i - 149). */
 struct fpisa_query_group {
 	__u64 key[FPISA_KEY_WORDS];
 	__u64 count;
-	__u32 min, max; /* order.h; of no value min is above max */
+	__u32 min, max; /* order.h; without a value min is above max */
 	__u32 specials; /* FPISA_GROUP_* */
 	__u32 pad;
 	__s64 limb[FPISA_GROUP_LIMBS];
@@ -190,14 +188,14 @@ struct fpisa_query_group {
 
 _Static_assert(sizeof(struct fpisa_query_group) == 128, "two cache lines, and a multiple of FPISA_QUERY_PAD");
 
-/* fpisa_group.specials: the sum met these */
+/* fpisa_group.specials: special values in the sum */
 #define FPISA_GROUP_NAN 1u
 #define FPISA_GROUP_PINF 2u
 #define FPISA_GROUP_NINF 4u
 
 /*
- * Carries, from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two of
- * them (fpisa_limb_full()), the uppermost any number: it holds 2^95 of the largest.
+ * Carry from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two carries (fpisa_limb_full()), the
+ * uppermost any number: it holds 2^95 of the largest.
  */
 static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 {
@@ -212,7 +210,7 @@ static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 	}
 }
 
-/* Fill in *q, all but the seed, from the job of a query. */
+/* Fill in *q, except the seed, from the job of a query. */
 static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 number, struct fpisa_query_config *q)
 {
 	*q = (struct fpisa_query_config){
@@ -231,26 +229,26 @@ static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 nu
 
 /* The decision that the first rows of the epoch made. */
 enum fpisa_filter_state {
-	FPISA_FILTER_BUILDING, /* there were none yet */
+	FPISA_FILTER_BUILDING, /* there have been no rows yet */
 	FPISA_FILTER_WHOLE,
-	FPISA_FILTER_BEYOND, /* the bitmap is whole, but some keys lie beyond its end: rows of such pass */
+	FPISA_FILTER_BEYOND, /* the bitmap is whole, but some keys lie beyond its end: rows with such keys pass */
 	FPISA_FILTER_OPEN,   /* some worker's keys were missing: all rows pass */
 };
 
-/* The lock is the caller's. An epoch begins: nothing is in the filter. */
+/* Begin an epoch: the filter is empty. The caller holds the lock. */
 static __always_inline void fpisa_filter_begin(struct fpisa_query_state *s)
 {
 	s->built = 0;
 	s->beyond = 0;
 }
 
-/* State of the epoch's filter; `word` is fpisa_query_state.filter, read once. */
+/* Return the state of the epoch's filter; `word` is fpisa_query_state.filter, read once. */
 static __always_inline __u32 fpisa_filter_state(__u64 word, __u32 epoch)
 {
 	return word >> 32 == epoch ? (__u32)word : FPISA_FILTER_BUILDING;
 }
 
-/* The workers of which some keys are missing. */
+/* Return the workers whose keys are partly missing. */
 static __always_inline __u64 fpisa_filter_missing(const struct fpisa_query_state *s, const struct fpisa_query_config *q)
 {
 	return ((1ull << (q->master & 63)) - 1) & ~s->built;

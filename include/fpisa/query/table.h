@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Aggregation by key: the rules, for the program and for user space. Sums are
- * exact (exact.h), so it does not matter in which order rows come.
+ * Aggregation by key: the rules, for the program and for user space. Sums are exact (exact.h), so the order in which
+ * rows come does not matter.
  *
- * A key that has a group keeps it until the epoch ends, and one that found no
- * place finds none later: a bucket's ways fill in their order and are never given
- * back, and the number of groups only rises. So each copy of a frame leaves the same
- * rows over, and each key is wholly in the table or wholly at the master.
+ * A key that has a group keeps it until the epoch ends, and a key that found no place finds none later: a bucket's
+ * ways fill in their order and are never given back, and the number of groups only rises. So each copy of a frame
+ * leaves the same rows over, and each key is wholly in the table or wholly at the master.
  *
- * Whoever includes this has before: fpisa_bucket_at(table, i) and
- * fpisa_group_at(table, i), or NULL beyond the end; fpisa_group_carry(group, limb),
- * which is fpisa_carry() or a call of it.
+ * Define these before including this file: fpisa_bucket_at(table, i) and fpisa_group_at(table, i), which return NULL
+ * beyond the end; fpisa_group_carry(group, limb), which is fpisa_carry() or a call of it.
  */
 #ifndef FPISA_QUERY_TABLE_H
 #define FPISA_QUERY_TABLE_H
@@ -26,7 +24,7 @@ static __always_inline int fpisa_key_equal(const struct fpisa_query_config *q, c
 	return q->key_bytes <= 16 || (a[2] == b[2] && a[3] == b[3]);
 }
 
-/* The lock is the caller's. An epoch begins: buckets are empty, for they name another one. */
+/* Begin an epoch: buckets are empty, because they name another epoch. The caller holds the lock. */
 static __always_inline void fpisa_table_begin(struct fpisa_query_state *s, __u32 epoch, __u32 width)
 {
 	s->used = 0;
@@ -38,10 +36,7 @@ static __always_inline void fpisa_table_begin(struct fpisa_query_state *s, __u32
 	s->epoch = epoch;
 }
 
-/*
- * The group of a row's key, made if it is new and finds a place; else NULL. The
- * lock is the caller's.
- */
+/* Return the group of a row's key, created if it is new and finds a place; else NULL. The caller holds the lock. */
 static __always_inline struct fpisa_query_group *fpisa_table_find(struct fpisa_query_state *s,
 								  const struct fpisa_query_config *q, void *table,
 								  const struct fpisa_row *r)
@@ -80,13 +75,13 @@ static __always_inline struct fpisa_query_group *fpisa_table_find(struct fpisa_q
 	return g;
 }
 
-/* Is it outside [-2^62, 2^62)? Asked of an unsigned sum: clang drops tests for a signed overflow. */
+/* Is the limb outside [-2^62, 2^62)? The test uses an unsigned sum, because clang drops tests for a signed overflow. */
 static __always_inline int fpisa_limb_full(__s64 limb)
 {
 	return ((__u64)limb + (1ull << 62)) >> 63;
 }
 
-/* The row's value into its group. The lock is the caller's. */
+/* Add the row's value to its group. The caller holds the lock. */
 static __always_inline void fpisa_group_add(struct fpisa_query_group *g, const struct fpisa_row *r)
 {
 	struct fpisa_format f = fpisa_format_of(FPISA_FORMAT_FP32);
@@ -122,8 +117,8 @@ static __always_inline void fpisa_group_add(struct fpisa_query_group *g, const s
 }
 
 /*
- * May a frame's rows be added? 1: yes, 0: they were, or a negative verdict. The
- * lock is the caller's, who takes the number once all of them are in.
+ * May a frame's rows be added? 1: yes, 0: they have been, or a negative verdict. The caller holds the lock, and takes
+ * the number once all rows are in.
  */
 static __always_inline int fpisa_table_fresh(const struct fpisa_query_state *s, __u32 rank, __u64 sequence, __u32 width)
 {

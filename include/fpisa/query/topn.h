@@ -2,24 +2,22 @@
 /*
  * Top-N by pruning: the rules, for the program and for user space.
  *
- * A heap has the N greatest keys of the rows counted so far; the least of them is
- * T, which only rises. Each row is counted at most once, because a frame counts
- * only while its sequence is above all that its worker has had counted. Counted
- * rows are sent on, and so is every copy's row that is not below T:
+ * A heap has the N greatest keys of the rows counted so far; the least of them is T, which only rises. Each row is
+ * counted at most once, because a frame counts only while its sequence is above all that its worker has had counted.
+ * Counted rows are sent on, and so is every copy's row that is not below T:
  *
- *	The N rows that the last T stands on were sent on when they were counted, and
- *	they are never pruned from a later copy, for none is below T. So the master
- *	has them once it has a copy of each frame, and nothing below them matters.
+ *	The N rows that determine the last T were sent on when they were counted. They are
+ *	never pruned from a later copy, because none is below T. So the master has them once
+ *	it has a copy of each frame, and nothing below them matters.
  *
- * A row equal to T may be pruned from the frame that is counted, for it is not
- * among those rows, but never from another copy, for it may be.
+ * A row equal to T may be pruned from the frame that is counted, because it is not among those rows, but never from
+ * another copy, because it may be.
  *
- * Behind a filter (filter.h) a row counts only if it is certain that its key is in
- * the join, else T would stand on rows that are not in the answer.
+ * Behind a filter (filter.h) a row counts only if its key is certain to be in the join. Otherwise rows that are not
+ * in the answer could determine T.
  *
- * Whoever includes this has before: fpisa_heap_at(heap, i), the place of key i of
- * the heap, or NULL beyond its end; fpisa_heap_sink() and fpisa_heap_rise(), which
- * are the steps in heap.h or calls of them.
+ * Define these before including this file: fpisa_heap_at(heap, i), the place of key i of the heap, or NULL beyond its
+ * end; fpisa_heap_sink() and fpisa_heap_rise(), which are the steps in heap.h or calls of them.
  */
 #ifndef FPISA_QUERY_TOPN_H
 #define FPISA_QUERY_TOPN_H
@@ -32,7 +30,7 @@
 
 _Static_assert(1 << (FPISA_HEAP_DEPTH - 1) == FPISA_MAX_LIMIT_TOPN, "the deepest heap");
 
-/* The place of a row's value in the order of the query: the greatest key comes first. */
+/* Return the place of a row's value in the order of the query: the greatest key comes first. */
 static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 value)
 {
 	__u32 flip = q->flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
@@ -40,13 +38,13 @@ static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, 
 	return fpisa_order_key(value) ^ flip;
 }
 
-/* The least key that a frame keeps; `counts`: this copy of it is counted. */
+/* Return the least key that a frame keeps; `counts`: this copy of it is counted. */
 static __always_inline __u64 fpisa_topn_floor(const struct fpisa_query_config *q, __u64 bar, int counts)
 {
 	return !bar || (counts && !(q->flags & FPISA_QUERY_TIES)) ? bar : bar - 1;
 }
 
-/* The lock is the caller's. An epoch begins: nothing is counted. */
+/* Begin an epoch: nothing is counted. The caller holds the lock. */
 static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 epoch)
 {
 	s->bar = 0;
@@ -58,7 +56,7 @@ static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 
 	s->epoch = epoch;
 }
 
-/* Does this copy count? Then no other copy of it, and none of earlier frames, does after it. The lock is the caller's. */
+/* Does this copy count? Then later neither another copy of it nor earlier frames count. The caller holds the lock. */
 static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 rank, __u64 sequence)
 {
 	struct fpisa_query_window *w = &s->window[rank & (FPISA_MAX_WORKERS - 1)];
@@ -69,7 +67,7 @@ static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 
 	return 1;
 }
 
-/* In the place of the heap's least key, of n. */
+/* Replace the heap's least key, of n. */
 static __always_inline void fpisa_heap_replace(void *heap, __u32 n, __u32 key)
 {
 	__u32 i = 0, next, *at;
@@ -86,7 +84,7 @@ static __always_inline void fpisa_heap_replace(void *heap, __u32 n, __u32 key)
 		*at = key;
 }
 
-/* Behind the heap's n keys. */
+/* Append after the heap's n keys. */
 static __always_inline void fpisa_heap_push(void *heap, __u32 n, __u32 key)
 {
 	__u32 i = n, *at;

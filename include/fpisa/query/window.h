@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Each frame once: which of a worker's sequence numbers, from 1, have been taken.
- * `width` is FPISA_QUERY_WINDOW; the model takes fewer.
+ * Each frame once: which of a worker's sequence numbers, from 1, have been taken. `width` is FPISA_QUERY_WINDOW; the
+ * model takes fewer.
  *
- * A number leaves the window at the low end only when it has been taken, so
- * whatever lies below is known to have been. A worker that sends no number
- * beyond its lowest unacknowledged one + width - 1 is never refused.
+ * A number leaves the window at the low end only when it has been taken, so all lower numbers have been taken. A
+ * worker that sends no number beyond its lowest unacknowledged number + width - 1 is never refused.
  */
 #ifndef FPISA_QUERY_WINDOW_H
 #define FPISA_QUERY_WINDOW_H
@@ -13,19 +12,19 @@
 #include "../verdict.h"
 #include "query.h"
 
-/* All of the window's bits. */
+/* Return all of the window's bits. */
 static __always_inline __u64 fpisa_query_window_all(__u32 width)
 {
 	return ~0ull >> (64 - width);
 }
 
-/* As if all numbers below 1 had been taken. */
+/* Return a window as if all numbers below 1 had been taken. */
 static __always_inline struct fpisa_query_window fpisa_query_window_empty(__u32 width)
 {
 	return (struct fpisa_query_window){.taken = fpisa_query_window_all(width)};
 }
 
-/* 1: not taken yet, 0: taken before, or a negative verdict. */
+/* Is the number fresh? 1: not taken yet, 0: taken before, or a negative verdict. */
 static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_window *w, __u64 sequence, __u32 width)
 {
 	__u64 all = fpisa_query_window_all(width), by, leaving;
@@ -44,7 +43,7 @@ static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_win
 	return (w->taken & leaving) == leaving ? 1 : -FPISA_V_sequence;
 }
 
-/* Takes a number that is fresh. */
+/* Take a number that is fresh. */
 static __always_inline void fpisa_query_window_take(struct fpisa_query_window *w, __u64 sequence, __u32 width)
 {
 	__u64 by;
