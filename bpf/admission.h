@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 4 of 7, from phv.h to pipeline.h: a contribution that has passed every
- * check takes its slot (lock.h), and the protocol's rules (fpisa/slot.h) say what is to
- * be done with it. The entry has family 0's admission and tail-calls the others'.
+ * Step 4 of 7, from phv.h to pipeline.h: a contribution that has passed every check takes its slot (lock.h), and the
+ * protocol's rules (fpisa/slot.h) decide about it. The entry has family 0's admission and tail-calls the others'.
  */
 #ifndef FPISA_BPF_ADMISSION_H
 #define FPISA_BPF_ADMISSION_H
@@ -10,7 +9,10 @@
 #include "lock.h"
 #include "pipeline.h"
 
-/* The payload, for the steps that add it: in host order, its discards observed if the job wants that (units.h, family.h). */
+/*
+ * Prepare the payload for the steps that add it: in host order, its discards observed if the job wants that (units.h,
+ * family.h).
+ */
 static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
 	if (SWAPPED(phv))
@@ -20,7 +22,7 @@ static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv
 		run_observer(ctx, phv);
 }
 
-/* Into the pipeline, or out again: an XDP action. */
+/* Admit a contribution to the pipeline, or end the packet; return an XDP action. */
 static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
 	struct fpisa_slot *slot = p->slot;
@@ -28,7 +30,10 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	__u64 live;
 	int step;
 
-	/* Units that find no registers do nothing, in silence: an exact job made by hand may lie beyond its family's. */
+	/*
+	 * Units without registers would silently do nothing: an exact job that was not made by the CLI may lie beyond
+	 * its family's.
+	 */
 	if (!slot || !exponents_of(phv) || !mantissas_of(phv))
 		return count_verdict(p->id, FPISA_V_internal, XDP_DROP);
 	if (!lock_take(&slot->lock))
@@ -51,7 +56,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 		if (action != GO_ON)
 			return action;
 	} else {
-		/* RESEND, or FINISH: all that it takes is in the registers. */
+		/* RESEND, or FINISH: the registers hold the whole result. */
 		phv->resend = step == FPISA_STEP_RESEND;
 		plan_read(phv, p);
 	}

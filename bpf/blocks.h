@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Element loops as the verifier likes them: non-inlined global functions
- * over one block of 32 elements. Each is verified once, however many
- * programs and loops call it; inlined, the same loops exceed a million
- * instructions on 6.1 and crash the verifier of 6.18.44.
+ * Element loops that the verifier accepts: non-inlined global functions over one block of 32 elements. Each is
+ * verified once, however many programs and loops call it; inlined, the same loops exceed a million instructions on
+ * 6.1 and crash the verifier of 6.18.44.
  *
  * `fmt` is the packed format (family.h).
  */
@@ -13,8 +12,9 @@
 #include "forms.h"
 
 /*
- * A function over a block. To the verifier a pointer that a global function takes may be NULL: `given` names all
- * that must not be. Returns 0 where what follows, which calls a body for the block, does not return its value.
+ * Define a function over a block. To the verifier a pointer that a global function takes may be NULL: `given` is the
+ * condition that none is. The function returns 0 unless the rest of the arguments, which call a body for the block,
+ * return its value.
  */
 #define BLOCK_FN(type, name, given, parameters, ...) \
 	type name parameters                         \
@@ -31,9 +31,9 @@
 /* -- fused ------------------------------------------------------------- */
 
 /*
- * A global function's return costs as much as three elements where the kernel
- * guards returns. FP32's bodies of fpisa/lookup32.h, which have no masks, stand in
- * the loops over blocks; several formats in one program are more than a verifier takes.
+ * A global function's return costs as much as three elements if the kernel guards returns. FP32's bodies of
+ * fpisa/lookup32.h, which have no masks, stand in the loops over blocks; a verifier cannot follow several formats in
+ * one program.
  */
 #if FAMILY_BYTES == 4
 #define FUSED_FN static __always_inline
@@ -55,7 +55,7 @@ BLOCK_FN(FUSED_SET_FN int, fused_set_block, in && e && m,
 	(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt),
 	set_values(in, e, m, FORMAT(fmt)))
 
-/* Has the family a body of its own for adds whose events are not counted? */
+/* Has the family its own body for adds whose events are not counted? */
 #define FUSED_UNCOUNTED (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
 
 BLOCK_FN(FUSED_FN __u64, fused_add_block, in && e && m,
@@ -66,7 +66,10 @@ BLOCK_FN(FUSED_A_FN __u64, fused_add_a_block, in && e && m,
 	(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt),
 	return add_values_a(in, e, m, FORMAT(fmt)))
 
-/* By default FP32 is rounded down, so that body stands in the loop over blocks; both are more than a verifier takes. */
+/*
+ * By default FP32 is rounded down, so that body stands in the loop over blocks; a verifier cannot follow two bodies
+ * there.
+ */
 #if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
 #define READ_FN static __always_inline
 #else
@@ -84,12 +87,11 @@ BLOCK_FN(GLOBAL_FN __u32, read_near_block, out && e && m,
 /* -- staged ------------------------------------------------------------ */
 
 /*
- * Stages of fpisa/lanes.h have no masks and stand in units.h without a call a
- * block: where the kernel guards returns (safe RET), a call is some 10 ns, as
- * long as a stage takes for ten elements. Here is what they leave over.
+ * Stages of fpisa/lanes.h have no masks and stand in units.h without a call a block. If the kernel guards returns
+ * (safe RET), a call takes some 10 ns, as long as a stage takes for ten elements. The functions here do the rest.
  */
 
-/* A block with special values. */
+/* Run MAU1 on a block with special values. */
 BLOCK_FN(GLOBAL_FN int, mau1_block, p, (phv_block *p, __u32 fmt),
 	fpisa_stage1(FPISA_PHV(p), FORMAT(fmt)))
 
@@ -135,7 +137,7 @@ BLOCK_FN(GLOBAL_FN __u32, mau8_near_block, p && out, (phv_block *p, struct words
 BLOCK_FN(GLOBAL_FN __u64, square_block, p, (phv_block *p, __u32 fmt),
 	return fpisa_stage1_square(FPISA_PHV(p), FORMAT(fmt)))
 
-/* A lane at a time: the root's loop within that of the lanes is more than a verifier takes. */
+/* Finish one lane. A verifier cannot follow the root's loop within the loop over lanes. */
 BLOCK_FN(GLOBAL_FN int, final_lane, l && fin, (struct fpisa_lane *l, const struct fpisa_final *fin, __u32 fmt),
 	fpisa_finalise(l, fin, FAMILY_LIMBS > 1, FORMAT(fmt)))
 
@@ -156,7 +158,7 @@ GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt
 	return 0;
 }
 
-/* Encodings ask for the format at run time: int32 is family 0's too. */
+/* Encodings read the format at run time, because family 0 also serves int32. */
 BLOCK_FN(GLOBAL_FN int, encode_block, in && p, (const struct words *in, phv_block *p, __u32 fmt),
 	fpisa_stage0_encode(in, FPISA_PHV(p), unpack_format(fmt)))
 
@@ -199,7 +201,7 @@ BLOCK_FN(GLOBAL_FN __u32, mx8_near_block, p && out && scale,
 
 /* -- what an add discards (fpisa/discard.h) ---------------------------------- */
 
-/* `fmt` says fpisa-a by one bit more. */
+/* Bit of `fmt` for mode fpisa-a. */
 #define DISCARD_A 0x80000000u
 
 GLOBAL_FN int discard_block(const phv_block *p, const struct fpisa_exp_block *e, const man_block *m,
@@ -213,7 +215,10 @@ GLOBAL_FN int discard_block(const phv_block *p, const struct fpisa_exp_block *e,
 	FPISA_EACH(i) {
 		__u32 at = fpisa_discarded(p->e[i], fpisa_get_man(p->m, i, f), e->e[i], fpisa_get_man(m, i, f), f, mode);
 
-		/* Else clang makes one test of both, of a copy of `at` less one: 6.1 then knows no bound of `at`. */
+		/*
+		 * Otherwise clang merges the two tests into one, of a copy of `at` less one, and 6.1 knows no bound
+		 * of `at`.
+		 */
 		if (!at)
 			continue;
 		fpisa_opaque(at);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 2 of 7, from parse.h to phv.h: is this a contribution that the job takes,
- * from the rank that it says, whole? Nothing of a slot has been read yet. The
- * rules are fpisa/frame.h's.
+ * Step 2 of 7, from parse.h to phv.h: is this a whole contribution that the job takes, from the rank in its header?
+ * Nothing of a slot has been read yet. The rules are fpisa/frame.h's.
  */
 #ifndef FPISA_BPF_CHECK_H
 #define FPISA_BPF_CHECK_H
@@ -10,9 +9,9 @@
 #include "checksum.h"
 
 /*
- * Has an ADD its checksum, or in jobs with a token its tag? That is by the key of its rank's present incarnation; one that
- * shows another cookie (`v`: secret), and will be told so, by the key that follows from that. One function for
- * both: the entry makes one call, and its verifier has one state behind it.
+ * Has an ADD its checksum, or in jobs with a token its tag? The tag is checked by the key of its rank's present
+ * incarnation. An ADD with another cookie (`v`: secret), which gets an ERROR, is checked by the key that follows from
+ * that cookie. One function for the two cases: the entry makes one call, and its verifier has one state behind it.
  */
 GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 {
@@ -35,7 +34,7 @@ GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	return tag == tag_frame(ctx, &key, id, payload);
 }
 
-/* ok, or the verdict with which to refuse the ADD. */
+/* Return ok, or the verdict with which to refuse the ADD. */
 static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p)
 {
 	const struct headers *h = &p->h;
@@ -44,7 +43,7 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	v = fpisa_check_add(h->fpisa, p->payload, p->job, p->session, h->ip->saddr, h->udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(h->fpisa, p->job, p->port);
-	/* Check the whole frame first: a member is told nothing in answer to a damaged one. */
+	/* Check the whole frame first: a damaged frame gets no answer. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
 	if (is_sealed(ctx, p->id, p->payload, v))
@@ -52,7 +51,7 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	return p->job->keyed ? FPISA_V_tag : FPISA_V_checksum;
 }
 
-/* Rank `rank` of job `id` is alive. The tick is a load where programs are compiled, the clock a call. */
+/* Note that rank `rank` of job `id` is alive. The tick is a load if programs are compiled, the clock a call. */
 static __always_inline void mark_seen(__u32 id, __u32 rank)
 {
 	struct fpisa_last_seen *seen =

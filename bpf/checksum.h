@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The checksums of a frame: IPv4's, our own over FPISA header and payload
- * (fpisa/wire.h), and UDP's, which costs a reply nothing more: the same sums give it. In jobs with a token
- * a tag is in our own one's place (fpisa/tag.h).
+ * The checksums of a frame: IPv4's, our own over FPISA header and payload (fpisa/wire.h), and UDP's. UDP's costs a
+ * reply nothing more, because the same sums give it. In jobs with a token a tag replaces our own checksum
+ * (fpisa/tag.h).
  */
 #ifndef FPISA_BPF_CHECKSUM_H
 #define FPISA_BPF_CHECKSUM_H
@@ -22,7 +22,7 @@ static __always_inline __u16 ip_checksum(const struct iphdr *ip)
 	return (__u16)~sum;
 }
 
-/* A 16-bit checksum of words whose sum is `sum`, below 2^36. */
+/* Return a 16-bit checksum of words whose sum is `sum`, below 2^36. */
 static __always_inline __u16 fold_checksum(__u64 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -31,7 +31,7 @@ static __always_inline __u16 fold_checksum(__u64 sum)
 	return (__u16)~sum;
 }
 
-/* UDP's: 0 would say that there is none. */
+/* Return a UDP checksum, never 0, which means no checksum. */
 static __always_inline __u16 fold_udp_checksum(__u64 sum)
 {
 	return fold_checksum(sum) ?: 0xffff;
@@ -46,19 +46,19 @@ static __always_inline void sum_header(const struct fpisa_hdr *h, struct fpisa_s
 #define SUM_LARGE 256
 #define SUM_SMALL 32
 
-/* Our checksum, and above its 32 bits what it covers as 16-bit words, for UDP's. */
+/* Return our checksum, and above its 32 bits the sum of the covered 16-bit words, for UDP's. */
 static __always_inline __s64 checksums_of(const struct fpisa_sum *sum)
 {
 	return (__s64)(fpisa_sum_16(sum) << 32 | fpisa_sum_fold(sum));
 }
 
-/* Is it the frame's that says so? Of checksums_of(); a frame that ended before has none. */
+/* Is `checksum` right by `sums` of checksums_of()? If the frame ended early, no checksum is. */
 static __always_inline int is_checksum(__s64 sums, __u32 checksum)
 {
 	return sums >= 0 && (__u32)sums == checksum;
 }
 
-/* checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative if the frame ends before. */
+/* Return checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative if the frame ends before. */
 static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 {
 	__u32 large = payload / SUM_LARGE, small = payload % SUM_LARGE / SUM_SMALL;
@@ -87,15 +87,18 @@ static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 }
 
 /*
- * The same as a global function, that its loops are verified once; so it finds the frame's headers for itself, for
- * no kernel lets a global function be given a pointer into the packet.
+ * Sum the frame in a global function, so that its loops are verified once. It finds the frame's headers itself,
+ * because kernels do not allow a pointer into the packet as an argument of a global function.
  */
 GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 {
 	return sum_frame(ctx, payload);
 }
 
-/* The tag of the frame: header and `payload` bytes, a multiple of 32, with job `id`'s key of NH. 0 if the frame ends before. */
+/*
+ * Return the tag of the frame: header and `payload` bytes, a multiple of 32, with job `id`'s key of NH. 0 if the
+ * frame ends before.
+ */
 static __always_inline __u64 tag_frame(struct xdp_md *ctx, const struct fpisa_key *key, __u32 id, __u32 payload)
 {
 	__u32 large = payload / SUM_LARGE, small = payload % SUM_LARGE / SUM_SMALL;
@@ -132,13 +135,13 @@ GLOBAL_FN __u64 frame_tag(struct xdp_md *ctx, const struct fpisa_key *key, __u32
 	return tag_frame(ctx, key, id, payload);
 }
 
-/* Like checksums_of(), for a frame that has a tag and therefore no checksum of ours. */
+/* Return checksums_of() for a frame that has a tag and therefore no checksum of ours. */
 static __always_inline __s64 without_checksum(__s64 sums)
 {
 	return sums >> 32 << 32;
 }
 
-/* Into a frame that is complete but for them: ours and UDP's. `sums`: checksums_of() it. */
+/* Write our checksum and UDP's into a frame that is complete except for them. `sums`: checksums_of() the frame. */
 static __always_inline void set_checksums(const struct headers *h, __s64 sums)
 {
 	h->fpisa->checksum = (__u32)sums;

@@ -5,7 +5,7 @@
 
 #include "maps.h"
 
-/* Counters of job `id`; with FPISA_MAX_JOBS and above, of frames that belong to no job. */
+/* Return the counters of job `id`; with FPISA_MAX_JOBS and above, of frames that belong to no job. */
 static __always_inline struct fpisa_counters *counters_of(__u32 id)
 {
 	return lookup(&fpisa_counters, id < FPISA_MAX_JOBS ? id : FPISA_MAX_JOBS);
@@ -17,7 +17,7 @@ static __always_inline void add_verdict(struct fpisa_counters *c, __u32 v)
 		(&c->v_not_ours)[v]++;
 }
 
-/* Counts the verdict `v` for job `id` and returns `action`. */
+/* Count the verdict `v` for job `id` and return `action`. */
 GLOBAL_FN int count_verdict(__u32 id, __u32 v, int action)
 {
 	struct fpisa_counters *c = counters_of(id);

@@ -15,7 +15,7 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
-/* From the entry, with the PHV filled; or in the place of a stage that is missing. */
+/* Admission, called from the entry with the PHV filled; or in place of a stage that is missing. */
 SEC("stage")
 int fpisa_admission(struct xdp_md *ctx)
 {

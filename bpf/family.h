@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parameters of a family of programs: the width of a lane on the wire
- * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
- * 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8, 65). The format
- * is a constant where a family has one format only, for speed, except for its guard
- * bits. Elsewhere it is a value at run time. Family 0, FP32 in 32 bits, is the one
- * for plain ip link. It serves int32 too, whose units (op.h) ask for the
+ * The parameters of a family of programs: the width of a lane on the wire (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa
+ * register (FAMILY_RBITS: 32, 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8, 65). The format is
+ * a constant if a family has only one format, for speed, except for its guard bits. Otherwise it is a value at run
+ * time. Family 0, FP32 in 32 bits, is the family for plain ip link. It serves int32 too, whose units (op.h) read the
  * format at run time.
  */
 #ifndef FPISA_BPF_FAMILY_H
@@ -30,10 +28,10 @@
 #define FAMILY_LIMBS 0
 #endif
 
-/* Blocks of a frame at most. */
+/* Largest number of blocks of a frame. */
 #define FAMILY_BLOCKS (FAMILY_LIMBS == FPISA_LIMBS64 ? FPISA_MAX_EXACT64_BLOCKS : FPISA_MAX_BLOCKS)
 
-/* The number of the family's one format, 0 if it has several. */
+/* The number of the family's only format, 0 if it has several. */
 #if FAMILY_BYTES == 8
 #define FAMILY_FORMAT FPISA_FORMAT_FP64
 #elif FAMILY_BYTES == 4
@@ -59,7 +57,7 @@ static __always_inline struct fpisa_format unpack_format(__u32 packed)
 	};
 }
 
-/* The same, with what the family knows of it as constants. */
+/* Unpack a format; the parameters that the family fixes are constants. */
 static __always_inline struct fpisa_format family_format(__u32 packed)
 {
 	struct fpisa_format f = unpack_format(packed);
@@ -150,7 +148,7 @@ struct {
 #endif
 #endif
 
-/* The mantissa registers of the slot version that this packet owns. */
+/* Return the mantissa registers of the slot version that this packet owns. */
 static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
 {
 	struct registers *m = phv ? lookup(&registers, phv->key) : NULL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 7 of 7, from finish.h to the wire: the result leaves in the frame of the
- * contribution that completed the round, for all ranks; or, kept from before,
- * for the one that asked. Copies for single addresses are addressed at their
- * port (fpisa_egress.bpf.c).
+ * Step 7 of 7, from finish.h to the wire: the result leaves in the frame of the contribution that completed the
+ * round, for all ranks. A kept result leaves for the rank that asked. Copies for single addresses are addressed at
+ * their port (fpisa_egress.bpf.c).
  */
 #ifndef FPISA_BPF_FANOUT_H
 #define FPISA_BPF_FANOUT_H
@@ -20,7 +19,7 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 	c->results_inf += !!(flags & FPISA_INF);
 }
 
-/* Has job `id` a port behind its first? */
+/* Has job `id` a further port after its first? */
 GLOBAL_FN int has_further_port(__u32 id)
 {
 	void *ports = lookup(&fpisa_fanout, id);
@@ -35,8 +34,8 @@ GLOBAL_FN int has_further_port(__u32 id)
 }
 
 /*
- * To every port of the job, by its device map. A job of unicast has group 0: its copies leave for 0.0.0.0, by which
- * the egress program knows them.
+ * Send the result to every port of the job, by its device map. A unicast job has multicast address 0: its copies
+ * leave for 0.0.0.0, by which the egress program recognises them.
  */
 static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 {
@@ -44,11 +43,11 @@ static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 	struct ethhdr *eth = p->h.eth;
 	const __u8 *group = (const __u8 *)&p->job->group;
 
-	/* The kernel takes a device that is gone out of the map, and a broadcast to none at all for a success. */
+	/* The kernel removes a device that is gone from the map, and reports a broadcast to no device as a success. */
 	if (!ports || (!lookup(ports, 0) && !has_further_port(p->id)))
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
-	/* RFC 1112: the group's low 23 bits. */
+	/* RFC 1112: the low 23 bits of the multicast address. */
 	eth->h_dest[0] = 0x01;
 	eth->h_dest[1] = 0x00;
 	eth->h_dest[2] = 0x5e;
@@ -61,7 +60,7 @@ static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 	return count_verdict(p->id, FPISA_V_result, XDP_REDIRECT);
 }
 
-/* Header and payload are the result's, the payload in host order yet. `flags`: of the result. */
+/* Send a result whose header and payload are complete, the payload still in host order. `flags`: of the result. */
 static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p, __u32 flags)
 {
 	__u32 payload = payload_bytes(phv);

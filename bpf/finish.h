@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 6 of 7, from pipeline.h to fanout.h: what becomes of the slot. After
- * MAU4 the contribution is recorded, and the packet ends here unless it
- * completes the round; after MAU8 the round is done. Either way the slot is
- * given back.
+ * Step 6 of 7, from pipeline.h to fanout.h: the end of the slot's use. After MAU4 the contribution is recorded, and
+ * the packet ends here unless it completes the round; after MAU8 the round is done. In each case the slot is given
+ * back.
  */
 #ifndef FPISA_BPF_FINISH_H
 #define FPISA_BPF_FINISH_H
@@ -14,9 +13,7 @@
 /* A step returns this if the packet goes on to the next step, else the XDP action that ends it. */
 #define GO_ON (-1)
 
-/*
- * The round is not complete: give the slot back, count `v`; answer a probe.
- */
+/* Give the slot back and count `v`, because the round is not complete; answer a probe. */
 GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
 {
 	struct fpisa_slot *slot;
@@ -37,7 +34,7 @@ GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live
 	return bare_to_sender(ctx, phv->job, FPISA_V_status);
 }
 
-/* The round is complete: what its read-out does, into the PHV. */
+/* Store the read-out's work in the PHV, because the round is complete. */
 static __always_inline void plan_read(struct fpisa_phv *phv, const struct packet *p)
 {
 	phv->final = fpisa_final_of(fpisa_job_format(p->job), p->slot->op, p->slot->operand, p->slot->arrivals,
@@ -52,7 +49,7 @@ static __always_inline void count_events(struct fpisa_counters *c, __u64 events)
 	c->overflowed += fpisa_event_count(events, FPISA_EV_OVERFLOWED);
 }
 
-/* The registers hold the contribution: record it under the lock. GO_ON if it completes the round. */
+/* Record the contribution, which the registers hold, under the lock. Return GO_ON if it completes the round. */
 static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
 	__u64 live = fpisa_read_once(&p->job->live);
@@ -72,9 +69,9 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, con
 }
 
 /*
- * The pipeline cannot go on: the next unit's program is missing, and what stands in for it; or, which cannot be, an
- * entry of a map. The registers may hold half a contribution, so no sum comes of the round: the generation
- * breaks, and all its ranks are told that. `why` counts this frame.
+ * Break the generation because the pipeline cannot go on. The next unit's program and its stand-in are missing, or an
+ * entry of a map, which cannot happen. The registers may hold half a contribution, so the round gives no sum, and all
+ * ranks of the generation are told that. `why` counts this frame.
  */
 GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 {
@@ -85,7 +82,10 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 		return XDP_ABORTED;
 	slot = lookup(&fpisa_slots, phv->key);
 	session = lookup(&fpisa_sessions, phv->job);
-	/* Each stage has this function, and so fpisa_jobs, by which status and unload know a program of ours on a device. */
+	/*
+	 * Each stage has this function, and so fpisa_jobs, by which status and unload recognise our programs on a
+	 * device.
+	 */
 	if (!slot || !session || !lookup(&fpisa_jobs, phv->job)) {
 		if (slot)
 			lock_release(&slot->lock);
@@ -96,7 +96,7 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	return refuse(ctx, phv->job, why);
 }
 
-/* Tells all ranks whose contribution to the chunk before is lost. */
+/* Tell all ranks which contributions to the chunk before are lost. */
 static __always_inline void tell_lost(struct packet *p)
 {
 	__u32 key = p->job->slot_base + fpisa_slot_of(p->h.fpisa->chunk - 1, p->job->window);
@@ -107,9 +107,9 @@ static __always_inline void tell_lost(struct packet *p)
 }
 
 /*
- * The payload is the packed result: the header becomes the result's, the round is done, the
- * slot free. The packet is found again even where admission found it in the same program: from 6.13 on
- * a kernel takes packet pointers away at a tail call, also one that missed.
+ * Finish the round: the payload is the packed result, the header becomes the result's, the slot is free. The packet
+ * is found again even if admission found it in the same program: from 6.13 on a kernel invalidates packet pointers at
+ * a tail call, also a missed one.
  */
 GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
@@ -129,7 +129,7 @@ GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 	lock_release(&p.slot->lock);
 	if (!phv->resend)
 		tell_lost(&p);
-	/* The frame is this CPU's own: it is sent while others may have the slot. */
+	/* The frame belongs to this CPU: it is sent while others may have the slot. */
 	return send_result(ctx, phv, &p, flags);
 }
 

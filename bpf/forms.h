@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The choice of fpisa/'s bodies for a family. The conditions are constants (family.h), so
- * an object contains one branch of each. Families also differ in what is inlined (blocks.h), and in what their
- * payload cannot be (units.h).
+ * The choice of fpisa/'s bodies for a family. The conditions are constants (family.h), so an object contains one
+ * branch of each. Families also differ in the functions that are inlined (blocks.h), and in the payloads that they
+ * exclude (units.h).
  *
- * 			add, fused		add, staged	read-out, fused		read-out, staged
- * 	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
- * 	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
- * 	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
- * 	exact FP32	lookup32.h		exact.h		exact.h			exact.h
- * 	exact FP64	lookup.h, ..64		exact64.h	exact64.h		exact64.h
- * 	exact, others	lookup.h		exact.h		exact.h			exact.h
+ *			add, fused		add, staged	read-out, fused		read-out, staged
+ *	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
+ *	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
+ *	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
+ *	exact FP32	lookup32.h		exact.h		exact.h			exact.h
+ *	exact FP64	lookup.h, ..64		exact64.h	exact64.h		exact64.h
+ *	exact, others	lookup.h		exact.h		exact.h			exact.h
  *
- * Mode fpisa-a uses lookup32.h for FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions use lookup32.h for
- * FP32 where fused, lookup.h for exact FP64, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
- * unit in either pipeline (phv->by_unit). Operations that add, and sums that may overflow (phv->checked), use MAU4 of
- * block.h; in mode exact they use exact.h's as well.
+ * Mode fpisa-a uses lookup32.h for FP32, lookup.h if R = 32, else block.h; staged block.h. First contributions use
+ * lookup32.h for FP32 in fused, lookup.h for exact FP64, else block.h; exact.h. Operations other than the sum (op.h)
+ * and shared exponents (mx.h) go unit by unit in either pipeline (phv->by_unit). Operations that add, and sums that
+ * may overflow (phv->checked), use MAU4 of block.h; in mode exact they use exact.h's as well.
  */
 #ifndef FPISA_BPF_FORMS_H
 #define FPISA_BPF_FORMS_H
@@ -26,11 +26,11 @@
 #include "fpisa/lookup32.h"
 #include "fpisa/lookup_read.h"
 
-/* Mode exact: FAMILY_LIMBS limbs an element in the place of a mantissa. */
+/* Mode exact: FAMILY_LIMBS limbs an element in place of a mantissa. */
 #define EXACT (FAMILY_LIMBS > 0)
 #define EXACT64 (FAMILY_LIMBS == FPISA_LIMBS64)
 
-/* Tables; those that a family does not use are not in its object. */
+/* Tables; an object does not contain those that its family does not use. */
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
 static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
 static const struct fpisa_signs by_sign = FPISA_SIGNS;
@@ -42,10 +42,10 @@ static const __u8 clz_of_window[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
 
 /* -- leading zeros of a register ------------------------------------------ */
 
-/* A macro: clang forgets in a function that a magnitude of 32 bits has no more. */
+/* A macro: in a function clang forgets that a magnitude of 32 bits has no more bits. */
 #define clz_bits(x) (FAMILY_RBITS == 32 ? (__u32)fpisa_clz32_bits(x) : (__u32)fpisa_clz64_bits(x))
 
-/* A register of 64 bits is matched by halves. */
+/* Return the leading zeros by the trie; a register of 64 bits is matched by halves. */
 static __always_inline __u32 clz_lpm(__u64 x)
 {
 	if (FAMILY_RBITS == 32)
@@ -65,7 +65,7 @@ GLOBAL_FN int clear_limbs(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __
 	return 0;
 }
 
-/* MAU0..4 of element i by the units: what lookup.h leaves over. */
+/* Run MAU0..4 of element i by the units, for values that lookup.h does not handle. */
 GLOBAL_FN int add_lane(const struct words *in, struct fpisa_exp_block *e, struct fpisa_limbs64_block *a, __u32 i)
 {
 	struct fpisa_format f = fpisa_register(FPISA_FORMAT_FP64, FPISA_MODE_EXACT, 1);
@@ -91,7 +91,7 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 		fpisa_block_set(in, e, m, f);
 }
 
-/* Returns the events; where not `counted`, FP32's are one or none. */
+/* Return the events; unless `counted`, FP32's are one or none. */
 static __always_inline __u64 add_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
 					struct fpisa_format f, __u32 counted)
 {
@@ -204,7 +204,7 @@ struct accumulator {
 	__s64 limb[FPISA_LIMBS];
 };
 
-/* MAU5 of one element of eight limbs: more than a verifier takes 32 times over. */
+/* Run MAU5 of one element of eight limbs: a verifier cannot follow it 32 times. */
 GLOBAL_FN int collapse(struct fpisa_lane *l, const struct accumulator *acc, __u64 factor)
 {
 	if (!l || !acc)
@@ -221,7 +221,7 @@ static __always_inline void collapse_lane(struct fpisa_lane *l, const __s64 *acc
 		fpisa_exact_mau5(l, acc, n, factor);
 }
 
-/* MAU5 of element i of FP64's limbs; a loop over the range within that of the lanes is more than a verifier takes. */
+/* Run MAU5 of element i of FP64's limbs. A verifier cannot follow a loop over the range within the loop over lanes. */
 GLOBAL_FN int collapse64(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i, __u64 factor)
 {
 	if (!l || !a)
@@ -233,7 +233,7 @@ GLOBAL_FN int collapse64(struct fpisa_lane *l, const struct fpisa_limbs64_block 
 	return 0;
 }
 
-/* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to final_block(). */
+/* Run stage 5. A superaccumulator multiplies by `factor` on the way; for other registers final_block() does. */
 static __always_inline void stage5(const struct fpisa_exp_block *e, const man_block *m, struct fpisa_phv_ref p,
 				   struct fpisa_format f, __u64 factor)
 {
@@ -247,10 +247,10 @@ static __always_inline void stage5(const struct fpisa_exp_block *e, const man_bl
 
 /* -- MAU5..8, fused -------------------------------------------------------- */
 
-/* Beside the format in `fmt`: round to nearest. */
+/* Bit of `fmt`, beside the format: round to nearest. */
 #define READ_NEAREST 0x40000000u
 
-/* Lane i of registers by the units, as staged programs do it. Returns its flags. */
+/* Read lane i of registers out by the units, as staged programs do. Return its flags. */
 GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
 {
 	struct fpisa_format f = FORMAT(fmt);
@@ -285,7 +285,7 @@ GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, c
 	return flags;
 }
 
-/* `all` is a bit for each lane, as lookup_read.h wants them. Returns the flags. */
+/* Read a block out. `all` is a bit for each lane, as in lookup_read.h. Return the flags. */
 static __always_inline __u32 read_values(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
 					 __u32 fmt, enum fpisa_rounding rounding, __u32 all)
 {

@@ -2,35 +2,33 @@
 /*
  * FPISA on XDP: the programs.
  *
- *	fpisa			the entry; attach this one
+ *	fpisa			the entry; attach this program
  *	fpisa_mau0..fpisa_mau8	the paper's nine units, chained by tail calls
  *
  * A contribution's way from wire to wire, a file a step:
  *
- *	parse.h		ours, for whom, whole?
- *	check.h		one that the job takes, from the rank that it says? By fpisa/frame.h
- *	phv.h		what later steps know of it
+ *	parse.h		is the frame ours, for whom is it, is it whole?
+ *	check.h		does the job take it, from the rank in its header? By fpisa/frame.h
+ *	phv.h		the data that later steps need
  *	admission.h	its slot, and the protocol's rules, of fpisa/slot.h
  *	pipeline.h	MAU0..8, in one program (fused.h) or a program each (staged.h)
  *	finish.h	the contribution is recorded, the round done
  *	fanout.h	the result, to all ranks
  *
- * Whoever is refused on that way, or asked where the round stands, is answered by reply.h; lpm.h fills the trie that
- * MAU6 asks, before the first round that will (clz_ready()).
+ * reply.h answers a sender that is refused on that way, or asks for the state of the round. lpm.h fills the trie that
+ * MAU6 reads, before the first round that needs it (clz_ready()).
  *
- * receive() and contribution() below are the first three in C, admission() the rest, chain() a stage that is missing (staged.h). A
- * HELLO leaves the list for hello.h, a frame of a query for the query's program (query/).
+ * receive() and contribution() below are the first three steps in C, admission() the rest, chain() a stage that is
+ * missing (staged.h). A HELLO leaves the list for hello.h, a frame of a query for the query's program (query/).
  *
- * A step returns an XDP action, which ends the packet, or GO_ON (finish.h); a check
- * an enum fpisa_verdict, FPISA_V_ok if it passed; a rule of slots an enum
- * fpisa_step, or a verdict negated. What cannot fail returns 0, for the verifier wants a number.
+ * A step returns an XDP action, which ends the packet, or GO_ON (finish.h); a check an enum fpisa_verdict, FPISA_V_ok
+ * if it passed; a rule of slots an enum fpisa_step, or a verdict negated. A function that cannot fail returns 0,
+ * because the verifier wants a number.
  *
- * The entry is in section "prog", which is where iproute2 looks; it loads
- * that program alone. So the entry can run every stage itself, and stands in
- * every slot of the program array until a loader puts the stage programs
- * there: `ip link set dev DEV xdp obj fpisa.o` then runs the pipeline
- * through real tail calls with no other step. Beside the stage programs it
- * stands in for those that are missing.
+ * The entry is in section "prog", where iproute2 looks; iproute2 loads that program alone. So the entry can run every
+ * stage itself, and stands in every slot of the program array until a loader puts the stage programs there. `ip link
+ * set dev DEV xdp obj fpisa.o` then runs the pipeline through real tail calls with no other step. Beside the stage
+ * programs the entry stands in for missing ones.
  */
 #include "parse.h"
 #include "check.h"
@@ -45,7 +43,7 @@
 
 int fpisa(struct xdp_md *ctx);
 
-/* Family 0's banks: FPISA_STAGES programs each, and what stands in for them. */
+/* Family 0's banks: FPISA_STAGES programs each, and their stand-in. */
 #define BANK(n) [(n)*FPISA_BANK_SIZE...(n) * FPISA_BANK_SIZE + FPISA_STAND_IN] = (void *)&fpisa
 
 /* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION; FPISA_QUERY_PROGRAM + a query's number. */
@@ -62,7 +60,7 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
-/* An ADD to p->job. */
+/* Process an ADD to p->job. */
 static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *phv, struct fpisa_control *control,
 					struct packet *p)
 {
@@ -79,12 +77,12 @@ static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *ph
 		p->counters->retransmissions++;
 	if (!p->job->family)
 		return admission(ctx, phv, p);
-	/* No slot is taken yet: a family that is not loaded costs this frame alone. */
+	/* No slot is taken yet: a family that is not loaded loses only this frame. */
 	tail_call(ctx, phv->bank + FPISA_ADMISSION);
 	return count_verdict(p->id, FPISA_V_family, XDP_DROP);
 }
 
-/* A new frame. */
+/* Process a new frame. */
 static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
@@ -112,12 +110,12 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.counters->bytes += FPISA_PAYLOAD_OFFSET + p.payload;
 	v = fpisa_check_type(p.h.fpisa);
 	if (v != FPISA_V_ok) {
-		/* A query's frame, if this is the number of one: query/. */
+		/* A query's frame, if the number is a query's: query/. */
 		if (v == FPISA_V_type)
 			tail_call(ctx, FPISA_QUERY_PROGRAM + p.id);
 		return count_verdict(p.id, v, XDP_DROP);
 	}
-	/* Replies are made of the frame, and come from the first port. */
+	/* Replies reuse the frame, and come from the first port. */
 	p.h.udp->dest = bpf_htons(first_port(control));
 	if (p.h.fpisa->type == FPISA_TYPE_ADD)
 		return contribution(ctx, phv, control, &p);

@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Unicast fan-out: runs on each copy of a result as it leaves through the
- * job's device map, and addresses it. An object of its own, for bpftool
- * cannot load a device-map program together with fpisa.o's.
+ * Unicast fan-out: runs on each copy of a result as it leaves through the job's device map, and addresses it. It is a
+ * separate object, because bpftool cannot load a device-map program together with fpisa.o's.
  *
- * Nothing tells copies of one port apart: they are equal, and the kernel runs
- * one program, that of the first frame, on all that it queues for a device
- * (bq_enqueue()). But the copies of one result follow each other, on one
- * CPU: the first is for the first rank behind the port, the next for the next.
+ * The copies of one port are equal, and the kernel runs one program, that of the first frame, on all that it queues
+ * for a device (bq_enqueue()). But the copies of one result follow each other, on one CPU. So the first copy is for
+ * the first rank behind the port, the next copy for the next rank.
  *
- * For the same reason all that leaves through the aggregator's ports comes by
- * here: a frame without the program at the queue's head would take it from the
- * copies behind. What is no copy passes as it is, and so do frames of others,
- * whatever they hold: a copy alone is for 0.0.0.0.
+ * For the same reason all frames that leave through the aggregator's ports pass this program: a frame without the
+ * program at the queue's head would take it from the copies behind. Frames that are not copies pass unchanged, and so
+ * do frames of others, whatever their contents: only a copy is for 0.0.0.0.
  *
- * A rank that was taken out of the job gets no copy. All others have said
- * HELLO, or the round would not be complete.
+ * A rank that was taken out of the job gets no copy. All other ranks have sent HELLO, or the round would not be
+ * complete.
  */
 #include "checksum.h"
 #include "counters.h"
 
-/* The rank that gets the next copy of this result at `port`; FPISA_MAX_WORKERS when all have theirs. */
+/* Return the rank that gets the next copy of this result at `port`; FPISA_MAX_WORKERS if all ranks have theirs. */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 {
 	__u32 index = port % FPISA_CURSORS, id, rank = 0;
@@ -53,14 +50,14 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 	return rank;
 }
 
-/* Is the frame a copy that nobody has addressed yet? */
+/* Is the frame a copy that is not addressed yet? */
 static __always_inline int is_copy(const struct headers *h)
 {
 	return h->eth->h_proto == bpf_htons(ETH_P_IP) && *(__u8 *)h->ip == 0x45 && h->ip->protocol == IPPROTO_UDP &&
 	       !h->ip->daddr && h->fpisa->magic == FPISA_MAGIC && h->fpisa->type == FPISA_TYPE_RESULT;
 }
 
-/* A copy for which no rank is left. */
+/* Count a copy for which no rank is left, and drop it. */
 static __always_inline int unaddressed(__u32 id)
 {
 	struct fpisa_counters *c = counters_of(id);
@@ -70,7 +67,7 @@ static __always_inline int unaddressed(__u32 id)
 	return XDP_DROP;
 }
 
-/* The copy, whose UDP checksum is that of what it was copied from, is for this address: RFC 1624, equation 3. */
+/* Address the copy. Its UDP checksum is that of the original: RFC 1624, equation 3, updates it. */
 static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
 {
 	/* A frame without a checksum, from a datapath whose upgrade is in progress, stays without. */
@@ -84,8 +81,9 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 }
 
 /*
- * The loopback device has no Ethernet address. A copy for it keeps the result's multicast address: loopback_xmit() leaves the type of a frame
- * for its own address as it was, and where the round was completed by another device that is "for another host".
+ * Is the worker's device the loopback device, which has no Ethernet address? A copy for it keeps the result's
+ * multicast address. loopback_xmit() does not change the type of a frame for its own address, and if another device
+ * completed the round that type is "for another host".
  */
 static __always_inline int is_loopback(const struct fpisa_peer *peer)
 {

@@ -4,16 +4,19 @@
  *
  *	fpisa_steer	attached to the device in place of fpisa; gives frames of
  *			the protocol to the CPU that owns their slot
- *	fpisa_cpu	what runs there: counts, and calls fpisa
+ *	fpisa_cpu	runs on that CPU: counts, and calls fpisa
  *
- * All programs that a tail call may reach have one attach type, so fpisa and
- * the stages are loaded as programs of a CPU map then.
+ * All programs that a tail call may reach have one attach type, so fpisa and the stages are loaded as programs of a
+ * CPU map then.
  */
 #include "counters.h"
 #include "parse.h"
 #include "fpisa/steer.h"
 
-/* The rule by which frames are spread. It precedes fpisa_stages, so that it is pinned first: a loader may be killed. */
+/*
+ * The rule by which frames are spread. It precedes fpisa_stages, so that it is pinned first, because a loader may be
+ * killed.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -42,9 +45,9 @@ struct {
 SHARED_STAGES;
 
 /*
- * Every check is fpisa's, but for what has to pass here, untouched: what is
- * not ours, and what is for another address than a job's. Behind a CPU map
- * it would have lost what the device knew of its checksum.
+ * Give frames to the CPUs. fpisa makes every check, except for frames that must pass here untouched: frames that are
+ * not ours, and frames for another address than a job's. Behind a CPU map they would have lost the device's
+ * information about their checksum.
  */
 SEC("xdp")
 int fpisa_steer(struct xdp_md *ctx)

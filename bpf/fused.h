@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The pipeline in one program: a half of it is one body, over all blocks of the frame. Where no body does a
- * format or an operation, its units run one after the other, each over all blocks. The body: blocks.h, by the table in
- * forms.h one of fpisa/lookup32.h (FP32), lookup.h, lookup_read.h, block.h.
+ * The pipeline in one program: each half is one body, over all blocks of the frame. If no body supports a format or
+ * an operation, its units run one after the other, each over all blocks. The body: blocks.h, by the table in forms.h
+ * one of fpisa/lookup32.h (FP32), lookup.h, lookup_read.h, block.h.
  */
 #ifndef FPISA_BPF_FUSED_H
 #define FPISA_BPF_FUSED_H
@@ -10,7 +10,7 @@
 #include "units.h"
 
 /*
- * A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call of it
+ * Blocks of one call. A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call
  * does a group of blocks, half of the largest frame; 416 elements are one group.
  */
 #define GROUP (FAMILY_BLOCKS / 2)
@@ -20,9 +20,9 @@
 						   from += GROUP)
 
 /*
- * for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the payload. The
- * verifier wants a count of its own, __i, and one index for all that a block has, hidden: else clang
- * makes pointers of it, which have no bound.
+ * Iterate: for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the payload.
+ * The verifier needs a separate count, __i, and one hidden index for all parts of a block: otherwise clang makes
+ * pointers of it, which have no bound.
  */
 #define EACH_OF_GROUP(b, phv, from, words)                                    \
 	for (__u32 __i = 0, b; __i < GROUP && ({                              \
@@ -61,7 +61,10 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fro
 	return 0;
 }
 
-/* Is the contribution added unit by unit? Where no fused body does its format or operation, or a sum may overflow. */
+/*
+ * Is the contribution added unit by unit? This is so if no fused body supports its format or operation, or a sum may
+ * overflow.
+ */
 static __always_inline int adds_by_unit(const struct fpisa_phv *phv)
 {
 	return phv->by_unit || (phv->checked && phv->mode != FPISA_MODE_FPISA_A);
@@ -76,7 +79,7 @@ GLOBAL_FN int run_add_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return run_mau4(phv);
 }
 
-/* MAU0..4 over the frame. */
+/* Run MAU0..4 over the frame. */
 static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	if (adds_by_unit(phv))
@@ -86,10 +89,7 @@ static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 			run_fused_add(ctx, phv, from);
 }
 
-/*
- * Is the round read out unit by unit? With the trie it is: its look-ups cost
- * many times what one loop saves.
- */
+/* Is the round read out unit by unit? With the trie it is: its look-ups cost many times the saving of one loop. */
 static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
 {
 	return phv->by_unit || phv->final.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM;
@@ -103,7 +103,7 @@ GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return run_mau8(ctx, phv);
 }
 
-/* `all` is a bit for each lane of a block (lookup_read.h). */
+/* Run MAU5..8 over a group. `all` is a bit for each lane of a block (lookup_read.h). */
 GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from, __u32 all)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
@@ -125,7 +125,7 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fr
 	return 0;
 }
 
-/* MAU5..8 over the frame. */
+/* Run MAU5..8 over the frame. */
 static __always_inline void fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	if (reads_by_unit(phv))

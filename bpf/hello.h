@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A HELLO, whole: from parse.h back to the wire. Who is it (check_hello()), where is that rank
- * (find_nexthop()), does the sender know what only that rank is told there (the
- * cookie)? Then it joins the session. Rules are in fpisa/frame.h and slot.h.
+ * A HELLO, whole: from parse.h back to the wire. The steps find its rank (check_hello()) and the rank's location
+ * (find_nexthop()), and check that the sender knows the cookie, which only that rank is told there. Then the HELLO
+ * joins the session. Rules are in fpisa/frame.h and slot.h.
  *
- * In global functions, each of which looks up what it needs for itself: a HELLO is rare, and its parts are
- * verified once each.
+ * The steps are global functions, each of which looks up its data itself: a HELLO is rare, and its parts are verified
+ * once each.
  */
 #ifndef FPISA_BPF_HELLO_H
 #define FPISA_BPF_HELLO_H
@@ -14,7 +14,7 @@
 #include "lock.h"
 #include "reply.h"
 
-/* The part that follows the FPISA header; NULL if the frame ends before it does. */
+/* Return the part that follows the FPISA header; NULL if the frame ends before it does. */
 static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const struct headers *h)
 {
 	struct fpisa_hello *p = (void *)(h->fpisa + 1);
@@ -22,7 +22,7 @@ static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const st
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* Every check of a HELLO to job `id` but proof and cookie; the sender's rank, or a negative verdict. */
+/* Run every check of a HELLO to job `id` except proof and cookie; return the sender's rank, or a negative verdict. */
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -40,7 +40,7 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	return v == FPISA_V_ok ? (int)rank : -v;
 }
 
-/* Does its sender know the job's token? */
+/* Does the sender know the job's token? */
 GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 {
 	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
@@ -55,9 +55,9 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 }
 
 /*
- * Find where the answer to `rank`'s HELLO and its later results go: the way that the kernel's routes and
- * neighbours know to its listed address, never back to the address that the frame claims. Ask as the host
- * itself would, from `lo`. `job add` switches forwarding on there, because the helper refuses without it.
+ * Find the destination of the answer to `rank`'s HELLO and of its later results: the route that the kernel's routes
+ * and neighbours have to its listed address, never back to the address that the frame claims. Ask as the host itself
+ * would, from `lo`. `job add` switches forwarding on there, because the helper refuses without it.
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
@@ -97,7 +97,7 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return FPISA_V_ok;
 }
 
-/* The cookie of `rank` in the incarnation that the HELLO names. */
+/* Return the cookie of `rank` in the incarnation that the HELLO names. */
 GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
@@ -106,7 +106,7 @@ GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return job && find_headers(ctx, &h) ? fpisa_cookie(&job->key, rank, h.fpisa->aux) : 0;
 }
 
-/* `rank` has shown its cookie: into the session, and remember the way to it. */
+/* Join the session, because `rank` has shown its cookie, and remember the route to it. */
 GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
@@ -126,7 +126,7 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 		return FPISA_V_truncated;
 	if (!lock_take(&session->lock))
 		return FPISA_V_busy;
-	/* The job may have gone since the cookie was looked at, and another have its number. */
+	/* The job may have ended since the cookie was checked, and another job may have its number. */
 	if (!__sync_fetch_and_add(&job->active, 0) || fpisa_cookie(&job->key, rank, h.fpisa->aux) != h.fpisa->secret) {
 		lock_release(&session->lock);
 		return FPISA_V_no_job;
@@ -142,7 +142,7 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return FPISA_V_welcome;
 }
 
-/* The proof of a WELCOME that is complete otherwise. */
+/* Write the proof of a WELCOME that is complete otherwise. */
 GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 {
 	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
@@ -158,7 +158,7 @@ GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* HELLO to job `id`, which exists; `payload` bytes follow the header. */
+/* Process a HELLO to job `id`, which exists; `payload` bytes follow the header. */
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);

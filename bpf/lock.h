@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The lock of a slot, a session or a query: a word, 1 while a CPU owns it. Not the
- * kernel's spin lock, which no program may hold over a tail call.
+ * The lock of a slot, a session or a query: a word, 1 while a CPU owns it. The kernel's spin lock cannot be used,
+ * because no program may hold it over a tail call.
  *
- * A slot's is taken in admission() and held over the tail calls. Each way out
- * gives it back, in the step that ends there:
+ * A slot's lock is taken in admission() and held over the tail calls. Each way out gives it back, in the step that
+ * ends there:
  *
  *	admission()	the rules refuse the contribution
- *	not_complete()	the round waits for others, who are named to one that asked
- *	commit()	the same, nobody asked
- *	finish()	the result is in the frame; or, which cannot be, that is not found again
- *	lose_round()	a program of the pipeline, or what this slot belongs to, is missing
+ *	not_complete()	the round waits for other ranks, which are named in answer to a probe
+ *	commit()	the same, without a probe
+ *	finish()	the result is in the frame; or, which cannot happen, the frame is not found again
+ *	lose_round()	a program of the pipeline, or an entry of the slot's job, is missing
  *
- * A session's is taken and given back in join_session() (hello.h), a query's in its programs.
+ * A session's lock is taken and given back in join_session() (hello.h), a query's in its programs.
  */
 #ifndef FPISA_BPF_LOCK_H
 #define FPISA_BPF_LOCK_H
@@ -21,7 +21,7 @@
 
 static __always_inline void lock_release(__u64 *lock)
 {
-	/* A full barrier: all that was written under the lock is visible before it. */
+	/* A full barrier: all writes under the lock are visible before it. */
 	__sync_lock_test_and_set(lock, 0);
 }
 
@@ -31,7 +31,7 @@ struct waiting {
 };
 
 /*
- * One attempt; nonzero ends them. Two readings of the clock make FPISA_LOCK_SPINS of them some 100 us: longer
+ * Make one attempt; nonzero ends them. Two readings of the clock make FPISA_LOCK_SPINS of them some 100 us: longer
  * than a staged read-out of the largest frame through the trie.
  */
 static long lock_attempt(__u32 number, void *waiting)
@@ -48,7 +48,10 @@ static long lock_attempt(__u32 number, void *waiting)
 	return 0;
 }
 
-/* By the kernel's loop, which a verifier walks once; one of our own it walks FPISA_LOCK_SPINS times, an eighth of the entry. */
+/*
+ * Wait in the kernel's loop, which a verifier walks once. It would walk our own loop FPISA_LOCK_SPINS times, an
+ * eighth of the entry.
+ */
 GLOBAL_FN int lock_wait(__u64 *lock)
 {
 	struct waiting w = {.lock = lock};
@@ -59,7 +62,7 @@ GLOBAL_FN int lock_wait(__u64 *lock)
 	return w.taken;
 }
 
-/* 1 if the lock is the caller's now; 0 after FPISA_LOCK_SPINS attempts. */
+/* Take the lock. Return 1 if the caller owns it now; 0 after FPISA_LOCK_SPINS attempts. */
 static __always_inline int lock_take(__u64 *lock)
 {
 	return fpisa_likely(!__sync_val_compare_and_swap(lock, 0, 1)) || lock_wait(lock);

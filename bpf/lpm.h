@@ -9,9 +9,12 @@
 #include "maps.h"
 #include "fpisa/lookup.h"
 
-/* -- asked, by MAU6 ------------------------------------------------------ */
+/* -- reading, by MAU6 --------------------------------------------------- */
 
-/* A look-up visits a node for each leading zero: the four that a sum of few values has in its headroom are skipped. */
+/*
+ * Look up the leading zeros. A look-up visits a node for each leading zero: the four that a sum of few values has in
+ * its headroom are skipped.
+ */
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
 	__u32 skip = 4 & (__u32)(fpisa_nonzero(x >> 28) - 1);
@@ -21,9 +24,12 @@ static __always_inline __u32 clz32_lpm(__u32 x)
 	return lz ? *lz + skip : 32;
 }
 
-/* -- filled, before a round that will ask -------------------------------- */
+/* -- filling, before the first round that reads -------------------------- */
 
-/* Insert one entry a bit; return 0, or -1 if there was no memory for one. `zeros` is a copy: the loop's bound must stay in a register. */
+/*
+ * Insert one entry a bit; return 0, or -1 without memory for an entry. `zeros` is a copy: the loop's bound must stay
+ * in a register.
+ */
 GLOBAL_FN int fill_trie(void)
 {
 #pragma clang loop unroll(disable)
@@ -37,7 +43,7 @@ GLOBAL_FN int fill_trie(void)
 	return 0;
 }
 
-/* 0 while another CPU fills it, and if it could not be filled, which the next frame tries again. */
+/* Is the trie filled? 0 while another CPU fills it, and if it could not be filled, which the next frame tries again. */
 static __always_inline int trie_ready(struct fpisa_control *control)
 {
 	int full;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The maps that all programs share. Those of a family are in family.h, those of
- * steering in fpisa_steer.bpf.c. Maps of slots have 2 * FPISA_DEFAULT_SLOTS entries unless `fpisa load` says otherwise. All are pinned by name, so that plain
- * `ip link set dev DEV xdp obj fpisa.o` leaves a datapath that user space
- * can configure. Names carry the prefix because by-name pins may share a
- * directory with others.
+ * The maps that all programs share. A family's maps are in family.h, steering's in fpisa_steer.bpf.c. Maps of slots
+ * have 2 * FPISA_DEFAULT_SLOTS entries by default; see `fpisa load`. All are pinned by name, so that plain `ip link
+ * set dev DEV xdp obj fpisa.o` leaves a datapath that user space can configure. Names carry the prefix because
+ * by-name pins may share a directory with others.
  */
 #ifndef FPISA_BPF_MAPS_H
 #define FPISA_BPF_MAPS_H
@@ -19,25 +18,27 @@
 #endif
 
 /*
- * A global function: verified once on its own, then called by its type. Its
- * pointer arguments point to memory of their type's size or are NULL.
+ * A global function: verified once on its own, then called by its type. Its pointer arguments point to memory of
+ * their type's size or are NULL.
  */
 #define GLOBAL_FN __attribute__((noinline))
 
-/* Uses an argument: clang passes no value for one that a global function does not use, and verifiers refuse the call. */
+/*
+ * Use an argument. clang passes no value for an argument that a global function does not use, and verifiers refuse
+ * the call.
+ */
 #define KEEP_ARGUMENT(x) asm volatile("" : : "r"(x))
 
-/* An entry by key. Up to 6.1 a key must not lie in memory that a global function was given, as the PHV is. */
+/* Return an entry by key. Up to 6.1 a key must not lie in memory that a global function was given, as the PHV is. */
 static __always_inline void *lookup(void *map, __u32 key)
 {
 	return bpf_map_lookup_elem(map, &key);
 }
 
 /*
- * The stamp of what programs and user space share (abi.py) is this map's
- * max_entries; there are no entries, and a trie takes no memory for them.
- * Whoever opens the pins reads it, and a loader of any kind that finds another
- * stamp pinned refuses to share maps.
+ * The stamp of the types that programs and user space share (abi.py) is this map's max_entries; there are no entries,
+ * and a trie takes no memory for them. Programs that open the pins read it, and any loader that finds another stamp
+ * pinned refuses to share maps.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -122,7 +123,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_peers SEC(".maps");
 
-/* When each was last seen, same keys. */
+/* Time at which each worker was last seen, same keys. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS *FPISA_MAX_WORKERS);
@@ -131,7 +132,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_last_seen SEC(".maps");
 
-/* The way of the answer to the HELLO in hand; one a CPU. */
+/* The route of the answer to the current HELLO; one a CPU. */
 struct fpisa_nexthop {
 	__u8 mac[6];
 	__u8 local_mac[6];
@@ -147,8 +148,8 @@ struct {
 } fpisa_nexthop SEC(".maps");
 
 /*
- * Cursors of unicast fan-out: of the result whose copies leave a port, which rank
- * the next copy is for. One a CPU and port, key: the port's ifindex mod their number.
+ * Cursors of unicast fan-out: for the result whose copies leave a port, the rank of the next copy. One a CPU and
+ * port, key: the port's ifindex mod their number.
  */
 #define FPISA_CURSORS 256
 
@@ -169,9 +170,8 @@ struct {
 } fpisa_cursors SEC(".maps");
 
 /*
- * Leading zeros by longest prefix match (paper, section 3.2 and figure 5):
- * the entry for n leading zeros has prefix n + 1 and, of its address, only
- * that bit set. 32 entries; zero matches none.
+ * Leading zeros by longest prefix match (paper, section 3.2 and figure 5): the entry for n leading zeros has prefix n
+ * + 1 and, of its address, only that bit set. 32 entries; zero matches none.
  */
 struct fpisa_lpm_key {
 	__u32 prefixlen;
@@ -187,7 +187,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_lpm SEC(".maps");
 
-/* Counters, key: job number, or FPISA_MAX_JOBS for frames of no job. */
+/* Counters, key: job number, or FPISA_MAX_JOBS for frames without a job. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS + 1);
@@ -196,10 +196,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_counters SEC(".maps");
 
-/*
- * Discarded magnitudes by binary exponent (fpisa/discard.h), key: job number;
- * filled by jobs with FPISA_JOB_HISTOGRAM.
- */
+/* Discarded magnitudes by binary exponent (fpisa/discard.h), key: job number; filled by jobs with FPISA_JOB_HISTOGRAM. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -229,9 +226,9 @@ struct {
 	} name SEC(".maps")
 
 /*
- * Ports of a job's results, key: job number; the inner map has one entry a
- * port (multicast) or one a worker (unicast), with the egress program, which
- * addresses unicast copies. A number's map stays when its job goes, without entries.
+ * Ports of a job's results, key: job number; the inner map has one entry a port (multicast) or one a worker
+ * (unicast), with the egress program, which addresses unicast copies. A number's map stays when its job ends, without
+ * entries.
  */
 struct fpisa_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -243,10 +240,9 @@ struct fpisa_ports {
 PORTS_OF_JOBS(fpisa_fanout, struct fpisa_ports);
 
 /*
- * Ports by which replies go back to one sender, key: job number; in the inner map, key: ifindex.
- * The kernel runs the program of the first frame on all that it queues for a
- * port, so whatever leaves a port has the egress program, needed or not. Jobs
- * of one network namespace have one inner map.
+ * Ports by which replies go back to one sender, key: job number; in the inner map, key: ifindex. The kernel runs the
+ * program of the first frame on all that it queues for a port, so every frame that leaves a port has the egress
+ * program, needed or not. Jobs of one network namespace have one inner map.
  */
 struct fpisa_reply_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
@@ -257,7 +253,7 @@ struct fpisa_reply_ports {
 
 PORTS_OF_JOBS(fpisa_replies, struct fpisa_reply_ports);
 
-/* The program array where it is shared with fpisa.o, which defines and fills it (fpisa.bpf.c). */
+/* The program array in objects that share it with fpisa.o, which defines and fills it (fpisa.bpf.c). */
 #define SHARED_STAGES                                  \
 	struct {                                       \
 		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Under all steps: a frame in a program's hands, where its headers lie, and the
- * map entries that it is about. A program looks each of them up once and hands
- * them on; a global function (what ends a round: finish.h) finds them again. No pointer outlives a tail call, and `h` not even one that missed; what does is in
- * the PHV (phv.h), by which the next program finds them again.
+ * The base of all steps: a frame in a program's hands, the places of its headers, and its map entries. A program
+ * looks each entry up once and passes it on; a global function (at the end of a round: finish.h) finds it again. No
+ * pointer survives a tail call, and `h` not even a missed one. The PHV (phv.h) does, and by it the next program finds
+ * them again.
  */
 #ifndef FPISA_BPF_PACKET_H
 #define FPISA_BPF_PACKET_H
@@ -34,17 +34,17 @@ static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
 	return data + FPISA_PAYLOAD_OFFSET <= (void *)(long)ctx->data_end;
 }
 
-/* `packet` and its parts are of one program alone: every function that takes one is inlined. */
+/* `packet` and its parts belong to one program: every function that takes one is inlined. */
 struct packet {
 	struct headers h;
-	int whole;     /* the frame holds all of them */
-	__u32 id;      /* the job's number; FPISA_MAX_JOBS: the frame is of no job */
+	int whole;     /* the frame holds all headers */
+	__u32 id;      /* the job's number; FPISA_MAX_JOBS: the frame belongs to no job */
 	__u32 payload; /* bytes after the FPISA header */
-	__u32 port;    /* the UDP port that it came to, counted from the aggregator's first */
+	__u32 port;    /* the UDP port of its destination, counted from the aggregator's first */
 	struct fpisa_job *job;
 	struct fpisa_session *session;
 	struct fpisa_counters *counters;
-	struct fpisa_slot *slot; /* the version that the contribution is for; from admission() on this CPU owns it (lock.h) */
+	struct fpisa_slot *slot; /* the version for the contribution; from admission() on this CPU owns it (lock.h) */
 };
 
 #endif

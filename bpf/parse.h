@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 1 of 7, from the wire to check.h: is a frame ours, for whom is it, is it
- * whole? In this order: what is for others passes, whatever is wrong with it.
- * What meets a frame first asks it: the entry, or what steers frames to CPUs.
+ * Step 1 of 7, from the wire to check.h: is a frame ours, for whom is it, is it whole? In this order, so that frames
+ * for others pass, even if they are damaged. The first program that meets a frame asks: the entry, or the program
+ * that steers frames to CPUs.
  */
 #ifndef FPISA_BPF_PARSE_H
 #define FPISA_BPF_PARSE_H
 
 #include "checksum.h"
 
-/* The aggregator's first port, host order. */
+/* Return the aggregator's first port, host order. */
 static __always_inline __u16 first_port(const struct fpisa_control *control)
 {
 	return control->port ?: FPISA_PORT;
 }
 
-/* Number of the frame's destination port, counted from that one; one below it is far above all. */
+/* Return the index of the frame's destination port, counted from the first port; a lower port's index is far above all. */
 static __always_inline __u16 port_index(const struct fpisa_control *control, const struct headers *h)
 {
 	return bpf_ntohs(h->udp->dest) - first_port(control);
@@ -66,7 +66,7 @@ static __always_inline enum fpisa_verdict find_job(struct packet *p)
 	return p->h.ip->daddr == job->address ? FPISA_V_ok : FPISA_V_wrong_destination;
 }
 
-/* Is a frame that is for us whole? Sets p->payload and p->port. */
+/* Check that a frame for us is whole. Set p->payload and p->port. */
 static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct fpisa_control *control,
 						struct packet *p)
 {

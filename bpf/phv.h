@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 3 of 7, from check.h to admission.h: what the steps from here on need to
- * know of a contribution is put into the PHV, once. The PHV is all that goes
- * over a tail call.
+ * Step 3 of 7, from check.h to admission.h: the data of a contribution that later steps need are put into the PHV,
+ * once. Only the PHV survives a tail call.
  */
 #ifndef FPISA_BPF_PHV_H
 #define FPISA_BPF_PHV_H
@@ -11,14 +10,13 @@
 #include "packet.h"
 
 /*
- * The state that flows between the stages of one packet. One a CPU: XDP programs of a
- * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
- * one program may preempt another, are refused (user/datapath/kernel.c).
+ * The state that flows between the stages of one packet. One a CPU: XDP programs of a CPU do not nest, and tail calls
+ * stay on it. Kernels with PREEMPT_RT, where one program may preempt another, are refused (user/datapath/kernel.c).
  */
 struct fpisa_phv {
 	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */
 	__u32 job;     /* job number */
-	__u32 key;     /* of the slot version that the contribution is for */
+	__u32 key;     /* key of the slot version for the contribution */
 	__u32 blocks;  /* of 32 elements, in this frame */
 	__u32 bank;    /* index of the first program of the family and bank that this packet uses */
 	__u32 format;  /* of the job, packed (family.h) */
@@ -39,9 +37,9 @@ struct fpisa_phv {
 	__u8 swap;	/* the payload is big-endian */
 	__u8 shared;	/* the payload begins with its scales */
 	__u8 checked;	/* the round has more adds than the headroom bounds: every sum is checked */
-	__u8 uncounted; /* the adds' events matter to the result's flags alone */
+	__u8 uncounted; /* only the result's flags depend on the adds' events */
 	__u8 pad[4];
-	struct fpisa_final final; /* what the read-out does besides rounding */
+	struct fpisa_final final; /* the read-out's work besides rounding */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
 
@@ -53,14 +51,17 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_phv SEC(".maps");
 
-/* A format in 32 bits; a family unpacks it (family.h). */
+/* Pack a format into 32 bits; a family unpacks it (family.h). */
 static __always_inline __u32 pack_format(struct fpisa_format f)
 {
 	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 | (__u32)f.integer << 25 |
 	       (__u32)f.shared << 26;
 }
 
-/* All but what only the slot's owner can know: first, checked, results and final; resend is 0 until a kept result is asked for (admission.h). */
+/*
+ * Fill all members except those that only the slot's owner can know: first, checked, results and final. resend is 0
+ * until a kept result is asked for (admission.h).
+ */
 static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet *p, const struct fpisa_control *control)
 {
 	const struct fpisa_hdr *h = p->h.fpisa;
@@ -90,8 +91,8 @@ static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet 
 }
 
 /*
- * After a tail call: the packet that the PHV is about, found again, but for `whole`, `payload` and `port`, which the
- * checks alone want. 0 if an entry is missing, which cannot be; p->slot is set if it is there, whatever else is missing.
+ * Find the PHV's packet again after a tail call, except `whole`, `payload` and `port`, which only the checks need. 0
+ * if an entry is missing, which cannot happen; p->slot is set if it exists, whatever else is missing.
  */
 static __always_inline int find_packet(struct xdp_md *ctx, const struct fpisa_phv *phv, struct packet *p)
 {

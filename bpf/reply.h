@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and
- * the way out of all that leaves but the fan-out. It leaves by redirect, for a veth peer
- * with GRO alone never sees XDP_TX.
+ * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and the way out of all frames except the
+ * fan-out. A reply leaves by redirect, because a veth peer with only GRO never sees XDP_TX.
  */
 #ifndef FPISA_BPF_REPLY_H
 #define FPISA_BPF_REPLY_H
@@ -10,7 +9,10 @@
 #include "checksum.h"
 #include "counters.h"
 
-/* The outer headers, and all checksums, of a frame whose FPISA header and payload are complete; `sums`: of frame_sum(). */
+/*
+ * Write the outer headers, and all checksums, of a frame whose FPISA header and payload are complete; `sums`: of
+ * frame_sum().
+ */
 static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port, __u32 payload,
 					  __s64 sums)
 {
@@ -29,9 +31,9 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 }
 
 /*
- * Out through `port`, by the entry that has the egress program (fpisa_replies).
- * A job that no CLI made has no entry; its replies may then take the program
- * from unicast copies that other jobs queue for the port behind them.
+ * Send out through `port`, by the entry that has the egress program (fpisa_replies). A job that was not made by the
+ * CLI has no entry; its replies may then take the program from unicast copies that other jobs queue for the port
+ * behind them.
  */
 static __always_inline int through(__u32 job, __u32 port)
 {
@@ -42,7 +44,7 @@ static __always_inline int through(__u32 job, __u32 port)
 	return (int)bpf_redirect(port, 0);
 }
 
-/* Send the frame back where it came from; FPISA header and payload are complete. */
+/* Send the frame back to its sender; FPISA header and payload are complete. */
 static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload, __s64 sums)
 {
 	__u8 mac[ETH_ALEN];
@@ -54,7 +56,10 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 	return through(job, ctx->ingress_ifindex);
 }
 
-/* The tag of a STATUS or an ERROR: not by frame_tag(), which programs that send no result do without. */
+/*
+ * Write the tag of a STATUS or an ERROR. Does not use frame_tag(), so that programs that send no result need not
+ * contain it.
+ */
 GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
 {
 	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
@@ -73,7 +78,7 @@ GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* A reply of the bare header: STATUS and ERROR. Cuts the payload off. */
+/* Send a reply of the bare header: STATUS and ERROR. Cut the payload off. */
 GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct fpisa_job *j = lookup(&fpisa_jobs, job);
@@ -96,7 +101,7 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	return count_verdict(job, v, action);
 }
 
-/* Drop a member's frame; tell it why where that helps it. */
+/* Drop a member's frame, and send the member the reason if that helps it. */
 GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct headers h;

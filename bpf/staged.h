@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The pipeline as the paper has it: each unit is a program (programs.h), which ends in the tail call of the
- * next. Where that is missing, which is counted, one program stands in for it that contains
- * the whole chain: the entry or, of a further family, admission. It goes on from the PHV as it stands.
+ * The pipeline as in the paper: each unit is a program (programs.h), which ends in the tail call of the next. If the
+ * next is missing, which is counted, one program that contains the whole chain stands in for it: the entry or, in a
+ * further family, admission. It goes on from the present PHV.
  */
 #ifndef FPISA_BPF_STAGED_H
 #define FPISA_BPF_STAGED_H
@@ -10,10 +10,10 @@
 #include "finish.h"
 #include "units.h"
 
-/* By fpisa_stages, which each object has: fpisa.bpf.c, family.bpf.c. */
+/* Tail-call by fpisa_stages, which each object has: fpisa.bpf.c, family.bpf.c. */
 static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
 
-/* commit() of a packet that came by tail calls. */
+/* Run commit() for a packet that came by tail calls. */
 GLOBAL_FN int commit_stage(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct packet p;
@@ -25,7 +25,7 @@ GLOBAL_FN int commit_stage(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return commit(ctx, phv, &p);
 }
 
-/* MAU k, and what follows the half that it ends. GO_ON, or the action that ends this packet. */
+/* Run MAU k, and the steps after the half that it ends. Return GO_ON, or the action that ends this packet. */
 static __always_inline int run_unit(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	struct fpisa_counters *c = counters_of(phv->job);
@@ -64,7 +64,7 @@ static __always_inline int run_unit(struct xdp_md *ctx, struct fpisa_phv *phv, _
 	return lose_round(ctx, phv, FPISA_V_internal);
 }
 
-/* Tail-call the program at `index` of the packet's bank, to run MAU k. Comes back only if there is none. */
+/* Tail-call the program at `index` of the packet's bank, to run MAU k. Returns only if there is no such program. */
 static __always_inline void hand_on(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 index, __u32 k)
 {
 	phv->stage = k + 1;
@@ -72,7 +72,7 @@ static __always_inline void hand_on(struct xdp_md *ctx, struct fpisa_phv *phv, _
 	phv->stage = 0;
 }
 
-/* The same of MAU k's own program; that it is missing is counted. */
+/* Tail-call MAU k's own program; count it if it is missing. */
 static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	struct fpisa_counters *c;
@@ -83,7 +83,7 @@ static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv
 		c->missed_tail_calls++;
 }
 
-/* MAU k and, as far as their programs are missing, all after it: of programs that stand in for others. */
+/* Run MAU k and, as far as their programs are missing, all later units, in a program that stands in for others. */
 static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	switch (k) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..8 over a whole frame, block by block (blocks.h): the stages of the
- * chain, which the fused bodies fall back on (fused.h). A unit takes the form
- * that the format and the operation ask for. Beside them what else goes over a
- * payload: its byte order, and the observer of what an add discards.
+ * MAU0..8 over a whole frame, block by block (blocks.h): the stages of the chain, to which the fused bodies fall back
+ * (fused.h). A unit takes the form for the format and the operation. Two further passes over a payload: its byte
+ * order, and the observer of the bits that an add discards.
  */
 #ifndef FPISA_BPF_UNITS_H
 #define FPISA_BPF_UNITS_H
@@ -12,7 +11,7 @@
 
 #define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FAMILY_BLOCKS && b < (phv)->blocks; b++)
 
-/* Constants where a family cannot have it, so that its programs do not contain it. */
+/* Constants if a family cannot have the property, so that its programs do not contain the code. */
 #define SHARED(phv) (FAMILY_BYTES == 1 && (phv)->shared)
 #define SWAPPED(phv) (FAMILY_BYTES > 1 && (phv)->swap)
 
@@ -21,7 +20,7 @@ static __always_inline struct fpisa_exponents *exponents_of(struct fpisa_phv *ph
 	return phv ? lookup(&fpisa_exponents, phv->key) : NULL;
 }
 
-/* Block b of the payload, or NULL when the frame ends before it does. */
+/* Return block b of the payload, or NULL if the frame ends before it does. */
 static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
 {
 	struct words *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
@@ -29,7 +28,7 @@ static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* With shared exponents: the same after the scales, and the scale of block b. */
+/* Return the elements of block b, which follow the scales, with shared exponents. */
 static __always_inline struct words *elements_of(struct xdp_md *ctx, __u32 b)
 {
 	_Static_assert(FAMILY_BYTES > 1 || sizeof(struct words) == FPISA_SCALES, "the scales are as long as a block");
@@ -43,13 +42,16 @@ static __always_inline __u8 *scale_of(struct xdp_md *ctx, __u32 b)
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* The bytes of a payload of `phv`'s blocks. */
+/* Return the bytes of a payload of `phv`'s blocks. */
 static __always_inline __u32 payload_bytes(struct fpisa_phv *phv)
 {
 	return (phv->blocks + !!SHARED(phv)) * sizeof(struct words);
 }
 
-/* Between the payload's byte order and the host's, in place; asked for where the payload is read or has been written. */
+/*
+ * Swap between the payload's byte order and the host's, in place; used before the payload is read or after it is
+ * written.
+ */
 GLOBAL_FN int run_swap(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	if (!phv)
@@ -146,7 +148,7 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 
-	/* The first value of a round meets nothing to align with, but a superaccumulator has a limb for it. */
+	/* The first value of a round has nothing to align with, but a superaccumulator has a limb for it. */
 	if (!phv || !p || phv->encoded || (phv->first && !FAMILY_LIMBS))
 		return 0;
 	if (phv->mode == FPISA_MODE_FPISA_A) {
@@ -304,8 +306,8 @@ GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
 }
 
 /*
- * The observer of discarded magnitudes, before the pipeline: MAU0 and 1 fill
- * the PHV, which the pipeline then fills again.
+ * Run the observer of discarded magnitudes, before the pipeline: MAU0 and 1 fill the PHV, which the pipeline then
+ * fills again.
  */
 GLOBAL_FN int run_observer(struct xdp_md *ctx, struct fpisa_phv *phv)
 {

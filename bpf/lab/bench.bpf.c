@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN:
- * programs that read a payload (touch_*), that add one of 32-bit integers to
- * a row (add_*: SwitchML's arithmetic), that do nothing, that stay in
- * registers. Each does its work in several ways; user space
- * (user/lab/bench/reference.c) finds them by their names and takes the fastest.
+ * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN: programs that read a
+ * payload (touch_*), that add a payload of 32-bit integers to a row (add_*: SwitchML's arithmetic), that do nothing,
+ * that stay in registers. Each does its work in several ways; user space (user/lab/bench/reference.c) finds them by
+ * their names and takes the fastest.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -18,7 +17,7 @@
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
 
-/* The one variable of the object, which user space reads. */
+/* The only variable of the object, which user space reads. */
 const char compiler[] = "clang-" NUMBER(__clang_major__);
 
 #define ELEMENTS FPISA_DEFAULT_ELEMENTS
@@ -35,7 +34,7 @@ struct {
 	__type(value, struct row);
 } rows SEC(".maps");
 
-/* The payload of a frame that is ours and holds ELEMENTS of four bytes, and its row; NULL for any other. */
+/* Return the payload of a frame that is ours and holds ELEMENTS of four bytes, and its row; NULL for any other. */
 static __always_inline void *parse(struct xdp_md *ctx, struct row **row)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -84,7 +83,7 @@ PROGRAM(add_u32, __u32, 8, out[i] += in[i])
 PROGRAM(add_u32, __u32, 32, out[i] += in[i])
 PROGRAM(add_u32, __u32, 256, out[i] += in[i])
 
-/* Two lanes of a register: the upper sum without the lower lanes' carry, the lower sum from a 32-bit add. */
+/* Add two lanes of a register: the upper sum without the lower lanes' carry, the lower sum from a 32-bit add. */
 static __always_inline __u64 add_halves(__u64 a, __u64 b)
 {
 	return ((a >> 32 << 32) + b) >> 32 << 32 | (__u32)((__u32)a + (__u32)b);
@@ -94,7 +93,7 @@ PROGRAM(add_halves, __u64, 8, out[i] = add_halves(out[i], in[i]))
 PROGRAM(add_halves, __u64, 32, out[i] = add_halves(out[i], in[i]))
 PROGRAM(add_halves, __u64, 128, out[i] = add_halves(out[i], in[i]))
 
-/* The same by masks: no carry crosses the top bits, which are added without one. */
+/* Add by masks: no carry crosses the top bits, which are added without one. */
 #define TOPS 0x8000000080000000ull
 
 static __always_inline __u64 add_masked(__u64 a, __u64 b)
@@ -106,7 +105,7 @@ PROGRAM(add_masked, __u64, 8, out[i] = add_masked(out[i], in[i]))
 PROGRAM(add_masked, __u64, 32, out[i] = add_masked(out[i], in[i]))
 PROGRAM(add_masked, __u64, 128, out[i] = add_masked(out[i], in[i]))
 
-/* Loads of two lanes, sums and stores of one. */
+/* Load two lanes; add and store one at a time. */
 static __always_inline void add_split(__u32 *out, __u64 b)
 {
 	__u64 a = *(__u64 *)out;
@@ -119,7 +118,7 @@ PROGRAM(add_split, __u64, 8, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 32, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 128, add_split((__u32 *)&out[i], in[i]))
 
-/* The cost of every run of a program, whatever it does. */
+/* Measure the cost of every run of a program, whatever it does. */
 SEC("xdp")
 int empty(struct xdp_md *ctx)
 {
@@ -127,7 +126,7 @@ int empty(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* No memory: what the CPU alone gives when others are busy. */
+/* No memory access: measures the CPU alone while others are busy. */
 #define SPINS 1024
 
 SEC("xdp")

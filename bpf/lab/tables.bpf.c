@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The advanced operations (include/fpisa/lab/tables.h) in the kernel: their
- * tables as array maps, one entry a row, and a program that applies one
- * to a payload of operands, for BPF_PROG_TEST_RUN. Maps are not pinned: the
+ * The advanced operations (include/fpisa/lab/tables.h) in the kernel: their tables as array maps, one entry a row,
+ * and a program that applies one operation to a payload of operands, for BPF_PROG_TEST_RUN. Maps are not pinned: the
  * user space that fills them (user/lab/tables/kernel.c) owns them.
  */
 #include <linux/bpf.h>

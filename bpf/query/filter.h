@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The filter of a query (fpisa/query/filter.h has the rules): frames of keys, which fill
- * it, and rows, which are asked for. A program whose query has none drops all of it when it is loaded.
+ * The filter of a query (fpisa/query/filter.h has the rules): frames of keys fill it, rows are looked up in it. A
+ * program whose query has no filter drops this code when it is loaded.
  */
 #ifndef FPISA_BPF_QUERY_FILTER_H
 #define FPISA_BPF_QUERY_FILTER_H
@@ -25,7 +25,7 @@ static __always_inline struct fpisa_filter_block *fpisa_filter_at(void *filter, 
 /* Begin an epoch, for each kind of query. The caller holds the lock. */
 GLOBAL_FN int begin(__u32 epoch);
 
-/* With the lock: the state is of this epoch. Else, and without the lock: a verdict. */
+/* Take the lock, if the state is of this epoch. Otherwise return a verdict, without the lock. */
 static __always_inline int take_state(const struct fpisa_query_config *q, struct fpisa_query_state *s, __u32 epoch)
 {
 	if (!lock_take(&s->lock))
@@ -41,7 +41,7 @@ static __always_inline int take_state(const struct fpisa_query_config *q, struct
 
 /* -- rows -------------------------------------------------------------------- */
 
-/* enum fpisa_filter_answer of row `i`, if it is `asked` for. */
+/* Return enum fpisa_filter_answer of row `i`, if it is `asked` for. */
 GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u32 state)
 {
 	const struct fpisa_query_config *q = config();
@@ -100,14 +100,14 @@ GLOBAL_FN int use_filter(__u32 epoch)
 		state = fpisa_filter_state(s->filter, epoch);
 		lock_release(&s->lock);
 	}
-	/* A full barrier: what is in the filter is read after it was found whole. */
+	/* A full barrier: the filter is read after it was found whole. */
 	__sync_fetch_and_add(&s->barrier, 0);
 	return (int)(state & 3);
 }
 
 /* -- keys -------------------------------------------------------------------- */
 
-/* Key `i` of the frame; 0: the filter is in use without it. The lock is the caller's. */
+/* Add key `i` of the frame; return 0 if the filter is in use without it. The caller holds the lock. */
 GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 {
 	const struct fpisa_query_config *q = config();
@@ -117,7 +117,7 @@ GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 
 	if (!s || !(q->flags & FPISA_QUERY_FILTER) || i >= FPISA_QUERY_ROWS)
 		return 0;
-	/* As row_at(). */
+	/* As in row_at(). */
 	fpisa_opaque(i);
 	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->filter_bytes;
@@ -127,7 +127,7 @@ GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 	return fpisa_filter_add(s, q, NULL, key);
 }
 
-/* Are all `count` of them in? The lock is the caller's. */
+/* Add all `count` keys; return whether all are in the filter. The caller holds the lock. */
 GLOBAL_FN int add_keys(struct xdp_md *ctx, __u32 count)
 {
 	int in = 1;
@@ -166,7 +166,7 @@ GLOBAL_FN int keys(struct xdp_md *ctx)
 	if (v != FPISA_V_ok)
 		return refuse(ctx, q->job, v);
 	in = add_keys(ctx, count);
-	/* Only now: all of the worker's others are in, or it would not send its last. */
+	/* Only now: the worker sends its last frame when all its others are in the filter. */
 	if (in && last)
 		fpisa_filter_built(s, rank);
 	missing = fpisa_filter_missing(s, q);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Rows of a join: those whose key is in the filter (fpisa/query/filter.h has the rules) go on to the
- * master. Nothing else is kept of them, so copies are nothing to it, and rows need no lock.
+ * Rows of a join: rows whose key is in the filter (fpisa/query/filter.h has the rules) go on to the master. Nothing
+ * else of them is kept, so copies do no harm, and rows need no lock.
  */
 #include "query.h"
 
@@ -44,7 +44,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Nothing is missing here that the master does not know of. */
+/* Answer SEAL: the master knows of everything that is missing here. */
 GLOBAL_FN int seal(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -56,7 +56,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 	return bare_to_sender(ctx, q->job, FPISA_V_status);
 }
 
-/* There are none; the checks have refused it. */
+/* Never called: a join has no groups, and the checks have refused the frame. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parts that programs of queries share: the query for which a program is specialised, its
- * state, the checks, and ways out. The entry (../fpisa.bpf.c) has parsed the frame and
- * calls the query's program for frames that it does not know itself. User space loads a
- * program for each query, over the maps of fpisa.o and the query's own.
+ * The parts that programs of queries share: the query for which a program is specialised, its state, the checks, and
+ * ways out. The entry (../fpisa.bpf.c) has parsed the frame and calls the query's program for frames of other types
+ * than its own. User space loads a program for each query, over the maps of fpisa.o and the query's own.
  */
 #ifndef FPISA_BPF_QUERY_H
 #define FPISA_BPF_QUERY_H
@@ -14,14 +13,14 @@
 #include "../reply.h"
 #include "fpisa/query/check.h"
 
-/* Set before the program is loaded, so a verifier knows it and drops what this query does not need. */
+/* Set before the program is loaded, so a verifier knows it and drops the code that this query does not need. */
 const volatile struct fpisa_query_config fpisa_query = {};
 
 static __always_inline const struct fpisa_query_config *config(void)
 {
 	const struct fpisa_query_config *q = (const struct fpisa_query_config *)&fpisa_query;
 
-	/* Else clang takes the zeros above for what is there. */
+	/* Otherwise clang takes the zeros above for the value. */
 	fpisa_opaque(q);
 	return q;
 }
@@ -42,7 +41,7 @@ struct {
 
 /* -- in ---------------------------------------------------------------------- */
 
-/* Every check without state but the checksum, or the tag; a verdict. */
+/* Run every check without state except the checksum, or the tag; return a verdict. */
 GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 {
 	const struct fpisa_query_config *q = config();
@@ -54,7 +53,7 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 
 	if (!job || !session || !control || !find_headers(ctx, &h))
 		return FPISA_V_internal;
-	/* Else it has no checksum by frame_sum(), and could be told nothing. */
+	/* Otherwise it has no checksum by frame_sum(), and could not be answered. */
 	v = payload % FPISA_QUERY_PAD ? FPISA_V_length :
 					fpisa_check_member(h.fpisa, job, session, h.ip->saddr, h.udp->source);
 	if (v == FPISA_V_ok)
@@ -63,12 +62,12 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 		v = FPISA_V_port;
 	if (v == FPISA_V_ok && h.fpisa->generation != fpisa_read_once(&session->generation))
 		v = FPISA_V_generation;
-	/* Replies are made of the frame, and come from the first port. */
+	/* Replies reuse the frame, and come from the first port. */
 	h.udp->dest = bpf_htons(first_port(control));
 	return v;
 }
 
-/* Is the epoch of the frame that of the query still? Asked under the lock. */
+/* Is the epoch of the frame still the query's? Call under the lock. */
 static __always_inline int epoch_runs(const struct fpisa_query_config *q, __u32 epoch)
 {
 	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
@@ -76,14 +75,14 @@ static __always_inline int epoch_runs(const struct fpisa_query_config *q, __u32 
 	return session && epoch && epoch == fpisa_read_once(&session->generation);
 }
 
-/* Row `i` of the frame, or NULL. */
+/* Return row `i` of the frame, or NULL. */
 static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query_config *q, __u32 i)
 {
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
 
 	if (i >= FPISA_QUERY_ROWS)
 		return NULL;
-	/* 6.1 bounds no product of a word whose upper half it does not know. */
+	/* 6.1 knows no bound for a product of a word whose upper half it does not know. */
 	fpisa_opaque(i);
 	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->row_bytes;
@@ -92,7 +91,7 @@ static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query
 
 #include "filter.h"
 
-/* As bits, those of `count` rows that are among 64 from 64 x `half` on. */
+/* Return a bit for each of `count` rows that are among 64 from 64 x `half` on. */
 static __always_inline __u64 rows_of(__u32 half, __u32 count)
 {
 	__u32 from = half * 64;
@@ -101,21 +100,22 @@ static __always_inline __u64 rows_of(__u32 half, __u32 count)
 }
 
 /*
- * The lowest of `rows`, which are not none. Loops over a few rows go by it from one to the next: by a branch on each of 64 bits
- * 6.1 goes both ways, row after row, and loops over many have that branch in a function of its own.
+ * Return the lowest of `rows`, which is not 0. Loops over a few rows step by it from one to the next. With a branch
+ * on each of 64 bits 6.1 would follow both ways, row after row; loops over many rows have that branch in a separate
+ * function.
  */
 static __always_inline __u32 lowest_row(__u64 rows)
 {
 	__u64 below = ~rows & (rows - 1);
 
-	/* Else clang counts zeros, by a table in memory. */
+	/* Otherwise clang counts zeros, by a table in memory. */
 	fpisa_opaque(below);
 	return (__u32)__builtin_popcountll(below);
 }
 
 /* -- out --------------------------------------------------------------------- */
 
-/* Row `from` to the place of row `to`, at or before it. */
+/* Move row `from` to the place of row `to`, at or before it. */
 GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
 {
 	const struct fpisa_query_config *q = config();
@@ -146,7 +146,7 @@ GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
 	return to;
 }
 
-/* Zeros behind `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. Rows are multiples of 8. */
+/* Write zeros behind `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. Rows are multiples of 8. */
 GLOBAL_FN int pad_payload(struct xdp_md *ctx, __u32 bytes)
 {
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
@@ -166,19 +166,19 @@ GLOBAL_FN int pad_payload(struct xdp_md *ctx, __u32 bytes)
 	return 0;
 }
 
-/* Nothing behind the payload. */
+/* Cut the frame off behind the payload. */
 static __always_inline void cut(struct xdp_md *ctx, __u32 payload)
 {
 	long length = (long)ctx->data_end - (long)ctx->data;
 
-	/* Else clang takes the payload from the pointer, which verifiers refuse. */
+	/* Otherwise clang takes the payload from the pointer, which verifiers refuse. */
 	fpisa_opaque(length);
 	length -= FPISA_PAYLOAD_OFFSET + payload;
 	if (length > 0)
 		bpf_xdp_adjust_tail(ctx, -(int)length);
 }
 
-/* A frame for member `rank` that is complete: its tag, if the query has a token. Returns checksums_of() it. */
+/* Tag a complete frame for member `rank`, if the query has a token. Return checksums_of() the frame. */
 GLOBAL_FN __s64 seal_for(struct xdp_md *ctx, __u32 rank, __u32 payload)
 {
 	const struct fpisa_query_config *q = config();
@@ -191,13 +191,13 @@ GLOBAL_FN __s64 seal_for(struct xdp_md *ctx, __u32 rank, __u32 payload)
 		return -1;
 	if (!job->keyed)
 		return frame_sum(ctx, payload);
-	/* There is the cookie of its sender, which is nobody else's. */
+	/* The field has the cookie of the sender, which no other member may see. */
 	h.fpisa->bitmap = 0;
 	h.fpisa->secret = frame_tag(ctx, &session->key[rank], q->job, payload);
 	return without_checksum(frame_sum(ctx, payload));
 }
 
-/* The frame, whose header says the rest, on to another member: `rank`. */
+/* Pass the frame, whose header is otherwise complete, on to another member: `rank`. */
 GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 {
 	const struct fpisa_query_config *q = config();
@@ -226,7 +226,7 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	return count_verdict(q->job, v, action);
 }
 
-/* ROWS of which `low` and `high` have a bit for each row that the master must have. */
+/* Answer ROWS; `low` and `high` have a bit for each row that the master must have. */
 GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
 {
 	const struct fpisa_query_config *q = config();
@@ -254,12 +254,12 @@ GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
 
 /* -- the program ------------------------------------------------------------- */
 
-/* Each kind of query defines these. */
+/* Each kind of query defines these functions. */
 GLOBAL_FN int rows(struct xdp_md *ctx);
 GLOBAL_FN int seal(struct xdp_md *ctx);
 GLOBAL_FN int read_groups(struct xdp_md *ctx);
 
-/* A frame of a type that the entry does not know, whole and for this query's number. */
+/* Process a frame of a type that the entry does not know, whole and for this query's number. */
 static __always_inline int query(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -271,7 +271,7 @@ static __always_inline int query(struct xdp_md *ctx)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	payload = bpf_ntohs(h.udp->len) - FPISA_UDP_LEN - FPISA_HDR_LEN;
 	v = check_query(ctx, payload);
-	/* Check the whole frame before a member is told anything: first its checksum, or its tag. */
+	/* Check the whole frame before a member is answered: first its checksum, or its tag. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(q->job, v, XDP_DROP);
 	if (!is_sealed(ctx, q->job, payload, v))

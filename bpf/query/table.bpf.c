@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Aggregation by key (fpisa/query/table.h has the rules). A frame's rows are
- * looked up and added under the lock of the query, which so is one CPU's at a time.
+ * Aggregation by key (fpisa/query/table.h has the rules). A frame's rows are looked up and added under the lock of
+ * the query, so one CPU at a time has the query.
  */
 #include "query.h"
 
@@ -32,7 +32,7 @@ static __always_inline struct fpisa_query_group *fpisa_group_at(void *table, __u
 	return lookup(&fpisa_groups, i);
 }
 
-/* Rare, and a loop: not in line. */
+/* Carry; not inlined, because it is rare, and a loop. */
 GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 {
 	if (g)
@@ -133,7 +133,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	asked = (__u32)(__builtin_popcountll(low) + __builtin_popcountll(high));
 	low = add_rows(ctx, 0, low, fresh);
 	high = add_rows(ctx, 1, high, fresh);
-	/* Only now: whoever finds it taken knows that all rows are in. */
+	/* Only now: a thread that finds the number taken knows that all rows are in. */
 	if (fresh)
 		fpisa_query_window_take(&s->window[rank], sequence, FPISA_QUERY_WINDOW);
 	lock_release(&s->lock);
@@ -150,7 +150,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Nonzero if worker `r` lacks frames up to the number that SEAL says, or has sent beyond it. The lock is the caller's. */
+/* Return nonzero if worker `r` lacks frames up to the number in SEAL, or has sent beyond it. The caller holds the lock. */
 GLOBAL_FN int lacks(struct xdp_md *ctx, __u32 r)
 {
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
@@ -164,7 +164,7 @@ GLOBAL_FN int lacks(struct xdp_md *ctx, __u32 r)
 	return !fpisa_query_window_full(&s->window[r], *(__u64 *)p, FPISA_QUERY_WINDOW);
 }
 
-/* The workers that do. */
+/* Return the workers that lack frames or have sent beyond. */
 GLOBAL_FN __u64 find_missing(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -210,7 +210,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 	return bare_to_sender(ctx, q->job, FPISA_V_status);
 }
 
-/* Group `number` to place `i` of the payload. */
+/* Write group `number` to place `i` of the payload. */
 GLOBAL_FN int put_group(struct xdp_md *ctx, __u32 i, __u32 number)
 {
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
@@ -225,7 +225,7 @@ GLOBAL_FN int put_group(struct xdp_md *ctx, __u32 i, __u32 number)
 	return 1;
 }
 
-/* Groups from number `first` on into the payload, up to `count`: how many. */
+/* Write groups from number `first` on into the payload, up to `count`; return how many. */
 GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 used)
 {
 	__u32 n = 0;
@@ -241,7 +241,7 @@ GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 use
 	return n;
 }
 
-/* Nothing writes to a sealed table, so it needs no lock. */
+/* Answer READ. A sealed table is not written, so it needs no lock. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Top-N by pruning (fpisa/query/topn.h has the rules and why they hold). Most
- * frames have nothing that could be among the first: they are told so by one
- * comparison a row, without the lock.
+ * Top-N by pruning (fpisa/query/topn.h has the rules and why they hold). Most frames have no row that could be among
+ * the first: one comparison a row finds that, without the lock.
  */
 #include "query.h"
 
-/* A key each, its least first; user space sets the number of entries. */
+/* A key each, the least first; user space sets the number of entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -22,7 +21,7 @@ static __always_inline __u32 *fpisa_heap_at(void *heap, __u32 i)
 
 #include "fpisa/query/heap.h"
 
-/* Functions of their own: a verifier sees the loops around them once, and not for each way through a step. */
+/* Separate functions: a verifier sees the loops around them once, and not for each way through a step. */
 GLOBAL_FN __u32 sink(__u32 i, __u32 n, __u32 key)
 {
 	return fpisa_heap_sink_step(NULL, i, n, key);
@@ -107,7 +106,7 @@ GLOBAL_FN int begin(__u32 epoch)
 	return 0;
 }
 
-/* Row `i` of a frame by the rules; nonzero: the master must have it. The lock is the caller's. */
+/* Count row `i` of a frame by the rules; nonzero: the master must have it. The caller holds the lock. */
 GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 {
 	const struct fpisa_query_config *q = config();
@@ -143,9 +142,9 @@ GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 cou
 }
 
 /*
- * Read without the lock, and in this order: while `high` is below the frame's
- * number no copy of it has counted, so none of its rows that are not above this bar ever
- * will be among those that a later one stands on.
+ * Return the least key to keep, read without the lock, and in this order. While `high` is below the frame's number no
+ * copy of it has counted. So none of its rows that are not above this bar can be among the rows that determine a
+ * later one.
  */
 static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct fpisa_query_config *q,
 				      const struct fpisa_hdr *h)
@@ -155,7 +154,7 @@ static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct 
 	if (fpisa_read_once(&s->epoch) != h->generation)
 		return 0;
 	bar = fpisa_read_once(&s->bar);
-	/* A full barrier: no load goes before the one above. */
+	/* A full barrier: no later load precedes the load above. */
 	__sync_fetch_and_add(&s->barrier, 0);
 	high = fpisa_read_once(&s->window[h->rank & (FPISA_MAX_WORKERS - 1)].high);
 	return fpisa_topn_floor(q, bar, h->chunk > high);
@@ -196,7 +195,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 		high = ask_rows(ctx, 1, high, epoch, state);
 		filtered -= __builtin_popcountll(low) + __builtin_popcountll(high);
 	}
-	/* Without the lock a frame keeps what it may have to: no harm but to the master. */
+	/* Without the lock a frame keeps rows that it might drop; this only costs the master work. */
 	if (low | high) {
 		v = take_state(q, s, epoch);
 		if (v == FPISA_V_ok) {
@@ -216,7 +215,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* The certificate: T, which the last row of the master's result must not be below. */
+/* Answer SEAL with the certificate: T, which the last row of the master's result must not be below. */
 GLOBAL_FN int seal(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -229,7 +228,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 	return bare_to_sender(ctx, q->job, FPISA_V_status);
 }
 
-/* There are none; the checks have refused it. */
+/* Never called: topn has no groups, and the checks have refused the frame. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
