@@ -67,7 +67,7 @@ static __always_inline int unaddressed(__u32 id)
 	return XDP_DROP;
 }
 
-/* Address the copy. Its UDP checksum is that of the original: RFC 1624, equation 3, updates it. */
+/* Address the copy and update its UDP checksum, which it has from the original, by RFC 1624, equation 3. */
 static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
 {
 	/* A frame without a checksum, from a datapath whose upgrade is in progress, stays without. */

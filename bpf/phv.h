@@ -17,13 +17,13 @@ struct fpisa_phv {
 	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */
 	__u32 job;     /* job number */
 	__u32 key;     /* key of the slot version for the contribution */
-	__u32 blocks;  /* of 32 elements, in this frame */
+	__u32 blocks;  /* number of blocks of 32 elements in this frame */
 	__u32 bank;    /* index of the first program of the family and bank that this packet uses */
-	__u32 format;  /* of the job, packed (family.h) */
+	__u32 format;  /* the job's format, packed (family.h) */
 	__u32 flags;   /* result flags of the read-out */
-	__u64 events;  /* of the add, format.h */
+	__u64 events;  /* events of the add, format.h */
 	__u64 results; /* the secret of the generation's results */
-	__u16 rank;    /* of the sender */
+	__u16 rank;    /* the sender's rank */
 	__u8 first;    /* the registers take the values instead of adding them */
 	__u8 resend;   /* the result goes to the sender alone */
 	__u8 probe;    /* the sender wants a STATUS if the round is not complete */
@@ -31,7 +31,7 @@ struct fpisa_phv {
 	__u8 rounding;
 	__u8 clz;
 	__u8 pipeline;
-	__u8 op;	/* of the round */
+	__u8 op;	/* operation of the round */
 	__u8 encoded;	/* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
 	__u8 by_unit;	/* no fused body does this format or operation: its units run one after the other */
 	__u8 swap;	/* the payload is big-endian */

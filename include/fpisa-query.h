@@ -73,7 +73,7 @@ struct fpisa_query_options {
 	const char *table;
 	const char *value; /* a column of type real: of the order, or of the aggregates; NULL: groups are only counted */
 	const char *by;	   /* columns of the key, "a,b"; NULL: no groups */
-	const char *columns;  /* of the rows of the answer, "a,b"; NULL: all. Not with `by` */
+	const char *columns;  /* columns of the answer's rows, "a,b"; NULL: all. Not with `by` */
 	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
 	uint8_t ascending;    /* the least values come first */
 	uint8_t nulls_first;  /* rows whose value is NULL come before the others, not behind them */
@@ -121,22 +121,22 @@ struct fpisa_query_options {
 
 /* A column of the answer. */
 struct fpisa_query_column {
-	const char *name; /* of an aggregate: count, sum, min, max, avg */
+	const char *name; /* name of an aggregate: count, sum, min, max, avg */
 	uint32_t type;	  /* enum fpisa_column_type */
 	uint32_t not_null;
 };
 
 /* Rows, each counted once unless noted; sent = pruned + absorbed + received. */
 struct fpisa_query_counts {
-	uint64_t rows;	   /* of the table at all workers */
+	uint64_t rows;	   /* rows of the table at all workers */
 	uint64_t nulls;	   /* rows among these whose value is NULL */
 	uint64_t sent;	   /* in frames, by all workers */
 	uint64_t pruned;   /* dropped by the aggregator */
 	uint64_t absorbed; /* added to the aggregator's table */
 	uint64_t received; /* received by this process */
 	/*
-	 * Counts of values or rows that these groups stand for. In a join, `pruned` counts rows that were sent and are neither absorbed nor
-	 * received; rows without a value are absorbed or received.
+	 * Counts of values or rows that these groups stand for. In a join, `pruned` counts rows that were sent and
+	 * are neither absorbed nor received; rows without a value are absorbed or received.
 	 */
 	uint64_t values_sent, values_absorbed, values_received;
 	uint64_t frames, repeated; /* frames with rows from workers; how many were sent again */

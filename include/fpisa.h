@@ -68,10 +68,10 @@ enum fpisa_job_mode {
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
-#define FPISA_RESULT_MIXED_RANKS 0x100u /* of a call: a rank was taken out, and some chunks lack it */
-#define FPISA_RESULT_FEWER_RANKS 0x200u /* of a call: some or all chunks lack a rank of the job */
+#define FPISA_RESULT_MIXED_RANKS 0x100u /* in a call's flags: a rank was taken out, and some chunks lack it */
+#define FPISA_RESULT_FEWER_RANKS 0x200u /* in a call's flags: some or all chunks lack a rank of the job */
 
-/* What the library does with a result that has the flag OVERFLOW. */
+/* Policy of the library for a result that has the flag OVERFLOW. */
 enum fpisa_overflow {
 	FPISA_OVERFLOW_DEFAULT = 0, /* an error; in mode fpisa-a, which overflows on ordinary data, a flag */
 	FPISA_OVERFLOW_ERROR = 1,   /* the call ends with -ERANGE; its results are delivered all the same */
@@ -171,7 +171,7 @@ struct fpisa_options {
 struct fpisa_info {
 	size_t size; /* sizeof(struct fpisa_info), set by the caller */
 	uint32_t job, rank, workers, elements, window,
-		generation; /* of several aggregators window and generation of the first */
+		generation; /* window and generation of the first of several aggregators */
 	uint8_t mode, rounding, format, pipeline, clz, fanout;
 	uint8_t big_endian;	 /* nonzero: the job's arrays are big-endian */
 	uint64_t sent, received; /* frames */
@@ -261,7 +261,7 @@ struct fpisa_call {
 	size_t count;
 	uint32_t type; /* enum fpisa_dtype */
 	uint32_t op;   /* enum fpisa_operation */
-	double factor; /* of FPISA_SCALE */
+	double factor; /* factor of FPISA_SCALE */
 	/*
 	 * Distinguishes calls that are otherwise equal; the same on all ranks. If ranks start calls in different
 	 * orders, all of them get -EPROTO and no sum. Without tags, calls with the same length, type and operation
@@ -329,7 +329,7 @@ struct fpisa_group;
 struct fpisa_group_options {
 	size_t size; /* sizeof(struct fpisa_group_options), so that the struct may grow */
 	const char *key_file; /* the file whose last key is used; NULL: the file that FPISA_KEY names, if it is set; "": no key */
-	uint32_t join_timeout_ms; /* until all ranks have joined; 0: 10000 */
+	uint32_t join_timeout_ms; /* limit until all ranks have joined; 0: 10000 */
 	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
 	uint32_t window;   /* of its jobs, at most: a power of two up to 1024; 0: 64. The manager may give less */
 	uint16_t elements; /* of a frame: a multiple of 32 up to 832, for FPISA_FLOAT64 416 of them at most; 0: the default, or what the way to the ranks carries */
@@ -339,7 +339,7 @@ struct fpisa_group_options {
 	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;   /* as options.restore of a handle */
 	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
-	uint8_t fanout; /* of the results of its jobs: 1 multicast where that is possible, 2 unicast; 0: the manager's setting */
+	uint8_t fanout; /* fanout of the jobs' results: 1 multicast where that is possible, 2 unicast; 0: the manager's setting */
 };
 
 /*
@@ -369,19 +369,18 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  * -ECONNRESET	ranks have died, or have left before they completed this call: the error and fpisa_group_missing() name
  *		them. Every later call fails too; leave, and join again. Or a result lacks a rank, as with options.all_ranks
  *		of a handle: a group's sums have all of its ranks
- * -EPROTO ranks have made different calls, or the same calls in another order, whatever their types; also if each
- * rank waits
- *		in a call of another type. The group cannot be used any more
- * -EREMOTEIO      another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor,
- * its interface
- *		is gone. The error names the rank and its reason. Calls of this type fail from then on, those of other types go on
+ * -EPROTO	ranks have made different calls, or the same calls in another order, whatever their types; also if each
+ *		rank waits in a call of another type. The group cannot be used any more
+ * -EREMOTEIO	another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor, its
+ *		interface is gone. The error names the rank and its reason. Calls of this type fail from then on, calls of
+ *		other types go on
  * -EBUSY	a call that waits, made within on_done
  * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s;
  *		or the aggregator has not answered for 30 s, while a call waited for it;
  *		or the manager has not answered while the first call of a type waits for its job: for 6 s, but for 30 s if the
  *		group has a job and the aggregator does answer;
- *         or the manager has not answered for 30 s, and a call has waited as long for a result: nobody would report a
- * dead rank
+ *		or the manager has not answered for 30 s, and a call has waited as long for a result: the manager could
+ *		not report a dead rank
  * If a job for a type was refused, or a rank cannot go on with that type, this does not change for the rest of the
  * group's life.
  */

@@ -43,8 +43,9 @@ GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 #include "fpisa/query/table.h"
 
 /*
- * Look for the group of row `i`, if it is `asked` for: return 1 if it found no place; else add the row, if `fresh`. The caller holds the lock. `asked`
- * is tested here: in the loop over rows the verifier would follow both branches, row after row.
+ * Look for the group of row `i`, if it is `asked` for: return 1 if it found no place; else add the row, if `fresh`.
+ * The caller holds the lock. `asked` is tested here: in the loop over rows the verifier would follow each branch, row
+ * after row.
  */
 GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 {

@@ -74,7 +74,7 @@ GLOBAL_FN int scan_row(struct xdp_md *ctx, __u32 i, __u64 floor)
 	return row && fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes)) >= floor;
 }
 
-/* Of `count` rows, return those among 64 x `half` to + 63 whose key is at least `floor`. */
+/* Return the rows, of `count`, among 64 x `half` to + 63 whose key is at least `floor`. */
 GLOBAL_FN __u64 scan(struct xdp_md *ctx, __u32 half, __u64 floor, __u32 count)
 {
 	__u32 from = half * 64;
@@ -123,7 +123,7 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 	return fpisa_topn_row(s, q, NULL, key, counts);
 }
 
-/* Of `kept`, return those among 64 rows from 64 x `half` on that are still to be kept. The caller holds the lock. */
+/* Return the rows in `kept`, among 64 from 64 x `half` on, that are still to be kept. The caller holds the lock. */
 GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 counts)
 {
 	__u64 left = 0;

@@ -74,7 +74,7 @@ struct fpisa_format {
 	__u8 mbits;   /* M: 1..52; 31 of integers */
 	__u8 rbits;   /* R: 32 or 64, the mantissa register */
 	__u8 guard;   /* G: 0..R - 2 - M */
-	__u8 bytes;   /* of a packed value on the wire: 1, 2, 4 or 8 */
+	__u8 bytes;   /* bytes of a packed value on the wire: 1, 2, 4 or 8 */
 	__u8 finite;  /* 1: no infinities, only the code of all ones is NaN (e4m3) */
 	__u8 integer; /* 1: two's complement, no exponent (int32) */
 	__u8 shared;  /* 1: one exponent for a block of elements (mxint8) */

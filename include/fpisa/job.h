@@ -45,7 +45,7 @@ enum fpisa_job_kind {
 /* A query's request (query/query.h; fpisa_query_broken() in query/check.h checks it). */
 struct fpisa_query_parameters {
 	__u32 limit;	   /* topn: N; table: most groups; join: 0 */
-	__u8 key_bytes;	   /* of a row: 4, 8, 16 or 32 */
+	__u8 key_bytes;	   /* bytes of a row's key: 4, 8, 16 or 32 */
 	__u8 filter_bytes; /* first bytes of a row's key that are its join key; 0: no filter */
 	__u8 filter_log;   /* log2 of the filter's blocks */
 	__u8 flags;	   /* order and filter: FPISA_QUERY_ASCENDING and others */
@@ -138,7 +138,7 @@ struct fpisa_peer {
  */
 struct fpisa_last_seen {
 	__u64 ns;   /* CLOCK_MONOTONIC; 0: never */
-	__u64 tick; /* of the kernel, in jiffies */
+	__u64 tick; /* the kernel's tick, in jiffies */
 };
 
 /*

@@ -12,7 +12,7 @@
 
 #include "block.h"
 
-#define FPISA_LANES 4 /* of 16 bits, in a register */
+#define FPISA_LANES 4 /* lanes of 16 bits in a register */
 
 /* x in every lane. */
 #define FPISA_EVERY(x) ((x)*0x0001000100010001ull)

@@ -34,7 +34,7 @@
 
 /* Number of entries: twice the exponents of a format, so that each difference has an entry modulo their number. */
 #define FPISA_NARROW 512 /* exponents of eight bits or fewer */
-#define FPISA_WIDE 4096	 /* of eleven */
+#define FPISA_WIDE 4096	 /* exponents of eleven bits */
 
 /*
  * MAU2's decisions, by the incoming exponent less the stored one. Distances end at R for R = 32, and at 63 for R =

@@ -23,7 +23,7 @@
 struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
-	__u32 divisor;	/* of avg, 1..64 */
+	__u32 divisor;	/* divisor of avg, 1..64 */
 	__u32 op;	/* enum fpisa_op; AVG by reciprocal is SCALE; SUM: nothing */
 	__u32 negative; /* the factor is negative */
 };

@@ -19,7 +19,10 @@
 /* Words of 64 bits before the payload: the header without `secret`, which has the tag, and without `checksum`. */
 #define FPISA_TAG_HDR_WORDS 8
 
-/* The words of the key that precede those of the header and of the payload: the upper half is B's before the first half of the frame. */
+/*
+ * The words of the key before the words of the header and of the payload. The upper half is B's before the first half
+ * of the frame.
+ */
 #define FPISA_NH_START 1
 #define FPISA_NH_PAYLOAD (FPISA_NH_START + FPISA_TAG_HDR_WORDS)
 

@@ -73,7 +73,10 @@ enum fpisa_verdict {
 	FPISA_VERDICTS(X)
 #undef X
 		FPISA_VERDICT_COUNT,
-	/* Return value of a check that the frame has passed. The frame's fate is still open, so no counter and no reason has this number. */
+	/*
+	 * Return value of a check that the frame has passed. The frame's fate is still open, so no counter and no
+	 * reason has this number.
+	 */
 	FPISA_V_ok = FPISA_VERDICT_COUNT,
 };
 

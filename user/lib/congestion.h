@@ -69,7 +69,7 @@ struct fpisa_congestion_round {
 
 struct fpisa_congestion {
 	uint32_t limit, most; /* chunks in flight: now, and at most */
-	uint32_t least;	      /* of limit: two of each aggregator */
+	uint32_t least;	      /* least limit: two of each aggregator */
 	uint32_t fixed;	      /* the limit does not change */
 	uint32_t low;	      /* the delay of the last round was low */
 	uint32_t starting;    /* no queue has shown yet */

@@ -14,7 +14,7 @@
 struct fpisa_group {
 	struct fpisa_link link;
 	struct fpisa_group_options options;
-	struct fpisa_engine *engine; /* of all its handles */
+	struct fpisa_engine *engine; /* the engine of all its handles */
 	uint64_t join_ns;
 };
 

@@ -18,7 +18,7 @@ static int enter(struct fpisa_group *g)
 	return rc ? rc : fpisa_group_refuse_inherited(g);
 }
 
-/* The parameters of a broadcast beside those of its call, which is a sum of words. */
+/* The parameters of a broadcast beside its call's, which is a sum of words. */
 struct broadcast {
 	void *data;
 	uint64_t bytes;

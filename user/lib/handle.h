@@ -38,7 +38,7 @@ struct fpisa_shard {
 	struct fpisa_joining joining;
 
 	/* Since the last join. */
-	struct fpisa_key rank_key, results_key; /* of tags, if the job has a token */
+	struct fpisa_key rank_key, results_key; /* keys of tags, if the job has a token */
 	uint32_t generation;
 	struct fpisa_hello hello; /* the HELLO of its WELCOME */
 	struct fpisa_window window;
@@ -51,7 +51,7 @@ struct fpisa {
 	struct fpisa_fork_hook fork; /* first */
 	struct fpisa_shard *shard;   /* layout.shards of them */
 	struct fpisa_layout layout;
-	struct fpisa_flight flight; /* of the shards' windows */
+	struct fpisa_flight flight; /* state that the shards' windows share */
 	char peer[64];		    /* the aggregators, for messages on all of them */
 	uint32_t job;		    /* the job's number at the first aggregator */
 	struct fpisa_key token;	    /* 0: the job has no token */
@@ -71,12 +71,12 @@ struct fpisa {
 	int progress;  /* the handle has its own progress thread, unless it shares one */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
-	uint64_t seed; /* of the faults */
+	uint64_t seed; /* seed of the faults */
 
 	/* Since the last join. */
 	struct fpisa_incarnation incarnation; /* the same at all aggregators */
-	uint64_t digest;		      /* of all calls */
-	struct fpisa_hello hello; /* of the first aggregator's WELCOME; the others agree in all that a call depends on */
+	uint64_t digest;		      /* digest of all calls */
+	struct fpisa_hello hello; /* HELLO of the first aggregator's WELCOME; the others agree in everything that a call depends on */
 	struct fpisa_format format;
 	struct fpisa_requests requests; /* started and not released, in order */
 	struct fpisa_request *oldest;	/* first of them that is not done */
@@ -89,13 +89,13 @@ struct fpisa {
 	struct fpisa_requests ended; /* whose on_done is to be called */
 	int busy; /* without a progress thread: a function of the handle runs, or did in another thread at the fork */
 	int inherited;			/* the handle was created before this process was forked */
-	struct fpisa_requests given_up; /* of earlier joins, not released */
+	struct fpisa_requests given_up; /* requests of earlier joins, not released */
 	uint64_t unfinished; /* the least number in its group of a call that was released without all of its results; 0: none */
 	uint64_t unfinished_barrier; /* the same for barriers alone */
-	int error;		     /* of the handle until it rejoins */
+	int error;		     /* the handle's error until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
-	uint64_t missing;	 /* what fpisa_missing() returns */
-	struct fpisa_info count; /* its counters only */
+	uint64_t missing;	 /* return value of fpisa_missing() */
+	struct fpisa_info count; /* only the counters are used */
 
 	/* Atomic: other threads read them without its lock. */
 	uint64_t heard_ns;   /* the aggregator, the last time; 0: never */

@@ -233,8 +233,9 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l)
 }
 
 /*
- * A rank that has left ends those of `calls`, which this rank has made or is about to make, that it had not completed. Return that rank's
- * error, or 0 if there is none. The group gets the error when all calls that the rank had completed have ended here too.
+ * Return the error for the first of `calls`, made or about to be made here, that a rank which has left had not
+ * completed; 0 if there is none. The group gets the error when all calls that the rank had completed have ended here
+ * too.
  */
 static int check_left(struct fpisa_link *l, uint64_t calls)
 {

@@ -17,7 +17,7 @@
 /* Parameters of the job that are known before it exists. */
 struct fpisa_hold {
 	uint32_t rank, type, mode;
-	uint32_t elements; /* of a chunk, at least */
+	uint32_t elements; /* elements of a chunk, at least */
 	uint32_t shards;   /* aggregators */
 	const uint32_t *weight;
 };

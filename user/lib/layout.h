@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The aggregator of each chunk, for jobs with several aggregators. Chunks are numbered through all calls of a generation; each aggregator
- * numbers its own from 0, as on the wire. An aggregator of weight w takes w chunks of each period, spread evenly over it.
+ * The aggregator of each chunk, for jobs with several aggregators. Chunks are numbered through all calls of a
+ * generation; each aggregator numbers its own from 0, as on the wire. An aggregator of weight w takes w chunks of
+ * each period, spread evenly over it.
  */
 #ifndef FPISA_LAYOUT_H
 #define FPISA_LAYOUT_H

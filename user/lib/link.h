@@ -46,7 +46,7 @@ struct fpisa_link {
 	int has_psk;
 	char key_file[192];
 	pthread_t thread;
-	int fd;	    /* of the connection, -1: none */
+	int fd;	    /* the connection's socket, -1: none */
 	int wake;   /* eventfd: messages to send, or the thread is to end */
 	int events; /* descriptor of fpisa_group_eventfd(); -1: not created */
 	/*
@@ -61,19 +61,19 @@ struct fpisa_link {
 	int at;	    /* index in `to` of the address that is tried now, or has answered */
 	int silent; /* an address tried before has not answered */
 
-	pthread_mutex_t lock; /* of all that follows */
+	pthread_mutex_t lock; /* lock of all members that follow */
 	pthread_cond_t changed;
 	int started, joined, stopping;
 	uint64_t pending; /* ranks that have joined, before all have */
 	uint32_t shards;  /* number of aggregators of the group; 0: one, which BIND names */
 	struct fpisa_aggregator aggregator[FPISA_MAX_SHARDS];
-	int error; /* of the group */
+	int error; /* the group's error */
 	uint64_t missing;
 	char sentence[FPISA_MESSAGE_SIZE];
 	uint64_t left;	       /* ranks that have left */
 	uint64_t calls_of[64]; /* calls that those ranks had completed */
 	uint64_t calls;	       /* number of calls started here */
-	uint64_t digest;       /* of those calls */
+	uint64_t digest;       /* digest of those calls */
 	uint64_t failed_barrier; /* number of the first barrier that could not begin because its job had failed; 0: none */
 	int barriers;		 /* barriers may be in progress */
 	int heard;		 /* the manager has answered at least once */

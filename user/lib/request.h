@@ -40,8 +40,8 @@ struct fpisa_request {
 	int done;	      /* the results of this and of all earlier requests are here */
 	int given_up;	      /* a rejoin gave the request up: it stands in that list */
 	int error;	      /* why results are missing then: -errno */
-	int blocking;	      /* its owner waits for it, and needs no event */
-	int told;	      /* its end or failure was reported */
+	int blocking;	      /* the owner waits for the request, and needs no event */
+	int told;	      /* the end or failure was reported */
 	void (*on_done)(void *arg, int rc,
 			uint32_t flags); /* the library owns the request then, in the list `ended` once told */
 	void *arg;

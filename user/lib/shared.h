@@ -62,7 +62,7 @@ struct fpisa_shared {
 	pthread_cond_t changed;	       /* a request has ended, or there is no driver any more */
 	int wake;		       /* an eventfd: the driver shall look again */
 	int events;		       /* eventfd of fpisa_eventfd(); -1: not created */
-	int fd[FPISA_SHARED_FDS], fds; /* of the transports; none where threads do not sleep on them */
+	int fd[FPISA_SHARED_FDS], fds; /* descriptors of the transports; none where threads do not sleep on them */
 	enum fpisa_driver driver;
 	enum fpisa_join_state join;
 	int callers;	   /* number of threads that wait or join */

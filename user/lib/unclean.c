@@ -12,7 +12,7 @@ struct fpisa_unclean {
 	LIST_ENTRY(fpisa_unclean) link;
 	const char *at;
 	uint64_t count;
-	uint32_t elements; /* of a chunk; the last may have fewer */
+	uint32_t elements; /* elements of a chunk; the last may have fewer */
 	struct fpisa_format format;
 	uint64_t first, chunks; /* chunks that `mark` covers */
 	uint64_t left;		/* number of marked chunks */

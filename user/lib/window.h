@@ -31,7 +31,7 @@ struct fpisa_window_slot {
 	int in_flight;	       /* the chunk was sent and is not known to be lost */
 	int gso;	       /* the first transmission was in a GSO batch */
 	uint32_t backoff;      /* doublings of the timeout after the next transmission */
-	struct fpisa_hdr hdr;  /* of the frame being sent */
+	struct fpisa_hdr hdr;  /* header of the frame being sent */
 };
 
 TAILQ_HEAD(fpisa_window_queue, fpisa_window_slot);

@@ -52,7 +52,7 @@ struct fpisa_query_config {
 	__u32 filter_bytes; /* first bytes of a row's key that are its join key */
 	__u32 filter_mask;  /* blocks of the filter - 1, a power of two less one */
 	__u32 pad;
-	__u64 seed; /* of the hash, random */
+	__u64 seed; /* random seed of the hash */
 };
 
 /* -- rows -------------------------------------------------------------------- */

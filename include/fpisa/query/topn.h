@@ -100,7 +100,10 @@ static __always_inline void fpisa_heap_push(void *heap, __u32 n, __u32 key)
 		*at = key;
 }
 
-/* Take one row of a frame for which fpisa_topn_counts() returned `counts`. Nonzero: the master must have it. The caller holds the lock. */
+/*
+ * Take one row of a frame for which fpisa_topn_counts() returned `counts`. Return nonzero if the master must have the
+ * row. The caller holds the lock.
+ */
 static __always_inline int fpisa_topn_row(struct fpisa_query_state *s, const struct fpisa_query_config *q, void *heap,
 					  __u32 key, int counts)
 {

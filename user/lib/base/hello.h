@@ -31,7 +31,7 @@ struct fpisa_hello_frame {
 /* Meaning of a WELCOME. */
 enum fpisa_welcome {
 	FPISA_WELCOME_STALE,	 /* nothing: it does not answer the last HELLO */
-	FPISA_WELCOME_CHALLENGE, /* it has the cookie, which is stored */
+	FPISA_WELCOME_CHALLENGE, /* the WELCOME has the cookie, which is stored */
 	FPISA_WELCOME_NEWER,	 /* incarnation `aux` existed before: take a later one */
 	FPISA_WELCOME_PENDING,	 /* other ranks have not joined */
 	FPISA_WELCOME_JOINED,	 /* all have joined, and its payload is valid */

@@ -25,13 +25,13 @@ struct fpisa_channel {
 	enum fpisa_manager_side side; /* our side */
 	int plain;		      /* serve a rank without a key */
 	int error;		      /* errno of the socket, under TLS */
-	int heard;		      /* of a rank's handshake: bytes have come */
+	int heard;		      /* bytes of a rank's handshake have come */
 	int refused_in_clear;	      /* the other side answered our handshake by a message in clear */
 	int other_version;	      /* the other side has another version of the protocol */
 	fpisa_channel_check *check;
-	const struct fpisa_psks *keys;	   /* of a manager */
-	const struct fpisa_psk *psk;	   /* of a rank */
-	char name[FPISA_PSK_NAME];	   /* of a manager: name of the key that the other side has shown */
+	const struct fpisa_psks *keys;	   /* a manager's keys */
+	const struct fpisa_psk *psk;	   /* a rank's key */
+	char name[FPISA_PSK_NAME];	   /* at a manager: name of the key that the other side has shown */
 	char identity[FPISA_PSK_IDENTITY]; /* identity of the key that the other side claims to have */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */

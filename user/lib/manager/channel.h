@@ -28,7 +28,7 @@ typedef enum fpisa_manager_reason fpisa_channel_check(const struct fpisa_manager
 void fpisa_channel_speak(struct fpisa_channel *c, fpisa_channel_check *check);
 
 int fpisa_channel_fd(const struct fpisa_channel *c);
-short fpisa_channel_events(const struct fpisa_channel *c); /* of poll() */
+short fpisa_channel_events(const struct fpisa_channel *c); /* events for poll() */
 
 /* Can messages be sent, or is the handshake still in progress? */
 int fpisa_channel_open(const struct fpisa_channel *c);

@@ -14,8 +14,8 @@
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* "FMPG" as bytes; TLS begins with 0x16 */
 #define FPISA_MANAGER_VERSION 2
 #define FPISA_MANAGER_BYTES 256	     /* size of every message */
-#define FPISA_MANAGER_NAME 64	     /* of a group, including the terminating 0 */
-#define FPISA_MANAGER_TEXT 224	     /* of a refusal, including the terminating 0 */
+#define FPISA_MANAGER_NAME 64	     /* a group's name, including the terminating 0 */
+#define FPISA_MANAGER_TEXT 224	     /* text of a refusal, including the terminating 0 */
 #define FPISA_MANAGER_JOBS 8	     /* per group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* the manager does not shrink windows below it */
 
@@ -98,11 +98,11 @@ enum fpisa_manager_reason {
 
 /* Cause in GONE: how the death was found. */
 enum fpisa_manager_cause {
-	FPISA_MANAGER_CLOSED = 1, /* its connection ended: the process did */
-	FPISA_MANAGER_SILENT = 2, /* its host acknowledges nothing */
-	FPISA_MANAGER_AWAY = 3,	  /* it did not come back to a manager that was restarted */
+	FPISA_MANAGER_CLOSED = 1, /* the connection ended: the process did */
+	FPISA_MANAGER_SILENT = 2, /* the host acknowledges nothing */
+	FPISA_MANAGER_AWAY = 3,	  /* the rank did not come back to a manager that was restarted */
 	FPISA_MANAGER_KILLED = 4, /* by the aggregator's administrator */
-	FPISA_MANAGER_BROKE = 5,  /* it sent data that are not a message of this protocol */
+	FPISA_MANAGER_BROKE = 5,  /* the rank sent data that are not a message of this protocol */
 	FPISA_MANAGER_CAUSE_END
 };
 
@@ -118,8 +118,8 @@ struct fpisa_manager_spec {
 struct fpisa_manager_join {
 	char name[FPISA_MANAGER_NAME];
 	__u32 size, rank;
-	__u64 group, secret; /* of RETURN, as JOINED had them; 0 in JOIN */
-	__u32 rate;	     /* of the rank's link, Mbit/s; 0: unknown */
+	__u64 group, secret; /* in RETURN, from JOINED; 0 in JOIN */
+	__u32 rate;	     /* rate of the rank's link, Mbit/s; 0: unknown */
 	__u32 zero;
 };
 
@@ -132,9 +132,9 @@ struct fpisa_manager_ask {
 struct fpisa_manager_bind { /* BIND, and BOUND, which has address and aggregator 0 */
 	__u32 index;
 	__u16 port;	  /* UDP, of this rank */
-	__u16 taken;	  /* of BOUND: 1 if another socket of the host has that port */
-	__be32 address;	  /* of the aggregator, for the job's frames */
-	__u16 aggregator; /* its UDP port */
+	__u16 taken;	  /* in BOUND: 1 if another socket of the host has that port */
+	__be32 address;	  /* address of the aggregator, for the job's frames */
+	__u16 aggregator; /* UDP port of the aggregator */
 	__u16 zero;
 };
 
@@ -160,11 +160,11 @@ struct fpisa_manager_list {
 };
 
 struct fpisa_manager_register {
-	__u32 version;	/* of frames, FPISA_VERSION */
+	__u32 version;	/* version of frames, FPISA_VERSION */
 	__be32 address; /* for frames; 0: the address of this connection */
 	__u16 port;	/* UDP, of its datapath */
 	__u16 zero;
-	__u32 rate;  /* of its link, Mbit/s; 0: unknown */
+	__u32 rate;  /* rate of the aggregator's link, Mbit/s; 0: unknown */
 	__u32 slots; /* slots that it may give away, at least 1 */
 };
 
@@ -182,17 +182,17 @@ struct fpisa_manager_make {
 	__u32 index, workers;
 	struct fpisa_manager_spec spec; /* window not 0 */
 	__u32 zero;
-	char name[FPISA_MANAGER_NAME];	/* of the group */
-	char owner[FPISA_MANAGER_NAME]; /* of the group's key; "" without */
+	char name[FPISA_MANAGER_NAME];	/* name of the group */
+	char owner[FPISA_MANAGER_NAME]; /* name of the group's key; "" without */
 };
 
 struct fpisa_manager_made {
 	__u64 group;
 	__u32 index;
 	__s32 err;			    /* 0; -ENOSPC: a smaller window may fit; or another -errno */
-	__u32 number;			    /* of the job */
+	__u32 number;			    /* number of the job */
 	struct fpisa_manager_spec spec;	    /* complete, if err is 0 */
-	char text[FPISA_MANAGER_MADE_TEXT]; /* of an error */
+	char text[FPISA_MANAGER_MADE_TEXT]; /* text of an error */
 };
 
 struct fpisa_manager_group_id { /* HOLDS: the aggregator has jobs of that group; ENDED: it was ended there; DROP: it is over */
@@ -208,20 +208,20 @@ struct fpisa_manager_members {
 
 struct fpisa_manager_leave { /* LEAVE, and LEFT */
 	__u64 calls;	     /* number of calls that the rank has completed in this group */
-	__u32 rank;	     /* of LEFT; 0 in LEAVE */
+	__u32 rank;	     /* rank in LEFT; 0 in LEAVE */
 	__u32 zero;
 };
 
 struct fpisa_manager_waits { /* a rank has waited for the oldest of its calls for a second */
 	__u64 call;	     /* number of the call in the group, from 1 */
-	__u64 digest;	     /* of the group's calls up to it */
+	__u64 digest;	     /* digest of the group's calls up to it */
 };
 
 #define FPISA_MANAGER_NO_JOB 0xffffffffu
 
 struct fpisa_manager_refusal { /* REFUSED; and FAILED, whose reason is `failed`, for the job `index` */
 	__u32 reason;	       /* enum fpisa_manager_reason */
-	__u32 index;	       /* of the job, or FPISA_MANAGER_NO_JOB */
+	__u32 index;	       /* index of the job, or FPISA_MANAGER_NO_JOB */
 	__u64 ranks;	       /* ranks that the refusal concerns, or 0 */
 	char text[FPISA_MANAGER_TEXT];
 };

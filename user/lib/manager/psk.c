@@ -220,7 +220,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
 	line[n++] = '\n';
-	errno = ENOSPC; /* of a short write */
+	errno = ENOSPC; /* a short write */
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))

@@ -17,10 +17,10 @@ struct fpisa_soft {
 	struct fpisa_session session;
 	uint32_t next_generation;
 	struct fpisa_slot *slot;	   /* 2W versions */
-	struct fpisa_exp_block *exponents; /* of each version, one after the other, a chunk's blocks */
+	struct fpisa_exp_block *exponents; /* exponents of each version, one after the other, a chunk's blocks */
 	char *mantissas;		   /* the same, block_size bytes a block */
 	size_t block_size;
-	struct fpisa_nh_key nh;		/* of the job's token */
+	struct fpisa_nh_key nh;		/* key of the job's token */
 	struct fpisa_counters counters; /* mau0..mau8 and fused count frames, as in the datapath */
 };
 

@@ -18,7 +18,7 @@ union fpisa_datagram_control {
 
 struct fpisa_datagrams {
 	int n, next;   /* datagrams of the last look; the one with the next frame */
-	size_t offset; /* of that frame */
+	size_t offset; /* offset of the next frame */
 	struct sockaddr_in from[FPISA_BATCH];
 	struct iovec iov[FPISA_BATCH];
 	struct mmsghdr msg[FPISA_BATCH];

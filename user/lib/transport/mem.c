@@ -33,14 +33,14 @@ struct queue {
 	int event;	    /* an eventfd, readable while there are frames; -1: not created */
 	int attached;	    /* a handle reads it */
 	uint32_t head, len; /* number of frames */
-	uint32_t lent;	    /* of len, handed to the reader until its next call */
-	size_t *size;	    /* of each frame */
+	uint32_t lent;	    /* part of len that is lent to the reader until its next call */
+	size_t *size;	    /* size of each frame */
 	unsigned char *frames;
 };
 
 struct fpisa_mem {
 	struct fpisa_soft soft; /* first, so that tests can reach it */
-	uint32_t capacity;	/* of a queue */
+	uint32_t capacity;	/* frames that a queue holds */
 	size_t stride;		/* bytes from frame to frame */
 	struct queue queue[FPISA_MAX_WORKERS];
 	pid_t owner;

@@ -44,7 +44,7 @@ struct udp {
 	int fd;
 	int no_segment; /* UDP_SEGMENT is not supported: an old kernel, or a device without checksum offload */
 	struct sockaddr_in to;
-	struct in_addr source;	/* of the replies */
+	struct in_addr source;	/* source of the replies */
 	struct ip_mreqn member; /* the multicast address that the socket has joined, 0: none, and its interface */
 	struct udp *first,
 		*behind; /* list of the sockets that share a port, in the order in which they were bound; first is NULL without sharing */

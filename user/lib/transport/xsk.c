@@ -34,7 +34,7 @@ struct xsk {
 	struct fpisa_transport base;
 	struct fpisa_transport *udp;
 	struct fpisa_xsk_lib lib;
-	uint32_t address; /* of the aggregator */
+	uint32_t address; /* address of the aggregator */
 	uint16_t port, local_port;
 	struct fpisa_xsk_program program; /* the filter lets replies through to us */
 	struct fpisa_route hop;

@@ -63,7 +63,7 @@ struct fpisa_xsk_socket {
 	struct xsk_ring_cons completion, rx;
 	unsigned char *area;
 	size_t area_size;
-	uint32_t size;	/* of each ring */
+	uint32_t size;	/* frames in each ring */
 	uint64_t *free; /* frames free for sending */
 	uint32_t free_n;
 	uint64_t lent[FPISA_BATCH]; /* with the caller until they are returned */
