@@ -168,8 +168,8 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
  * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and options.spill is NULL
  * -E2BIG	places of a join's rows, or the first N rows, take more than their part of options.memory
- * -EPROTO a worker's answer was not asked for: other columns, NULL in a column that is not null, a text that is not a
- * value
+ * -EPROTO	a worker's answer was not asked for: other columns, NULL in a column that is not null, a text that is not a
+ *		value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
 

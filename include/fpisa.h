@@ -412,8 +412,8 @@ int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **requ
  *
  * -EINVAL	root is not a rank of the group, or bad arguments; nothing was sent
  * -EUCLEAN	root's data has sums of a call in place that failed; nothing was sent
- * -EPROTO ranks named another root or another number of bytes; every rank gets this error, and no rank has data of
- * another's call
+ * -EPROTO	ranks named another root or another number of bytes; every rank gets this error, and no rank has another
+ *		call's data
  */
 int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root);
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
