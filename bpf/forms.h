@@ -154,7 +154,7 @@ static __always_inline void stage2_a(struct fpisa_phv_ref p, struct fpisa_exp_bl
 		fpisa_stage2(p, e, f, FPISA_MODE_FPISA_A);
 }
 
-/* Stages 3 and 4 return their events. */
+/* Run stages 3 and 4; each returns its events. */
 static __always_inline __u64 stage3(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	if (!EXACT)

@@ -38,8 +38,8 @@ GLOBAL_FN int rise(__u32 i, __u32 key)
 #include "fpisa/query/topn.h"
 
 /*
- * Of rows 32 x `block` to + 31, return those whose key is at least `floor`, a bit each. Zero
- * if the frame does not hold them all. Unrolled, and without branches.
+ * Return a bit for each of rows 32 x `block` to + 31 whose key is at least `floor`. Zero if the frame does not hold
+ * them all. Unrolled, and without branches.
  */
 GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
 {

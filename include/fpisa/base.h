@@ -117,8 +117,8 @@ static __always_inline __u64 fpisa_nonzero(__u64 x)
 }
 
 /*
- * Payloads are four-byte aligned at best. x86 and arm64 load eight bytes at any address; user space does so in a way
- * that UBSan accepts.
+ * Load or store words of a payload, which is four-byte aligned at best. x86 and arm64 load eight bytes at any
+ * address; user space does so in a way that UBSan accepts.
  */
 static __always_inline __u32 fpisa_load32(const void *p)
 {

@@ -160,7 +160,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 		__flags;                                                                 \
 	})
 
-/* Stages 2 to 5; stages 0, 1 and 6 to 8 are block.h's. */
+/* Run stages 2 to 5; stages 0, 1 and 6 to 8 are block.h's. */
 static __always_inline void fpisa_exact_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, int n, int first)
 {
 	FPISA_EACH(i) {

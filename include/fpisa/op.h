@@ -313,8 +313,8 @@ static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const str
 }
 
 /*
- * Stages for encodings, in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have nothing
- * to do.
+ * Run a stage for encodings, in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have
+ * nothing to do.
  */
 static __always_inline void fpisa_stage0_encode(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {

@@ -301,7 +301,7 @@ static uint64_t longest_timeout(const struct fpisa *f)
 	return ns;
 }
 
-/* Frames that were in flight over a long gap do not measure the round trip. */
+/* Update the clock. Frames that were in flight over a long gap do not measure the round trip. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
 {
 	/* Another thread may move the requests, and sleep for a good reason. */

@@ -359,8 +359,8 @@ static void key_refused(struct fpisa_link *l)
 }
 
 /*
- * Until a manager has answered, go on with the host's next address. Return whether there is anything left to try:
- * another address, or one that was silent, because packets may be lost and check_manager() has the deadline.
+ * Go on with the host's next address until a manager has answered. Return whether there is anything left to try:
+ * another address, or a silent one, because packets may be lost and check_manager() has the deadline.
  */
 static int try_next(struct fpisa_link *l, int rc)
 {
@@ -376,7 +376,7 @@ static int try_next(struct fpisa_link *l, int rc)
 	return again;
 }
 
-/* Before all have joined, the group fails when its connection ends. Later it fails only if the manager itself refuses it. */
+/* Fail the group when its connection ends before all have joined. Later fail it only if the manager itself refuses it. */
 static void connection_ended(struct fpisa_link *l, int rc)
 {
 	if (rc == -EACCES && l->has_psk)

@@ -163,7 +163,7 @@ void fpisa_request_tell(struct fpisa_request *r)
 	fpisa_shared_wake(s);
 }
 
-/* Requests that have all of their results end first if no more results come. */
+/* Report the end of all requests. Those that have all of their results end first if no more results come. */
 void fpisa_requests_tell(struct fpisa *f)
 {
 	struct fpisa_request *r, *next;

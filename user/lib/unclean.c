@@ -19,7 +19,7 @@ struct fpisa_unclean {
 	uint32_t mark[];	/* 0: not marked; once the call has failed a hash of the chunk's bytes */
 };
 
-/* Under the lock of fork.h: a child has the parent's arrays, and must know their state. */
+/* The list, under the lock of fork.h: a child has the parent's arrays, and must know their state. */
 static LIST_HEAD(uncleans, fpisa_unclean) all = LIST_HEAD_INITIALIZER(all);
 static uint32_t arrays; /* length of the list, read without the lock */
 static uint64_t held;	/* chunks of all structs, remembered or not; atomic */
@@ -137,7 +137,7 @@ void fpisa_unclean_remember(struct fpisa_unclean *u)
 	fpisa_fork_release();
 }
 
-/* Part of a chunk's memory may be gone if the chunk is not entirely within the array. */
+/* Is the part within the array? Its memory may be gone if the chunk is not entirely within the array. */
 static int within(struct part p, const char *array, size_t size)
 {
 	return !p.bytes || (p.at >= array && p.at + p.bytes <= array + size);

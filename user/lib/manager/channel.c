@@ -385,7 +385,10 @@ int fpisa_channel_fd(const struct fpisa_channel *c)
 	return c->fd;
 }
 
-/* A handshake sends less than any socket buffer holds, so it only ever waits for the other side. */
+/*
+ * Return the events for poll(). A handshake sends less than any socket buffer holds, so it only ever waits for the
+ * other side.
+ */
 short fpisa_channel_events(const struct fpisa_channel *c)
 {
 	return (short)(POLLIN | (c->state == OPEN && c->out ? POLLOUT : 0));

@@ -357,7 +357,10 @@ static uint64_t xsk_drops(struct fpisa_transport *t)
 	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
 }
 
-/* The rings are mapped from the socket: a child unmaps and closes as its parent does. */
+/*
+ * Disown only the UDP transport: the rings are mapped from the socket, and a child unmaps and closes them as its
+ * parent does.
+ */
 static void xsk_disown(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
