@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parameters of a family of programs: the width of a lane on the wire (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa
- * register (FAMILY_RBITS: 32, 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8, 65). The format is
- * a constant if a family has only one format, for speed, except for its guard bits. Otherwise it is a value at run
- * time. Family 0, FP32 in 32 bits, is the family for plain ip link. It serves int32 too, whose units (op.h) read the
- * format at run time.
+ * The parameters of a family of programs. FAMILY_BYTES is the width of a lane on the wire (1, 2, 4, 8), FAMILY_RBITS
+ * the width of the mantissa register (32, 64). FAMILY_LIMBS is the number of limbs of a register in mode exact (1, 8,
+ * 65). The format is a constant if a family has only one format, for speed, except for its guard bits. Otherwise it
+ * is a value at run time. Family 0, FP32 in 32 bits, is the family for plain ip link. It serves int32 too, whose
+ * units (op.h) read the format at run time.
  */
 #ifndef FPISA_BPF_FAMILY_H
 #define FPISA_BPF_FAMILY_H

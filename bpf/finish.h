@@ -108,8 +108,8 @@ static __always_inline void tell_lost(struct packet *p)
 
 /*
  * Finish the round: the payload is the packed result, the header becomes the result's, the slot is free. The packet
- * is found again even if admission found it in the same program: from 6.13 on a kernel invalidates packet pointers at
- * a tail call, also a missed one.
+ * is found again even if admission found it in the same program. From 6.13 on a kernel invalidates packet pointers at
+ * a tail call, even a missed one.
  */
 GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 {

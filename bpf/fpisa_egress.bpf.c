@@ -7,7 +7,7 @@
  * for a device (bq_enqueue()). But the copies of one result follow each other, on one CPU. So the first copy is for
  * the first rank behind the port, the next copy for the next rank.
  *
- * For the same reason all frames that leave through the aggregator's ports pass this program: a frame without the
+ * For the same reason all frames that leave through the aggregator's ports pass this program. A frame without the
  * program at the queue's head would take it from the copies behind. Frames that are not copies pass unchanged, and so
  * do frames of others, whatever their contents: only a copy is for 0.0.0.0.
  *
@@ -82,8 +82,8 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 
 /*
  * Is the worker's device the loopback device, which has no Ethernet address? A copy for it keeps the result's
- * multicast address. loopback_xmit() does not change the type of a frame for its own address, and if another device
- * completed the round that type is "for another host".
+ * multicast address. loopback_xmit() does not change the type of a frame for its own address. If another device
+ * completed the round, that type is "for another host".
  */
 static __always_inline int is_loopback(const struct fpisa_peer *peer)
 {

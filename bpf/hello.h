@@ -55,9 +55,9 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 }
 
 /*
- * Find the destination of the answer to `rank`'s HELLO and of its later results: the route that the kernel's routes
- * and neighbours have to its listed address, never back to the address that the frame claims. Ask as the host itself
- * would, from `lo`. `job add` switches forwarding on there, because the helper refuses without it.
+ * Find the destination of the answer to `rank`'s HELLO and of its later results. It is the route by the kernel's
+ * routes and neighbours to the rank's listed address, never to the address that the frame claims. Ask as the host
+ * itself would, from `lo`. `job add` switches forwarding on there, because the helper refuses without it.
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {

@@ -32,7 +32,7 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 
 /*
  * Send out through `port`, by the entry that has the egress program (fpisa_replies). A job that was not made by the
- * CLI has no entry; its replies may then take the program from unicast copies that other jobs queue for the port
+ * CLI has no entry. Its replies may then take the program from unicast copies that other jobs queue for the port
  * behind them.
  */
 static __always_inline int through(__u32 job, __u32 port)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * libfpisa-query: a query over a table whose rows lie at workers (`fpisa query worker`): the first N rows by a
- * column, groups by key with count, sum, min, max and average, or all rows. Rows pass an aggregator (`fpisa query
- * add`), which drops rows that cannot matter or adds them up, or come straight to this process. An answer is exact
- * and whole, or there is an error. A query belongs to one thread at a time, and to the process that opened it.
+ * libfpisa-query: a query over a table whose rows lie at workers (`fpisa query worker`). The answer is the first N
+ * rows by a column, groups by key with count, sum, min, max and average, or all rows. Rows pass an aggregator (`fpisa
+ * query add`), which drops rows that cannot matter or adds them up, or come straight to this process. An answer is
+ * exact and whole, or there is an error. A query belongs to one thread at a time, and to the process that opened it.
  *
  * An aggregate of a column is over the values that are not NULL, as in SQL; without such values every aggregate
  * except count is NULL. A sum is exact and rounded once, to a real; an average to a double. NaN equals NaN and is
@@ -158,8 +158,8 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
 /*
  * Go on for up to timeout_ms, -1: for as long as it takes. Return 1 if rows can be taken, 2 if these are the last
  * rows, 0 if none can be taken yet. An error is the query's last, and the same at each call, of fpisa_query_next()
- * too. Rows of an answer that is not whole may come before an error, but only in three cases: queries for all rows,
- * for the rows of a join, and for groups if options.spill has some of them.
+ * too. Rows of an answer that is not whole may come before an error in three cases only. These are queries for all
+ * rows, for the rows of a join, and for groups if options.spill has some of them.
  *
  * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
  * -EACCES	a worker does not know the key

@@ -299,9 +299,9 @@ int fpisa_eventfd(struct fpisa *f);
 /*
  * Recover from an error: forget requests in progress and join the job's next generation, with all other ranks. The
  * call that failed here may have succeeded at other ranks. Those ranks are one call ahead then, or as many requests
- * as were in progress. So ranks that make more than one call agree on which they repeat, for example by FPISA_MIN of
- * the numbers of their steps, and keep the input of the step before. Errors are those of fpisa_connect(), except for
- * bad arguments; the handle then returns the same error until another try.
+ * as were in progress. So ranks that make more than one call agree on the calls to repeat, for example by FPISA_MIN
+ * of the numbers of their steps. They also keep the input of the step before. Errors are those of fpisa_connect(),
+ * except for bad arguments; the handle then returns the same error until another try.
  */
 int fpisa_rejoin(struct fpisa *f);
 
@@ -317,12 +317,13 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info);
 void fpisa_close(struct fpisa *f);
 
 /*
- * A group: ranks that have found each other by its name at the aggregator's manager (`fpisa serve`), which gives the
- * group a job for each type that its calls use. Ranks need no privilege, job number or port. A rank may compute as
- * long as it likes: calls of the other ranks end when it dies, not when it is slow. A group belongs to the process
- * that joined it, as handles do, and any thread may use it, as a handle with options.progress. It has two threads:
- * one keeps the connection to the manager, the other moves requests while the caller computes. All ranks make the
- * same calls in the same order, whatever their types. If several threads make calls, the caller ensures that order.
+ * A group: ranks that have found each other by its name at the aggregator's manager (`fpisa serve`). The manager
+ * gives the group a job for each type that its calls use. Ranks need no privilege, job number or port. A rank may
+ * compute as long as it likes: calls of the other ranks end when it dies, not when it is slow. A group belongs to the
+ * process that joined it, as handles do, and any thread may use it, as a handle with options.progress. It has two
+ * threads: one keeps the connection to the manager, the other moves requests while the caller computes. All ranks
+ * make the same calls in the same order, whatever their types. If several threads make calls, the caller ensures that
+ * order.
  */
 struct fpisa_group;
 
@@ -390,8 +391,8 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 
 /*
  * Return when all ranks have called the barrier; errors are those of a call. A barrier that fails ends the calls of
- * all types: on this rank with its error, and on the other ranks, which may wait for it in the job of another type,
- * with -EREMOTEIO. The barrier runs in a job that the group has. If the first job is still being created, the barrier
+ * all types: on this rank with its error, on the other ranks with -EREMOTEIO. Those ranks may wait for it in the job
+ * of another type. The barrier runs in a job that the group has. If the first job is still being created, the barrier
  * waits for it for at most options.timeout_ms; its own deadline begins then.
  */
 int fpisa_group_barrier(struct fpisa_group *g);

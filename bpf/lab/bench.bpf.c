@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN: programs that read a
- * payload (touch_*), that add a payload of 32-bit integers to a row (add_*: SwitchML's arithmetic), that do nothing,
- * that stay in registers. Each does its work in several ways; user space (user/lab/bench/reference.c) finds them by
- * their names and takes the fastest.
+ * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN. Some read a payload
+ * (touch_*), some add a payload of 32-bit integers to a row (add_*: SwitchML's arithmetic). Others do nothing, or
+ * stay in registers. Each does its work in several ways; user space (user/lab/bench/reference.c) finds them by their
+ * names and takes the fastest.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A job (written by user space, read by the datapath), its session of ranks (written by the datapath when workers
- * send HELLO), the contents of a slot, and the family of programs that serves a job.
+ * A job, its session of ranks, the contents of a slot, and the family of programs that serves a job. User space
+ * writes jobs and the datapath reads them. The datapath writes sessions when workers send HELLO.
  */
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H

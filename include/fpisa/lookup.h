@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..4 of a further contribution in one body, for BPF: the same bits as the units of mau.h one after the other,
- * which user space (block.h) and the staged programs (lanes.h, block.h) run.
+ * MAU0..4 of a further contribution in one body, for BPF. The bits are those of the units of mau.h one after the
+ * other, which user space (block.h) and the staged programs (lanes.h, block.h) run.
  *
  * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or
  * some twenty instructions of masks. Here the difference of the exponents is matched in a table, as a switch would do

@@ -2,7 +2,7 @@
 /*
  * Block floating point, OCP MXINT8: 32 elements of eight bits share a scale of eight bits, 255 of which is NaN. This
  * is the paper's replicated exponent register: every lane has the block's exponent, so MAU2 decides alike in all of
- * them, and MAU2 to 6 are those of the other formats. Here are MAU0, 1, 7 and 8, over a block.
+ * them. MAU2 to 6 are those of the other formats. Here are MAU0, 1, 7 and 8, over a block.
  *
  * Scale s is exponent s + 1 with bias 128, so that the least exponent is 1 as elsewhere.
  */

@@ -7,7 +7,7 @@
  *	min, max	the mantissa register holds an order-preserving encoding; MAU4 compares
  *	int32		the same way: MAU4 adds the encoding, which is the value
  *
- * The quotient, product or root of a magnitude is exact or carries a sticky bit far below the format's last one, and
+ * The quotient, product or root of a magnitude is exact or carries a sticky bit far below the format's last one.
  * MAU6..8 go on with it as with any other: one rounding. Everything here works on a PHV between two units of block.h,
  * so staged and fused programs run the same functions.
  */

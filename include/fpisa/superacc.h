@@ -10,9 +10,9 @@
  * one, so no limb ever reaches 2^63.
  *
  * A window of limbs is kept, three at first. A value that does not fit into it is refused with -ENOSPC, and the sum
- * is unchanged. fpisa_superacc_window() returns the window that the value needs, wider only if one of this width does
- * not do, and fpisa_superacc_move() moves there in memory that the caller has enlarged. Values can be taken back,
- * because nothing was rounded.
+ * is unchanged. fpisa_superacc_window() returns the window that the value needs, wider only if this width is not
+ * enough. fpisa_superacc_move() moves there in memory that the caller has enlarged. Values can be taken back, because
+ * nothing was rounded.
  *
  * Up to 2^63 - 1 values: |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which fpisa_superacc_most() limbs hold.
  */

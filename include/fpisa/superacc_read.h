@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and for more bits than exact.h's, the
- * quotient of an average, and after them MAU6 to 8 of mau.h, so one rounding, to nearest. Reading changes nothing.
+ * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and for more bits than exact.h's, and the
+ * quotient of an average. MAU6 to 8 of mau.h follow, so there is one rounding, to nearest. Reading changes nothing.
  */
 #ifndef FPISA_SUPERACC_READ_H
 #define FPISA_SUPERACC_READ_H

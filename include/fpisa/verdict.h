@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The fate of a frame. One number is the return value of a check in the datapath, the index of a counter, the reason
- * in an ERROR frame and the line that `fpisa stats` prints. All come from this one list.
+ * in an ERROR frame and a line of `fpisa stats`. All come from this one list.
  *
  * Columns: name, class, sentence. Classes:
  *	PASS	passed to the kernel: not ours, or a HELLO that needs the kernel's neighbour or route

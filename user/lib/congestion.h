@@ -30,7 +30,7 @@
  *
  * A queue that other senders fill does not shrink when this rank sends less. To give way would then go on until
  * nothing is left. So if half of the limit has not taken a quarter off the round trip, the delay is ignored for a
- * while and only losses count, as for a competing TCP: one more a round, half at a loss (Copa, NSDI 2018, has this
+ * while. Only losses count then, as for a competing TCP: one more a round, half at a loss (Copa, NSDI 2018, has this
  * rule too). If the round trip did shrink, the queue is treated as our own for as long. Only round trips of rounds
  * that this rank completed count here: the others contain a wait for other ranks, which no limit of ours makes
  * shorter. A limit too small to be halved is doubled first.

@@ -3,7 +3,7 @@
  * Aggregation by key: the rules, for the program and for user space. Sums are exact (exact.h), so the order in which
  * rows come does not matter.
  *
- * A key that has a group keeps it until the epoch ends, and a key that found no place finds none later: a bucket's
+ * A key that has a group keeps it until the epoch ends, and a key that found no place finds none later. A bucket's
  * ways fill in their order and are never given back, and the number of groups only rises. So each copy of a frame
  * leaves the same rows over, and each key is wholly in the table or wholly at the master.
  *

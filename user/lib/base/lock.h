@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A handle's lock. A thread that waits for it gets it next: a thread that releases it and takes it again at once, as
+ * A handle's lock. A thread that waits for it gets it next. A thread that releases it and takes it again at once, as
  * between two turns, does not keep the others out. The lock knows its owner, so that a call from within a callback
  * can be recognised.
  */

@@ -62,8 +62,8 @@ int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_messa
 
 /*
  * Go on with the handshake, send what waits, take in what came. Return 1 if *m is the next message, well formed, and
- * there may be more; 0 if there is nothing now; -errno with the message set if the connection is over. -ECONNRESET:
- * the other side ended it. -EPROTO: bad data from it. -EACCES: its key or ours. Does not block.
+ * there may be more. Return 0 if there is nothing now, -errno with the message set if the connection is over.
+ * -ECONNRESET: the other side ended it. -EPROTO: bad data from it. -EACCES: its key or ours. Does not block.
  */
 int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m);
 

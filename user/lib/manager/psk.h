@@ -35,7 +35,8 @@ int fpisa_psk_parse(const char *line, struct fpisa_psk *psk);
 
 /*
  * Read all keys of a file, at least one. -EACCES if others than its owner may read or write it, or if its owner is
- * neither the caller nor root; -EINVAL for a line that is not a key; other errors of opening it. The message is set.
+ * neither the caller nor root. -EINVAL for a line that is not a key. Other errors come from opening it. The message
+ * is set.
  */
 int fpisa_psks_read(struct fpisa_psks *keys, const char *file);
 

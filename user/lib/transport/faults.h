@@ -2,7 +2,7 @@
 /*
  * Fault injection: a frame goes in, and comes out at once, late, twice, damaged or never, according to a seed and
  * five shares. faults.c also wraps a transport in two of them, one each way, for options.loss and its neighbours in
- * fpisa.h; `fpisa soak` puts others between machines.
+ * fpisa.h. `fpisa soak` puts others between machines.
  */
 #ifndef FPISA_FAULTS_H
 #define FPISA_FAULTS_H

@@ -115,7 +115,7 @@ static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 }
 
 /*
- * The transports; 0, or -errno with the message set, -EINVAL if the address is a broadcast address by the routes of
+ * Open a transport; 0, or -errno with the message set, -EINVAL if the address is a broadcast address by the routes of
  * this host. address and port are the aggregator's: address in network order, ports in host order. mem also returns
  * the job and the token of its aggregator.
  */

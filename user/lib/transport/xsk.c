@@ -357,10 +357,7 @@ static uint64_t xsk_drops(struct fpisa_transport *t)
 	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
 }
 
-/*
- * Disown only the UDP transport: the rings are mapped from the socket, and a child unmaps and closes them as its
- * parent does.
- */
+/* Close socket and program as the parent would: the rings are mapped from the socket. Disown only the UDP transport. */
 static void xsk_disown(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;

@@ -88,13 +88,13 @@ static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)
 	return s->socket != NULL;
 }
 
-/* The other functions require an open socket. */
+/* Return the socket's descriptor. This and the following functions require an open socket. */
 int fpisa_xsk_socket_fd(const struct fpisa_xsk_socket *s);
 
 /*
- * To send: reap() the frames that have left, reserve() a descriptor for each frame, NULL if none is free, write the
- * frame to its data() and the length to the descriptor, submit() the n reserved, kick() the kernel. kick() returns
- * -errno, or 0 with *send_error set if the frames may leave later or not at all.
+ * Send frames in these steps: reap() the frames that have left; reserve() a descriptor for each frame, NULL if none
+ * is free; write the frame to its data() and the length to the descriptor; submit() the n reserved; kick() the
+ * kernel. kick() returns -errno, or 0 with *send_error set if the frames may leave later or not at all.
  */
 void fpisa_xsk_socket_reap(struct fpisa_xsk_socket *s);
 struct xdp_desc *fpisa_xsk_socket_reserve(struct fpisa_xsk_socket *s);
