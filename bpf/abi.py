@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The stamp of what BPF programs and user space share, as a header.
+"""Print the stamp of the types that BPF programs and user space share, as a header.
 
     bpftool -j btf dump file abi.o | bpf/abi.py
 
-Maps, their sizes and the layout of their entries, by name and offset: two
-builds with one stamp can use each other's maps, whatever compiled them.
+The stamp covers maps, their sizes and the layout of their entries, by name and offset. Two
+builds with the same stamp can use each other's maps, whatever compiled them.
 """
 import hashlib
 import json
@@ -15,7 +15,7 @@ types = {}
 
 
 def describe(number, seen=()):
-    """A type as text; what it is called where it points back to itself."""
+    """Return a type as text; its name alone where it points back to itself."""
     t = types.get(number)
     if t is None:
         return "void"
