@@ -65,7 +65,7 @@ struct fpisa_job {
 	__be32 address;	  /* destination of the workers' frames, and source of replies */
 	union {
 		struct {	       /* kind FPISA_JOB_SUM */
-			__be32 group;  /* IPv4 group of the results; 0 for unicast */
+			__be32 group;  /* IPv4 multicast address of the results; 0 for unicast */
 			__u8 mode;     /* enum fpisa_mode */
 			__u8 rounding; /* enum fpisa_rounding */
 			__u8 pipeline; /* enum fpisa_pipeline */

@@ -118,7 +118,7 @@ struct fpisa_hello {
 	__u8 pipeline;			/* 13 enum fpisa_pipeline */
 	__u8 clz;			/* 14 enum fpisa_clz */
 	__u8 fanout;			/* 15 enum fpisa_fanout */
-	__be32 group;			/* 16 IPv4 group that results go to; 0 for unicast */
+	__be32 group;			/* 16 IPv4 multicast address of the results; 0 for unicast */
 	__be32 address;			/* 20 IPv4 source of every reply */
 	__le64 live;			/* 24 ranks that the job counts on */
 	__u8 flags;			/* 32 FPISA_JOB_* of job.h */

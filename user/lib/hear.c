@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Turn the manager's messages into what the group's user knows, and into the ends of its calls; link.h has the contracts. */
+/* Turn the manager's messages into the group's state, and into the ends of its calls; link.h has the contracts. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
