@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The programs of queries: objects, and what makes one a certain query's. */
+/* The BPF programs of queries: their objects, and how an object is specialised for a query */
 #ifndef FPISA_DATAPATH_QUERIES_H
 #define FPISA_DATAPATH_QUERIES_H
 
@@ -8,17 +8,17 @@
 
 struct bpf_object;
 
-/* Return the program's name of a kind, which is the kind's name too: "topn", "table" or "join"; NULL: there is no such kind. */
+/* Return the name of a kind and of its program: "topn", "table" or "join". Return NULL if the kind does not exist. */
 const char *query_kind_name(unsigned int kind);
 const void *query_object(unsigned int kind, size_t *size);
 
-/* The maps of a query: buckets of a table of at most `limit` keys; all its memory in bytes. */
+/* Return the number of buckets of a table of at most `limit` keys, and all memory of a query's maps in bytes. */
 __u32 query_buckets(__u32 limit);
 __u64 query_bytes(const struct fpisa_job *j);
 
 /*
- * An opened object becomes the program of query *q: its constants, and the sizes of
- * its maps. Sets q->bucket_mask. 0 or -errno.
+ * Turn an opened object into the program of query *q: set its constants and the sizes of its maps. Set q->bucket_mask.
+ * Return 0 or -errno.
  */
 int query_specialise(struct bpf_object *o, unsigned int kind, struct fpisa_query_config *q);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The program of a query: specialised, loaded over the pinned maps, and
- * put into the program array under the query's number. The query's state is pinned beside
- * the datapath's maps, for the verbs; the other maps live as long as the program.
+ * The program of a query. It is specialised, loaded over the pinned maps, and put into the program array under the
+ * query's number. The query's state is pinned beside the datapath's maps, for the verbs. The other maps live as long as
+ * the program.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -26,7 +26,7 @@ static const char *const read_by_verbs[] = {"fpisa_query_state", "fpisa_query_ro
 
 #define READ_BY_VERBS (sizeof(read_by_verbs) / sizeof(read_by_verbs[0]))
 
-/* "fpisa_query_state_5" */
+/* Write the name of a map's pin, as "fpisa_query_state_5". */
 static void pin_of(char name[NAME_MAX + 1], const char *map, __u32 query)
 {
 	snprintf(name, NAME_MAX + 1, "%s_%u", map, query);
@@ -57,7 +57,7 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 
 	fpisa_query_of(j, query, &q);
 	log_start();
-	/* Whoever knows it could choose keys that fill one bucket. */
+	/* The seed is secret: with it, a sender could choose keys that fill one bucket. */
 	if (getrandom(&q.seed, sizeof(q.seed), 0) != sizeof(q.seed)) {
 		fail(-errno, NULL, "query %u: random number", query);
 		return NULL;
@@ -140,7 +140,7 @@ int datapath_query_del(struct datapath *dp, __u32 query)
 	err = datapath_query(dp, query, &j);
 	if (!err)
 		err = datapath_take_away(dp, query);
-	/* The locks and maps of the query's program are its own, and go with it. */
+	/* The locks and maps belong to the query's program, and disappear with it. */
 	if (!err)
 		err = fanout_remove(dp, query);
 	unload(dp, query);
@@ -160,7 +160,7 @@ int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out
 	return 0;
 }
 
-/* The one entry of a map that is pinned for the verbs. */
+/* Read the only entry of a map that is pinned for the verbs. */
 static int read_entry(const struct datapath *dp, __u32 query, const char *map, void *out)
 {
 	char name[NAME_MAX + 1];

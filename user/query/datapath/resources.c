@@ -10,9 +10,9 @@
 #include "host/privilege.h"
 #include "query.h"
 
-#define QUERY_LIMIT 1024 /* of the queries that are measured */
+#define QUERY_LIMIT 1024 /* the limit of the queries that are measured */
 
-/* Each kind of query, and each kind that has rules of its own with a filter before it. */
+/* Each kind of query, and each kind of filter whose rules differ */
 static const struct {
 	const char *name;
 	__u8 kind, filter;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The rows of the answer, and whether it is whole; master.h has what is what. */
+/* The rows of the answer, and the check that it is whole. master.h describes the state. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static const struct fpisa_query_column aggregates[] = {FPISA_AGGREGATE_NAMES(COL
 
 #define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + 32)
-#define CELL (FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES) /* of a group */
+#define CELL (FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES) /* bytes of a column of a group */
 
 /* -- columns ------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT]
 		 c->not_null ? " not null" : "");
 }
 
-/* Describe worker `w`'s column `k`, or its value after the last column, or say that there is no such column. */
+/* Describe worker `w`'s column `k`, or its value after the last column. Say so if that column does not exist. */
 static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k,
 			char text[COLUMN_TEXT])
 {
@@ -40,7 +40,7 @@ static void describe_at(const struct fpisa_query *q, const struct fpisa_query_wo
 	}
 }
 
-/* Describe how worker `b`'s columns differ from those of worker `a`; return 1 if they do, else 0. */
+/* Describe how worker `b`'s columns differ from worker `a`'s columns. Return 1 if they differ, else 0. */
 static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a,
 			   const struct fpisa_query_worker *b, char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
 {
@@ -56,7 +56,10 @@ static int compare_columns(const struct fpisa_query *q, const struct fpisa_query
 	return 1;
 }
 
-/* Check that all workers have the same columns. Name the workers whose columns differ from the first one's, as far as they fit into a message. */
+/*
+ * Check that all workers have the same columns. Name the workers whose columns differ from the first worker's, as far
+ * as they fit into a message.
+ */
 static int check_columns(const struct fpisa_query *q)
 {
 	char list[FPISA_MESSAGE_SIZE - 128] = "", entry[2 * COLUMN_TEXT + 64], has[COLUMN_TEXT], wants[COLUMN_TEXT];
@@ -82,7 +85,7 @@ static int check_columns(const struct fpisa_query *q)
 				  q->worker[0].name, list);
 }
 
-/* Choose the length of keys if none was given: as short as possible, with a count if rows need one. */
+/* Choose the length of keys if the caller gave none: as short as possible, with a count if rows need one. */
 static void choose_key_bytes(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
@@ -122,7 +125,7 @@ int fpisa_query_describe(struct fpisa_query *q)
 	return 0;
 }
 
-/* -- is it whole? ---------------------------------------------------------------------- */
+/* -- is the answer whole? ------------------------------------------------------------- */
 
 int fpisa_query_check(struct fpisa_query *q)
 {
@@ -207,7 +210,7 @@ uint64_t fpisa_query_files(const struct fpisa_query *q, int joined)
 
 /* -- the first N ------------------------------------------------------------------------ */
 
-/* Row i of the answer, at which worker. */
+/* Return the worker and the place of row i of the answer. */
 static struct fpisa_top_row place_of(const struct fpisa_query *q, uint64_t i, uint64_t nulls)
 {
 	uint64_t values = q->top.n < q->options.limit ? q->top.n : q->options.limit, first;
@@ -279,7 +282,7 @@ static int by_place(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Each worker is asked for its rows in the order of its file. */
+/* Ask each worker for its rows in the order of its file. */
 static int settle_join(struct fpisa_query *q)
 {
 	for (uint32_t i = 0; i < q->n_workers; i++) {
@@ -305,7 +308,10 @@ int fpisa_query_settle(struct fpisa_query *q)
 
 /* -- rows ---------------------------------------------------------------------------------- */
 
-/* The record at `p`; where it ends. A text's 0 stands in the place of the next one's length, which has been read. */
+/*
+ * Take the record at `p` and return where it ends. Each text's 0 replaces the first byte of the next length, which has
+ * been read.
+ */
 static uint8_t *take_record(struct fpisa_query *q, uint8_t *p)
 {
 	uint32_t len = 0;
@@ -321,7 +327,10 @@ static uint8_t *take_record(struct fpisa_query *q, uint8_t *p)
 	return p;
 }
 
-/* The last text's 0 stands where the next record begins, which is put back before that is taken. */
+/*
+ * Take the next record of the stream. The 0 of the last text replaces the next record's first byte; put that byte back
+ * first.
+ */
 static int next_of_stream(struct fpisa_query *q)
 {
 	uint8_t *end;
@@ -367,7 +376,10 @@ static char *cell(struct fpisa_query *q, uint32_t i)
 	return q->space + i * CELL;
 }
 
-/* Return whether the aggregate is needed. If a sum is out of range, the least and the greatest value tell whether it is a sum of numbers. */
+/*
+ * Return whether the aggregate is needed. If a sum is out of range, the least and the greatest value tell whether all
+ * its values are numbers.
+ */
 static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 {
 	uint32_t some = q->options.aggregates;

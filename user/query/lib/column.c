@@ -65,7 +65,10 @@ static int is_word(const char *at, size_t len, const char *word)
 	return 1;
 }
 
-/* A decimal number, "inf", "infinity" or "nan": what strtod() takes, but for blanks, hexadecimal digits and the bits of a NaN. */
+/*
+ * Return whether the text is a decimal number, "inf", "infinity" or "nan". strtod() also takes blanks, hexadecimal
+ * digits and the bits of a NaN.
+ */
 static int is_decimal(const char *text, size_t len)
 {
 	const char *end = text + len, *at = skip_sign(text, end);
@@ -136,7 +139,7 @@ static int parse_integer(const char *text, size_t len, int64_t least, int64_t mo
 	return 0;
 }
 
-/* Days since 1970-01-01, in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms"). */
+/* Return days since 1970-01-01, in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms"). */
 static int32_t days_of(int year, unsigned int month, unsigned int day)
 {
 	unsigned int in_era, of_year, of_era;
@@ -174,7 +177,7 @@ static unsigned int number_at(const char *text, int digits)
 	return x;
 }
 
-/* YYYY-MM-DD of the years 1 to 9999. */
+/* Parse YYYY-MM-DD of the years 1 to 9999. */
 static int parse_date(const char *text, size_t len, int32_t *days)
 {
 	const char *end = text + len;
@@ -226,7 +229,7 @@ void fpisa_double_text(uint64_t bits, char text[FPISA_COLUMN_TEXT_MOST])
 
 /* -- keys -------------------------------------------------------------------- */
 
-/* Bytes of the value's own; of text 0, for the value says. */
+/* Return how many bytes every value of the type takes; 0 for text, whose values have their own lengths. */
 static size_t width(unsigned int type)
 {
 	switch (type) {
@@ -253,7 +256,7 @@ size_t fpisa_key_most(const struct fpisa_column *c)
 	return c->type == FPISA_COLUMN_TEXT ? FPISA_QUERY_KEY_BYTES : fpisa_key_least(c);
 }
 
-/* The value as bytes of a key; *n is set to their number. */
+/* Write the value as bytes of a key, and set *n to their number. Return 0 or an error as fpisa_key_put(). */
 static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f, uint8_t out[FPISA_QUERY_KEY_BYTES],
 		       size_t *n)
 {

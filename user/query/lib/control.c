@@ -6,7 +6,7 @@
 #include "control.h"
 #include "lib/base/error.h"
 
-#define KEPT (256u << 10) /* bytes that stay for the next content */
+#define KEPT (256u << 10) /* bytes of buffer that stay for the next content */
 
 static enum fpisa_manager_reason check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {
@@ -113,7 +113,7 @@ int fpisa_control_flush(struct fpisa_control_channel *c)
 	return rc;
 }
 
-/* 1: the content is whole. */
+/* Take a message. Return 1 if the content is whole now, 0 if not, or -errno. */
 static int take(struct fpisa_control_channel *c, const struct fpisa_manager_message *m)
 {
 	size_t piece = m->number < FPISA_CONTROL_BODY ? (size_t)m->number : FPISA_CONTROL_BODY;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The messages between the master of a query and a worker, beside the rows,
- * over TCP in TLS, with keys and message frames like the manager's (channel.h):
+ * Messages between the master of a query and a worker, beside the rows. They use TCP with TLS, and keys and message
+ * frames like the manager's (channel.h):
  *
  * 	OPEN	master	the request: struct fpisa_query_open, then strings, each with its 0: enum fpisa_query_string
  * 	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
- * 	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
- * 	WORKING	worker	empty: there is progress; before READY, a process reads Parquet. Or the ranks, a bit each, for whose
- * 			join keys the worker waits: then there is no progress
+ * 	START	master	struct fpisa_query_start: send from the first row on, in a new attempt
+ * 	WORKING	worker	empty: the worker makes progress; before READY, a process reads Parquet. Otherwise a bitmap of the
+ * 			ranks for whose join keys the worker waits: it makes no progress
  * 	LOST	worker	the attempt, 4 bytes: its epoch is over
  * 	DONE	worker	struct fpisa_query_done, then places of rows that are NULL: all rows are acknowledged
  * 	FETCH	master	places of rows, 8 bytes each
- * 	RECORDS	worker	rows as text: of each column its length, 4 bytes, or FPISA_QUERY_NULL, and its bytes
+ * 	RECORDS	worker	rows as text: for each column its length, 4 bytes, or FPISA_QUERY_NULL, and its bytes
  * 	FAILED	worker	an errno, 4 bytes, and a sentence with its 0. The last message
  *
  * In each message `number` is the number of bytes of the content in this message and those after it.
@@ -22,15 +22,15 @@
 #include "column.h"
 #include "lib/manager/channel.h"
 
-#define FPISA_CONTROL_MAGIC 0x43515046u /* "FPQC" as bytes; begins as the manager's does */
+#define FPISA_CONTROL_MAGIC 0x43515046u /* "FPQC" as bytes; begins as the manager's magic number does */
 #define FPISA_CONTROL_VERSION 3
-#define FPISA_CONTROL_PORT 18001 /* TCP, of workers */
+#define FPISA_CONTROL_PORT 18001 /* TCP port of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
 #define FPISA_QUERY_NULL 0xffffffffu
 #define FPISA_QUERY_SCAN 0 /* beside enum fpisa_job_kind */
 
-/* The strings of OPEN, in their order; "": not given. */
+/* The strings of OPEN, in their order; "" stands for an option that was not given. */
 enum fpisa_query_string {
 	FPISA_STRING_TABLE,
 	FPISA_STRING_VALUE,
@@ -38,8 +38,8 @@ enum fpisa_query_string {
 	FPISA_STRING_COLUMNS,
 	FPISA_STRING_WHERE,
 	FPISA_STRING_JOIN,  /* a table */
-	FPISA_STRING_ON,    /* columns that are equal to */
-	FPISA_STRING_THERE, /* those of the join's table */
+	FPISA_STRING_ON,    /* columns of the table, in the order of FPISA_STRING_THERE */
+	FPISA_STRING_THERE, /* columns of the join's table that equal them */
 	FPISA_STRING_JOIN_WHERE,
 	FPISA_QUERY_STRINGS,
 };
@@ -63,9 +63,9 @@ struct fpisa_query_open {
 	__u32 query;
 	__be32 aggregator;
 	__u16 aggregator_port;
-	__u16 local_port;  /* UDP, of the worker; of rows straight to the master 0 */
-	__u16 master_port; /* UDP, of rows straight to the master */
-	__u16 mtu;	   /* of the master */
+	__u16 local_port;  /* UDP port of the worker; 0 if rows go straight to the master */
+	__u16 master_port; /* UDP port of the master, if rows go straight to it */
+	__u16 mtu;	   /* MTU of the master's path to the aggregator, or to the worker */
 	__u32 timeout_ms;
 	__u64 token;
 	__u64 limit;
@@ -76,16 +76,15 @@ struct fpisa_query_open {
 
 struct fpisa_query_ready {
 	__u32 keys, columns;
-	__u16 port; /* UDP, of rows straight to the master */
+	__u16 port; /* UDP port of the worker, if rows go straight to the master */
 	__u16 value_may_be_null;
 	__u32 zero;
-	__u64 file,
-		joined_file; /* numbers of what the tables' files are: others if rows or schema are replaced or written */
+	__u64 file, joined_file; /* identify the tables' files: they change if rows or schema are replaced or written */
 };
 
 struct fpisa_query_start {
 	__u32 attempt;
-	__u32 rank; /* of rows straight to the master, as these: */
+	__u32 rank; /* set, as key_bytes and cookie, for rows that go straight to the master */
 	__u32 key_bytes;
 	__u32 zero;
 	__u64 cookie;
@@ -93,15 +92,15 @@ struct fpisa_query_start {
 
 struct fpisa_query_done {
 	__u32 attempt;
-	__u32 rank;   /* that the aggregator gave it */
-	__u64 rows;   /* of the table here */
-	__u64 nulls;  /* of these rows, those whose value is NULL */
-	__u64 sent;   /* rows in frames, each once */
+	__u32 rank;   /* rank that the aggregator gave the worker */
+	__u64 rows;   /* rows of the table at this worker */
+	__u64 nulls;  /* rows of these whose value is NULL */
+	__u64 sent;   /* rows in frames, each counted once */
 	__u64 weight; /* the sum of their counts */
 	__u64 frames;
 	__u64 repeated; /* frames that were sent again */
-	__u64 keys;	/* of a join, in frames */
-	__u32 filter;	/* of a join: enum fpisa_filter_state, as the aggregator said it */
+	__u64 keys;	/* join keys in frames */
+	__u32 filter;	/* state of a join's filter, as the aggregator said it: enum fpisa_filter_state */
 	__u32 zero;
 };
 
@@ -111,27 +110,30 @@ struct fpisa_control_channel {
 	size_t out_at, out_n, out_room; /* whole messages that wait, in bytes */
 	size_t in_n, in_room;
 	__u64 in_left;
-	__u16 in_type; /* of a content that is not whole; 0: none */
+	__u16 in_type; /* type of a content that is not whole; 0 if all contents are whole */
 };
 
-/* Open a channel on a connected socket, which belongs to the channel from then on, also if this fails; 0 or -errno as in channel.h, the message set. */
+/*
+ * Open a channel on a connected socket. The channel owns the socket from then on, also if this fails. Return 0 or
+ * -errno as in channel.h, with the message set.
+ */
 int fpisa_control_serve(struct fpisa_control_channel *c, int fd, const struct fpisa_psks *keys);
 int fpisa_control_call(struct fpisa_control_channel *c, int fd, const struct fpisa_psk *psk);
 void fpisa_control_close(struct fpisa_control_channel *c);
 
-/* Takes a content to leave. 0, or -ENOMEM with the message set. */
+/* Queue a content to be sent. Return 0, or -ENOMEM with the message set. */
 int fpisa_control_send(struct fpisa_control_channel *c, __u16 type, const void *content, size_t n);
 
 /*
- * Goes on with what waits in both directions. 1: a content has come, *type, *content and *n, valid until the next call; 0:
- * nothing now; -errno with the message set: the connection is over.
+ * Send and receive what can be sent and received now. Return 1 if a content has arrived; set *type, *content and *n,
+ * valid until the next call. Return 0 if nothing has arrived, or -errno with the message set if the connection is over.
  */
 int fpisa_control_work(struct fpisa_control_channel *c, __u16 *type, const __u8 **content, size_t *n);
 
-/* Sends what can be sent now. 0, or -errno as above. */
+/* Send what can be sent now. Return 0, or -errno as above. */
 int fpisa_control_flush(struct fpisa_control_channel *c);
 
-/* Bytes that wait to leave. */
+/* Return how many bytes wait to be sent. */
 size_t fpisa_control_waiting(const struct fpisa_control_channel *c);
 
 #endif

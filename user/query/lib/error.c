@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Errors of queries are those of libfpisa, under a name of their own: libfpisa-query has a copy of it inside. */
+/* Errors of queries are libfpisa's errors under another name: libfpisa-query contains a copy of libfpisa. */
 #include "fpisa-query.h"
 #include "fpisa.h"
 

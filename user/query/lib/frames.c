@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The master's frames (doc/query-wire.md, section 6); master.h has what is what. */
+/* The master's frames (doc/query-wire.md, section 6). master.h describes the state. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "lib/base/error.h"
 #include "master.h"
 
-#define PLACES_FIRST 16		 /* of rows in a join */
-#define ASK_FIRST_NS 10000000ull /* until a SEAL or READ is sent again; doubles */
+#define PLACES_FIRST 16		 /* places of rows in a join */
+#define ASK_FIRST_NS 10000000ull /* pause before a SEAL or READ is sent again; doubles */
 #define ASK_MAX_NS 500000000ull
-#define TURN 64 /* batches, before others have theirs */
+#define TURN 64 /* batches that one member may receive before the others have their turn */
 #define NOTHING 0xffffffffu
 
 /* -- sockets ------------------------------------------------------------------------ */
@@ -86,7 +86,7 @@ int fpisa_query_reset(struct fpisa_query *q)
 		q->window[i] = fpisa_query_window_empty(FPISA_QUERY_WINDOW);
 		q->of_rank[i] = NOTHING;
 	}
-	/* The groups are set up when the aggregator has told the key's length. */
+	/* The groups are set up when the aggregator has sent the length of keys. */
 	return 0;
 }
 
@@ -165,7 +165,7 @@ static uint64_t places_left(const struct fpisa_query *q, uint64_t most)
 	return most;
 }
 
-/* Give back the room of each worker that no row has taken. */
+/* Give back, for each worker, the room that no row has taken. */
 static void give_back_places(struct fpisa_query *q)
 {
 	for (uint32_t i = 0; i < q->n_workers; i++) {
@@ -179,7 +179,10 @@ static void give_back_places(struct fpisa_query *q)
 	}
 }
 
-/* Twice as many, or a worker's share of what is left; none is left when rows have taken all. */
+/*
+ * Double a worker's places, or add its share of the places left. Fail if no place is left after unused room is given
+ * back.
+ */
 static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 {
 	uint64_t most = q->options.memory ? q->options.memory / 2 / sizeof(*k->place) : UINT64_MAX,
@@ -206,7 +209,7 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 	return 0;
 }
 
-/* A row that may be in the join: its place stands behind the join key. */
+/* Keep the place of a row that may be in the join. The place stands behind the join key. */
 static int keep_place(struct fpisa_query *q, struct fpisa_query_places *k, const struct fpisa_row *r)
 {
 	if (k->n == k->room) {
@@ -235,7 +238,10 @@ static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_r
 	return 0;
 }
 
-/* A number that the worker has left behind: it has heard that it was acknowledged. */
+/*
+ * Return whether the sequence number is new, and mark it as taken. A number below the window is old: the worker has
+ * received its acknowledgement.
+ */
 static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 {
 	uint64_t by = w->high - sequence;
@@ -253,8 +259,8 @@ static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 }
 
 /*
- * Take rows from rank `from`. An acknowledgement goes to *ack. A rank that has said DONE, which follows all acknowledgements, sends
- * nothing new, so that settled rows do not change.
+ * Take rows from rank `from`, and write an acknowledgement to *ack. A rank says DONE after all acknowledgements, and
+ * then sends nothing new, so settled rows do not change.
  */
 static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
 		     struct fpisa_member_frame *ack)
@@ -282,7 +288,7 @@ static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t fro
 
 /* -- the aggregator's table ---------------------------------------------------------- */
 
-/* Send no frame again before `now`. */
+/* Set the time before which no frame is sent again, and double the pause. */
 static void ask_again(struct fpisa_query *q, uint64_t now)
 {
 	q->ask_ns = now + q->ask_pause_ns;
@@ -341,7 +347,7 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 	return rc;
 }
 
-/* Send READs of groups that have not been asked for, and READs whose answer is late. */
+/* Send READs of groups that have not been requested, and READs whose answer is late. */
 static int read_more(struct fpisa_query *q, uint64_t now)
 {
 	static char space[FPISA_MAX_PAYLOAD];
@@ -372,7 +378,7 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 	return n ? fpisa_member_send(&q->member, f, n) : 0;
 }
 
-/* Limbs that the rules of fpisa/query/table.h leave: others would overflow when they are added up. */
+/* Return whether the group keeps the rules of fpisa/query/table.h. Larger limbs would overflow when they are added up. */
 static int is_group(const struct fpisa_query_group *g)
 {
 	for (int i = 0; i < FPISA_GROUP_LIMBS; i++)
@@ -421,7 +427,7 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	return rc;
 }
 
-/* -- all of them ----------------------------------------------------------------------- */
+/* -- all frames --------------------------------------------------------------------------- */
 
 static int take_error(struct fpisa_query *q, const struct fpisa_hdr *h)
 {

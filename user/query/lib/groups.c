@@ -36,16 +36,16 @@ static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 
 #include "fpisa/query/table.h"
 
-#define FIRST FPISA_GROUPS_FIRST /* there are as many buckets, of eight groups */
+#define FIRST FPISA_GROUPS_FIRST /* the first number of buckets, too, of eight groups each */
 #define EPOCH 1
-#define FROM_TABLE 1u /* fpisa_group.pad: the aggregator's table had it, and so all rows of its key */
+#define FROM_TABLE 1u /* fpisa_group.pad: the group, and so all rows of its key, was in the aggregator's table */
 
 static int no_memory(const struct fpisa_groups *g)
 {
 	return fpisa_fail(-ENOMEM, "no memory for more than %u groups", g->state.used);
 }
 
-/* Buckets for all groups that there are; -ENOSPC: one is full. */
+/* Enter all groups into the buckets. Return -ENOSPC if a bucket is full. */
 static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t mask)
 {
 	for (uint32_t i = 0; i < g->state.used; i++) {
@@ -68,13 +68,13 @@ static int too_many(const struct fpisa_groups *g)
 			  (unsigned long long)g->most);
 }
 
-/* Bytes of so many buckets and groups are too many. */
+/* Return whether so many buckets and groups take too many bytes. */
 static int is_over(const struct fpisa_groups *g, uint64_t buckets, uint64_t groups)
 {
 	return buckets * sizeof(*g->buckets) + groups * sizeof(*g->group) > g->most;
 }
 
-/* Twice as many groups, or as many as there is room for. */
+/* Double the number of groups, or raise it to as many as there is room for. */
 static int more_groups(struct fpisa_groups *g)
 {
 	uint64_t limit = 2ull * g->config.limit, taken = (g->config.bucket_mask + 1ull) * sizeof(*g->buckets);
@@ -96,7 +96,7 @@ static int more_groups(struct fpisa_groups *g)
 	return 0;
 }
 
-/* Twice as many buckets, until none is full. */
+/* Double the number of buckets until no bucket is full. */
 static int more_buckets(struct fpisa_groups *g)
 {
 	uint32_t n = g->config.bucket_mask + 1;
@@ -129,7 +129,7 @@ int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most)
 	g->group = malloc(FIRST * sizeof(*g->group));
 	if (!g->buckets || !g->group)
 		return no_memory(g);
-	/* Keys are other people's. */
+	/* Keys come from other hosts, which must not be able to choose keys of one bucket. */
 	if (getrandom(&g->config.seed, sizeof(g->config.seed), 0) != sizeof(g->config.seed))
 		return fpisa_fail(-EIO, "no random numbers");
 	return 0;
@@ -147,7 +147,10 @@ static int spill_failed(int rc)
 	return fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc));
 }
 
-/* Records begin with the key, which has zeros behind its bytes: those of one key come one after the other. */
+/*
+ * Spill a record. Records begin with the key, with zeros behind its bytes, so that records of one key are sorted
+ * together.
+ */
 static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *group)
 {
 	struct fpisa_query_group record = *group;
@@ -170,7 +173,7 @@ static int spill(struct fpisa_groups *g)
 	return rc;
 }
 
-/* The group of the row's key, which is new where *is_new; NULL: *rc says why there is none. */
+/* Return the group of the row's key, and set *is_new if it is new. Return NULL and set *rc if it cannot be created. */
 static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
 {
 	uint32_t before = g->state.used;
@@ -231,7 +234,7 @@ int fpisa_groups_settle(struct fpisa_groups *g)
 	return rc < 0 ? spill_failed(rc) : 0;
 }
 
-/* Carried, a limb has 32 bits: a sum of two has no more than 33. */
+/* Add one record to another. A carried limb has 32 bits, so a sum of two has at most 33. */
 static void merge(struct fpisa_query_group *to, struct fpisa_query_group *from)
 {
 	fpisa_carry(from, 0);
@@ -289,7 +292,7 @@ void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_ful
 	a->ninf = !!(g->specials & FPISA_GROUP_NINF);
 }
 
-/* An expansion; of a sum that rounds beyond FP32 first the largest value, as often as it takes. */
+/* Return the terms of an expansion. If the sum rounds beyond FP32, return the largest value first, as often as needed. */
 int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS])
 {
 	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32);

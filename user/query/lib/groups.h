@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Aggregation by key in memory, by the rules of the datapath's table
- * (fpisa/query/table.h), for as many keys as come: what is left for the
- * master, and a worker that aggregates before it sends.
+ * Aggregation by key in memory, by the rules of the datapath's table (fpisa/query/table.h), for any number of keys. The
+ * master aggregates rows that the datapath passes on; a worker may aggregate before it sends.
  */
 #ifndef FPISA_QUERY_GROUPS_H
 #define FPISA_QUERY_GROUPS_H
@@ -15,41 +14,56 @@
 
 struct fpisa_groups {
 	struct fpisa_query_config config;
-	struct fpisa_query_state state; /* state.used: groups that there are */
+	struct fpisa_query_state state; /* state.used: the number of groups */
 	struct fpisa_bucket *buckets;
 	struct fpisa_query_group *group;
-	uint64_t most; /* bytes that it may take beyond the first FPISA_GROUPS_FIRST groups */
-	/* The destination of all groups when there is no room for another one; NULL: none. Set after fpisa_groups_init(). */
+	uint64_t most; /* bytes that groups may take beyond the first FPISA_GROUPS_FIRST groups */
+	/*
+	 * The destination of all groups if memory has no room for another; NULL if they cannot be spilled. Set after
+	 * fpisa_groups_init().
+	 */
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
 	int spilled;   /* groups have been spilled: a key may have several records */
 	uint64_t next; /* group to be taken */
 	int is_ahead;
-	struct fpisa_query_group merged, ahead; /* what was taken last, and the record behind it */
+	struct fpisa_query_group merged, ahead; /* the record that was taken last, and the record behind it */
 };
 
 #define FPISA_GROUPS_FIRST 256
 
-/* Set up for keys of so many bytes: 4, 8, 16, 32; `most` as above, 0: any number. 0, or -ENOMEM with the message set. */
+/*
+ * Set up groups for keys of 4, 8, 16 or 32 bytes. `most` is as above; 0 means any number. Return 0, or -ENOMEM with the
+ * message set.
+ */
 int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
 
-/* Adds a row. 0, -ENOMEM or what the spill's put() returned, with the message set. */
+/* Add a row. Return 0, -ENOMEM or the result of the spill's put(), with the message set. */
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 
-/* Puts in a group that was read from a table. 0, -EEXIST: its key is there (if groups are spilled, the next function says so), or as above. */
+/*
+ * Put in a group that was read from a table. Return 0, -EEXIST if its key exists, or as above. If groups are spilled,
+ * fpisa_groups_next() returns -EEXIST instead.
+ */
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group);
 
-/* Finish after the last row. 0 or an error as above. */
+/* Finish after the last row. Return 0 or an error as above. */
 int fpisa_groups_settle(struct fpisa_groups *g);
 
-/* The next group, each key once, valid until the next call: 1; 0: none is left; -EEXIST, or what the spill's take() returned. */
+/*
+ * Take the next group, each key once, valid until the next call. Return 1, 0 if no group is left, -EEXIST, or the
+ * result of the spill's take().
+ */
 int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group);
 
-/* A group's sum, of count values. */
+/* Compute a group's sum, over count values. */
 void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_full *sum);
 
-/* The terms, FP32, that add up to the sum exactly (doc/query-wire.md, section 4); call again with the same sum until it returns 0. */
+/*
+ * Return the number of FP32 terms, which add up to the sum exactly (doc/query-wire.md, section 4). Call again with the
+ * same sum until it returns 0.
+ */
 int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS]);
 
 #endif

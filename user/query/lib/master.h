@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The master of a query, in parts: query.c, the functions of fpisa.h; options.c, what it is asked; workers.c, connections to
- * workers; messages.c, what those say; frames.c, rows, acknowledgements and the aggregator's table; answer.c, the rows of the answer.
+ * The master of a query, in parts: query.c, the functions of fpisa-query.h; options.c, the request; workers.c,
+ * connections to workers; messages.c, messages of workers; frames.c, rows, acknowledgements and the aggregator's table;
+ * answer.c, the rows of the answer.
  */
 #ifndef FPISA_QUERY_MASTER_H
 #define FPISA_QUERY_MASTER_H
@@ -19,7 +20,7 @@
 #define FPISA_QUERY_READS 16 /* READs in flight */
 
 enum fpisa_query_phase {
-	FPISA_PHASE_OPEN, /* until all workers are ready */
+	FPISA_PHASE_OPEN, /* lasts until all workers are ready */
 	FPISA_PHASE_ROWS,
 	FPISA_PHASE_SEAL,
 	FPISA_PHASE_READ,
@@ -30,13 +31,13 @@ enum fpisa_query_phase {
 struct fpisa_query_worker {
 	char name[24]; /* ADDR:PORT */
 	struct sockaddr_in at;
-	int fd; /* while it connects */
+	int fd; /* socket, while it connects */
 	struct fpisa_control_channel control;
-	struct fpisa_member direct; /* rows that come straight */
+	struct fpisa_member direct; /* for rows that come straight */
 	int ready, done, fetching;
-	uint64_t heard_ns; /* when it said something, or was asked for what it does now */
+	uint64_t heard_ns; /* when the worker said something, or received its present request */
 	struct fpisa_query_ready is;
-	struct fpisa_column *columns; /* is.keys of the key, then is.columns of the rows */
+	struct fpisa_column *columns; /* is.keys columns of the key, then is.columns columns of the rows */
 	struct fpisa_query_done said;
 	uint64_t *nulls;
 	size_t n_nulls;
@@ -44,10 +45,10 @@ struct fpisa_query_worker {
 	size_t n_rows, asked, fetched;
 	uint8_t *records;
 	size_t n_records;
-	size_t record_at; /* of the next row that is taken */
+	size_t record_at; /* place of the next row that is taken */
 };
 
-/* Rows of one rank that are in the join, or may be. */
+/* Rows of one rank that are, or may be, in the join */
 struct fpisa_query_places {
 	uint64_t *place;
 	size_t n, room;
@@ -62,48 +63,48 @@ struct fpisa_query {
 	struct in_addr aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
-	int error; /* the last */
+	int error; /* the last error */
 	int settled;
 	char why[512];
 
 	enum fpisa_query_phase phase;
 	uint32_t attempt, key_bytes;
-	uint64_t cookie; /* of rows that come straight */
+	uint64_t cookie; /* cookie of rows that come straight */
 	uint64_t progress_ns;
 	uint32_t n_workers;
 	struct fpisa_query_worker worker[FPISA_QUERY_WORKERS];
 	struct fpisa_member member;			       /* at the aggregator */
-	struct fpisa_query_window window[FPISA_QUERY_WORKERS]; /* of each rank: sequences that came */
-	uint32_t of_rank[FPISA_QUERY_WORKERS];		       /* which worker; known with its DONE */
+	struct fpisa_query_window window[FPISA_QUERY_WORKERS]; /* for each rank, the sequence numbers that have arrived */
+	uint32_t of_rank[FPISA_QUERY_WORKERS];		       /* worker of each rank; known after its DONE */
 
 	struct fpisa_groups groups;
-	uint32_t read_from; /* groups that the aggregator's table has given */
+	uint32_t read_from; /* groups that the aggregator's table has sent */
 	struct fpisa_top top;
 	struct fpisa_query_places places[FPISA_QUERY_WORKERS];
-	uint64_t received, weight; /* rows, and what they stand for */
+	uint64_t received, weight; /* rows, and the number of values that they stand for */
 	uint64_t absorbed;	   /* values in the aggregator's table */
-	uint32_t table_groups;	   /* its groups */
+	uint32_t table_groups;	   /* groups in the aggregator's table */
 	uint64_t read_ns[FPISA_QUERY_READS];
-	uint32_t read_at[FPISA_QUERY_READS]; /* the first group of each READ; ~0: none */
+	uint32_t read_at[FPISA_QUERY_READS]; /* the first group of each READ; ~0: the READ is not in use */
 	uint32_t read_next, read_left, read_batch;
 	uint64_t ask_ns, ask_pause_ns;
 	uint32_t restarts, certified;
-	int lost;	   /* the aggregator has another epoch: another attempt begins */
-	uint64_t unsealed; /* workers whose frames the aggregator lacks, as it last said */
+	int lost;	   /* the aggregator has another epoch: a new attempt begins */
+	uint64_t unsealed; /* bitmap of workers whose frames the aggregator lacks, as it last said */
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;
-	uint64_t next; /* row of the answer */
+	uint64_t next; /* next row of the answer */
 	size_t total;
-	const char **text; /* of the row that was taken last */
+	const char **text; /* texts of the row that was taken last */
 	char *space;
-	uint8_t *stream; /* records of a query for all rows, or for those of a join */
+	uint8_t *stream; /* records of a query for all rows, or of a join */
 	size_t stream_at, stream_n, stream_room;
 	int paused;	     /* more rows are left with the workers */
-	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
+	uint8_t *held, kept; /* the byte behind the last text, which a 0 replaces now */
 };
 
-/* Sets the query's error and message; returns `error`. */
+/* Set the query's error and message. Return `error`. */
 int fpisa_query_fail(struct fpisa_query *q, int error);
 
 static inline int fpisa_query_is_direct(const struct fpisa_query *q)
@@ -111,7 +112,7 @@ static inline int fpisa_query_is_direct(const struct fpisa_query *q)
 	return q->options.pruning != FPISA_PRUNING_NETWORK;
 }
 
-/* Does the answer come in records as it is taken? */
+/* Return whether the answer arrives in records as the caller takes it. */
 static inline int fpisa_query_streams(const struct fpisa_query *q)
 {
 	return q->kind == FPISA_QUERY_SCAN || q->kind == FPISA_QUERY_JOIN;
@@ -125,7 +126,7 @@ static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 	return q->options.memory && most < FPISA_QUERY_AHEAD ? most : FPISA_QUERY_AHEAD;
 }
 
-/* Bytes of the first N rows' places. */
+/* Return how many bytes the first N rows' places take. */
 static inline uint64_t fpisa_query_top_bytes(const struct fpisa_query *q)
 {
 	uint64_t bytes = q->top.rows ? q->top.room * sizeof(*q->top.rows) : 0;
@@ -139,35 +140,38 @@ static inline uint64_t fpisa_query_top_bytes(const struct fpisa_query *q)
 /* -- options.c --------------------------------------------------------------------- */
 int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options);
 
-/* -- workers.c: each 0 or -errno, the message set -------------------------------- */
+/* -- workers.c: each returns 0 or -errno, the message set -------------------------- */
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);
 int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w);
 void fpisa_query_worker_watch(struct fpisa_query *q,
-			      struct fpisa_query_worker *w); /* for what is to come, and to be said */
-int fpisa_query_start(struct fpisa_query *q);		     /* an attempt */
-int fpisa_query_restart(struct fpisa_query *q);		     /* the next one, if there have not been too many */
+			      struct fpisa_query_worker *w); /* for what is to be received and sent */
+int fpisa_query_start(struct fpisa_query *q);		     /* begin an attempt */
+int fpisa_query_restart(struct fpisa_query *q);		     /* begin the next attempt, unless there were too many */
 int fpisa_query_fetch(struct fpisa_query *q);
 void fpisa_query_worker_close(struct fpisa_query_worker *w);
 
-/* -- messages.c: 0 or -errno, the message set ---------------------------------------- */
+/* -- messages.c: returns 0 or -errno, the message set --------------------------------- */
 int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content,
 		     size_t n);
 
 /* -- frames.c ---------------------------------------------------------------------- */
 int fpisa_query_open_sockets(struct fpisa_query *q);
-int fpisa_query_frames(struct fpisa_query *q, uint64_t now); /* takes what came, sends what is due */
+int fpisa_query_frames(struct fpisa_query *q, uint64_t now); /* take frames that have arrived, send frames that are due */
 uint64_t fpisa_query_due(const struct fpisa_query *q);
-int fpisa_query_reset(struct fpisa_query *q);		/* nothing has come */
-int fpisa_query_key_twice(const struct fpisa_query *q); /* -EILSEQ, the message set */
+int fpisa_query_reset(struct fpisa_query *q);		/* forget all rows */
+int fpisa_query_key_twice(const struct fpisa_query *q); /* return -EILSEQ, the message set */
 void fpisa_query_forget_places(struct fpisa_query *q);
 int fpisa_query_check_parameters(struct fpisa_query *q);
-/* Return whether all of the first N that the aggregator counted have come. `bar` is the place of the last of these, plus 1; 0: there were fewer. */
+/*
+ * Check that all of the first N rows that the aggregator counted have arrived. `bar` is the place of the last of these,
+ * plus 1, or 0 if there were fewer.
+ */
 int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 
 /* -- answer.c ---------------------------------------------------------------------- */
-int fpisa_query_describe(struct fpisa_query *q); /* the answer's columns */
-int fpisa_query_check(struct fpisa_query *q);	 /* do the counts agree? */
-int fpisa_query_settle(struct fpisa_query *q);	 /* which rows the answer has */
-int fpisa_query_row(struct fpisa_query *q);	 /* the next into q->text; 1, or 0 */
+int fpisa_query_describe(struct fpisa_query *q); /* set the answer's columns */
+int fpisa_query_check(struct fpisa_query *q);	 /* check that the counts agree */
+int fpisa_query_settle(struct fpisa_query *q);	 /* decide which rows the answer has */
+int fpisa_query_row(struct fpisa_query *q);	 /* take the next row into q->text; return 1, or 0 after the last */
 
 #endif

@@ -13,7 +13,7 @@
 #include "lib/base/error.h"
 #include "member.h"
 
-#define UNREAD 256 /* frames: four workers' windows */
+#define UNREAD 256 /* frames: the windows of four workers */
 
 int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port)
 {
@@ -119,7 +119,7 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 	return !m->joining.joined && m->joining.next_ns < due ? m->joining.next_ns : due;
 }
 
-/* A WELCOME of a query, with its parameters but for the filter's size, which members do not need? */
+/* Return whether the payload is a WELCOME of a query, and take its parameters. Members do not need the filter's size. */
 static int is_query(const struct fpisa_query_welcome *p, struct fpisa_query_parameters *q)
 {
 	*q = (struct fpisa_query_parameters){
@@ -168,7 +168,7 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 
 /* -- frames -------------------------------------------------------------------- */
 
-/* Return the key of NH of a query whose frames have tags; NULL: they have checksums. */
+/* Return the NH key of a query whose frames have tags, or NULL if they have checksums. */
 static const __u64 *nh_of(const struct fpisa_member *m)
 {
 	return m->token.k0 ? m->nh.w : NULL;

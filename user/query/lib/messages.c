@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A worker's messages (control.h), checked against the request; master.h describes the state. A worker has a key and may still
- * lie: it can give wrong rows, but only rows of the columns that were asked for.
+ * A worker's messages (control.h), checked against the request; master.h describes the state. A worker has a key and
+ * may still lie. It can send wrong rows, but only rows of the requested columns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,7 @@ static int malformed(void)
 
 /* -- READY ------------------------------------------------------------------------------ */
 
-/* The next name of "a,b" in *at, without a type behind it; its length, or 0: the list is over. */
+/* Find the next name of "a,b" in *at, without a type behind it. Return its length, or 0 at the end of the list. */
 static size_t next_name(const char **at, const char **name)
 {
 	size_t n = strcspn(*at, ",");
@@ -28,7 +28,7 @@ static size_t next_name(const char **at, const char **name)
 	return n < strcspn(*name, " ") ? n : strcspn(*name, " ");
 }
 
-/* Return whether the columns are those of the list "a,b". */
+/* Return whether the columns are named as in the list "a,b", in that order. */
 static int are_named(const struct fpisa_column *column, uint32_t n, const char *list)
 {
 	const char *name;
@@ -42,7 +42,7 @@ static int are_named(const struct fpisa_column *column, uint32_t n, const char *
 	return !*list;
 }
 
-/* Names of a table's columns differ. */
+/* Return whether all names of a table's columns differ. */
 static int differ(const struct fpisa_column *column, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -108,7 +108,10 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 
 /* -- DONE ------------------------------------------------------------------------------- */
 
-/* Return whether the message has the rank that the worker was assigned, or one of the aggregator's list, and numbers that fit the query. */
+/*
+ * Return whether the message has a valid rank, and numbers that fit the query. The rank is the rank that the worker was
+ * assigned, or a rank of the aggregator's list.
+ */
 static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker *w, const struct fpisa_query_done *said,
 		   size_t nulls)
 {
@@ -123,7 +126,7 @@ static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker 
 	return nulls <= q->options.limit && nulls <= said->nulls;
 }
 
-/* Keep no more NULLs than the answer may have of all workers together: any of them will do. */
+/* Keep no more NULLs than the answer may have of all workers together: any NULLs will do. */
 static int keep_nulls(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *places, size_t n)
 {
 	uint64_t left = q->options.limit;
@@ -204,7 +207,7 @@ static int count_records(const struct fpisa_query_worker *w, const uint8_t *cont
 	return field ? malformed() : 0;
 }
 
-/* First rows stay here, all of them, until the answer is whole. */
+/* Keep first rows, all of them, until the answer is whole. */
 static int append(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *from, size_t n)
 {
 	uint64_t most = q->options.memory, used = fpisa_query_top_bytes(q) + n;
@@ -271,7 +274,7 @@ static int take_records(struct fpisa_query *q, struct fpisa_query_worker *w, con
 
 /* -- the others ----------------------------------------------------------------------------- */
 
-/* Why it gave up: its errno, if that is one, and its sentence, which is one line here whatever it was there. */
+/* Fail with the worker's errno, if it is valid, and with its sentence, made into one line. */
 static int take_failed(const uint8_t *content, size_t n)
 {
 	int32_t error;
@@ -288,7 +291,7 @@ static int take_failed(const uint8_t *content, size_t n)
 	return fpisa_fail(error < 0 && error > -4096 ? error : -EPROTO, "%s", why);
 }
 
-/* Ranks are lost at an aggregator alone. */
+/* Take LOST. A rank can be lost only at an aggregator. */
 static int take_lost(struct fpisa_query *q, const uint8_t *content, size_t n)
 {
 	uint32_t attempt;

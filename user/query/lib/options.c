@@ -17,7 +17,7 @@ static int bad(const char *why)
 	return fpisa_fail(-EINVAL, "%s", why);
 }
 
-/* Refuse an empty name: it names nothing, and would be taken for one that was not given. */
+/* Refuse an empty name, which would be taken for a name that was not given. */
 static int check_texts(const struct fpisa_query_options *o)
 {
 	const struct {
@@ -71,7 +71,7 @@ static int copy_text(char **to, const char *from)
 	return from && !*to ? fpisa_fail(-ENOMEM, "no memory for a query") : 0;
 }
 
-/* "a=b,c=d": "a,c" and "b,d". */
+/* Split "a=b,c=d" into "a,c" and "b,d". */
 static int take_on(struct fpisa_query *q, const char *on)
 {
 	size_t n = on ? strlen(on) : 0;
@@ -92,7 +92,7 @@ static int take_on(struct fpisa_query *q, const char *on)
 	return 0;
 }
 
-/* "ADDR[:PORT],...", with the port of workers' control. */
+/* Parse "ADDR[:PORT],...", where PORT is by default the port of workers' control. */
 static int take_workers(struct fpisa_query *q, const char *list)
 {
 	for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {

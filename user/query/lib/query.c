@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The functions of fpisa-query.h; master.h has what is what. */
+/* The functions of fpisa-query.h. master.h describes the state. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "lib/base/error.h"
 #include "master.h"
 
-#define WORKER_GRACE_NS 5000000000ull /* beyond its own timeout, after which it would say so itself */
+#define WORKER_GRACE_NS 5000000000ull /* grace after the worker's timeout, which it reports itself */
 #define EVENTS 16
 
 int fpisa_query_fail(struct fpisa_query *q, int error)
@@ -28,7 +28,7 @@ int fpisa_query_fail(struct fpisa_query *q, int error)
 
 /* -- from phase to phase -------------------------------------------------------------- */
 
-/* Room for rows, and faults, when worker and master know each other's ports. */
+/* Make room for rows, and inject faults. By now worker and master know each other's ports. */
 static int prepare_sockets(struct fpisa_query *q)
 {
 	const struct fpisa_query_options *o = &q->options;
@@ -67,7 +67,7 @@ static int all_fetched(const struct fpisa_query *q)
 	return 1;
 }
 
-/* Begin the next phase if this one is over, and again as long as one is. */
+/* Begin the next phase if this phase is over, and repeat until a phase is not over. */
 static int advance(struct fpisa_query *q)
 {
 	int rc = 0;
@@ -97,7 +97,7 @@ static int advance(struct fpisa_query *q)
 
 /* -- time ----------------------------------------------------------------------------- */
 
-/* Of those that are not through with the phase, the one that has said nothing for longest; NULL: all are. */
+/* Return the worker that has been silent for longest among the workers that have not finished the phase, or NULL. */
 static struct fpisa_query_worker *find_late(struct fpisa_query *q)
 {
 	struct fpisa_query_worker *late = NULL;
@@ -119,7 +119,10 @@ static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worke
 	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", w ? w->name : "?", q->options.timeout_ms);
 }
 
-/* A worker that says nothing, whatever the others say; what it has said may not have been read yet. */
+/*
+ * Fail if a worker is silent, whatever other workers say. Read its socket first: its message may not have been read
+ * yet.
+ */
 static int check_silence(struct fpisa_query *q, uint64_t now)
 {
 	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000 + WORKER_GRACE_NS;
@@ -160,7 +163,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 
 	if (q->phase == FPISA_PHASE_DONE)
 		return 0;
-	/* The caller has not taken the rows that have come: that time is the caller's. */
+	/* The caller has not taken the rows that have arrived: that time is the caller's. */
 	if (q->stream_n - q->stream_at >= fpisa_query_ahead(q)) {
 		q->progress_ns = now;
 		for (uint32_t i = 0; i < q->n_workers; i++)
@@ -186,7 +189,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	return no_answer(q, find_late(q));
 }
 
-/* Until when there is nothing to do. */
+/* Return the time of the next work to do. */
 static uint64_t next_time(const struct fpisa_query *q)
 {
 	uint64_t due = fpisa_query_due(q), late = q->progress_ns + (uint64_t)q->options.timeout_ms * 1000000;
@@ -336,7 +339,7 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row)
 		return fpisa_query_fail(q, q->error);
 	rc = can_take(q) ? fpisa_query_row(q) : 0;
 	*row = q->text;
-	/* The descriptor tells that there is room again for what is left with the workers. */
+	/* The descriptor tells the caller that there is room again for rows that are left with the workers. */
 	if (q->paused && q->stream_n - q->stream_at < fpisa_query_ahead(q)) {
 		q->paused = 0;
 		set_timer_at(q, 1);

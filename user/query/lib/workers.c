@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The master's connections to workers; master.h has what is what. */
+/* The master's connections to workers. master.h describes the state. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "lib/manager/watch.h"
 #include "master.h"
 
-#define FETCH_MOST 65536 /* rows that a worker is asked for at once */
+#define FETCH_MOST 65536 /* rows in one request to a worker */
 
 /* Put the worker's name before the message. */
 static int of_worker(const struct fpisa_query_worker *w, int rc)
@@ -48,7 +48,7 @@ static int connection_failed(const struct fpisa_query *q, const struct fpisa_que
 		w->name, identity, q->key_file, why);
 }
 
-/* -- what workers are told --------------------------------------------------------- */
+/* -- messages to workers ------------------------------------------------------------ */
 
 static uint32_t share(double rate)
 {
@@ -120,7 +120,7 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", strerror(errno)) : 0;
 }
 
-/* Check whether the connection is made by now; the channel takes the socket then. */
+/* Check whether the connection is established. If it is, give the socket to the channel. */
 static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
 	struct sockaddr_in to;
@@ -181,7 +181,7 @@ int fpisa_query_restart(struct fpisa_query *q)
 	return fpisa_query_start(q);
 }
 
-/* The next rows of a worker, if there are more. */
+/* Request the next rows of a worker, if there are more. */
 static int fetch_more(struct fpisa_query_worker *w)
 {
 	size_t n = w->n_rows - w->asked < FETCH_MOST ? w->n_rows - w->asked : FETCH_MOST, from = w->asked;
@@ -229,13 +229,13 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		if (rc || !w->control.channel)
 			return rc;
 	}
-	/* Whoever does not take rows leaves them with the workers. */
+	/* If the caller does not take rows, leave them with the workers. */
 	while (q->stream_n - q->stream_at < fpisa_query_ahead(q)) {
 		rc = fpisa_control_work(&w->control, &type, &content, &n);
 		if (rc <= 0)
 			break;
 		w->heard_ns = fpisa_now();
-		/* A worker that waits for others says so, which is no progress. */
+		/* A worker that waits for others reports that; this does not count as progress. */
 		q->progress_ns = type == FPISA_CONTROL_WORKING && n ? q->progress_ns : w->heard_ns;
 		rc = fpisa_query_take(q, w, type, content, n);
 		if (!rc && w->fetching && w->fetched == w->asked)

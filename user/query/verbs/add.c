@@ -115,7 +115,7 @@ static int size_filter(struct fpisa_query_parameters *q, uint64_t keys)
 	return 0;
 }
 
-/* Workers, then the master; the list stays as long as the spec. */
+/* List the workers, then the master. The caller keeps the list as long as the spec. */
 static int list_members(struct wanted *w, char **list)
 {
 	struct fpisa_query_parameters *q = &w->spec.job.query;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tables of the Big Data benchmark (Pavlo et al., "A comparison of approaches to large-scale data analysis"),
- * with the distributions of HiBench's generator (doc/query-data.md). A row depends on the seed, the sizes and its number
- * alone, by integers alone, so any machine makes the same.
+ * The tables of the Big Data benchmark (Pavlo et al., "A comparison of approaches to large-scale data analysis"). They
+ * have the distributions of HiBench's generator (doc/query-data.md). A row depends only on the seed, the sizes and its
+ * number. It is computed in integers, so all machines generate equal rows.
  */
 #ifndef FPISA_BIGDATA_H
 #define FPISA_BIGDATA_H
@@ -14,20 +14,20 @@
 
 struct bigdata {
 	uint64_t seed, pages, visits;
-	uint32_t *references; /* to each page */
+	uint32_t *references; /* number of links to each page */
 };
 
 struct bigdata_table {
 	const char *name, *schema, *header;
 	uint64_t (*rows)(const struct bigdata *d);
-	/* Row `row` with the newline; returns its bytes. */
+	/* Write row `row` with the newline. Return its bytes. */
 	unsigned int (*row)(const struct bigdata *d, uint64_t row, char out[BIGDATA_ROW]);
 };
 
 #define BIGDATA_TABLES 2
 extern const struct bigdata_table bigdata_tables[BIGDATA_TABLES];
 
-/* Draws the links between 1 to BIGDATA_PAGES_MOST pages. 0 or -ENOMEM. */
+/* Draw the links between 1 to BIGDATA_PAGES_MOST pages. Return 0 or -ENOMEM. */
 int bigdata_open(struct bigdata *d);
 void bigdata_close(struct bigdata *d);
 

@@ -16,7 +16,7 @@
 
 #define WORKERS_MOST 1024
 #define BUFFER (1 << 20)
-#define LOOK 1024 /* rows, before the terminal is looked at */
+#define LOOK 1024 /* rows between two updates of the terminal */
 
 struct options {
 	const char *directory;
@@ -26,7 +26,7 @@ struct options {
 	bool json;
 };
 
-/* The signal that asks this program to end: it first takes away the file that it writes. 0: none. */
+/* Signal that asks this program to end, or 0. The program first removes the file that it writes. */
 static volatile sig_atomic_t asked;
 
 static void on_signal(int sig)
@@ -83,7 +83,7 @@ static int make_directory(const char *path)
 	return mkdir(path, 0777) && errno != EEXIST ? fail(-errno, NULL, "%s", path) : 0;
 }
 
-/* Rows first, first + step, ... of the table; or its schema, of no step. */
+/* Write rows first, first + step, ... of the table, or its schema if step is 0. */
 static int write_rows(FILE *f, struct options *o, const struct bigdata_table *t, uint64_t first, uint64_t step)
 {
 	const struct bigdata *d = &o->data;
@@ -105,7 +105,7 @@ static int write_rows(FILE *f, struct options *o, const struct bigdata_table *t,
 	return 0;
 }
 
-/* The file is there whole or not at all. */
+/* Write a file, which exists whole or not at all. */
 static int write_file(struct options *o, const struct bigdata_table *t, uint64_t worker, uint64_t step)
 {
 	char *path = NULL, *part = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query demo: bench/query_demo.py of the tree that this program was built in, with options that have been checked. */
+/* fpisa query demo: run bench/query_demo.py of this program's build tree, with checked options */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -73,7 +73,7 @@ static int check(struct common *c, int opt)
 	}
 }
 
-/* Return the script's argument for an option that getopt has found; NULL: there is no memory. */
+/* Return the script's argument for an option that getopt has found, or NULL if memory is short. */
 static char *passed_on(int opt)
 {
 	const struct option *o = options;
@@ -84,7 +84,10 @@ static char *passed_on(int opt)
 	return asprintf(&text, "--%s%s%s", o->name, o->has_arg ? "=" : "", o->has_arg ? optarg : "") < 0 ? NULL : text;
 }
 
-/* Find the program's directory, and the script in its source tree; false: there is no such tree, because the program is installed. */
+/*
+ * Find the program's directory, and the script in its source tree. Return false if the tree does not exist, because the
+ * program is installed.
+ */
 static bool find_script(char here[PATH_MAX], char script[PATH_MAX + sizeof(SCRIPT)])
 {
 	ssize_t length = readlink("/proc/self/exe", here, PATH_MAX - 1);

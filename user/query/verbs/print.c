@@ -53,7 +53,7 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	return o;
 }
 
-/* The data that show looks at. */
+/* Data that `show` prints */
 struct shown {
 	struct fpisa_job job;
 	struct fpisa_session session;
@@ -69,7 +69,7 @@ static int look(const struct datapath *dp, __u32 query, struct shown *s)
 								    datapath_query_counters(dp, query, &s->rows);
 }
 
-/* The value of row N of those counted. */
+/* Return the value of the N-th of the counted rows. */
 static float threshold(const struct shown *s)
 {
 	__u32 key = (__u32)(s->state.bar - 1), flip = s->job.query.flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
@@ -81,7 +81,7 @@ static float threshold(const struct shown *s)
 	return u.value;
 }
 
-/* The keys that a filter is made for; of a bitmap, from 0 on. */
+/* Return the number of keys that a filter is made for; a bitmap holds the keys from 0 on. */
 static __u64 filter_keys(const struct fpisa_job *j)
 {
 	return (j->query.flags & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)

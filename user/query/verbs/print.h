@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A query for people and for programs. */
+/* Printing a query, as text and as JSON */
 #ifndef FPISA_QUERY_PRINT_H
 #define FPISA_QUERY_PRINT_H
 
@@ -8,15 +8,15 @@
 
 struct json_object;
 
-/* Kinds by name, for --kind. */
+/* Kinds and filters by name, for --kind and --filter */
 extern const struct name query_kind_names[];
 extern const struct name query_filter_names[];
 
-/* An active query's parameters, members and state, as `query show` has them. */
+/* Print an active query's parameters, members and state, as `query show` does. */
 int query_print_text(const struct datapath *dp, __u32 query);
 int query_print_json(const struct datapath *dp, __u32 query);
 
-/* The entry of query list: a line; an object. */
+/* Print a query's line of query list, or return its JSON object. */
 void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
 struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
 

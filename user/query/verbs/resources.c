@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query resources: what `fpisa resources` says of the datapath, of the programs of queries */
+/* fpisa query resources: show for the programs of queries what `fpisa resources` shows for the datapath */
 #include "query/datapath/query.h"
 #include "verbs.h"
 #include "verbs/resources.h"

@@ -19,7 +19,7 @@
 #include "lib/base/clock.h"
 #include "verbs.h"
 
-#define LOOK_MS 250 /* then the terminal is looked at */
+#define LOOK_MS 250 /* pause between two updates of the terminal */
 
 enum {
 	OPT_WORKERS = OPT_VERB,
@@ -77,10 +77,10 @@ static const struct option options[] = {
 #define PRUNING(id, name) {FPISA_PRUNING_##id, name},
 static const struct name pruning_names[] = {FPISA_PRUNING_NAMES(PRUNING, ){0}};
 
-/* A row of the answer stays if the aggregate compares so. */
+/* Keep a row of the answer only if the aggregate compares so. */
 struct having {
 	char column[8];
-	char comparison[3]; /* "": there is none */
+	char comparison[3]; /* "": keep all rows */
 	double number;
 };
 
@@ -136,7 +136,7 @@ static int refuse_empty(int opt)
 	return refuse(BAD_USAGE, "query run: --%s is empty", o->name);
 }
 
-/* Options whose argument becomes a member unchanged. */
+/* Options whose argument becomes a member unchanged */
 static const struct {
 	int opt;
 	size_t at; /* in struct fpisa_query_options */
@@ -259,13 +259,13 @@ static bool stays(const struct having *h, const struct fpisa_query_column *c, ui
 
 	if (!*h->comparison)
 		return true;
-	/* Columns of the key may have such a name, too. */
+	/* Columns of the key may have that name, too. */
 	while (strcmp(c[i - 1].name, h->column))
 		i--;
 	if (!row[i - 1])
 		return false;
 	x = strtod(row[i - 1], NULL);
-	/* NaN is above all else. */
+	/* NaN is greater than all numbers. */
 	if (isnan(x))
 		return *h->comparison == '>';
 	return (x < h->number && *h->comparison == '<') || (x > h->number && *h->comparison == '>') ||
@@ -336,7 +336,7 @@ static const char *type_name(uint32_t type)
 	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
 
-/* The object is open when this returns: members follow. */
+/* Print the head. The JSON object stays open: members follow. */
 static void print_head(const struct fpisa_query_column *c, uint32_t n, bool json)
 {
 	if (!json) {
@@ -422,7 +422,7 @@ static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begu
 		      (unsigned long long)((fpisa_now() - begun_ns) / 1000000000), (unsigned long long)counts.received);
 }
 
-/* The rows that are there now, while stdout takes them. */
+/* Print the rows that have arrived, while stdout takes them. */
 static int print_rows(struct fpisa_query *q, const struct asked *a, bool json, bool *first)
 {
 	const struct fpisa_query_column *c;

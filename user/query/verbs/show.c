@@ -54,7 +54,7 @@ int verb_query_list(int argc, char **argv)
 	return err;
 }
 
-/* The verb's one operand, and the datapath. */
+/* Parse the verb's only operand, and open the datapath. */
 static int open_query(const struct common *c, const char *verb, int argc, char **argv, struct datapath *dp, __u32 *query)
 {
 	int err;

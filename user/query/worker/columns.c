@@ -9,9 +9,9 @@
 #include "columns.h"
 #include "lib/base/error.h"
 
-/* -- finding them ----------------------------------------------------------------- */
+/* -- finding columns --------------------------------------------------------------- */
 
-/* The columns of "a,b", each with a type behind it or not; of "" none. */
+/* Find the columns of "a,b", where each name may have a type behind it; "" names no column. */
 static int find_columns(const struct columns *c, const char *list, int *out, int *n)
 {
 	*n = 0;
@@ -51,7 +51,7 @@ static const struct fpisa_column *column_on(const struct columns *c, int i)
 	return &c->table->schema.column[c->on[i]];
 }
 
-/* Groups of a join have its key as the first bytes of theirs. */
+/* Check the columns of the join's key. If the query has groups, their key must begin with the join's key. */
 static int check_on(const struct columns *c, int kind)
 {
 	for (int i = 0; i < c->n_on; i++) {
@@ -136,7 +136,7 @@ int columns_check_filter(const struct columns *c, int kind, uint32_t filter_byte
 
 /* -- fields of a row -------------------------------------------------------------- */
 
-/* The row's key is longer than those of the query: how long it is. */
+/* Report that the row's key is longer than the query's keys, and how long it is. */
 static int no_room(const struct columns *c, uint32_t key_bytes, const struct fpisa_field *field)
 {
 	char columns[256] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The columns that a query names, and what their fields are in frames and messages: keys, join keys, records. */
+/* The columns that a query names, and their fields in frames and messages: keys, join keys, records */
 #ifndef FPISA_QUERY_COLUMNS_H
 #define FPISA_QUERY_COLUMNS_H
 
@@ -12,22 +12,22 @@
 
 struct columns {
 	const struct partition *table;
-	int value;		     /* -1: none */
-	int n_keys, n_columns, n_on; /* of a group, of a record, of the join key: numbers in the schema */
+	int value;		     /* column of the value; -1: the query has no value */
+	int n_keys, n_columns, n_on; /* columns of a group's key, of a record, of the join key: numbers in the schema */
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST], on[FPISA_COLUMNS_MOST];
 };
 
-/* Finds those of an open table for a query of this kind. 0, or -EINVAL with the message set. */
+/* Find the columns of an open table for a query of this kind. Return 0, or -EINVAL with the message set. */
 int columns_find(struct columns *c, const struct partition *table, int kind,
 		 const char *const strings[FPISA_QUERY_STRINGS]);
 
 /* Mark the columns whose values are used. */
 void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST]);
 
-/* Check that the join key of the other table has the same types. 0, or -EINVAL with the message set. */
+/* Check that the join key of the other table has the same types. Return 0, or -EINVAL with the message set. */
 int columns_check_join(const struct columns *c, const struct columns *other);
 
-/* Check that the join key fits into the keys of the query's filter. 0, or -EINVAL with the message set. */
+/* Check that the join key fits into the keys of the query's filter. Return 0, or -EINVAL with the message set. */
 int columns_check_filter(const struct columns *c, int kind, uint32_t filter_bytes);
 
 static inline bool columns_value_may_be_null(const struct columns *c)
@@ -35,14 +35,14 @@ static inline bool columns_value_may_be_null(const struct columns *c)
 	return c->value >= 0 && !c->table->schema.column[c->value].not_null;
 }
 
-/* Sets the row's key from its fields, zeros behind it. 0, or -errno with the message set. */
+/* Set the row's key from its fields, with zeros behind it. Return 0, or -errno with the message set. */
 int columns_key(const struct columns *c, const struct fpisa_field *field, uint32_t key_bytes, struct fpisa_row *r);
 
-/* The same with the join key: 1; 0: a field is NULL, so the row is in no join; or -errno. */
+/* Set the row's key to the join key. Return 1, 0 if a field is NULL, so that the row is in no join, or -errno. */
 int columns_join_key(const struct columns *c, const struct fpisa_field *field, uint32_t filter_bytes,
 		     struct fpisa_row *r);
 
-/* Appends a record (control.h, RECORDS): 1, or -errno with the message set. */
+/* Append a record (control.h, RECORDS). Return 1, or -errno with the message set. */
 int columns_record(const struct columns *c, const struct fpisa_field *field, char **to, size_t *used, size_t *room);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The messages between a worker and one master (lib/query/control.h has their formats). */
+/* The messages between a worker and one master; query/lib/control.h has their formats. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include "lib/base/error.h"
 #include "serving.h"
 
-#define LAST_WORD_MS 2000 /* for what was said last to leave */
+#define LAST_WORD_MS 2000 /* for the last message to be sent */
 #define PORT_NS (2000 * MS)
 
 static int malformed(void)
@@ -20,7 +20,7 @@ static int malformed(void)
 	return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
 }
 
-/* -- what the master says ------------------------------------------------------- */
+/* -- messages of the master ------------------------------------------------------ */
 
 static int check_open(const struct fpisa_query_open *w)
 {
@@ -31,7 +31,10 @@ static int check_open(const struct fpisa_query_open *w)
 	return 0;
 }
 
-/* The process that served the master before may have the port still, for as long as it takes to end. */
+/*
+ * Open the member's socket. The process that served the master before may still have the port until it ends, so retry
+ * for a while.
+ */
 static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_t port)
 {
 	const struct timespec pause = {.tv_nsec = 10 * MS};
@@ -70,7 +73,7 @@ static int open_socket(struct session *s)
 	return fpisa_member_prepare(&s->member, &faults, s->want.seed);
 }
 
-/* The columns, so that the master knows what keys and rows are. */
+/* Send the columns, so that the master knows the form of keys and rows. */
 static int say_ready(struct session *s)
 {
 	const struct source *src = &s->source;
@@ -92,15 +95,15 @@ static int say_ready(struct session *s)
 }
 
 /*
- * Wait for a process that reads Parquet, and tell the master so. The master's messages stay unread meanwhile, because the strings of OPEN
- * are in the channel's memory.
+ * Wait for a process that reads Parquet, and tell the master so. The master's messages stay unread meanwhile, because
+ * the strings of OPEN are in the channel's memory. Return 1 if `fd` is readable, 0 if not yet, or -errno.
  */
 static int wait_for(void *arg, int fd)
 {
 	struct session *s = arg;
 	struct pollfd p[] = {{.fd = fd, .events = POLLIN},
 			     {.fd = fpisa_channel_fd(s->control.channel), .events = POLLRDHUP}};
-	uint32_t often = s->want.timeout_ms / 4; /* enough for the master's own */
+	uint32_t often = s->want.timeout_ms / 4; /* often enough for the master's own timeout */
 	int err = 0;
 
 	if (poll(p, 2, often && often < WORKING_MS ? (int)often : WORKING_MS) < 0 && errno != EINTR)
@@ -194,7 +197,7 @@ int session_listen(struct session *s)
 	return rc;
 }
 
-/* -- what it is told ------------------------------------------------------------ */
+/* -- messages to the master ------------------------------------------------------ */
 
 int session_say_done(struct session *s)
 {
@@ -226,14 +229,14 @@ int session_say_done(struct session *s)
 	return err;
 }
 
-/* Report that the epoch is over: the master begins another attempt, of all workers. */
+/* Report that the epoch is over. The master begins another attempt with all workers. */
 int session_say_lost(struct session *s)
 {
 	s->state = OPENED;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_LOST, &s->start.attempt, sizeof(s->start.attempt));
 }
 
-/* Report the failure in one sentence; the master's messages are not read any more then. */
+/* Report the failure in one sentence. The master's messages are not read afterwards. */
 void session_say_failed(struct session *s, int error)
 {
 	struct pollfd p = {.fd = fpisa_channel_fd(s->control.channel), .events = POLLOUT};
@@ -252,7 +255,7 @@ void session_say_failed(struct session *s, int error)
 	while (fpisa_now() < until && fpisa_control_work(&s->control, &type, &ignored, &n) >= 0 &&
 	       (fpisa_control_waiting(&s->control) || !fpisa_channel_flushed(s->control.channel)))
 		poll(&p, 1, 10);
-	/* A socket that is closed over unread bytes would take it back. */
+	/* Closing a socket with unread bytes would discard the message. */
 	shutdown(p.fd, SHUT_WR);
 	p.events = POLLIN;
 	while (fpisa_now() < until && poll(&p, 1, 100) >= 0 && recv(p.fd, bytes, sizeof(bytes), MSG_DONTWAIT) != 0)

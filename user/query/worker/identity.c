@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The identity of a file, and whether the file has kept it; identity.h has the contracts. */
+/* The identity of a file, and the check that it has not changed; identity.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,12 @@
 #include "lib/base/error.h"
 
 #define NS_PER_S 1000000000ll
-#define COARSE_NS (2 * NS_PER_S) /* FAT's seconds are two; other file systems without a fraction have one */
-#define SETTLE_NS (3 * NS_PER_S) /* longer than any of these */
+#define COARSE_NS (2 * NS_PER_S) /* FAT counts in steps of 2 s; other file systems without fractions in steps of 1 s */
+#define SETTLE_NS (3 * NS_PER_S) /* longer than any of these steps */
 #define PAUSE_NS 1000000
 #define WRITTEN "%s: was written while the query read it; ask again"
 
-/* Over a network the server is asked, not what is remembered of it. */
+/* Read the file's state. Over a network, ask the server instead of using cached attributes. */
 static int look(struct file_state *is, int fd, const char *name)
 {
 	struct statx st;
@@ -53,8 +53,9 @@ static int64_t now_ns(clockid_t clock)
 }
 
 /*
- * Return whether a change now would get another stamp. Kernels before 6.13, and some file systems, stamp by the coarse clock. A change
- * does not get a stamp in the future, which comes from a clock that was set back or from a server.
+ * Return whether a change now would get another stamp. Kernels before 6.13, and some file systems, stamp by the coarse
+ * clock. A stamp in the future comes from a server, or from a clock that was set back; a change now does not get that
+ * stamp.
  */
 static bool settled(const struct file_state *is)
 {
@@ -63,7 +64,10 @@ static bool settled(const struct file_state *is)
 	return age > (is->changed_ns ? 0 : COARSE_NS) || age < -SETTLE_NS;
 }
 
-/* On these file systems -EAGAIN of a lease means that the server has not delegated the file, and nothing tells of other hosts' writes. */
+/*
+ * Return whether the file system is remote. There, -EAGAIN of a lease means that the server has not delegated the file,
+ * and no notice reports writes of other hosts.
+ */
 static bool is_remote(int fd)
 {
 	struct statfs fs;
@@ -72,7 +76,10 @@ static bool is_remote(int fd)
 	       (uint32_t)fs.f_type == CIFS_SUPER_MAGIC || (uint32_t)fs.f_type == SMB2_SUPER_MAGIC;
 }
 
-/* Notices of programs that write the open file, whatever its name is, or close it after they could. 0: there are none. */
+/*
+ * Return an inotify descriptor. It reports programs that write the open file under any name, or close it after opening
+ * it for writing. Return 0 if the kernel gives no such notices.
+ */
 static int watch_writes(int fd)
 {
 	char path[32];
@@ -106,7 +113,10 @@ int identity_note(struct identity *id, int fd, const char *name)
 	return err || settled(&id->is) ? err : fpisa_fail(-ESTALE, "%s: is being written; ask again", name);
 }
 
-/* Names are not in it, and come with another stamp: a number too many. */
+/*
+ * Return the file's number. Names are not part of it. But a new name changes the stamp, and so the number, although the
+ * bytes are the same.
+ */
 uint64_t identity_number(const struct identity *id, uint64_t others)
 {
 	const uint64_t part[] = {id->is.device,
@@ -123,8 +133,9 @@ uint64_t identity_number(const struct identity *id, uint64_t others)
 }
 
 /*
- * Check that nobody has the file open for writing: the kernel gives a read lease only then. The lease is given back at once; a program that opens
- * the file in between waits that long, and the signal to us is ignored by default.
+ * Check that no process has the file open for writing: only then does the kernel grant a read lease. Release the lease
+ * at once. A program that opens the file in between waits that long; we ignore the resulting signal, SIGURG, by
+ * default.
  */
 int identity_closed(int fd, const char *name)
 {
@@ -141,7 +152,10 @@ int identity_closed(int fd, const char *name)
 				0;
 }
 
-/* Check that only names of the file have changed: since its first notice no program has written it, and none may be about to. */
+/*
+ * Check that only names of the file have changed: no program has written it since identity_note(), and none has it open
+ * for writing.
+ */
 static int only_named(const struct identity *id, int fd, const char *name)
 {
 	struct pollfd p = {.fd = id->watch, .events = POLLIN};

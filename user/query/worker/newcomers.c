@@ -16,8 +16,8 @@
 #include "newcomers.h"
 
 #define NS_PER_MS 1000000ull
-#define QUEUE_MS 1000	  /* a scan that has just ended takes that long, at most, to make room */
-#define LAST_WORD_MS 2000 /* for what was said last to leave */
+#define QUEUE_MS 1000	  /* longest time that a scan which has just ended takes to make room */
+#define LAST_WORD_MS 2000 /* for the last message to be sent */
 
 /* -- places ------------------------------------------------------------------ */
 
@@ -47,7 +47,7 @@ static void end(struct newcomers *s, struct newcomer *n)
 {
 	count(s, n, -1);
 	TAILQ_REMOVE(&s->all, n, link);
-	/* A process that was forked has its socket still, for which epoll would go on. */
+	/* A forked process still has the socket, for which epoll would continue to report events. */
 	epoll_ctl(s->epoll, EPOLL_CTL_DEL, fpisa_channel_fd(n->control.channel), NULL);
 	fpisa_control_close(&n->control);
 	free(n);
@@ -70,7 +70,7 @@ bool newcomers_make_room(struct newcomers *s)
 	return true;
 }
 
-/* -- one of them --------------------------------------------------------------- */
+/* -- one connection -------------------------------------------------------------- */
 
 static void say_why(struct newcomers *s, const struct newcomer *n, int err)
 {
@@ -88,7 +88,7 @@ static void want(struct newcomers *s, struct newcomer *n)
 
 	if (fpisa_channel_events(n->control.channel) & POLLOUT)
 		e.events |= EPOLLOUT;
-	/* The process that serves the connection reads the request of one that waits for it. */
+	/* A connection that waits is read by the process that will serve it, not here. */
 	if (n->state == NEWCOMER_ADMITTED)
 		e.events = EPOLLRDHUP;
 	epoll_ctl(s->epoll, EPOLL_CTL_MOD, fpisa_channel_fd(n->control.channel), &e);
@@ -140,7 +140,7 @@ static void refuse_busy(struct newcomers *s, struct newcomer *n)
 			fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
 }
 
-/* Admit a connection that has shown a key. As many may wait as are served; others are told of the limit at once. */
+/* Admit a connection that has shown a key. Up to `scans` connections may wait; tell others of the limit at once. */
 static void admit(struct newcomers *s, struct newcomer *n)
 {
 	bool busy = s->known >= s->scans;
@@ -188,7 +188,7 @@ void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err)
 		newcomer_work(s, n);
 }
 
-/* -- all of them ---------------------------------------------------------------- */
+/* -- all connections -------------------------------------------------------------- */
 
 void newcomers_tick(struct newcomers *s)
 {

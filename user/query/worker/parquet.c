@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Parquet by pyarrow, if it is installed: a Python process reads the file and writes CSV. The file is
- * somebody else's data, so it is read in a process apart from us, which gets two descriptors, and names of columns.
+ * Parquet by pyarrow, if it is installed: a Python process reads the file and writes CSV. The file's contents are not
+ * trusted, so a separate process reads it. That process gets only the two files, a pipe for its messages, and names of
+ * columns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -24,8 +25,8 @@
 #define WHY 200
 
 /*
- * Write the columns named by the arguments, batch by batch; NULL is empty, text is in quotes. If a row group cannot be read or
- * written, find the column that is the reason.
+ * Write the columns named by the arguments, batch by batch. NULL is empty; text is in quotes. If a row group cannot be
+ * read or written, find the column that is the reason.
  */
 static const char script[] =
 	"import sys\n"
@@ -79,7 +80,7 @@ static void child(pid_t parent, int in, int out, int errors, const char *const *
 	if (getppid() != parent)
 		_exit(126);
 	signal(SIGPIPE, SIG_DFL);
-	/* The descriptors may be in each other's places. */
+	/* The descriptors may occupy each other's places. */
 	in = fcntl(in, F_DUPFD, 3);
 	out = fcntl(out, F_DUPFD, 3);
 	errors = fcntl(errors, F_DUPFD, 3);
@@ -91,7 +92,7 @@ static void child(pid_t parent, int in, int out, int errors, const char *const *
 	_exit(127);
 }
 
-/* Until there is more to hear of the process, which writes `out`. 0, or -errno with the message set. */
+/* Wait until the process, which writes `out`, has more to say. Return 0, or -errno with the message set. */
 static int wait_for_more(const struct parquet_wait *wait, const char *name, int fd, int out)
 {
 	uint64_t heard = fpisa_now();
@@ -111,7 +112,10 @@ static int wait_for_more(const struct parquet_wait *wait, const char *name, int 
 	return rc < 0 ? rc : 0;
 }
 
-/* Read what the process prints until it ends, and keep the last WHY bytes. 0, or -errno with the message set: the wait was given up. */
+/*
+ * Read the process's messages until it ends, and keep the last WHY bytes. Return 0, or -errno with the message set if
+ * the wait was given up.
+ */
 static int hear(const struct parquet_wait *wait, const char *name, int fd, int out, char why[WHY + 1])
 {
 	char more[WHY];

@@ -16,7 +16,7 @@
 #include "parquet.h"
 #include "partition.h"
 
-/* A regular file of the directory. -errno without a message. */
+/* Open a regular file of the directory. Return its descriptor, or -errno without a message. */
 static int open_file(int directory, const char *name)
 {
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
@@ -75,7 +75,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	return err;
 }
 
-/* The table's one file of rows. */
+/* Open the table's only file of rows. */
 static int open_rows(struct partition *p, int directory, const char *table)
 {
 	static const char *const ends[] = {[ROWS_CSV] = "csv", [ROWS_TBL] = "tbl", [ROWS_PARQUET] = "parquet"};
@@ -103,7 +103,7 @@ static int open_rows(struct partition *p, int directory, const char *table)
 				       table, table);
 }
 
-/* Open a table that is a file, or the table that lists the others. */
+/* Open a table that is a file, or the table that lists the other tables. */
 static int open_table(struct partition *p, int directory, const char *table)
 {
 	char schema[] = LISTING_SCHEMA;
@@ -127,7 +127,7 @@ int partition_rewind(struct partition *p)
 	return p->text.format == TEXT_CSV ? text_header(&p->text) : 0;
 }
 
-/* A Parquet file's rows take its place. */
+/* Replace a Parquet file by its rows as CSV. */
 static int read_parquet(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait)
 {
 	const char *name[FPISA_COLUMNS_MOST];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The rows of a table that a worker has: TABLE.schema in its directory, and one of TABLE.csv, TABLE.tbl and
- * TABLE.parquet. Nothing outside of the directory is ever opened, whatever a name or a link says.
+ * TABLE.parquet. No name or link can make the worker open a file outside of the directory.
  */
 #ifndef FPISA_QUERY_PARTITION_H
 #define FPISA_QUERY_PARTITION_H
@@ -15,7 +15,7 @@
 struct partition {
 	int fd;
 	enum { ROWS_CSV, ROWS_TBL, ROWS_PARQUET } kind;
-	char file[TABLE_NAME + 16]; /* its name, for messages */
+	char file[TABLE_NAME + 16]; /* file name, for messages */
 	struct schema schema;
 	struct text text;
 	bool ours; /* `fd` is a temporary file that only this process has */
@@ -23,29 +23,29 @@ struct partition {
 };
 
 /*
- * Finds the table's files and reads its schema. 0, or -errno with the message set: -EINVAL of a name that is none, or of a schema that
- * is not as it must be; -ENOENT: no such table.
+ * Find the table's files and read its schema. Return 0, or -errno with the message set: -EINVAL if the name or the
+ * schema is not valid, -ENOENT if the table does not exist.
  */
 int partition_open(struct partition *p, int directory, const char *table);
 
 /*
- * Go to the first row. The columns of a Parquet file that are `used`, by their numbers in the schema, are made CSV first, in a
- * temporary file, for which `wait` waits; other columns have no values then. 0, or -errno with the message set: -EINVAL: the file
- * is not valid; -ENOENT: there is no pyarrow for Parquet.
+ * Go to the first row. If the file is Parquet, first write the `used` columns as CSV to a temporary file; `wait` waits
+ * for this. The index into `used` is the column's number in the schema. Other columns have no values then. Return 0, or
+ * -errno with the message set: -EINVAL if the file is not valid, -ENOENT if pyarrow is not installed.
  */
 int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait);
 void partition_close(struct partition *p); /* also for a partition that is all 0, or was not opened */
 
-/* Go back to the first row. 0 or -errno as text_header() returns. */
+/* Go back to the first row. Return 0 or -errno as text_header(). */
 int partition_rewind(struct partition *p);
 
-/* Return a number of the rows and the schema: two reads of a table with one number have read the same. */
+/* Return a number of the rows and the schema. Two reads of a table with equal numbers have read the same bytes. */
 uint64_t partition_number(const struct partition *p);
 
-/* -ESTALE, with the message set, if somebody has written the file since it was opened. */
+/* Return -ESTALE, with the message set, if the file was written after it was opened, else 0. */
 int partition_unchanged(struct partition *p);
 
-/* The same at the end of the rows, and also if somebody has the file open for writing. */
+/* Do the same at the end of the rows. Also return -ESTALE if a process has the file open for writing. */
 int partition_whole(struct partition *p);
 
 #endif

@@ -49,8 +49,8 @@ static int next_of_top(struct reduction *r, struct fpisa_row *row)
 }
 
 /*
- * Make the next rows of a group: its sum as terms, of which the first has the count, its least and
- * greatest value, and the part of the count beyond 30 bits.
+ * Prepare the next rows of a group: the terms of its sum, its least and greatest value, and the part of the count
+ * beyond 30 bits. The first term has the count.
  */
 static void more_terms(struct reduction *r, const struct fpisa_query_group *g, bool first)
 {

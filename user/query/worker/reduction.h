@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rows that a worker prunes (the first N) or adds up by key before any leaves. */
+/* Rows that a worker prunes (to the first N) or adds up by key before it sends any */
 #ifndef FPISA_QUERY_REDUCTION_H
 #define FPISA_QUERY_REDUCTION_H
 
@@ -11,7 +11,7 @@
 
 struct reduction {
 	bool table;	/* groups, not the first N */
-	bool ascending; /* the least are the first */
+	bool ascending; /* least values first */
 	bool valued;	/* groups have a value beside their count */
 	struct fpisa_groups groups;
 	struct fpisa_top top;
@@ -23,17 +23,17 @@ struct reduction {
 	uint64_t count_left;
 };
 
-/* An empty one. 0, or -ENOMEM with the message set. */
+/* Set up an empty reduction. Return 0, or -ENOMEM with the message set. */
 int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes);
 void reduction_end(struct reduction *r); /* also for a reduction that is all 0 */
 
-/* Adds a row: 0, or -ENOMEM with the message set. */
+/* Add a row. Return 0, or -ENOMEM with the message set. */
 int reduction_add(struct reduction *r, const struct fpisa_row *row);
 
-/* Finish after the last row: the reduced rows can be read then. */
+/* Finish after the last row. The reduced rows can be read then. */
 void reduction_settle(struct reduction *r);
 
-/* The next row to send: 1; 0: there is none. */
+/* Take the next row to send. Return 1, or 0 if no row is left. */
 int reduction_next(struct reduction *r, struct fpisa_row *row);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Files of columns; schema.h has the contracts. */
+/* Schema files; schema.h has the contracts. */
 #include <errno.h>
 #include <string.h>
 

@@ -7,28 +7,31 @@
 
 #include "query/lib/column.h"
 
-#define SCHEMA_BYTES 65536 /* of the file, at most */
+#define SCHEMA_BYTES 65536 /* most bytes of the file */
 
 struct schema {
 	int n;
 	struct fpisa_column column[FPISA_COLUMNS_MOST];
 };
 
-/* Parse the file's bytes, which end with a 0 and are changed; `name` is for messages. 0, or -EINVAL with the message set. */
+/*
+ * Parse the file's bytes, which end with a 0 and are changed. `name` is for messages. Return 0, or -EINVAL with the
+ * message set.
+ */
 int schema_parse(struct schema *s, char *text, const char *name);
 
-/* The number of the column, or -1. */
+/* Return the number of the column, or -1. */
 int schema_find(const struct schema *s, const char *column);
 
 /*
- * Find the column of "NAME" or "NAME TYPE", `len` bytes. Return its number, or -EINVAL with the message set, which names `file`: there is no such column,
- * or it has another type.
+ * Find the column of "NAME" or "NAME TYPE", `len` bytes. Return its number, or -EINVAL with the message set if the
+ * column does not exist or has another type. The message names `file`.
  */
 int schema_find_typed(const struct schema *s, const char *text, size_t len, const char *file);
 
-#define TABLE_NAME 64 /* with the 0 behind it */
+#define TABLE_NAME 64 /* with the 0 behind the name */
 
-/* Return whether this is a table's name. No such name leads out of the directory. */
+/* Return whether this is a valid table name. A valid name cannot lead out of the directory. */
 int table_name_valid(const char *table);
 
 #endif

@@ -8,9 +8,9 @@
 #include "lib/base/error.h"
 #include "sender.h"
 
-#define LEAST 16 /* frames in flight, whatever is lost */
+#define LEAST 16 /* least frames in flight, whatever the loss */
 #define FIRST 32
-#define BACKOFFS 2 /* of one frame, each of which doubles its timeout: the window narrows, too */
+#define BACKOFFS 2 /* how often a frame's timeout may double; the window narrows, too */
 
 static struct sender_frame *frame_of(struct sender *s, uint64_t sequence)
 {
@@ -51,7 +51,7 @@ static void store_row(const struct sender *s, char *p, const struct fpisa_row *r
 		memcpy(p + key_bytes + 4, &r->count, sizeof(r->count));
 }
 
-/* Rows into the next frame: how many. */
+/* Fill the next frame with rows. Return how many, or -errno. */
 static int take_rows(struct sender *s, char *payload)
 {
 	struct fpisa_row r;
@@ -69,7 +69,7 @@ static int take_rows(struct sender *s, char *payload)
 	return rc < 0 ? rc : (int)n;
 }
 
-/* The next sequence's frame; 1, or 0: it has to wait. */
+/* Build the next sequence's frame. Return 1, 0 if it has to wait, or -errno. */
 static int make_frame(struct sender *s)
 {
 	struct sender_frame *f = frame_of(s, s->next);
@@ -83,7 +83,7 @@ static int make_frame(struct sender *s)
 			return n < 0 ? n : 0;
 		s->over = (uint32_t)n < s->a_frame;
 	}
-	/* The last one has none, and leaves when all others are acknowledged. */
+	/* The last frame has no rows, and is sent when all others are acknowledged. */
 	if (!n && s->low < s->next)
 		return 0;
 	bytes = fpisa_query_payload((uint32_t)n, s->row_bytes);
@@ -100,7 +100,7 @@ static int make_frame(struct sender *s)
 	return 1;
 }
 
-/* Half of the window, but once a round trip. */
+/* Halve the window, at most once per retransmission timeout. */
 static void narrow(struct sender *s, uint64_t now)
 {
 	if (now < s->narrowed_ns + s->rto.rto_ns)
@@ -118,7 +118,10 @@ static int send_batch(struct sender *s, struct fpisa_member_frame *batch, int *n
 	return rc;
 }
 
-/* An ACK echoes aux, so it says when the copy that it answers was sent; a KEYS_ACK has another use for it. */
+/*
+ * Stamp a frame that is sent now. An ACK echoes aux, so it tells when the acknowledged copy was sent. A KEYS_ACK uses
+ * aux otherwise.
+ */
 static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 {
 	if (!s->begun_ns)
@@ -131,8 +134,8 @@ static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 }
 
 /*
- * Return when a frame is sent again. If a frame that was sent later than this one's last copy has been answered, this one was lost, and the
- * timeout is not too short.
+ * Return when a frame is sent again. If an answer has arrived to a frame that was sent after this frame's last copy,
+ * this frame was lost. Then the timeout is not too short, and is not doubled.
  */
 static uint64_t due_of(const struct sender *s, const struct sender_frame *f)
 {
@@ -172,7 +175,7 @@ int sender_turn(struct sender *s, uint64_t now)
 	return rc ?: send_batch(s, batch, &n);
 }
 
-/* Return when the answered copy was sent; 0: unknown (Karn). */
+/* Return when the answered copy was sent, or 0 if that is unknown (Karn). */
 static uint64_t sent_at(const struct sender *s, const struct sender_frame *f, uint64_t echo)
 {
 	uint64_t at = s->begun_ns + echo - 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker's process for one master (lib/query/control.h has the messages). An error is
- * reported to the master in one sentence, and ends the process.
+ * A worker's process for one master; query/lib/control.h has the messages. An error is reported to the master in one
+ * sentence, and ends the process.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,8 +17,8 @@
 #include "session.h"
 
 #define WORKING_NS (WORKING_MS * MS)
-#define JOIN_GRACE_NS (2000 * MS) /* the master, who knows who is missing, is first to say so */
-#define UNREAD_NS (600000 * MS)	  /* rows that go over TCP: a program may look at them for long */
+#define JOIN_GRACE_NS (2000 * MS) /* lets the master, which knows the missing members, report first */
+#define UNREAD_NS (600000 * MS)	  /* rows that go over TCP: a program may keep them unread for long */
 
 /* -- time -------------------------------------------------------------------------------- */
 
@@ -49,7 +49,7 @@ static int late(const struct session *s)
 		s->want.pruning == FPISA_PRUNING_NETWORK ? ", or the master behind it" : "", s->mtu);
 }
 
-/* Return how long the state may last without progress; 0: without limit, because the connection stands. */
+/* Return how long the state may last without progress, or 0 if without limit, because the connection stands. */
 static uint64_t patience(const struct session *s)
 {
 	switch (s->state) {
@@ -148,7 +148,7 @@ static void say_why(const struct session *s, int log)
 
 	inet_ntop(AF_INET, &s->from.sin_addr, a, sizeof(a));
 	n = snprintf(line, sizeof(line), "query worker: master at %s: %s", a, fpisa_query_error());
-	/* The process that reads the log prints the line; if it is gone, the line is lost. */
+	/* The process that reads the log prints the line. If that process has ended, the line is lost. */
 	if (write(log, line, (size_t)n) != n)
 		return;
 }
@@ -166,7 +166,7 @@ void session_run(const struct fpisa_control_channel *control, const struct socka
 	progress(s);
 	while (!err)
 		err = turn(s);
-	/* A master may go whenever it has what it wants, or wants no more. */
+	/* A master may disconnect at any time, when it has its answer or no longer wants it. */
 	if (err != -ECONNRESET) {
 		say_why(s, log);
 		session_say_failed(s, err);

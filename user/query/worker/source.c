@@ -10,9 +10,9 @@
 #include "lib/base/error.h"
 #include "source.h"
 
-#define SLICE 4096   /* rows, before the network has its turn */
-#define CHECKED 4096 /* rows, before the file is looked at again */
-#define UNFIT 16384  /* rows in sequence that the query is not about, the same */
+#define SLICE 4096   /* rows in one turn, before the network has its turn */
+#define CHECKED 4096 /* rows between two checks of the file */
+#define UNFIT 16384  /* rows that the query does not select, one after the other, in one turn */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait)
@@ -63,7 +63,7 @@ void source_close(struct source *s)
 	s->null_rows = NULL;
 }
 
-/* A row may be invalid because somebody is writing the file: then report that. */
+/* Return the row's error. But if a process has written the file, which can make a row invalid, report that instead. */
 static int checked(struct source *s, int rc)
 {
 	int err = rc < 0 ? partition_unchanged(&s->table) : 0;
@@ -113,7 +113,7 @@ static int keep_null(struct source *s, uint64_t place)
 	return 0;
 }
 
-/* The join key, and behind it where the row stands, if there is room. As columns_join_key(). */
+/* Write the join key, and the row's place behind it if there is room. Return as columns_join_key(). */
 static int make_join_key(const struct source *s, const struct fpisa_field *field, uint64_t place, struct fpisa_row *r)
 {
 	int rc = columns_join_key(&s->columns, field, s->filter_bytes, r);
@@ -123,7 +123,7 @@ static int make_join_key(const struct source *s, const struct fpisa_field *field
 	return rc;
 }
 
-/* The next row that the query is about: 1, 0 at the end, SOURCE_LATER, or -errno. */
+/* Take the next row that the query selects. Return 1, 0 at the end, SOURCE_LATER, or -errno. */
 static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *place)
 {
 	int unfit = 0, rc;
@@ -144,7 +144,7 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 	return rc ?: partition_whole(&s->table);
 }
 
-/* The next of them that counts. */
+/* Take the next of these rows that is sent. Return as next_row(). */
 static int next_of_table(struct source *s, struct fpisa_row *r)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -162,7 +162,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 				return rc;
 			if (s->want.kind == FPISA_QUERY_TOPN)
 				continue;
-			/* The row makes a group, and adds nothing to it. */
+			/* The row creates a group, and adds no value to it. */
 			r->count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
 		} else if (v) {
 			rc = fpisa_parse_real(v->text, &r->value);
@@ -184,7 +184,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 	return rc;
 }
 
-/* -- reduced by the worker itself ---------------------------------------------------- */
+/* -- rows that the worker reduces ----------------------------------------------------- */
 
 static int reduce(struct source *s)
 {

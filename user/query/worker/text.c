@@ -11,7 +11,7 @@
 #include "text.h"
 
 #define PLACE_LEN 320
-#define READ_FIRST 4096 /* bytes, where a row is looked for; doubles as long as rows follow each other */
+#define READ_FIRST 4096 /* bytes of the first read for a row; doubles as long as rows follow each other */
 
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
 	      const bool there[FPISA_COLUMNS_MOST])
@@ -34,7 +34,7 @@ void text_seek(struct text *t, uint64_t offset)
 {
 	uint64_t ahead = offset - t->offset;
 
-	/* The row before the next one in the buffer has been split already. */
+	/* The row before the next row in the buffer has been split already. */
 	if (offset > t->offset && ahead < t->end - t->begin) {
 		t->begin += (uint32_t)ahead;
 	} else {
@@ -65,7 +65,7 @@ static uint64_t line_of(const struct text *t)
 	return line;
 }
 
-/* "FILE:LINE" */
+/* Write "FILE:LINE" of the last row, and return it. */
 static const char *place(const struct text *t, char text[PLACE_LEN])
 {
 	snprintf(text, PLACE_LEN, "%s:%llu", t->name, (unsigned long long)(t->line ? t->line : line_of(t)));
@@ -107,7 +107,7 @@ int text_no_room(const struct text *t, size_t need, uint32_t given, const char *
 
 /* -- lines ------------------------------------------------------------------- */
 
-/* More of the file behind what is in the buffer. */
+/* Read more of the file behind the bytes in the buffer. */
 static int fill(struct text *t)
 {
 	ssize_t n;
@@ -127,7 +127,7 @@ static int fill(struct text *t)
 	return 0;
 }
 
-/* Bytes of the row at `begin`, without its end; UINT32_MAX: the buffer ends before it. */
+/* Return the bytes of the row at `begin`, without the line end, or UINT32_MAX if the buffer ends before the row. */
 static uint32_t row_length(const struct text *t)
 {
 	const char *from = t->buffer + t->begin, *end = t->buffer + t->end, *at;
@@ -146,7 +146,7 @@ static uint32_t row_length(const struct text *t)
 	return UINT32_MAX;
 }
 
-/* Finds the row at `begin`: 1 with its length, 0 at the end of the file. */
+/* Find the row at `begin` and its length. Return 1, 0 at the end of the file, or -errno. */
 static int find_row(struct text *t, uint32_t *n)
 {
 	int rc;
@@ -181,7 +181,10 @@ static int split_tbl(const struct text *t, char *row, char *end, struct fpisa_fi
 	return n;
 }
 
-/* Unquote a field, from after its first quote on: "" becomes ". Return where it ends, or NULL if it is not closed. */
+/*
+ * Unquote a field, from after its first quote on: "" becomes ". Return where it ends, or NULL if the quote is not
+ * closed.
+ */
 static char *unquote(char *from, char *end, struct fpisa_field *f)
 {
 	char *to = from, *at;
@@ -246,7 +249,7 @@ static int check_nulls(const struct text *t, struct fpisa_field *field)
 	return 0;
 }
 
-/* 0 or -errno; the buffer stands behind the row then. */
+/* Split the row into its fields. Return 0 or -errno. */
 static int split(struct text *t, uint32_t length, struct fpisa_field *field)
 {
 	char *row = t->buffer + t->begin, *end = row + length, at[PLACE_LEN];
@@ -263,7 +266,7 @@ static int split(struct text *t, uint32_t length, struct fpisa_field *field)
 	return n < 0 ? n : 0;
 }
 
-/* Line ends of a row, before it is split. */
+/* Return how many lines a row has, before it is split. */
 static uint64_t lines_of(const char *row, uint32_t length)
 {
 	uint64_t n = 1;
@@ -298,7 +301,7 @@ int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint6
 	uint64_t line;
 	int rc;
 
-	/* Messages about the row name its line until the next one is asked for. */
+	/* Messages about the row name its line until the next row is requested. */
 	if (t->next_line) {
 		t->line = t->next_line;
 		t->next_line = 0;

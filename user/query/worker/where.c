@@ -14,7 +14,7 @@
 
 /* -- values ------------------------------------------------------------------- */
 
-/* A field's value as a type that its column's is compared as. */
+/* Parse a field's value as a number or date of the type. Return 0 or -errno. */
 static int take_value(unsigned int type, const struct fpisa_field *f, int64_t *integer, double *real)
 {
 	const struct fpisa_column c = {.type = (uint8_t)type, .not_null = 1};
@@ -91,7 +91,10 @@ static int is_null_test(const char **at, enum where_operator *is)
 	return 0;
 }
 
-/* Copies the value to *to, with a 0 behind it; 0 if a quote is not closed, or there is nothing, as of a shell's empty variable. */
+/*
+ * Copy the value to *to, with a 0 behind it. Return 0 if a quote is not closed, or if the value is missing, as an empty
+ * variable of a shell leaves it.
+ */
 static int take_text(const char **at, char **to)
 {
 	const char *p = *at;
@@ -114,7 +117,7 @@ static int take_text(const char **at, char **to)
 	return 1;
 }
 
-/* Numbers beside a real are doubles, beside an integer 64 bits wide. */
+/* Parse the constant of a condition. A constant is a double beside a real, and 64 bits wide beside an integer. */
 static int take_constant(struct where_term *t, const struct schema *schema, char *text, const char *file)
 {
 	const struct fpisa_column *c = &schema->column[t->column];
@@ -212,7 +215,7 @@ static int compare_real(double a, double b)
 	return (a > b) - (a < b);
 }
 
-/* *order is below, at or above 0 as the field is beside the term's value. */
+/* Compare the field with the term's value: set *order below, to or above 0. Return 0 or -errno. */
 static int compare(const struct where_term *t, unsigned int type, const struct fpisa_field *f, int *order)
 {
 	int64_t integer = 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rows of a table that a query selects: "COLUMN OP VALUE,...", all of which have to hold, with the operators <, <=, =, <>, >=, > and a value
- * as in files, in single quotes ('' for one) if it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". "COLUMN never null" holds for all rows: a NULL
- * in a row for which the conditions before it hold is an error. A type
- * may follow the column, which has to be of that type. As in SQL a comparison with NULL holds for no row, NaN is greater than all other values, reals are compared as doubles, and texts by
- * their bytes.
+ * The rows of a table that a query selects: "COLUMN OP VALUE,...". All conditions have to hold. The operators are <,
+ * <=, =, <>, >=, >. A value is written as in files, in single quotes ('' for a quote) if it has a comma, blanks or
+ * quotes. Other conditions are "COLUMN null" and "COLUMN not null". "COLUMN never null" holds for all rows. But a NULL
+ * there, in a row for which the conditions before it hold, is an error.
+ *
+ * A type may follow the column, which must have that type. As in SQL, a comparison with NULL holds for no row. NaN is
+ * greater than all other values. Reals are compared as doubles, and texts by their bytes.
  */
 #ifndef FPISA_QUERY_WHERE_H
 #define FPISA_QUERY_WHERE_H
@@ -30,8 +32,8 @@ enum where_operator {
 struct where_term {
 	int column;
 	enum where_operator is;
-	int64_t integer; /* the value, of int32, int64, date */
-	double real;	 /* of real, double */
+	int64_t integer; /* value of int32, int64, date */
+	double real;	 /* value of real, double */
 	const char *text;
 	size_t len;
 };
@@ -42,12 +44,14 @@ struct where {
 	char *texts;
 };
 
-/* 0, or -errno with the message set, which names `file`. */
+/* Parse conditions. Return 0, or -errno with the message set, which names `file`. */
 int where_parse(struct where *w, const struct schema *schema, const char *text, const char *file);
 void where_free(struct where *w);
 
-/* Does the row that `t` has given hold all? 1, 0, or -errno with the message set: a field is not a value of that column's type, or
- * NULL where it is never. */
+/*
+ * Return 1 if all conditions hold for the row that `t` has given, else 0. Return -errno with the message set if a field
+ * is invalid: not a value of its column's type, or NULL in a column that is never null.
+ */
 int where_holds(const struct where *w, const struct text *t, const struct fpisa_field *field);
 
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa query worker DIR: wait for masters, and give each master that has shown a key a process of its own. The first process never
- * blocks, neither for a master (newcomers.h) nor for the reader of its log (cli/log.h), which has the messages of the other processes, too.
+ * fpisa query worker DIR: wait for masters, and start a process for each master that has shown a key. The first process
+ * never blocks, neither for a master (newcomers.h) nor for the reader of its log (cli/log.h). Its log also has the
+ * messages of the other processes.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -33,10 +34,10 @@
 
 #define SCANS 64
 #define SCANS_MOST 1024
-#define BACKLOG SOMAXCONN /* a flood may fill it while this process has no CPU; a master would wait a second then */
-#define TURN 16		  /* connections that are accepted before others have their turn */
+#define BACKLOG SOMAXCONN /* a flood may fill it while this process has no CPU; a master would then wait a second */
+#define TURN 16		  /* connections accepted in one turn */
 #define TICK_MS 250
-#define DESCRIPTORS 64 /* beside those of masters */
+#define DESCRIPTORS 64 /* beside the descriptors of masters */
 
 enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS };
 
@@ -49,7 +50,7 @@ static const struct option options[] = {
 struct worker {
 	const char *directory, *key;
 	struct sockaddr_in at;
-	int fd, listener, children, ends[2]; /* `ends`: of a pipe of packets, each a line of the log */
+	int fd, listener, children, ends[2]; /* `ends` of a pipe of packets, each of which is a line of the log */
 	bool paused;			     /* no connection can be accepted now */
 	int served;
 	struct newcomers newcomers;
@@ -89,7 +90,7 @@ static int take_options(struct worker *w, int argc, char **argv)
 		       refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new makes a file of keys");
 }
 
-/* -- the beginning --------------------------------------------------------------- */
+/* -- start ------------------------------------------------------------------------ */
 
 static int watch(struct worker *w, int *fd)
 {
@@ -215,7 +216,7 @@ static void take_lines(struct worker *w)
 
 /* -- the loop ---------------------------------------------------------------------- */
 
-/* Pause while there are no descriptors: a connection that waits would wake the process again and again. */
+/* Pause while no descriptors are left: a connection that waits would wake the process again and again. */
 static void pause_accepting(struct worker *w, bool pause)
 {
 	struct epoll_event e = {.events = pause ? 0 : EPOLLIN, .data.ptr = &w->listener};
@@ -225,7 +226,7 @@ static void pause_accepting(struct worker *w, bool pause)
 	w->paused = pause;
 }
 
-/* A host that is gone is found by probes. A master that leaves its rows unread for long is not. */
+/* Enable probes, which find hosts that are gone. They do not find a master that leaves its rows unread for long. */
 static void probe(int fd)
 {
 	static const int values[][3] = {
@@ -256,7 +257,10 @@ static void accept_some(struct worker *w)
 	}
 }
 
-/* An event of a connection may end other connections whose events are pending; epoll reports these again. */
+/*
+ * Handle events until an error. An event may end other connections whose events are pending; epoll reports events
+ * again, so take one at a time.
+ */
 static int loop(struct worker *w)
 {
 	uint64_t tick_ns = 0;
