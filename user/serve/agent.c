@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa serve --manager HOST; agent.h has the contract. One thread; it blocks only while it connects, for at most half a second. */
+/*
+ * fpisa serve --manager HOST; agent.h has the contract. One thread, which blocks only while it connects, for at most
+ * half a second.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,7 +28,7 @@
 
 #define CONNECT_MS 500 /* for one try */
 #define AGAIN_MS 200   /* between two tries */
-#define LOOK_MS 500    /* between two looks for groups that somebody here has ended */
+#define LOOK_MS 500    /* between two checks for groups that a user of this host has ended */
 
 struct agent {
 	const struct manager_policy *policy;
@@ -34,18 +37,18 @@ struct agent {
 	struct fpisa_psk psk;
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
-	struct fpisa_channel *channel; /* NULL: none */
+	struct fpisa_channel *channel; /* NULL: not connected */
 	bool registered;	       /* registered by this connection */
 	bool ever;		       /* registered by any connection */
-	bool told;		       /* the log says that there is no connection; once until there is one */
-	__u16 port;		       /* UDP, of the datapath */
-	struct aggregator_record said; /* what it has registered as; for who looks here, while it is */
+	bool told;		       /* the log has reported the lost connection; reset when it exists again */
+	__u16 port;		       /* UDP port of the datapath */
+	struct aggregator_record said; /* values of the registration, for users of this host while it lasts */
 	__u64 now_ms, heard_ms, beat_ms, look_ms, try_ms;
 	int signals, failed;
 	struct log news, errors;
 };
 
-/* -- what the jobs want done ------------------------------------------------------ */
+/* -- requests of the jobs --------------------------------------------------------- */
 
 static void ask(void *arg, const struct helper_request *q)
 {
@@ -55,7 +58,7 @@ static void ask(void *arg, const struct helper_request *q)
 		a->failed = helper_ask(&a->helper, q);
 }
 
-/* Send to the manager. A manager that does not read its messages is not heard any more either, and dropped then. */
+/* Send to the manager. A manager that does not read its messages sends none either, and is dropped for its silence. */
 static void tell(void *arg, const struct fpisa_manager_message *m)
 {
 	struct agent *a = arg;
@@ -73,7 +76,7 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 
 /* -- the connection ----------------------------------------------------------------- */
 
-/* Note it for `fpisa status` and `fpisa doctor` of this host. */
+/* Record the registration for `fpisa status` and `fpisa doctor` of this host. */
 static void note_registered(struct agent *a, bool registered)
 {
 	struct helper_request q = {.what = HELPER_AGGREGATOR};
@@ -139,7 +142,10 @@ static void connect_manager(struct agent *a)
 	say_register(a, fd);
 }
 
-/* A manager that has taken this aggregator before may be full for a while, or not know yet that an earlier connection has ended. */
+/*
+ * Handle a refusal. If the manager has accepted this aggregator before, try again. It may be full for a while, or may
+ * not know yet that an earlier connection has ended.
+ */
 static void take_refusal(struct agent *a, const struct fpisa_manager_refusal *r)
 {
 	if (a->ever || r->reason == FPISA_MANAGER_R_busy)
@@ -268,7 +274,7 @@ static int loop(struct agent *a)
 	return a->failed;
 }
 
-/* End the groups from before this process: no manager knows their jobs. */
+/* End the groups from before this process. No manager knows their jobs. */
 static void forget_groups(struct agent *a)
 {
 	for (__u32 i = 0; i < GROUPS; i++)

@@ -51,7 +51,7 @@ static void say(struct agent_jobs *a, enum fpisa_manager_type type, __u64 id)
 	a->ops->send(a->arg, &m);
 }
 
-/* A job that is being made is waited for: it could not be found. */
+/* Delete the group's jobs. Wait for a job that is being made, because it could not be found otherwise. */
 static void drop(struct agent_jobs *a, struct agent_group *g)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
@@ -120,7 +120,7 @@ static void fill_record(const struct agent_jobs *a, struct agent_group *g, const
 	memcpy(j->port, g->port, sizeof(j->port));
 }
 
-/* The helper makes the next job of that index; the earlier one was another manager's. */
+/* Let the helper make the next job of that index. Remove the earlier job, which another manager wanted. */
 static void make(struct agent_jobs *a, struct agent_group *g, __u32 index)
 {
 	struct helper_request q = {.what = HELPER_MAKE, .place = place_of(a, g)};

@@ -23,7 +23,10 @@ static int check_up(const char *dev, const char *hint)
 	return 0;
 }
 
-/* Return whether the datapath is on the interface. -EBUSY, reported: it is, and cannot send to lo. */
+/*
+ * Return whether the datapath is on the interface. Return -EBUSY, reported, if it is on the interface and cannot send
+ * to lo.
+ */
 static int check_loaded(const struct datapath *dp, const char *dev)
 {
 	struct datapath_interface i;
@@ -38,7 +41,7 @@ static int check_loaded(const struct datapath *dp, const char *dev)
 	return got > 0;
 }
 
-/* List those of `devs` that have no datapath yet; return their number or -errno. */
+/* List the interfaces of `devs` that have no datapath yet. Return their number or -errno. */
 static int missing(const char *pin, char *devs[2], char *out[2])
 {
 	struct datapath dp;

@@ -6,8 +6,8 @@
 #include "config/config.h"
 
 /*
- * Load the datapath, by [datapath] of the file, on the interface of [manager]'s `colocated` and on `lo`, both in generic mode, unless
- * it is loaded already. It stays when this process ends. 0 or -errno, reported.
+ * Load the datapath, by [datapath] of the file, in generic mode, unless it is loaded already. The interfaces are
+ * [manager]'s `colocated` and `lo`. It stays loaded when this process ends. Return 0 or -errno, reported.
  */
 int colocate(const struct config *c, const char *pin);
 

@@ -18,11 +18,11 @@
 #include "lib/manager/interface.h"
 #include "lib/manager/watch.h"
 
-#define LAST_WORD_MS 2000 /* for what was said last to leave */
+#define LAST_WORD_MS 2000 /* for the last message to be sent */
 #define BACKLOG 1024
 #define TURN 64	    /* messages, or reads of discarded bytes, before other connections have their turn */
-#define STRANGERS 8 /* events of connections in no group, between those of ranks in groups */
-#define ACCEPTS 16  /* of these, new connections at an event */
+#define STRANGERS 8 /* events of connections in no group, between events of ranks in groups */
+#define ACCEPTS 16  /* new connections at one of these events */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -77,7 +77,7 @@ void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manage
 		     &(struct refusal){.address = who->address, .key = who->owner, .reason = reason, .text = text});
 }
 
-/* -- who is in no group ------------------------------------------------------ */
+/* -- connections in no group ----------------------------------------------------- */
 
 static void start_waiting(struct conns_of *s, struct conn *c)
 {
@@ -91,14 +91,14 @@ static void start_waiting(struct conns_of *s, struct conn *c)
 		else if (!h->n)
 			free = h;
 	}
-	c->host = own ?: free; /* one is free: conns_accept() has made room */
+	c->host = own ?: free; /* one entry is free: conns_accept() has made room */
 	c->host->address = c->caller.address;
 	c->host->n++;
 	s->waiting++;
 	TAILQ_INSERT_TAIL(&s->wait, c, stranger_link);
 }
 
-/* End a connection's wait: its rank is in a group now or has left one, or the connection was refused. */
+/* End a connection's wait, because its rank has joined or left a group, or the connection was refused. */
 static void stop_waiting(struct conns_of *s, struct conn *c)
 {
 	if (!c->host)
@@ -109,7 +109,7 @@ static void stop_waiting(struct conns_of *s, struct conn *c)
 	TAILQ_REMOVE(&s->wait, c, stranger_link);
 }
 
-/* -- the end of one ---------------------------------------------------------- */
+/* -- the end of a connection ----------------------------------------------------- */
 
 static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cause)
 {
@@ -146,8 +146,8 @@ static void start_closing(struct conns_of *s, struct conn *c)
 }
 
 /*
- * Refuse bytes that are not a message; say nothing further over this connection. Closing a socket with unread bytes would
- * discard even the refusal, so these bytes are read for a moment.
+ * Refuse bytes that are not a message. Send nothing further over this connection. Closing a socket with unread bytes
+ * would discard even the refusal, so these bytes are read for a moment.
  */
 static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
@@ -169,7 +169,7 @@ static void refuse_silent(struct conns_of *s, struct conn *c)
 	refuse_bad(s, c, FPISA_MANAGER_R_order, text);
 }
 
-/* False: the other side has closed it. */
+/* Discard input. Return false if the peer has closed the connection. */
 static bool throw_away(const struct conn *c)
 {
 	char bytes[4096];
@@ -194,7 +194,10 @@ void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_
 	struct conns_of *s = arg;
 	struct conn *c = (struct conn *)to;
 
-	/* One event may produce more messages than a channel holds: the ranks that have left, for a rank that comes back. */
+	/*
+	 * An event may produce more messages than a channel holds, for example about all ranks that have left, for a
+	 * rank that comes back.
+	 */
 	if (!c->closing && fpisa_channel_send(c->channel, m) &&
 	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, m)))
 		c->deaf = true;
@@ -230,7 +233,7 @@ static void become_member(struct conns_of *s, struct conn *c)
 		c->deaf = true; /* conns_tick() ends it */
 }
 
-/* A rank in a group, or an aggregator. */
+/* Return whether the connection belongs to a rank in a group, or to an aggregator. */
 static bool is_known(const struct conn *c)
 {
 	return c->caller.place >= 0 || c->caller.aggregator;
@@ -265,7 +268,7 @@ void conn_work(struct conns_of *s, struct conn *c)
 		if (rc > 0 && !c->closing)
 			take(s, c, &m);
 	}
-	/* The rest of what TLS has decrypted no event tells of. */
+	/* No event reports the rest of what TLS has decrypted. */
 	if (rc > 0)
 		mark(s, c);
 	if ((rc == -EPROTO || rc == -EACCES) && !c->closing) {
@@ -309,16 +312,19 @@ void conns_tick(struct conns_of *s)
 
 	for (c = TAILQ_FIRST(&s->all); c; c = next) {
 		if (!c->deaf && c->host && s->manager->now_ms >= c->until_ms)
-			refuse_silent(s, c); /* which may end another */
+			refuse_silent(s, c); /* may end another connection */
 		next = TAILQ_NEXT(c, link);
 		if (c->deaf || (c->closing && s->manager->now_ms >= c->until_ms))
 			end(s, c, FPISA_MANAGER_SILENT);
 	}
 }
 
-/* -- new ones ------------------------------------------------------------------ */
+/* -- new connections -------------------------------------------------------------- */
 
-/* Hosts that open many and say nothing take their own places: the oldest connection of the host with the most goes. */
+/*
+ * End the oldest connection of the host with the most connections that have not asked for a group. So a host that opens
+ * many connections and stays silent only takes its own places.
+ */
 static void make_room(struct conns_of *s)
 {
 	static const char text[] = "too many connections that have not asked for a group; try again";
@@ -334,7 +340,10 @@ static void make_room(struct conns_of *s)
 	end(s, victim, FPISA_MANAGER_SILENT);
 }
 
-/* Free a descriptor, lest connections without a group keep others out if the limit is too low. Connections that have their answer go first. */
+/*
+ * Free a descriptor, so that connections without a group do not keep others out if the limit is too low. First end
+ * connections that have their answer.
+ */
 static void make_descriptor(struct conns_of *s)
 {
 	if (!TAILQ_EMPTY(&s->closing))
@@ -364,7 +373,7 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 		end(s, c, FPISA_MANAGER_CLOSED);
 }
 
-/* Refuse a peer that may not connect, at the cost of one message: read none of its bytes, and keep no state. */
+/* Refuse a peer that may not connect, at the cost of one message: read no bytes from it, and keep no state. */
 static void turn_away(struct conns_of *s, int fd, __be32 address)
 {
 	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];

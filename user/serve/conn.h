@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections of the manager: accept, limits, messages in and out, the end of each. Connections of ranks in groups have events of
- * their own in the loop. All others, and the listener, share one event, which handles a few at a time: however many
- * there are, no rank in a group waits for more than that.
+ * Connections of the manager: accept, limits, messages in and out, the end of each connection. Connections of ranks in
+ * groups have their own events in the loop. All others, and the listener, share one event, which handles a few at a
+ * time. So no rank in a group waits for more than these few, however many connections exist.
  */
 #ifndef FPISA_SERVE_CONN_H
 #define FPISA_SERVE_CONN_H
@@ -13,10 +13,10 @@
 #include "manager/group.h"
 #include "refusals.h"
 
-/* A host with connections that are in no group yet. */
+/* A host with connections that are in no group yet */
 struct conn_host {
 	__be32 address;
-	int n; /* its connections in no group; 0: a free entry */
+	int n; /* the host's connections in no group; 0: the entry is free */
 };
 
 struct conn {
@@ -24,36 +24,39 @@ struct conn {
 	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
 	struct conn_host *host; /* host of a connection in no group yet; NULL: it has been in a group, or was refused */
 	struct fpisa_channel *channel;
-	bool closing; /* in the list of closing connections: its last messages leave, then it ends */
+	bool closing; /* in the list of closing connections: its last messages are sent, then it ends */
 	bool dirty;
-	bool deaf;	/* it does not read its messages */
-	bool member;	/* in a group, now or before: its events are the loop's */
-	bool broken;	/* its input is discarded */
-	__u64 until_ms; /* by when it must have joined, or have ended */
+	bool deaf;	/* the peer does not read its messages */
+	bool member;	/* in a group, now or before: the loop handles its events */
+	bool broken;	/* input is discarded */
+	__u64 until_ms; /* deadline for it to join or to end */
 };
 
 TAILQ_HEAD(conns, conn);
 
 struct conns_of {
 	struct manager *manager;
-	const struct fpisa_psks *keys; /* NULL: none */
+	const struct fpisa_psks *keys; /* NULL: keys are not used */
 	int epoll, listener;
-	int strangers; /* an epoll within `epoll`: the listener, and connections in no group */
+	int strangers; /* epoll within `epoll`: the listener, and connections in no group */
 	int n, waiting, n_closing;
-	struct conns all;     /* from the oldest on, as in the other lists */
+	struct conns all;     /* oldest first, as in the other lists */
 	struct conns wait;    /* in no group yet */
-	struct conns closing; /* refused, or out of their group; no more than MANAGER_WAITING */
-	struct conns dirty;   /* have something to send */
+	struct conns closing; /* refused, or out of their group; at most MANAGER_WAITING */
+	struct conns dirty;   /* have messages to send */
 	struct conn_host host[MANAGER_WAITING + 1];
 	struct log refusals;
 };
 
-/* Listen on the policy's address and port; 0 or -errno, reported. The epoll data of connections in no group is NULL. */
+/*
+ * Listen on the policy's address and port. Return 0 or -errno, reported. The epoll data of connections in no group is
+ * NULL.
+ */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
 
-void conns_strangers(struct conns_of *s); /* handle a few events of connections in no group, new connections among them */
-void conn_work(struct conns_of *s, struct conn *c); /* handle one that can be read or written */
-void conns_flush(struct conns_of *s);		    /* send what the last events queued */
+void conns_strangers(struct conns_of *s); /* handle a few events of connections in no group, including new connections */
+void conn_work(struct conns_of *s, struct conn *c); /* handle a connection that can be read or written */
+void conns_flush(struct conns_of *s);		    /* send messages that the last events queued */
 void conns_tick(struct conns_of *s);		    /* end connections whose time is over */
 
 /* Members of struct manager_ops, for an arg whose first member is the conns_of. */

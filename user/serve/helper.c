@@ -21,12 +21,12 @@
 #include "helper_jobs.h"
 #include "host/privilege.h"
 
-/* A map of ports for each job, the datapath's own, and the maps and programs of an object while it is loaded. */
+/* Enough for a map of ports for each job, the datapath's own maps, and all descriptors of an object while it is loaded */
 #define DESCRIPTORS (FPISA_MAX_JOBS + 96)
 #define CLAIMS_A_SECOND 50
-#define CLAIM_S 20 /* the helper of a manager that was killed first ends what it does */
+#define CLAIM_S 20 /* time for the helper of a killed manager to finish its work */
 
-/* -- what was reported, for who asked ---------------------------------------- */
+/* -- reported errors, for the client --------------------------------------------- */
 
 static __u64 now_ms(void)
 {
@@ -36,7 +36,7 @@ static __u64 now_ms(void)
 	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
 }
 
-/* Take the first message that is not a warning, without "fpisa: "; log all messages. */
+/* Take the first message that is not a warning, without "fpisa: ". Log all messages. */
 static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 {
 	char all[2048], *rest = all, *line, *first = NULL;
@@ -59,7 +59,10 @@ static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 
 /* -- the process -------------------------------------------------------------- */
 
-/* A manager that was killed hears nothing, but what it has asked for before is done: the records are the next one's. */
+/*
+ * Send an answer. If the manager was killed, ignore that, and finish its earlier requests: the next manager uses the
+ * records.
+ */
 static int answer(const struct helper_state *w, const struct helper_answer *a)
 {
 	if (send(w->fd, a, sizeof(*a), MSG_NOSIGNAL) == sizeof(*a) || errno == EPIPE || errno == ECONNRESET)
@@ -83,7 +86,7 @@ static int tell_found(struct helper_state *w)
 	return err ?: answer(w, &a);
 }
 
-/* Read what the process that talks to the network may not read itself. An error leaves everything unchanged. */
+/* Read the files that the process which talks to the network may not read. An error leaves everything unchanged. */
 static int read_again(struct helper_state *w, struct helper_news *news)
 {
 	struct config *c = NULL;
@@ -102,7 +105,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 		warning("%s: listen and port are as they were until fpisa serve is started again", c->file);
 	news->policy = c->manager;
 	news->keyed = c->manager.key_file != NULL;
-	/* Addresses of ours mean nothing there. */
+	/* Pointers of this process are invalid there. */
 	news->policy.key_file = news->policy.user = news->policy.manager = news->policy.colocated = NULL;
 	config_free(w->config);
 	w->config = c;
@@ -149,7 +152,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	}
 }
 
-/* Return whether the manager was killed before it began; it leaves nothing to finish then. */
+/* Return whether the manager was killed before it began. Then it leaves nothing to finish. */
 static bool manager_is_gone(const struct helper_state *w)
 {
 	struct pollfd p = {.fd = w->fd};
@@ -202,14 +205,14 @@ static int open_datapath(struct helper_state *w, const char *pin)
 	return err;
 }
 
-/* There is something to do: the manager serves. Pins of a datapath that has a group are given to it. */
+/* Begin to serve, at the first request. Keep the capability to give new pins to the group that may read them. */
 static int begin(struct helper_state *w)
 {
 	const struct aggregator_record none = {0};
 	int err = 0;
 
 	w->asked = true;
-	/* Forget an earlier manager's aggregators: they register again. */
+	/* Forget an earlier manager's aggregators, which register again. */
 	for (__u32 i = 0; !err && i < AGGREGATORS; i++)
 		err = datapath_aggregator_put(&w->groups, i, &none);
 	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
@@ -242,7 +245,7 @@ static int serve(struct helper_state *w, const char *pin)
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}
-	w->log.said = 0; /* why it ends is said in any case */
+	w->log.said = 0; /* report why it ends in any case */
 	take_errors(w, text);
 	return err;
 }
@@ -274,7 +277,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, struct hel
 		struct helper_state w = {.fd = pair[1], .config = c, .policy = &c->manager};
 
 		close(pair[0]);
-		/* The helper ends when the manager does, after it has finished what it began. */
+		/* The helper ends when the manager does, after it has finished its work. */
 		signal(SIGINT, SIG_IGN);
 		signal(SIGTERM, SIG_IGN);
 		signal(SIGHUP, SIG_IGN);

@@ -11,7 +11,7 @@
 #include "host/route.h"
 #include "job/job.h"
 
-/* Drop the errors of an attempt that is made again. */
+/* Drop the errors of an attempt that is repeated. */
 static void forget_errors(struct helper_state *w)
 {
 	if (!ftruncate(w->errors, 0))
@@ -25,7 +25,7 @@ static bool is_ours(const struct helper_state *w, __u32 number, __u64 token)
 	return number < FPISA_MAX_JOBS && token && w->dp.jobs[number].active && w->dp.jobs[number].token == token;
 }
 
-/* The number of the job that has the token; FPISA_MAX_JOBS: none has. */
+/* Return the number of the job that has the token, or FPISA_MAX_JOBS if no job has it. */
 static __u32 job_of(const struct helper_state *w, __u64 token)
 {
 	__u32 number = 0;
@@ -35,7 +35,7 @@ static __u32 job_of(const struct helper_state *w, __u64 token)
 	return number;
 }
 
-/* Slots of the jobs that records say are the manager's, by token: it may record a job as not made that has been made since. */
+/* Count the slots of the manager's jobs, by token. A record may list a job as not made which has been made since. */
 static int slots_given(const struct helper_state *w, __u32 *slots)
 {
 	struct group_record r;
@@ -54,7 +54,7 @@ static int slots_given(const struct helper_state *w, __u32 *slots)
 	return err;
 }
 
-/* The manager has looked at all of this; should it no longer be itself, it gets no more than the policy gives. */
+/* Check a request again, although the manager has checked it: a compromised manager may only get what the policy gives. */
 static int check_make(struct helper_state *w, const struct manager_make *o, struct group_record *r)
 {
 	__u8 format = o->spec.format ?: FPISA_FORMAT_FP32, mode = o->spec.mode ?: FPISA_MODE_FPISA;
@@ -71,7 +71,7 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
 		return refuse(-EACCES, "a job that no record announces");
-	/* A second one of the token would be counted nowhere. */
+	/* A second job with the token would not be counted. */
 	if (job_of(w, o->token) < FPISA_MAX_JOBS)
 		return refuse(-EACCES, "a job whose token job %u has", job_of(w, o->token));
 	for (__u32 k = 0; k < o->workers; k++)
@@ -99,8 +99,8 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.pipeline = o->spec.pipeline;
 	s->job.elements = o->spec.elements;
 	s->job.window = o->spec.window;
-	/* Multicast where it is possible is what a job without a fan-out gets. */
-	/* A rank on this host: its frames come by lo, where no multicast goes. */
+	/* A job without a fan-out gets multicast if it is possible. */
+	/* Frames of a rank on this host arrive by lo, where multicast does not work. */
 	for (__u32 r = 0; r < o->workers; r++) {
 		__u32 vrf;
 
@@ -117,7 +117,7 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	}
 }
 
-/* Complete the job. If its elements a frame are not given, use as many as the MTUs carry. */
+/* Complete the job. If its elements in a frame are not given, use as many as the MTUs carry. */
 static int resolve(struct helper_state *w, const struct manager_make *o, struct job_spec *s, __u32 number)
 {
 	int err = job_spec_resolve(s, number);
@@ -132,7 +132,10 @@ static int resolve(struct helper_state *w, const struct manager_make *o, struct 
 
 #define WARN_S 10
 
-/* Warn about the ranks' ports. The check looks at all network namespaces, which is slow, so it is not repeated for each job of a group. */
+/*
+ * Warn about the ranks' ports. The check looks at all network namespaces, which is slow, so do not repeat it for each
+ * job of a group.
+ */
 static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
 {
 	struct timespec now;
@@ -145,7 +148,10 @@ static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
 	job_spec_warn(s, &w->dp, number);
 }
 
-/* A free number: the first of those with the least room that is enough, or else, at the price of a wait, the first. */
+/*
+ * Choose a free number: the first of the numbers with the least sufficient room. If no number has enough room, choose
+ * the first free number; this costs a wait.
+ */
 static __u32 choose_number(struct helper_state *w, const struct manager_make *o)
 {
 	__u32 best = FPISA_MAX_JOBS, best_room = FPISA_MAX_WORKERS + 1;
@@ -186,7 +192,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 			return err > 0 ? -EINVAL : err;
 		warn(w, &s, made->number);
 		err = datapath_job_add(&w->dp, made->number, &s.job, s.ifindex);
-		/* Somebody was faster: the next number. */
+		/* The number was taken meanwhile: use the next number. */
 		if (err != -EEXIST)
 			break;
 		forget_errors(w);
@@ -200,7 +206,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 						 .pipeline = s.job.pipeline,
 						 .elements = s.job.elements,
 						 .window = s.job.window};
-	/* With several aggregators the manager says when all have made their jobs; until then the job is being made. */
+	/* With several aggregators the manager says when all have made their jobs. Until then the job is being made. */
 	if (r.aggregators <= 1)
 		r.job[o->index].state = FPISA_GROUP_JOB_MADE;
 	r.job[o->index].number = made->number;
@@ -230,7 +236,7 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token)
 
 /* -- records ------------------------------------------------------------------ */
 
-/* Root's verbs and the next manager take records as they are. */
+/* Return whether a record is valid. Root's verbs and the next manager use records without checks. */
 static bool is_record(const struct group_record *r)
 {
 	__u64 ranks = r->joined | r->left | r->gone;
@@ -269,7 +275,7 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	return err ?: datapath_group_put(&w->groups, place, r);
 }
 
-/* Does the group have all the jobs that its record says? Somebody may have deleted one. */
+/* Return whether the group has all the jobs that its record lists. A user may have deleted a job. */
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS && !r->elsewhere; k++)

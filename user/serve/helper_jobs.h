@@ -8,31 +8,40 @@
 #include "manager/group.h"
 
 struct helper_state {
-	int fd; /* to the manager */
+	int fd; /* socket to the manager */
 	struct config *config;
-	const struct manager_policy *policy; /* of it */
+	const struct manager_policy *policy; /* part of `config` */
 	struct datapath dp;
 	struct datapath_groups groups;
-	bool asked;    /* for anything */
-	time_t warn_s; /* until when ports towards these interfaces are not looked at again */
+	bool asked;    /* a request has arrived */
+	time_t warn_s; /* time before which ports towards these interfaces are not checked again */
 	__u32 warned[FPISA_MAX_WORKERS];
-	int errors; /* what is reported goes to this file, and from there to the log, on stderr */
+	int errors; /* file that takes reported errors, which then go to the log, on stderr */
 	struct log log;
 };
 
-/* 0 with the job's number and spec in *made, or -errno, reported. */
+/* Make a job. Return 0 with the job's number and spec in *made, or -errno, reported. */
 int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made);
 
-/* Remove a job that is in a record, and no other. 0 or -errno, reported, as by the next function. */
+/* Remove a job that is in a record, and no other job. Return 0 or -errno, reported, as the next function does. */
 int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 
-/* Write a record. -EPROTO: the record is not valid, or lacks one of the manager's jobs, which would have no owner then. */
+/*
+ * Write a record. Return -EPROTO if the record is not valid, or lacks a job of the manager, which would then have no
+ * owner.
+ */
 int helper_record(struct helper_state *w, __u32 place, const struct group_record *r);
 
-/* Find the ids of the groups that are to end, by place, 0: none: somebody has said so, or deleted one of the group's jobs. */
+/*
+ * Find the ids of the groups that are to end, by place; 0 if the group goes on. A group is to end if a user has said
+ * so, or has deleted a job of the group.
+ */
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS]);
 
-/* Clean up a record at the start: no rank has heard of a job whose making was interrupted, and the ranks of an incomplete group join again. */
+/*
+ * Clean up a record at the start. No rank knows a job whose making was interrupted. The ranks of an incomplete group
+ * join again.
+ */
 int helper_clean(struct helper_state *w, __u32 place, struct group_record *r);
 
 #endif

@@ -31,7 +31,7 @@ __u64 process_ms(void)
 static int become(const struct manager_policy *policy)
 {
 	const struct passwd *p;
-	int dies = 0; /* by this signal with its parent, which a change of user would take back */
+	int dies = 0; /* signal that a parent's death sends, which a change of user would clear */
 
 	prctl(PR_GET_PDEATHSIG, &dies);
 	if (geteuid())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Refusals, a line each in a log. */
+/* A log of refusals, one line each */
 #ifndef FPISA_SERVE_REFUSALS_H
 #define FPISA_SERVE_REFUSALS_H
 
@@ -10,10 +10,10 @@
 
 struct refusal {
 	__be32 address;
-	const char *key;   /* name, or NAME:ID as the host says it; "": none */
-	const char *group; /* that it is in, if the text does not say it; NULL: none */
+	const char *key;   /* name, or NAME:ID as the host says it; "": the host has no key */
+	const char *group; /* group of the client, if the text does not name it; NULL: the client is in no group */
 	enum fpisa_manager_reason reason;
-	const char *text; /* as it was told */
+	const char *text; /* text that the client received */
 };
 
 void refusals_say(struct log *l, __u64 now_ms, const struct refusal *r);

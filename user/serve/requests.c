@@ -19,7 +19,7 @@ void requests_open(struct requests *r, int fd)
 	STAILQ_INIT(&r->waiting);
 }
 
-/* 1: sent; 0: no room. */
+/* Send a message. Return 1 if it was sent, 0 if the socket has no room, or -EPIPE. */
 static int send_now(const struct requests *r, const void *message, size_t bytes)
 {
 	ssize_t n = send(r->fd, message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);

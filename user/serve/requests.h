@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Messages to a process that may be slow, over a socket of messages, without waiting. Messages that do not fit into the socket
- * are kept here, in their order, and leave later; a process that takes none for REQUESTS_MS is stuck.
+ * Messages to a process that may be slow, sent over a socket of messages without waiting. Messages that do not fit into
+ * the socket are kept here, in their order, and sent later. A process that takes no message for REQUESTS_MS is stuck.
  */
 #ifndef FPISA_SERVE_REQUESTS_H
 #define FPISA_SERVE_REQUESTS_H
@@ -20,10 +20,13 @@ struct requests {
 
 void requests_open(struct requests *r, int fd);
 
-/* Send a message. 0, or -errno: -ENOMEM, or the socket's error for a process that is gone. */
+/* Send a message. Return 0, -ENOMEM, or the socket's error if the process has ended. */
 int requests_send(struct requests *r, const void *message, size_t bytes, __u64 now_ms);
 
-/* Send waiting messages as far as there is room. 0, -ETIMEDOUT: the process is stuck; or -errno as requests_send(). */
+/*
+ * Send waiting messages as far as the socket has room. Return 0, -ETIMEDOUT if the process is stuck, or -errno as
+ * requests_send().
+ */
 int requests_turn(struct requests *r, __u64 now_ms);
 
 #endif

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa serve [FILE]: pass events of connections, of the helper and of time to
- * manager/group.c, and carry out its requests. One thread, which
- * never blocks.
+ * fpisa serve [FILE]: pass events of connections, of the helper and of time to manager/group.c, and carry out its
+ * requests. One thread, which never blocks.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,12 +40,12 @@ struct serve {
 	struct manager_policy policy;
 	struct log news, errors; /* on stdout and stderr */
 	int signals;
-	int failed;		/* why it cannot go on */
-	int found;		/* groups */
-	__u64 tick_ms, look_ms; /* the next ones */
+	int failed;		/* error that ends the process */
+	int found;		/* number of groups */
+	__u64 tick_ms, look_ms; /* times of the next tick and look */
 };
 
-/* -- what the groups want done -------------------------------------------------- */
+/* -- requests of the groups ------------------------------------------------------ */
 
 static void ask(struct serve *s, const struct helper_request *q)
 {
@@ -92,7 +91,10 @@ static void say(void *arg, const char *text)
 	log_line(&s->news, s->manager.now_ms, "%s", text);
 }
 
-/* Each port towards ranks counts once: an aggregator with a port for each rank is their switch. */
+/*
+ * Return the rate of this datapath's ports towards the ranks. Each port counts once: an aggregator with a port for each
+ * rank is their switch.
+ */
 static __u32 rate(void *arg, const struct group_record *r)
 {
 	const struct serve *s = arg;
@@ -150,7 +152,7 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 
 /* -- events ---------------------------------------------------------------------- */
 
-/* Connections that are there stay as they are: a key that is gone is refused from now on. */
+/* Take a new configuration. Existing connections stay as they are; a removed key is refused from now on. */
 static void take_news(struct serve *s, const struct helper_news *news)
 {
 	if (news->err) {
@@ -181,7 +183,7 @@ static void take_answers(struct serve *s)
 		s->failed = rc;
 }
 
-/* What they have said lies unread where much else has come: it is read before anybody calls them silent. */
+/* Read the messages of aggregators before a check for silence, because they may lie unread behind many others. */
 static void hear_aggregators(struct serve *s)
 {
 	for (int i = 0; i < AGGREGATORS; i++)
@@ -207,7 +209,10 @@ static void time_passes(struct serve *s)
 	}
 }
 
-/* An event of a connection may end other connections whose events are pending; epoll reports these again. */
+/*
+ * Handle events until the process is to end. An event may end other connections whose events are pending; epoll reports
+ * events again, so take one at a time.
+ */
 static int loop(struct serve *s)
 {
 	while (!s->failed) {
@@ -236,7 +241,7 @@ static int loop(struct serve *s)
 	return s->failed;
 }
 
-/* -- the beginning ----------------------------------------------------------------- */
+/* -- start ------------------------------------------------------------------------- */
 
 static int watch_events(struct serve *s)
 {
@@ -318,7 +323,7 @@ static int serve_groups(struct config *c, const char *pin)
 
 enum { OPT_SERVE_MANAGER = OPT_VERB, OPT_SERVE_ADDRESS, OPT_SERVE_RATE, OPT_SERVE_COLOCATED };
 
-/* Options go before the file. */
+/* Parse the options, which go before the file. */
 static int take_options(int argc, char **argv, struct common *common, struct manager_policy *own)
 {
 	static const struct option options[] = {COMMON_OPTIONS,
