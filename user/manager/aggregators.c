@@ -13,10 +13,10 @@
 #include "plan/shares.h"
 #include "remote.h"
 
-#define UNKNOWN_RATE 1000 /* Mbit/s, for a link whose rate nobody knows */
+#define UNKNOWN_RATE 1000 /* Mbit/s, for a link whose rate is unknown */
 #define AGAIN_MS 5000	  /* an aggregator that could not make a job gets no group for so long */
 
-/* "10.0.0.2", with the port if that is not the usual one. */
+/* Write "10.0.0.2", with the port if that is not the usual port, and return it. */
 static const char *name_of_place(__be32 address, __u32 port, char *text, size_t size)
 {
 	char a[INET_ADDRSTRLEN];
@@ -36,7 +36,7 @@ static __u32 place_of(const struct manager *m, const struct manager_aggregator *
 	return (__u32)(a - m->aggregator);
 }
 
-/* Return the index of this aggregator in the group's list; -1: it is not there. */
+/* Return the index of this aggregator in the group's list, or -1 if it is not in the list. */
 static int place_in_group(const struct manager_group *g, __be32 address, __u32 port)
 {
 	for (__u32 i = 0; i < g->record.aggregators; i++)
@@ -47,7 +47,7 @@ static int place_in_group(const struct manager_group *g, __be32 address, __u32 p
 
 /* -- registering --------------------------------------------------------------- */
 
-/* Return a free place, or the place of the aggregator that has been gone for longest; NULL: all are connected. */
+/* Return a free place, or the place of the aggregator that has been gone for longest. Return NULL if all are connected. */
 static struct manager_aggregator *free_place(struct manager *m)
 {
 	struct manager_aggregator *oldest = NULL;
@@ -74,7 +74,7 @@ __attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager
 	va_end(ap);
 }
 
-/* Check a registration. `at` is the aggregator that has registered this address, NULL if none has. */
+/* Check a registration. `at` is the aggregator that has registered this address, or NULL. */
 static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
 		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
 {
@@ -102,7 +102,7 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
 			  "aggregator %s: host %s has registered that address; give each its own (address)", name, host);
 	} else if (at && at->caller) {
-		/* Perhaps it was, and its end is about to be heard. */
+		/* Perhaps it has ended, and the manager is about to learn that. */
 		refuse_so(
 			why, FPISA_MANAGER_R_busy,
 			"aggregator %s: another fpisa serve of this host has registered it, and is there; end one of the two",
@@ -200,7 +200,7 @@ static void check_beats(struct manager *m)
 	}
 }
 
-/* Ends a group that one of its aggregators has not come back to, or has come back to without its jobs. */
+/* End a group if an aggregator has not come back to it, or has come back without the group's jobs. */
 static void check_back(struct manager *m, struct manager_group *g)
 {
 	for (__u32 i = 0; i < g->record.aggregators && g->record.id; i++) {
@@ -238,7 +238,7 @@ static bool is_of_rank(const struct manager_group *g, __be32 host)
 	return false;
 }
 
-/* List the aggregators to choose from: this datapath, and all that are connected. Returns how many. */
+/* List the aggregators to choose from: this datapath, and all that are connected. Return how many. */
 static __u32 candidates(const struct manager *m, const struct manager_group *g, struct fpisa_manager_aggregator *at,
 			struct shares_host *h)
 {
@@ -260,7 +260,7 @@ static __u32 candidates(const struct manager *m, const struct manager_group *g, 
 	return n;
 }
 
-/* The slowest rank's; 0: no rank knows. */
+/* Return the rate of the slowest rank, or 0 if no rank knows its rate. */
 static double slowest_rank(const struct manager_group *g)
 {
 	double slowest = 0;
@@ -274,7 +274,10 @@ static double slowest_rank(const struct manager_group *g)
 	return slowest;
 }
 
-/* Fill in the rates. An unknown rate counts as the least known one. *known: all are known. */
+/*
+ * Fill in the rates; an unknown rate counts as the least known rate. Set *known if all are known. Return the ranks'
+ * rate, bit/s.
+ */
 static double fill_rates(const struct manager_group *g, struct shares_host *h, __u32 n, bool *known)
 {
 	double slowest = slowest_rank(g), least = slowest;
@@ -291,7 +294,7 @@ static double fill_rates(const struct manager_group *g, struct shares_host *h, _
 	return (slowest > 0 ? slowest : least) * 1e6;
 }
 
-/* Drop the host with the smallest share until a call can use all hosts that are left. */
+/* Drop the host with the smallest share until a call can use all remaining hosts. */
 static struct shares solve(__u32 workers, double bits, struct shares_host *h, __u32 n)
 {
 	for (;;) {
@@ -359,7 +362,7 @@ void manager_choose(struct manager *m, struct manager_group *g)
 	tell_list(m, g);
 }
 
-/* -- what it says ----------------------------------------------------------------------- */
+/* -- messages of aggregators -------------------------------------------------------- */
 
 static struct manager_group *find_group(struct manager *m, __u64 id, const struct manager_aggregator *a, int *i)
 {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Aggregators that have registered, and which of them a group gets. The manager's own datapath is one of those to choose from. A group
- * keeps what it got until it ends: the death of one ends the group.
+ * Aggregators that have registered, and the choice of aggregators for a group, also from the manager's own datapath. A
+ * group keeps its aggregators until it ends. If one of them dies, the group ends.
  */
 #ifndef FPISA_MANAGER_AGGREGATORS_H
 #define FPISA_MANAGER_AGGREGATORS_H
 
 #include "group.h"
 
-/* Register an aggregator, which gets shares from now on; or set *why, which was 0, to the reason to refuse it. */
+/* Register an aggregator, which gets shares from now on. To refuse it, set *why, which was 0, to the reason. */
 void manager_register(struct manager *m, struct manager_caller *c, const struct fpisa_manager_register *r,
 		      struct fpisa_manager_refusal *why);
 
-/* Handle another message of a registered aggregator; false: the message is not allowed. */
+/* Handle another message of a registered aggregator. Return false if the message is not allowed. */
 bool manager_aggregator_message(struct manager *m, struct manager_caller *c, const struct fpisa_manager_message *msg);
 
-/* End the groups that have jobs at an aggregator whose connection is over. */
+/* End the groups that have jobs at an aggregator whose connection has ended. */
 void manager_aggregator_lost(struct manager *m, struct manager_caller *c, enum fpisa_manager_cause cause);
 
-/* Handle aggregators that have fallen silent, and those that did not come back after a restart. */
+/* Handle aggregators that have fallen silent, or did not come back after a restart. */
 void manager_aggregators_tick(struct manager *m);
 
-/* Fill in the aggregators of a group whose ranks are all there, and tell the ranks if there are several. */
+/* Fill in the aggregators of a group whose ranks have all joined, and tell the ranks if there are several. */
 void manager_choose(struct manager *m, struct manager_group *g);
 
 #endif

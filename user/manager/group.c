@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Joins, returns, leaves, deaths; group.h has the contracts. jobs.c gives the jobs, members.c is what both stand on. */
+/*
+ * Joins, returns, leaves, deaths; group.h has the contracts. jobs.c gives the jobs; members.c has the functions that
+ * group.c and jobs.c share.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +32,10 @@ __attribute__((format(printf, 5, 6))) static void refuse_caller(struct manager *
 
 /* -- groups ----------------------------------------------------------------- */
 
-/* The name is free again as soon as a rank has left or died, because no other rank can join the group. */
+/*
+ * Return whether the group has the name. The name is free again as soon as a rank has left or died, because no other
+ * rank can join the group.
+ */
 static bool has_name(const struct manager_group *g, const struct manager_caller *c, const char *name)
 {
 	return g->record.id && !g->record.left && !g->record.gone && !strcmp(g->record.name, name) &&
@@ -72,7 +78,7 @@ static struct fpisa_manager_message joined_message(const struct manager_group *g
 	return msg;
 }
 
-/* Tell the waiting ranks who is there. */
+/* Tell the waiting ranks which ranks have joined. If all have, complete the group. */
 static void tell_gathering(struct manager *m, struct manager_group *g)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_PENDING);
@@ -265,7 +271,7 @@ void manager_restore(struct manager *m, __u32 place, const struct group_record *
 
 /* -- leaving, dying --------------------------------------------------------- */
 
-/* Take a waiting rank out of an incomplete group, whose other ranks only learn who is there. */
+/* Take a waiting rank out of an incomplete group. The other ranks only learn which ranks are left. */
 static void stop_waiting(struct manager *m, struct manager_caller *c)
 {
 	struct manager_group *g = &m->group[c->place];
@@ -385,11 +391,12 @@ void manager_record_gathering(struct manager *m)
 	}
 }
 
-/* -- what a rank says ------------------------------------------------------- */
+/* -- messages of ranks ----------------------------------------------------------- */
 
 /*
- * Compare the calls that ranks wait for. Ranks whose calls have the same number and different digests have made different calls. Each
- * waits for the others, perhaps in another job, and the oldest call that a rank waits for is never later than the first that differs.
+ * Compare the calls that ranks wait for. If calls of two ranks have the same number and different digests, the ranks
+ * have made different calls. Each rank waits for the others, perhaps in another job. The oldest call that a rank waits
+ * for is never later than the first call that differs.
  */
 static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_waits *w)
 {
@@ -412,7 +419,7 @@ static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank
 	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
 }
 
-/* A message that only a rank of a complete group may send. */
+/* Handle a message that only a rank of a complete group may send. Return false if it is another message. */
 static bool of_a_member(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_message *msg)
 {
 	switch ((enum fpisa_manager_type)msg->type) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job of a group. Each rank asks for it in the same words; when all have, it
- * gets slots and UDP ports, the ranks bind these, the datapath makes it, and all
- * are told. Whatever stops that, all ranks get the same refusal. Contracts are in
- * group.h and jobs.h.
+ * A job of a group. Each rank asks for it in the same words. When all ranks have asked, the job gets slots and UDP
+ * ports. The ranks bind the ports, the datapath makes the job, and all ranks are told. If any step fails, all ranks get
+ * the same refusal. group.h and jobs.h have the contracts.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +15,7 @@
 #include "members.h"
 #include "remote.h"
 
-#define MOST_TRIES 16 /* of UDP ports */
+#define MOST_TRIES 16 /* tries of UDP ports */
 
 static struct manager_group_job *job_of(struct manager_group *g, __u32 index, struct group_job **record)
 {
@@ -47,7 +46,10 @@ static void say_refused(struct manager *m, const struct manager_group *g, __u64 
 		}
 }
 
-/* A rank that has its job, or is about to, asks for another one of that index: the job stays, the others hear nothing. */
+/*
+ * Refuse a request of a rank for another job of an index whose job the rank has, or is about to have. The job stays,
+ * and the other ranks are not told.
+ */
 static void tell_refusal_of_another(struct manager *m, struct manager_group *g, __u32 index, __u64 rank)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
@@ -60,7 +62,10 @@ static void tell_refusal_of_another(struct manager *m, struct manager_group *g, 
 	manager_tell(m, g, rank, &msg);
 }
 
-/* A job that the datapath has, or is about to have, stays until the group ends; any other is nothing from here on. */
+/*
+ * Drop a job that the datapath does not have. A job that the datapath has, or is about to have, stays until the group
+ * ends.
+ */
 static void drop(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -73,7 +78,10 @@ static void drop(struct manager *m, struct manager_group *g, __u32 index)
 		manager_record(m, g);
 }
 
-/* Tell all ranks now, also those that have not asked yet: by the time they ask, the others may have left or died of the refusal. */
+/*
+ * Refuse a job, and tell all ranks now, also ranks that have not asked yet. By the time they ask, the others may have
+ * left or died because of the refusal.
+ */
 __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, struct manager_group *g, __u32 index,
 							     enum fpisa_manager_reason reason, __u64 ranks,
 							     const char *format, ...)
@@ -112,8 +120,8 @@ static void note_port(__u64 taken[PORT_WORDS], __u16 port)
 }
 
 /*
- * The ports that jobs have at the addresses of these ranks, a bit each. To look for each port at each job would stop the
- * manager for a second where there are many.
+ * Collect the ports that jobs have at the addresses of these ranks, as a bitmap. Looking for each port at each job
+ * would stop the manager for a second if there are many jobs.
  */
 static void note_ports(const struct manager *m, const struct manager_group *g, __u64 ranks, __u64 taken[PORT_WORDS])
 {
@@ -130,7 +138,7 @@ static void note_ports(const struct manager *m, const struct manager_group *g, _
 		}
 }
 
-/* The first that is free, from this one on; 0: none is. */
+/* Return the first free port from this port on, or 0 if all are taken. */
 static __u16 free_port(const struct manager *m, const __u64 taken[PORT_WORDS], __u32 from)
 {
 	while (from <= m->policy->udp_last && taken[from / 64] >> from % 64 & 1)
@@ -153,7 +161,7 @@ static bool common_port(const struct manager *m, const struct manager_group *g, 
 	return port[0] != 0;
 }
 
-/* A port for each rank, host by host. */
+/* Choose a port for each rank, host by host. */
 static bool own_ports(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
 	const __be32 *address = g->record.address;
@@ -191,14 +199,14 @@ static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, _
 	}
 }
 
-/* Ports that were not tried yet, for all ranks. */
+/* Choose ports for all ranks that were not tried yet, and tell the ranks to bind them. */
 static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
 	__u16 port[FPISA_MAX_WORKERS] = {0};
 
-	j->state = FPISA_GROUP_JOB_ASKED; /* what it had before is free */
+	j->state = FPISA_GROUP_JOB_ASKED; /* the ports that it had before are free */
 	if (j->tries++ == MOST_TRIES ||
 	    (!common_port(m, g, j->next_port, port) && !own_ports(m, g, j->next_port, port))) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_ports, 0,
@@ -215,14 +223,14 @@ static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 	tell_bind(m, g, index, fpisa_manager_all(g->record.size));
 }
 
-/* -- what there is to give -------------------------------------------------- */
+/* -- resources left ----------------------------------------------------------- */
 
 static __u32 left(__u32 most, __u32 used)
 {
 	return most > used ? most - used : 0;
 }
 
-/* Windows shrink before a limit refuses. */
+/* Check the limits. Shrink the window before refusing the job. */
 static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct manager_group_job *j = &g->job[index];
@@ -289,7 +297,7 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 
 /* -- making ----------------------------------------------------------------- */
 
-/* Make the job at the group's aggregators one after the other; the first one sets the window that fits. */
+/* Make the job at the group's aggregators one after the other. The first aggregator sets the window that fits. */
 static void make(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -301,7 +309,7 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 	j->state = FPISA_GROUP_JOB_MAKING;
 	j->making_ms = m->now_ms;
 	manager_record(m, g);
-	/* After a restart of the manager it is waited for: manager_make_back(). */
+	/* After a restart of the manager, wait for the aggregator: manager_make_back(). */
 	if (!manager_make_at(m, g, index, j->at, j->window >> j->halved) && !g->back_ms)
 		manager_not_made(m, g, j->at, "it is gone");
 }
@@ -328,7 +336,10 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 	manager_tell(m, g, ranks, &msg);
 }
 
-/* End the making: all aggregators have answered, or one could not make the job. Jobs already made stay until the group ends. */
+/*
+ * End the making: all aggregators have answered, or one could not make the job. Jobs already made stay until the group
+ * ends.
+ */
 static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -369,7 +380,7 @@ static void take_number(struct manager *m, struct manager_group *g, __u32 index,
 	}
 }
 
-/* "aggregator 10.0.0.2: ", unless the manager's own is the only one. */
+/* Write "aggregator 10.0.0.2: ", or nothing if the manager's own datapath is the only aggregator. */
 static void name_aggregator(const struct manager_group *g, __u32 i, char name[48])
 {
 	char a[INET_ADDRSTRLEN];
@@ -417,7 +428,7 @@ void manager_made_at(struct manager *m, __u32 i, const struct manager_made *made
 	manager_end_if_empty(m, g);
 }
 
-/* Take the answer of this datapath, which is the first of a group's list if it is in the list. */
+/* Take the answer of this datapath. If it is in a group's list of aggregators, it is the first. */
 void manager_made(struct manager *m, const struct manager_made *made)
 {
 	manager_made_at(m, 0, made);

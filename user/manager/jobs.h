@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The jobs of a group, from the first rank's request to the job, or to its refusal. */
+/* The jobs of a group, from the first rank's request to the job, or to its refusal */
 #ifndef FPISA_MANAGER_JOBS_H
 #define FPISA_MANAGER_JOBS_H
 
 #include "group.h"
 
-/* A rank asks for the group's job of that index. */
+/* Handle a rank's request for the group's job of that index. */
 void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_ask *ask);
 
-/* Handle a rank's answer that it has, or could not have, the UDP port. */
+/* Handle a rank's answer that it has bound the UDP port, or could not bind it. */
 void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_bind *b);
 
-/* Handle a rank that cannot go on with a job: no rank can then. */
+/* Handle a rank that cannot go on with a job. No other rank can go on then. */
 void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r);
 
 /* Take the answer of the group's aggregator i. */
@@ -29,10 +29,13 @@ void manager_job_tick(struct manager *m, struct manager_group *g);
 /* Refuse the jobs that wait for a rank that has left. */
 void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank);
 
-/* Tell a rank that is back about the refused jobs. */
+/* Tell a rank that has come back about the refused jobs. */
 void manager_tell_refusals(struct manager *m, struct manager_group *g, __u32 rank);
 
-/* Restore the jobs from the group's record; if there are any, the group's aggregators have to confirm that they hold them. */
+/*
+ * Restore the jobs from the group's record. If the record has jobs, the group's aggregators have to confirm that they
+ * hold them.
+ */
 void manager_restore_jobs(struct manager_group *g);
 
 #endif

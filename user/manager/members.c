@@ -68,7 +68,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 	memset(g, 0, sizeof(*g));
 }
 
-/* Does the group's job have slots? */
+/* Return whether the group's job has slots. */
 static bool has_slots(const struct manager_group_job *j)
 {
 	return fpisa_group_job_has_ports(j->state);
@@ -83,7 +83,10 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 
 		if (!g->record.id || (owner && strcmp(g->record.owner, owner)))
 			continue;
-		/* Do not count a group that a rank has left: it should end soon, and its ranks' next group may be here already. */
+		/*
+		 * Do not count a group that a rank has left: it should end soon, and its ranks' next group may exist
+		 * already.
+		 */
 		used.groups += !g->record.left && !g->record.gone;
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			if (has_slots(&g->job[k])) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The parts of a group that group.c and jobs.c share: its members, messages to them, its record, its end. */
+/* The functions that group.c and jobs.c share: a group's members, messages to them, its record, its end */
 #ifndef FPISA_MANAGER_MEMBERS_H
 #define FPISA_MANAGER_MEMBERS_H
 
@@ -7,26 +7,29 @@
 
 __u32 manager_place(const struct manager *m, const struct manager_group *g);
 
-/* Ranks in a state, as a bitmap. */
+/* Return a bitmap of the ranks in a state. */
 __u64 manager_in(const struct manager_group *g, enum manager_rank state);
 
 void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
 void manager_record(struct manager *m, struct manager_group *g);
 
-/* Fail all further calls of the group: all ranks hear why, also ranks that come back later; the first reason counts. */
+/* Fail all further calls of the group. Tell all ranks why, also ranks that come back later. The first reason counts. */
 __attribute__((format(printf, 4, 5))) void manager_end(struct manager *m, struct manager_group *g,
 						       enum fpisa_manager_reason reason, const char *format, ...);
 
-/* Count the groups of a key that some ranks have left or died in, and others not yet. */
+/* Count the groups of a key that some ranks have left or died in while others have not left. */
 __u32 manager_ending(const struct manager *m, const char *owner);
 
-/* Remove the group's jobs if no rank is in it, or will come back. Wait for a job that is being made, which could not be found otherwise. */
+/*
+ * Remove the group's jobs if no rank is in the group or will come back. Wait for a job that is being made, which could
+ * not be found otherwise.
+ */
 void manager_end_if_empty(struct manager *m, struct manager_group *g);
 
-/* Return whether a job of this specification has superaccumulators, for which there are fewer slots. */
+/* Return whether a job of this specification has superaccumulators, for which the datapath has fewer slots. */
 bool manager_is_exact(const struct fpisa_manager_spec *s);
 
-/* Return the slots that such jobs have. */
+/* Return how many slots such jobs have. */
 __u32 manager_used_exact(const struct manager *m);
 
 #endif

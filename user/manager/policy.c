@@ -125,7 +125,10 @@ bool manager_may_add(const struct manager_policy *p, const char *owner)
 
 /* -- keys ------------------------------------------------------------------ */
 
-/* Return the first `n` bytes of `text`. A text longer than any valid one stays whole, because its beginning might be valid. */
+/*
+ * Return the first `n` bytes of `text`. Return all of a text that is longer than any valid text, because its beginning
+ * might be valid.
+ */
 static const char *first_of(const char *text, size_t n, char *out, size_t size)
 {
 	if (n >= size)
@@ -135,7 +138,7 @@ static const char *first_of(const char *text, size_t n, char *out, size_t size)
 	return out;
 }
 
-/* Each part of a list, "a,b,c". */
+/* Call take() for each part of a list, "a,b,c". */
 static int each(const char *list, int (*take)(struct manager_policy *p, const char *one), struct manager_policy *p)
 {
 	char one[64];
@@ -151,7 +154,7 @@ static int each(const char *list, int (*take)(struct manager_policy *p, const ch
 	}
 }
 
-/* ADDR/LENGTH, or a host's address. */
+/* Parse ADDR/LENGTH, or a host's address. */
 static int take_network(struct manager_policy *p, const char *s)
 {
 	const char *slash = strchr(s, '/');
@@ -226,7 +229,7 @@ static int take_jobs(struct manager_policy *p, const char *arg)
 	return err;
 }
 
-/* FIRST-LAST */
+/* Parse FIRST-LAST. */
 static int take_ports(struct manager_policy *p, const char *arg)
 {
 	const char *dash = strchr(arg, '-');

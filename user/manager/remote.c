@@ -64,7 +64,7 @@ bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __
 		.token = record->token,
 		.local = g->record.local,
 		.workers = g->record.size,
-		/* The others are like the first. */
+		/* The other aggregators' jobs are like the first aggregator's job. */
 		.spec = i ? record->made : record->asked,
 	};
 

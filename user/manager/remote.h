@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The aggregators of a group, its manager's own datapath among them, and the messages to those of other hosts. */
+/* The aggregators of a group, including its manager's own datapath, and messages to aggregators on other hosts */
 #ifndef FPISA_MANAGER_REMOTE_H
 #define FPISA_MANAGER_REMOTE_H
 
 #include "group.h"
 
-/* Find the aggregator with that address and port, connected or gone; NULL: there has been none. */
+/* Find the aggregator with that address and port, connected or gone. Return NULL if none has registered. */
 struct manager_aggregator *manager_aggregator(struct manager *m, __be32 address, __u32 port);
 
-/* Return the group's aggregator i; NULL also if that is this datapath. */
+/* Return the group's aggregator i, or NULL, also if that is this datapath. */
 struct manager_aggregator *manager_aggregator_of(struct manager *m, const struct manager_group *g, __u32 i);
 
 /* Return whether the group's aggregator i is this datapath. */
 bool manager_is_own(const struct manager *m, const struct manager_group *g, __u32 i);
 
-/* Have the group's aggregator i make the job of this index with this window; manager_made_at() gets the answer. False: the aggregator is gone. */
+/*
+ * Have the group's aggregator i make the job of this index with this window; manager_made_at() gets the answer. Return
+ * false if the aggregator is gone.
+ */
 bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __u32 i, __u32 window);
 
-/* Tell the aggregators on other hosts to delete the jobs of a group that is over; manager_send_drop() tells one of them. */
+/*
+ * Tell the aggregators on other hosts to delete the jobs of a group that has ended; manager_send_drop() tells one
+ * aggregator.
+ */
 void manager_drop_jobs(struct manager *m, const struct manager_group *g);
 void manager_send_drop(struct manager *m, struct manager_caller *to, __u64 group);
 
