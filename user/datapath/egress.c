@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The egress program, and the entries by which single replies leave with it
- * (fpisa_replies): one map a network namespace, for an ifindex says nothing
- * outside of its own. Both are pinned, once there is a job.
+ * The egress program, and the entries by which single replies leave with it (fpisa_replies). Each network namespace has
+ * its own map, because an ifindex is valid only in its namespace. Program and map are pinned, once a job exists.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -41,7 +40,7 @@ int egress_open(const char *dir, int *prog_fd)
 	return egress_renew(dir, prog_fd);
 }
 
-/* Name the map of this process's network namespace. Reports nothing. */
+/* Name the map of this process's network namespace. Report nothing. */
 static int look_name_here(char name[PORTS_NAME])
 {
 	struct stat st;
@@ -134,7 +133,7 @@ static int open_or_make(const char *dir, int *ports)
 	return pin_fd(dir, name, *ports);
 }
 
-/* The kernel waits for a grace period where it is another one than before. */
+/* Put the map into fpisa_replies. The kernel waits for a grace period if the entry changes. */
 static int put(const struct datapath *dp, __u32 job, int ports)
 {
 	__u32 id;
@@ -204,7 +203,7 @@ bool reply_ports_here(const char *dir, __u32 job)
 
 /* -- upgrade -------------------------------------------------------------- */
 
-/* Renew all entries of a device map. Collect its keys first: an entry that is replaced may change its place. */
+/* Renew all entries of a device map. Collect the keys first: an entry that is replaced may change its place. */
 static int renew(int map, int prog_fd)
 {
 	struct bpf_devmap_val val;
@@ -217,7 +216,7 @@ static int renew(int map, int prog_fd)
 		if (bpf_map_lookup_elem(map, &key[i], &val))
 			continue;
 		val.bpf_prog.fd = prog_fd;
-		/* EINVAL: the interface has just gone, and its entry with it. */
+		/* EINVAL: the interface has just disappeared, and its entry with it. */
 		if (bpf_map_update_elem(map, &key[i], &val, BPF_ANY) && errno != EINVAL)
 			err = fail(-errno, NULL, "interface %u: new egress program", val.ifindex);
 	}

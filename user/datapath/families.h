@@ -5,12 +5,15 @@
 #include <stddef.h>
 
 /*
- * The BPF object of a family (include/fpisa/job.h, fpisa_family()) and its
- * size in bytes; NULL for family 0, which is fpisa.o's, and for unknown ones.
+ * Return the BPF object of a family (include/fpisa/job.h, fpisa_family()) and its size in bytes. Return NULL for family
+ * 0, which is in fpisa.o, and for unknown families.
  */
 const void *family_object(unsigned int family, size_t *size);
 
-/* "w4c8": bytes of a lane, then bits of the register or limbs of a superaccumulator; NULL: no such family. */
+/*
+ * Return "w4c8": bytes of a lane, then bits of the register or limbs of a superaccumulator. Return NULL if the family
+ * does not exist.
+ */
 const char *family_name(unsigned int family);
 
 #endif

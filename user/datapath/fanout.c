@@ -13,8 +13,8 @@
 #include "pin.h"
 
 /*
- * A broadcast looks at every entry, also the empty ones: some 100 ns for 64, nothing that can be measured for 8. So there are
- * three sizes.
+ * Return the size of a map. A broadcast reads every entry, also the empty ones: some 100 ns for 64 entries,
+ * unmeasurable for 8. So maps have three sizes.
  */
 static __u32 room_for(__u32 workers)
 {
@@ -36,7 +36,10 @@ static void keep_map(struct datapath *dp, __u32 job, int ports)
 	dp->ports_fd[job] = ports;
 }
 
-/* The map of the number, which stays open, and its room; -ENOENT, or -EPERM without CAP_SYS_ADMIN. Reports nothing. */
+/*
+ * Open the map of the number, which stays open, and set its room. Return the descriptor, -ENOENT, or -EPERM without
+ * CAP_SYS_ADMIN. Report nothing.
+ */
 static int open_map(struct datapath *dp, __u32 job, __u32 *room)
 {
 	struct bpf_map_info info = {0};
@@ -57,7 +60,7 @@ static int open_map(struct datapath *dp, __u32 job, __u32 *room)
 	return dp->ports_fd[job];
 }
 
-/* Waits for a grace period. */
+/* Put a map into fpisa_fanout. This waits for a grace period. */
 static int put_map(struct datapath *dp, __u32 job, int ports)
 {
 	if (bpf_map_update_elem(dp->fanout_fd, &job, &ports, BPF_ANY))
@@ -101,7 +104,10 @@ static int clear_port(__u32 job, int ports, __u32 key)
 	return 0;
 }
 
-/* Multicast: an entry a port, at the first rank that uses it. Unicast: an entry a rank. No other entry stays. */
+/*
+ * Set the job's ports and clear all other entries. Multicast has an entry for each port, at the first rank that uses
+ * it; unicast has an entry for each rank.
+ */
 static int set_ports(__u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports, __u32 room, int prog_fd)
 {
 	bool unicast = j->fanout == FPISA_FANOUT_UNICAST;
@@ -150,7 +156,7 @@ int fanout_empty(struct datapath *dp, __u32 job)
 	__u32 room = 0;
 	int ports = open_map(dp, job, &room), err = 0;
 
-	/* Another process made it, and this one may not open it, or not even make another. */
+	/* Another process made the map, and this process may not open it, or may not even make another. */
 	if (ports == -EPERM)
 		return privilege_has(PRIVILEGE_LOAD) ? make_and_put(dp, job, room_for(dp->jobs[job].workers)) :
 						       fanout_remove(dp, job);
@@ -221,7 +227,7 @@ void fanout_shrink(struct datapath *dp, __u32 job, const struct fpisa_job *j, __
 	}
 }
 
-/* -- maps for jobs to come -------------------------------------------------- */
+/* -- maps for future jobs --------------------------------------------------- */
 
 struct preparation {
 	struct datapath *dp;
@@ -240,7 +246,7 @@ static void *prepare(void *arg)
 	return NULL;
 }
 
-/* A thread a number: grace periods that are waited for at a time pass at a time. */
+/* Use a thread for each number, so that all wait for their grace periods at the same time. */
 int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 {
 	struct preparation p[FPISA_MAX_JOBS];

@@ -24,10 +24,10 @@ static const struct {
 
 #define MAPS (int)(sizeof(maps) / sizeof(maps[0]))
 
-#define MANAGER GROUPS /* the word that says which process: its number, and in the upper bits when it began */
+#define MANAGER GROUPS /* word of the manager's process: its number, and in the upper bits its start time */
 #define PID_BITS 22
 
-/* Another version's hold other things, and their jobs are its own. */
+/* Refuse maps of another version, which have other contents and whose jobs are its own. */
 static int check_size(const struct datapath *dp, int fd, int i)
 {
 	struct bpf_map_info info = {0};
@@ -215,9 +215,12 @@ int datapath_groups_count(const struct datapath_groups *g, const struct manager_
 	return err;
 }
 
-/* -- who manages -------------------------------------------------------------- */
+/* -- the manager's process ---------------------------------------------------- */
 
-/* Return a word that identifies a process: its number, which the kernel uses again, and its start time. 0: there is no such process. */
+/*
+ * Return a word that identifies a process: its number, which the kernel reuses, and its start time. Return 0 if the
+ * process does not exist.
+ */
 static __u64 process_word(pid_t pid)
 {
 	unsigned long long began = 0;

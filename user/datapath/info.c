@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Properties of a program or a map, asked of the kernel by fd; info.h has the contracts. */
+/* Properties of a program or a map, read from the kernel by descriptor; info.h has the contracts. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ bool program_uses_map(int fd, __u32 id)
 	return false;
 }
 
-/* The kernel's own account of a map, in its fdinfo. */
+/* Return the kernel's own account of a map's memory, from its fdinfo. */
 static __u64 memory_of(int fd)
 {
 	unsigned long long bytes = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Properties of a program or a map, asked of the kernel by fd. Nothing here reports. */
+/* Properties of a program or a map, read from the kernel by descriptor. These functions report nothing. */
 #ifndef FPISA_DATAPATH_INFO_H
 #define FPISA_DATAPATH_INFO_H
 
@@ -7,22 +7,25 @@
 
 #include "datapath.h"
 
-/* id of the map behind an fd, 0 on error. */
+/* Return the id of the map behind a descriptor, or 0 on error. */
 __u32 map_id(int fd);
 
-/* Return whether the fd is of a map, not of a program. */
+/* Return whether the descriptor is of a map, not of a program. */
 bool is_map(int fd);
 
-/* The kernel's name of a map or a program, cut short to 15 bytes; -errno, -EINVAL if it is neither. */
+/* Read the kernel's name of a map or a program, cut to 15 bytes. Return 0 or -errno: -EINVAL if it is neither. */
 int object_name(int fd, char name[BPF_OBJ_NAME_LEN]);
 
-/* Fills *p from a program's fd, all but its family. */
+/* Fill *p, except its family, from a program's descriptor. */
 int program_info(int fd, struct datapath_program *p);
 
-/* Does the program use the map of that id? Whoever attached it, and under what name. */
+/*
+ * Return whether the program uses the map of that id. It does not matter which program attached it, and under which
+ * name.
+ */
 bool program_uses_map(int fd, __u32 id);
 
-/* Fills *m from a map's fd. */
+/* Fill *m from a map's descriptor. */
 int map_info(int fd, const char *name, struct datapath_map *m);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Interfaces: find, attach, detach by netlink, and see what is attached; in other network namespaces, too. */
+/* Interfaces: find, attach and detach by netlink, and see attached programs, also in other network namespaces */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -244,7 +244,7 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 			 strcmp(home, DATAPATH_PIN) ? home : "");
 }
 
-/* Find the program's map of jobs by name, because its pin directory is not known. */
+/* Find the program's map of jobs by name, because its pin directory is not known. Return the number of jobs or -errno. */
 static int jobs_of(int prog_fd)
 {
 	__u32 ids[64];
@@ -348,7 +348,10 @@ int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_
 
 	*e = (struct datapath_other_netns){.dev = ""};
 	n = netns_others(look, &s, &e->hidden);
-	/* A caller without CAP_SYS_ADMIN enters no namespace anyway; a caller with both can do no more, as in a container. */
+	/*
+	 * A caller without CAP_SYS_ADMIN cannot enter namespaces; a caller with both capabilities has no better way, as
+	 * in a container.
+	 */
 	e->hidden &= privilege_has(PRIVILEGE_LOOK) && !privilege_has(PRIVILEGE_TRACE);
 	return n;
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make, shrink and remove jobs. The datapath may run meanwhile, and nothing waits for programs that still process a frame
- * of an earlier job whose number or slots a new job gets. A job's entry is written while the job is not active. State that such
- * a frame may change is protected by a lock, which user space takes too (own()), and is checked again under it: a contribution's
- * generation, which the session of a deleted job no longer has, and a HELLO's job (join_session() in bpf/hello.h). A program that
- * had the lock first is therefore done before the state is reset, and one that gets it later changes nothing. Its results may still
- * leave by the new job's ports; ranks recognise their own results by their secret.
+ * Make, shrink and remove jobs. The datapath may run meanwhile. Nothing waits for programs that still process a frame
+ * of an earlier job whose number or slots a new job gets.
+ *
+ * A job's entry is written while the job is not active. A lock protects the state that such a frame may change. User
+ * space takes the lock too (own()). The state is checked again under the lock. For a contribution, the check compares
+ * its generation, which the session of a deleted job no longer has. For a HELLO, it compares the job (join_session() in
+ * bpf/hello.h). So a program that had the lock first is done before the state is reset, and a program that gets it
+ * later changes nothing. Its results may still leave by the new job's ports; ranks recognise their own results by their
+ * secret.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -44,8 +47,8 @@ static int put(int fd, const char *what, __u32 key, const void *value)
 #define OWN_PAUSE_NS 20000
 
 /*
- * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU stands still. When all programs that run now are done,
- * a lock that is still taken has no owner.
+ * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU stands still. When all
+ * programs that run now are done, a lock that is still taken has no owner.
  */
 static int own(struct datapath *dp, __u32 job, __u64 *lock)
 {
@@ -65,7 +68,7 @@ static int own(struct datapath *dp, __u32 job, __u64 *lock)
 	return err;
 }
 
-/* Clear everything but the lock, which comes first and is given back. */
+/* Clear everything but the lock, which comes first and is released. */
 static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
 {
 	int err = own(dp, job, lock);
@@ -116,7 +119,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	return err;
 }
 
-/* The parser looks at as many ports as the job with the most has. */
+/* Set the number of ports that the parser looks at: the most that an active job has, or `ports`. */
 static void listen_on(struct datapath *dp, __u32 ports)
 {
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
@@ -156,7 +159,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	err = kind->check(job, j);
 	if (!err)
 		err = privilege_check(PRIVILEGE_LOAD, "job add");
-	/* Whatever else attached the programs did not look. */
+	/* Another loader that attached the programs did not check this. */
 	if (!err)
 		err = refuse_realtime();
 	if (!err)
@@ -180,7 +183,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 	err = fanout_fill(dp, job, j, ifindex);
 	if (!err)
 		err = reset(dp, job, j, ifindex);
-	/* The last that may be refused: nothing takes it back. */
+	/* This is the last step that may fail, because it is not undone. */
 	if (!err)
 		err = routes_assert(job, j);
 	if (err) {
@@ -241,7 +244,7 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 
 /* -- shrink ------------------------------------------------------------ */
 
-/* A group's sums are over all of its ranks, or there is none. */
+/* Refuse to shrink a group's job: a group's sums are over all of its ranks. */
 static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *j)
 {
 	char group[FPISA_MANAGER_NAME];

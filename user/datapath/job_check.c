@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Checks of a job, and the choice of its slots: the parts that need no kernel. */
+/* Checks of a job, and the choice of its slots: the parts that need no kernel */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ int datapath_job_check(__u32 job, struct fpisa_job *j)
 	return check(job, j);
 }
 
-/* First fit of `need` entries from `from` on, among the active jobs' regions. */
+/* Return the first fit of `need` entries from `from` on, among the active jobs' regions. */
 static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
 {
 	__u32 base = from;
@@ -103,7 +103,7 @@ static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
 	return base;
 }
 
-/* Entries below `end` that active jobs have. */
+/* Count the entries below `end` that active jobs have. */
 static __u32 taken_below(const struct fpisa_job *jobs, __u32 end)
 {
 	__u32 taken = 0;
@@ -133,13 +133,16 @@ static const char *room_text(const struct fpisa_job *j, char text[64])
 	return text;
 }
 
-/* Entries that jobs can have, with superaccumulators or without. */
+/* Return the number of entries that jobs can have, with superaccumulators or without. */
 static __u32 entries(__u32 slots, bool limbs)
 {
 	return limbs ? 2 * slots / FPISA_EXACT_SHARE : 2 * slots;
 }
 
-/* Superaccumulators exist for the first entries alone: other jobs take those last, and begin at a multiple of what they need. */
+/*
+ * Choose the job's entries. Only the first entries have superaccumulators. Other jobs take those last, and begin at a
+ * multiple of what they need.
+ */
 bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_job *j)
 {
 	bool limbs = fpisa_family_limbs(j->family);
@@ -154,7 +157,10 @@ bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_jo
 	return true;
 }
 
-/* The limit and --slots come first: behind the names of a group and an aggregator the rest may be cut off. */
+/*
+ * Place the job. The message names the limit and --slots first. Its end may be cut off behind the names of a group and
+ * an aggregator.
+ */
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
 {
 	bool limbs = fpisa_family_limbs(j->family);
@@ -174,7 +180,10 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
 		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
-	/* Frames to such a rank would pass the datapath on lo, and its socket would take the frames that the datapath leaves to the stack. */
+	/*
+	 * Frames to such a rank would pass the datapath on lo. Its socket would also take the frames that the datapath
+	 * leaves to the stack.
+	 */
 	for (__u32 r = 0; r < j->workers; r++) {
 		__u32 own = ntohs(j->rank[r].port);
 

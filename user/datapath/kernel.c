@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Probes of the kernel: each need of the datapath is
- * a map or a program of a few instructions that is made and given up again.
- * Nothing is judged by a version number.
+ * Probes of the kernel. For each need of the datapath, a map or a program of a few instructions is created and given up
+ * again. Nothing is judged by a version number.
  */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -35,7 +34,7 @@
 #define CMPXCHG 0xf1
 #define BROADCAST (1 << 3) /* BPF_F_BROADCAST */
 
-/* fd of an XDP program, or -errno. */
+/* Load an XDP program. Return its descriptor, or -errno. */
 static int load(const struct bpf_insn *insns, size_t n)
 {
 	int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_probe", "GPL", insns, n, NULL);
@@ -105,7 +104,7 @@ static bool devmap_programs(int unused)
 	return fd >= 0;
 }
 
-/* The helper answers at run time whether it knows the flag; no frame is sent. */
+/* Return whether the kernel broadcasts. The helper answers at run time whether it knows the flag; no frame is sent. */
 static bool broadcast(int unused)
 {
 	char frame[64] = {0};
@@ -159,10 +158,9 @@ static bool global_functions(int unused)
 }
 
 /*
- * With PREEMPT_RT softirqs are preempted. Up to 6.17 a lock still keeps the softirqs of one
- * CPU apart; from 6.18 on that is an option of the build that
- * cannot be queried. Without the lock a second frame takes the PHV from a frame that is in
- * the middle of its stages.
+ * Return whether the kernel is not PREEMPT_RT, where softirqs are preempted. Up to 6.17 a lock still keeps the softirqs
+ * of one CPU apart; from 6.18 on that is a build option that cannot be queried. Without the lock, a second frame takes
+ * the PHV from a frame that is in the middle of its stages.
  */
 static bool not_realtime(int unused)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Load, pin and attach. Everything is checked that can be before anything is
- * made; what a failed load has made is taken back.
+ * Load, pin and attach. Everything possible is checked before anything is created. A failed load removes what it has
+ * created.
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -35,7 +35,7 @@ struct loading {
 	const char *dir;
 	int lock;
 	bool made_dir;
-	pin_name *before; /* pins that were there */
+	pin_name *before; /* pins that existed before */
 	int before_n;
 	struct fpisa_steering steering;
 	__u32 slots;
@@ -45,7 +45,7 @@ struct loading {
 	struct fpisa_control *control;
 };
 
-/* Refuses an interface that has a program; jobs_id 0: nothing of ours is loaded. */
+/* Refuse an interface that has a program; jobs_id 0: no datapath is loaded. */
 static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = {.name = ""};
@@ -67,7 +67,10 @@ static bool named_too(const struct link *l, const __u32 *ifindex, int n)
 	return false;
 }
 
-/* Refuses interface k of those to load where no worker's frame could be summed: for what it is, or for what stands above or below it. */
+/*
+ * Refuse interface k of the interfaces to load if no worker's frame could be summed there. The reason is its kind, or a
+ * datapath above or below it.
+ */
 static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = {.ifindex = 0};
@@ -113,7 +116,7 @@ static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 
 /* -- the pin directory -------------------------------------------------- */
 
-/* Refuse the private /sys of `ip netns exec`: pins below it would end with the command. */
+/* Refuse the private /sys of `ip netns exec`: pins below it would disappear when the command exits. */
 static int refuse_netns_exec(const char *dir)
 {
 	char name[NAME_MAX + 1];
@@ -182,7 +185,10 @@ static int prepare_dir(struct loading *l)
 	return check_trust(l->dir);
 }
 
-/* An unload that runs at once may remove the directory again before it is locked. */
+/*
+ * Make and lock the directory. An unload at the same time may remove the directory again before it is locked: then
+ * retry.
+ */
 static int lock_dir(struct loading *l)
 {
 	int err;
@@ -223,8 +229,8 @@ static int fill_trie(const struct loading *l)
 }
 
 /*
- * Fill both banks of a new datapath. Of a running datapath (its maps were made
- * by ip link) fill the idle bank, which new frames use from then on.
+ * Fill both banks of a new datapath. If the datapath already runs (its maps were made by ip link), fill the idle bank.
+ * New frames use that bank from then on.
  */
 static int fill_stages(const struct loading *l)
 {
@@ -256,7 +262,7 @@ static int load_objects(struct loading *l, __u32 port)
 	int err;
 
 	err = pin_abi_make(l->dir);
-	/* The first of its programs makes fpisa_stages an array of such as run from a CPU map. */
+	/* The first program in fpisa_stages makes it an array of programs that run from a CPU map. */
 	if (!err && l->steering.cpus)
 		err = steer_load(l->dir, l->slots, &l->steer);
 	if (!err)
@@ -293,7 +299,7 @@ static int load_objects(struct loading *l, __u32 port)
 	return 0;
 }
 
-/* Use what is loaded; a port that differs is refused, for jobs and workers rely on it. */
+/* Use the loaded datapath. Refuse a different port, because jobs and workers rely on the port. */
 static int join_loaded(struct loading *l, __u32 port)
 {
 	int fd = pin_open(l->dir, "fpisa_control"), err;
@@ -319,7 +325,7 @@ static int join_loaded(struct loading *l, __u32 port)
 	return 0;
 }
 
-/* Look at pins and attached programs before anything is changed: is there a place for each interface? */
+/* Check pins and attached programs before anything is changed, and that each interface has a place for the datapath. */
 static int look_around(struct loading *l, char *const *devs, const __u32 *ifindex, int n)
 {
 	int fd = pin_open(l->dir, "fpisa_jobs"), err = pin_abi(l->dir);
@@ -335,7 +341,7 @@ static int look_around(struct loading *l, char *const *devs, const __u32 *ifinde
 	return err;
 }
 
-/* Does what is asked for go with what is there? */
+/* Check that the requested options fit the loaded datapath. */
 static int check_wishes(struct loading *l, const struct datapath_load *o, const char *dev)
 {
 	int err;
@@ -344,7 +350,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 		return refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
 			      l->dir);
 	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
-	/* Before generic XDP sees a frame the stack can have spread it; and CPU maps of 6.1 lose such frames. */
+	/* Before generic XDP sees a frame the stack can have spread it. Also, CPU maps of 6.1 lose such frames. */
 	if (!err && l->steering.cpus && o->mode != DATAPATH_NATIVE)
 		return refuse(-EOPNOTSUPP,
 			      "%s: --cpus takes native XDP; in mode skb let the stack spread frames: "
@@ -356,7 +362,7 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 static int load_or_join(struct loading *l, const struct datapath_load *o)
 {
 	const bool give = o->group != DATAPATH_NO_GROUP;
-	/* The attached programs have been looked at: from here on only loading is needed. */
+	/* The attached programs have been checked: from here on only loading is needed. */
 	int err = o->drop ? privilege_keep_load(give) : 0;
 
 	if (!err)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* libbpf's messages: kept silent, the first line that is worth it repeated with the error; log.h has the contracts. */
+/* libbpf's messages: kept silent; the first useful line is repeated with the error. log.h has the contracts. */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static int log_line(enum libbpf_print_level level, const char *fmt, va_list ap)
 	if (level != LIBBPF_WARN)
 		return 0;
 	vsnprintf(line, sizeof(line), fmt, ap);
-	/* Said of every kernel since 5.11 that refuses the first call for another reason. */
+	/* libbpf says this on every kernel since 5.11 that refuses the first call for another reason. */
 	if (strstr(line, "RLIMIT_MEMLOCK"))
 		return 0;
 	p = strstr(line, kernel);

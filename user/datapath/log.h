@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Messages of libbpf and of the kernel about a call. */
+/* Messages of libbpf and of the kernel about a call */
 #ifndef FPISA_DATAPATH_LOG_H
 #define FPISA_DATAPATH_LOG_H
 
 /* Catch libbpf's messages from here on; verbose prints them instead. */
 void log_start(void);
 
-/* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
+/* Return strerror(-err), and in brackets the message of the kernel or libbpf since log_start(). The text is static. */
 const char *reason(int err);
 
-/* Return what to try when programs could not be loaded. */
+/* Return what to try if programs could not be loaded. */
 const char *load_hint(int err);
 
 #endif

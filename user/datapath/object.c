@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The BPF objects, embedded as skeletons: open, set types, load. */
+/* The BPF objects, embedded as skeletons: open, set types, load */
 #include <bpf/libbpf.h>
 #include <elf.h>
 #include <errno.h>
@@ -27,8 +27,8 @@ static int explain(int err)
 }
 
 /*
- * The object has its entry in every slot of fpisa_stages, for loaders that know no more. Here it
- * would go into the bank that frames are using, so the copy for libbpf loses those relocations.
+ * Remove the initial stages. The object has its entry in every slot of fpisa_stages, for loaders that know no more.
+ * Here it would go into the bank that frames are using, so the copy for libbpf loses those relocations.
  */
 static void drop_initial_stages(void *elf)
 {
@@ -77,7 +77,7 @@ int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 	err = open_skeleton(&skel, &opts);
 	if (err)
 		return refuse(err, "open datapath object: %s; %s", reason(err), load_hint(err));
-	/* libbpf knows neither of the sections "prog" and "stage". */
+	/* libbpf does not know the sections "prog" and "stage". */
 	bpf_object__for_each_program(prog, skel->obj) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
 		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* fpisa.o and fpisa_egress.o, embedded: open, load. */
+/* fpisa.o and fpisa_egress.o, embedded: open, load */
 #ifndef FPISA_DATAPATH_OBJECT_H
 #define FPISA_DATAPATH_OBJECT_H
 
@@ -8,15 +8,18 @@
 struct bpf_object;
 struct fpisa_bpf; /* the skeleton */
 
-/* The opened object with types set, pinning below `pin` (NULL: none); reports errors. `steered`: it runs from a CPU map. */
+/*
+ * Open the object with types set, pinning below `pin` (NULL: do not pin). Report errors. If `steered`, it runs from a
+ * CPU map.
+ */
 int object_open(struct fpisa_bpf **skel, const char *pin, bool steered);
 struct bpf_object *object_of(const struct fpisa_bpf *skel);
 int object_load(struct fpisa_bpf *skel);
 void object_close(struct fpisa_bpf *skel);
 
 /*
- * The egress program. Its maps come from lookup(arg, name), an fd
- * that is closed here. *prog_fd becomes the caller's.
+ * Load the egress program. lookup(arg, name) returns a descriptor for each of its maps, which is closed here. The
+ * caller owns *prog_fd.
  */
 int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
 

@@ -20,7 +20,7 @@ static int map_memory(struct datapath *dp, int fd, const char *name, size_t size
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-	/* The kernel maps what may be written, or nothing: readers get a copy. */
+	/* The kernel maps only memory that may be written: readers get a copy. */
 	if (p == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
 		dp->read_only = true;
 		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -58,8 +58,8 @@ static int open_maps(struct datapath *dp)
 }
 
 /*
- * Check the sizes of maps. The stamp says that the maps are ours; a map that somebody put in another's place must not overrun our structures. Sets
- * slots_n.
+ * Check the sizes of maps, and set slots_n. The stamp says that the maps are ours. But if a map was replaced by
+ * another, it must not overrun our structures.
  */
 static int check_layout(struct datapath *dp)
 {
@@ -89,7 +89,7 @@ static int check_layout(struct datapath *dp)
 	return 0;
 }
 
-/* Open the maps that only a datapath that steers has. */
+/* Open the maps that only a steering datapath has. */
 static int open_steering(struct datapath *dp)
 {
 	int err = datapath_steering(dp->pin, &dp->steering);
@@ -244,7 +244,7 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 	if (fpisa_is_query(&dp->jobs[job]))
 		return refuse(-ENOENT, "job %u: is a query; see fpisa query show %u", job, job);
 	memcpy(out, &dp->jobs[job], sizeof(*out));
-	/* Whoever may write the map may write anything into it. */
+	/* A user who may write the map may write any values into it. */
 	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_WINDOW)
 		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was it written by hand?", job);
 	return 0;

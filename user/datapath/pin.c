@@ -34,13 +34,13 @@ int pin_open(const char *dir, const char *name)
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	fd = bpf_obj_get(path);
-	/* A group that the pins were given to may read, no more. */
+	/* A group that the pins were given to may only read. */
 	if (fd < 0 && errno == EACCES)
 		fd = bpf_obj_get_opts(path, &readable);
 	return fd < 0 ? -errno : fd;
 }
 
-#define PIN_NEW "fpisa_new" /* what takes another's place in a moment */
+#define PIN_NEW "fpisa_new" /* replaces another pin in a moment */
 
 static bool our_name(const char *name)
 {
@@ -48,8 +48,8 @@ static bool our_name(const char *name)
 }
 
 /*
- * Return whether the object was made under the name by which it is pinned, by this version or another. The kernel keeps
- * 15 bytes of that name; a map of ports has a number after it, and a dot is pinned as '_'.
+ * Return whether the object was made, by this version or another, under the name by which it is pinned. The kernel
+ * keeps 15 bytes of that name; a map of ports has a number after it, and a dot is pinned as '_'.
  */
 static bool ours(const char *dir, const char *name)
 {
@@ -172,7 +172,10 @@ void pin_remove_all(const char *dir, pin_name *keep, int n)
 	rmdir(dir);
 }
 
-/* Leave program pins to their owner: whoever can open a program may run it on frames of their own. */
+/*
+ * Give maps to the group. Program pins stay with their owner: a user who can open a program may run it on chosen
+ * frames.
+ */
 int pin_share(const char *dir)
 {
 	char path[PATH_MAX];
@@ -202,9 +205,9 @@ int pin_share(const char *dir)
 	return err;
 }
 
-/* -- which build's ---------------------------------------------------------- */
+/* -- the build that made the pins ------------------------------------------- */
 
-/* The stamp of what is pinned; 0 if there is none. */
+/* Return the stamp of the pinned datapath, or 0 if it has none. */
 static __u32 stamp(const char *dir)
 {
 	struct bpf_map_info info = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The search for the directory in which a datapath is pinned. */
+/* The search for the directory in which a datapath is pinned */
 #include <errno.h>
 #include <fts.h>
 #include <linux/magic.h>
@@ -84,7 +84,7 @@ int datapath_pinned(const char *pin, char dir[PATH_MAX])
 	return pin_find(dir, pin, true);
 }
 
-/* The kernel writes blanks and the like of a mount point as three octal digits. */
+/* Decode a mount point: the kernel writes blanks and some other characters as three octal digits. */
 static void unescape(char *s)
 {
 	char *to = s;

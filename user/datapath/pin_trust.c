@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The owner of a pin directory: anybody else who could change it could put their own programs into it. */
+/* The owner of a pin directory. Any other user who could change the directory could put other programs into it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,10 @@
 #include "cli/report.h"
 #include "pin.h"
 
-/* Check the owner of `fd`, a step on the way to the directory or, if `last`, the directory itself. 0, or -EPERM and why. */
+/*
+ * Check the owner of `fd`, a step on the way to the directory or, if `last`, the directory itself. Return 0, or -EPERM
+ * and why.
+ */
 static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LEN])
 {
 	char link[64], path[PATH_MAX] = "?";
@@ -25,7 +28,10 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 			 st->st_uid, last ? "rm -r " : "take another --pin", last ? path : "");
 		return -EPERM;
 	}
-	/* A directory on the way may be writable by others if they cannot remove entries, as in /tmp. A link's mode means nothing. */
+	/*
+	 * A directory on the way may be writable by others if they cannot remove entries, as in /tmp. A link's mode
+	 * means nothing.
+	 */
 	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
 		snprintf(why, WHY_LEN,
 			 "%s: others may write there (mode %04o) and replace what is pinned; chmod go-w %s", path,
@@ -36,8 +42,8 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 }
 
 /*
- * Every step from / to the directory has to belong to root or to the caller,
- * and nobody else may be able to remove it, so that the path stays as it was checked here.
+ * Check that every step from / to the directory belongs to root or to the caller. No other user may be able to remove a
+ * step. So the path stays as it was checked here.
  */
 int datapath_trusts(const char *dir, char why[WHY_LEN])
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Settings with which the datapath can ask the kernel for the route to a rank (find_nexthop() in
- * bpf/hello.h), for jobs whose ranks are looked for by routes:
+ * Settings for jobs whose ranks are found by routes. With them the datapath can ask the kernel for the route to a rank
+ * (find_nexthop() in bpf/hello.h):
  *
- * - forwarding on `lo`, the interface from which the datapath seems to ask: the kernel
- *   refuses to answer otherwise. On `lo` the setting has no other effect. The kernel switches it
- *   off with net.ipv4.ip_forward, so every command that adds or applies a job asserts it;
- * - the neighbour entries of the ranks, or of the routers before them, managed:
- *   the kernel then keeps them resolved by itself. A program cannot make the kernel
- *   look for an address, and a frame that XDP hands to the stack may end in a firewall;
- * - for a rank on this machine, accept_local on `lo`: a result that another port completes arrives there from this machine's own
- *   address, without a route of its own, and the kernel drops such a frame otherwise.
+ * - forwarding on `lo`, the interface from which the datapath seems to ask: the kernel refuses to answer otherwise. On
+ *   `lo` the setting has no other effect. The kernel switches it off with net.ipv4.ip_forward. So every command that adds
+ *   or applies a job asserts it;
+ * - the neighbour entries of the ranks, or of the routers before them, managed: the kernel then keeps them resolved by
+ *   itself. A program cannot make the kernel look for an address, and a frame that XDP hands to the stack may end in a
+ *   firewall;
+ * - for a rank on this machine, accept_local on `lo`. A result that another port completes arrives there from this
+ *   machine's own address, without a route of its own. Otherwise the kernel drops such a frame.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -38,7 +38,7 @@ static bool any_routed(const struct fpisa_job *j)
 	return false;
 }
 
-/* A rank on this machine has a port that was named, lo. */
+/* Return whether the job has a rank on this machine, whose port was given as lo. */
 static bool any_here(const struct fpisa_job *j)
 {
 	__u32 vrf;
@@ -49,7 +49,7 @@ static bool any_here(const struct fpisa_job *j)
 	return false;
 }
 
-/* The neighbour that frames to a rank go to first, as find_nexthop() asks for it. */
+/* Find the neighbour to which frames to a rank go first, as find_nexthop() asks for it. */
 static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *next)
 {
 	struct route way;
@@ -60,7 +60,7 @@ static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *nex
 	return err;
 }
 
-/* '1', '0', or 0 if that is not to be read. */
+/* Return '1' or '0', or 0 if the setting cannot be read. */
 static char setting(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -122,7 +122,7 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 struct release {
 	const char *dir;
 	int jobs_fd, peers_fd;
-	__u32 job; /* this one alone, or FPISA_MAX_JOBS: all */
+	__u32 job; /* job to release; FPISA_MAX_JOBS: all jobs */
 	bool done;
 	int err;
 };

@@ -10,7 +10,7 @@
 #include "pin.h"
 #include "slots.h"
 
-/* Slots of the datapath pinned in `dir`, 0: there is none; or -errno. */
+/* Return the slots of the datapath pinned in `dir`, 0 if no datapath is pinned, or -errno. */
 static int slots_pinned(const char *dir)
 {
 	int fd = pin_open(dir, "fpisa_slots"), err;
@@ -42,7 +42,7 @@ int slots_fit(struct bpf_object *o, __u32 slots)
 {
 	static const struct {
 		const char *name;
-		int share; /* of the entries */
+		int share; /* divides the number of entries */
 	} maps[] = {{"fpisa_exponents", 1},
 		    {"fpisa_mantissas", 1},
 		    {"fpisa_slots", 1},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The number of slots of a datapath, which its first load sets. */
+/* The number of slots of a datapath, which its first load sets */
 #ifndef FPISA_DATAPATH_SLOTS_H
 #define FPISA_DATAPATH_SLOTS_H
 
@@ -7,10 +7,16 @@
 
 struct bpf_object;
 
-/* Slots of what is loaded into `dir`, where `asked` were asked for (0: any). Refuses other ones than it has. */
+/*
+ * Choose the slots of a load into `dir` if the caller asks for `asked` (0: any). Refuse a number that differs from the
+ * loaded datapath's.
+ */
 int slots_choose(const char *dir, __u32 asked, __u32 *slots);
 
-/* Make room for `slots` in the maps of an opened object, which shares pinned maps only if they have as much. -errno, reported. */
+/*
+ * Make room for `slots` in the maps of an opened object. It shares pinned maps only if they have the same size. Return
+ * 0 or -errno, reported.
+ */
 int slots_fit(struct bpf_object *o, __u32 slots);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Pins and attached programs, for the verb status. */
+/* Pins and attached programs, for the verb status */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>

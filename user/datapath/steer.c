@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Steering: the programs of fpisa_steer.o beside those of fpisa.o, and the
- * CPUs over which they spread slots. A pinned fpisa_steering tells a datapath that
- * steers from one that does not.
+ * Steering: the programs of fpisa_steer.o beside those in fpisa.o, and the CPUs over which they spread slots. A
+ * datapath steers if fpisa_steering is pinned.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -22,7 +21,7 @@
 #include "slots.h"
 #include "steer.h"
 
-/* -- which CPUs ------------------------------------------------------------ */
+/* -- CPUs ----------------------------------------------------------------------- */
 
 #define ONLINE "/sys/devices/system/cpu/online"
 
@@ -43,7 +42,7 @@ static bool in_list(const char *list, __u32 cpu)
 	return false;
 }
 
-/* The map's threads are bound to their CPUs, which must be there. */
+/* Check that the CPUs are online: the map's threads are bound to them. */
 static int check_online(const struct fpisa_steering *s)
 {
 	char list[4096] = "";
@@ -66,7 +65,7 @@ static bool same(const struct fpisa_steering *a, const struct fpisa_steering *b)
 	return a->cpus == b->cpus && a->queue == b->queue && !memcmp(a->cpu, b->cpu, a->cpus * sizeof(a->cpu[0]));
 }
 
-/* Read the fd of fpisa_steering. -EPROTO if another version made it. */
+/* Read the fd of fpisa_steering. Return -EPROTO if another version made it. */
 static int steering_read(int fd, struct fpisa_steering *s)
 {
 	struct bpf_map_info info = {0};
@@ -136,7 +135,7 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 
 /* -- the programs ---------------------------------------------------------- */
 
-/* Programs in CPU maps are younger than what all else needs. */
+/* Return whether the kernel has programs in CPU maps, which are newer than its other needed features. */
 static bool kernel_steers(void)
 {
 	struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS}, {.code = BPF_JMP | BPF_EXIT}};
@@ -249,7 +248,7 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 		for (int cpu = 0; cpu < dp->cpus; cpu++)
 			out[i].sent += c[cpu].sent[i];
 	}
-	/* Once more, so that what was taken meanwhile does not count as left behind. */
+	/* Read once more, so that frames taken meanwhile do not count as left behind. */
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
 		err = fail(-errno, NULL, "fpisa_steered");
 	for (__u32 i = 0; !err && i < n; i++) {

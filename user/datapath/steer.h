@@ -9,17 +9,23 @@ struct bpf_object;
 struct bpf_program;
 struct fpisa_steer_bpf; /* the skeleton */
 
-/* Choose the steering of a load into `dir` if the caller asks for *asked; s->cpus 0: none. Refuses a choice that differs from the loaded one. */
+/*
+ * Choose the steering of a load into `dir` if the caller asks for *asked; s->cpus 0: none. Refuse a choice that differs
+ * from the loaded one.
+ */
 int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s);
 
-/* The object, loaded and pinned below `pin` (NULL: not pinned), with the maps of a datapath with that many slots. Reports errors. */
+/*
+ * Load the object, pinned below `pin` (NULL: not pinned), with the maps of a datapath with that many slots. Report
+ * errors.
+ */
 int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **skel);
 struct bpf_object *steer_object(const struct fpisa_steer_bpf *skel);
 
 /* Return the program that is attached to devices. */
 const struct bpf_program *steer_program(const struct fpisa_steer_bpf *skel);
 
-/* The CPU map gets its entries, or running ones the object's program without losing a frame; then fpisa_steering. */
+/* Fill the CPU map, or replace the programs of its entries without losing a frame; then fill fpisa_steering. */
 int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *s);
 int steer_pin(const char *dir, const struct fpisa_steer_bpf *skel);
 void steer_close(struct fpisa_steer_bpf *skel);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Loads and attaches for a moment, to see whether it can be done: for doctor. */
+/* Trial loads and attachments, for doctor */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/if_link.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Take the datapath off interfaces and, where none is left, its pins away. */
+/* Detach the datapath from interfaces, and remove its pins if it runs on none. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -74,7 +74,10 @@ static int depth(const struct link *links, int n, __u32 ifindex)
 	return below;
 }
 
-/* The kernel takes no program off below an interface that has one: the upper ones come first. */
+/*
+ * Detach from all interfaces, the upper ones first: the kernel does not detach a program below an interface that has a
+ * program.
+ */
 static int detach_all(struct found *f, const char *dir)
 {
 	struct link *links = NULL;
@@ -94,7 +97,7 @@ static int detach_all(struct found *f, const char *dir)
 	return err;
 }
 
-/* Takes `n` named interfaces, or all of this namespace, off; removes the pins if it then runs nowhere. */
+/* Detach from `n` named interfaces, or from all of this namespace. Remove the pins if the datapath then runs nowhere. */
 static int take_off(const char *dir, const char *pin, char *const *devs, const __u32 *ifindex, int n,
 		    struct datapath_unloaded *u)
 {
@@ -129,7 +132,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 	return 0;
 }
 
-/* Remove, beside a datapath that is pinned elsewhere, what a killed load or unload left where load pins. */
+/* Remove, beside a datapath that is pinned elsewhere, the remains of a killed load or unload where load pins. */
 static int take_remains(struct datapath_unloaded *u)
 {
 	struct datapath_unloaded also = {.removed = false};

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Upgrade a datapath that runs. At every moment it is whole: the idle bank is
- * filled, one store lets new frames use it, then the interfaces (and the CPU
- * map, where there is one) get the new entry, the ports of jobs the new egress
- * program, in one network namespace after the other, and the pins the new programs.
+ * Upgrade a datapath that runs. It is complete at every moment. First the idle bank is filled, and one store lets new
+ * frames use it. Then the interfaces (and the CPU map, if it exists) get the new entry, and the ports of jobs the new
+ * egress program. This is done in one network namespace after the other. Last, the pins get the new programs.
  */
 #include <bpf/libbpf.h>
 
