@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* doctor: what is loaded, is it this build's, and can each job reach its ranks. */
+/* doctor: the loaded datapath, its build, and the way of each job to its ranks */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -31,10 +31,13 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 
 struct swap {
 	__u32 from;
-	const char *to; /* NULL: none is named */
+	const char *to; /* NULL: no interface is named */
 };
 
-/* The commands that make the job anew, for its ranks as routes lead to them now; `swap`: name another interface where one is. May be NULL. */
+/*
+ * Write the commands that make the job again, for its ranks as routes lead to them now. `swap`, which may be NULL,
+ * names an interface to replace by another.
+ */
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out,
 		   size_t size)
 {
@@ -61,7 +64,7 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 	job_options_text(j, t.at, t.end - t.at);
 }
 
-/* Workers on this machine's own networks ask for the address by ARP; a router may lead others to it. */
+/* Check the job's address. Workers on this machine's own networks ask for it by ARP; a router may lead others to it. */
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
 	char a[ADDRESS_LEN], fix[64];
@@ -77,7 +80,10 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 		"%s is not an address of this machine: nobody answers ARP for it", a);
 }
 
-/* The datapath asks the same. An interface that is gone is check_ports()'s matter, no route the operator's. */
+/*
+ * Return whether the route to the rank leads elsewhere, asked as the datapath asks. check_ports() handles an interface
+ * that is gone; a missing route is the operator's concern.
+ */
 static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 rank)
 {
 	char dev[IF_NAMESIZE];
@@ -88,7 +94,10 @@ static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpis
 	       !route_get(j->rank[rank].addr, j->address, 0, &way) && way.ifindex != p.ifindex;
 }
 
-/* Check routes. Without forwarding every HELLO is dropped: `forwarding`; if a rank is behind another port: `route`. */
+/*
+ * Check the routes to the ranks, and the settings that let the datapath ask for them. Without forwarding every HELLO is
+ * dropped.
+ */
 static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], text[RANKS_LEN];
@@ -112,7 +121,10 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 			"net.ipv4.conf.lo.accept_local is off: the rank on this machine misses results, and asks for each again");
 }
 
-/* Return whether the rank's copy of a result has a way out. Multicast has one entry a port, at the first rank behind it. */
+/*
+ * Return whether the rank's copy of a result has a way out. Multicast has one entry for each port, at the first rank
+ * behind it.
+ */
 static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, __u32 ifindex)
 {
 	__u32 port = 0, egress = 0;
@@ -156,7 +168,7 @@ static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_
 	return behind;
 }
 
-/* The port of each rank; 0: it was taken out, or is unknown. */
+/* Find the port of each rank, or 0 if the rank was taken out or its port is unknown. */
 static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex[FPISA_MAX_WORKERS])
 {
 	memset(ifindex, 0, FPISA_MAX_WORKERS * sizeof(*ifindex));
@@ -168,7 +180,7 @@ static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *
 	}
 }
 
-/* A rank on this machine hears by lo, which a program in native mode cannot send to. */
+/* Check the mode of the ports: a program in native mode cannot send to lo, by which a rank on this machine receives. */
 static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	__u32 ifindex[FPISA_MAX_WORKERS];
@@ -179,7 +191,7 @@ static void check_native(struct doctor *d, __u32 job, const struct fpisa_job *j,
 		finding(d, LEVEL_WARN, subject, "native", t.fix, "%s", t.why);
 }
 
-/* Check whether the links of this machine are slower than those of the job's workers together. */
+/* Check whether the links of this machine are slower than the links of the job's workers together. */
 static void check_links(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	__u32 ifindex[FPISA_MAX_WORKERS], n = 0;
@@ -226,7 +238,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	check_native(d, job, j, subject);
 }
 
-/* Elements of a frame that just fits the MTU, 0 if none does. */
+/* Return the most elements of a frame that fits the MTU, or 0 if no frame fits. */
 static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
 {
 	j.elements = (__u16)fpisa_max_elements(fpisa_format_of(j.format), j.mode);
@@ -235,7 +247,7 @@ static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
 	return j.elements;
 }
 
-/* Jumbo frames may be switched off under a job; or there is room for more values in a frame. */
+/* Check the MTU: jumbo frames may have been switched off under a job, or a frame has room for more values. */
 static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	unsigned int bytes = job_frame_bytes(j), least = 0;
@@ -307,7 +319,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* " --cpus 0,1" if what is pinned steers. */
+/* Add " --cpus 0,1" if the pinned datapath steers. */
 static void steering_option(const struct doctor *d, struct text *t)
 {
 	struct fpisa_steering s;
@@ -317,7 +329,7 @@ static void steering_option(const struct doctor *d, struct text *t)
 		add(t, " --cpus %s --cpu-queue %u", cpus_text(s.cpu, s.cpus, cpus), s.queue);
 }
 
-/* "fpisa unload && fpisa load p0 p1" with the interfaces that run what is pinned. */
+/* Write "fpisa unload && fpisa load p0 p1", with the interfaces that run the pinned datapath. */
 static void reload(const struct doctor *d, char *out, size_t size)
 {
 	struct if_nameindex *all = if_nameindex();
@@ -354,7 +366,10 @@ static void reload(const struct doctor *d, char *out, size_t size)
 		if_freenameindex(all);
 }
 
-/* "fpisa load p0 p1" with the interfaces that jobs' ranks are behind; false if there are none. */
+/*
+ * Write "fpisa load p0 p1", with the interfaces that jobs' ranks are behind. Return false if no job has such an
+ * interface.
+ */
 static bool load_again(const struct doctor *d, char *out, size_t size)
 {
 	struct if_nameindex *all = if_nameindex();
@@ -390,7 +405,10 @@ static bool jobs_elsewhere(const struct datapath *dp)
 	return false;
 }
 
-/* Count the interfaces that run programs of another build: judge by the attached program and, if it steers, by the entry behind it. */
+/*
+ * Count the interfaces that run programs of another build: compare the attached program and, if it steers, the entry
+ * behind it.
+ */
 static int of_other_builds(const struct doctor *d, const struct datapath_status *s)
 {
 	const __u8 *first = d->dp->steering.cpus ? d->steer_tag : d->tag;
@@ -463,7 +481,7 @@ void doctor_datapath(struct doctor *d)
 	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
 		struct fpisa_job j = d->dp->jobs[job];
 
-		/* The commands that mend a job are not a query's. */
+		/* The commands that repair a job do not apply to queries. */
 		if (!j.active || j.workers > FPISA_MAX_WORKERS || fpisa_is_query(&j))
 			continue;
 		snprintf(subject, sizeof(subject), "job %u", job);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * doctor: an interface of the aggregator. Frames come in by XDP in the
- * driver and results leave by redirect, past qdisc and stack, so driver,
- * MTU, queues and, on a veth, the peer's settings all have a say.
+ * doctor: an interface of the aggregator. Frames arrive by XDP in the driver, and results leave by redirect, past qdisc
+ * and stack. So driver, MTU, queues and, on a veth, the peer's settings all matter.
  */
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -18,7 +17,7 @@
 #include "host/stack.h"
 #include "host/veth.h"
 
-/* The largest MTU that veth allows to a peer: a page less headroom, frame overhead and Ethernet header. */
+/* The largest MTU that veth allows a peer: a page, less headroom, frame overhead and Ethernet header */
 #define VETH_MAX_MTU 3506
 
 struct device {
@@ -71,7 +70,7 @@ static void mtu_finding(struct doctor *d, const struct device *v, const char *wh
 		*why ? ": " : "", why);
 }
 
-/* More sending queues at the peer than receiving ones here: veth refuses native XDP then. */
+/* Return whether the peer has more transmit queues than this end has receive queues: veth then refuses native XDP. */
 static bool short_of_queues(const struct device *v)
 {
 	struct channels c;
@@ -79,7 +78,7 @@ static bool short_of_queues(const struct device *v)
 	return v->peer.seen && !ethtool_channels(v->name, &c) && v->peer.tx > c.rx;
 }
 
-/* Attach a program that passes everything, and take it off again. */
+/* Attach a program that passes everything, and detach it again. */
 static void try_native(struct doctor *d, struct device *v)
 {
 	char why[512], fix[PATH_MAX + 64];
@@ -95,7 +94,7 @@ static void try_native(struct doctor *d, struct device *v)
 		mtu_finding(d, v, why);
 		return;
 	}
-	if (short_of_queues(v)) /* which is a finding of its own */
+	if (short_of_queues(v)) /* which is reported separately */
 		return;
 	snprintf(fix, sizeof(fix), "fpisa load %s --mode skb%s", v->name, pin_option(d));
 	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; the stack's generic XDP is slower", why);
@@ -184,7 +183,10 @@ static void check_xdp(struct doctor *d, struct device *v)
 	}
 }
 
-/* The lower one takes the frames, and its answers leave by the upper one, past it. */
+/*
+ * Check for datapaths on two interfaces of a stack: the lower one takes the frames, and its answers leave by the upper
+ * one, past it.
+ */
 static void check_stack(struct doctor *d, const struct device *v)
 {
 	struct datapath_interface above;
@@ -197,7 +199,7 @@ static void check_stack(struct doctor *d, const struct device *v)
 		"a datapath is on it and on %s, above it: with both no worker joins", above.name);
 }
 
-/* A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
+/* Check GRO. A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
 static void check_gro(struct doctor *d, const struct device *v)
 {
 	int takes = veth_takes(&v->link, &v->peer, v->know_features && v->native ? &v->features : NULL);
@@ -223,8 +225,8 @@ static void check_gro(struct doctor *d, const struct device *v)
 }
 
 /*
- * A kernel puts results together where a socket of its own receives them. A
- * bridge's port has none, and hands them on one by one, unless it is told to.
+ * Check UDP GRO at a bridge. The kernel coalesces results that a socket of its own receives. A bridge's port has no
+ * socket, and forwards results one by one unless it is configured otherwise.
  */
 static void check_udp_gro(struct doctor *d, const struct device *v)
 {
@@ -251,12 +253,12 @@ static void check_redirect(struct doctor *d, const struct device *v)
 			"%s does not send redirected frames: no result leaves here; load with --mode skb", v->driver);
 }
 
-/* The fields by which a card may choose a receive queue. */
+/* The fields by which a card may choose a receive queue */
 #define SPREAD_PORTS (RXH_L4_B_0_1 | RXH_L4_B_2_3)
 #define SPREAD_ADDRESSES (RXH_IP_SRC | RXH_IP_DST)
 #define SPREAD (SPREAD_PORTS | SPREAD_ADDRESSES)
 
-/* Judge a device whose frames all come to one CPU: does that CPU do all the work? */
+/* Report on a device whose frames all go to one CPU: that CPU may do all the work. */
 static void one_queue(struct doctor *d, const struct device *v, const struct channels *c, long cpus)
 {
 	const struct fpisa_steering *s = v->ours ? &d->dp->steering : NULL;
@@ -332,7 +334,7 @@ static void check_lro(struct doctor *d, const struct device *v)
 	}
 }
 
-/* The first VLAN device on top of `l`, if there is one. */
+/* Find the first VLAN device on top of `l`. Return whether one exists. */
 static bool vlan_on(const struct link *l, char name[IF_NAMESIZE])
 {
 	struct link *links = NULL;
@@ -347,9 +349,9 @@ static bool vlan_on(const struct link *l, char name[IF_NAMESIZE])
 }
 
 /*
- * Does XDP see VLAN tags? A card that has them off keeps them where XDP does
- * not look; a veth gets them so from its peer, unless that puts them on. Nearly
- * all do: a matter of concern only where tagged frames arrive.
+ * Check whether XDP sees VLAN tags. A card that strips tags keeps them where XDP does not look. A veth gets stripped
+ * tags from its peer, unless the peer puts them into the frames. Nearly all devices do this; it matters only if tagged
+ * frames arrive.
  */
 static void check_vlan(struct doctor *d, const struct device *v)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa doctor [DEV...]: what this machine can do, what is wrong, the command that fixes it. */
+/* fpisa doctor [DEV...]: what this machine can do, what is wrong, and the command that fixes it */
 #include <errno.h>
 #include <json-c/json.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "doctor.h"
 
-/* Every interface that a datapath could be loaded on. */
+/* Check every interface that a datapath could be loaded on. */
 static void all_devices(struct doctor *d)
 {
 	struct if_nameindex *all = if_nameindex();
@@ -65,7 +65,7 @@ int verb_doctor(int argc, char **argv)
 	d.pin = c.pin;
 	d.found = c.json ? json_object_new_array() : NULL;
 	if (aggregator) {
-		/* A worker takes no BPF and no privilege. */
+		/* A worker needs no BPF and no privilege. */
 		for (int i = optind; i < argc; i++)
 			doctor_worker(&d, argv[i], aggregator);
 		if (optind == argc)

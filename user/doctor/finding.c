@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* doctor: findings, printed as they come or gathered for JSON. */
+/* doctor: findings, printed at once or gathered for JSON */
 #include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * doctor --worker: check whether a program here can join groups. With FPISA_MANAGER and FPISA_KEY as the program would have them: key file,
- * GnuTLS, a connection to the manager, and an answer. The check joins no group.
+ * doctor --worker: check whether a program here can join groups. Use FPISA_MANAGER and FPISA_KEY as the program would
+ * have them. Check the key file, GnuTLS, a connection to the manager, and an answer. The check joins no group.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,11 +18,11 @@
 #include "lib/manager/watch.h"
 
 #define ANSWER_MS 3000
-#define LATE_MS 1000 /* of the 4.5 s after which a host that acknowledges nothing counts as gone */
+#define LATE_MS 1000 /* part of the 4.5 s after which a host that acknowledges nothing counts as gone */
 
 static const char subject[] = "groups";
 
-/* The key that a program would use, as FPISA_KEY names it. False: none can be had. */
+/* Take the key that a program would use, as FPISA_KEY names it. Return false if the key cannot be used. */
 static bool take_key(struct doctor *d, const char *file, struct fpisa_psk *key)
 {
 	char fix[PATH_MAX + 32], identity[FPISA_PSK_IDENTITY];
@@ -39,7 +39,7 @@ static bool take_key(struct doctor *d, const char *file, struct fpisa_psk *key)
 	return false;
 }
 
-/* 0 with the answer, -ETIMEDOUT, or the channel's error with its message. */
+/* Ask the manager. Return 0 with the answer, -ETIMEDOUT, or the channel's error with its message. */
 static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
 {
 	const struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);

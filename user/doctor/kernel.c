@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* doctor: privilege, what the kernel can do, the BPF filesystem, the tools that fixes call. */
+/* doctor: privilege, features of the kernel, the BPF filesystem, the tools that fixes call */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "doctor.h"
 #include "host/privilege.h"
 
-/* Check that the kernel has all features that are needed. If it lacks one, its verifier is not asked. */
+/* Check that the kernel has all needed features. Return false if it lacks one: then do not ask its verifier. */
 static bool check_features(struct doctor *d)
 {
 	char lacks[LACKS_LEN];
@@ -47,7 +47,7 @@ static void check_jit(struct doctor *d)
 	if (jit)
 		finding(d, LEVEL_OK, "kernel", "jit", NULL, "BPF programs are compiled");
 	else
-		/* Network namespaces but the first do not have the file. */
+		/* Only the first network namespace has the file. */
 		finding(d, LEVEL_WARN, "kernel", "jit",
 			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1" :
 					     "sysctl -w net.core.bpf_jit_enable=1",
@@ -65,7 +65,7 @@ static void check_memlock(struct doctor *d)
 		finding(d, LEVEL_OK, "kernel", "memlock", NULL, "no limit on the memory of maps");
 }
 
-/* Instructions that an older verifier refuses show here and nowhere else. */
+/* Check the verifier: only this shows instructions that an older verifier refuses. */
 static void check_verifier(struct doctor *d)
 {
 	char why[512] = "";
@@ -147,7 +147,7 @@ void doctor_kernel(struct doctor *d)
 
 /* -- tools --------------------------------------------------------------- */
 
-/* Read the first line that `command` prints; false if there is no such command. */
+/* Read the first line that `command` prints. Return false if the command does not exist. */
 static bool first_line(const char *command, char *line, size_t size)
 {
 	FILE *f = popen(command, "re");

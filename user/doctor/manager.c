@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* doctor: the manager of groups, as [manager] of the configuration file has it: keys, process, port, what it can still give. */
+/* doctor: the manager of groups, as configured by [manager] of the file: keys, process, port, resources left */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -16,7 +16,7 @@
 #include "fpisa.h"
 #include "manager/group.h"
 
-#define LEAST_WINDOW 8 /* that a job is given */
+#define LEAST_WINDOW 8 /* smallest window that a job is given */
 
 static const char subject[] = "manager";
 
@@ -30,7 +30,7 @@ const char *doctor_key_fix(const char *file, char *fix, size_t size)
 	return fix;
 }
 
-/* -- what the file says ------------------------------------------------------- */
+/* -- the configuration ---------------------------------------------------------- */
 
 static bool has_key(const struct fpisa_psks *keys, const char *name)
 {
@@ -40,7 +40,10 @@ static bool has_key(const struct fpisa_psks *keys, const char *name)
 	return false;
 }
 
-/* `elsewhere`: an aggregator of another host's manager uses the last key, and gives no key limits. */
+/*
+ * Check the keys. If `elsewhere`, this aggregator of another host's manager uses the last key, and gives keys no
+ * limits.
+ */
 static void check_keys(struct doctor *d, const struct manager_policy *p, bool elsewhere)
 {
 	struct fpisa_psks keys = {0};
@@ -98,9 +101,9 @@ static void check_user(struct doctor *d, const struct manager_policy *p)
 		finding(d, LEVEL_OK, subject, "user", NULL, "%s talks to the network", name);
 }
 
-/* -- what runs ------------------------------------------------------------------ */
+/* -- the running manager --------------------------------------------------------- */
 
-/* Return the parent of the helper `pid`; 0: none that can be seen. */
+/* Return the parent of the helper `pid`, or 0 if it cannot be seen. */
 static pid_t parent_of(pid_t pid)
 {
 	char path[32], line[512], *at;
@@ -116,7 +119,7 @@ static pid_t parent_of(pid_t pid)
 	return at && sscanf(at, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* Return the process's limit of descriptors, from a file that all may read; -1: unknown. */
+/* Return the process's limit of descriptors, from a file that all may read, or -1 if unknown. */
 static long long descriptors_of(pid_t pid)
 {
 	char path[32], line[128];
@@ -133,7 +136,7 @@ static long long descriptors_of(pid_t pid)
 	return n;
 }
 
-/* A connection of each rank of each group, and of those who wait. */
+/* Check the limit of descriptors: each rank of each group has a connection, and so has each client that waits. */
 static void check_descriptors(struct doctor *d, pid_t helper)
 {
 	pid_t manager = parent_of(helper);
@@ -150,7 +153,7 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 		finding(d, LEVEL_OK, subject, "descriptors", NULL, "enough for all connections");
 }
 
-/* Look in the kernel's table: a firewall may keep us out, but not others. */
+/* Return whether a process listens, by the kernel's table: a firewall may keep only us out. */
 static bool is_listening(__be32 address, __u16 port)
 {
 	unsigned int local, number, state;
@@ -202,7 +205,7 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			numbers, __builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
-/* The agent notes at the first place what it has registered as. */
+/* Check the registration, which the agent records at the first place. */
 static void check_registered(struct doctor *d, const struct manager_policy *p, const struct datapath_groups *g)
 {
 	struct aggregator_record r;

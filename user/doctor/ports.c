@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * doctor: jobs with several ports (job add --ports). They are worth something
- * where a card gives each port, and so each slot, to one queue: by a rule for
- * each port, or by a hash over the destination port alone.
+ * doctor: jobs with several ports (job add --ports). Several ports help only if a card gives each port, and so each
+ * slot, to one queue: by a rule for each port, or by a hash over the destination port alone.
  */
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -16,13 +15,13 @@
 
 struct spread {
 	const char *dev;
-	__u32 port, ports; /* the first, how many */
+	__u32 port, ports; /* the first port, and the number of ports */
 	__u32 queues;
-	int rules; /* of UDP ports, or -errno */
+	int rules; /* number of rules of UDP ports, or -errno */
 	struct port_rule rule[MAX_RULES];
 };
 
-/* Most ports of an active job that has a live rank behind the interface; *job is its number. */
+/* Return the most ports of an active job that has a live rank behind the interface. Set *job to its number. */
 static __u32 ports_behind(const struct datapath *dp, __u32 ifindex, __u32 *job)
 {
 	__u32 most = 0;
@@ -54,7 +53,10 @@ static const struct port_rule *rule_of(const struct spread *s, __u32 port)
 	return NULL;
 }
 
-/* Return whether each port has a rule, and the rules name different queues. `missing`: the number of ports without a rule. */
+/*
+ * Return whether each port has a rule and the rules name different queues. Set `missing` to the number of ports without
+ * a rule.
+ */
 static bool spread_by_rules(const struct spread *s, __u32 *missing)
 {
 	const struct port_rule *first = rule_of(s, s->port);
@@ -70,7 +72,7 @@ static bool spread_by_rules(const struct spread *s, __u32 *missing)
 	return !*missing && differ;
 }
 
-/* The commands after which each port has a rule of its own, the queues in turn. */
+/* Write the commands that give each port a rule of its own, with the queues in turn. */
 static void write_rules(const struct spread *s, char *out, size_t size)
 {
 	size_t n = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * doctor --worker ADDR: does this machine take results? They come from the
- * aggregator's address, by group or unicast, through the stack: the reverse
- * path filter must let that source in and the interface take groups.
+ * doctor --worker ADDR: check whether this machine takes results. Results come from the aggregator's address, by group
+ * or unicast, through the stack. The reverse path filter must accept that source, and the interface must take groups.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include "host/route.h"
 #include "host/veth.h"
 
-/* net.ipv4.conf.DEV.rp_filter, -1 if it cannot be read. */
+/* Return net.ipv4.conf.DEV.rp_filter, or -1 if it cannot be read. */
 static int rp_filter(const char *dev)
 {
 	char path[128];
@@ -46,8 +45,9 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 }
 
 /*
- * Check a veth at a bridge: the end polls, and so coalesces results, only if the bridge's port sends it no large
- * segments; otherwise the port by which they enter the bridge has to, which is seen from the aggregator.
+ * Check a veth at a bridge. The end polls, and so coalesces results, only if the bridge's port sends it no large
+ * segments. Otherwise the port by which results enter the bridge has to coalesce them, which is seen from the
+ * aggregator.
  */
 static void check_bridge(struct doctor *d, const char *dev, const struct veth_peer *p)
 {
@@ -62,7 +62,10 @@ static void check_bridge(struct doctor *d, const char *dev, const struct veth_pe
 		finding(d, LEVEL_OK, dev, "udp-gro", NULL, "results are put together");
 }
 
-/* Check GRO as on the aggregator's ports: a veth polls only with GRO on. Redirected frames need that, frames from a bridge do not. */
+/*
+ * Check GRO as on the aggregator's ports: a veth polls only with GRO on. Redirected frames need that; frames from a
+ * bridge do not.
+ */
 static void check_worker_gro(struct doctor *d, const char *dev, const struct link *l)
 {
 	struct veth_peer peer;
