@@ -12,7 +12,7 @@
 #include "lib/manager/psk.h"
 #include "verbs.h"
 
-/* The one operand, or the default. */
+/* Parse the only operand, or use the default. */
 static int parse_file(int argc, char **argv, struct common *c, const char **file)
 {
 	if (common_options(c, argc, argv))
@@ -25,7 +25,7 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 	return 0;
 }
 
-/* Read the keys as `fpisa serve` will, whose user alone may read them; the keys of another machine are not here. */
+/* Read the keys as `fpisa serve` will; its user alone may read them. Keys of another machine are not here: then warn. */
 static int look_at_keys(const struct config *c)
 {
 	char place[CONFIG_PLACE_LEN];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Names and sentences of the counters, from the lists in fpisa/verdict.h. */
+/* Names and sentences of the counters, from the lists in fpisa/verdict.h */
 #include "counters.h"
 
 const struct counter counters[] = {

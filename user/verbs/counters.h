@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The counters of a job by number: those of counters[], then those of verdicts[]. */
+/* The counters of a job by number: first counters[], then verdicts[] */
 #ifndef FPISA_VERBS_COUNTERS_H
 #define FPISA_VERBS_COUNTERS_H
 
@@ -14,7 +14,7 @@ enum {
 };
 
 struct counter {
-	const char *name, *text; /* a verdict's name as JSON has it, v_NAME */
+	const char *name, *text; /* JSON name of a verdict: v_NAME */
 };
 
 extern const struct counter counters[COUNTERS], verdicts[FPISA_VERDICT_COUNT];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa group list, group show, group kill: the manager's groups, as their records have them. */
+/* fpisa group list, group show, group kill: the manager's groups, from their records */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -127,7 +127,7 @@ int verb_group_list(int argc, char **argv)
 	return err;
 }
 
-/* The group that is named; of several, as of two keys, all. */
+/* Parse the group's name. If several groups have the name, as with two keys, it stands for all of them. */
 static int parse_name_operand(const char *verb, int argc, char **argv, const char **name)
 {
 	if (argc - optind != 1)
@@ -170,7 +170,7 @@ int verb_group_show(int argc, char **argv)
 	return err;
 }
 
-/* Until the manager has ended it. */
+/* Wait until the manager has ended the group. */
 static int await_end(const struct view *v, __u32 place, const struct group_record *r)
 {
 	const struct timespec pause = {.tv_nsec = 50000000};

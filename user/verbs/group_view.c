@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The manager's groups and what they hold; group_view.h has the contracts. */
+/* The manager's groups and their resources; group_view.h has the contracts. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -133,7 +133,7 @@ struct json_object *aggregator_json(const struct aggregator_record *r)
 	return o;
 }
 
-/* The manager's own among them. */
+/* Return the group's shares, including the share of the manager's own datapath. */
 static struct json_object *shares_json(const struct group_record *r)
 {
 	struct json_object *list = json_object_new_array();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The resources that the manager of groups has given away, for the verbs that show them: from its records, whether it runs or not. */
+/*
+ * The resources that the manager of groups has given away, for the verbs that show them. They come from its records,
+ * whether it runs or not.
+ */
 #ifndef FPISA_VERBS_GROUP_VIEW_H
 #define FPISA_VERBS_GROUP_VIEW_H
 
@@ -9,33 +12,36 @@
 
 struct manager_view {
 	struct datapath_groups groups;
-	bool any;  /* a manager has run since the datapath was loaded; else the rest is 0 */
-	pid_t pid; /* the running manager; 0: none */
+	bool any;  /* a manager has run since the datapath was loaded; otherwise the other members are 0 */
+	pid_t pid; /* the running manager; 0: none runs */
 	struct manager_counts counts;
-	__u32 now_groups, now_ranks, now_jobs; /* at the moment, of groups that are complete; ranks that are here */
+	__u32 now_groups, now_ranks, now_jobs; /* current numbers, of complete groups; ranks that are connected */
 };
 
-/* Open the records of an open datapath. 0 or -errno, reported. */
+/* Open the records of an open datapath. Return 0 or -errno, reported. */
 int manager_view_open(struct datapath *dp, struct manager_view *v);
 void manager_view_close(struct manager_view *v);
 
 /*
- * Find the next group from `place` on, of that name if one is given: its place, or GROUPS, then with *err 0 or -errno. An incomplete
- * group counts while its manager runs, because its ranks have nothing else.
+ * Find the next group from `place` on, with that name if `name` is not NULL. Return its place, or GROUPS with *err 0 or
+ * -errno. An incomplete group counts while its manager runs, because its ranks have nothing else.
  */
 __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *name, struct group_record *r, int *err);
 
-/* Find the next registered aggregator from `place` on: its place, or AGGREGATORS, then with *err 0 or -errno. There is none if no manager runs. */
+/*
+ * Find the next registered aggregator from `place` on. Return its place, or AGGREGATORS with *err 0 or -errno. If no
+ * manager runs, no aggregator is found.
+ */
 __u32 manager_view_aggregator(const struct manager_view *v, __u32 place, struct aggregator_record *r, int *err);
 void aggregator_print(const struct aggregator_record *r, const char *label);
 struct json_object *aggregator_json(const struct aggregator_record *r);
 
-__u64 group_here(const struct group_record *r);	   /* ranks, as a bitmap */
-__u64 group_missing(const struct group_record *r); /* that have not joined yet */
+__u64 group_here(const struct group_record *r);	   /* bitmap of the connected ranks */
+__u64 group_missing(const struct group_record *r); /* bitmap of the ranks that have not joined yet */
 double group_age(const struct group_record *r);	   /* seconds */
 struct json_object *group_json(const struct group_record *r, bool whole);
 
-/* Return the name of a reason of refusals, as in its counter and its metric; NULL: there is no reason of that number. */
+/* Return the name of a reason of refusals, as in its counter and its metric. Return NULL if the number is not a reason. */
 const char *manager_reason_name(__u32 reason);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa histogram JOB: what the adds of a job discarded. */
+/* fpisa histogram JOB: the values that the adds of a job discarded */
 #include <errno.h>
 #include <json-c/json.h>
 

@@ -12,7 +12,10 @@
 #include "host/veth.h"
 #include "verbs.h"
 
-/* Loading gives up the privileges by which peers are looked at: first look, then warn of what then runs. */
+/*
+ * Load the datapath, and warn of veth peers. Loading gives up the privileges needed to examine peers, so examine them
+ * first.
+ */
 static int load(const struct datapath_load *o, char *const *devs, int n)
 {
 	struct veth_peer *peer = calloc(n, sizeof(*peer));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa plan: shares of several aggregators, and what to expect of them. */
+/* fpisa plan: shares of several aggregators, and the times to expect */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #include "verbs.h"
 
-#define OUTSIDE (14 + 20 + 8 + 24) /* Ethernet, IPv4, UDP; preamble, FCS and gap */
+#define OUTSIDE (14 + 20 + 8 + 24) /* bytes around a message: Ethernet, IPv4, UDP; preamble, FCS and gap */
 #define MEBIBYTE 1048576
 
 enum { OPT_WORKERS = OPT_VERB, OPT_AGGREGATORS, OPT_RATE, OPT_AGGREGATOR_RATE, OPT_COLOCATED, OPT_BYTES };
@@ -30,8 +30,8 @@ static const struct option options[] = {COMMON_OPTIONS,
 					{0}};
 
 struct plan {
-	uint32_t workers, aggregators;	     /* dedicated: on hosts without a worker */
-	double worker_bits, aggregator_bits; /* of each link, in bits a second */
+	uint32_t workers, aggregators;	     /* dedicated aggregators: on hosts without a worker */
+	double worker_bits, aggregator_bits; /* rates of each link, in bits a second */
 	bool colocated;			     /* each worker's host is an aggregator too */
 	uint64_t bytes;
 	bool json;
@@ -84,7 +84,7 @@ static int check(struct plan *p)
 	return 0;
 }
 
-/* Bits on the wire for a bit of a vector, in frames of the default size. */
+/* Return the bits on the wire for each bit of a vector, in frames of the default size. */
 static double overhead(void)
 {
 	double payload = fpisa_default_elements(FPISA_FP32) * 4.0;
@@ -92,7 +92,7 @@ static double overhead(void)
 	return (payload + FPISA_HDR_LEN + OUTSIDE) / payload;
 }
 
-/* Print the share of each dedicated aggregator, and of each worker's host; 0 if there is none. */
+/* Print the share of each dedicated aggregator and of each worker's host. A share is 0 if no such aggregator exists. */
 static int print(const struct plan *p, const struct shares_host *dedicated, const struct shares_host *host, double ms,
 		 double ring_ms, enum bound bound)
 {

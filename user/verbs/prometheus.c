@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Prometheus' text exposition format 0.0.4. Metrics, help texts and label
- * values are those of stats.c.
+ * Prometheus' text exposition format 0.0.4. Metrics, help texts and label values are the same as in stats.c.
  *
- * A job shows while it exists, and as long as its number has counts: a
- * scraper must not miss the last of a job that was deleted. Frames that
- * belong to no job are job="none".
+ * A job is shown while it exists, and as long as its number has counts: a scraper must not miss the last counts of a
+ * deleted job. Frames that belong to no job have job="none".
  */
 #include <errno.h>
 #include <signal.h>
@@ -40,7 +38,7 @@ static const struct {
 struct row {
 	char job[12]; /* value of the label */
 	bool active;
-	__u64 gauge[GAUGES]; /* of an active one */
+	__u64 gauge[GAUGES]; /* gauges of an active job */
 	struct fpisa_counters c;
 };
 
@@ -75,7 +73,7 @@ static int read_row(const struct datapath *dp, __u32 key, struct row *r)
 	return err;
 }
 
-/* Rows worth showing, at most FPISA_MAX_JOBS + 1; how many, or -errno. */
+/* Read the rows worth showing, at most FPISA_MAX_JOBS + 1. Return how many, or -errno. */
 static int read_rows(const struct datapath *dp, int job, struct row *rows)
 {
 	__u32 first = job < 0 ? 0 : job, last = job < 0 ? FPISA_MAX_JOBS : job;
@@ -114,7 +112,7 @@ static void steering(FILE *f, const struct datapath_cpu *cpu, __u32 n)
 	}
 }
 
-/* The verdicts that are drops, or the others: one metric, a label's value each. */
+/* Print the verdicts that are drops, or the others: one metric, with a label value for each verdict. */
 static void frames(FILE *f, bool drops, const struct row *rows, int n)
 {
 	const char *name = drops ? "fpisa_drops_total" : "fpisa_frames_total";
@@ -176,7 +174,7 @@ static void managed(FILE *f, const struct manager_view *v)
 				(unsigned long long)v->counts.refused[k]);
 }
 
-/* Signals wait, so that no half of a file stays behind. */
+/* Write a file. Signals wait, so that no partial file stays behind. */
 static int write_file(const char *file, const char *text, size_t len)
 {
 	char path[PATH_MAX];
@@ -184,7 +182,7 @@ static int write_file(const char *file, const char *text, size_t len)
 	struct stat st;
 	int fd, err = 0;
 
-	/* A device or a pipe would be gone. */
+	/* A device or a pipe would be replaced. */
 	if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return refuse(-EINVAL, "%s: is not a regular file, and would be replaced; --prometheus alone prints",
 			      file);
@@ -198,7 +196,7 @@ static int write_file(const char *file, const char *text, size_t len)
 	sigprocmask(SIG_BLOCK, &set, &before);
 	fd = mkstemp(path);
 	err = fd < 0 ? -errno : 0;
-	errno = ENOSPC; /* of a write that is short */
+	errno = ENOSPC; /* for a short write */
 	if (!err && (write(fd, text, len) != (ssize_t)len || fchmod(fd, 0644)))
 		err = -errno;
 	if (fd >= 0 && close(fd) && !err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa resources: what the datapath costs, by stage and map; the form that
- * the paper's table of switch resources (table 3) takes here.
+ * fpisa resources: costs of the datapath, by stage and map; this corresponds to the paper's table of switch resources
+ * (table 3).
  */
 #include <errno.h>
 #include <json-c/json.h>

@@ -4,7 +4,7 @@
 
 #include "datapath/datapath.h"
 
-/* The whole of a verb that prints what `measure` finds, as text or JSON. */
+/* Run a verb that prints the result of `measure` as text or JSON. */
 int resources_verb(const char *verb, int (*measure)(struct datapath_resources *r), int argc, char **argv);
 
 #endif

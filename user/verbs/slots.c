@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa slots [JOB]: rounds under way, and the ranks they wait for. */
+/* fpisa slots [JOB]: rounds in progress, and the ranks that they wait for */
 #include <json-c/json.h>
 #include <stdio.h>
 

@@ -21,7 +21,7 @@
 
 struct sample {
 	__u64 value[ALL_COUNTERS];
-	__u32 cpus; /* that frames of all jobs are steered to */
+	__u32 cpus; /* number of CPUs to which frames of all jobs are steered */
 	struct datapath_cpu cpu[FPISA_STEER_CPUS];
 	double when; /* seconds of the monotonic clock */
 };
@@ -53,7 +53,7 @@ static int take(const struct datapath *dp, int job, struct sample *s)
 
 static double rate_of(const struct sample *now, const struct sample *before, __u64 n, __u64 was)
 {
-	/* A job that was made anew counts from zero. */
+	/* A job that was made again counts from zero. */
 	return n < was || now->when <= before->when ? 0 : (n - was) / (now->when - before->when);
 }
 
@@ -177,7 +177,7 @@ static void screen_row(struct screen *s, const char *name, const char *text, con
 	screen_line(s, "%-18s %15llu %12s  %s", name, (unsigned long long)now->value[i], per_second, text);
 }
 
-/* Print the most important rows first: the lowest rows are the first to find no room. */
+/* Print the most important rows first, because the lowest rows are the first to find no room. */
 static void print_screen(int job, const struct sample *now, const struct sample *before)
 {
 	struct screen s = screen_start();
@@ -263,10 +263,10 @@ static int parse_seconds(const char *s, double *seconds)
 }
 
 struct request {
-	int job;	/* -1: all */
-	double seconds; /* of --watch, else 0 */
+	int job;	/* -1: all jobs */
+	double seconds; /* seconds of --watch, else 0 */
 	bool json, prometheus;
-	const char *file; /* of --prometheus, else NULL */
+	const char *file; /* file of --prometheus, else NULL */
 };
 
 static int print_once(struct datapath *dp, const struct request *r)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa status: what is loaded, where, and what of it is filled. */
+/* fpisa status: the loaded datapath, its place, and its contents */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 struct bank {
 	int filled;
-	bool stages; /* each slot holds a program of its own; else the entry stands in */
+	bool stages; /* each slot holds a program of its own; otherwise the entry stands in */
 };
 
 static struct bank count_bank(const struct datapath_program *stage)
@@ -122,7 +122,7 @@ static int manager_json(const struct manager_view *v, struct json_object **out)
 	return err;
 }
 
-/* -- all of it ------------------------------------------------------------------- */
+/* -- the whole status --------------------------------------------------------------- */
 
 static int print_text(const struct datapath *dp, const struct datapath_status *s, const struct manager_view *m)
 {

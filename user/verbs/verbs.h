@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The verbs of this room; cli/report.h says what a verb is given and returns. */
+/* The verbs of this directory; cli/report.h describes a verb's arguments and result. */
 #ifndef FPISA_VERBS_H
 #define FPISA_VERBS_H
 
@@ -8,7 +8,7 @@ int verb_unload(int argc, char **argv);
 int verb_upgrade(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_job_add(int argc, char **argv);
-void job_add_help(void); /* its options */
+void job_add_help(void); /* print the verb's options */
 int verb_job_list(int argc, char **argv);
 int verb_job_show(int argc, char **argv);
 int verb_job_del(int argc, char **argv);
