@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The faults that a job asks of its workers: `job add --debug-faults` and
- * what `job show` says of them. The workers' library injects them.
+ * The faults that a job asks its workers to inject: `job add --debug-faults`, and their display in `job show`. The
+ * workers' library injects them.
  */
 #include <json-c/json.h>
 #include <stdio.h>
@@ -92,7 +92,7 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN])
 	*text = 0;
 	for (int i = 0; i < FPISA_FAULTS; i++)
 		if (f->share[i])
-			/* The middle of what becomes this share. */
+			/* Print the middle of the interval that becomes this share. */
 			n += snprintf(text + n, FAULTS_LEN - n, "%s=%.7f,", names[i],
 				      (f->share[i] + .5) / FPISA_FAULT_SCALE);
 	if (n)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Jobs above the datapath: from words to a job, how it stands, and printing it. */
+/* Jobs above the datapath: from words to a job, its state, and printing it */
 #ifndef FPISA_USER_JOB_H
 #define FPISA_USER_JOB_H
 
@@ -13,121 +13,135 @@ struct json_object;
 
 /* -- options.c, spec.c, resolve.c: from words to a job ------------------- */
 
-/* The options of a job; 0 for an option that was not given. Zeroed before the first option. */
+/* The options of a job; 0 for an option that was not given. Zero it before the first option. */
 struct job_spec {
 	char *workers; /* the list, until job_spec_complete() cuts it */
 	struct fpisa_job job;
-	bool foreign_address;	      /* job.address need not be this machine's */
-	double worker_bits;	      /* of each worker's link, in bits a second; 0: not said */
-	bool draft;		      /* what this machine lacks is worth a warning; it may come, or be another's */
-	char *dev[FPISA_MAX_WORKERS]; /* into the list; NULL: routing tells */
+	bool foreign_address; /* job.address need not be an address of this machine */
+	double worker_bits;   /* rate of each worker's link, in bits a second; 0: not given */
+	bool draft;	      /* warn of what this machine lacks, because it may come, or belong to another machine */
+	char *dev[FPISA_MAX_WORKERS]; /* point into the list; NULL: found by the route */
 	__u32 ifindex[FPISA_MAX_WORKERS];
 };
 
-/* Other places of a parameter, besides job add, the configuration file and job show. */
-#define JOB_IN_LIST 1u	/* job list */
+/* Other places of a parameter, besides job add, the configuration file and job show */
+#define JOB_IN_LIST 1u	/* in job list */
 #define JOB_IN_DEMO 2u	/* an option of demo, and in its JSON */
 #define JOB_IN_QUERY 4u /* an option of query add */
 
 /*
- * Writes getopt_long()'s entries of the parameters that stand in `in`, 0: of
- * all, and an empty one; returns that.
+ * Write getopt_long()'s entries of the parameters that are in `in` (0: all), and an empty entry. Return the empty
+ * entry.
  */
-#define OPT_JOB 0x200 /* and above: job_option() takes it */
+#define OPT_JOB 0x200 /* job_option() takes this value and all above */
 #define JOB_OPTIONS_MAX 24
 struct option *job_options(struct option *to, unsigned int in);
 
 /* Print the help text of the parameters. */
 void job_print_help(unsigned int in);
 
-/* Take one of these options; `arg` must stay. 0 or BAD_USAGE. */
+/* Take one of these options; `arg` must stay valid. Return 0 or BAD_USAGE. */
 int job_option(struct job_spec *s, int opt, char *arg);
 
-/* The number of a job: an operand, or a section of a file. 0 or BAD_USAGE. */
+/* Parse the number of a job: an operand, or a section of a file. Return 0 or BAD_USAGE. */
 int job_parse_number(const char *text, __u32 *job);
 
-/* After the options of a verb that takes one job, and nothing else: its number. 0 or BAD_USAGE. */
+/* Parse, after the options of a verb, the number of a job as the only operand. Return 0 or BAD_USAGE. */
 int job_operand(const char *verb, int argc, char **argv, __u32 *job);
 
-/* Fills what was not said, without a look at this machine; s->workers is not NULL. 0 or BAD_USAGE. */
+/*
+ * Fill in parameters that were not given, without examining this machine; s->workers is not NULL. Return 0 or
+ * BAD_USAGE.
+ */
 int job_spec_complete(struct job_spec *s, __u32 job);
 
-/* Like job_spec_complete(), for a query whose mode is set; the last of the list is its master. */
+/* Do as job_spec_complete(), for a query whose mode is set. The last of the list is its master. */
 int job_spec_complete_query(struct job_spec *s);
 
-/* Like job_spec_complete(), for a job whose ranks are set. */
+/* Do as job_spec_complete(), for a job whose ranks are set. */
 int job_complete(struct fpisa_job *j, __u32 job);
 
 /*
- * Find ports and address by this machine's routes; the ports carry the job's
- * frames. For a draft, ifindex[r] is 0 if the port does not exist.
+ * Find ports and address by this machine's routes, and check that the ports carry the job's frames. For a draft,
+ * ifindex[r] is 0 if the port does not exist.
  */
 int job_spec_resolve(struct job_spec *s, __u32 job);
 
-/* Warns of links that are slower than the workers' together: job_links_text(). */
+/* Warn if this machine's links are slower than the workers' links together: job_links_text(). */
 void job_spec_warn_links(const struct job_spec *s, __u32 job);
 
-/* Warns of ports without our program, which hear no worker, and of those behind which no worker hears results. */
+/* Warn of ports without our program, on which no worker is heard, and of ports behind which no worker receives results. */
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
 
-/* Say what to do about interface `ifindex`, which does not have dp's program; *other: the interface above or below that has it. */
+/*
+ * Describe what to do about interface `ifindex`, which does not have dp's program. Set *other to the interface above or
+ * below that has it.
+ */
 enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
 			    struct job_port_text *t);
 
-/* Return whether a rank is behind lo and another port of the job is in native mode; set t->why and t->fix. ifindex[n], 0: unknown. */
+/*
+ * Return whether a rank is behind lo and another port of the job is in native mode. Set t->why and t->fix. ifindex[n]
+ * are the ports; 0 stands for an unknown port.
+ */
 bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32 n, struct job_port_text *t);
 
 /*
- * links.c: are the links of this aggregator slower than those of its n workers together? Then text says what to expect, and what to do.
- * ifindex[n]: their ports, 0: none. worker_bits: of a worker's link, and of a port that does not say its own, in bits a second; 0: workers'
- * links are as fast as the ports'. False also where a rate is not known, and where a rank is on this host: that job has others.
+ * links.c: return whether the links of this aggregator are slower than the links of its n workers together. If they
+ * are, set text to the expected effect and the advice. ifindex[n] are the workers' ports; 0 stands for no port.
+ * worker_bits is the rate of a worker's link, and of a port that does not state its own, in bits a second. If it is 0,
+ * workers' links are as fast as the ports'. Also return false if a rate is not known, or if a rank is on this host:
+ * such a job has other aggregators.
  */
 bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
 
-/* Bytes of a frame as the MTU counts them. */
+/* Return the bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
 
 /* -- faults.c: faults that the job asks of its workers ------------------- */
 
-/* "drop=0.01,seed=7", which is cut. 0 or BAD_USAGE. */
+/* Parse "drop=0.01,seed=7", which is cut. Return 0 or BAD_USAGE. */
 int job_parse_faults(char *s, struct fpisa_job_faults *f);
 
-/* The line of `job show`, if there are any; the same for JSON, else NULL. */
+/* Print the line of `job show`, if the job has faults; return the same as JSON, or NULL. */
 void job_print_faults(const struct fpisa_job_faults *f);
 struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 
-/* The argument of the option that gives these faults, or "". */
+/* Write the argument of the option that gives these faults, or "". */
 #define FAULTS_LEN 192
 void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
 
 /* -- options.c: a job's parameters ------------------------------------------ */
 
-/* Add the parameters shown in `in`, 0: all, as members of an object. */
+/* Add the parameters that are in `in` (0: all) as members of an object. */
 void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
 
-/* Print the parameters as columns of job list, a blank before each; NULL: the heads. */
+/* Print the parameters as columns of job list, with a blank before each. NULL: print the heads. */
 void job_print_columns(const struct fpisa_job *j);
 
-/* Write the options of job add that would make the job again, except --workers and --foreign-address, a blank before each. */
+/*
+ * Write the options of job add that would make the job again, except --workers and --foreign-address, with a blank
+ * before each.
+ */
 void job_options_text(const struct fpisa_job *j, char *out, size_t size);
 
-/* "fpisa, rounding down, format fp32, 5 guard bits, histogram" */
+/* Write "fpisa, rounding down, format fp32, 5 guard bits, histogram". */
 #define ARITHMETIC_LEN 160
 void job_arithmetic_text(const struct fpisa_job *j, char text[ARITHMETIC_LEN]);
 
-/* -- show.c, histogram.c: a job for people and for programs --------------- */
+/* -- show.c, histogram.c: a job as text and as JSON ------------------------- */
 
-/* An active job's parameters and members, as `job show` has them. */
+/* Print an active job's parameters and members, as `job show` does. */
 int job_print_text(const struct datapath *dp, __u32 job);
 int job_print_json(const struct datapath *dp, __u32 job);
 
-/* A line for each bucket that is not empty; the same as an array of {exponent, adds}. */
+/* Print a line for each bucket that is not empty; return the same as an array of {exponent, adds}. */
 void job_print_histogram(const struct fpisa_histogram *h, const struct fpisa_job *j);
 struct json_object *job_histogram_json(const struct fpisa_histogram *h, const struct fpisa_job *j);
 
-/* -- status.c: how it stands ------------------------------------------------ */
+/* -- status.c: the state of a job --------------------------------------------- */
 
-/* Ranks that are in the job's current generation. */
+/* Return the ranks that are in the job's current generation. */
 __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s);
 
 /* Return whether the entry is an incomplete round of generation `generation`. */
@@ -137,20 +151,22 @@ static inline bool job_round_open(const struct fpisa_slot *s, __u32 generation)
 }
 
 /*
- * Find the live ranks that have not contributed to the oldest open round, and its
- * chunk; *missing is 0 if no round is open. These are what `slots` shows for the lowest chunk, and
- * what a worker names when its deadline passes.
+ * Find the live ranks that have not contributed to the oldest open round, and its chunk; *missing is 0 if no round is
+ * open. `slots` shows these ranks for the lowest chunk, and a worker names them when its deadline passes.
  */
 int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chunk);
 
-/* Seconds since the datapath last heard the rank, HUGE_VAL if never since the job was made. */
+/* Find the seconds since the datapath last heard the rank, or HUGE_VAL if never since the job was made. */
 int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds);
 
-/* "0.3 s", "12 s", "5 min", "3 h" */
+/* Write an age: "0.3 s", "12 s", "5 min", "3 h". */
 #define AGE_LEN 16
 void job_age_text(double seconds, char text[AGE_LEN]);
 
-/* Name the rank, of these, that has been silent for the longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or "" if there is none. */
+/*
+ * Name the rank, of these, that has been silent for longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or ""
+ * if `ranks` is empty.
+ */
 #define SILENCE_LEN 48
 int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char text[SILENCE_LEN]);
 

@@ -8,7 +8,10 @@
 #include "lib/manager/interface.h"
 #include "plan/shares.h"
 
-/* Return the link's bits a second; 0: unknown, as for all but hardware. The speed that a veth, a tun or a bridge of them states is no wire's. */
+/*
+ * Return the link's bits a second, or 0 if unknown, as for all but hardware. The speed that a veth, a tun or a bridge
+ * states is not the speed of a wire.
+ */
 static double link_bits(__u32 ifindex)
 {
 	struct link l;
@@ -27,7 +30,10 @@ static __u32 ranks_behind(const __u32 *ifindex, __u32 n, __u32 port)
 	return ranks;
 }
 
-/* Seconds that a bit of the vector takes by the port that is full first; 0: unknown. *fastest: of these links. */
+/*
+ * Return the seconds that a bit of the vector takes by the port that is full first, or 0 if unknown. Set *fastest to
+ * the rate of the fastest of these links.
+ */
 static double slowest_port(const __u32 *ifindex, __u32 n, double worker_bits, double *fastest)
 {
 	double seconds = 0;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job's parameters, each once: its option of job add, and of demo, with its
- * help; its key in a configuration file; its member in JSON; its place in
- * struct fpisa_job. A new one is a row here. job.h has the contracts.
+ * A job's parameters, each in one row: its option of job add and of demo, with its help; its key in a configuration
+ * file; its member in JSON; its place in struct fpisa_job. Add a row here for a new parameter. job.h has the contracts.
  */
 #include <arpa/inet.h>
 #include <json-c/json.h>
@@ -21,14 +20,14 @@ enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN,
 
 static const struct parameter {
 	const char *name, *metavar; /* NULL: the option takes no argument */
-	const char *help;	    /* its lines */
+	const char *help;	    /* lines of the help text */
 	enum kind kind;
 	unsigned int in;	     /* JOB_IN_* */
-	size_t at, size;	     /* of a NUMBER or NAME */
-	const struct name *names;    /* of a NAME */
-	uint32_t min, max, multiple; /* of a NUMBER, which is a power of two if there is no `multiple` */
-	__u8 flag;		     /* of a FLAG */
-	const char *text;	     /* of a FLAG: what job show says of it */
+	size_t at, size;	     /* place in a struct fpisa_job, of a NUMBER or NAME */
+	const struct name *names;    /* names of a NAME */
+	uint32_t min, max, multiple; /* limits of a NUMBER, which is a power of two if `multiple` is 0 */
+	__u8 flag;		     /* bit of a FLAG */
+	const char *text;	     /* text of a FLAG in job show */
 } parameters[] = {
 	{"workers", "LIST",
 	 "addresses ADDR[:PORT][@DEV],... in the order of their ranks, 1 to\n"
@@ -104,7 +103,7 @@ static const struct parameter {
 
 _Static_assert(PARAMETERS < JOB_OPTIONS_MAX, "there is room for the last one of a table of options");
 
-/* Return the next parameter that is shown in all of `in`. */
+/* Return the next parameter that is in all of `in`. */
 static const struct parameter *next(const struct parameter *p, unsigned int in)
 {
 	for (p = p ? p + 1 : parameters; p < parameters + PARAMETERS; p++)
@@ -179,7 +178,10 @@ static int take_group(const char *what, const char *arg, __be32 *group)
 
 	if (!err && !IN_MULTICAST(ntohl(*group)))
 		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
-	/* The address is one of the link's own protocols: 224.0.0.1 is every host, and switches and routers do not confine them. */
+	/*
+	 * 224.0.0.0/24 belongs to the link's own protocols: 224.0.0.1 is every host, and switches and routers do not
+	 * confine it.
+	 */
 	if (!err && ntohl(*group) <= INADDR_MAX_LOCAL_GROUP)
 		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
 	return err;
@@ -229,7 +231,7 @@ int job_option(struct job_spec *s, int opt, char *arg)
 	return BAD_USAGE;
 }
 
-/* -- a job that is --------------------------------------------------------- */
+/* -- an existing job ------------------------------------------------------------- */
 
 /* Read a parameter. In a job that was made by hand `ports` may be 0, which means the least. */
 static __u32 get(const struct parameter *p, const struct fpisa_job *j)
@@ -242,7 +244,7 @@ static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 	return n ?: p->min;
 }
 
-/* The argument that says it, or "" where there is none. */
+/* Return the argument that gives the parameter its value, or "". */
 static const char *text_of(const struct parameter *p, const struct fpisa_job *j, char text[TEXT_LEN])
 {
 	*text = 0;
@@ -302,7 +304,7 @@ void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsig
 	for (const struct parameter *p = NULL; (p = next(p, in));) {
 		char key[32];
 
-		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE) /* the kernel's routes have it; it is not the job's */
+		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE) /* the kernel's routes have it, not the job */
 			continue;
 		snprintf(key, sizeof(key), "%s", p->name);
 		for (char *c = key; (c = strchr(c, '-'));)
@@ -311,7 +313,7 @@ void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsig
 	}
 }
 
-/* Room for the name and whatever may stand below it. */
+/* Return the width of a column: room for the name and for any value below it. */
 static int width_of(const struct parameter *p)
 {
 	size_t width = strlen(p->name);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A rank's port that hears no worker: why, and what helps. By facts alone, which resolve.c and doctor look up; port.h has the contracts. */
+/*
+ * A rank's port on which no worker is heard: the reason and the advice. Decides by facts alone, which resolve.c and
+ * doctor look up; port.h has the contracts.
+ */
 #include <stdio.h>
 
 #include "host/stack.h"

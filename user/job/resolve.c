@@ -12,7 +12,7 @@
 #include "host/veth.h"
 #include "job.h"
 
-/* A worker sends to the one address of the job, wherever it is. */
+/* Warn of a worker whose route has another source address. A worker sends to the job's only address, wherever that is. */
 static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __be32 source)
 {
 	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
@@ -38,7 +38,7 @@ __attribute__((format(printf, 3, 4))) static int lack(const struct job_spec *s, 
 	return 0;
 }
 
-/* Workers reach it here: by ARP on their own network, or by a router that knows where it is. */
+/* Check that workers reach the address here: by ARP on their own network, or by a router that knows where it is. */
 static int check_address(const struct job_spec *s, __u32 job)
 {
 	char a[ADDRESS_LEN], b[ADDRESS_LEN];
@@ -72,7 +72,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 		    job, a, a);
 }
 
-/* A worker on this machine itself sends by lo. */
+/* Resolve a worker on this machine itself, which sends by lo. */
 static int resolve_local(struct job_spec *s, __u32 rank)
 {
 	const struct fpisa_rank *at = &s->job.rank[rank];
@@ -96,7 +96,7 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 	return 0;
 }
 
-/* Interfaces and the aggregator's address that the command line left to routing. */
+/* Find the interfaces and the aggregator's address that the command line left to routing. */
 static int resolve(struct job_spec *s, __u32 job)
 {
 	bool warn = !s->job.address;
@@ -151,7 +151,7 @@ static int resolve(struct job_spec *s, __u32 job)
 		}
 		if (!s->job.address)
 			s->job.address = route.source;
-		/* Rules may choose otherwise by the address that was chosen. */
+		/* Rules may choose another interface for the chosen address. */
 		if (!s->dev[r] && route.source && !route_get(s->job.rank[r].addr, s->job.address, 0, &any))
 			s->ifindex[r] = any.ifindex;
 	}
@@ -168,7 +168,7 @@ static bool first_behind(const struct job_spec *s, __u32 rank)
 	return k == rank && s->ifindex[rank];
 }
 
-/* Every port must carry the frame. */
+/* Check that every port can carry the frame. */
 static int check_ports(const struct job_spec *s, __u32 job)
 {
 	int bytes = job_frame_bytes(&s->job);
@@ -207,7 +207,7 @@ int job_spec_resolve(struct job_spec *s, __u32 job)
 	return check_address(s, job) ?: resolve(s, job) ?: check_ports(s, job);
 }
 
-/* Rows that are left of a worker's frame, all of them maybe, go on to the master. */
+/* Warn if the master's MTU is too small. The rows left of a worker's frame, perhaps all of them, go on to the master. */
 static void warn_of_master(const struct job_spec *s, __u32 query)
 {
 	__u32 master = s->job.workers - 1;

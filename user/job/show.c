@@ -15,7 +15,7 @@ struct member {
 	char address[ADDRESS_LEN], dev[IF_NAMESIZE], mac[18];
 	double silence;
 	unsigned int port;
-	bool seen; /* its HELLO came */
+	bool seen; /* the HELLO has arrived */
 };
 
 static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, struct member *m)
@@ -42,12 +42,12 @@ static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 	return !(live >> rank & 1) ? "taken out" : joined >> rank & 1 ? "joined" : "missing";
 }
 
-/* The state of a job, for either output. */
+/* The state of a job, for both outputs */
 struct standing {
 	struct fpisa_job job;
 	struct fpisa_session session;
 	__u64 joined;
-	__u64 missing, chunk; /* the ranks that the oldest open round waits for, 0: none; and its chunk */
+	__u64 missing, chunk; /* the ranks that the oldest open round waits for, or 0; and the round's chunk */
 };
 
 static int get_standing(const struct datapath *dp, __u32 job, struct standing *st)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A job's workers from the list of them, and what its options (options.c) left out; job.h has the contracts. */
+/* A job's workers from their list, and parameters that its options (options.c) left out; job.h has the contracts. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define GROUP_BASE 0xef465000u /* 239.70.80.0: 'F' is 70, 'P' is 80 */
 
-/* ADDR[:PORT][@DEV] */
+/* Parse ADDR[:PORT][@DEV]. */
 static int parse_worker(char *s, struct fpisa_rank *rank, char **device)
 {
 	char *dev = strchr(s, '@'), *port;

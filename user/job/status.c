@@ -41,7 +41,7 @@ int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *second
 	int err = datapath_last_seen(dp, job, rank, &h);
 	__u64 now;
 
-	/* After the reading: no frame is from the future. */
+	/* Read the clock after the entry: no frame is from the future. */
 	now = fpisa_now();
 	*seconds = !h.ns ? HUGE_VAL : now > h.ns ? (now - h.ns) / 1e9 : 0;
 	return err;
