@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A configuration file and what runs: config.h has the contracts. Applying makes what is missing and
- * touches nothing that runs: a job that runs with the file's parameters keeps
- * its slots, one with others is an error. All is looked at before anything is
- * made, and what fails then takes back what was made: all of the file or nothing.
+ * Comparing a configuration file with the running datapath, and applying it; config.h has the contracts. Applying makes
+ * what is missing and changes nothing that runs. A job that runs with the file's parameters keeps its slots; other
+ * parameters are an error. Everything is checked before anything is made. If making fails, what was made is removed:
+ * the file is applied as a whole or not at all.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -17,9 +17,9 @@
 #include "cli/report.h"
 #include "config.h"
 
-/* -- what this machine has ------------------------------------------------ */
+/* -- this machine ------------------------------------------------------------ */
 
-/* Without `slots` the jobs get the loaded number: warn of jobs for which the default has no room. */
+/* Warn of jobs for which the default number of slots has no room: without `slots` the jobs get the loaded number. */
 static int look_at_default(struct config *c)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
@@ -72,9 +72,9 @@ int config_look(struct config *c, bool draft)
 	return errors ? -EINVAL : 0;
 }
 
-/* -- what runs -------------------------------------------------------------- */
+/* -- the running datapath ------------------------------------------------------ */
 
-/* A datapath that runs is as [datapath] says. */
+/* Check that a running datapath is as [datapath] says. */
 static int check_datapath(const struct config *c, const struct datapath *dp)
 {
 	__u32 port = dp->control->port ?: FPISA_PORT;
@@ -93,14 +93,14 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 	return 0;
 }
 
-/* Does the interface run the datapath as the file says? Else it must be free. */
+/* Check whether the interface runs the datapath as the file says. If it does not run it, it must be free. */
 static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
 {
 	struct datapath_interface now = {.name = ""};
 	__u32 ifindex = if_nametoindex(i->name);
 	int got;
 
-	if (!ifindex) /* which was said */
+	if (!ifindex) /* reported already */
 		return 0;
 	got = dp ? datapath_attached(dp, ifindex, &now) : datapath_program_on(ifindex, &now);
 	if (got < 0)
@@ -127,7 +127,10 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 	return !memcmp(&a, &b, sizeof(a));
 }
 
-/* Check that the job's ports exist: its device map forgets an interface that is removed, even if another of that name follows. */
+/*
+ * Check that the job's ports exist: its device map forgets an interface that is removed, even if another of that name
+ * follows.
+ */
 static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_job *now)
 {
 	char name[IF_NAMESIZE];
@@ -160,7 +163,10 @@ static bool has_port(const struct datapath *dp, __u32 job, const struct fpisa_jo
 	return false;
 }
 
-/* Results leave by the interfaces that the file names. Multicast: each has an entry, and no other one has. */
+/*
+ * Check that results leave by the interfaces that the file names. With multicast, each of these has an entry, and no
+ * other interface has.
+ */
 static int check_devices(const struct datapath *dp, const struct config_job *j, const struct fpisa_job *now)
 {
 	const struct job_spec *s = &j->spec;
@@ -192,7 +198,7 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 	return 0;
 }
 
-/* Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and, of the file, those before this one, with so many slots. */
+/* Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and the file's jobs before this one. They share so many slots. */
 static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs, __u32 slots)
 {
 	struct fpisa_job *now = &jobs[j->number], *want = &j->spec.job;
@@ -218,7 +224,7 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);
 }
 
-/* `dp` is NULL if nothing is loaded, `pin` where it would be. */
+/* Check the file against the running datapath. `dp` is NULL if none is loaded; `pin` is where it would be pinned. */
 static int look_at_datapath(struct config *c, const struct datapath *dp, const char *pin)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
@@ -254,7 +260,7 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 /* -- making ----------------------------------------------------------------- */
 
 struct made {
-	int interfaces, jobs; /* of the file, from the first on; those that were not running before are ours */
+	int interfaces, jobs; /* done, from the file's first; those not running before are ours */
 };
 
 static int make_interfaces(struct config *c, const char *pin, struct made *m)
@@ -298,7 +304,7 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 	return err;
 }
 
-/* `before`: a datapath was pinned, and stays. */
+/* Remove what was made. `before`: a datapath was pinned, and stays. */
 static void take_back(struct config *c, struct datapath *dp, const char *pin, bool before, const struct made *m)
 {
 	struct datapath_unloaded u;
@@ -394,7 +400,7 @@ static int apply(struct config *c, const char *pin, bool json)
 	return err;
 }
 
-/* A signal that arrives between two steps also waits until what was made is taken back. */
+/* A signal that arrives between two steps also waits until what was made is removed. */
 int config_apply(struct config *c, const char *pin, bool json)
 {
 	int err, lost;

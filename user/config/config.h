@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The configuration file: which interfaces to load, which jobs to make.
+ * The configuration file: the interfaces to load, and the jobs to make.
  *
- *	[datapath]		keys: pin, and load's options but mode
- *	port = 18000
- *	[interface eth0]	keys: mode
- *	[job 7]			keys: the options of job add
- *	workers = 10.0.0.11,10.0.0.12
- *	[manager]		keys: manager/policy.c; what `fpisa serve` may give away
- *	[key train]		keys: the same; what the groups of a key may have
+ * 	[datapath]		keys: pin, and load's options but mode
+ * 	port = 18000
+ * 	[interface eth0]	keys: mode
+ * 	[job 7]			keys: the options of job add
+ * 	workers = 10.0.0.11,10.0.0.12
+ * 	[manager]		keys: manager/policy.c; what `fpisa serve` may give away
+ * 	[key train]		keys: the same; what the groups of a key may have
  *
- * A key is an option without its dashes and goes through the verb's own
- * parser; an option without an argument takes yes or no. read.c reads and
- * checks, apply.c looks at the machine and makes what is missing, role.c says
- * who is the manager, load.c has load's options, which the verb shares.
+ * A key is an option without its dashes, and goes through the verb's own parser. An option without an argument takes
+ * yes or no. read.c reads and checks; apply.c examines the machine and makes what is missing; role.c decides which host
+ * is the manager; load.c has load's options, which the verb shares.
  */
 #ifndef FPISA_CONFIG_H
 #define FPISA_CONFIG_H
@@ -29,25 +28,25 @@
 struct config_interface {
 	int line;
 	const char *name;
-	struct datapath_load load; /* its mode */
-	bool runs;		   /* config apply: as the file says, already */
+	struct datapath_load load; /* only its mode */
+	bool runs;		   /* config apply: runs already, as the file says */
 };
 
 struct config_job {
 	int line;
 	__u32 number;
-	struct job_spec spec; /* complete, but for what routing tells */
-	int wrong;	      /* as this machine is */
-	bool runs;	      /* config apply: as the file says, already */
+	struct job_spec spec; /* complete, except what routing tells */
+	int wrong;	      /* wrong on this machine */
+	bool runs;	      /* config apply: runs already, as the file says */
 };
 
 struct config {
 	const char *file;
-	char *text;		   /* that names and values point into */
-	int datapath_line;	   /* 0: no [datapath] */
-	struct datapath_load load; /* its port, group and CPUs */
-	struct common common;	   /* its pin */
-	int manager_line;	   /* 0: no [manager] */
+	char *text;		   /* memory of names and values */
+	int datapath_line;	   /* 0: the file has no [datapath] */
+	struct datapath_load load; /* only its port, slots, group and CPUs */
+	struct common common;	   /* only its pin */
+	int manager_line;	   /* 0: the file has no [manager] */
 	struct manager_policy manager;
 	int interfaces, jobs;
 	struct config_interface interface[DATAPATH_MAX_INTERFACES];
@@ -55,39 +54,42 @@ struct config {
 };
 
 /*
- * Reads and checks a file. Every error is reported with FILE:LINE, and then
- * it is -EINVAL, or the error of opening it. Does not look at interfaces,
- * routes or the kernel. *c is the caller's to release in any case.
+ * Read and check a file. Report every error with FILE:LINE. Return 0, -EINVAL, or the error of opening the file. Do not
+ * examine interfaces, routes or the kernel. The caller has to release *c in any case.
  */
 int config_read(struct config **c, const char *file);
 void config_free(struct config *c);
 
 /*
- * Check interfaces, routes and addresses, without privilege. In a draft, warn of what is missing,
- * because it may come, or be another machine's. Otherwise 0 or -EINVAL.
+ * Check interfaces, routes and addresses, without privilege. In a draft, warn of what is missing, because it may come,
+ * or belong to another machine. Return 0 or -EINVAL.
  */
 int config_look(struct config *c, bool draft);
 
-/* Make what is missing and say so on stdout, as JSON if asked: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
+/*
+ * Make what is missing and print it on stdout, as JSON if `json`: all of the file or nothing. `pin` may be NULL. Return
+ * 0 or -errno.
+ */
 int config_apply(struct config *c, const char *pin, bool json);
 
 /*
- * Return whether this host is an aggregator of a manager elsewhere, not a manager itself. If workers' hosts are the aggregators, all have one file: with
- * `colocated` the manager is the host that `manager` names. A name that cannot be looked up is another host's.
+ * Return whether this host is an aggregator of a manager elsewhere, not a manager itself. If workers' hosts are the
+ * aggregators, all have one file: with `colocated` the manager is the host that `manager` names. A name that cannot be
+ * looked up belongs to another host.
  */
 bool config_manager_elsewhere(const struct config *c);
 
 /* -- load.c: the options of fpisa load, for the verb too --------------------- */
 
-/* The options of load: those from OPT_VERB on are its own, those below belong to every verb. */
+/* The options of load: from OPT_VERB on its own options, below that the options of every verb */
 extern const struct option load_options[];
 
-/* Take one option as getopt_long() leaves it: its argument in optarg. 0, BAD_USAGE or -errno. */
+/* Take one option as getopt_long() leaves it, with its argument in optarg. Return 0, BAD_USAGE or -errno. */
 int load_option(struct datapath_load *o, int opt, struct common *c);
 
 /* -- for read.c and apply.c ---------------------------------------------------- */
 
-/* Messages are about this line from here on; `place` is the caller's and stays. */
+/* Make messages refer to this line from here on. `place` belongs to the caller and must stay valid. */
 void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN]);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Read and check a configuration file; config.h has the syntax. A parser of
- * our own: libinih, as Debian builds it, cuts lines at 200 bytes, less than
- * 64 workers take, libconfuse and libconfig stop at the first error.
+ * Read and check a configuration file; config.h has the syntax. The parser is our own for two reasons. libinih, as
+ * Debian builds it, cuts lines at 200 bytes, which is less than 64 workers take. libconfuse and libconfig stop at the
+ * first error.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -26,11 +26,11 @@ enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB, MANAGER, KEY };
 struct reader {
 	struct config *c;
 	enum section section;
-	struct manager_quota *quota; /* of this section [key NAME] */
+	struct manager_quota *quota; /* quota of this section [key NAME] */
 	int line, errors;
-	int errors_before;	    /* of this section */
-	int key_line[MAX_KEYS];	    /* of this section, by index in its table; 0: not there */
-	bool sound[FPISA_MAX_JOBS]; /* jobs of the file: nothing is wrong with it alone */
+	int errors_before;	    /* errors before this section */
+	int key_line[MAX_KEYS];	    /* line of each key of this section, by index in its table; 0: not given */
+	bool sound[FPISA_MAX_JOBS]; /* jobs of the file that have no errors of their own */
 	char place[CONFIG_PLACE_LEN];
 };
 
@@ -93,7 +93,7 @@ static int refuse_key(enum section s, const char *name)
 	return refuse(-EINVAL, "no key '%s' here; there are %s", name, known);
 }
 
-/* The verb's own parser, given what getopt_long() would give it. */
+/* Call the verb's own parser, with the arguments that getopt_long() would give it. */
 static int take(struct reader *r, const struct option *o, char *value)
 {
 	struct config *c = r->c;
@@ -141,10 +141,7 @@ static int read_key(struct reader *r, char *name, char *value)
 
 /* -- sections ----------------------------------------------------------- */
 
-/*
- * Check a job at the end of its section. If one of its keys is wrong,
- * only the list of workers is checked.
- */
+/* Check a job at the end of its section. If one of its keys is wrong, check only the list of workers. */
 static void end_job(struct reader *r)
 {
 	struct config_job *j = &r->c->job[r->c->jobs - 1];
@@ -252,7 +249,7 @@ static int begin_key(struct reader *r, const char *name)
 	return err;
 }
 
-/* Keys of a section that is refused are not looked at. */
+/* Begin a section. Keys of a refused section are not checked. */
 static int begin_section(struct reader *r, char *name)
 {
 	char *end = name + strcspn(name, "]"), *kind;
@@ -322,7 +319,10 @@ static void read_line(struct reader *r, char *s)
 	r->errors += !!err;
 }
 
-/* Refuse a pipe, which need not have an end: fpisa serve reads the file again while groups live, and must not block. */
+/*
+ * Open the file. Refuse a pipe, which need not have an end: fpisa serve reads the file again while groups live, and
+ * must not block.
+ */
 static int open_text(const char *file)
 {
 	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err = 0;
@@ -357,7 +357,10 @@ static int read_text(struct config *c)
 	return err;
 }
 
-/* The jobs share the slots; where the file does not say how many, what is loaded may have any number, and config_apply() looks. */
+/*
+ * Check that the slots suffice for the jobs. If the file does not set `slots`, the loaded datapath may have any number,
+ * which config_apply() checks.
+ */
 static int place_jobs(struct reader *r)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
