@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Lines that wait for no reader; log.h has the contracts. */
+/* Lines that do not wait for a reader; log.h has the contracts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,12 +13,13 @@
 
 #include "log.h"
 
-#define LINE 1024 /* bytes; with the line before it less than a pipe takes whole */
+#define LINE 1024 /* bytes; with the notices before it, less than a pipe takes whole */
 #define BEFORE 256
 
 /*
- * O_NONBLOCK is shared by all who have the open file, for example the user's shell. A pipe or a terminal is therefore opened once
- * more, for us alone; a socket can be asked at each write. A file never blocks, and opened again would have another offset.
+ * Open a log. All processes that have an open file share its O_NONBLOCK, for example the user's shell. So open a pipe
+ * or a terminal again, for us alone. A socket can be asked at each write. A file never blocks, and would have another
+ * offset if it were opened again.
  */
 void log_open(struct log *l, int fd)
 {
@@ -48,7 +49,7 @@ static bool may_say(struct log *l, uint64_t now_ms)
 	return l->said < LOG_AT_ONCE;
 }
 
-/* Whole, or not: of a line that was taken in part the next one begins on a line of its own. */
+/* Write a text, whole or not at all. If a line was taken in part, the next line begins on a new line. */
 static bool put(struct log *l, const char *text, size_t n)
 {
 	struct pollfd p = {.fd = l->fd, .events = POLLOUT};
@@ -68,7 +69,7 @@ static void clean(char *text)
 			*text = '?';
 }
 
-/* Write the pending notices, and `line` after them; "": the notices alone. */
+/* Write the pending notices, and `line` after them; "": only the notices. */
 static bool say(struct log *l, const char *line)
 {
 	char text[BEFORE + LINE + 2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Names of the parameters, as options take them and outputs show them. */
+/* Names of the parameters, as options take them and outputs show them */
 #ifndef FPISA_CLI_NAMES_H
 #define FPISA_CLI_NAMES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Options that verbs share, and strict parsing of their arguments. */
+/* Options that verbs share, and strict parsing of their arguments */
 #ifndef FPISA_CLI_OPTIONS_H
 #define FPISA_CLI_OPTIONS_H
 
@@ -10,7 +10,7 @@
 
 #include "report.h"
 
-/* Options that every verb takes. */
+/* Options that every verb takes */
 struct common {
 	const char *pin; /* --pin, else $FPISA_PIN, else NULL */
 	bool json;
@@ -39,38 +39,41 @@ enum {
 	}
 const char *default_pin(void);
 
-/* getopt_long(), but '?', reported, for an option that is given twice or whose name is cut short. */
+/* Do as getopt_long(), but return '?', reported, for an option that is given twice or whose name is cut short. */
 int next_option(int argc, char **argv, const struct option *options);
 
-/* Takes a common option, or '?' after next_option() has complained. 0 or BAD_USAGE. */
+/* Take a common option, or '?' after next_option() has reported an error. Return 0 or BAD_USAGE. */
 int common_option(struct common *c, int opt);
 
-/* next_option() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
+/* Parse the options of a verb that takes --json and no option of its own. Leave optind at the operands. */
 int common_options(struct common *c, int argc, char **argv);
 
-/* Like common_options(), for a verb that does not take --json either. */
+/* Do as common_options(), for a verb that does not take --json either. */
 int bare_options(struct common *c, int argc, char **argv);
 
-/* Check, after the options of a verb, that no operand follows. 0 or BAD_USAGE. */
+/* Check, after the options of a verb, that no operand follows. Return 0 or BAD_USAGE. */
 int no_operands(const char *verb, int argc, char **argv);
 
-/* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE, with 0 in *out. */
+/*
+ * Parse a whole string as a decimal number, min..max. If it is not valid, report that of `what`, and return BAD_USAGE
+ * with 0 in *out.
+ */
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
 
-/* A share of frames, for fault injection: 0 to 0.9. */
+/* Parse a share of frames, for fault injection: 0 to 0.9. */
 int parse_share(const char *what, const char *s, double *out);
 
-/* 1 to 16 hexadecimal digits, an optional 0x before them. */
+/* Parse 1 to 16 hexadecimal digits, with an optional 0x before them. */
 int parse_hex(const char *what, const char *s, uint64_t *out);
 
-/* "0,2-5", each once, at most `max` of them, in this order: numbers of things of a kind, as CPUs. */
+/* Parse "0,2-5": numbers of things of a kind, such as CPUs, each once, at most `max` of them, in this order. */
 int parse_numbers(const char *what, const char *thing, const char *s, __u32 *number, __u32 max, __u32 *n);
 int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n);
 
-/* Dotted quad. */
+/* Parse a dotted quad. */
 int parse_address(const char *what, const char *s, __be32 *out);
 
-/* "10G", "2.5G", "100M": bits a second. */
+/* Parse "10G", "2.5G", "100M" into bits a second. */
 int parse_rate(const char *what, const char *text, double *bits);
 
 /* Return whether other machines can reach the address: it is not multicast, broadcast or loopback. */

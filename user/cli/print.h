@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Text and JSON on stdout. */
+/* Text and JSON on stdout */
 #ifndef FPISA_CLI_PRINT_H
 #define FPISA_CLI_PRINT_H
 
@@ -11,49 +11,53 @@
 #define RANKS_LEN 256
 #define CPUS_LEN 512
 
-/* "10.0.0.1" */
+/* Write "10.0.0.1". */
 const char *address_text(__be32 addr, char buf[ADDRESS_LEN]);
 
-/* "0,2-5" of a bitmap of ranks, "-" of none. */
+/* Write "0,2-5" for a bitmap of ranks. Return "-" if it is empty. */
 const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN]);
 
-/* "0,1" */
+/* Write "0,1". */
 const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN]);
 
-/* Prints `text` from column `column` on, wrapped before column 80, and ends the line. */
+/* Print `text` from column `column` on, wrapped before column 80, and end the line. */
 void print_wrapped(int column, const char *text);
 
 /*
- * Check that all output was written. 0, or a negative errno; the first call that finds output lost says "MESSAGE: strerror" on stderr. A failed
- * write loses what stdout had buffered, so a later flush alone does not notice. main() calls this last, for verbs that do not.
+ * Check that all output was written. Return 0, or a negative errno. The first call that finds output lost writes
+ * "MESSAGE: strerror" to stderr. A failed write loses what stdout had buffered, so a later flush alone does not notice.
+ * main() calls this last, for verbs that do not.
  */
 __attribute__((format(printf, 1, 2))) int flush_stdout(const char *fmt, ...);
 
-/* Prints and releases a JSON value: one line, or indented. */
+/* Print and release a JSON value: in one line, or indented. */
 struct json_object;
 int print_json(struct json_object *o, bool one_line);
 
-/* Return what a verb has changed: {"done": VERB}, to which the caller adds the objects, and prints it. */
+/*
+ * Return the start of a verb's report of changes, {"done": VERB}, to which the caller adds the objects before printing
+ * it.
+ */
 struct json_object *json_done(const char *verb);
 
-/* Members of a JSON object; a string may be NULL. */
+/* Add a member to a JSON object; a string may be NULL. */
 void json_add_string(struct json_object *o, const char *key, const char *value);
 void json_add_number(struct json_object *o, const char *key, uint64_t value);
 
-/* Nine digits; null for what JSON has no number for. */
+/* Return a number with nine digits, or null for a value that JSON cannot represent. */
 struct json_object *json_double(double x);
 void json_add_double(struct json_object *o, const char *key, double x);
 
 /*
- * A decimal number with all of its digits, from .5, 1., +1 or 007 too, as C and SQL write it; NaN, Infinity and -Infinity are
- * strings, however they were spelled, and so is what is not a number.
+ * Return a decimal number with all of its digits, also from .5, 1., +1 or 007, as C and SQL write it. NaN, Infinity and
+ * -Infinity, in any spelling, become strings, and so does a text that is not a number.
  */
 struct json_object *json_decimal(const char *text);
 
 /* Return whether the text is UTF-8, as JSON has to be. */
 bool is_utf8(const char *text);
 
-/* JSON array of the ranks in a bitmap. */
+/* Return a JSON array of the ranks in a bitmap. */
 struct json_object *ranks_json(uint64_t ranks);
 
 #endif

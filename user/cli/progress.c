@@ -31,7 +31,7 @@ void progress_step(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	/* The cursor stays at the line's start: what another program prints goes over the text. */
+	/* The cursor stays at the line's start, so that output of another program overwrites the text. */
 	fprintf(stderr, "\r\033[K%s\r", text);
 	shown_ns = fpisa_now();
 }

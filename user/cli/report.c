@@ -21,7 +21,7 @@ void report_at(const char *place)
 	reported_place = place;
 }
 
-/* The message; after a place in a file, "--window: ..." is about the key `window`. */
+/* Format the message. After a place in a file, "--window: ..." is about the key `window`. */
 static void format_message(char text[MESSAGE_LEN], const char *fmt, va_list ap)
 {
 	int n = reported_place ? snprintf(text, MESSAGE_LEN, "%s: ", reported_place) : 0;
@@ -37,7 +37,7 @@ void report_cause(const char *(*cause)(void))
 	reported_cause = cause;
 }
 
-/* Report the cause, if there is one, in place of the error. */
+/* Report the cause, if it exists, in place of the error. */
 static bool report_other(void)
 {
 	const char *cause = reported_cause ? reported_cause() : NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* cli/verb.h has the contracts. */
+/* The verbs of a program; cli/verb.h has the contracts. */
 #define _GNU_SOURCE /* environ */
 #include "verb.h"
 
@@ -18,7 +18,7 @@
 
 /* -- other programs -------------------------------------------------------- */
 
-/* 0 with its path, -ENOENT, or another -errno: where this one is cannot be told. */
+/* Find a program. Return 0 with its path, -ENOENT, or another -errno if this program's own directory is unknown. */
 static int find_program(const char *name, char path[PATH_MAX])
 {
 	static const char *const places[] = {"", "../libexec/fpisa/", "../../sbin/"};
@@ -55,7 +55,7 @@ static const struct program *program_of(const struct verbs *v, const char *word)
 	return NULL;
 }
 
-/* Becomes that program, with the words after argv[0] for arguments. Returns only if it cannot. */
+/* Execute that program, with the words after argv[0] as arguments. Return only if this fails. */
 static int become(const struct program *p, char **argv)
 {
 	char path[PATH_MAX];
@@ -95,7 +95,7 @@ static bool is_here(const struct verb *v)
 	return !v->is_here || v->is_here();
 }
 
-/* Return the number of argv's words that are the verb's name; 0 if they name another verb. */
+/* Return the number of argv's words that are the verb's name, or 0 if they name another verb. */
 static int match(const struct verb *v, int argc, char **argv)
 {
 	const char *space = strchr(v->name, ' ');
@@ -143,7 +143,7 @@ static void usage(FILE *f, const struct verb *v)
 		v->unpinned ? "" : " [--pin DIR]");
 }
 
-/* List the verbs, a line each; `group` is the first word of the verbs to list, NULL: all. */
+/* List the verbs, a line each. `group` is the first word of the verbs to list, NULL: all. */
 static void list(FILE *f, const struct verbs *v, const char *group)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -215,7 +215,7 @@ static int help_verb(const struct verbs *v, int argc, char **argv)
 	return 0;
 }
 
-/* `fpisa help ...`; argv[-1] is "help", and another program's argv begins before that. */
+/* Run `fpisa help ...`. argv[-1] is "help", and another program's argv begins before that. */
 static int help_of(const struct verbs *v, int argc, char **argv)
 {
 	const struct program *p = argc ? program_of(v, argv[0]) : NULL;
@@ -231,10 +231,13 @@ static int help_of(const struct verbs *v, int argc, char **argv)
 
 /* -- dispatch ---------------------------------------------------------------- */
 
-/* More than a verb has open at a time. Those that load programs or serve say what else they need. */
+/* More than a verb has open at a time; verbs that load programs or serve check what else they need */
 #define DESCRIPTORS 100
 
-/* Without a free descriptor, a pin or an interface that cannot be looked at would be taken for one that is not there. */
+/*
+ * Check the limit of descriptors. Without a free descriptor, an existing pin or interface could not be examined, and
+ * would be taken for missing.
+ */
 static int check_descriptors(void)
 {
 	struct rlimit files;
@@ -254,7 +257,7 @@ static int check_descriptors(void)
 	return err;
 }
 
-/* `argv` are the words after the program's own. */
+/* Run the verb; `argv` are the words after the program's own. */
 static int run(const struct verbs *v, int argc, char **argv)
 {
 	const struct program *p = argc ? program_of(v, argv[0]) : NULL;
@@ -286,7 +289,7 @@ static int run(const struct verbs *v, int argc, char **argv)
 		help(stderr, v, argv[0]);
 		return BAD_USAGE;
 	}
-	/* getopt_long() names argv[0] in its complaints. */
+	/* getopt_long() names argv[0] in its error messages. */
 	argv[words - 1] = (char *)"fpisa";
 	err = check_descriptors() ?: verb->run(argc - words + 1, argv + words - 1);
 	if (err == BAD_USAGE)
@@ -294,7 +297,10 @@ static int run(const struct verbs *v, int argc, char **argv)
 	return err;
 }
 
-/* Open the standard descriptors that are closed: the next file that is opened, perhaps a socket, would take their place and get the output. */
+/*
+ * Open the standard descriptors that are closed. Otherwise the next opened file, perhaps a socket, would take their
+ * place and get the output.
+ */
 static void hold_standard_descriptors(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
