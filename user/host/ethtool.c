@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ethtool's ioctls that doctor needs; ethtool.h has the contracts. Netlink knows no rules, and takes longer requests. */
+/* ethtool's ioctls that doctor needs; ethtool.h has the contracts. Netlink lacks rules, and takes longer requests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -14,7 +14,7 @@
 
 #include "ethtool.h"
 
-/* `request` starts with the command. */
+/* Run an ethtool request, which starts with the command. Return 0 or -errno. */
 static int ethtool(const char *dev, void *request)
 {
 	struct ifreq ifr = {.ifr_data = request};
@@ -52,7 +52,7 @@ int ethtool_tso(const char *dev)
 	return ethtool(dev, &v) ?: !!v.data;
 }
 
-/* Names of features: a set with room for `n` of them; NULL if the kernel does not tell. */
+/* Return the names of the features, `len` of them, or NULL if the kernel does not tell. */
 static struct ethtool_gstrings *feature_names(const char *dev)
 {
 	struct {
@@ -168,7 +168,7 @@ int ethtool_channels(const char *dev, struct channels *c)
 	struct ethtool_channels e = {.cmd = ETHTOOL_GCHANNELS};
 	int err = ethtool(dev, &e);
 
-	/* A driver counts its receive queues as combined with sending ones, or by themselves. */
+	/* A driver counts its receive queues as combined with transmit queues, or separately. */
 	c->combined = e.max_combined;
 	c->rx = e.rx_count + e.combined_count;
 	c->tx = e.tx_count + e.combined_count;

@@ -10,7 +10,7 @@
 #include "link.h"
 #include "netlink.h"
 
-/* linux/netdev.h, which headers before 6.3 lack. */
+/* From linux/netdev.h, which headers before 6.3 lack */
 #define NETDEV_CMD_DEV_GET 1
 #define NETDEV_A_DEV_IFINDEX 1
 #define NETDEV_A_DEV_XDP_FEATURES 3

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Properties of an interface, asked of the kernel. Nothing here reports; all return 0 or -errno. */
+/* Properties of an interface, read from the kernel. These functions report nothing, and return 0 or -errno. */
 #ifndef FPISA_HOST_LINK_H
 #define FPISA_HOST_LINK_H
 
@@ -12,22 +12,22 @@ struct link {
 	char kind[16]; /* "veth", "bridge", ...; empty for hardware */
 	__u32 index, flags, mtu, num_tx;
 	__u16 hardware;	 /* ARPHRD_ */
-	__u32 lower;	 /* IFLA_LINK: the interface below, a veth's peer; 0: none */
-	int lower_netns; /* id of the namespace that it is in, -1: ours */
+	__u32 lower;	 /* IFLA_LINK: the interface below, or a veth's peer; 0: none */
+	int lower_netns; /* id of the namespace of `lower`; -1: this namespace */
 	__u32 master;	 /* the bridge, bond or VRF that has it as a port; 0: none */
 	bool carrier;
 };
 
 int link_get(__u32 ifindex, struct link *l);
 
-/* Get all interfaces of this network namespace; the caller frees *links. Return how many there are, or -errno. */
+/* Get all interfaces of this network namespace; the caller frees *links. Return how many, or -errno. */
 int links_get(struct link **links);
 
 #define NETDEV_XDP_BASIC 1u
 #define NETDEV_XDP_REDIRECT 2u
 #define NETDEV_XDP_NDO_XMIT 4u
 
-/* NETDEV_XDP_ flags of the interface; -EOPNOTSUPP if this kernel does not tell. */
+/* Get the NETDEV_XDP_ flags of the interface. Return -EOPNOTSUPP if this kernel does not tell. */
 int netdev_xdp_features(__u32 ifindex, __u64 *features);
 
 /* Return whether the driver has native XDP. If the kernel does not tell, assume that hardware, veth and bonds have it. */

@@ -28,7 +28,7 @@ static int take_id(const struct nlmsghdr *m, void *arg)
 	return MNL_CB_OK;
 }
 
-/* The id of a namespace as ours sees it; -1 if it has none. */
+/* Return the id of a namespace as this namespace sees it, or -1 if it has none. */
 static int netns_id(int fd)
 {
 	const struct rtgenmsg g = {.rtgen_family = AF_UNSPEC};
@@ -42,7 +42,10 @@ static int netns_id(int fd)
 
 typedef int (*visit_netns)(int fd, const char *prefix, void *arg);
 
-/* DIR/ENTRY/TAIL of each entry, until one is not 0; its fd is closed here. *hidden: one may not be opened. */
+/*
+ * Call visit() for DIR/ENTRY/TAIL of each entry, until a call returns not 0; close the descriptors. Set *hidden if an
+ * entry may not be opened.
+ */
 static int walk_dir(const char *dir, const char *tail, const char *prefix_format, visit_netns visit, void *arg,
 		    bool *hidden)
 {
@@ -71,7 +74,7 @@ static int walk_dir(const char *dir, const char *tail, const char *prefix_format
 	return got;
 }
 
-/* Names first: they last, processes end. */
+/* Visit names first, because they last and processes end. */
 static int walk(visit_netns visit, void *arg, bool *hidden)
 {
 	return walk_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", visit, arg, hidden) ?:
@@ -192,15 +195,15 @@ int netns_enter(int fd, int *home)
 
 void netns_leave(int home)
 {
-	/* It was ours a moment ago; without it every later answer would be about another machine. */
+	/* The namespace was ours a moment ago. Without it every later answer would be about another machine. */
 	if (setns(home, CLONE_NEWNET))
 		abort();
 	close(home);
 }
 
-/* -- of `ip netns exec` ----------------------------------------------------- */
+/* -- `ip netns exec` ----------------------------------------------------------- */
 
-/* iproute2 names that mount after the namespace; the last line is what is seen. */
+/* Find the namespace's name: iproute2 gives it to the mount of /sys. The last line is the visible mount. */
 bool netns_exec(char name[NAME_MAX + 1])
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");

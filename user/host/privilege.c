@@ -69,7 +69,7 @@ static __u64 lacks(enum privilege p)
 	__u64 have = 0;
 
 	get(&have);
-	/* CAP_SYS_ADMIN is both of the newer ones too. */
+	/* CAP_SYS_ADMIN includes the two newer capabilities. */
 	if (have & ADMIN)
 		have |= BIT(CAP_BPF) | BIT(CAP_PERFMON);
 	return needs[p] & ~have;

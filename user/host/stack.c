@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Interfaces that stand on each other; stack.h has the contracts. */
+/* Interfaces that are stacked on each other; stack.h has the contracts. */
 #include <net/if_arp.h>
 #include <string.h>
 
@@ -15,7 +15,10 @@ bool link_vrf(const struct link *l)
 	return !strcmp(l->kind, "vrf");
 }
 
-/* IFLA_LINK of other kinds is a veth's peer, or what a tunnel's packets leave by. */
+/*
+ * Return whether the interface shares frames with the interface below. IFLA_LINK of other kinds is a veth's peer, or
+ * the interface by which a tunnel's packets leave.
+ */
 static bool shares_frames(const struct link *l)
 {
 	static const char *const kinds[] = {"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"};
