@@ -6,14 +6,15 @@
 #include "lib/base/shards.h"
 #include "shares.h"
 
-#define LEAST 0.005 /* of the largest share: what takes less takes nothing */
+#define LEAST 0.005 /* part of the largest share: smaller shares become 0 */
 #define HALVINGS 200
-#define SLOW 1.05 /* times as long as the workers' links would take: worth a line */
+#define SLOW 1.05 /* times as long as the workers' links would take: worth a warning */
 
 /*
- * Return the share that a host can take in a time of t seconds a bit of the vector. A dedicated aggregator takes in a share y of N vectors: N y bits
- * by its link R. A worker's host that adds a share x takes in the shares of the N - 1 others, and results for the rest: (N - 1) x + 1 - x
- * bits by its link. For equal links this is BytePS's bound (OSDI 2020, section 4).
+ * Return the share that a host can take in a time of t seconds for each bit of the vector. A dedicated aggregator
+ * receives a share y of N vectors: N y bits by its link R. A worker's host that adds a share x receives the shares of
+ * the N - 1 others, and results for the rest: (N - 1) x + 1 - x bits by its link. For equal links this is BytePS's
+ * bound (OSDI 2020, section 4).
  */
 static double room(const struct shares_host *h, uint32_t workers, double t)
 {
@@ -37,7 +38,7 @@ static double room_of_all(const struct shares_host *h, uint32_t n, uint32_t work
 	return sum;
 }
 
-/* The least time in which there is room for the whole vector, and no less than `least`. */
+/* Return the least time, but at least `least`, in which there is room for the whole vector. */
 static double solve(const struct shares_host *h, uint32_t n, uint32_t workers, double least)
 {
 	double low = least, high = least;
@@ -55,7 +56,10 @@ static double solve(const struct shares_host *h, uint32_t n, uint32_t workers, d
 	return high;
 }
 
-/* Set the weights to the smallest whole numbers whose ratios are within 2% of the shares', or the nearest that weights can have. */
+/*
+ * Set the weights to the smallest whole numbers whose ratios are within 2% of the shares', or to the nearest possible
+ * weights.
+ */
 static void weigh(struct shares_host *h, uint32_t n)
 {
 	double largest = 0, best = INFINITY;
