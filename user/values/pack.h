@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Packed values of any format from and to the machine's own numbers: for input and display, not for sums. */
+/* Conversion between packed values of any format and the machine's own numbers: for input and display, not for sums */
 #ifndef FPISA_PACK_H
 #define FPISA_PACK_H
 
@@ -14,8 +14,8 @@ static inline int format_bias(struct fpisa_format f)
 }
 
 /*
- * The packed value nearest to v, ties to even, rounded once. Beyond the range
- * that is the infinity, or the NaN of a format that has none.
+ * Return the packed value nearest to v, ties to even, rounded once. Beyond the range, return the infinity, or the NaN
+ * of a format that has no infinity.
  */
 static inline uint64_t pack_value(struct fpisa_format f, double v)
 {
@@ -40,7 +40,7 @@ static inline uint64_t pack_value(struct fpisa_format f, double v)
 	return f.finite ? fpisa_beyond(f) : fpisa_beyond(f) | sign;
 }
 
-/* Exact: every format fits a double. */
+/* Return the value, which is exact: every format fits a double. */
 static inline double unpack_value(struct fpisa_format f, uint64_t word)
 {
 	uint64_t magnitude = word & ((1ull << (f.ebits + f.mbits)) - 1), m = magnitude & fpisa_frac_ones(f);
