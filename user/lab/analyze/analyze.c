@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * fpisa analyze: what the modes make of the values that workers would send,
- * without sending them. Needs no privilege. analyze.h has the overview.
+ * without sending them. Does not need privileges. analyze.h has the overview.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static int parse_modes(struct analyze_options *o, char *list)
 	return 0;
 }
 
-/* Each value by itself a floating one: what the figures are about. */
+/* Parse the name of a floating format, the only kind for which the figures are defined. */
 static int parse_format(const char *what, int *format)
 {
 	struct fpisa_format f;
@@ -177,7 +177,7 @@ static int parse(struct analyze_options *o, int argc, char **argv)
 
 /* -- inputs ---------------------------------------------------------------- */
 
-/* Names without the directories that all of them are in. */
+/* Name the inputs without the directories that all of them are in. */
 static void name_inputs(struct analyze_input *in, uint32_t n)
 {
 	const char *first = in[0].files[0].path;
@@ -225,7 +225,7 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 	return 0;
 }
 
-/* An input for each file. */
+/* Make an input of each file. */
 static int split_files(const struct analyze_options *o, struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	for (uint32_t i = 0; i < n; i++) {

@@ -2,17 +2,17 @@
 /*
  * Declarations that the files of the verb `analyze` share.
  *
- *	analyze.c  options, inputs, the order of events
- *	sum.c      the figures of one input
- *	source.c   the sources of the error of one element
- *	report.c   tables
- *	json.c     the same as JSON
- *	plot.c     the same as pictures, by gnuplot
+ * 	analyze.c  options, inputs, the order of events
+ * 	sum.c      the figures of one input
+ * 	source.c   the sources of the error of one element
+ * 	report.c   tables
+ * 	json.c     the same as JSON
+ * 	plot.c     the same as pictures, by gnuplot
  *
  * The figures are those of the paper's section 5.2 (figures 7 and 8, 5.2.1):
- * how far the workers' values of one element lie apart, the size of the error
- * of a sum, and what caused it. Sums are made by the arithmetic that the
- * datapath runs (user/lib/soft/blocks.h) and held against oracle.h.
+ * the ratio of the workers' values of one element, the size of the error of a
+ * sum, and its causes. The arithmetic of the datapath (user/lib/soft/blocks.h)
+ * computes the sums, and oracle.h the exact sums for comparison.
  *
  * Functions return 0, or -errno after they have reported the error.
  */
@@ -32,21 +32,21 @@
 #define ANALYZE_OCTAVES 2098
 #define ANALYZE_DECADES 633
 #define ANALYZE_FIRST_DECADE (-324)
-#define ANALYZE_HEADROOM 7 /* the paper's mark in its figure: ratios below 2^7 */
+#define ANALYZE_HEADROOM 7 /* the mark in the paper's figure: ratios below 2^7 */
 
 int verb_analyze(int argc, char **argv);
 extern const char analyze_help[];
 
 struct analyze_options {
-	uint32_t workers; /* 0: as the files say */
+	uint32_t workers; /* 0: take the number from the files */
 	bool modes[FPISA_MODE_END];
-	int format, raw, rounding; /* rounding 0: each mode's own */
+	int format, raw, rounding; /* rounding 0: the default of each mode */
 	uint64_t orders, seed;
 	const char *plot; /* prefix of the pictures; NULL for none */
 	bool json;
 };
 
-/* The values to sum: a row a worker. */
+/* The values to sum, one row per worker. */
 struct analyze_input {
 	char name[128]; /* for tables */
 	struct gradients *files;
@@ -55,37 +55,36 @@ struct analyze_input {
 	uint64_t elements;
 };
 
-/* The reasons for a sum's difference from the exact one. */
+/* The sources of a sum's error. */
 enum analyze_source {
 	ANALYZE_ROUNDING,   /* bits that a right shift in an add dropped */
 	ANALYZE_OVERWRITE,  /* stored mantissas that were discarded */
-	ANALYZE_LEFT_SHIFT, /* what saturation cut off: only left shifts lead there */
+	ANALYZE_LEFT_SHIFT, /* amounts cut off by saturation, which only left shifts cause */
 	ANALYZE_READ_OUT,   /* the rounding of the register to a packed value */
 	ANALYZE_SOURCES,
 };
 
 extern const char *const analyze_source_names[ANALYZE_SOURCES];
 
-/* One mode's sums of one input; errors are against the exact sum, as oracle_exact_error() has them. */
+/* One mode's sums of one input. Errors are against the exact sum, as oracle_exact_error() computes them. */
 struct analyze_mode {
 	struct fpisa_job job;
 	uint64_t correct;  /* results that are the correctly rounded sum */
-	uint64_t zero;	   /* results that are the exact sum; any two NaN are the same */
-	uint64_t special;  /* results of which just one of result and sum is finite, or whose infinities differ
-			   */
+	uint64_t zero;	   /* results that equal the exact sum; any two NaN are equal */
+	uint64_t special;  /* results that are finite where the sum is not, or vice versa, or whose infinities differ */
 	uint64_t by_order; /* elements whose bits another order changes */
-	double max_ulp, sum_ulp, max_abs;  /* of results that are not `special`, in ulps of `correct` ones */
-	uint64_t decades[ANALYZE_DECADES]; /* [10^(k-324), 10^(k-323)) of the others' absolute errors */
-	struct oracle_events adds;	   /* what the adds of the order of the ranks count */
+	double max_ulp, sum_ulp, max_abs;  /* over results that are not `special`, in ulps of correct results */
+	uint64_t decades[ANALYZE_DECADES]; /* absolute errors of the others in [10^(k-324), 10^(k-323)) */
+	struct oracle_events adds;	   /* events of the adds in the order of the ranks */
 	double source[ANALYZE_SOURCES];	   /* sums of magnitudes, over elements with a finite result and sum */
 };
 
 struct analyze_figures {
 	struct fpisa_format f;
-	uint64_t nonzero;		   /* elements of which every worker's value is finite and not zero */
-	uint64_t zeros;			   /* values */
-	uint64_t vanished;		   /* values that are not zero and too small for the format */
-	uint64_t octaves[ANALYZE_OCTAVES]; /* of `nonzero`: largest / smallest magnitude in [2^k, 2^(k+1)) */
+	uint64_t nonzero;		   /* elements for which every worker's value is finite and not zero */
+	uint64_t zeros;			   /* zero values */
+	uint64_t vanished;		   /* values that are not zero but too small for the format */
+	uint64_t octaves[ANALYZE_OCTAVES]; /* elements of `nonzero` with largest / smallest magnitude in [2^k, 2^(k+1)) */
 	int modes;
 	struct analyze_mode mode[ANALYZE_MODES];
 };
@@ -101,9 +100,9 @@ uint64_t analyze_below(const struct analyze_figures *g, int k);
 /* -- source.c ----------------------------------------------------------- */
 
 /*
- * Adds the magnitudes of one element's errors by source to source[]: the sum
- * of n words in their order, by the units of mau.h one by one, and `result`,
- * what it was read out as, a finite one. Not for mode exact.
+ * Add the magnitudes of one element's errors to source[], by source. The n
+ * words are summed in their order, by the units of mau.h one by one.
+ * `result` is the read-out, which is finite. Not for mode exact.
  */
 void analyze_sources(const struct fpisa_job *j, const uint64_t *words, uint32_t n, uint64_t result,
 		     double source[ANALYZE_SOURCES]);

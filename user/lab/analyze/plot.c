@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pictures of analyze: a gnuplot script, with its data, that a
- * gnuplot reads from its standard input. A panel an input.
+ * Pictures of analyze: a script with its data, which gnuplot reads from its
+ * standard input. Each input has a panel.
  *
- *	PREFIX-ratio	the paper's figure 7: share of the elements by max/min
- *	PREFIX-error	the paper's figure 8: share of the elements by |error|, a line a mode
- *	PREFIX-source	5.2.1: share of the error by what caused it, a bar a mode
+ * 	PREFIX-ratio	the paper's figure 7: share of the elements by max/min
+ * 	PREFIX-error	the paper's figure 8: share of the elements by |error|, a line per mode
+ * 	PREFIX-source	5.2.1: share of the error by source, a bar per mode
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,14 +37,14 @@ struct plot {
 	uint32_t inputs;
 };
 
-/* Buckets that are drawn: first to end - 1. */
+/* Buckets to draw: first to end - 1. */
 struct span {
 	int first, end;
 };
 
 /* -- the script --------------------------------------------------------- */
 
-/* A string of gnuplot that means its characters and nothing else. */
+/* Write a gnuplot string literal without special characters. */
 static void quote(FILE *f, const char *s)
 {
 	fputc('\'', f);
@@ -61,7 +61,7 @@ static double percent(double n, double of)
 	return of > 0 ? 100 * n / of : 0;
 }
 
-/* Widened to what of a histogram is not zero. */
+/* Widen the span to the nonzero buckets of a histogram. */
 static void widen(struct span *s, const uint64_t *count, int n)
 {
 	for (int k = 0; k < n; k++) {
@@ -72,7 +72,7 @@ static void widen(struct span *s, const uint64_t *count, int n)
 	}
 }
 
-/* The top of the vertical axis for a histogram, or `top` if that is higher. */
+/* Return the top of the vertical axis for a histogram, or `top` if that is higher. */
 static double top_of(double top, const uint64_t *count, int n, uint64_t of)
 {
 	for (int k = 0; k < n; k++)
@@ -80,7 +80,7 @@ static double top_of(double top, const uint64_t *count, int n, uint64_t of)
 	return top;
 }
 
-/* A data block: the bucket, its share. */
+/* Write a data block: each bucket and its share. */
 static void write_histogram(FILE *f, const char *name, int index, const uint64_t *count, struct span s, int offset,
 			    uint64_t of)
 {
@@ -187,7 +187,7 @@ static void write_picture(const struct plot *p, const char *picture, const char 
 
 /* -- gnuplot ------------------------------------------------------------ */
 
-/* gnuplot with `input` as its standard input, NULL for only whether it is there. */
+/* Run gnuplot with `input` as its standard input. If `input` is NULL, only check that gnuplot exists. */
 static int run_gnuplot(FILE *input)
 {
 	char *const version[] = {"gnuplot", "--version", NULL}, *const script[] = {"gnuplot", NULL};

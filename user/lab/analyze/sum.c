@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The figures of one input, a block of 32 elements at a time: the values as
- * a worker would send them, their ratio, the correctly rounded sum, and each
- * mode's sums, in the order of the ranks and in random orders.
+ * The figures of one input, computed for a block of 32 elements at a time: the
+ * values as a worker would send them, their ratio, the correctly rounded sum,
+ * and each mode's sums in the order of the ranks and in random orders.
  */
 #include <float.h>
 #include <math.h>
@@ -24,7 +24,7 @@ struct block {
 	struct oracle_exact exact[FPISA_BLOCK];
 };
 
-/* Room for the packed values of a contribution, for an exponent block, and for the largest mantissa block. */
+/* Room for the packed values of a contribution, an exponent block, and the largest mantissa block. */
 struct registers {
 	uint64_t payload[FPISA_BLOCK];
 	struct fpisa_exp_block e;
@@ -67,7 +67,7 @@ static void sum_exactly(struct block *b, uint32_t workers, struct fpisa_format f
 	}
 }
 
-/* floor(log2(a / b)), exactly; a >= b > 0. */
+/* Return floor(log2(a / b)), exactly; a >= b > 0. */
 static int octave(double a, double b)
 {
 	int ea, eb;
@@ -103,7 +103,7 @@ uint64_t analyze_below(const struct analyze_figures *g, int k)
 
 /* -- a mode's sums -------------------------------------------------------- */
 
-/* Sums in the order that rank[k][lane] is the k-th to arrive; NULL for the order of the ranks. */
+/* Compute sums in the order in which rank[k][lane] is the k-th to arrive, or in the order of the ranks if rank is NULL. */
 static void sum_block(const struct analyze_mode *m, const struct block *b, uint8_t (*rank)[FPISA_BLOCK], lanes result,
 		      struct oracle_events *adds)
 {
@@ -168,7 +168,7 @@ static void note_error(struct analyze_mode *m, const struct block *b, uint32_t i
 	analyze_sources(&m->job, words, m->job.workers, result, m->source);
 }
 
-/* A random order for each lane. */
+/* Draw a random order for each lane. */
 static void shuffle(uint8_t (*rank)[FPISA_BLOCK], uint32_t workers, uint64_t *state)
 {
 	for (int i = 0; i < FPISA_BLOCK; i++) {
@@ -181,11 +181,11 @@ static void shuffle(uint8_t (*rank)[FPISA_BLOCK], uint32_t workers, uint64_t *st
 	}
 }
 
-/* Every mode sees the same orders. */
+/* Sum in random orders, the same for every mode. */
 static void sum_in_orders(const struct analyze_options *o, const struct block *b, lanes result[ANALYZE_MODES],
 			  struct analyze_figures *g, uint64_t *state)
 {
-	uint32_t changed[ANALYZE_MODES] = {0}; /* a bit a lane */
+	uint32_t changed[ANALYZE_MODES] = {0}; /* one bit per lane */
 	uint8_t rank[FPISA_MAX_WORKERS][FPISA_BLOCK];
 
 	for (uint64_t k = 0; k < o->orders; k++) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The datapath's part of `fpisa bench arith`: a job a configuration, whose
- * workers' contributions run through the entry by BPF_PROG_TEST_RUN, whole
- * frames with parsing, checksum and protocol. Configurations take turns,
- * round by round, so that drift of the machine hits all alike.
+ * The datapath's part of `fpisa bench arith`, with one job for each
+ * configuration. The workers' contributions run through the entry by
+ * BPF_PROG_TEST_RUN: whole frames with parsing, checksum and protocol.
+ * Configurations take turns, round by round, so that drift of the machine
+ * affects all of them alike.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,12 +23,12 @@
 
 #define ADDRESS 0x0a4dff01u /* 10.77.255.1 */
 #define WORKER 0x0a4d0001u  /* 10.77.0.1 and up */
-#define CONTRIBUTIONS 64    /* of each configuration, a round */
+#define CONTRIBUTIONS 64    /* per configuration and round */
 #define MAX_CHUNKS (CONTRIBUTIONS / 2)
-#define BENCH_INCARNATION 1 /* of all ranks */
+#define BENCH_INCARNATION 1 /* incarnation of all ranks */
 #define BENCH_TOKEN 0x5eadbeefcafe0001ull
 #define KNOWN_RUNS 32
-#define LOOPBACK 1 /* ifindex: nothing is sent, but a job has a port */
+#define LOOPBACK 1 /* ifindex: nothing is sent, but a job needs a port */
 
 static const char *name(const struct bench_config *c)
 {
@@ -131,7 +132,7 @@ const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags
 
 /* -- jobs ----------------------------------------------------------------- */
 
-/* Every worker says HELLO, and again once all are known: then a generation begins. */
+/* Let every worker say HELLO, and again once all are known, which begins a generation. */
 static int join(const struct bench_arith *a, struct bench_config *c)
 {
 	struct fpisa_session session = {0};
@@ -154,7 +155,7 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 	return err;
 }
 
-/* BENCH_ELEMENTS, or as many as a chunk of its kind can have. */
+/* Return BENCH_ELEMENTS, or the most that a chunk of this format and mode can have. */
 static uint16_t elements_of(const struct bench_config *c)
 {
 	uint32_t most = fpisa_max_elements(fpisa_format_of(c->format), c->mode);
@@ -242,7 +243,7 @@ void bench_datapath_close(struct bench_arith *a)
 
 /* -- rounds --------------------------------------------------------------- */
 
-/* BENCH_ELEMENTS words of 32 bits, as a sender of the other byte order has them. */
+/* Swap the bytes of BENCH_ELEMENTS 32-bit words, as a sender of the other byte order has them. */
 static void swap_words(void *payload)
 {
 	uint32_t *word = payload;
@@ -273,7 +274,7 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 
 	bench_add_frame(c, s, rank, &frame);
 	err = bench_run(a->entry_fd, &frame, ns, &action);
-	/* The result leaves only if every contribution was taken. */
+	/* The result leaves only if every contribution was added. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
 		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers, action);
 	return err;
@@ -328,7 +329,7 @@ int bench_datapath_round(struct bench_arith *a, uint64_t round)
 	return err;
 }
 
-/* Alone, and live if `live` is not NULL. */
+/* Measure a known frame alone, and on live frames if `live` is not NULL. */
 static int known_round(struct bench_arith *a, struct bench_config *c, double *known, double *live)
 {
 	struct bench_frame frame;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa bench arith: what a contribution costs the kernel, in every mode,
- * format and pipeline, beside the integer addition that SwitchML makes do
- * with. bench.h has the overview.
+ * fpisa bench arith: what a contribution costs the kernel in every mode,
+ * format and pipeline, next to SwitchML's integer addition. bench.h has the
+ * overview.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -17,7 +17,7 @@
 #include "lab/testbed/lab.h"
 
 #define DEFAULT_ROUNDS 25
-#define DEFAULT_ROWS 8 /* of a raw file, as the sample of gradients has */
+#define DEFAULT_ROWS 8 /* rows of a raw file, as in the sample of gradients */
 
 const char bench_arith_help[] =
 	"  --rounds R         rounds, 9 to 10000, in each of which every configuration takes its\n"

@@ -2,19 +2,19 @@
 /*
  * Declarations that the files of the verb `bench` share.
  *
- *	bench.c        options of `bench arith`, the order of events
- *	arith.c        the configurations of the datapath, their rounds
- *	spread.c       medians, quartiles
- *	data.c         payloads: random values, or a file's
- *	frame.c        frames for BPF_PROG_TEST_RUN
- *	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
- *	cpus.c         one CPU and two, on different slots and on the same
- *	report.c       table, JSON
- *	wire*.c        `bench wire` and `bench`: wire.h has the overview
+ * 	bench.c        options of `bench arith`, the order of events
+ * 	arith.c        the configurations of the datapath, their rounds
+ * 	spread.c       medians, quartiles
+ * 	data.c         payloads: random values, or values of a file
+ * 	frame.c        frames for BPF_PROG_TEST_RUN
+ * 	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
+ * 	cpus.c         one CPU and two, on different slots and on the same
+ * 	report.c       table, JSON
+ * 	wire*.c        `bench wire` and `bench`: wire.h has the overview
  *
- * The verb moves into namespaces of its own (lab.h) and loads the datapath
- * there as `fpisa load` and `fpisa job add` do: a job a configuration. All of
- * it is gone with the process.
+ * The verb moves into its own namespaces (lab.h) and loads the datapath there as
+ * `fpisa load` and `fpisa job add` do, with one job for each configuration. All
+ * of this disappears with the process.
  *
  * Functions return 0, or -errno after they have reported the error.
  */
@@ -42,19 +42,19 @@ extern const char bench_arith_help[], bench_wire_help[], bench_worker_help[];
 #define BENCH_ELEMENTS FPISA_DEFAULT_ELEMENTS
 #define BENCH_MIN_ROUNDS 9
 #define BENCH_MAX_ROUNDS 10000
-#define BENCH_WORKERS 8			  /* of every table but that of whole rounds */
-#define BENCH_WINDOW FPISA_DEFAULT_WINDOW /* of the job that two CPUs have in common */
+#define BENCH_WORKERS 8			  /* ranks of a job in every table except the table of whole rounds */
+#define BENCH_WINDOW FPISA_DEFAULT_WINDOW /* window of the job that two CPUs share */
 
 struct bench_options {
 	struct common c;
 	uint64_t rounds, seed;
 	uint32_t cpus, rows;
-	const char *gradients; /* file, NULL: none */
+	const char *gradients; /* file, or NULL */
 };
 
 /* -- bench.c ------------------------------------------------------------ */
 
-/* `bench arith` with its defaults and the fewest rounds: into a JSON object, or, NULL, as text. */
+/* Run `bench arith` with its defaults and the fewest rounds. Put the result into a JSON object, or print text if `into` is NULL. */
 int bench_arith_default(struct json_object *into);
 
 /* -- spread.c ---------------------------------------------------------- */
@@ -75,10 +75,10 @@ struct bench_source {
 	const struct gradients *file; /* NULL: random values whose exponents differ by up to 40 */
 };
 
-/* BENCH_ELEMENTS packed values of `f`, as they stand in a frame, of that rank. */
+/* Write BENCH_ELEMENTS packed values of `f` to `out`, as a frame of that rank contains them. */
 void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, void *out);
 
-/* The next contributions come from another place of the file. */
+/* Take the next contributions from another place of the file. */
 void bench_next_chunk(struct bench_source *s);
 
 /* -- frame.c ------------------------------------------------------------ */
@@ -89,16 +89,16 @@ struct bench_frame {
 	uint32_t len;
 };
 
-/* Sets the checksum, when header and payload stand. */
+/* Set the checksum after header and payload have been written. */
 void bench_seal(const struct fpisa_job *j, struct bench_frame *f);
 
-/* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
+/* Run a program once on the frame, which does not change. Set *action to the program's XDP action. */
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);
 
 /*
- * The same as frames that a driver would have handed over, some thousand of them, each in a page of its own
- * that was there already: what a run takes with the kernel's way to it and from it. For programs that drop
- * them. *ns is one frame's, 0 where the kernel has no such frames (5.18 has).
+ * Run a program on some thousand live frames, as a driver delivers them, each in a page that exists already. The
+ * program has to drop them. Set *ns to the time of one frame, including the kernel's path to the program and from
+ * it. Set *ns to 0 if the kernel does not support live frames (5.18 does).
  */
 int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns);
 
@@ -106,14 +106,14 @@ int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns);
 
 #define BENCH_MAX_PROGRAMS 64
 
-/* Programs by their names, which begin with what they do. */
+/* Kinds of programs, by the prefixes of their names. */
 enum bench_kind { BENCH_TOUCH, BENCH_ADD, BENCH_EMPTY, BENCH_SPIN, BENCH_KINDS };
 
 struct bench_program {
 	char name[48]; /* "u32_x8 clang-19" */
 	enum bench_kind kind;
 	int fd;
-	double *ns; /* [rounds], of an element */
+	double *ns; /* [rounds], per element */
 };
 
 struct bench_reference {
@@ -123,7 +123,7 @@ struct bench_reference {
 	int best[BENCH_KINDS]; /* index of the fastest, after bench_reference_choose() */
 };
 
-/* Loads them and sees each adding program add. Close also after an error. */
+/* Load the programs and check that each adding program adds. Close also after an error. */
 int bench_reference_open(struct bench_reference *r, struct bench_source *s, uint64_t rounds);
 void bench_reference_close(struct bench_reference *r);
 
@@ -131,31 +131,31 @@ void bench_reference_close(struct bench_reference *r);
 int bench_reference_round(struct bench_reference *r, struct bench_source *s, uint64_t round);
 void bench_reference_choose(struct bench_reference *r, uint64_t rounds);
 
-/* The fastest of a kind. */
+/* Return the fastest program of a kind. */
 const struct bench_program *bench_best(const struct bench_reference *r, enum bench_kind kind);
 
 /* -- arith.c ------------------------------------------------------------ */
 
-/* The measured steps of a round, in ns an element. */
+/* The measured steps of a round, in ns per element. */
 enum bench_step {
 	BENCH_SET,   /* the first contribution */
-	BENCH_MORE,  /* a further one */
-	BENCH_LAST,  /* the one that completes the round: add and read-out */
-	BENCH_READ,  /* the last without an add */
-	BENCH_ROUND, /* all of a round's */
+	BENCH_MORE,  /* a further contribution */
+	BENCH_LAST,  /* the contribution that completes the round: add and read-out */
+	BENCH_READ,  /* BENCH_LAST without an add */
+	BENCH_ROUND, /* all contributions of a round */
 	BENCH_STEPS,
 };
 
 struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
-	uint32_t window; /* 0: 1 */
-	uint64_t token;	 /* 0: none */
+	uint32_t window; /* 0 means 1 */
+	uint64_t token;	 /* 0: no token */
 	bool file;	 /* values from the file */
-	__u8 flags;	 /* of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
-	uint32_t id;	 /* of its job */
+	__u8 flags;	 /* flags of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
+	uint32_t id;	 /* number of the job */
 	uint32_t generation;
-	uint64_t chunk; /* the next */
+	uint64_t chunk; /* next chunk */
 	struct fpisa_job job;
 	double *ns[BENCH_STEPS]; /* [rounds] */
 };
@@ -164,14 +164,14 @@ struct bench_config {
 
 /* Scaling from one CPU to two, as a multiple of one CPU's rate. */
 enum bench_scaling {
-	BENCH_ADDS,   /* each a job of its own */
-	BENCH_SPINS,  /* nothing but registers */
-	BENCH_OWNED,  /* one job, each its own slots, of all ranks: as steered by port */
-	BENCH_SHARED, /* one job, each half of the ranks, of all slots: as spread by source */
+	BENCH_ADDS,   /* each CPU has its own job */
+	BENCH_SPINS,  /* registers only */
+	BENCH_OWNED,  /* one job, each CPU with its own slots for all ranks: steered by port */
+	BENCH_SHARED, /* one job, each CPU with half of the ranks for all slots: spread by source */
 	BENCH_SCALINGS,
 };
 
-/* A frame that was taken before: run alone, as a driver hands it over, and alone, of a job with a token. */
+/* A frame that was added before: run alone, as a driver delivers it, and alone in a job with a token. */
 enum bench_known { BENCH_ALONE, BENCH_LIVE, BENCH_TAGGED, BENCH_KNOWN };
 
 struct bench_arith {
@@ -183,32 +183,32 @@ struct bench_arith {
 	int entry_fd; /* the program `fpisa` */
 	struct bench_config config[BENCH_MAX_CONFIGS];
 	uint32_t configs;
-	struct bench_config pair[2]; /* of the two CPUs */
-	struct bench_config window;  /* of both: many slots */
+	struct bench_config pair[2]; /* jobs of the two CPUs */
+	struct bench_config window;  /* job that the two CPUs share, with many slots */
 	int cpu[2];
-	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL: one CPU */
+	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL with one CPU */
 	struct bench_config tagged;	 /* a job with a token */
 
-	double *known[BENCH_KNOWN]; /* [rounds]: ns of a frame that was taken before, by enum bench_known */
+	double *known[BENCH_KNOWN]; /* [rounds]: ns of a frame that was added before, by enum bench_known */
 };
 
-/* Loads the datapath and makes the jobs. */
+/* Load the datapath and create the jobs. */
 int bench_datapath_open(struct bench_arith *a);
 void bench_datapath_close(struct bench_arith *a);
 
-/* The contribution of a rank to `c`'s next round. */
+/* Make a rank's contribution to the next round of `c`. */
 void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame);
 
-/* The same given to the datapath; ranks in their order. */
+/* Make a rank's contribution and give it to the datapath. Call this for the ranks in their order. */
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
 		     uint32_t *ns);
 
 int bench_datapath_round(struct bench_arith *a, uint64_t round);
 
-/* ns of a frame that does all but the add, alone and as a driver hands it over. */
+/* Measure the ns of a frame that does everything but the add, alone and as a driver delivers it. */
 int bench_known_round(struct bench_arith *a, uint64_t round);
 
-/* The configuration of fp32 with that job, and no flag; NULL: none. */
+/* Return the configuration of fp32 with this job and without flags, or NULL if there is none. */
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
 
@@ -217,7 +217,7 @@ const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags
 
 /* -- cpus.c ------------------------------------------------------------- */
 
-/* The first two CPUs that this process may use; how many there are, at most 2. */
+/* Find the first two CPUs that this process may use. Return their number, at most 2. */
 int bench_cpus(int cpu[2]);
 
 int bench_cpus_round(struct bench_arith *a, uint64_t round);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The rate of two CPUs that work on different slots, against what the machine
- * gives two CPUs at all: contributions and, in the same round, a program that
- * stays in registers; each on one CPU, on the other, on both. Then both on one
- * job: each has its own slots, as `job add --ports` and a card that spreads by
- * port give them, or all slots and its own ranks, as a card does that spreads
- * by source. A thread is pinned to its CPU; only the time inside the program
- * counts.
+ * Measure the rate of two CPUs that work on different slots, against what the
+ * machine gives two CPUs at all. Each round runs contributions and a program
+ * that stays in registers, on one CPU, on the other and on both. Then both CPUs
+ * work on one job. Either each CPU has its own slots, as `job add --ports` and a
+ * NIC that spreads by port give them, or each has all slots and its own ranks,
+ * as with a NIC that spreads by source. A thread is pinned to its CPU. Only the
+ * time inside the program counts.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,8 +21,8 @@
 #include "lab/testbed/frame.h"
 
 #define SLICE_NS 5000000
-#define CHUNKS (2 * BENCH_WINDOW) /* of the common job, a slice */
-#define RESEND_NS 2000000	  /* far beyond what an add takes: one was dropped as busy, or its CPU taken away */
+#define CHUNKS (2 * BENCH_WINDOW) /* chunks of the common job per slice */
+#define RESEND_NS 2000000	  /* far more than an add takes: a frame was dropped as busy, or the CPU taken away */
 #define RESENDS 1000
 
 /* A CPU's work in a slice. */
@@ -36,13 +36,13 @@ enum part {
 
 struct worker {
 	struct bench_arith *a;
-	int which; /* of the two CPUs */
+	int which; /* index of the CPU: 0 or 1 */
 	enum part part;
 	pthread_barrier_t *start;
-	bool *done;		   /* [CHUNKS]: results that left */
-	struct bench_frame *frame; /* [CHUNKS][BENCH_WORKERS], of the common job */
+	bool *done;		   /* [CHUNKS]: the result has left */
+	struct bench_frame *frame; /* [CHUNKS][BENCH_WORKERS], frames of the common job */
 	struct bench_source source;
-	double rate; /* runs a second of program time */
+	double rate; /* runs per ns of program time */
 	int err;
 };
 
@@ -59,7 +59,7 @@ int bench_cpus(int cpu[2])
 	return n;
 }
 
-/* Contributions of this CPU's job until the slice is over; whole rounds. */
+/* Send contributions of this CPU's job in whole rounds until the slice is over. */
 static int contribute(struct worker *w, uint64_t end, uint64_t *runs, uint64_t *sum)
 {
 	struct bench_config *c = &w->a->pair[w->which];
@@ -105,7 +105,7 @@ static bool its_part(const struct worker *w, uint32_t at, uint32_t rank)
 	return w->part == ALL_OF_WINDOW || fpisa_port_index(at % BENCH_WINDOW, BENCH_WINDOW, 2) == (uint32_t)w->which;
 }
 
-/* Frames are ready before the slice begins, for two CPUs that make frames seldom meet. */
+/* Make the frames before the slice begins: two CPUs that make frames meanwhile would seldom meet at a slot. */
 static int make_frames(struct worker *w)
 {
 	struct bench_config c = w->a->window;
@@ -120,7 +120,7 @@ static int make_frames(struct worker *w)
 	return 0;
 }
 
-/* A rank's contribution to a chunk of the common job. */
+/* Send a rank's contribution to a chunk of the common job. */
 static int contribute_one(struct worker *w, uint32_t at, uint32_t rank, uint64_t *runs, uint64_t *sum)
 {
 	uint32_t ns, action;
@@ -133,7 +133,7 @@ static int contribute_one(struct worker *w, uint32_t at, uint32_t rank, uint64_t
 	return err;
 }
 
-/* A worker sends a chunk when it has the result of the one a window before; what was lost it sends again. */
+/* Wait for the result of a chunk, which allows the chunk one window later. Send lost contributions again. */
 static int await(struct worker *w, uint32_t at)
 {
 	uint64_t until = fpisa_now() + RESEND_NS, runs = 0, sum = 0;
@@ -152,7 +152,7 @@ static int await(struct worker *w, uint32_t at)
 	return err;
 }
 
-/* Contribute in the order in which frames come when workers are in step: a result lets all of them send to its slot. */
+/* Contribute in the order in which frames come if workers are in step: a result lets all workers send to its slot. */
 static int contribute_window(struct worker *w, uint64_t *runs, uint64_t *sum)
 {
 	int err = 0;
@@ -189,7 +189,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Runs slices on the CPUs of `set`, a bitmap of the two, at once; *rate is the sum of theirs. */
+/* Run slices at once on the CPUs in the bitmap `set`. Set *rate to the sum of their rates. */
 static int slices(struct bench_arith *a, enum part part, uint32_t set, double *rate)
 {
 	bool done[CHUNKS] = {false};
@@ -215,7 +215,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 		pthread_attr_destroy(&attributes);
 		begun |= !err << i;
 	}
-	/* A thread that waits at the barrier for one that could not be started ends with the process. */
+	/* If a thread could not be started, the other thread waits at the barrier until the process ends. */
 	if (err)
 		return fail(err, NULL, "bench: a thread a CPU");
 	*rate = 0;
@@ -232,7 +232,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 	return err;
 }
 
-/* Measure both CPUs, each with its part, as a multiple of one of them alone. */
+/* Measure the rate of the two CPUs together, each with its part, as a multiple of one CPU's. */
 static int scaling(struct bench_arith *a, enum part one, enum part part, double *times)
 {
 	double alone[2] = {0}, both = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Functions for measurements in a network of their own, here and in bench/: CPU time of the threads
- * that poll links, values whose sums are exact, quartiles. testbed/ has the namespaces and the workers.
+ * Functions for measurements in a separate network, here and in bench/: CPU time of the threads that poll
+ * links, values whose sums are exact, quartiles. testbed/ has the namespaces and the workers.
  *
  * Functions that can fail return 0, or a negative number after they have reported why.
  */
@@ -12,36 +12,36 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* CPU time of a task, exact while it sleeps; 0 if there is none. */
+/* Return the CPU time of a task, exact while the task sleeps, or 0 if the task does not exist. */
 uint64_t task_ns(pid_t task);
 
-/* A mount namespace in which /sys shows the interfaces of this network namespace; with a BPF filesystem. */
+/* Enter a mount namespace whose /sys shows the interfaces of this network namespace, with a BPF filesystem. */
 int enter_sysfs(void);
 
-/* The same with a network namespace of its own: a worker's. */
+/* Enter a new network namespace for a worker, with its /sys and a BPF filesystem. */
 int enter_network(void);
 
-/* Return the CPU time of this process and of the thread that polls its link; 0: there is no such thread. */
+/* Return the CPU time of this process and of the thread that polls its link, if that thread exists. */
 uint64_t own_cpu_ns(pid_t napi);
 
-/* Return a rank's contribution: whole numbers, so that sums are exact in any order; whole_sum(): the sum over ranks below `workers`. */
+/* Return a rank's contribution, a whole number, so that sums are exact in any order. whole_sum() sums over ranks below `workers`. */
 float whole_number(uint32_t rank, uint64_t i);
 float whole_sum(uint32_t workers, uint64_t i);
 
-/* Let a kernel thread of its own poll the interface, and find it; no other interface of the machine may have that name. */
+/* Let a separate kernel thread poll the interface and return its pid. The interface's name must be unique on the machine. */
 pid_t napi_thread(const char *dev);
 
-/* The quarter-th quartile of n values, which it sorts. */
+/* Sort n values and return quartile `quarter`. */
 double quartile(double *v, uint32_t n, uint32_t quarter);
 
-/* Elements of a packet, several after each other: what an option --elements says. */
+/* Elements of a packet, several in turn, from an option --elements. */
 #define MAX_SIZES 8
 
 struct sizes {
 	uint32_t n, elements[MAX_SIZES];
 };
 
-/* "N,...": multiples of 32 up to FPISA_MAX_ELEMENTS. Cuts the text. */
+/* Parse "N,...": multiples of 32 up to FPISA_MAX_ELEMENTS. Cuts the text. */
 int parse_sizes(struct sizes *s, char *text);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The programs of bpf/fpisa_bench.bpf.c, from each compiler that built it:
- * one that reads a payload, one that adds integers, each in several ways, of
- * which the fastest counts. bench.h has the contracts.
+ * The programs of bpf/fpisa_bench.bpf.c, from each compiler that built them:
+ * programs that read a payload and programs that add integers, each in several
+ * variants. The fastest variant counts. bench.h has the contracts.
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -20,15 +20,15 @@
 #include "fpisa_bench.skel.h"
 #include "fpisa_bench_old.skel.h"
 
-#define RUNS 16 /* of each program, a round */
-#define ROW 1	/* of its map */
+#define RUNS 16 /* runs of each program per round */
+#define ROW 1	/* key in the map of rows */
 
 static const struct {
 	const char *prefix;
 	enum bench_kind kind;
 } kinds[] = {{"touch_", BENCH_TOUCH}, {"add_", BENCH_ADD}, {"empty", BENCH_EMPTY}, {"spin", BENCH_SPIN}};
 
-/* The variable `compiler` of an object that is open. */
+/* Return the variable `compiler` of an open object. */
 static const char *compiler_of(const struct bpf_object *o)
 {
 	struct bpf_map *map;
@@ -85,7 +85,7 @@ static int run(const struct bench_program *p, const struct bench_frame *f, uint3
 	return err;
 }
 
-/* A row becomes its sum with the payload. */
+/* Check that the program adds the payload to a row. */
 static int check_add(const struct bench_program *p, int rows_fd, struct bench_source *s)
 {
 	uint32_t before[BENCH_ELEMENTS], after[BENCH_ELEMENTS], in[BENCH_ELEMENTS], key = ROW, ns;
@@ -121,7 +121,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return refuse(-errno, "bench: open programs: %s", reason(-errno));
 	r->object[which] = o;
 	compiler = compiler_of(o);
-	/* If there is one compiler, it built both objects. */
+	/* If only one compiler exists, it built both objects. */
 	if (which && !strcmp(compiler, compiler_of(r->object[0])))
 		return 0;
 	err = bpf_object__load(o);

@@ -10,10 +10,10 @@
 
 #define MAX_FIGURES 16
 
-/* A figure that has a name of its own. */
+/* A figure with its own name. */
 struct figure {
 	const char *key;
-	const double *ns; /* [rounds]; NULL: this datapath has none */
+	const double *ns; /* [rounds]; NULL if this datapath does not have the figure */
 };
 
 static const double *reference(const struct bench_arith *a, enum bench_kind kind)
@@ -34,7 +34,7 @@ static const double *add(const struct bench_arith *a, uint8_t mode, uint8_t pipe
 	return step(a, mode, pipeline, FPISA_CLZ_BITS, BENCH_MORE);
 }
 
-/* Find the figure by the name of a leading-zero count; NULL: there is no such name. */
+/* Return the read-out time with the leading-zero count of this name, or NULL if the name does not exist. */
 static const double *readout(const struct bench_arith *a, const char *name)
 {
 	for (const struct name *clz = clz_names; clz->name; clz++)
@@ -92,7 +92,7 @@ static struct json_object *quartiles(struct bench_spread s)
 	return o;
 }
 
-/* KEY and, with its quartiles, KEY_quartiles. */
+/* Add KEY and KEY_quartiles. */
 static void add_spread(struct json_object *o, const char *key, struct bench_spread s)
 {
 	char name[64];
@@ -126,7 +126,7 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 	return o;
 }
 
-/* Estimate an add on frames as a driver hands them over: the way in and out is taken from known(), because no frame can be sent twice. */
+/* Estimate an add on live frames. The way in and out is taken from the known frame, because no frame can be added twice. */
 static struct bench_spread live_estimate(const struct bench_arith *a)
 {
 	const double *ns = add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED);
@@ -137,7 +137,7 @@ static struct bench_spread live_estimate(const struct bench_arith *a)
 	return over_rounds(a, estimate);
 }
 
-/* Return whether the kernel has live frames. */
+/* Return whether the kernel supports live frames. */
 static bool has_live(const struct bench_arith *a)
 {
 	return over_rounds(a, a->known[BENCH_LIVE]).median > 0;

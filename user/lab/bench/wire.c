@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa bench wire: goodput and CPU time over real links, by packet size,
- * window, pipeline and threads, and which of them to give a job; fpisa bench:
- * this after the table of bench arith. wire.h has the overview.
+ * fpisa bench wire: measure goodput and CPU time over real links, by packet size,
+ * window, pipeline and threads, and choose the settings for a job. fpisa bench
+ * runs bench arith first. wire.h has the overview.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -18,7 +18,7 @@
 #include "wire.h"
 
 #define MAX_VECTOR (1 << 26)
-/* There are slots for the jobs of two runs at once. */
+/* The slots suffice for the jobs of two runs at once. */
 #define MAX_WINDOW (FPISA_DEFAULT_SLOTS / BENCH_WIRE_THREADS / 2)
 
 const char bench_wire_help[] =
@@ -59,7 +59,7 @@ static int add_to(const char *what, const char *said, struct bench_list *l, uint
 	return 0;
 }
 
-/* "A,B": each a number that fits. Cuts the text. */
+/* Parse "A,B", numbers from 1 to max, and powers of two if `powers`. Cuts the text. */
 static int parse_list(const char *what, char *text, uint64_t max, bool powers, struct bench_list *l)
 {
 	uint64_t n;
@@ -95,7 +95,7 @@ static int parse_pipelines(char *text, struct bench_list *l)
 	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
 }
 
-/* ADDR[@DEV]; job/spec.c parses it again, once the datapath is loaded. */
+/* Check ADDR[@DEV]; job/spec.c parses it again after the datapath is loaded. */
 static int check_worker(const char *text)
 {
 	const char *dev = strchr(text, '@');
@@ -112,7 +112,7 @@ static int check_worker(const char *text)
 	return err;
 }
 
-/* A number of processes, or addresses of machines; NULL: not said. */
+/* Take a number of processes, or addresses of machines; `text` is NULL if --workers is not given. */
 static int take_workers(struct bench_wire *w, char *text)
 {
 	uint64_t number;
@@ -137,7 +137,7 @@ static int take_workers(struct bench_wire *w, char *text)
 	return w->workers ? 0 : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
 }
 
-/* Parse the options. The operand of `bench worker` is an address, and it names no workers. */
+/* Parse the options. The operand of `bench worker` is an address, and `bench worker` does not name workers. */
 static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 {
 	enum {

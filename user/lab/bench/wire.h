@@ -2,15 +2,15 @@
 /*
  * Declarations that the files of `bench wire` share.
  *
- *	wire.c         options, the sweep over the settings
- *	wire_net.c     an aggregator over veth, with workers' processes
- *	wire_nic.c     an aggregator on this machine's interfaces, workers elsewhere
- *	wire_worker.c  a worker: a process of the first, `bench worker` of the second
- *	wire_report.c  the best settings, table, JSON
+ * 	wire.c         options, the sweep over the settings
+ * 	wire_net.c     an aggregator over veth, with workers' processes
+ * 	wire_nic.c     an aggregator on this machine's interfaces, workers elsewhere
+ * 	wire_worker.c  a worker: a process of wire_net.c, or `bench worker` for wire_nic.c
+ * 	wire_report.c  the best settings, table, JSON
  *
- * Each setting has a run in every round: its jobs are made, the workers
- * join them and sum a vector of whole numbers, whose sums are exact and are
- * checked, and the jobs go. Job numbers differ from run to run, so that a
+ * Each setting has a run in every round. A run creates its jobs, the workers
+ * join them and sum a vector of whole numbers, and the run deletes the jobs. The
+ * sums are exact and are checked. Job numbers differ from run to run, so that a
  * worker that is ahead waits for the next jobs and does not join old ones.
  *
  * Functions return 0, or a negative number after they have reported the error.
@@ -23,19 +23,19 @@
 #include "lab/testbed/process.h"
 #include "lab/testbed/star.h"
 
-#define BENCH_WIRE_ADDRESS 0x0a4eff01u /* 10.78.255.1, the aggregator's */
+#define BENCH_WIRE_ADDRESS 0x0a4eff01u /* 10.78.255.1, the address of the aggregator */
 #define BENCH_WIRE_NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
-#define BENCH_WIRE_THREADS 4	       /* of a worker, at most */
+#define BENCH_WIRE_THREADS 4	       /* threads of a worker, at most */
 #define BENCH_WIRE_SETTINGS 256
 
-/* Values of an option, each of which is measured. */
+/* Values of an option, which are all measured. */
 struct bench_list {
 	uint32_t n, v[MAX_SIZES];
 };
 
 struct bench_setting {
 	uint32_t elements, window, pipeline, threads;
-	/* [rounds]: Gbit of contributions a second; CPU seconds a GB of them, of a GB of a worker's own. */
+	/* [rounds]: Gbit of contributions per second; CPU seconds per GB of all contributions, and per GB of the worker's own. */
 	double *goodput, *aggregator, *worker;
 	uint64_t retransmits, frames;
 };
@@ -43,35 +43,35 @@ struct bench_setting {
 struct bench_wire {
 	struct common c;
 	uint32_t workers;
-	uint64_t rounds, vector; /* values of a worker, a round */
+	uint64_t rounds, vector; /* values of a worker per round */
 	struct sizes elements;
 	struct bench_list window, threads, pipeline;
 	struct bench_setting setting[BENCH_WIRE_SETTINGS];
 	uint32_t settings, best;
-	uint32_t run;			  /* which it is, of all settings and rounds */
-	char *address[FPISA_MAX_WORKERS]; /* ADDR or ADDR@DEV, a rank */
-	__be32 aggregator;		  /* 0: as routes to the workers have it */
+	uint32_t run;			  /* number of the run, over all settings and rounds */
+	char *address[FPISA_MAX_WORKERS]; /* ADDR or ADDR@DEV, by rank */
+	__be32 aggregator;		  /* 0: taken from the routes to the workers */
 	struct datapath dp;
-	/* Over veth. */
+	/* For measurements over veth: */
 	struct star star;
-	struct processes processes; /* of the workers */
-	pid_t napi[PROCESSES_MAX];  /* threads that poll our ends */
+	struct processes processes; /* the workers */
+	pid_t napi[PROCESSES_MAX];  /* threads that poll the aggregator's ends of the links */
 	/* For measurements on interfaces of this machine: */
 	char *const *dev;
 	int devs;     /* 0: veth */
-	int entry_fd; /* the program on them */
-	int stats_fd; /* while it is open, the kernel counts what programs take */
+	int entry_fd; /* the program on the interfaces */
+	int stats_fd; /* while open, makes the kernel count the run time of programs */
 	bool loaded;
-	const struct bench_setting *before; /* the setting whose jobs are still there */
+	const struct bench_setting *before; /* the setting whose jobs still exist */
 };
 
-/* Numbers of the jobs of a run: this one and on. */
+/* Return the first job number of a run. */
 static inline uint32_t bench_wire_job(uint32_t run)
 {
 	return run * BENCH_WIRE_THREADS % FPISA_MAX_JOBS;
 }
 
-/* One worker's process. */
+/* Argument of a worker's process. */
 struct bench_wire_rank {
 	const struct bench_wire *w;
 	uint32_t rank;
@@ -86,14 +86,14 @@ struct bench_wire_order {
 
 /* -- wire_net.c --------------------------------------------------------- */
 
-/* Namespaces, workers, links, the datapath loaded on our ends. */
+/* Create namespaces, workers and links, and load the datapath on the aggregator's ends. */
 int bench_wire_open(struct bench_wire *w);
 void bench_wire_close(struct bench_wire *w);
 
 /* Run one sum with a setting. */
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round);
 
-/* Make the jobs of a run, with the options of `job add`. */
+/* Create the jobs of a run, with the options of `job add`. */
 int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run);
 int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run);
 
@@ -105,19 +105,19 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 
 /* -- wire_worker.c ------------------------------------------------------ */
 
-/* Run a worker process; arg is a struct bench_wire_rank. It reports cpu_ns and retransmits of BENCH_SUM. */
+/* Run a worker process; arg is a struct bench_wire_rank. The process reports cpu_ns and retransmits of BENCH_SUM. */
 void bench_wire_work(void *arg, int control);
 
-/* Do all runs as a worker of the aggregator at `address`, with its options. */
+/* Do all runs as a worker of the aggregator at `address`, with the aggregator's options. */
 int bench_worker_sweep(struct bench_wire *w, const char *address);
 
-/* Values of a thread's share of a vector, and how many of them its first sum has, which is not measured. */
+/* Return the number of values in a thread's share of a vector. bench_wire_warm(): in the thread's first, unmeasured sum. */
 uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t thread, uint64_t *from);
 uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements);
 
 /* -- wire_report.c ------------------------------------------------------ */
 
-/* The most goodput, and of those within 5% of it the least CPU time. */
+/* Choose the setting with the least CPU time among the settings within 5% of the most goodput. */
 void bench_wire_choose(struct bench_wire *w);
 struct json_object *bench_wire_json(const struct bench_wire *w);
 void bench_wire_text(const struct bench_wire *w);

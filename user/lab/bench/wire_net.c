@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The aggregator's side of `bench wire`: links, jobs, what a sum took; wire.h has the contracts. */
+/* The aggregator's side of `bench wire`: links, jobs, time of a sum; wire.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -52,7 +52,7 @@ static int load(struct bench_wire *w)
 	return err;
 }
 
-/* Give links names that are unique on the machine: the threads that poll them are found by these names. */
+/* Give the links names that are unique on the machine: the names lead to the threads that poll the links. */
 static void lay_out(struct bench_wire *w)
 {
 	static char address[PROCESSES_MAX][ADDRESS_LEN];
@@ -94,7 +94,7 @@ void bench_wire_close(struct bench_wire *w)
 
 /* -- one sum ---------------------------------------------------------------- */
 
-/* A thread's job. */
+/* Create a thread's job. */
 static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_t job, uint32_t thread)
 {
 	char workers[FPISA_MAX_WORKERS * 48];

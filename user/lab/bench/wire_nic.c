@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * `bench wire` on interfaces of this machine: workers elsewhere run `bench
- * worker`. Nothing tells this side what they do but the results that it
- * sends, which the jobs' counters tell. The jobs of a run stay until all
- * workers have joined those of the next: one may still ask for a result.
+ * `bench wire` on interfaces of this machine, with `bench worker` on other
+ * machines. This side learns about the workers only from the jobs' counters of
+ * sent results. The jobs of a run stay until all workers have joined the jobs of
+ * the next run, because a worker may still ask for a result.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ static const char *pin_of(const struct bench_wire *w)
 	return w->c.pin ?: PIN;
 }
 
-/* Every size fits every port: it is known before the workers wait. */
+/* Check that every size fits every port, before the workers wait. */
 static int check_mtu(const struct bench_wire *w)
 {
 	for (int i = 0; i < w->devs; i++) {
@@ -108,7 +108,7 @@ static uint64_t run_time_ns(const struct bench_wire *w)
 	return bpf_obj_get_info_by_fd(w->entry_fd, &info, &len) ? 0 : info.run_time_ns;
 }
 
-/* Results that the jobs of this run have sent. */
+/* Count the results that the jobs of this run have sent. */
 static int count(const struct bench_wire *w, const struct bench_setting *s, uint64_t *results)
 {
 	struct fpisa_counters c;
@@ -136,7 +136,7 @@ static int look(const struct bench_wire *w, const struct bench_setting *s, struc
 	return err;
 }
 
-/* The last look with at most `warm` results, and the first with all. */
+/* Find the last moment with at most `warm` results, and the first moment with `all`. */
 static int watch(const struct bench_wire *w, const struct bench_setting *s, uint64_t warm, uint64_t all,
 		 struct moment *from, struct moment *to)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The best settings of `bench wire`, and what it prints; wire.h has the contracts. */
+/* The best settings and the output of `bench wire`; wire.h has the contracts. */
 #include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static double cpu(const struct bench_wire *w, const struct bench_setting *s)
 	return median(w, s->aggregator) + median(w, s->worker);
 }
 
-/* Ethernet's, and what a veth can have with XDP. */
+/* The MTU of Ethernet, and the largest MTU of a veth with XDP. */
 static const uint32_t mtus[] = {1500, 3506};
 
 static bool fits(const struct bench_setting *s, uint32_t mtu)
@@ -28,7 +28,7 @@ static bool fits(const struct bench_setting *s, uint32_t mtu)
 	return star_mtu(s->elements * sizeof(float)) <= mtu;
 }
 
-/* The index of the best among the settings that fit; w->settings if none does. */
+/* Return the index of the best of the settings that fit, or w->settings if none does. */
 static uint32_t choose(const struct bench_wire *w, uint32_t mtu)
 {
 	uint32_t best = w->settings;
@@ -66,7 +66,7 @@ static const char *options(const struct bench_setting *s)
 	return text;
 }
 
-/* NULL of what this side does not know, which is 0. */
+/* Return the spread as JSON, or NULL for a figure that this side does not know and that is 0. */
 static struct json_object *spread_json(struct bench_spread s)
 {
 	struct json_object *o;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Every element of every worker's result against the oracle, which replays
- * the contributions in the order in which the result says they arrived, in
- * the job's register, or where the order does not matter in any; and against the
- * exact result, for the size of the error. Chunks are independent, so a thread a
+ * Check every element of every worker's result against the oracle. The oracle
+ * replays the contributions in the job's register, in the order of arrival that
+ * the result names, or in any order if the order does not matter. The exact
+ * result gives the size of the error. Chunks are independent, so one thread per
  * CPU takes its share of them.
  */
 #include <errno.h>
@@ -58,7 +58,7 @@ struct oracle_call demo_ideal(const struct demo *d)
 	return c;
 }
 
-/* Element `from` of all ranks as they arrived: element i of the chunk. */
+/* Replay one element of all ranks, in order of arrival, into element i of the chunk. */
 static void replay_element(const struct demo *d, const struct oracle_call *call, const uint32_t *rank_at, uint64_t from,
 			   uint64_t i, struct expected *expected, struct oracle_events *events, uint32_t *flags)
 {
@@ -83,7 +83,7 @@ static void replay_block(const struct demo *d, const struct oracle_call *call, c
 	expected->scales[i / FPISA_BLOCK] = out.scale;
 }
 
-/* The chunk's packed result and flags by the oracle; false if `order` is none. */
+/* Compute the chunk's packed result and flags by the oracle. Return false if `order` is not an order of all ranks. */
 static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct expected *expected, uint32_t *flags,
 		   struct oracle_events *events)
 {
@@ -105,7 +105,7 @@ static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct 
 	return true;
 }
 
-/* Elements of a chunk of rank r's results that differ from `expected`. */
+/* Count the elements of a chunk in rank r's results that differ from `expected`. */
 static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint64_t n, const struct expected *expected)
 {
 	const void *out = demo_at(d, d->output, r, at);
@@ -117,7 +117,7 @@ static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint6
 	return sum;
 }
 
-/* Take one rank's result, to compare the others with. */
+/* Copy one rank's result, for comparison with the others. */
 static void take_result(const struct demo *d, uint32_t r, uint64_t at, uint64_t n, struct expected *e)
 {
 	memcpy(e->words, demo_at(d, d->output, r, at), n * d->f.bytes);

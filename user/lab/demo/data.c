@@ -15,7 +15,7 @@
 #include "values/random.h"
 
 #define SAMPLE "data/gradients/epoch20.f32"
-#define DEFAULT_ROWS 8 /* of a raw file, as the sample has */
+#define DEFAULT_ROWS 8 /* rows of a raw file, as in the sample */
 #define MX_UNIT 133    /* an element is k x 2^(scale - 133) */
 
 static int share(size_t size, void *out)
@@ -51,18 +51,18 @@ static int share_all(struct demo *d)
 /* -- into the format -------------------------------------------------- */
 
 /*
- * Values come in the order of their elements, rank by rank or all ranks of an
- * element; `input` holds zeros until then.
+ * Values come in the order of their elements, either rank by rank or all ranks of an
+ * element at a time. `input` holds zeros before that.
  */
 struct taker {
 	struct demo *d;
-	double largest;				     /* magnitude, of int32 */
-	double lane[FPISA_MAX_WORKERS][FPISA_BLOCK]; /* of mxint8: a block under way */
+	double largest;				     /* largest magnitude, for int32 */
+	double lane[FPISA_MAX_WORKERS][FPISA_BLOCK]; /* incomplete block of each rank, for mxint8 */
 };
 
 typedef void take_fn(struct taker *t, uint32_t rank, uint64_t i, double v);
 
-/* The nearest, rounded once. */
+/* Store the nearest float, rounded once. */
 static void take_float(struct taker *t, uint32_t rank, uint64_t i, double v)
 {
 	struct demo *d = t->d;
@@ -80,7 +80,7 @@ static void take_largest(struct taker *t, uint32_t rank, uint64_t i, double v)
 		t->largest = isnan(v) ? INFINITY : fabs(v);
 }
 
-/* SwitchML's conversion, with a power of two for its factor. */
+/* Convert as SwitchML does, with a power of two as the factor. */
 static void take_integer(struct taker *t, uint32_t rank, uint64_t i, double v)
 {
 	struct demo *d = t->d;
@@ -90,7 +90,7 @@ static void take_integer(struct taker *t, uint32_t rank, uint64_t i, double v)
 	d->vanished += v != 0 && !word;
 }
 
-/* The largest shift at which the sum of all ranks cannot overflow, whatever the signs. */
+/* Return the largest shift at which the sum of all ranks cannot overflow, whatever the signs. */
 static int choose_shift(const struct taker *t)
 {
 	uint32_t workers = t->d->o.workers;
@@ -102,7 +102,7 @@ static int choose_shift(const struct taker *t)
 	return workers * rint(ldexp(t->largest, 31 - e)) <= INT32_MAX ? 31 - e : 30 - e;
 }
 
-/* The smallest scale at which all elements, rounded to the nearest, fit +-127 (doc/numbers.md). */
+/* Store a block with the smallest scale at which all elements, rounded to nearest, fit +-127 (doc/numbers.md). */
 static void put_block(struct taker *t, uint32_t rank, uint64_t i)
 {
 	struct demo *d = t->d;
@@ -135,7 +135,7 @@ static void take_lane(struct taker *t, uint32_t rank, uint64_t i, double v)
 		put_block(t, rank, i - i % FPISA_BLOCK);
 }
 
-/* Puts all values that `each` calls take() with into the format. */
+/* Put all values that `each` passes to take() into the format. */
 static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take, const void *source), const void *source)
 {
 	static struct taker t;
@@ -156,7 +156,7 @@ static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take,
 
 /* -- a file ------------------------------------------------------------ */
 
-/* The sample of the tree that this binary was built in, else of the working directory. */
+/* Find the sample of the tree that this binary was built in, or else of the working directory. */
 static int find_sample(char path[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -224,8 +224,8 @@ static int read_values(struct demo *d)
 /* -- random values ------------------------------------------------------ */
 
 /*
- * Nearly normal, variance 1: twelve uniform values less their mean. In units
- * of 2^-32, so that the same seed gives the same bits on every machine.
+ * Return a nearly normal value with variance 1: twelve uniform values less their mean. The
+ * unit is 2^-32, so that the same seed gives the same bits on every machine.
  */
 static int64_t normal(uint64_t *state)
 {
@@ -240,8 +240,8 @@ static int64_t normal(uint64_t *state)
 }
 
 /*
- * Like gradients: an element has one scale for all workers, 2^-28..2^-3 or as
- * far as the format goes, of mxint8 a block has; a worker's share is zero every fourth time.
+ * Take random values that resemble gradients. An element, or a block of mxint8, has one scale
+ * for all workers, 2^-28..2^-3 or as far as the format goes. A quarter of the values are zero.
  */
 static void each_random(struct taker *t, take_fn *take, const void *source)
 {
@@ -258,7 +258,7 @@ static void each_random(struct taker *t, take_fn *take, const void *source)
 		for (uint32_t r = 0; r < d->o.workers; r++) {
 			double v = normal(&state) / (double)(1ull << (32 + scale));
 
-			/* More bits, where there is room for them. */
+			/* Add more bits if the format has room for them. */
 			if (floats && d->f.mbits > 23)
 				v *= 1 + (double)splitmix64(&state) / (1ull << 63);
 			take(t, r, i, random_below(&state, 4) && i < d->o.vector ? v : 0);

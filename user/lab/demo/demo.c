@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa demo: a whole aggregator with its workers on one machine, on real
- * packets, and every bit of the result checked. demo.h has the overview.
+ * fpisa demo: a complete aggregator with its workers on one machine, with real
+ * packets, and a check of every bit of the result. demo.h has the overview.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,9 +22,9 @@
 static struct demo *running;
 
 /*
- * An interrupt ends the workers and then this process, and with them their
- * namespaces, links, pins and programs. Only what a handler may call is
- * called, so it may come at any time. The shell's exit code of the signal.
+ * End the workers and then this process on a signal. Namespaces, links, pins and
+ * programs disappear with the processes. The handler calls only async-signal-safe
+ * functions, so it may run at any time. Exit with the shell's code for the signal.
  */
 static void on_signal(int sig)
 {
@@ -52,7 +52,7 @@ static void catch_signals(struct demo *d)
 	sigaddset(&sa.sa_mask, SIGHUP);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	/* nohup ignores SIGHUP, and it stays ignored. */
+	/* nohup ignores SIGHUP, and it has to stay ignored. */
 	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &sa, NULL);
 }
@@ -163,7 +163,7 @@ int verb_demo(int argc, char **argv)
 	int err, verdict;
 
 	err = demo_parse(&d.o, &d.job, argc, argv);
-	/* Before anything else, so that what no datapath could run is refused at once. */
+	/* Check the job before anything else, to refuse at once a job that no datapath can run. */
 	if (!err)
 		err = datapath_job_check(DEMO_JOB, &d.job);
 	if (err)

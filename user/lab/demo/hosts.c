@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * --colocated: hosts behind one switch, the bridge in the parent's namespace, and no other machine. Each host's namespace has the datapath
- * on eth0 and on lo, and the worker; demo.h has the contracts.
+ * --colocated: hosts at one switch, the bridge in the parent's namespace, without another machine. Each host's namespace has
+ * the worker, and the datapath on eth0 and on lo. demo.h has the contracts.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -118,9 +118,9 @@ int demo_hosts_load(struct demo *d)
 	return err;
 }
 
-/* -- what the links carried ------------------------------------------------- */
+/* -- traffic of the links --------------------------------------------------- */
 
-/* The switch's port received what the host sent. */
+/* Read the counters of the switch's ports, which receive the frames that the hosts send. */
 int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts)
 {
 	FILE *f = fopen("/proc/thread-self/net/dev", "re");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The demo's options, and which of them go together. */
+/* The demo's options, and which options go together. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
@@ -172,7 +172,7 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 	return common_option(c, opt);
 }
 
-/* Does the operation go with its options, and do the format and the mode offer it? */
+/* Check that the operation goes with its options, and that the format and the mode offer it. */
 static int check_op(struct demo_options *o, const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_format_of(j->format);
@@ -200,7 +200,7 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	return 0;
 }
 
-/* A host sends to its own rank by lo: in generic mode, and not by multicast. */
+/* Check the options of --colocated. A host sends to its own rank by lo: in generic mode, and not by multicast. */
 static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 {
 	if (o->workers < 2 || o->workers > FPISA_MAX_SHARDS)

@@ -16,7 +16,7 @@
 #include "job/job.h"
 #include "values/pack.h"
 
-#define BARS 16 /* workers that the progress line has room for */
+#define BARS 16 /* workers that fit the progress line */
 
 /* -- progress, on stderr ------------------------------------------------- */
 
@@ -86,7 +86,7 @@ static const char *kernel(void)
 	return uname(&u) ? "?" : u.release;
 }
 
-/* The value nearest to what element i should be. */
+/* Return the value nearest to the true result of element i. */
 static double ideal_value(const struct demo *d, uint64_t i)
 {
 	struct oracle_call c = demo_ideal(d);
@@ -153,7 +153,7 @@ static void print_workers(const struct demo *d, const struct demo_check *k)
 	putchar('\n');
 }
 
-/* Bytes of values that a ring of the hosts would send by each link. */
+/* Return the bytes of values that a ring of the hosts would send by each link. */
 static double ring_bytes(const struct demo *d)
 {
 	return 2.0 * (d->o.workers - 1) / d->o.workers * (double)d->row;
@@ -197,7 +197,7 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 		FPISA_VERDICTS(X)
 #undef X
 	};
-	/* The first contribution of a round is stored, all others are added; each is squared for a norm. */
+	/* The first contribution of a round is stored, all others are added. For a norm, each is squared. */
 	bool squares = d->o.op == FPISA_OP_NORM;
 	__u64 adds = d->elements * (d->o.workers - 1 + (squares ? d->o.workers : 0));
 

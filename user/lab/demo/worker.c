@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One worker of the demo: make its namespace, configure its link, and give up
- * every privilege. From then on it is like any user's program with libfpisa:
- * it knows an address and a job number.
+ * One worker of the demo: make a namespace, configure the link, and give up
+ * every privilege. From then on the worker is like any user's program with
+ * libfpisa: it knows an address and a job number.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@ struct worker {
 	int control;
 };
 
-/* Reports a state and waits to be let go on. Ends with the parent. */
+/* Report a state and wait for permission to go on. Exit with the parent. */
 static void report_and_wait(struct worker *w, enum demo_state state)
 {
 	char byte = state;

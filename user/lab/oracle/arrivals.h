@@ -9,8 +9,8 @@
 #include "fpisa/wire.h"
 
 /*
- * rank_at[i] becomes the i-th of the contributors `ranks` to arrive, by
- * `order`, 4 bits a rank. False if it is not an order of just these.
+ * Set rank_at[i] to the i-th of the contributors `ranks` to arrive, by `order`
+ * with 4 bits per rank. Return false if `order` is not an order of these ranks.
  */
 static inline bool arrivals(uint64_t order, uint64_t ranks, uint32_t rank_at[FPISA_ORDER_WORKERS])
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The oracle's blocks with a shared exponent (mxint8); see oracle.h. The lanes
- * go through registers or exact sums of their own; they meet again at the
- * read-out, which looks for the scale that fits them all.
+ * The oracle's blocks with a shared exponent (mxint8); see oracle.h. Each lane
+ * has its own register or exact sum. The read-out joins the lanes and finds the
+ * scale that fits them all.
  */
 #include <assert.h>
 
@@ -12,7 +12,7 @@
 #define SCALE_NAN 255
 #define K_MAX 127
 
-/* The biased exponent of a block's lanes; one of zeros has the least. */
+/* Return the biased exponent of a block's lanes. A block of zeros has the least exponent. */
 static int exponent_of(const struct oracle_mx *block)
 {
 	for (int i = 0; i < LANES; i++)
@@ -47,7 +47,7 @@ void oracle_mx_add(struct oracle_reg reg[LANES], const struct oracle_call *c, co
 	}
 }
 
-/* sum[i] / den x 2^scale, rounded; false if one of them does not fit. */
+/* Round sum[i] / den x 2^scale. Return false if a lane does not fit. */
 static bool round_at(const mpz_t sum[LANES], const mpz_t den, int scale, enum fpisa_rounding rounding,
 		     struct oracle_mx *out, bool *exact)
 {
@@ -67,7 +67,7 @@ static bool round_at(const mpz_t sum[LANES], const mpz_t den, int scale, enum fp
 	return fits;
 }
 
-/* The elements sum[i] / den, in units of 2^(-127 - 6), as a block. */
+/* Pack the elements sum[i] / den, in units of 2^(-127 - 6), as a block. */
 static void pack_block(const mpz_t sum[LANES], const mpz_t den, enum fpisa_rounding rounding, struct oracle_mx *out,
 		       uint32_t *flags)
 {
@@ -93,7 +93,7 @@ static void pack_block(const mpz_t sum[LANES], const mpz_t den, enum fpisa_round
 	*flags |= FPISA_NAN | FPISA_OVERFLOW | FPISA_INEXACT;
 }
 
-/* The sums of all lanes are sum[i] x 2^p units of n contributions: c's result. */
+/* Compute the result of c from the sums of n contributions, sum[i] x 2^p units in lane i. */
 static void finish(const struct oracle_call *c, size_t n, mpz_t sum[LANES], int p, struct oracle_mx *out,
 		   uint32_t *flags)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The oracle's operations, from the words of an element to its result; see
- * oracle.h. A sum in a register or in a long integer becomes a rational, what
- * the operation does to it is exact, and one rounding ends it.
+ * oracle.h. A sum in a register or in a long integer becomes a rational. The
+ * operation on the rational is exact, and one rounding ends it.
  */
 #include <assert.h>
 #include <math.h>
 
 #include "value.h"
 
-/* Return a value's place in the order of min and max: NaN is the last, the zeros are equal. */
+/* Return a value's place in the order of min and max: NaN is last, and the zeros are equal. */
 static int64_t order(struct fpisa_format f, uint64_t word)
 {
 	struct oracle_value v;
@@ -47,7 +47,7 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 	return order(c->f, best) == 0 ? 0 : best;
 }
 
-/* The special that c makes of a special sum: a negative factor swaps infinities. */
+/* Pack the special that c makes of a special sum: a negative factor swaps infinities. Return false for a finite sum. */
 static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word, uint32_t *flags)
 {
 	bool swap = c->op == FPISA_OP_SCALE && c->factor < 0;
@@ -55,7 +55,7 @@ static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf,
 	return oracle_pack_special(c->f, nan, swap ? ninf : pinf, swap ? pinf : ninf, word, flags);
 }
 
-/* sum x 2^p quanta, for norm squared quanta, of n contributions: c's result. */
+/* Compute the result of c from the sum of n contributions, sum x 2^p quanta, or squared quanta for a norm. */
 static uint64_t finish(const struct oracle_call *c, size_t n, mpz_t sum, int p, uint32_t *flags)
 {
 	uint64_t word;
@@ -146,7 +146,7 @@ uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_r
 	return oracle_result(&c, n, words, events, flags);
 }
 
-/* The sum of squares of finite words, in squared quanta. */
+/* Add the squares of finite words to the sum, in squared quanta. */
 static void add_squares(struct fpisa_format f, size_t n, const uint64_t *words, mpz_t sum)
 {
 	mpz_t square;
@@ -163,7 +163,7 @@ static void add_squares(struct fpisa_format f, size_t n, const uint64_t *words, 
 	mpz_clear(square);
 }
 
-/* num / den becomes c's result in quanta before its rounding; returns what rounds nearest to it. */
+/* Set num / den to the unrounded result of c in quanta. Return the nearest packed value. */
 static uint64_t unrounded(const struct oracle_call *c, size_t n, const uint64_t *words, mpz_t num, mpz_t den)
 {
 	const bool root = c->op == FPISA_OP_NORM;
@@ -175,7 +175,7 @@ static uint64_t unrounded(const struct oracle_call *c, size_t n, const uint64_t 
 	oracle_exact_init(&x, c->f);
 	for (size_t i = 0; i < n; i++)
 		oracle_exact_add(&x, words[i]);
-	/* A square has no sign. */
+	/* A square does not have a sign. */
 	if (special(c, x.nan, x.pinf || (root && x.ninf), x.ninf && !root, &word, &unused))
 		return word;
 	mpz_set_ui(den, 1);

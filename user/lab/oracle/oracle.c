@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The oracle's registers; see oracle.h. Shifts are floor divisions by powers
- * of two in 128 bits, sums are saturated after the fact: on purpose nothing
- * here is done the way mau.h does it.
+ * of two in 128 bits, and sums are saturated afterwards. On purpose, nothing
+ * here works as in mau.h.
  */
 #include "value.h"
 
 typedef __int128 wide;
 typedef unsigned __int128 uwide;
 
-/* floor(m / 2^d); *lost says whether that was not exact. */
+/* Return floor(m / 2^d). Set *lost to whether the quotient is inexact. */
 static int64_t floor_shift(int64_t m, int d, bool *lost)
 {
 	wide divisor, quotient;
@@ -31,7 +31,7 @@ static void note_special(struct oracle_reg *reg, const struct oracle_entry *in)
 	reg->ninf |= in->ninf;
 }
 
-/* The square of n in the doubled range: floor(n^2 x 2^(G - M - 1)); *lost says whether that was not exact. */
+/* Return the square of n in the doubled range, floor(n^2 x 2^(G - M - 1)). Set *lost to whether the square is inexact. */
 static int64_t square_mantissa(struct fpisa_format f, uint64_t n, bool *lost)
 {
 	int shift = f.guard - f.mbits - 1;
@@ -41,7 +41,7 @@ static int64_t square_mantissa(struct fpisa_format f, uint64_t n, bool *lost)
 	return (int64_t)(shift < 0 ? square >> -shift : square << shift);
 }
 
-/* A packed value as it enters the register, for norm its square. */
+/* Return the entry that a packed value makes in the register, or for a norm its square. */
 static struct oracle_entry enter(struct fpisa_format f, int op, uint64_t word)
 {
 	struct oracle_entry in = {.e = 1};
@@ -72,7 +72,7 @@ void oracle_take(struct oracle_reg *reg, const struct oracle_entry *in)
 	note_special(reg, in);
 }
 
-/* reg->m + m, held to R bits. */
+/* Add m to reg->m, saturated to R bits. */
 static void add_saturated(struct oracle_reg *reg, struct fpisa_format f, int64_t m, struct oracle_events *events)
 {
 	wide limit = (wide)1 << (f.rbits - 1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Packed values and the rounding of rationals; see value.h. Decoding
- * goes by plain `if`s, packing counts in quanta, and what lies between two
- * values is settled by comparing whole products: no guard, no sticky bit.
+ * Packed values and the rounding of rationals; see value.h. Decoding uses
+ * plain `if`s, and packing counts in quanta. A value between two packed values is
+ * settled by a comparison of whole products, without guard or sticky bits.
  */
 #include "value.h"
 
@@ -95,7 +95,7 @@ bool oracle_round_quotient(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa
 	return exact;
 }
 
-/* Like oracle_round_quotient(), for the root of num / den, num >= 0. */
+/* Round the root of num / den, num >= 0, like oracle_round_quotient(). */
 static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rounding rounding)
 {
 	mpz_t square, middle;
@@ -109,7 +109,7 @@ static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rou
 	mpz_mul(square, square, den);
 	exact = mpz_cmp(square, num) == 0;
 
-	/* the root against k + 1/2: 4 num / den against (2k + 1)^2 */
+	/* compare the root with k + 1/2: 4 num / den with (2k + 1)^2 */
 	mpz_mul_2exp(middle, k, 1);
 	mpz_add_ui(middle, middle, 1);
 	mpz_mul(middle, middle, middle);
@@ -122,7 +122,7 @@ static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rou
 	return exact;
 }
 
-/* The largest p with 2^p <= |num / den|; num is not 0. */
+/* Return the largest p with 2^p <= |num / den|; num is not 0. */
 static int floor_log2(const mpz_t num, const mpz_t den)
 {
 	int p = (int)mpz_sizeinbase(num, 2) - (int)mpz_sizeinbase(den, 2);
@@ -180,7 +180,7 @@ void oracle_ratio_shift(mpz_t num, mpz_t den, int p)
 		mpz_mul_2exp(den, den, -p);
 }
 
-/* num / den x the value nearest to 1 / n with `bits` significant bits. */
+/* Multiply num / den by the value nearest to 1 / n with `bits` significant bits. */
 static void apply_reciprocal(mpz_t num, mpz_t den, size_t n, int bits)
 {
 	mpz_t one, by, r;

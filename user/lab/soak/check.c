@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The contributions of the ranks of a call, and its expected results: both
+ * The contributions of the ranks of a call, and its expected results. Both
  * follow from seed, job, generation, call and rank. rank.h has the contracts.
  */
 #include <stdio.h>
@@ -17,7 +17,7 @@ void rank_say(struct worker *w, const char *what)
 }
 
 #define EXPONENTS 6
-#define FEW_BITS 4 /* of a mantissa: no register loses one of them, over all exponents or one */
+#define FEW_BITS 4 /* bits of a mantissa: few enough that no register loses a bit, over all exponents or one exponent */
 
 /* -- data ---------------------------------------------------------------- */
 
@@ -28,7 +28,7 @@ uint64_t rank_random(const struct worker *w)
 	return splitmix64(&state);
 }
 
-/* Exponents near each other, so that sums round and cancel; some zeros and specials. A few bits round at read-out alone. */
+/* Return a value with an exponent near the others, so that sums round and cancel, or a zero or a special. If few_bits, no add rounds. */
 static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 {
 	uint64_t z = splitmix64(&state);
@@ -44,7 +44,7 @@ static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 		return sign;
 	if (z % 4093 == 0) {
 		e = (1ull << f.ebits) - 1;
-		/* NaN, not the largest numbers. */
+		/* Make a NaN, not a largest number. */
 		if (few_bits && f.finite)
 			frac = (1ull << f.mbits) - 1;
 	}
@@ -62,7 +62,7 @@ static uint64_t word_of(const struct worker *w, struct fpisa_format f, uint64_t 
 	return (uint32_t)((int32_t)z >> ((w->g ? 4 : 0) + (z >> 32) % 16));
 }
 
-/* Block b of a rank: scales near each other; some blocks of zeros, some NaN. */
+/* Return block b of a rank, with a scale near the others. Some blocks are zeros, some NaN. */
 static struct oracle_mx block_of(uint64_t call, uint32_t rank, uint64_t b)
 {
 	uint64_t state = call + ((uint64_t)rank << 32 | b), z = splitmix64(&state);
@@ -73,7 +73,7 @@ static struct oracle_mx block_of(uint64_t call, uint32_t rank, uint64_t b)
 	return block;
 }
 
-/* A value in the arrays of the job, or back. */
+/* Convert a value to the byte order of the job's arrays, or back. */
 static uint64_t in_order(const struct worker *w, struct fpisa_format f, uint64_t word)
 {
 	return w->info.big_endian ? __builtin_bswap64(word) >> (64 - 8 * f.bytes) : word;
@@ -118,7 +118,7 @@ struct oracle_call rank_operation(const struct worker *w)
 
 /* -- check ----------------------------------------------------------------- */
 
-/* Count the wrong elements (and scales) of a chunk; *flags becomes the expected flags of the chunk. */
+/* Count the wrong elements (and scales) of a chunk. Set *flags to the expected flags of the chunk. */
 static uint64_t wrong_values(const struct worker *w, const struct fpisa_chunk *c, const uint32_t *rank_at, uint32_t n,
 			     uint32_t *flags)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The soak's end: everything is taken down, and what stays is counted. */
+/* The end of the soak: take everything down and count leftovers. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "soak.h"
 #include "lab/testbed/lab.h"
 
-/* Every worker ends by itself, in time. */
+/* Let every worker end by itself, in time. */
 static void stop_ranks(struct soak *s)
 {
 	uint64_t end = fpisa_now() + SOAK_GROUP_HANG_NS;
@@ -32,7 +32,7 @@ static void stop_ranks(struct soak *s)
 		}
 }
 
-/* A BPF filesystem has two files of its own, maps.debug and progs.debug. */
+/* Count the pins. A BPF filesystem has two files of its own, maps.debug and progs.debug. */
 static uint64_t count_pins(void)
 {
 	DIR *d = opendir(LAB_BPFFS);
@@ -46,7 +46,7 @@ static uint64_t count_pins(void)
 	return n;
 }
 
-/* Takes everything down in the order in which its user would, and counts what stays. */
+/* Take everything down in the order in which a user would, and count leftovers. */
 int soak_take_down(struct soak *s, int fds, struct soak_leaks *l)
 {
 	__u32 jobs_id = s->dp.jobs_id;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The middlebox between worker hosts and aggregator: it takes every frame off one
- * link by a packet socket and puts it onto the other, with faults, each way.
- * Neither side knows of it. Frames other than UDP, such as ARP, pass unharmed.
+ * The middlebox between worker hosts and aggregator. It takes every frame off one
+ * link by a packet socket and puts the frame onto the other link, with faults, in
+ * each direction. Neither side notices it. Frames other than UDP, such as ARP,
+ * pass unharmed.
  *
- * It is an adversary too (doc/protocol.md, section 6): from each HELLO that a
- * worker sends it makes others, of incarnations that the worker never had, and
- * sends them by another host's link.
+ * The middlebox is also an adversary (doc/protocol.md, section 6). From each HELLO
+ * that a worker sends, it forges HELLOs with incarnations that the worker never
+ * had, and sends them by another host's link.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -35,7 +36,7 @@
 #define IP_LEN 20
 #define TCP_CHECKSUM 16
 
-/* One end of a link: what comes in there leaves at its other end. */
+/* One end of a link. Frames that arrive here leave at the other end. */
 struct end {
 	int fd;
 	struct fpisa_faults faults;
@@ -57,7 +58,7 @@ static int open_end(struct end *e, char prefix, uint32_t host)
 	return 0;
 }
 
-/* Forge a HELLO in this rank's place, as an attacker would who can write any address but has not heard a cookie. */
+/* Forge a HELLO of this rank, as an attacker that can write any address but has not heard a cookie. */
 static void forge_hello(const unsigned char *frame, size_t n, const struct end *other, struct soak_shared *shared)
 {
 	_Alignas(8) unsigned char copy[FRAME_MAX];
@@ -82,7 +83,7 @@ static bool is_hello(const unsigned char *frame, ssize_t n)
 	       frame[FPISA_OFFSET + 1] == 'P' && frame[FPISA_OFFSET + 3] == FPISA_TYPE_HELLO;
 }
 
-/* Complete the TCP checksum of a frame from a veth, as a card would. */
+/* Complete the TCP checksum of a frame from a veth, as a NIC would. */
 static void complete_tcp(unsigned char *frame, size_t n)
 {
 	unsigned char *ip = frame + ETH_HLEN, *tcp = ip + IP_LEN;
@@ -104,7 +105,7 @@ static void complete_tcp(unsigned char *frame, size_t n)
 	tcp[TCP_CHECKSUM + 1] = (unsigned char)~sum;
 }
 
-/* `other`: the aggregator's side of another host's link; NULL where frames go to workers. */
+/* Take in frames. `other` is the aggregator's side of another host's link, or NULL if the frames go to workers. */
 static void take_in(struct end *e, const struct end *other, struct soak_shared *shared)
 {
 	unsigned char frame[FRAME_MAX];
@@ -126,7 +127,7 @@ static void take_in(struct end *e, const struct end *other, struct soak_shared *
 	}
 }
 
-/* A frame that does not go out now, as on a link that is down, is lost like others. */
+/* Send frames that are due. A frame that cannot be sent now, as on a link that is down, is lost. */
 static void let_out(struct end *from, const struct end *to)
 {
 	struct fpisa_frame *frame;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The manager from which half of the jobs come, with a key where there is GnuTLS: killed, started again, told to end groups. */
+/* The manager that creates half of the jobs, with a key if GnuTLS exists. It is killed, started again, and told to end groups. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "values/random.h"
 
 #define END_NS \
-	60000000000ull /* for the last group to be gone, if its ranks did not come back, and for the manager to end */
+	60000000000ull /* for the last group to disappear if its ranks do not return, and for the manager to end */
 
 int soak_key_open(const struct soak *s, uid_t owner)
 {
@@ -42,7 +42,7 @@ int soak_key_open(const struct soak *s, uid_t owner)
 	return fd;
 }
 
-/* Become the manager. The soak does not print the manager's log; it prints its errors. */
+/* Become the manager. The soak prints the manager's errors but not its log. */
 static void serve(void *arg, int control)
 {
 	int nothing, config, key;
@@ -86,7 +86,7 @@ void soak_disturb(struct soak *s, uint32_t job)
 	__atomic_store_n(&s->shared->disturbed_ns[job], fpisa_now(), __ATOMIC_RELEASE);
 }
 
-/* Find the job's group by its name. -ENOENT, not reported: there is none. */
+/* Find the job's group by its name. Return -ENOENT, not reported, if the group does not exist. */
 static int find(struct soak *s, uint32_t job, struct datapath_groups *g, struct group_record *r, __u32 *place)
 {
 	char name[SOAK_GROUP_LEN];
@@ -118,7 +118,7 @@ int soak_group_end(struct soak *s, uint32_t job, bool by_job)
 		return err == -ENOENT ? 0 : err;
 	while (k < FPISA_MANAGER_JOBS && r.job[k].state != FPISA_GROUP_JOB_MADE)
 		k++;
-	/* The group may be gone by now, and the number another's. */
+	/* The group may have ended by now, and its job number may belong to another group. */
 	by_job &= k < FPISA_MANAGER_JOBS && s->dp.jobs[r.job[k].number].token == r.job[k].token;
 	soak_disturb(s, job);
 	err = by_job ? datapath_job_del(&s->dp, r.job[k].number) : datapath_group_kill(&g, place, r.id);
@@ -128,7 +128,7 @@ int soak_group_end(struct soak *s, uint32_t job, bool by_job)
 	return err == -ENOENT ? 0 : err;
 }
 
-/* Groups and their jobs. */
+/* Count the groups and their jobs. */
 static uint64_t count_groups(struct soak *s)
 {
 	struct datapath_groups g;
@@ -145,7 +145,7 @@ static uint64_t count_groups(struct soak *s)
 	return n;
 }
 
-/* Return whether a helper runs; it ends after what it has begun. */
+/* Return whether a helper runs. A helper ends after its current work. */
 static bool helper_runs(struct soak *s)
 {
 	struct datapath_groups g;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One rank of a group under the soak: joins it by its name, makes calls of several types, leaves and joins again after
- * each error. Calls have no deadline; they may fail only when a rank was killed or the group was ended.
- * What a call is follows from the seed and from a number that rank 0 has broadcast.
+ * One rank of a group under the soak. It joins the group by name, makes calls of several types, and leaves and joins
+ * again after each error. Calls do not have a deadline. They may fail only if a rank was killed or the group was ended.
+ * A call's kind follows from the seed and from a number that rank 0 has broadcast.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,15 +15,15 @@
 #include "lab/testbed/lab.h"
 #include "values/random.h"
 
-#define GRACE_NS 4000000000ull	  /* until the manager has heard of a death over links that are down */
-#define UPGRADE_NS 90000000000ull /* takes at most, on a machine that has much to do */
-#define TYPES 3			  /* of a group's calls */
+#define GRACE_NS 4000000000ull	  /* time for the manager to hear of a death over links that are down */
+#define UPGRADE_NS 90000000000ull /* longest upgrade, on a busy machine */
+#define TYPES 3			  /* types of a group's calls */
 
 static const uint8_t modes[] = {FPISA_MODE_FPISA, FPISA_MODE_FPISA64, FPISA_MODE_EXACT};
 static const uint8_t formats[] = {FPISA_FORMAT_FP32,  FPISA_FORMAT_FP64, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
 				  FPISA_FORMAT_INT32, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
 
-/* Return whether a rank was killed, or the group ended, since this rank began to join, or just before. */
+/* Return whether a rank was killed, or the group ended, since shortly before this rank began to join. */
 static bool disturbed(const struct worker *w)
 {
 	return __atomic_load_n(&w->s->shared->disturbed_ns[w->job], __ATOMIC_ACQUIRE) + GRACE_NS > w->joined_ns;
@@ -35,12 +35,12 @@ static bool may_end_with(const struct worker *w, int err)
 
 	switch (err) {
 	case -ECONNRESET:
-	case -ESTALE: /* it was ended while its manager was away */
+	case -ESTALE: /* the group was ended while its manager was down */
 		return disturbed(w);
-	case -ETIMEDOUT: /* the manager, for a job, while it waits for an upgrade */
+	case -ETIMEDOUT: /* the rank waited for a job, and the manager for an upgrade */
 		return __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE) + UPGRADE_NS > now;
 	case -EINVAL:
-	case -EIO: /* a job for a host whose link is down, or without our programs */
+	case -EIO: /* the job's host has a link that is down, or without our programs */
 		return no_job + GRACE_NS > now;
 	default:
 		return false;
@@ -52,11 +52,11 @@ static bool join_may_end_with(const struct worker *w, int err)
 	const uint64_t killed = __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE);
 
 	switch (err) {
-	case -ETIMEDOUT:    /* the others are not there yet */
-	case -EEXIST:	    /* nor gone */
-	case -ECONNREFUSED: /* the manager is killed, or waits for an upgrade */
+	case -ETIMEDOUT:    /* the other ranks have not joined yet */
+	case -EEXIST:	    /* the other ranks have not left yet */
+	case -ECONNREFUSED: /* the manager was killed, or waits for an upgrade */
 		return true;
-	case -ECONNRESET: /* there is no record from before all have joined */
+	case -ECONNRESET: /* no record exists before all ranks have joined */
 		return disturbed(w) || killed + GRACE_NS > w->joined_ns;
 	default:
 		return false;
@@ -89,16 +89,17 @@ static int agree(struct worker *w)
 static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];
-	/* The same at all times, for all ranks to ask for the same. */
+	/* The same numbers every time, so that all ranks ask for the same. */
 	uint64_t random = w->s->o.seed + w->job, dice = splitmix64(&random);
 	const struct fpisa_group_options options = {
 		.size = sizeof(options),
 		.key_file = w->key_file,
 		.join_timeout_ms = SOAK_JOIN_MS,
 		.window = 8u << dice % 3,
-		.elements = (uint16_t)(dice >> 8 & 1 ?
-					       0 :
-					       FPISA_BLOCK * (1 + (dice >> 16) % 5)), /* of any type, in 1500 bytes */
+		.elements =
+			(uint16_t)(dice >> 8 & 1 ?
+					   0 :
+					   FPISA_BLOCK * (1 + (dice >> 16) % 5)), /* values of any type fit 1500 bytes */
 		.mode = modes[(dice >> 24) % sizeof(modes)],
 		.overflow = FPISA_OVERFLOW_FLAG,
 		.restore = 1,
@@ -121,7 +122,7 @@ static int join(struct worker *w)
 	return agree(w);
 }
 
-/* Choose one of the types that this group uses, which each have a job. */
+/* Choose a type from the types of this group, which each have a job. */
 static void choose_type(struct worker *w, uint64_t random)
 {
 	struct fpisa_format f;
@@ -166,7 +167,7 @@ static int barrier(struct worker *w)
 	return err;
 }
 
-/* Check results; the order of arrival is not known, and does not matter. */
+/* Check results. The order of arrival is not known and does not matter. */
 static void check(struct worker *w, uint32_t flags)
 {
 	w->chunk[0] = (struct fpisa_chunk){

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The soak's network. Namespaces have no names: the parent holds each by a
- * descriptor, and with the last one its links go.
+ * The soak's network. Namespaces do not have names: the parent holds a descriptor
+ * of each, and closing the last descriptor removes the namespace's links.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +32,7 @@ static int open_here(int *fd)
 	return *fd < 0 ? fail(-errno, NULL, "soak: network namespace") : 0;
 }
 
-/* A new one; we stay where we are. */
+/* Create a network namespace, and stay in the current one. */
 static int make(struct soak *s, int *fd)
 {
 	int err;
@@ -54,7 +54,7 @@ static int run(struct lab_batch *b)
 const struct star soak_star = {
 	.address = SOAK_ADDRESS, .network = SOAK_NETWORK, .mtu = MTU, .port = SOAK_PORT, .peer = "b"};
 
-/* Our end towards the middlebox, for each host. */
+/* Create the aggregator's end towards the middlebox, for each host. */
 static int make_ports(struct soak *s)
 {
 	struct lab_batch b = lab_batch_open();
@@ -90,7 +90,7 @@ static int make_middlebox(struct soak *s)
 	return err;
 }
 
-/* Make a host. Its frames to the aggregator pass the middlebox, of which it does not know. */
+/* Set up a host. Its frames to the aggregator pass the middlebox unnoticed. */
 static int make_host(uint32_t h)
 {
 	const struct star star = {.address = SOAK_ADDRESS, .network = SOAK_NETWORK};
@@ -141,7 +141,7 @@ int soak_link_set(uint32_t host, bool up)
 
 /* -- closing ------------------------------------------------------------- */
 
-/* Count the interfaces of this name, from 0 on. */
+/* Count the interfaces with this prefix, numbered from 0. */
 static int count_links(char prefix)
 {
 	int n = 0;
@@ -155,7 +155,7 @@ static int count_links(char prefix)
 	return n;
 }
 
-/* A namespace that is gone has taken its end of each link, and so ours, with it. */
+/* Wait until no links of this prefix remain, and return how many do. A namespace takes its links with it, and so our ends. */
 static int wait_gone(char prefix)
 {
 	int n = 0;

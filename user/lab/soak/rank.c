@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One rank under the soak: joins, reduces, joins again after each error, as an
- * ordinary user with an address and a job number. Which operation a call is
- * and what all ranks contribute follows from seed, job, generation, call and
- * rank, so each process can recompute every result that it gets, also those
- * of a call that then fails.
+ * One rank under the soak. It joins, reduces, and joins again after each error,
+ * as an ordinary user with an address and a job number. A call's operation and
+ * the contributions of all ranks follow from seed, job, generation, call and
+ * rank. So each process can recompute every result that it gets, also results
+ * of a call that fails afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,11 +63,11 @@ void rank_call_ends(struct worker *w, int err, bool expected)
 static bool may_end_with(const struct worker *w, int err)
 {
 	switch (err) {
-	case -ETIMEDOUT: /* somebody was killed, a link or the job was down */
-	case -ESTALE:	 /* the job was made anew, the rank was taken out */
+	case -ETIMEDOUT: /* a rank was killed, or a link or the job was down */
+	case -ESTALE:	 /* the job was created again, or the rank was taken out */
 	case -EACCES:
 		return true;
-	case -EBUSY:  /* the kernel has not yet taken the queue from the process that was killed */
+	case -EBUSY:  /* the kernel has not yet taken the queue from the killed process */
 	case -EAGAIN: /* the next hop does not answer */
 		return soak_uses_xsk(w->job, w->rank);
 	default:
@@ -96,7 +96,7 @@ static void leave(struct worker *w)
 	w->retransmits = w->bad = 0;
 }
 
-/* A new handle, or the old one in a new generation: both ways must do. */
+/* Join with a new handle, or with the old handle in a new generation: either must work. */
 static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];
@@ -140,7 +140,7 @@ static int join(struct worker *w)
 	return 0;
 }
 
-/* Most computing is shorter than a round, some of it longer than many. */
+/* Compute, most often for less than a round, sometimes for many rounds. */
 void rank_compute(struct worker *w)
 {
 	uint64_t z = splitmix64(&w->random);
@@ -165,7 +165,7 @@ int rank_complete(struct worker *w, enum soak_completion completion, struct fpis
 	return err;
 }
 
-/* Make one call, and complete it as the dice say. */
+/* Make one call, and complete it as `completion` says. */
 static int call(struct worker *w, const struct oracle_call *c, enum soak_completion completion, const void *send,
 		uint32_t *flags)
 {
@@ -256,7 +256,7 @@ struct worker *rank_begin(void *arg, int control, bool privileged)
 	if (!w || (!privileged && process_drop_privileges(p->s->parent)))
 		return NULL;
 	if (key >= 0) {
-		/* A process that has become another user does not own its files in /proc/self otherwise. */
+		/* Otherwise a process that has become another user does not own its files in /proc/self. */
 		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 		snprintf(w->key_file, sizeof(w->key_file), "/proc/self/fd/%d", key);
 	}

@@ -10,7 +10,7 @@
 #include "cli/report.h"
 #include "soak.h"
 
-/* Sum up the figures of all ranks; *in_groups gets rounds and joins of ranks in groups. */
+/* Sum up the figures of all ranks. Add rounds and joins of ranks in groups to *in_groups. */
 static struct soak_rank sum_of(const struct soak *s, struct soak_rank *in_groups, const char **message)
 {
 	struct soak_rank sum = {0};
@@ -61,7 +61,7 @@ static void add_object(struct json_object *o, const char *key, const char *const
 	json_object_object_add(o, key, e);
 }
 
-/* Counts by number, keyed by the names that the numbers have. */
+/* Add counts, keyed by the names of their numbers. */
 static void add_counts(struct json_object *o, const char *key, const struct name *names, const uint64_t *counts)
 {
 	struct json_object *e = json_object_new_object();
@@ -71,7 +71,7 @@ static void add_counts(struct json_object *o, const char *key, const struct name
 	json_object_object_add(o, key, e);
 }
 
-/* Nested objects as "of.name". */
+/* Print a table, with nested objects as "outer.name". */
 static void print_table(struct json_object *o, const char *prefix)
 {
 	json_object_object_foreach(o, key, value)

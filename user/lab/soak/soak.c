@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa soak: sums of several jobs through real XDP while everything that
- * may fail does. A result is right or there is an error in time; afterwards
- * nothing is left. soak.h has the overview.
+ * fpisa soak: sums of several jobs through real XDP while everything that can
+ * fail fails. Every call yields a right result or an error in time, and nothing
+ * is left afterwards. soak.h has the overview.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "values/random.h"
 
 #define S_NS 1000000000ull
-#define LAST_ROUND_S 90 /* for every rank to sum once more when nothing breaks any longer */
+#define LAST_ROUND_S 90 /* for every rank to sum once more after the last fault */
 
 const char soak_help[] =
 	"  --seconds N        duration; default 60\n"
@@ -132,7 +132,7 @@ static int parse(struct soak_options *o, int argc, char **argv)
 
 static struct soak *running;
 
-/* End the children, calling only what a handler may call. All namespaces, links and pins go with these processes and this one. */
+/* End the children, calling only async-signal-safe functions. Namespaces, links and pins disappear with these processes and this one. */
 static void end_children(struct soak *s)
 {
 	for (uint32_t job = 0; job < SOAK_JOBS; job++)
@@ -173,7 +173,7 @@ static int start_middlebox(struct soak *s)
 
 /* -- beginning ------------------------------------------------------------- */
 
-/* Ranks of each job: some of the hosts, in any order. */
+/* Draw the ranks of each job: some of the hosts, in any order. */
 static void draw_jobs(struct soak *s)
 {
 	for (uint32_t job = 0; job < s->o.jobs; job++) {
@@ -183,7 +183,7 @@ static void draw_jobs(struct soak *s)
 		for (uint32_t h = 0; h < SOAK_HOSTS; h++)
 			hosts[h] = h;
 		j->ranks = 2 + (uint32_t)random_below(&s->random, SOAK_RANKS - 1);
-		/* Every other one without: its HELLOs are forged as far as the cookie. */
+		/* Every other job does not have a token: its HELLOs are forged as far as the cookie. */
 		j->config.token = job % 2 ? 0 : splitmix64(&s->random);
 		for (uint32_t r = 0; r < j->ranks; r++) {
 			uint32_t k = r + (uint32_t)random_below(&s->random, SOAK_HOSTS - r), h = hosts[k];
@@ -233,7 +233,7 @@ static int prepare(struct soak *s)
 
 /* -- watching -------------------------------------------------------------- */
 
-/* Watch the processes. A call far beyond its deadline counts once, and its process is replaced; a process that died by itself is an error. */
+/* Watch the processes. Count a call far beyond its deadline once and replace its process. Fail if a process ended by itself. */
 static int watch(struct soak *s, uint64_t now)
 {
 	int status;
@@ -300,7 +300,7 @@ static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RAN
 	return true;
 }
 
-/* Wait for recovery. From here on only single frames are lost: every rank must get on. */
+/* Wait for recovery. From here on only single frames are lost: every rank must make progress. */
 static int await_recovery(struct soak *s)
 {
 	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = fpisa_now(), end = now + LAST_ROUND_S * S_NS;

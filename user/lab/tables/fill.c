@@ -2,11 +2,10 @@
 /*
  * The entries of the tables of fpisa/lab/tables.h, computed in integers.
  *
- * Products and quarter squares are exact. Reciprocals are the nearest
- * integers to 2^31 / (1 + i/1024); roots are rounded up, so that the root of
- * a square is not below itself. A logarithm is computed bit by bit, by
- * squaring, to 2^-61; its entry is the nearest integer to that, half a unit
- * and 2^-20 off at most.
+ * Products and quarter squares are exact. Reciprocals are the nearest integers
+ * to 2^31 / (1 + i/1024). Roots are rounded up, so that the root of a square is
+ * not too small. A logarithm is computed bit by bit, by squaring, to 2^-61. Its
+ * entry is the nearest integer, at most half a unit and 2^-20 off.
  */
 #include "tables.h"
 
@@ -19,7 +18,7 @@ static uint32_t nearest_quotient(u128 a, u128 b)
 	return (uint32_t)((a + b / 2) / b);
 }
 
-/* ceil(sqrt(x)), x at most 2^63. */
+/* Return ceil(sqrt(x)), x at most 2^63. */
 static uint64_t root_up(uint64_t x)
 {
 	uint64_t root = 0;
@@ -41,8 +40,8 @@ static uint32_t sqrt_node(uint32_t i)
 }
 
 /*
- * 2^62 log2(1 + i/1024): a square doubles the logarithm, and its integer
- * part is the next bit. A cut of 2^-63 at bit k weighs 2^-k: 2^-61 in all.
+ * Return 2^62 log2(1 + i/1024). A square doubles the logarithm, whose integer part
+ * is the next bit. A cut of 2^-63 at bit k has weight 2^-k: 2^-61 in total.
  */
 static uint64_t log2_fixed(uint32_t i)
 {
@@ -59,7 +58,7 @@ static uint64_t log2_fixed(uint32_t i)
 	return log;
 }
 
-/* 2^31 / ln 2, the limit of log2(1 + t) / t at 0; ln 2 is the sum of 1 / (k 2^k). */
+/* Return 2^31 / ln 2, the limit of log2(1 + t) / t at 0; ln 2 is the sum of 1 / (k 2^k). */
 static uint32_t log2_limit(void)
 {
 	uint64_t ln2 = 0;
@@ -69,7 +68,7 @@ static uint32_t log2_limit(void)
 	return nearest_quotient((u128)1 << 93, ln2);
 }
 
-/* Node i of the half `upper`: t = i/1024, or (i - 1024) / 2048. */
+/* Return node i of the half `upper`: t = i/1024, or (i - 1024) / 2048. */
 static uint32_t log2_node(uint32_t i, int upper)
 {
 	if (i % FPISA_NODES == 0)

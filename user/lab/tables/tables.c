@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa tables: the errors of multiplication, reciprocal, logarithm and
- * square root, measured, and the kernel's bits against user space's
+ * fpisa tables: measure the errors of multiplication, reciprocal, logarithm and
+ * square root, and compare the kernel's bits with those of user space
  * (the paper's appendix A; include/fpisa/lab/tables.h).
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include "values/pack.h"
 
 #define DEFAULT_SAMPLES 100000000
-#define LIMIT 0.01 /* the paper's: low error, < 1% */
+#define LIMIT 0.01 /* the paper's limit: low error, < 1% */
 #define KERNEL_RUNS 40
 
 const char tables_help[] =
@@ -49,7 +49,7 @@ static const enum fpisa_format_id formats[] = {FPISA_FORMAT_E4M3, FPISA_FORMAT_E
 
 struct kernel_check {
 	uint64_t compared, differ;
-	int err; /* why it was not compared */
+	int err; /* why the kernel was not compared */
 };
 
 struct options {
@@ -146,7 +146,7 @@ static uint32_t entries(enum fpisa_table t)
 	return t == FPISA_TABLES ? 0 : fpisa_table_entries(t);
 }
 
-/* Half an ulp is the least error of a packed result, whatever the function. */
+/* Return the limit. Half an ulp is the least error of a packed result, whatever the function. */
 static double packed_limit(struct fpisa_format f)
 {
 	double half = 1 / (ldexp(1, f.mbits + 1) + 1);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The advanced operations of fpisa/lab/tables.h in user space: their tables, in the kernel too, and their errors.
- */
+/* The advanced operations of fpisa/lab/tables.h in user space: their tables, also in the kernel, and their errors. */
 #ifndef FPISA_USER_TABLES_H
 #define FPISA_USER_TABLES_H
 
@@ -13,10 +12,10 @@ extern const char tables_help[];
 
 extern struct fpisa_entry tables_entry[FPISA_TABLES][FPISA_SQUARES];
 
-/* Computes tables_entry; before the first match. */
+/* Compute tables_entry. Call before the first match. */
 void tables_fill(void);
 
-/* The match, for the functions of fpisa/lab/tables.h. */
+/* Return the entry of a match, for the functions of fpisa/lab/tables.h. */
 static inline struct fpisa_entry tables_look(enum fpisa_table t, __u32 i)
 {
 	return tables_entry[t][i];
@@ -26,19 +25,19 @@ static inline struct fpisa_entry tables_look(enum fpisa_table t, __u32 i)
 
 struct fpisa_tables_bpf; /* the skeleton */
 
-/* Loads the program and fills its maps; -errno, reports nothing. */
+/* Load the program and fill its maps. Return -errno, not reported. */
 int tables_kernel_open(struct fpisa_tables_bpf **k);
 void tables_kernel_close(struct fpisa_tables_bpf *k);
 
-/* Run the program once, with results in place of operands; -errno, reports nothing. */
+/* Run the program once and replace the operands by results. Return -errno, not reported. */
 int tables_kernel_run(const struct fpisa_tables_bpf *k, struct fpisa_run *run);
 
-/* Do the same in user space, to compare the kernel with. */
+/* Do the same in user space, for comparison with the kernel. */
 void tables_user_run(struct fpisa_run *run);
 
 /* -- errors: measure.c -------------------------------------------------- */
 
-/* A largest error, and the operands where it was seen. */
+/* The largest error, and its operands. */
 struct tables_worst {
 	double error;
 	uint32_t a, b;
@@ -46,24 +45,24 @@ struct tables_worst {
 
 struct tables_errors {
 	uint64_t inputs;
-	uint64_t finite;	    /* of them, with a finite result */
-	uint64_t nearest;	    /* of these, packed to the value nearest to the exact result */
-	uint64_t wrong;		    /* zero, infinite or NaN where another was due, or by its sign */
-	struct tables_worst value;  /* relative, of the result before it is packed */
-	struct tables_worst packed; /* relative, of normal results */
-	struct tables_worst ulps;   /* of every finite result, subnormal ones too */
+	uint64_t finite;	    /* inputs with a finite result */
+	uint64_t nearest;	    /* finite results packed to the value nearest to the exact result */
+	uint64_t wrong;		    /* results of the wrong kind (zero, infinity, NaN) or sign */
+	struct tables_worst value;  /* relative error of the result before packing */
+	struct tables_worst packed; /* relative error of normal results */
+	struct tables_worst ulps;   /* error of every finite result, including subnormal results */
 };
 
 /*
- * All inputs of formats of 8 and 16 bits, `samples` random ones of fp32. For
- * products of 16-bit formats all pairs of significands, and as many random
- * pairs of words: normal results have the significands' error. -errno,
- * reports nothing.
+ * Measure all inputs of formats of 8 and 16 bits, and `samples` random inputs of
+ * fp32. Products of 16-bit formats use all pairs of significands, which decide the
+ * error of normal results, and as many random pairs of words. Return -errno, not
+ * reported.
  */
 int tables_measure(enum fpisa_function fn, enum fpisa_format_id id, uint64_t samples, uint64_t seed,
 		   struct tables_errors *e);
 
-/* Random operands for `count` items of fn; half of those of log2 near 1. */
+/* Make random operands for item `index` of fn; half of the operands of log2 are near 1. */
 void tables_random(enum fpisa_function fn, struct fpisa_format f, uint64_t seed, uint64_t index, uint32_t *a,
 		   uint32_t *b);
 

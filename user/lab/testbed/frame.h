@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames made by hand: for tests, benches, and attackers in tests. Their
+ * Functions that make frames for tests, benches, and attackers in tests. Their
  * format is in fpisa/wire.h.
  */
 #ifndef FPISA_TESTBED_FRAME_H
@@ -16,7 +16,7 @@
 #include "fpisa/frame.h"
 #include "fpisa/wire.h"
 
-#define FRAME_NO_RANK 0xffff /* of a HELLO */
+#define FRAME_NO_RANK 0xffff /* rank in a HELLO */
 
 static inline struct fpisa_hdr *frame_hdr(uint8_t *frame)
 {
@@ -28,7 +28,7 @@ static inline void *frame_payload(uint8_t *frame)
 	return frame + FPISA_PAYLOAD_OFFSET;
 }
 
-/* Return the checksum of a header and the bytes behind it, a multiple of 8. */
+/* Return the checksum of a header and its payload, a multiple of 8 bytes. */
 static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *payload, size_t bytes)
 {
 	struct fpisa_sum s = {0};
@@ -38,7 +38,7 @@ static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *pay
 	return fpisa_sum_fold(&s);
 }
 
-/* Return the tag of an ADD, or of an answer to one, to or from a job with a token; `key`: the sender's. */
+/* Return the tag of an ADD, or of an answer to an ADD, for a job with a token; `key` is the sender's. */
 static inline uint64_t frame_tag(const struct fpisa_job *j, const struct fpisa_key *key, const struct fpisa_hdr *h,
 				 const void *payload, size_t bytes)
 {
@@ -55,7 +55,7 @@ static inline uint64_t frame_tag(const struct fpisa_job *j, const struct fpisa_k
 	return fpisa_tag(key, h->chunk, &s, k + FPISA_NH_PAYLOAD + words);
 }
 
-/* The proof of a HELLO or a WELCOME of the job. */
+/* Return the proof of a HELLO or a WELCOME of the job. */
 static inline uint64_t frame_proof(const struct fpisa_job *j, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
 	struct fpisa_key token = fpisa_token_of(j);
@@ -66,8 +66,8 @@ static inline uint64_t frame_proof(const struct fpisa_job *j, const struct fpisa
 }
 
 /*
- * Seals a frame of the job that is complete otherwise: checksum, proof, tag, as the job and the type want it. An ADD gets
- * the tag of whatever cookie it carries.
+ * Seal a frame of the job that is otherwise complete: checksum, proof, tag, as the job and the type require. An ADD gets
+ * the tag for the cookie that it carries.
  */
 static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, void *payload, size_t bytes)
 {
@@ -82,7 +82,7 @@ static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, vo
 	h->secret = frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Return whether the aggregator's answer is sealed correctly. `cookie`: of `rank`, to which the answer goes. */
+/* Return whether the aggregator's answer is sealed correctly. The answer goes to `rank`, whose cookie is `cookie`. */
 static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr *h, const void *payload, size_t bytes,
 			       uint32_t rank, uint64_t cookie)
 {
@@ -101,7 +101,7 @@ static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr
 	return !h->checksum && h->secret == frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Return the checksum of an IPv4 header without options as it is; 0 if its checksum is right. */
+/* Return the checksum of an IPv4 header without options, or 0 if the header has the right checksum. */
 static inline uint16_t frame_ip_checksum(const void *ip)
 {
 	const uint8_t *p = (const uint8_t *)ip;
@@ -113,7 +113,7 @@ static inline uint16_t frame_ip_checksum(const void *ip)
 	return htons((uint16_t) ~(sum + (sum >> 16)));
 }
 
-/* Ethernet, IPv4 and UDP of a rank's frame to the aggregator; its whole length. */
+/* Write Ethernet, IPv4 and UDP headers of a rank's frame to the aggregator. Return the length of the frame. */
 static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
 {
 	const uint16_t udp_len = (uint16_t)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload);
@@ -136,7 +136,7 @@ static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, ui
 	return FPISA_PAYLOAD_OFFSET + payload;
 }
 
-/* Headers of the job's frames, without checksum: of a rank's HELLO, and of its contribution to a chunk. */
+/* Return the header, without checksum, of a rank's HELLO. frame_add(): of its contribution to a chunk. */
 static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation)
 {
 	return (struct fpisa_hdr){.magic = FPISA_MAGIC,

@@ -56,7 +56,7 @@ void lab_batch_add(struct lab_batch *b, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Start ip in a process group of its own: the parent handles an interrupt from the terminal. */
+/* Start ip in a separate process group: the parent handles an interrupt from the terminal. */
 static int spawn_ip(pid_t *pid, int in, int out)
 {
 	static const char *const places[] = {"ip", "/usr/sbin/ip", "/sbin/ip"};

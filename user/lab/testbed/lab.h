@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Networks of verbs and benches: network
- * namespaces without names, links by iproute2. process.h has the processes in
- * them, star.h the links between.
+ * Networks of verbs and benches: network namespaces without names, and links
+ * by iproute2. process.h has the processes in the namespaces, star.h the links
+ * between them.
  */
 #ifndef FPISA_LAB_H
 #define FPISA_LAB_H
@@ -16,10 +16,10 @@
 /* The four bytes of an address in host order, for "%u.%u.%u.%u". */
 #define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a)&255
 
-/* Move this process into a network and a mount namespace of its own, with a BPF filesystem. Reports. */
+/* Move this process into a new network namespace and a new mount namespace with a BPF filesystem. Reports errors. */
 int lab_enter(const char *verb);
 
-/* Commands for iproute2, run at once. On error *message says what ip said first. */
+/* Commands for iproute2, run at once. On error *message has the first line that ip printed. */
 struct lab_batch {
 	int fd;
 	int err;
@@ -30,9 +30,9 @@ __attribute__((format(printf, 2, 3))) void lab_batch_add(struct lab_batch *b, co
 int lab_batch_run(struct lab_batch *b, char *message, size_t size);
 
 /*
- * A veth end drops what is redirected to it unless it polls, which GRO makes
- * it do. The interface must be up: its peer learns that it may redirect from
- * the change alone (veth_set_features() since Linux 6.3).
+ * Make a veth end poll, by GRO. Without polling it drops frames that are redirected to
+ * it. The interface must be up: its peer learns only from the change that it may
+ * redirect (veth_set_features() since Linux 6.3).
  */
 int lab_gro_on(const char *dev);
 int lab_tso_off(const char *dev);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Processes that die with their parent, and what is said between both; process.h has the contracts. */
+/* Processes that die with their parent, and messages between them; process.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,8 +22,8 @@
 static int lifeline = -1; /* in a child: its end of `life` */
 
 /*
- * Be killed when the parent ends, or shuts the lifeline down. The kernel sends that signal in our own name, so that a root without
- * CAP_KILL, as in a container, can end a process of nobody's too.
+ * Let the kernel kill this process when the parent ends or shuts the lifeline down. The kernel sends that signal in this
+ * process's own name, so that a root without CAP_KILL, as in a container, can end a process of nobody too.
  */
 static int die_with_parent(pid_t parent)
 {
@@ -35,7 +35,7 @@ static int die_with_parent(pid_t parent)
 	return getppid() != parent || poll(&p, 1, 0) ? -ESRCH : 0;
 }
 
-/* A change of user takes back PR_SET_PDEATHSIG, and the owner of the lifeline is the user who said so. */
+/* Set PR_SET_PDEATHSIG and the lifeline's owner again: a change of user resets the first, and the second names a user. */
 int process_drop_privileges(pid_t parent)
 {
 	if (setgroups(0, NULL) || setresgid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) ||
@@ -44,7 +44,7 @@ int process_drop_privileges(pid_t parent)
 	return die_with_parent(parent);
 }
 
-/* The terminal's interrupts are for the parent, which ends its processes: they are in a group of their own. */
+/* Enter a separate process group. The parent handles the terminal's interrupts and ends its processes. */
 static void become_child(pid_t parent, int netns, const sigset_t *mask)
 {
 	signal(SIGINT, SIG_DFL);

@@ -2,10 +2,10 @@
 /*
  * Files of values, for the verbs that sum them: raw little-endian values of
  * any format, without a header, and NumPy's .npy. A file holds rows of equal
- * length, one a worker.
+ * length, one per worker.
  *
- *	gradients.c	the file in memory, its rows, its values
- *	npy.c		the header of a .npy file
+ * 	gradients.c	the file in memory, its rows, its values
+ * 	npy.c		the header of a .npy file
  *
  * Functions return 0, or -errno after they have reported the error.
  */
@@ -19,15 +19,15 @@
 #include "fpisa/format.h"
 
 struct gradients {
-	const char *path;	   /* the caller's */
-	unsigned char *file;	   /* all of it */
-	size_t size;		   /* of it, bytes */
-	const unsigned char *data; /* the values in it */
-	struct fpisa_format f;	   /* as they are stored */
+	const char *path;	   /* borrowed from the caller */
+	unsigned char *file;	   /* contents of the whole file */
+	size_t size;		   /* bytes in the file */
+	const unsigned char *data; /* values in the file */
+	struct fpisa_format f;	   /* format of the stored values */
 	bool big_endian;
 	uint64_t count;	   /* values, 1 or more */
-	uint32_t rows;	   /* 0: the file does not say */
-	uint64_t elements; /* of a row, once there are rows */
+	uint32_t rows;	   /* 0: not known from the file */
+	uint64_t elements; /* elements in a row, after rows is set */
 	bool by_columns;   /* Fortran's order: element 0 of all rows first */
 };
 
@@ -36,12 +36,14 @@ struct gradients {
 		.path = NULL \
 	}
 
-/* A file and its values; those of a raw file have format `raw`. Release with gradients_close(), also after an
- * error. */
+/*
+ * Open a file and its values; `raw` is the format of a raw file. Release with gradients_close(), also after an
+ * error.
+ */
 int gradients_open(struct gradients *g, const char *path, struct fpisa_format raw);
 void gradients_close(struct gradients *g);
 
-/* Check that the file has that many rows. -EINVAL if it has not; `option` is the option that says how many. */
+/* Split the file into that many rows. Return -EINVAL if it does not have them; `option` sets the number. */
 int gradients_split(struct gradients *g, uint32_t rows, const char *option);
 
 /* Return the exact value. */
@@ -56,11 +58,10 @@ struct npy {
 	uint64_t shape[2];
 };
 
-/* Does the file begin as a .npy does? */
+/* Return whether the file begins as a .npy file does. */
 bool npy_begins(const void *file, size_t size);
 
-/* Reads the header of a file that begins so; `path` is for messages. Says nothing of how much data follows.
- */
+/* Parse the header of a file that begins so; `path` is for messages. Does not check how much data follows. */
 int npy_header(struct npy *h, const char *path, const void *file, size_t size);
 
 #endif

@@ -4,7 +4,7 @@
  * the length of a text, and the text, a Python dictionary of three keys in
  * any order:
  *
- *	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
+ * 	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
  *
  * gradients.h has the contracts.
  */
@@ -20,14 +20,14 @@
 #define MAGIC "\x93NUMPY"
 #define MAGIC_LEN 6
 #define BLANKS " \n\t"
-#define DESCR_LEN 32 /* of what is shown of a descr that is refused */
+#define DESCR_LEN 32 /* characters shown of a descr that is refused */
 
 bool npy_begins(const void *file, size_t size)
 {
 	return size >= MAGIC_LEN && !memcmp(file, MAGIC, MAGIC_LEN);
 }
 
-/* Takes `word` if it is next, after blanks. */
+/* Take `word` if it is next, after blanks. */
 static bool take(const char **at, const char *word)
 {
 	size_t n = strlen(word);
@@ -39,7 +39,7 @@ static bool take(const char **at, const char *word)
 	return true;
 }
 
-/* Take (n,), (n, m) or a shape that is refused for its dimensions, of which only the first two are kept. */
+/* Take (n,), (n, m), or a shape to be refused for its dimensions, and keep the first two dimensions. */
 static bool take_shape(const char **at, struct npy *h)
 {
 	h->shape[0] = h->shape[1] = 1;
@@ -56,13 +56,13 @@ static bool take_shape(const char **at, struct npy *h)
 		if (h->dimensions < 2)
 			h->shape[h->dimensions] = n;
 		*at = end;
-		take(at, "L"); /* so Python 2 ended a long one */
+		take(at, "L"); /* end of a long integer in Python 2 */
 		comma = take(at, ",");
 	}
 	return true;
 }
 
-/* Take a descr; one that is not a string describes a record. */
+/* Take a descr. A descr that is not a string describes a record. */
 static int take_descr(const char **at, const char *path, struct npy *h)
 {
 	static const struct {
@@ -86,7 +86,7 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 	for (int i = 0; i < n; i++)
 		if (!isprint((unsigned char)s[i]))
 			return -EBADMSG;
-	/* numpy has no name for bf16, nor for formats of a byte. */
+	/* numpy does not have a name for bf16, nor for formats of one byte. */
 	if ((n == 3 && (!strncmp(s + 1, "u2", 2) || !strncmp(s + 1, "V2", 2))) || !strncmp(s, "|u1", n) ||
 	    !strncmp(s, "|V1", n))
 		return refuse(
@@ -98,7 +98,7 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 		      n < DESCR_LEN ? n : DESCR_LEN, s);
 }
 
-/* -EBADMSG, not reported, if it is none. */
+/* Take the dictionary. Return -EBADMSG, not reported, if the text is not one. */
 static int take_dictionary(const char *at, const char *path, struct npy *h)
 {
 	static const char *const keys[] = {"'descr'", "'fortran_order'", "'shape'"};
@@ -152,7 +152,7 @@ int npy_header(struct npy *h, const char *path, const void *file, size_t size)
 	if (!text)
 		return fail(-ENOMEM, NULL, "%s", path);
 	for (char *c = text; (c = strchr(c, '"'));)
-		*c = '\''; /* quotes are of either kind */
+		*c = '\''; /* quotes are single or double */
 	err = strlen(text) == length ? take_dictionary(text, path, h) : -EBADMSG;
 	free(text);
 	if (err == -EBADMSG)
