@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Agree whether a communicator is served, and which of its types: one rank's attempt, and the result of all. */
+/* Agree whether a communicator is served, and for which types: one rank's attempt, and the result of all ranks. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include "shim.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int said_that_none; /* under it */
+static int said_that_none; /* protected by lock */
 
 static const char *const type_names[TYPES] = {
 	[FPISA_FLOAT32] = "float", [FPISA_FLOAT16] = "16-bit float", [FPISA_FLOAT64] = "double"};
@@ -17,7 +17,7 @@ static void say(const struct comm *m, const char *what, const char *why)
 	fprintf(stderr, "fpisa: %s of %d ranks: %s: %s\n", m->name, m->size, what, why);
 }
 
-/* Settings are the process's, and so is what is wrong with them: once for all communicators. */
+/* Report a fault of the settings once per process: all communicators share the settings. */
 static void say_once(const struct comm *m, const char *what, const char *why)
 {
 	int said;
@@ -30,7 +30,7 @@ static void say_once(const struct comm *m, const char *what, const char *why)
 		say(m, what, why);
 }
 
-/* One rank's attempt, and its result. */
+/* One rank's attempt to join or to probe, and its result. */
 struct attempt {
 	struct comm *m;
 	enum fpisa_dtype type;
@@ -47,8 +47,8 @@ static int some_are_dead(void *arg)
 }
 
 /*
- * Return whether the attempt succeeded on all ranks. If not, one rank says why: preferably one that knows more than that others were
- * missing. MPI would wait for a dead rank: the service stays then, to report it with each call.
+ * Return whether the attempt succeeded on all ranks. If not, one rank says why, preferably a rank that knows more than that
+ * others were missing. MPI would wait for a dead rank. The service stays then, to report the dead rank with each call.
  */
 static enum service_state all_well(MPI_Comm c, const struct attempt *a, const char *what)
 {
@@ -91,13 +91,13 @@ static void probe(void *arg)
 	finish(a, service_probe(a->m->service, a->type));
 }
 
-/* Does this rank go to the datapath itself? */
+/* Return whether this rank uses the datapath itself. */
 static int goes(const struct comm *m)
 {
 	return !m->offer.two_levels || !m->levels.rank;
 }
 
-/* Choose each rank's place if hosts matter. Nonzero: there is nothing to join, on all ranks alike. */
+/* Choose each rank's place if hosts matter. Return nonzero, on all ranks alike, if there is nothing to join. */
 static int place(struct attempt *a, MPI_Comm c)
 {
 	struct comm *m = a->m;
@@ -119,7 +119,7 @@ static int place(struct attempt *a, MPI_Comm c)
 	return a->size == 1;
 }
 
-/* Rank 0's offer on all ranks. Nonzero: all alike have none. */
+/* Send rank 0's offer to all ranks. Return nonzero, on all ranks alike, if it offers nothing. */
 static int spread_offer(struct comm *m, MPI_Comm c)
 {
 	int inter = 0;
@@ -158,7 +158,7 @@ enum service_state agree(struct comm *m, MPI_Comm c)
 
 	if (!agree_on_offer(m, c) || place(&a, c))
 		return SERVICE_MPI;
-	/* The manager waits 10 s for ranks; ranks that come to this call later than that are waited for here. */
+	/* The manager waits 10 s for ranks. Wait here for ranks that come to this call later. */
 	if (PMPI_Barrier(c))
 		return SERVICE_MPI;
 	if (goes(m))
@@ -181,7 +181,7 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 		return SERVICE_MPI;
 	if (goes(m))
 		wait_aside(&m->mover, probe, &a);
-	/* The mode of a static job is the aggregator's to say. */
+	/* The aggregator sets the mode of a static job. */
 	if (goes(m) && !a.rc && m->offer.two_levels && service_is_exact(m->service, type)) {
 		a.rc = -EINVAL;
 		snprintf(a.error, sizeof(a.error),
@@ -191,8 +191,8 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 }
 
 /*
- * Mode exact promises bits, so a request that is MPI's for want of an agreement does not go by in silence: rank 0 says it once a type.
- * The mode of static jobs is known when they are joined, and then it is said.
+ * Report a request that MPI serves although the mode is exact, because the ranks have not agreed yet. Mode exact promises bits,
+ * so rank 0 says it once per type. The mode of static jobs is known after the join, and say_of_jobs() reports it.
  */
 static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 {
@@ -234,7 +234,7 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 	}
 	if (m->state != SERVICE_FPISA)
 		return 0;
-	/* Size decides nothing in mode exact, but only a static job is known to be exact as early as here. */
+	/* In mode exact the size does not matter, but at this point only a static job may turn out to be exact. */
 	if (small && m->offer.mode != MODE_EXACT && !m->offer.jobs)
 		return 0;
 	if (m->type[type] == SERVICE_UNKNOWN) {
@@ -255,7 +255,7 @@ void agree_on_requests(struct comm *m, MPI_Comm c)
 		m->wanted[type] = 0;
 		if (bytes && !comm_has_agreed(m))
 			m->state = agree(m, c);
-		/* With two levels requests remain with MPI. */
+		/* With two levels MPI serves all requests. */
 		if (bytes && !m->offer.two_levels)
 			agree_serves(m, c, type, bytes, 1);
 	}

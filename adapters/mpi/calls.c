@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The entries of MPI that are ours instead of the library's: what is a sum, minimum or maximum of floating-point
- * numbers over a communicator that is served goes to the datapath, all else to MPI. Calls that wait for all ranks agree on
- * what requests may not wait for.
+ * The entries of MPI that replace the library's. Sums, minima and maxima of floating-point numbers over a communicator that is
+ * served go to the datapath, all other calls to MPI. Calls that wait for all ranks agree also on the types of requests, which
+ * may not wait.
  */
 #include <stdlib.h>
 #include "shim.h"
@@ -21,16 +21,16 @@ static int is_complex(MPI_Datatype t)
 }
 
 /*
- * The type of the `each` values that one of t is; 0: none of ours. A sum of complex numbers is one of their parts.
- * Integers wrap in MPI and saturate in the datapath: they are MPI's.
+ * Return the type of the `each` values that make up one t, or 0 if the datapath does not serve it. A sum of complex numbers is
+ * a sum of their parts. Integers wrap in MPI but saturate in the datapath, so MPI keeps them.
  */
 static enum fpisa_dtype dtype_of(MPI_Datatype t, enum fpisa_operation op, size_t *each)
 {
-	/* The Fortran names have the size that the compiler's options gave them when MPI was built. */
+	/* The size of the Fortran types depends on the compiler's options when MPI was built. */
 	int size = 0;
 
 	*each = 1;
-	/* MPICH has Fortran's names, as MPI_DATATYPE_NULL, even if it was built without Fortran. */
+	/* MPICH defines Fortran's names, as MPI_DATATYPE_NULL, even if it was built without Fortran. */
 	if (t == MPI_DATATYPE_NULL)
 		return 0;
 #ifdef MPIX_C_FLOAT16
@@ -55,7 +55,7 @@ static enum fpisa_operation operation_of(MPI_Op op)
 	return op == MPI_SUM ? FPISA_SUM : op == MPI_MIN ? FPISA_MIN : op == MPI_MAX ? FPISA_MAX : 0;
 }
 
-/* The call as the datapath has it, and the record of its communicator; NULL: it is MPI's. `waits`: it may wait for the other ranks. */
+/* Fill in the call for the datapath and return its communicator's record, or NULL if MPI serves it. `waits`: it may wait for all ranks. */
 static struct comm *served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o,
 			   MPI_Comm c, int waits)
 {
@@ -95,8 +95,8 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 }
 
 /*
- * Serve MPI_Reduce() as a sum that all ranks get. That takes longer than MPI's own, which sends the sum to one rank, so only
- * mode exact uses it, for the bits: in other modes nobody joins for it. Two levels are never exact.
+ * Serve MPI_Reduce() as a sum that all ranks get. That takes longer than MPI's own reduction, which sends the sum to one rank.
+ * So only mode exact uses it, for the bits, and in other modes the ranks do not join for it. Two levels are never exact.
  */
 static struct comm *reduce_served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t,
 				  MPI_Op o, int root, MPI_Comm c)
@@ -120,7 +120,7 @@ static struct comm *reduce_served(struct fpisa_call *call, const void *send, voi
 #define ERR_ARRAYS MPI_ERR_BUFFER
 #endif
 
-/* The sum goes nowhere. */
+/* Take part in a call and discard the sum. */
 static int take_part(struct comm *m, MPI_Comm c, struct fpisa_call *call)
 {
 	int rc;
@@ -141,9 +141,9 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 
 	if (c != MPI_COMM_NULL)
 		PMPI_Comm_rank(c, &rank);
-	/* The root alone knows this, and the others wait for its values: it gives them, and then has the error. */
+	/* Only the root knows this, and the others wait for its values. The root contributes, and then gets the error. */
 	refused = rank == root && (recv == send || recv == MPI_IN_PLACE);
-	/* On the other ranks `recv` means nothing; `send` stands in for it, and is not written. */
+	/* The other ranks ignore `recv`; `send` stands in for it and is not written. */
 	m = reduce_served(&call, send, rank == root && !refused ? recv : (void *)(uintptr_t)send, count, t, o, root, c);
 	if (!m)
 		return PMPI_Reduce(send, recv, count, t, o, root, c);
@@ -167,14 +167,14 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 {
 	struct fpisa_call call;
 	struct comm *m = served(&call, send, recv, count, t, o, c, 0);
-	/* A second level would be another call, which nobody makes before the program waits. */
+	/* A second level would need another call, which this rank would not make before the program waits. */
 	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
 
 	return rc == REQUEST_NOT_HERE ? PMPI_Iallreduce(send, recv, count, t, o, c, r) : rc;
 }
 
 #ifdef MPICH_VERSION
-/* These two of MPICH do not ask the functions of a request, or keep other threads out meanwhile. */
+/* These two functions of MPICH do not call the functions of a request, or lock other threads out meanwhile. */
 ENTRY int MPI_Request_get_status(MPI_Request r, int *flag, MPI_Status *status)
 {
 	request_complete_ended();

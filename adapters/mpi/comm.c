@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Communicators. A record is an attribute of its communicator, so MPI deletes it with the communicator, in whatever language
- * that is freed; requests in progress keep the record longer.
+ * Communicators. A record is an attribute of its communicator, so MPI deletes the record with the communicator, in whatever
+ * language that is freed. Requests in progress keep the record longer.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 #include "shim.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list; MPI may hold its own when it calls us */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the list; MPI may hold its own lock in callbacks */
 static LIST_HEAD(comm_list, comm) comms = LIST_HEAD_INITIALIZER(comms);
-static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; /* of what follows; no callback of MPI takes it */
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; /* protects the variables below; callbacks do not take it */
 static int record_key = MPI_KEYVAL_INVALID, end_key = MPI_KEYVAL_INVALID;
 static int error_code = MPI_ERR_OTHER;
 
@@ -57,7 +57,7 @@ static int forget(MPI_Comm c, int key, void *value, void *extra)
 	return MPI_SUCCESS;
 }
 
-/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF first. It need not delete those of other communicators. */
+/* Leave all services. MPI_Finalize() deletes the attributes of MPI_COMM_SELF first, and need not delete other communicators'. */
 static int end(MPI_Comm c, int key, void *value, void *extra)
 {
 	struct comm *m;
@@ -78,7 +78,7 @@ static int make_keys(void)
 	pthread_mutex_lock(&once);
 	if (record_key != MPI_KEYVAL_INVALID)
 		goto out;
-	/* A program that has sessions alone has no MPI_COMM_SELF to tell of the end. */
+	/* A program with sessions only does not have an MPI_COMM_SELF that tells of the end. */
 	PMPI_Initialized(&begun);
 	if (!begun) {
 		rc = -EINVAL;
@@ -88,7 +88,7 @@ static int make_keys(void)
 	    PMPI_Comm_set_attr(MPI_COMM_SELF, end_key, &comms) ||
 	    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &record_key, NULL))
 		rc = -ENOMEM;
-	/* A class of our own, so that MPI_Error_string() has our sentence. */
+	/* Add an error class, so that MPI_Error_string() returns our sentence. */
 	if (!PMPI_Add_error_class(&code))
 		error_code = code;
 out:
@@ -120,7 +120,7 @@ static struct comm *make(MPI_Comm c)
 	return m;
 }
 
-/* A communicator is in one collective call at a time, so its record is one thread's. */
+/* Return the record, if it exists. A communicator is in one collective call at a time, so one thread uses its record. */
 static struct comm *find(MPI_Comm c)
 {
 	struct comm *m = NULL;
@@ -187,7 +187,7 @@ void comm_say(const struct comm *m, const char *error)
 	fprintf(stderr, "fpisa: %s, rank %d of %d: %s\n", m->name, m->rank, m->size, error);
 }
 
-/* Results may stand in a part of the array already, so MPI cannot make the call instead. */
+/* Report an error. Parts of the array may hold results already, so MPI cannot make the call instead. */
 static int fail(const struct comm *m, MPI_Comm c, const char *error)
 {
 	int code = comm_error_code(error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Two levels: the ranks of a host sum by MPI, through shared memory, and one of them goes to the datapath for all. */
+/* Two levels: the ranks of a host sum by MPI, through shared memory, and one rank uses the datapath for all of them. */
 #include <stdio.h>
 #include "shim.h"
 
@@ -32,7 +32,7 @@ struct outcome {
 	char error[TEXT];
 };
 
-/* The whole host's sum is in recv of its rank 0: that becomes the sum of all hosts. */
+/* Replace the host's sum, in recv of its rank 0, by the sum of all hosts. */
 static int between_hosts(struct comm *m, const struct fpisa_call *call, struct outcome *o)
 {
 	struct fpisa_call all = *call;

@@ -11,17 +11,17 @@
 
 #define DEFAULT_PORT 18000
 #define DEFAULT_TIMEOUT_MS 60000
-#define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* the longest name of one */
-#define DEFAULT_MIN_BYTES 8192		    /* bench/README.md, mpi: from there on ours was faster */
+#define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* longest name of a variable */
+#define DEFAULT_MIN_BYTES 8192		    /* bench/README.md, mpi: from this size on ours was faster */
 
-#define DEFAULT_MODE FPISA_MODE_FPISA64 /* the one whose sums are as good as MPI's, or better, for all types */
+#define DEFAULT_MODE FPISA_MODE_FPISA64 /* the mode whose sums are as good as MPI's, or better, for all types */
 
 struct name {
 	const char *name;
 	uint8_t id;
 };
 
-/* Return the value that the variable names, from a list that a NULL ends; `otherwise` if the variable is not set or empty. */
+/* Return the value that the variable names, from a list that NULL ends, or `otherwise` if the variable is not set or empty. */
 static uint8_t read_name(struct offer *o, const char *variable, const struct name *names, const char *all,
 			 uint8_t otherwise)
 {
@@ -52,7 +52,7 @@ static void read_fanout(struct offer *o)
 	o->fanout = read_name(o, "FPISA_FANOUT", names, FPISA_FANOUT_NAMES(FPISA_NAME, " or "), 0);
 }
 
-/* The number of `base` that the variable has, at most `most`; `otherwise` if it is not set. */
+/* Return the number of base `base` in the variable, at most `most`, or `otherwise` if the variable is not set. */
 static uint64_t read_number(struct offer *o, const char *variable, const char *what, int base, uint64_t most,
 			    uint64_t otherwise)
 {
@@ -71,7 +71,7 @@ static uint64_t read_number(struct offer *o, const char *variable, const char *w
 
 /* -- static jobs ----------------------------------------------------------------- */
 
-/* "JOB[:PORT],..." */
+/* Parse "JOB[:PORT],...". */
 static int parse_jobs(struct offer *o, const char *text)
 {
 	for (const char *at = text; o->jobs < MAX_JOBS; at++) {
@@ -94,7 +94,7 @@ static int parse_jobs(struct offer *o, const char *text)
 	return -EINVAL;
 }
 
-/* Name the variable of the jobs of MPI_COMM_WORLD, or of a communicator to which the program has given a name. */
+/* Set `variable` to the name of the jobs' variable for MPI_COMM_WORLD, or for a communicator that the program has named. */
 static void jobs_variable(char variable[VARIABLE], const char *name)
 {
 	int world = !strcmp(name, "MPI_COMM_WORLD");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A program of the other MPI, for which this library is not built: what it hands to MPI_Allreduce() means nothing here, so
- * it does not get there.
+ * Refuse programs of the other MPI. This library is not built for them and cannot read their arguments of
+ * MPI_Allreduce().
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #ifdef OPEN_MPI
 #define OURS "Open MPI", "openmpi"
 #define OTHER "MPICH", "mpich"
-#define OF_OTHER "MPIX_Grequest_start" /* of its library alone */
+#define OF_OTHER "MPIX_Grequest_start" /* only in the other MPI's library */
 #else
 #define OURS "MPICH", "mpich"
 #define OTHER "Open MPI", "openmpi"

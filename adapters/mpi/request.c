@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * MPI_Iallreduce() in the datapath: a generalized request, which every MPI_Wait and MPI_Test accepts, in each language.
- * The library's thread marks a completed request; a thread that is inside MPI tells MPI about it, so no level of
- * MPI_Init_thread() is needed. In Open MPI a callback of its progress engine looks for marked requests, in MPICH the
- * request's own functions do (an extension of MPICH, which its MPI-IO is made with).
+ * The library's thread marks a completed request. A thread that is inside MPI tells MPI about it, so this needs no particular
+ * level of MPI_Init_thread(). In Open MPI a callback of its progress engine looks for marked requests. In MPICH the request's
+ * own functions do (an extension of MPICH, on which its MPI-IO is built).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,10 +24,10 @@ struct served {
 };
 
 static LIST_HEAD(served_list, served) under_way = LIST_HEAD_INITIALIZER(under_way);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
-static atomic_uint ended;				 /* that are done, and still in it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the list */
+static atomic_uint ended;				 /* requests that are done, but still in the list */
 #ifndef OPEN_MPI
-static MPI_Request mover = MPI_REQUEST_NULL; /* of the thread that waits within MPI, one at a time */
+static MPI_Request mover = MPI_REQUEST_NULL; /* for the thread that waits within MPI; one at a time */
 #endif
 
 static struct served *take_ended(void)
@@ -58,15 +58,15 @@ int request_complete_ended(void)
 
 		if (s->rc)
 			comm_say(m, s->error);
-		PMPI_Grequest_complete(r); /* another thread may free it from here on */
+		PMPI_Grequest_complete(r); /* another thread may free the request from here on */
 		comm_put(m);
 	}
 	return n;
 }
 
-/* -- what MPI calls ------------------------------------------------------------------ */
+/* -- functions that MPI calls ---------------------------------------------------------- */
 
-/* MPI calls the error handler of MPI_COMM_WORLD for any generalized request that failed. */
+/* Return the request's error. MPI calls the error handler of MPI_COMM_WORLD for any generalized request that failed. */
 static int query(void *state, MPI_Status *status)
 {
 	struct served *s = state;
@@ -93,7 +93,7 @@ static int cancel(void *state, int complete)
 }
 
 #ifdef OPEN_MPI
-/* These functions are not in mpi.h; they exist since 1.0, and Open MPI's own components use them. */
+/* Register with the progress engine. Its functions are not in mpi.h, but exist since 1.0, and Open MPI's components use them. */
 static int can_start(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
@@ -124,7 +124,7 @@ static int can_start(void)
 	return good;
 }
 
-/* MPI_Wait() calls nothing else until the request is complete. */
+/* Poll for completion. MPI_Wait() does not call anything else until the request is complete. */
 static int look(void *state, MPI_Status *status)
 {
 	struct served *s = state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The service of a communicator: a group of the manager, or static jobs that were made for it. */
+/* The service of a communicator: a group of the manager, or static jobs for it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 struct service {
 	struct fpisa_group *group;
-	struct fpisa *job[TYPES]; /* static ones */
+	struct fpisa *job[TYPES]; /* static jobs */
 	uint8_t mode[TYPES];
 	char lost[TEXT]; /* no group: a rank had died when all had joined, and which */
 };

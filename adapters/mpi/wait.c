@@ -7,7 +7,7 @@
 #include <time.h>
 #include "shim.h"
 
-/* Turns without sleep, some 100 us of them; then each ends in a sleep, for what takes longer is bounded by it. */
+/* Turns without sleep, about 100 us in total. Later turns end in a sleep, which bounds the cost of a longer wait. */
 #define EAGER_TURNS 200
 #define NAP_NS 50000
 
@@ -46,7 +46,7 @@ void wait_mover_free(MPI_Request *mover)
 	PMPI_Wait(mover, MPI_STATUS_IGNORE);
 }
 
-/* A test of what is not complete moves all there is. MPI_Iprobe() does not everywhere: MPICH's looks at what has come. */
+/* Move MPI's messages. A test of an incomplete request moves everything. MPI_Iprobe() does not: MPICH's looks only at arrived messages. */
 void wait_move(MPI_Request *mover)
 {
 	int done;
@@ -118,7 +118,7 @@ void wait_aside(MPI_Request *mover, void (*work)(void *arg), void *arg)
 	unsigned int n = 0;
 	int rc;
 
-	/* The program's signals are its own threads' to take. */
+	/* The program's own threads should take its signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&thread, NULL, run, &a);

@@ -4,9 +4,10 @@
  * a superaccumulator (include/fpisa/superacc.h), rounded once. So a result does
  * not depend on the plan, on the order of rows or on parallel workers.
  *
- * A state is a struct fpisa_superacc in the aggregate's memory; here it is made,
- * enlarged, merged, and sent between processes as a partial (partial.h). Each
- * SQL function has a form for either type, of the same text.
+ * A state is a struct fpisa_superacc in the aggregate's memory. The functions
+ * here create, enlarge and merge states, and send them between processes as
+ * partials (partial.h). Each SQL function has a form for each type, with the same
+ * text.
  */
 #include "state.h"
 
@@ -47,7 +48,7 @@ struct fpisa_superacc *state_merge(struct fpisa_superacc *a, const struct fpisa_
 
 /* -- a row more, a row less -------------------------------------------------- */
 
-/* A NULL changes nothing, but there is a state after it: a moving aggregate must not return NULL. */
+/* Add or remove a row. A NULL changes nothing but creates a state, because a moving aggregate must not return NULL. */
 static pg_attribute_always_inline Datum transition(FunctionCallInfo fcinfo, struct fpisa_format f, int back)
 {
 	struct fpisa_superacc *a = PG_ARGISNULL(0) ? state_new(fcinfo) : (void *)PG_GETARG_POINTER(0);
@@ -73,7 +74,7 @@ static Datum serialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 	PG_RETURN_BYTEA_P(partial_of((void *)PG_GETARG_POINTER(0), f));
 }
 
-/* Read a state. It comes from another process of this query only, but is checked as if anybody had sent it. */
+/* Read a state. It comes only from another process of this query, but is checked as if anybody had sent it. */
 static Datum deserialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 {
 	union fpisa_superacc_full read;
@@ -88,7 +89,7 @@ static Datum deserialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 
 /* -- results -------------------------------------------------------------------- */
 
-/* NULL of no rows. A sum beyond the range is an error, as it is of sum(). */
+/* Return the sum or average, or NULL without rows. Fail if a sum is beyond the range, as sum() does. */
 static Datum result(FunctionCallInfo fcinfo, struct fpisa_format from, struct fpisa_format to, int average)
 {
 	const struct fpisa_superacc *a = state_with_rows(fcinfo);

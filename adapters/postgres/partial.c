@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Exact sums that travel (doc/partial.md): fpisa_partial() as bytes,
- * fpisa_expansion() as an array, fpisa_merge() of either, and what one asks a
- * partial for. Bytes may come from anywhere, so they merge on the limbs of
- * double precision, where every partial fits.
+ * fpisa_expansion() as an array, fpisa_merge() of either, and the functions of a
+ * partial. Bytes may come from anywhere, so they merge on the limbs of double
+ * precision, which fit every partial.
  */
 #include "state.h"
 
@@ -60,7 +60,7 @@ static Datum expansion(FunctionCallInfo fcinfo, struct fpisa_format f)
 	PG_RETURN_ARRAYTYPE_P(construct_array(value, n, FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* -- merges: what comes is added to a state ------------------------------------- */
+/* -- merges: the argument is added to a state ----------------------------------------- */
 
 static Datum merge_bytes(FunctionCallInfo fcinfo)
 {
@@ -76,7 +76,7 @@ static Datum merge_bytes(FunctionCallInfo fcinfo)
 	PG_RETURN_POINTER(a);
 }
 
-/* The terms of an expansion are values as any others. */
+/* Merge the terms of an expansion, which are ordinary values. */
 static Datum merge_terms(FunctionCallInfo fcinfo, struct fpisa_format f)
 {
 	struct fpisa_superacc *a = PG_ARGISNULL(0) ? state_new(fcinfo) : (void *)PG_GETARG_POINTER(0);
@@ -100,7 +100,7 @@ static Datum merge_terms(FunctionCallInfo fcinfo, struct fpisa_format f)
 	PG_RETURN_POINTER(a);
 }
 
-/* -- of one partial ----------------------------------------------------------------- */
+/* -- functions of one partial ------------------------------------------------------------ */
 
 static Datum ask(FunctionCallInfo fcinfo, struct fpisa_format to, int average)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * The process group "fpisa" of torch.distributed: all-reduce of floating-point
- * tensors by a group of libfpisa (session.hpp), all else by an inner Gloo.
- * fpisa/torch/__init__.py makes both and registers it. Torch 1 wants a
- * ProcessGroup, torch 2 a Backend, whose methods are the same.
+ * tensors by a group of libfpisa (session.hpp), all other calls by an inner Gloo.
+ * fpisa/torch/__init__.py creates both and registers the process group. Torch 1
+ * expects a ProcessGroup, torch 2 a Backend, whose methods are the same.
  */
 #include <torch/version.h>
 
@@ -30,7 +30,7 @@ using Tensors = std::vector<at::Tensor>;
 using Lists = std::vector<Tensors>;
 using Pending = c10::intrusive_ptr<c10d::Work>;
 
-/* False if libfpisa has no such type or operation. Complex numbers are two values each. */
+/* Return the type in libfpisa, or false if libfpisa does not have it. Complex numbers are two values each. */
 static bool type_of(at::ScalarType type, enum fpisa_dtype *out)
 {
 	switch (type) {
@@ -74,9 +74,9 @@ static bool operation_of(const c10d::ReduceOp &op, enum fpisa_operation *out)
 }
 
 /*
- * Their values one after the other; those of a single contiguous tensor are
- * its own, unless its memory has them negated or conjugated: such a view, as
- * of x.conj().imag, is contiguous as well.
+ * Return the values of the tensors one after the other. A single contiguous
+ * tensor is returned itself, unless its memory has the values negated or
+ * conjugated: such a view, as of x.conj().imag, is contiguous as well.
  */
 static at::Tensor values_of(const Tensors &tensors)
 {
@@ -93,7 +93,7 @@ static at::Tensor values_of(const Tensors &tensors)
 class Backend final : public Base
 {
       public:
-	/* The group's address is Python's, which has joined it; it is this object's from here on. */
+	/* Take over the group, which Python has joined and whose address `group` is. */
 	Backend(c10::intrusive_ptr<Base> inner, uintptr_t group, int rank, int size, std::vector<int64_t> ranks)
 	    : Base(rank, size), inner_(std::move(inner)),
 	      session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), std::move(ranks)))
@@ -127,7 +127,7 @@ class Backend final : public Base
 		enum fpisa_dtype type;
 
 		check(tensors);
-		/* Several are one rank's: Gloo adds them to each other. */
+		/* Several tensors belong to one rank: Gloo adds them to each other. */
 		if (tensors.size() != 1 || !ours(tensors, o.reduceOp, &type, &op))
 			return inner_->allreduce(for_gloo(tensors), o);
 		return reduce_all(tensors, type, op);
@@ -144,7 +144,7 @@ class Backend final : public Base
 		return reduce_all(tensors, type, op);
 	}
 
-	/* -- Gloo's -------------------------------------------------------------- */
+	/* -- calls of Gloo --------------------------------------------------------- */
 
 	Pending broadcast(Tensors &tensors, const c10d::BroadcastOptions &o) override
 	{
@@ -268,7 +268,7 @@ class Backend final : public Base
 		}
 	}
 
-	/* It sums what is in memory. */
+	/* Refuse views that Gloo does not sum: it sums the contents of memory. */
 	static Tensors &for_gloo(Tensors &tensors)
 	{
 		for (const auto &t : tensors)
@@ -278,7 +278,7 @@ class Backend final : public Base
 		return tensors;
 	}
 
-	/* Tensors of one type that libfpisa sums. */
+	/* Return whether libfpisa sums the tensors, which have one type. */
 	static bool ours(const Tensors &tensors, const c10d::ReduceOp &reduce, enum fpisa_dtype *type,
 			 enum fpisa_operation *op)
 	{

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A group of libfpisa as c10d has use for it: calls that are Works. Their end
- * wakes who waits from within libfpisa's thread. Callbacks of their futures,
- * which may be Python's, take long, start calls and wait for these, run in
- * threads of the session: one for calls from outside of callbacks, one after
- * the other; one more for calls that those callbacks start, for one may wait
- * for such a call's future; and so on.
+ * A group of libfpisa for c10d, whose calls are Works. The end of a call, in
+ * libfpisa's thread, wakes the threads that wait for it. Callbacks of the calls'
+ * futures, which may be Python's, take long, start calls and wait for these, so
+ * they run in threads of the session. One thread runs the callbacks of calls from
+ * outside of callbacks, one after the other. Another runs callbacks of calls that
+ * these callbacks start, because a callback may wait for such a call's future;
+ * and so on.
  */
 #ifndef FPISA_TORCH_SESSION_HPP
 #define FPISA_TORCH_SESSION_HPP
@@ -35,7 +36,7 @@
 namespace fpisa_torch
 {
 
-/* An all-reduce: `tensors` get what is in `values` at its end, unless those are the tensor's own memory. */
+/* An all-reduce. At its end `values` is copied to `tensors`, unless it is the tensor's own memory. */
 class Call final : public c10d::Work
 {
       public:
@@ -72,7 +73,7 @@ class Call final : public c10d::Work
 		return tag;
 	}
 
-	/* The call is over: once. Who waits for it goes on. */
+	/* End the call, once, and wake the threads that wait for it. */
 	void end(std::exception_ptr error)
 	{
 		try {
@@ -84,7 +85,7 @@ class Call final : public c10d::Work
 		finish(error);
 	}
 
-	/* After that: runs callbacks. */
+	/* End the future after the call. This runs callbacks. */
 	void end_future()
 	{
 		auto error = exception();
@@ -114,11 +115,11 @@ class Call final : public c10d::Work
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-/* The group; its own until leave(). */
+/* A group that the session owns until leave(). */
 class Session final : public std::enable_shared_from_this<Session>
 {
       public:
-	/* `ranks` are those of the group in the world, by rank of the group. */
+	/* `ranks` are the world's ranks by rank of the group. */
 	Session(struct fpisa_group *group, std::vector<int64_t> ranks)
 	    : group_(group), named_(group), ranks_(std::move(ranks))
 	{
@@ -131,7 +132,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		all().push_back(std::weak_ptr<Session>(shared_from_this()));
 	}
 
-	/* All that there are. */
+	/* Leave all sessions. */
 	static void leave_all()
 	{
 		std::vector<std::weak_ptr<Session>> sessions;
@@ -179,7 +180,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
 	}
 
-	/* Calls under way end with an error. Not under Python's lock: what waits for them may take it. May be called again. */
+	/* Leave: current calls end with an error. Do not hold Python's lock, which their waiters may take. May be called again. */
 	void leave()
 	{
 		if (getpid() != pid_) {
@@ -204,7 +205,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		}
 	}
 
-	/* FPISA_RESULT_*: the union over all results since the last look. */
+	/* Return and clear FPISA_RESULT_*: the union over all results since the last look. */
 	uint32_t take_flags()
 	{
 		std::lock_guard<std::mutex> lock(ended_lock_);
@@ -212,7 +213,7 @@ class Session final : public std::enable_shared_from_this<Session>
 	}
 
       private:
-	/* Callbacks of callbacks of callbacks: the innermost share a thread. */
+	/* Levels of callbacks of callbacks; the innermost levels share a thread. */
 	static constexpr size_t LEVELS = 4;
 
 	struct UnderWay {
@@ -221,14 +222,14 @@ class Session final : public std::enable_shared_from_this<Session>
 		size_t level;
 	};
 
-	/* Of the calls that this thread starts: 0, or how deep it is in callbacks. */
+	/* Return the level of calls that this thread starts: 0, or the depth of its callbacks. */
 	static size_t &level_of_thread()
 	{
 		static thread_local size_t level = 0;
 		return level;
 	}
 
-	/* The one that ends futures of that level, unless it runs. */
+	/* Run the thread that ends futures of that level, unless it runs. */
 	void run_thread(size_t level)
 	{
 		std::lock_guard<std::mutex> lock(thread_lock_);
@@ -249,7 +250,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		return sessions;
 	}
 
-	/* By libfpisa's thread. */
+	/* Runs in libfpisa's thread. */
 	static void done(void *arg, int rc, uint32_t flags)
 	{
 		std::unique_ptr<UnderWay> u(static_cast<UnderWay *>(arg));
@@ -287,8 +288,9 @@ class Session final : public std::enable_shared_from_this<Session>
 	}
 
 	/*
-	 * The library names ranks of the group; of a sub-group those of the world
-	 * are others. A start or an end asks, so the group is there.
+	 * Return the sentence of an error. The library names ranks of the group; a
+	 * sub-group's ranks differ in the world. A start or an end calls this, so the
+	 * group exists.
 	 */
 	std::string sentence(int rc, const std::string &said)
 	{
@@ -307,7 +309,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		return std::exchange(group_, nullptr);
 	}
 
-	/* After fork(): there is no thread, and a lock may be held for ever. */
+	/* Leave after fork(): the threads do not exist here, and a lock may be held for ever. */
 	void leave_in_child()
 	{
 		fpisa_group_leave(std::exchange(group_, nullptr));
@@ -316,14 +318,14 @@ class Session final : public std::enable_shared_from_this<Session>
 				thread.detach();
 	}
 
-	std::mutex group_lock_; /* of group_, and of starts */
+	std::mutex group_lock_; /* protects group_, and starts */
 	struct fpisa_group *group_;
-	struct fpisa_group *const named_; /* the same, for sentence() */
+	struct fpisa_group *const named_; /* the same group, for sentence() */
 	const std::vector<int64_t> ranks_;
 	const pid_t pid_ = getpid();
 	std::mutex thread_lock_;
 	std::array<std::thread, LEVELS> threads_;
-	std::mutex ended_lock_; /* of what follows */
+	std::mutex ended_lock_; /* protects the members below */
 	std::condition_variable changed_;
 	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* by level */
 	uint32_t flags_ = 0;

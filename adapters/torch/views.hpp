@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * All-reduce of a negated or conjugated view, as of x.conj().imag. Torch's
- * dispatcher gives a collective a copy of it, whose sum nobody sees. Here the
- * view itself goes on to a process group that takes it; others get what they
- * got.
+ * dispatcher gives a collective a copy of the view, so that its sum is lost.
+ * Here the view itself goes to a process group that supports it. Other groups
+ * get a copy as before.
  */
 #ifndef FPISA_TORCH_VIEWS_HPP
 #define FPISA_TORCH_VIEWS_HPP
@@ -18,7 +18,7 @@
 namespace fpisa_torch
 {
 
-/* Of an argument: a process group whose tensors on a CPU a `Backend` reduces? */
+/* Return whether the argument is a process group whose tensors on a CPU a `Backend` reduces. */
 template <class Backend> bool is_of(const c10::IValue &value)
 {
 	if (!value.isCustomClass() ||
@@ -29,14 +29,14 @@ template <class Backend> bool is_of(const c10::IValue &value)
 	try {
 		return dynamic_cast<Backend *>(group->getBackend(c10::DeviceType::CPU).get());
 	} catch (const c10::Error &) {
-		return false; /* it has none for CPUs */
+		return false; /* the group does not have a backend for CPUs */
 	}
 #else
 	return dynamic_cast<Backend *>(group.get());
 #endif
 }
 
-/* A kernel for `key`, which calls the next one. */
+/* Handle `key`, and call the next kernel. */
 template <class Backend, c10::DispatchKey key>
 void pass_view(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack)
 {

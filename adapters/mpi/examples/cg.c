@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Conjugate gradients on a 7-point stencil, using MPI only: the dot products and norms of a solver are sums of one double
- * a rank, whose last bits depend on the order in which MPI adds them. With libfpisa-mpi.so preloaded and FPISA_MODE=exact
- * (doc/mpi.md) they do not: whichever rank has which part of the grid, the answer has the same bits.
+ * Conjugate gradients on a 7-point stencil, using MPI only. The dot products and norms of a solver are sums of one double
+ * per rank, whose last bits depend on the order in which MPI adds them. With libfpisa-mpi.so preloaded and FPISA_MODE=exact
+ * (doc/mpi.md) they do not: the answer has the same bits, whichever rank has which part of the grid.
  *
  * 	cg [MAPPING]
  *
- * The grid is 16 x 16 x 24, in as many slabs as there are ranks, whose number must divide 24. MAPPING, 0 by default,
+ * The grid is 16 x 16 x 24, in as many slabs as there are ranks. The number of ranks must divide 24. MAPPING, 0 by default,
  * assigns slabs to ranks: the MAPPINGth of all permutations. Rank 0 prints the residual's norm and a digest of the solution's bits.
  */
 #include <inttypes.h>
@@ -24,9 +24,9 @@
 #define STEPS 40
 
 static int ranks, slab, planes;
-static int rank_of[NZ]; /* by slab */
+static int rank_of[NZ]; /* rank of each slab */
 
-/* A vector: a plane of the neighbour below, the slab's own, one of the neighbour above. */
+/* A vector: a plane of the neighbour below, the planes of the slab, and a plane of the neighbour above. */
 #define CELLS ((size_t)(planes + 2) * PLANE)
 #define OWN(v) ((v) + PLANE)
 
@@ -73,7 +73,7 @@ static double dot(const double *a, const double *b)
 	return all;
 }
 
-/* The planes that neighbours have; beyond the grid is zero. */
+/* Receive the neighbours' planes; beyond the grid is zero. */
 static void exchange(double *v)
 {
 	int below = slab > 0 ? rank_of[slab - 1] : MPI_PROC_NULL;
@@ -86,7 +86,7 @@ static void exchange(double *v)
 		     MPI_STATUS_IGNORE);
 }
 
-/* out = A v */
+/* Compute out = A v. */
 static void apply(double *v, double *out)
 {
 	exchange(v);
@@ -102,14 +102,14 @@ static void apply(double *v, double *out)
 			}
 }
 
-/* a += f b */
+/* Compute a += f b. */
 static void add(double *a, double f, const double *b)
 {
 	for (size_t i = 0; i < (size_t)planes * PLANE; i++)
 		OWN(a)[i] += f * OWN(b)[i];
 }
 
-/* Solves A x = b in STEPS steps. Returns the norm of the residual. */
+/* Solve A x = b in STEPS steps. Return the norm of the residual. */
 static double solve(double *x)
 {
 	double *r = vector(), *p = vector(), *q = vector(), before, now;
@@ -136,7 +136,7 @@ static double solve(double *x)
 	return sqrt(now);
 }
 
-/* Sum up a digest of the slab's bits over all slabs; the order does not matter to a sum of integers. */
+/* Return a digest of the bits of all slabs. The order does not matter to a sum of integers. */
 static uint64_t digest(const double *x)
 {
 	uint64_t own = 0, all;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The length of a vector, of which each rank has a part, and its largest element, using MPI only. With
+ * The length of a vector that is distributed over the ranks, and its largest element, using MPI only. With
  * libfpisa-mpi.so preloaded (doc/mpi.md) the aggregator does both reductions, the second while this program computes.
  */
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The choice of the pruning. A query at the aggregator has one master at a time: a lock chooses it among the sessions of this
- * cluster. The lock is of the advisory kind, but out of the reach of SQL's functions.
+ * The choice of the pruning. A query at the aggregator has one master at a time. A lock chooses the master among the sessions of
+ * this cluster. The lock is an advisory lock, but SQL's functions cannot reach it.
  */
 #include "fdw.h"
 #include "common/hashfn.h"
@@ -36,7 +36,7 @@ static bool lock(struct fdw_choice *c)
 	return false;
 }
 
-/* Return how many of the join's columns are the key of the query's filter; 0: the filter cannot be used. */
+/* Return how many of the join's columns are the key of the query's filter, or 0 if the filter cannot be used. */
 static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	uint32 bytes = 0;
@@ -46,7 +46,7 @@ static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 	foreach(cell, s->on_bytes)
 	{
 		bytes += (uint32)lfirst_int(cell);
-		/* A bitmap's keys are numbers: several columns would lie beyond its end. */
+		/* A bitmap's keys are numbers: several columns would be beyond its end. */
 		if (!q->filter || bytes > q->filter_bytes || (n && !strcmp(q->filter, "bitmap")))
 			break;
 		n++;
@@ -56,7 +56,7 @@ static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 	return s->kind == FDW_TABLE ? 0 : n;
 }
 
-/* Return what keeps a query of this kind from dropping rows that are in no join; NULL: nothing. */
+/* Return the reason why a query of this kind cannot drop rows that are not in the join, or NULL. */
 static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	if (!q->filter)
@@ -69,7 +69,7 @@ static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shap
 	return NULL;
 }
 
-/* Return what makes a query at the aggregator unfit for this shape; NULL: it fits. */
+/* Return the reason why a query at the aggregator does not fit this shape, or NULL. */
 static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	if (q->kind != s->kind)
@@ -87,7 +87,7 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 	return NULL;
 }
 
-/* Short keys are the fastest, and filters are left to those who have use for them. */
+/* Compare queries: short keys are the fastest, and filters are left to scans that use them. */
 static int by_bytes(const void *a, const void *b)
 {
 	const struct fdw_query *x = a, *y = b;
@@ -97,7 +97,7 @@ static int by_bytes(const void *a, const void *b)
 	return order ? order : (int)x->number - (int)y->number;
 }
 
-/* The first that fits, with its filter or without. NULL, or why there is none. */
+/* Take the first query that fits, with its filter or without. Return NULL, or the reason why no query fits. */
 static const char *take(const struct fdw_query *query, const struct fdw_server *server, const struct fdw_shape *shape,
 			bool filtered, struct fdw_choice *c)
 {
@@ -147,7 +147,7 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 	why = take(query, server, shape, joined, c);
 	if (!why)
 		return;
-	/* Groups are added up all the same. */
+	/* Groups are added up even without a filter. */
 	if (joined && shape->kind == FDW_TABLE) {
 		const char *why_no_filter = why;
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* IMPORT FOREIGN SCHEMA: the tables that workers have. */
+/* IMPORT FOREIGN SCHEMA of the tables that workers have. */
 #include "fdw.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-#define TABLES "fpisa_tables" /* a table that each worker has, of the names of the others */
+#define TABLES "fpisa_tables" /* a table at each worker with the names of the other tables */
 
-/* A query of no more than libfpisa's memory, which goes whatever happens. */
+/* A query within libfpisa's memory, which is freed whatever happens. */
 struct asking {
 	struct fpisa_query *query;
 	MemoryContextCallback at_end;
@@ -38,7 +38,7 @@ static struct asking *ask(const struct fdw_server *server, const struct fdw_secr
 	return a;
 }
 
-/* A worker says what it likes: is it a table of names? */
+/* Check that the worker's answer is a table of names. */
 static void check_names(struct fpisa_query *query)
 {
 	const struct fpisa_query_column *c;
@@ -48,7 +48,7 @@ static void check_names(struct fpisa_query *query)
 			errmsg("table %s at the workers has not the one column \"name text not null\"", TABLES));
 }
 
-/* Names of tables, each once: every worker says its own. */
+/* Return the names of tables at all workers, each once. */
 static List *all_tables(const struct fdw_server *server, const struct fdw_secrets *secrets)
 {
 	struct asking *a = ask(server, secrets, TABLES);
@@ -97,7 +97,7 @@ static char *in_lower_case(const char *name)
 	return out;
 }
 
-/* Return whether any columns have the same name in lower case. */
+/* Return whether all columns have different names in lower case. */
 static bool lower_differ(const struct fpisa_query_column *c, uint32 n)
 {
 	for (uint32 i = 0; i < n; i++)

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Joins of two tables of the same workers. The join itself is PostgreSQL's; the aggregator's filter only drops rows and
- * groups that are in none. An equivalence class has columns that are equal in every row of the answer, by inner joins and
- * semi joins; conditions of outer and anti joins make none.
+ * Joins of two tables of the same workers. PostgreSQL computes the join. The aggregator's filter only drops rows and groups
+ * that are not in the join. An equivalence class has columns that are equal in every row of the answer, by inner joins and
+ * semi joins. Conditions of outer and anti joins do not create equivalence classes.
  */
 #include "fdw.h"
 #include "catalog/pg_type_d.h"
 #include "nodes/pathnodes.h"
 #include "utils/typcache.h"
 
-#define BYTES_MOST 16 /* of join keys: frames have 32 for them and the place of a row */
+#define BYTES_MOST 16 /* size of join keys: frames have 32 bytes for the keys and the place of a row */
 
 /* The side of a join whose rows are to be reduced: a table, or a subquery of its groups. */
 struct side {
 	const PlannerInfo *root; /* the statement that has the join */
-	Index relid;		 /* in it */
+	Index relid;		 /* index in the statement */
 	const struct fdw_rel *r;
-	List *columns; /* of a subquery: for each of its columns the table's column, or 0; NIL: this is the table itself */
+	List *columns; /* for each column of a subquery the table's column, or 0; NIL: the side is the table itself */
 	List *only;    /* columns that join keys may have; NIL: all */
 };
 
 /* -- columns that are equal ------------------------------------------------------------ */
 
-/* Return the bytes in keys of a type whose values are equal if their bytes are; 0: another type. */
+/* Return the size in keys of a type whose values are equal if their bytes are, or 0 for another type. */
 static int bytes_of(Oid type)
 {
 	return type == INT4OID || type == DATEOID ? 4 : type == INT8OID ? 8 : 0;
@@ -43,7 +43,7 @@ static bool is_usual(const EquivalenceClass *ec, Oid type)
 	return list_member_oid(ec->ec_opfamilies, lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf);
 }
 
-/* A member that is a column; NULL: it is not, or an outer join may make it NULL. */
+/* Return the member as a column, or NULL if it is not a column or an outer join may make it NULL. */
 static const Var *column_of(const EquivalenceMember *em)
 {
 	const Var *v = (const Var *)em->em_expr;
@@ -57,7 +57,7 @@ static const Var *column_of(const EquivalenceMember *em)
 #endif
 }
 
-/* The table's column that is column `v` of the side; 0: none is. */
+/* Return the table's column for column `v` of the side, or 0 if there is none. */
 static AttrNumber here(const struct side *s, const Var *v)
 {
 	AttrNumber column = v->varattno;
@@ -69,7 +69,7 @@ static AttrNumber here(const struct side *s, const Var *v)
 	return s->only && !list_member_int(s->only, column) ? 0 : column;
 }
 
-/* A pair of columns of one type, one of each table, that the class has. */
+/* Take a pair of columns of the same type from the class, one from each table. */
 static void take_pair(const struct side *s, const EquivalenceClass *ec, Index other, struct fdw_shape *shape, int *bytes)
 {
 	ListCell *a, *b;
@@ -81,7 +81,7 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 		const Var *v = column_of(lfirst(a));
 		AttrNumber column = v ? here(s, v) : 0;
 
-		/* A subquery may give a column of its groups twice. */
+		/* A subquery may have a column of its groups twice. */
 		if (!column || list_member_int(shape->on, column) || !is_usual(ec, v->vartype) ||
 		    *bytes + bytes_of(v->vartype) > BYTES_MOST)
 			continue;
@@ -103,8 +103,8 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 /* -- the other table --------------------------------------------------------------------- */
 
 /*
- * Find a table of the same workers, for the same user, in which conditions leave fewer rows; of two equal tables the first in FROM
- * prunes the other.
+ * Return a table of the same workers, for the same user, in which conditions leave fewer rows. If two tables are equal, the
+ * first in FROM prunes the other.
  */
 static const struct fdw_rel *other_table(const struct side *s, Index i)
 {
@@ -118,7 +118,7 @@ static const struct fdw_rel *other_table(const struct side *s, Index i)
 	return rel->rows < s->r->rel->rows || (rel->rows <= s->r->rel->rows && i < s->relid) ? r : NULL;
 }
 
-/* The table with the fewest rows. */
+/* Take the table with the fewest rows. */
 static void take_best(const struct side *s, struct fdw_shape *shape)
 {
 	double rows = 0;
@@ -145,7 +145,7 @@ static void take_best(const struct side *s, struct fdw_shape *shape)
 
 /* -- groups --------------------------------------------------------------------------------- */
 
-/* A row of the subquery is about the rows of its group, and goes without changing others. */
+/* Return whether a row of the subquery depends only on the rows of its group, so that leaving a group out does not change others. */
 static bool is_by_groups(const PlannerInfo *root)
 {
 	const Query *q = root->parse;
@@ -155,7 +155,7 @@ static bool is_by_groups(const PlannerInfo *root)
 	       bms_membership(root->all_baserels) == BMS_SINGLETON;
 }
 
-/* The subquery's place in the statement around it; 0: there is none. */
+/* Return the subquery's place in the statement around it, or 0. */
 static Index place_of(const PlannerInfo *root)
 {
 	const PlannerInfo *around = root->parent_root;
@@ -169,7 +169,7 @@ static Index place_of(const PlannerInfo *root)
 	return 0;
 }
 
-/* Return, for each column of the subquery, which column of the table it is, if that is in GROUP BY. */
+/* Return the table's column for each column of the subquery that is in GROUP BY, and 0 for the others. */
 static List *group_columns(const PlannerInfo *root, const struct fdw_rel *r)
 {
 	List *columns = NIL;
@@ -210,7 +210,7 @@ static void put_first(struct fdw_shape *shape)
 	shape->outputs = outputs;
 }
 
-/* Columns of the key that are never NULL. */
+/* Return the columns of the key that are never NULL. */
 static List *sure_columns(const struct fdw_rel *r, List *by)
 {
 	List *sure = NIL;

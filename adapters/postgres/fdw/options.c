@@ -14,7 +14,7 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
-/* When they are not given: what places of rows take, and the 4 that `fpisa query add` has for every kind. */
+/* Defaults: the size of places of rows, and the default key of `fpisa query add`, 4 bytes for every kind. */
 #define KEY_BYTES_TOPN 8
 #define KEY_BYTES_TABLE 4
 #define UDP_PORT 18000
@@ -64,7 +64,7 @@ static uint64 token_of(const char *text)
 	return n;
 }
 
-/* NAME:ID:SECRET, the line of a file of keys: 31 characters at most, 8 digits, 64 digits. */
+/* Check NAME:ID:SECRET, the line of a file of keys: at most 31 characters, 8 digits, 64 digits. */
 static void check_key(const char *text)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -270,7 +270,7 @@ PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* -- what they say ---------------------------------------------------------------- */
+/* -- values of the options --------------------------------------------------------- */
 
 static char *option(List *options, const char *name)
 {

@@ -17,9 +17,9 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#define ROWS 1000000 /* of a table whose option `rows` is not set */
+#define ROWS 1000000 /* default of the option `rows` of a table */
 #define STARTUP 100.0
-#define ROW_AT_WORKER 0.001 /* that is read there */
+#define ROW_AT_WORKER 0.001 /* a row that is read there */
 #define ROW_FROM_WORKER 0.05
 
 /* -- a shape in a plan ---------------------------------------------------------- */
@@ -76,7 +76,7 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 
 /* -- the first rows --------------------------------------------------------------- */
 
-/* LIMIT and OFFSET together, where both are known; else 0. */
+/* Return LIMIT and OFFSET added up if both are known, else 0. */
 static uint64 rows_wanted(const Query *q)
 {
 	const Const *limit = (const Const *)q->limitCount, *offset = (const Const *)q->limitOffset;
@@ -95,7 +95,7 @@ static uint64 rows_wanted(const Query *q)
 	return (uint64)(n + m);
 }
 
-/* Rows that the query drops, adds up or joins before it sorts and counts them are needed, all of them. */
+/* Return the reason why the query needs all rows, because it drops, adds up or joins rows before it sorts them; or NULL. */
 static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r)
 {
 	const Query *q = root->parse;
@@ -113,7 +113,7 @@ static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	return NULL;
 }
 
-/* Return NULL if the query asks for the first rows by a column; else the reason, or NULL if nobody would expect it. */
+/* Recognise a query for the first rows by a column. Return NULL for it and for queries without LIMIT and ORDER BY, else the reason. */
 static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r, struct fdw_shape *s)
 {
 	const Query *q = root->parse;
@@ -150,8 +150,8 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 }
 
 /*
- * Bytes of the first rows in memory: two places each and a thousand more while rows are to come, their texts, and NULLs, which any
- * worker may send. The length of texts is a guess here, and counted when they come.
+ * Bytes of the first rows in memory: two places each and a thousand more while rows arrive, their texts, and NULLs, which any
+ * worker may send. The length of texts is a guess here, and is counted when the rows arrive.
  */
 #define ROW_BYTES 48
 #define NULL_BYTES 8
@@ -209,7 +209,7 @@ void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table pg_attribute_unused
 						      rel->lateral_relids, NULL, FDW_PRIVATE(NIL)));
 }
 
-/* Columns of the table that the plan has use for, from the first on; of none the first that there is. */
+/* Return the columns of the table that the plan uses, from the first on, or the first column if it uses none. */
 static List *columns_used(RelOptInfo *rel, Oid table, List *clauses)
 {
 	Bitmapset *used = NULL;
@@ -241,7 +241,7 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 	const char *why_not;
 
 	if (IS_UPPER_REL(rel)) {
-		/* The path has its targets in fdw_private, and what HAVING says. */
+		/* The path has its targets and the conditions of HAVING in fdw_private. */
 		List *scan_targets = list_nth(path->fdw_private, 1);
 
 		fdw_shape_read(linitial(path->fdw_private), &shape, &why_not);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A scan: which query of libfpisa it is, from its first row to its end. */
+/* A scan: the choice of a query of libfpisa, and its execution from the first row to the end. */
 #include "fdw.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
@@ -29,7 +29,7 @@ static void add_up(struct fpisa_query_counts *to, const struct fpisa_query_count
 	to->certified += c->certified;
 }
 
-/* Whatever ends the scan, the memory that it is in goes. */
+/* Close the query when its memory is freed, whatever ends the scan. */
 static void close_query(void *arg)
 {
 	struct fdw_scan *s = arg;
@@ -48,7 +48,7 @@ static void close_query(void *arg)
 		ReleaseExternalFD();
 }
 
-/* The statement is over, however it ends. */
+/* Forget the scan when the statement is over, however it ends. */
 static void forget_scan(void *arg)
 {
 	struct fdw_scan *s = arg;
@@ -75,13 +75,13 @@ static char *name_list(Oid table, List *columns)
 	return names.data;
 }
 
-/* A column that is compared at workers: they refuse one of another type. */
+/* Return the name and type of a column that workers compare: they refuse a column of another type. */
 static char *typed(Oid table, AttrNumber column)
 {
 	return psprintf("%s %s", fdw_column_of(table, column), fdw_worker_type(get_atttype(table, column)));
 }
 
-/* The first columns of the join that the filter has room for: "a int32=b int32,c date=d date". */
+/* Return the first columns of the join that fit the filter: "a int32=b int32,c date=d date". */
 static char *pair_list(const struct fdw_scan *s)
 {
 	StringInfoData pairs;
@@ -94,7 +94,7 @@ static char *pair_list(const struct fdw_scan *s)
 	return pairs.data;
 }
 
-/* Workers' texts are UTF-8. */
+/* Return the conditions in UTF-8, as workers expect, or NULL. */
 static const char *conditions(const char *where)
 {
 	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
@@ -127,7 +127,7 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 		for (int i = FDW_SUM; i >= FDW_AVG; i--)
 			if (list_member_int(shape->outputs, i))
 				o.aggregates |= 1u << (FDW_SUM - i);
-		/* 0 would be all of them. */
+		/* 0 would mean all aggregates. */
 		o.aggregates |= o.aggregates ? 0 : FPISA_AGGREGATE_MIN;
 	} else {
 		o.columns = name_list(s->table, shape->outputs);
@@ -146,7 +146,7 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 	return o;
 }
 
-/* A connection to each worker, a UDP socket for its rows, and three of the query's own: at most. */
+/* Reserve descriptors: a connection to each worker, a UDP socket for its rows, and at most three for the query itself. */
 static void count_descriptors(struct fdw_scan *s)
 {
 	int workers = fdw_workers(s->server);
@@ -160,8 +160,8 @@ static void count_descriptors(struct fdw_scan *s)
 }
 
 /*
- * Without the filter of a join no places of rows are kept, and a scan keeps no first rows, so the statement can go on if there was too
- * little memory for them.
+ * Return whether the statement can go on after -E2BIG. Without the filter of a join the query does not keep places of rows, and a
+ * plain scan does not keep first rows.
  */
 static bool is_without_room(const struct fdw_scan *s, int error)
 {
@@ -169,7 +169,7 @@ static bool is_without_room(const struct fdw_scan *s, int error)
 	       (s->shape.kind == FDW_TOPN || (s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK));
 }
 
-/* All rows, which the server sorts, as it would the first ones. */
+/* Scan all rows, which the server sorts, as it would sort the first rows. */
 static void leave_first_rows(struct fdw_scan *s)
 {
 	MemoryContext before = MemoryContextSwitchTo(s->statement->es_query_cxt);
@@ -180,7 +180,7 @@ static void leave_first_rows(struct fdw_scan *s)
 	s->shape = (struct fdw_shape){.kind = FDW_SCAN, .where = s->shape.where, .outputs = s->shape.outputs};
 }
 
-/* Until there is an answer, or rows of a scan. -EADDRINUSE comes back: a port is taken, here or at a worker; and is_without_room(). */
+/* Open the query and wait for its answer, or rows of a scan. Return -EADDRINUSE if a port is taken, or an error of is_without_room(). */
 static int try(struct fdw_scan *s)
 {
 	struct fpisa_query_options o = options_of(s);
@@ -201,7 +201,7 @@ static int try(struct fdw_scan *s)
 	return error;
 }
 
-/* A worker may be about to leave the port of the query before. */
+/* Try for a while: a worker may be about to release the port of the previous query. */
 static int try_for_a_while(struct fdw_scan *s)
 {
 	int error = try(s);
@@ -246,7 +246,7 @@ static void start(struct fdw_scan *s)
 
 /* -- rows -------------------------------------------------------------------------------- */
 
-/* The answer is there, and all of it: what was taken for granted holds? */
+/* Check, after the whole answer has arrived, that the assumptions about it hold. */
 static void check_answer(const struct fdw_scan *s)
 {
 	struct fpisa_query_counts c;
@@ -265,8 +265,8 @@ static void check_answer(const struct fdw_scan *s)
 static dlist_head scans = DLIST_STATIC_INIT(scans);
 
 /*
- * Rows that are in no join with the other table's, as it was when this query read it, are left out: the statement's own scan of that
- * table has to read the same.
+ * Check that two scans of a statement read the same files of a table. The query leaves out rows that are not in the join with the
+ * other table as the query read it, so the statement's own scan has to read the same table.
  */
 static void compare(const struct fdw_scan *s, const struct fdw_scan *other)
 {

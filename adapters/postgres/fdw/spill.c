@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Groups that memory has no room for: a sort of the server's, which keeps them in temporary files. */
+/* Groups that do not fit memory: a sort of the server, which keeps them in temporary files. */
 #include "fdw.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -7,9 +7,9 @@
 #include "utils/guc.h"
 #include "utils/tuplesort.h"
 
-#define LEAST_KB 64 /* tuplesort's own */
+#define LEAST_KB 64 /* tuplesort's minimum */
 
-/* Two thirds of a hash table's memory are for groups, and one third is for the sort. */
+/* Return the memory for groups: two thirds of a hash table's memory, which leaves one third for the sort. */
 size_t fdw_spill_groups_most(void)
 {
 	return get_hash_memory_limit() / 3 * 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Groups: a scan that gives a row for each, where the server would have added rows up. HAVING, and
- * whatever is reckoned from keys and aggregates, is done here, over those rows.
+ * Groups: a scan with one row for each group, where the server would have added rows up. The server
+ * applies HAVING, and computes expressions of keys and aggregates, over these rows.
  */
 #include "fdw.h"
 #include "access/htup_details.h"
@@ -36,9 +36,9 @@ struct groups {
 	Oid relation;
 	TupleDesc columns;
 	struct fdw_shape shape;
-	bool counts_rows; /* count(*), or of what is never NULL */
-	List *counted;	  /* columns that are never NULL */
-	List *targets;	  /* of the scan */
+	bool counts_rows; /* count(*), or count() of a column that is never NULL */
+	List *counted;	  /* counted columns that are never NULL */
+	List *targets;	  /* targets of the scan */
 	const char *why;
 };
 
@@ -61,7 +61,7 @@ static bool is_column(const struct groups *g, const Expr *e)
 
 /* -- keys ------------------------------------------------------------------------ */
 
-/* Bytes that a column takes in keys (user/query/lib/column.h), or -1. */
+/* Return the size of a column in keys (user/query/lib/column.h), or -1. */
 static int key_bytes(struct groups *g, const Var *v)
 {
 	const char *name = NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname);
@@ -128,7 +128,7 @@ static bool is_ours(Oid function, const char *name)
 	       getExtensionOfObject(ProcedureRelationId, function) == get_extension_oid(EXTENSION, true);
 }
 
-/* The aggregate's place in the answer; 0: there is none. */
+/* Return the aggregate's place in the answer, or 0 if workers do not have the aggregate. */
 static int output_of(const Aggref *a)
 {
 	switch (a->aggfnoid) {
@@ -143,7 +143,7 @@ static int output_of(const Aggref *a)
 	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
 }
 
-/* All aggregates except counts have to be of one column. */
+/* Take the column of an aggregate. All aggregates except counts have to be of one column. */
 static bool take_value(struct groups *g, const Var *v)
 {
 	if (v->vartype != FLOAT4OID)
@@ -183,9 +183,9 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 	return take_value(g, v);
 }
 
-/* -- what the scan gives --------------------------------------------------------------- */
+/* -- columns of the scan ----------------------------------------------------------------- */
 
-/* Each key and aggregate of an expression is a column of the scan. */
+/* Add each key and aggregate of an expression as a column of the scan. */
 static bool take_expression(struct groups *g, Node *e)
 {
 	ListCell *cell;
@@ -221,7 +221,7 @@ static bool take_expression(struct groups *g, Node *e)
 	return true;
 }
 
-/* Rows are counted in place of a column that is NOT NULL: workers see to it. The value's NULLs they count. */
+/* Let workers check that counted NOT NULL columns are never NULL, so that rows can be counted instead. They count the value's NULLs. */
 static bool expect_values(struct groups *g)
 {
 	ListCell *cell;
@@ -260,14 +260,14 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;
 	if (having && !take_expression(g, having))
 		return false;
-	/* The count is a count of the value, if there is one. */
+	/* The count is a count of the value, if there is a value. */
 	g->shape.no_nulls = g->shape.value && not_null(g, g->shape.value);
 	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
 		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",
 					  NameStr(TupleDescAttr(g->columns, g->shape.value - 1)->attname)));
 	if (!expect_values(g))
 		return false;
-	/* Keys alone: a column of the scan all the same. */
+	/* Keys alone are also columns of the scan. */
 	if (!g->targets)
 		return refuse(g, "nothing is wanted of the groups");
 	g->shape.kind = FDW_TABLE;
@@ -285,8 +285,8 @@ static double number_of_groups(const struct groups *g)
 }
 
 /*
- * There is an end to how many a worker, or the aggregator's table, has. Without the option `rows` the estimate is a guess, and the limit at
- * run time is what counts.
+ * Return whether the expected groups fit a worker, and the aggregator's table. Without the option `rows` the estimate is a guess,
+ * and only the limit at run time applies.
  */
 static bool fits(struct groups *g, double groups)
 {
@@ -323,7 +323,7 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 		out->fdw_private = r;
 		add_groups(&g, out, having, groups);
 	} else {
-		/* The scan below says so: it is planned when all paths are there. */
+		/* The scan below reports the reason: it is planned after all paths exist. */
 		r->why_not = g.why;
 	}
 	table_close(relation, NoLock);

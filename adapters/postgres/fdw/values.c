@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Texts of an answer as datums of a slot. */
+/* Conversion of an answer's texts to datums of a slot. */
 #include "fdw.h"
 #include <math.h>
 #include "catalog/pg_type_d.h"
@@ -23,7 +23,7 @@ static Oid type_at_workers(const struct fpisa_query_column *c)
 	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
 }
 
-/* Return the number of columns: of groups the keys, then the count, and with a value sum, min, max, avg. */
+/* Return the number of columns. Groups have the keys, then the count, and with a value sum, min, max, avg. */
 static uint32 columns_wanted(const struct fdw_scan *s)
 {
 	if (s->shape.kind != FDW_TABLE)
@@ -31,7 +31,7 @@ static uint32 columns_wanted(const struct fdw_scan *s)
 	return (uint32)list_length(s->shape.by) + (s->shape.value ? 5 : 1);
 }
 
-/* The answer has the columns that were asked for: a row of fewer would be read beyond its end. */
+/* Check that the answer has the columns that were requested: a row with fewer columns would be read beyond its end. */
 static uint32 check_columns(const struct fdw_scan *s, const struct fpisa_query_column **c)
 {
 	uint32 n = fpisa_query_columns(s->query, c), wanted = columns_wanted(s);
@@ -99,7 +99,7 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 	}
 }
 
-/* A decimal number as workers take it, which may be nearer to 0 than any but 0. */
+/* Parse a decimal number as workers do. The number may be nearer to 0 than any float except 0. */
 static bool parse_real(const char *text, float *x)
 {
 	char *end;
@@ -144,7 +144,7 @@ static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attrib
 
 /* -- rows --------------------------------------------------------------------------------- */
 
-/* A sum beyond the range is an error, as it is of fpisa_sum(). */
+/* Fail if a sum is beyond the range, as fpisa_sum() does. */
 static void check_sum(const struct fdw_scan *s, const char *const *row)
 {
 	const char *const *aggregates = row + list_length(s->shape.by);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Conditions of WHERE that workers look at: a column beside a constant, by PostgreSQL's own operators, where
- * both compare alike; how a text begins. They say their column's type, so that a worker refuses another one.
+ * Conditions of WHERE that workers evaluate: comparisons of a column with a constant, by PostgreSQL's own operators, if
+ * workers compare alike; and prefixes of texts. They name their column's type, so that a worker refuses another type.
  */
 #include "fdw.h"
 #include <math.h>
@@ -64,7 +64,7 @@ static const char *real_text(const Const *c)
 	return isnan(x) ? "NaN" : isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : psprintf("%.17g", x);
 }
 
-/* A timestamp at midnight is a date, to all operators. Workers have the years 1 to 9999. */
+/* Return the constant as a date. A timestamp at midnight is a date, to all operators. Workers have the years 1 to 9999. */
 static const char *date_text(const Const *c)
 {
 	int year, month, day;
@@ -156,7 +156,7 @@ static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	return NULL;
 }
 
-/* LIKE 'begin%', as a range of bytes: up to the same text with a greater last byte. */
+/* Translate LIKE 'begin%' to a range of bytes: up to the same text with a greater last byte. */
 static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
 {
 	const Var *v = linitial(e->args);

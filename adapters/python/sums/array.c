@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Arrays of any type, stride and validity, as doubles that add up to them exactly. */
+/* Arrays of any type, stride and validity, as doubles that add up to their values exactly. */
 #include <stdint.h>
 
 #include "inner.h"
 
-/* Values may lie at any address. */
+/* Types of values at any address. */
 #define UNALIGNED(T) T __attribute__((aligned(1), may_alias))
 typedef UNALIGNED(double) at_float64;
 typedef UNALIGNED(float) at_float32;
@@ -32,7 +32,7 @@ static __always_inline double bfloat16(__u16 bits)
 	return of_float32((__u32)bits << 16);
 }
 
-/* 2^112 times the bits read as float32's, which is right for subnormals too; specials would have the exponent of 2^16. */
+/* Convert by 2^112 times the bits read as float32, which is right for subnormals too. Specials would get the exponent of 2^16. */
 static __always_inline double float16(__u16 bits)
 {
 	const __u32 sign = (__u32)(bits & 0x8000) << 16, rest = (__u32)(bits & 0x7fff) << 13;
@@ -42,7 +42,7 @@ static __always_inline double float16(__u16 bits)
 }
 
 #define ITSELF(x) ((double)(x))
-/* X(number, type in memory, as a double); integers of 64 bits are none. */
+/* X(number, type in memory, conversion to double); 64-bit integers are not included. */
 #define TYPES(X)                                \
 	X(SUMS_FLOAT64, at_float64, ITSELF)     \
 	X(SUMS_FLOAT32, at_float32, ITSELF)     \
@@ -71,7 +71,7 @@ __u32 sums_type_size(int type)
 	}
 }
 
-/* A null becomes 0, which adds nothing. */
+/* Fetch the values; a null becomes 0. */
 size_t sums_fetch_all(const struct sums_array *x, __s64 at, size_t n, double *out)
 {
 	const char *p = x->data + at * x->stride;
@@ -186,7 +186,7 @@ int sums_add(union fpisa_superacc_full *a, const struct sums_array *x)
 	return 0;
 }
 
-/* Integers of `last` + 1 digits. */
+/* Add integers of `last` + 1 digits. Return how many are not null. */
 static __always_inline __s64 add_digits(const at_uint32 *x, int last, __s64 n, const struct sums_array *validity,
 					__s64 *digits)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Dot products: x y is p + e, both doubles, by a fused multiply-add, where the product
- * is neither so small that e loses bits nor so large that p is infinite. Others are
- * scaled by powers of two first, and have accumulators of their own.
+ * Dot products: x y is p + e, both doubles, by a fused multiply-add, unless the product
+ * is so small that e loses bits or so large that p is infinite. Such products are
+ * scaled by powers of two first, and have separate accumulators.
  */
 #include <math.h>
 
@@ -23,7 +23,7 @@ static int is_safe(double x, double y, double p)
 	return (size >= LEAST_PRODUCT && size <= MOST_PRODUCT) || x == 0 || y == 0 ? isfinite(p) : 0;
 }
 
-/* A product of finite values in units of 2^(-SUMS_DOT_SCALE) or 2^SUMS_DOT_SCALE, a special as it is. */
+/* Add a product of finite values in units of 2^(-SUMS_DOT_SCALE) or 2^SUMS_DOT_SCALE, or a special unscaled. */
 static void add_scaled(union fpisa_superacc_full *a, double x, double y, double p)
 {
 	const int small = fabs(p) < 1;
@@ -38,7 +38,7 @@ static void add_scaled(union fpisa_superacc_full *a, double x, double y, double 
 	my = frexp(y, &ey);
 	product = mx * my;
 	rest = fma(mx, my, -product);
-	/* Both are scaled exactly: exponents of small products lie in -2148..-960, of large ones in 1000..2048. */
+	/* The scaling is exact: exponents of small products lie in -2148..-960, of large products in 1000..2048. */
 	a += small ? 1 : 2;
 	sums_add_double(a, ldexp(product, ex + ey + up));
 	sums_add_double(a, ldexp(rest, ex + ey + up));
@@ -59,7 +59,7 @@ static void add_block(struct products *s, const double *x, const double *y, size
 	sums_run_add64(&s->e, e, n);
 }
 
-/* Values of one side, as halves that add up to them; half[1] stays 0 if there is one half. */
+/* Values of one side, as halves that add up to the values. half[1] stays 0 if there is one half. */
 struct side {
 	struct sums_array part[2];
 	int parts;
@@ -79,7 +79,7 @@ static void zero(struct side *x, struct side *y, size_t i)
 	x->half[0][i] = x->half[1][i] = y->half[0][i] = y->half[1][i] = 0;
 }
 
-/* Zeroes what is null on either side. Returns how many are not. */
+/* Fetch values of both sides, and zero pairs with a null. Return how many pairs do not have a null. */
 static __u64 fetch_both(struct side *x, struct side *y, __s64 at, size_t n)
 {
 	__u64 rows = 0;
@@ -95,7 +95,7 @@ static __u64 fetch_both(struct side *x, struct side *y, __s64 at, size_t n)
 	return rows;
 }
 
-/* Infinities and NaN times whole integers: times a half, which may be 0 or of the other sign, they would be NaN. */
+/* Add products with infinities or NaN from whole integers. A half may be 0 or have the other sign, which would make NaN. */
 static void take_specials(struct products *s, struct side *x, struct side *y, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -108,7 +108,7 @@ static void take_specials(struct products *s, struct side *x, struct side *y, si
 	}
 }
 
-/* Returns how many products there are. */
+/* Add all products. Return how many there are. */
 static __u64 add_sides(struct products *s, struct side *x, struct side *y)
 {
 	const __s64 all = x->part->n;

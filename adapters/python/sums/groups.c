@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Sums by groups. A group has a cell of two limbs, in a unit that all groups share: a value within SUMS_RANGE
- * powers of two takes one vector addition (kernel.h). Values of other magnitudes, and
- * specials, go to a superaccumulator, which their group gets then. If the cells do not fit into a cache, values are first
- * written to blocks by parts of the groups, and the cells of one part lie in the cache while its values are added.
+ * Sums by groups. A group has a cell of two limbs, in a unit that all groups share. A value within SUMS_RANGE
+ * powers of two takes one vector addition (kernel.h). Values of other magnitudes and specials go to a
+ * superaccumulator, which only their groups have. If the cells do not fit into a cache, values are first written
+ * to blocks by parts of the groups. The cells of one part stay in the cache while its values are added.
  */
 #include <stdint.h>
 #include <sys/mman.h>
@@ -12,17 +12,17 @@
 #include "inner.h"
 
 #define MARGIN 3	     /* powers of two of SUMS_RANGE for values larger than the first block's */
-#define ADDS (1ull << 18)    /* to cells between settle()s */
-#define SETTLED (1ll << 61)  /* what settle() leaves in an upper limb is below this */
+#define ADDS (1ull << 18)    /* adds to cells between calls of settle() */
+#define SETTLED (1ll << 61)  /* upper limbs after settle() are below this */
 #define SOME 128	     /* values whose limbs fit into the first cache at once */
-#define COPIES 4	     /* of cells of few groups: adds to one of them wait for each other */
-#define FEW 256		     /* groups */
-#define PART_BITS 15	     /* groups of a part, at least: its cells take half a megabyte */
-#define MOST_PARTS_BITS 6    /* so that their ends lie in the first cache */
-#define PARTS_FROM (1 << 17) /* groups */
-#define PAIRS 336	     /* of a block */
+#define COPIES 4	     /* copies of cells if groups are few: adds to the same cell wait for each other */
+#define FEW 256		     /* number of groups that counts as few */
+#define PART_BITS 15	     /* at least so many bits of groups in a part, whose cells take half a megabyte */
+#define MOST_PARTS_BITS 6    /* the parts' ends lie in the first cache */
+#define PARTS_FROM (1 << 17) /* number of groups from which parts are used */
+#define PAIRS 336	     /* pairs in a block */
 #define AHEAD 128	     /* bytes of a block between a prefetch and its use */
-#define MOST_BLOCKS 7680     /* 30 MB: more are not faster */
+#define MOST_BLOCKS 7680     /* 30 MB: more blocks are not faster */
 #define LINE 64		     /* bytes */
 #define HUGE_PAGE (2ul << 20)
 
@@ -33,7 +33,7 @@ _Static_assert(ADDS << (53 + SUMS_RANGE - SUMS_LIMB) <= SETTLED, "upper limbs do
 struct block {
 	double x[PAIRS];
 	__u32 code[PAIRS];
-	__u32 next; /* of the part */
+	__u32 next; /* next block of the part */
 	__u32 space[15];
 };
 
@@ -51,26 +51,26 @@ static __always_inline size_t place_of(const char *at)
 
 /* Groups whose numbers differ only in the lower `shift` bits. */
 struct part {
-	char *at;    /* where the next value goes, in the last block */
-	__u32 first; /* block */
-	__u64 adds;  /* since settle() */
+	char *at;    /* place of the next value, in the last block */
+	__u32 first; /* first block */
+	__u64 adds;  /* adds since settle() */
 };
 
 struct sums_groups {
 	__s64 n;
-	int low;   /* the exponent field that sets the unit of cells */
+	int low;   /* exponent field that sets the unit of cells */
 	int fixed; /* nonzero: `low` stays */
 	sums_cell *cell;
-	__u64 *rows;		       /* NULL: not counted */
-	struct fpisa_superacc **spill; /* n of them, NULL where nothing was spilt; itself NULL if nowhere */
+	__u64 *rows;		       /* rows of each group; NULL: not counted */
+	struct fpisa_superacc **spill; /* [n], NULL for groups that have not spilt; NULL if none has */
 	const struct sums_kernels *kernels;
-	int shift; /* a group's number without its part */
+	int shift; /* shift of a group's number that gives its part */
 	__u32 parts, blocks, used;
 	struct part *part;
 	struct block *block; /* NULL: values go to their cells at once */
 };
 
-/* Zeros, fresh ones, so in huge pages where there are some: most adds would miss the TLB otherwise. NULL: no memory. */
+/* Return fresh zeroed memory, in huge pages if possible, because most adds would miss the TLB otherwise. Return NULL without memory. */
 static void *zeros(size_t bytes)
 {
 	const size_t page = HUGE_PAGE, whole = (bytes + 2 * page) & ~(page - 1);
@@ -152,7 +152,7 @@ void sums_groups_free(struct sums_groups *g)
 	free(g);
 }
 
-/* -- what cells do not take ---------------------------------------------------------- */
+/* -- values that cells do not take -------------------------------------------------------- */
 
 static int enlarge(struct fpisa_superacc **a, struct fpisa_superacc_window w)
 {
@@ -165,7 +165,7 @@ static int enlarge(struct fpisa_superacc **a, struct fpisa_superacc_window w)
 	return 0;
 }
 
-/* Return the place of the group's superaccumulator, which is made here. NULL: no memory. */
+/* Return the place of the group's superaccumulator, and create it if needed. Return NULL without memory. */
 static struct fpisa_superacc **spilt(struct sums_groups *g, __s64 group)
 {
 	if (!g->spill)
@@ -192,7 +192,7 @@ static __int128 value_of(sums_cell c)
 	return (__int128)c[1] * (1ll << SUMS_LIMB) + c[0];
 }
 
-/* A cell into its superaccumulator. As doubles it would be infinite where it is beyond 2^1024. */
+/* Move a cell into its superaccumulator. As doubles a cell beyond 2^1024 would be infinite. */
 static int spill_cell(struct sums_groups *g, __s64 group)
 {
 	struct fpisa_superacc **a = spilt(g, group);
@@ -219,7 +219,7 @@ static void fold(struct sums_groups *g)
 	}
 }
 
-/* Lower limbs carry into upper ones, of the groups of a part, which take as many adds as ADDS again. */
+/* Carry lower limbs of a part's cells into upper limbs, so that the cells take ADDS more adds. */
 static int settle(struct sums_groups *g, __u32 part)
 {
 	const __s64 first = (__s64)part << g->shift;
@@ -259,12 +259,12 @@ static void choose_unit(struct sums_groups *g, const double *x, size_t n, int ma
 }
 
 /*
- * Groups of some values, as the caller has them or as blocks do. A negative one is of no group. The caller's may be an array
- * that another thread of Python writes to: each use reads once and checks.
+ * Group numbers of some values, from the caller or from blocks. A negative number means no group. The caller's array may be
+ * written by another thread of Python: each use reads once and checks.
  */
 struct codes {
 	const __s64 *wide;
-	const __u32 *narrow; /* if not NULL; below the number of groups */
+	const __u32 *narrow; /* used unless NULL; below the number of groups */
 };
 
 static __always_inline __s64 code_of(struct codes codes, size_t i)
@@ -341,7 +341,7 @@ static int add_block(struct sums_groups *g, const double *x, const __s64 *code, 
 
 /* -- parts ------------------------------------------------------------------------------ */
 
-/* Each part has one block. */
+/* Give each part one empty block. */
 static void rewind_parts(struct sums_groups *g)
 {
 	for (__u32 p = 0; p < g->parts; p++) {
@@ -351,7 +351,7 @@ static void rewind_parts(struct sums_groups *g)
 	g->used = g->parts;
 }
 
-/* Blocks for so many values, at most. */
+/* Allocate blocks for at most so many values. */
 static int new_blocks(struct sums_groups *g, __s64 values)
 {
 	const __u64 want = (__u64)values / PAIRS + 2 * g->parts;
@@ -366,7 +366,7 @@ static int new_blocks(struct sums_groups *g, __s64 values)
 	return 0;
 }
 
-/* A third of the next block, while a third of this one is added. */
+/* Prefetch a third of the next block while a third of this block is added. */
 static __always_inline void fetch_ahead(const struct block *next, size_t at)
 {
 	const char *from = (const char *)next + at * sizeof(*next) / PAIRS;
@@ -405,7 +405,7 @@ static int drain(struct sums_groups *g, int count)
 	return 0;
 }
 
-/* The last block of a part is full. */
+/* Start a new block of a part whose last block is full. */
 static int next_block(struct sums_groups *g, struct part *part, int count)
 {
 	if (g->used == g->blocks)
@@ -434,7 +434,7 @@ static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, 
 		}
 		block = block_of(part->at);
 		place = place_of(part->at);
-		/* Any address will do: a prefetch does not fault. */
+		/* Any address is allowed: a prefetch does not fault. */
 		__builtin_prefetch((const char *)&block->x[place] + AHEAD, 1);
 		__builtin_prefetch((const char *)&block->code[place] + AHEAD, 1);
 		block->x[place] = x[i];
@@ -448,7 +448,7 @@ static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, 
 
 /* -- arrays ------------------------------------------------------------------------------ */
 
-/* n values of x from `at` on as doubles, where they lie or in the buffer. */
+/* Return n values of x from `at` on as doubles, in place or in the buffer. */
 static const double *fetch(const struct sums_array *x, double scale, __s64 at, size_t n, double *buffer)
 {
 	const char *there = x->data + at * x->stride;
@@ -461,7 +461,7 @@ static const double *fetch(const struct sums_array *x, double scale, __s64 at, s
 	return buffer;
 }
 
-/* A null is of no group. */
+/* Return the group numbers, with -1 for nulls. */
 static const __s64 *fetch_codes(const struct sums_array *x, const __s64 *code, __s64 at, size_t n, __s64 *buffer)
 {
 	if (!x->valid)
@@ -471,7 +471,7 @@ static const __s64 *fetch_codes(const struct sums_array *x, const __s64 *code, _
 	return buffer;
 }
 
-/* x times a power of two. */
+/* Add x times a power of two. */
 static int add_array(struct sums_groups *g, const struct sums_array *x, double scale, int count, const __s64 *code)
 {
 	double values[SUMS_BLOCK];
@@ -532,7 +532,7 @@ int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_supera
 	return 0;
 }
 
-/* A cell alone, which is what most groups have, in any format and as an average too. */
+/* Return the value of a group that has only a cell, as most groups do, in any format and as an average too. */
 static __u64 read_cell(const struct sums_groups *g, __s64 group, struct fpisa_format to, int average)
 {
 	const __int128 m = value_of(g->cell[group]);
@@ -547,7 +547,7 @@ static __u64 read_cell(const struct sums_groups *g, __s64 group, struct fpisa_fo
 	return fpisa_magnitude_round(&x, sums_format(), to, &flags);
 }
 
-/* m * 2^e as float64 if that is a normal number, by the CPU's own rounding of an integer. 0: it is not. */
+/* Compute m * 2^e as float64 by the CPU's own rounding of an integer. Return 0 if the result is not a normal number. */
 static __always_inline int quick(__int128 m, int e, __u64 *out)
 {
 	const __s64 sign = (__s64)(m >> 127);
@@ -652,7 +652,7 @@ static __always_inline __u64 hash(const struct table *t, __s64 key)
 	return ((__u64)h ^ (__u64)(h >> 64)) * 0x9e3779b97f4a7c15 >> (64 - t->bits);
 }
 
-/* The key's slot, or the empty one where it belongs. */
+/* Return the key's slot, or the empty slot for it. */
 static __always_inline struct slot *find(const struct table *t, __s64 key)
 {
 	__u64 at = hash(t, key);
@@ -707,7 +707,7 @@ __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
 	return t.slots ? groups : -ENOMEM;
 }
 
-/* Numbers keys whose ranks are not all of the range. */
+/* Number keys that do not fill their range. */
 static int number_sparse(const __s64 *key, __s64 n, __s64 least, __u32 range, const __u8 *seen, __s64 *code)
 {
 	__u32 *rank = malloc(range * sizeof(*rank)), groups = 0;
@@ -724,7 +724,7 @@ static int number_sparse(const __s64 *key, __s64 n, __s64 least, __u32 range, co
 	return 0;
 }
 
-/* Unsigned differences, so that keys of either sign will do. */
+/* Number keys by unsigned differences, so that keys may have either sign. */
 __s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found)
 {
 	__u8 *seen = calloc(range, 1);

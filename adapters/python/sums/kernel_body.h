@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The text of a kernel (kernel.h) for vectors of WIDTH doubles; TARGET is the attribute that
- * lets the compiler use them, ANY(v) whether a vector of integers has a bit, LOWER and UPPER the places by which
- * two vectors alternate. kernel.c includes it for each.
+ * The text of a kernel (kernel.h) for vectors of WIDTH doubles, which kernel.c includes for each vector unit.
+ * TARGET is the attribute that lets the compiler use such vectors. ANY(v) is whether a vector of integers has a
+ * bit set. LOWER and UPPER are the places that interleave two vectors.
  */
 typedef double NAME(v) __attribute__((vector_size(8 * WIDTH)));
 typedef double NAME(at64) __attribute__((vector_size(8 * WIDTH), aligned(1), may_alias));
@@ -34,7 +34,7 @@ TARGET static __always_inline void NAME(flush)(struct sums_window *w, V *a, V *b
 	w->flushes++;
 }
 
-/* Add one group of values to the lanes. 0: refused, and nothing was added. */
+/* Add one group of values to the lanes. Return 0 if the group was refused and nothing was added. */
 TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 {
 	V na[SUMS_VECTORS], nb[SUMS_VECTORS];
@@ -87,7 +87,7 @@ TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 KERNEL(64, double, LOAD64)
 KERNEL(32, float, LOAD32)
 
-/* Split one vector of values into limbs. Return the bits of values that have none. */
+/* Split one vector of values into limbs. Return the bits of values without limbs. */
 TARGET static __always_inline U NAME(split)(U x, U low, I *lo, I *hi)
 {
 	const U place = (x >> 52 & 2047) - low, ok = (U)(place <= SUMS_RANGE);
@@ -120,7 +120,7 @@ TARGET static int NAME(limbs)(const double *x, size_t n, int low, sums_cell *lim
 	return ANY(other);
 }
 
-/* The compiler has minima and maxima of vectors, which this language has not. */
+/* Return the extent. The compiler finds the vector instructions for minima and maxima, which C does not have. */
 TARGET static struct sums_extent NAME(extent)(const double *x, size_t n)
 {
 	__u64 least = ~0ull, most = 0;
@@ -136,7 +136,7 @@ TARGET static struct sums_extent NAME(extent)(const double *x, size_t n)
 	return (struct sums_extent){(__u32)(least >> 53), (__u32)(most >> 53)};
 }
 
-/* x y is p + e exactly, unless e has bits below 2^-1074: sums_dot() sees to that. */
+/* Compute x y as p + e, exactly unless e has bits below 2^-1074: sums_dot() handles those. */
 TARGET static void NAME(products)(const double *restrict x, const double *restrict y, double *restrict p,
 				  double *restrict e, size_t n)
 {

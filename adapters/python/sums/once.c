@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The sum of one object of Python in one call: of small arrays, finding their memory from Python takes longer than adding. */
+/* The sum of one Python object in one call. For small arrays, finding their memory from Python takes longer than adding. */
 #include <math.h>
 
 #include "inner.h"
 
-#define STRIDED_FORMAT 0x1c   /* of PyBUF_STRIDES and PyBUF_FORMAT */
-#define HELD_BYTES (64 << 10) /* up to which letting go of the lock takes longer than the sum */
+#define STRIDED_FORMAT 0x1c   /* PyBUF_STRIDES and PyBUF_FORMAT */
+#define HELD_BYTES (64 << 10) /* up to this size releasing the lock takes longer than the sum */
 
-/* SUMS_TYPES: not a float of the machine's. */
+/* Return the type, or SUMS_TYPES if the format is not a float of the machine. */
 static int type_of(const char *format)
 {
 	if (!format || !format[0] || format[1])

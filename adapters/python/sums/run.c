@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The ways of a value into an accumulator. Lanes (kernel.h) take values that lie
- * within some 35 powers of two; a group that they refuse goes value by value. If that is
- * frequent, the window moves, and if it stays frequent, pieces go to bins. All ways are exact.
+ * The ways of a value into an accumulator. Lanes (kernel.h) take values that lie within about
+ * 35 powers of two. The values of a refused group go one by one. If lanes often refuse groups, the
+ * window moves. If they still do, pieces go to bins. All ways are exact.
  */
 #include "inner.h"
 
@@ -10,8 +10,8 @@
 #define MARGIN 3	 /* powers of two that later values may be larger by */
 #define OFTEN 8		 /* refused groups of a piece after which lanes do not pay */
 #define MOST_SKIPPED 64
-#define LEAST_BINS 64	/* values more than exponents for which bins are worth a drain */
-#define MANY_REFUSED 32 /* groups after which they are, whatever comes */
+#define LEAST_BINS 64	/* bins pay if the values exceed the exponents by this many */
+#define MANY_REFUSED 32 /* refused groups after which bins always pay */
 #define LEAST_PADDED 6	/* values that are faster as a group with zeros than one by one */
 
 /* -- bins ----------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ struct sums_bins *sums_bins_new(void)
 	return b;
 }
 
-/* Bins of exponents from `from` to less than `to` are in use from now on. */
+/* Clear the bins of exponents from `from` to less than `to`, which are in use from now on. */
 static void clear(struct sums_bins *b, __u32 from, __u32 to)
 {
 	const size_t bytes = (to - from) * sizeof(__u64);
@@ -136,7 +136,7 @@ void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 	memset(b, 0, offsetof(struct sums_bins, fresh));
 }
 
-/* Add value by value, if there are few, or there is no memory for bins. */
+/* Add value by value, if values are few or there is no memory for bins. */
 static void add_each(union fpisa_superacc_full *a, const double *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -180,7 +180,7 @@ static void drain(struct sums_run *r)
 		sums_add_scaled(r->a, b, r->w.k + SUMS_UNIT_B);
 }
 
-/* The exponent field of the largest finite value. */
+/* Return the exponent field of the largest finite value. */
 static __u32 largest_finite(const double *x, size_t n)
 {
 	__u32 largest = 0;
@@ -193,7 +193,7 @@ static __u32 largest_finite(const double *x, size_t n)
 	return largest;
 }
 
-/* A window for values up to the largest finite one of these. */
+/* Open a window for values up to the largest finite value of these. */
 static void open_window(struct sums_run *r, const double *x, size_t n)
 {
 	const __u32 most = r->kernels->extent(x, n).most;
@@ -205,7 +205,7 @@ static void open_window(struct sums_run *r, const double *x, size_t n)
 	r->open = 1;
 }
 
-/* A group that lanes do not take. */
+/* Add a group that lanes have refused. */
 static void refuse(struct sums_run *r, const double *x, size_t n)
 {
 	if (++r->refused > MANY_REFUSED && !r->bins)
@@ -226,7 +226,7 @@ static void last(struct sums_run *r, const double *x, size_t n)
 	add_each(r->a, x, n);
 }
 
-/* Add a piece by lanes. Return how many groups they refused; if they refuse the group that a window begins with, all count as refused. */
+/* Add a piece by lanes. Return how many groups they refused, or more than OFTEN if they refused the first group of a window. */
 static __u32 piece(struct sums_run *r, const double *x, size_t n, int begins)
 {
 	const size_t group = r->kernels->group;
@@ -284,7 +284,7 @@ void sums_run_add64(struct sums_run *r, const double *x, size_t n)
 			if (piece(r, x, some, begins) <= OFTEN) {
 				r->penalty = 1;
 			} else {
-				/* Once more with another window, and longer without lanes each time that it is in vain. */
+				/* Try again with another window, and skip lanes for longer after each failure. */
 				drain(r);
 				r->open = 0;
 				r->skip = r->penalty - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Accumulators: superacc.h with all limbs of doubles, so no add is ever refused. */
+/* Accumulators: superacc.h with all limbs of doubles, so an add is never refused. */
 #include "inner.h"
 
 __u64 sums_size(void)
@@ -22,7 +22,7 @@ void sums_add_scaled(union fpisa_superacc_full *a, __int128 v, int exponent)
 
 	if (a->acc.waiting >= FPISA_SUPERACC_ADDS)
 		(void)fpisa_superacc_carry(&a->acc);
-	/* 32 bits of m at a time: with the shift they are below 2^63, and go to two limbs. */
+	/* Take 32 bits of m at a time: with the shift they are below 2^63, and go to two limbs. */
 	for (; m; m >>= 32, limb++) {
 		__u64 part = (__u64)(__u32)m << (at & 31);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exact sums of arrays: what the Python package calls by ctypes (fpisa/_core.py).
+ * Exact sums of arrays: the functions that the Python package calls by ctypes (fpisa/_core.py).
  *
- * Every function is reentrant: it touches nothing but its arguments and the
- * floating-point environment of its thread, which it sets to the default and
- * restores. Functions that return int return 0 or -errno. The bits of a result
- * depend on the values alone: which CPU, which path, which order or which
- * number of calls does not matter, because every path adds exactly
- * (include/fpisa/superacc.h) and rounding comes last.
+ * Every function is reentrant: it uses only its arguments and the floating-point
+ * environment of its thread, which it sets to the default and restores. Functions
+ * that return int return 0 or -errno. The bits of a result depend on the values
+ * alone. They do not depend on the CPU, the path, the order or the number of
+ * calls, because every path adds exactly (include/fpisa/superacc.h) and rounding
+ * comes last.
  */
 #ifndef SUMS_H
 #define SUMS_H
@@ -36,10 +36,10 @@ enum sums_type {
 /* An array in one dimension, aligned or not. */
 struct sums_array {
 	const char *data;
-	__s64 n;	    /* values, nulls included */
-	__s64 stride;	    /* bytes from a value to the next, of either sign */
-	const __u8 *valid;  /* Arrow's bitmap, bit 0 of byte 0 first: 0 means null; NULL: no nulls */
-	__s64 valid_offset; /* bits before the first value's */
+	__s64 n;	    /* number of values, including nulls */
+	__s64 stride;	    /* bytes from a value to the next, positive or negative */
+	const __u8 *valid;  /* Arrow's bitmap, bit 0 of byte 0 first: 0 means null; NULL: without nulls */
+	__s64 valid_offset; /* bits before the first value's bit */
 	__s32 type;	    /* enum sums_type */
 };
 
@@ -47,13 +47,13 @@ struct sums_array {
 SUMS_API __u64 sums_size(void);
 SUMS_API void sums_init(union fpisa_superacc_full *a);
 
-/* Adds all values that are not null. -EINVAL: unknown type. -ERANGE: more than 2^63 - 1 values. -ENOMEM. */
+/* Add all values that are not null. Return -EINVAL for an unknown type, -ERANGE beyond 2^63 - 1 values, or -ENOMEM. */
 SUMS_API int sums_add(union fpisa_superacc_full *a, const struct sums_array *x);
 
-/* Adds b. -ERANGE: more than 2^63 - 1 values. */
+/* Add b. Return -ERANGE beyond 2^63 - 1 values. */
 SUMS_API int sums_merge(union fpisa_superacc_full *a, const union fpisa_superacc_full *b);
 
-/* The bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once to nearest even. An average of nothing is NaN. */
+/* Return the bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once to nearest even. An average of nothing is NaN. */
 SUMS_API __u64 sums_read(const union fpisa_superacc_full *a, int format, int average);
 
 /* Py_buffer of Python's stable ABI. */
@@ -67,7 +67,7 @@ struct sums_view {
 	void *internal;
 };
 
-/* Functions of the Python that calls: nothing here is linked with it. */
+/* Functions of the calling Python: this library is not linked with Python. */
 struct sums_python {
 	int (*get_buffer)(void *object, struct sums_view *view, int flags);
 	void (*release_buffer)(struct sums_view *view);
@@ -76,26 +76,27 @@ struct sums_python {
 };
 
 /*
- * The sum, or the average, of an object that is a buffer of float64, float32 or float16 in one dimension, rounded to float64. NaN
- * otherwise, with Python's error set if it has none: the caller looks again. The interpreter's lock is held, and let go of for large ones.
+ * Return the sum, or the average, of an object that is a one-dimensional buffer of float64, float32 or float16, rounded to float64.
+ * Return NaN for other objects, with Python's error set if the object is not a buffer: the caller checks again. The interpreter's
+ * lock is held, and released for large buffers.
  */
 SUMS_API double sums_once(void *object, int average, const struct sums_python *python);
 
-/* doc/partial.md. Returns the bytes written. */
+/* Write and parse a partial, see doc/partial.md. sums_write() returns the bytes written. */
 SUMS_API __u32 sums_write(const union fpisa_superacc_full *a, __u8 out[FPISA_PARTIAL_MOST]);
 SUMS_API int sums_parse(union fpisa_superacc_full *a, const void *bytes, __u64 size, const char **why);
 
 /*
- * Adds the products x[i] * y[i] where neither is null. Products of doubles have
+ * Add the products x[i] * y[i] of pairs without nulls. Products of doubles have
  * exponents that a superaccumulator does not have: a[1] is in units of 2^-1200, a[2] of
- * 2^1200, a[0] of 1. -EINVAL: x and y differ in length.
+ * 2^1200, a[0] of 1. Return -EINVAL if x and y differ in length.
  */
 #define SUMS_DOT_SCALE 1200
 SUMS_API int sums_dot(union fpisa_superacc_full a[3], const struct sums_array *x, const struct sums_array *y);
 
 /*
- * Sums along some axes: out_n arrays that begin where `outer` says, each of inner dimensions `inner`.
- * Result i goes to out + i * (bytes of the format). out_rows, if not NULL, takes how many values each has.
+ * Sum along some axes: the arrays begin at the places of `outer`, and each has the dimensions `inner`.
+ * Result i goes to out + i * (bytes of the format).
  */
 struct sums_axes {
 	__s32 ndim;
@@ -104,44 +105,44 @@ struct sums_axes {
 SUMS_API int sums_axis(const char *data, int type, const struct sums_axes *outer, const struct sums_axes *inner,
 		       int format, int average, void *out);
 
-/* Sums by groups, numbered from 0; with `count` it is known how many values each has. NULL: no memory. */
+/* Create sums by groups, numbered from 0; `count` also counts the values of each. Return NULL without memory. */
 struct sums_groups;
 SUMS_API struct sums_groups *sums_groups_new(__s64 groups, int count);
 SUMS_API void sums_groups_free(struct sums_groups *g);
-/* code[i] is the group of x[i]; a negative one is of no group. -ERANGE: a code is not below `groups`. */
+/* Add x[i] to group code[i], or to no group if the code is negative. Return -ERANGE if a code is not below `groups`. */
 SUMS_API int sums_groups_add(struct sums_groups *g, const struct sums_array *x, const __s64 *code);
-/* Results of all groups to `out`, as sums_axis() has them. -EINVAL: an average of groups that do not count. */
+/* Write the results of all groups to `out`, like sums_axis(). Return -EINVAL for averages of groups that do not count. */
 SUMS_API int sums_groups_read(const struct sums_groups *g, int format, int average, void *out);
-/* Adds one group's sum to a. */
+/* Add one group's sum to a. */
 SUMS_API int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_superacc_full *a);
 
 /*
- * Find the places of rows sorted by their group's number: row i goes to place[i], so that group k has the places from start[k] to
- * start[k + 1]. start[] takes groups + 1; rows of no group have -1. -ERANGE: a code is not below `groups`.
+ * Find the places of rows sorted by their group's number. Row i goes to place[i], so that group k has the places from start[k] to
+ * start[k + 1]. start[] has groups + 1 entries. Rows without a group have -1. Return -ERANGE if a code is not below `groups`.
  */
 SUMS_API int sums_places(const __s64 *code, __s64 n, __s64 groups, __s64 *place, __s64 *start);
 
-/* Copies x[i] to its place in `out`, and sets its bit in the bitmap `valid`, which is zero before, if it is not null. */
+/* Copy each x[i] that is not null to its place in `out`, and set its bit in the bitmap `valid`, which is zero before. */
 SUMS_API int sums_arrange(const struct sums_array *x, const __s64 *place, void *out, __u8 *valid);
 
 /*
- * Adds integers of 32, 64, 128 or 256 bits, as Arrow's decimals are, that are not null: digit i of base 2^32 to digits[i], the
- * uppermost one with its sign. `valid` as in struct sums_array. Returns how many there were, or -EINVAL: `bits` is none of these.
+ * Add integers of 32, 64, 128 or 256 bits that are not null, such as Arrow's decimals: digit i of base 2^32 to digits[i], the
+ * uppermost digit with its sign. `valid` is as in struct sums_array. Return how many there were, or -EINVAL for other `bits`.
  * n is below 2^31.
  */
 SUMS_API __s64 sums_decimals(const void *data, int bits, __s64 n, const __u8 *valid, __s64 valid_offset, __s64 *digits);
 
-/* Numbers 64-bit keys by their first appearance. Returns how many there are, or -ENOMEM; first[] takes where each began. */
+/* Number 64-bit keys by their first appearance, and set first[] to the places of these. Return how many there are, or -ENOMEM. */
 SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first);
 
 /*
- * The same of keys from `least` to less than `least` + `range`, with numbers that ascend as keys do; found[], of `range`
- * keys, takes which there are. Much faster where they lie close together. Where `least` is 0 and there are `range` groups, keys are
- * their own numbers, and code[] is left as it is.
+ * Number keys from `least` to less than `least` + `range` in ascending order, and list the keys in found[], which has `range`
+ * entries. This is much faster for keys that are close together. If `least` is 0 and there are `range` groups, keys are their own
+ * numbers, and code[] does not change.
  */
 SUMS_API __s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found);
 
-/* The vector unit in use: "avx512", "avx2" or "baseline". `limit`, if not NULL, keeps to it or less for tests. */
+/* Return the vector unit in use: "avx512", "avx2" or "baseline". `limit`, if not NULL, is the widest to use, for tests. */
 SUMS_API const char *sums_vectors(const char *limit);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The choice of the kernel of this process: the widest that the CPU has, or a test's limit. */
+/* The choice of the kernel of this process: the widest that the CPU supports, or a test's limit. */
 #include "inner.h"
 
 static int allowed(const struct sums_kernels *k)
@@ -23,7 +23,7 @@ static const struct sums_kernels *const kernels[] = {
 
 #define KERNELS (sizeof(kernels) / sizeof(*kernels))
 
-/* The widest from `from` on. */
+/* Return the widest kernel from `from` on. */
 static const struct sums_kernels *widest(size_t from)
 {
 	while (!allowed(kernels[from]))

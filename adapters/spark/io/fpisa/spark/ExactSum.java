@@ -10,13 +10,13 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * The exact sum of doubles: limbs 32 bits apart from 2^-1074 on, as include/fpisa/superacc.h has them. Its bytes are
- * those of doc/partial.md. Written from that page; values taken out are rounded once.
+ * The exact sum of doubles: limbs 32 bits apart from 2^-1074 on, as in include/fpisa/superacc.h. The format of its bytes
+ * is in doc/partial.md, from which this class was written. Results are rounded once.
  */
 public final class ExactSum implements Externalizable {
 	private static final int LIMBS = 70;
 	private static final int QUANTUM = -1074;
-	private static final int ADDS = 512; // each puts less than 2^53 into a limb
+	private static final int ADDS = 512; // each adds less than 2^53 to a limb
 	private static final int NEGATIVE = 1, SPECIALS = 2;
 	private static final int HEAD = 16, COUNTS = 24, MAGNITUDE = 272;
 	private static final long LOW = 0xffffffffL;
@@ -75,7 +75,7 @@ public final class ExactSum implements Externalizable {
 		return this;
 	}
 
-	/** The sum in units of 2^-1074. */
+	/** Return the sum in units of 2^-1074. */
 	private BigInteger units() {
 		carry();
 		ByteBuffer bytes = ByteBuffer.allocate(8 + 4 * (LIMBS - 1)).putLong(limb[LIMBS - 1]);
@@ -88,7 +88,7 @@ public final class ExactSum implements Externalizable {
 		return rows;
 	}
 
-	/** The sum, rounded once to nearest even. */
+	/** Return the sum, rounded once to nearest even. */
 	public double value() {
 		if (nan > 0 || positive > 0 && negative > 0)
 			return Double.NaN;
@@ -121,7 +121,7 @@ public final class ExactSum implements Externalizable {
 		return out.array();
 	}
 
-	/** IllegalArgumentException: the bytes are not a partial that doubles can have. */
+	/** Parse a partial. Throw IllegalArgumentException if the bytes are not a partial of doubles. */
 	public static ExactSum fromBytes(byte[] bytes) {
 		ExactSum made = new ExactSum();
 		ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);

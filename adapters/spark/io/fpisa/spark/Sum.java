@@ -5,7 +5,7 @@ import org.apache.spark.sql.Encoder;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.expressions.Aggregator;
 
-/** What all aggregates of exact sums have in common; nulls are left out. */
+/** The common part of all aggregates of exact sums, which skip nulls. */
 public abstract class Sum<T> extends Aggregator<Double, ExactSum, T> {
 	@Override
 	public ExactSum zero() {
