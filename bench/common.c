@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the programs of bench/ share; common.h has the contracts. */
+/* Functions that the programs of bench/ share; common.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>

@@ -18,16 +18,16 @@
 		}                               \
 	}
 
-/* After the last option: nothing else stands there, and `window` is a power of two. 0, or -1 after it has reported. */
+/* Check that nothing follows the last option, and that `window` is a power of two. Return 0, or -1 after reporting the error. */
 int end_of_options(int argc, char **argv, uint32_t window, const char *usage);
 
-/* Prints `, "name": {"median": .., "q1": .., "q3": ..}`. */
+/* Print `, "name": {"median": .., "q1": .., "q3": ..}`. */
 void print_quartiles(const char *name, double *v, uint32_t n);
 
-/* The path of `fpisa` from that of a program in bench/: it stands in the directory above. */
+/* Write the path of `fpisa`, which is in the directory above the given program of bench/. */
 void fpisa_path(char *path, size_t size, const char *program);
 
-/* Runs a command of fpisa. 0, or -1 after it has reported why. */
+/* Run a command of fpisa. Return 0, or -1 after reporting the error. */
 __attribute__((format(printf, 2, 3))) int run_fpisa(const char *path, const char *format, ...);
 
 #endif

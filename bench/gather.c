@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The cost of a sum by groups before any exactness: reading keys and values, adding doubles at the places of the keys, and the same
- * by parts of the groups. bench/sums.py runs it beside fpisa.sum(x, by=). CPU time in ns an element, one JSON line.
+ * by parts of the groups. bench/sums.py runs this program beside fpisa.sum(x, by=). Prints CPU time in ns per element, one JSON line.
  *
  *     gather ELEMENTS GROUPS ROUNDS
  */
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PART_BITS 15 /* of groups.c */
+#define PART_BITS 15 /* as in groups.c */
 
 static double *x, *sum, *part_x;
 static uint32_t *part_key;
@@ -43,7 +43,7 @@ static void add_direct(void)
 		sum[key[i]] += x[i];
 }
 
-/* The places are known: what finding them costs is left out. */
+/* Add by parts. The places are known: the cost of finding them is left out. */
 static void add_by_parts(void)
 {
 	const int64_t parts = ((groups - 1) >> PART_BITS) + 1;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The cost of queries in the kernel, a row, and the share of rows that go on to the master:
+ * The cost of queries in the kernel per row, and the share of rows that go on to the master:
  *
- *	query [--rows N] [--rounds R]
+ * 	query [--rows N] [--rounds R]
  *
- * The loaded programs under BPF_PROG_TEST_RUN, on one CPU, frames of 128 rows of 8 bytes, each with
- * fresh random rows; an epoch of its own each round. Beside each, in the same round and on the same
- * rows, C in user space that fetches a frame's lines ahead: a heap, a table with sums as doubles,
- * or the same filter. One JSON line a case:
+ * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes, each with
+ * fresh random rows, and each round has a new epoch. In the same round C in user space runs on the same
+ * rows and fetches a frame's lines ahead: a heap, a table with sums as doubles, or the same filter. One
+ * JSON line per case:
  *
- *	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
- *	c_ns_per_row	the same of the C beside it
- *	ratio		of both in the same round
- *	forwarded	the share of rows that go on to the master, the most of any round
- *	ns_per_key	of a filter, to put a key in
+ * 	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
+ * 	c_ns_per_row	the same for the C beside it
+ * 	ratio		of the two in the same round
+ * 	forwarded	the share of rows that go on to the master, the most of any round
+ * 	ns_per_key	for a filter: time to insert a key
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -33,11 +33,11 @@
 #define MAX_ROUNDS 100
 #define ROWS FPISA_QUERY_ROWS
 #define TOKEN 0x5eadbeefcafe0001ull
-#define BATCH 32 /* frames between two looks at the clock, which is CPU time's */
+#define BATCH 32 /* frames between two readings of the clock of CPU time */
 
 enum values { RANDOM, ASCENDING };
 
-/* `keys`: rows have as many, spread evenly; of a filter every tenth of them is in the join. */
+/* `keys` is the number of keys of rows, spread evenly. With a filter every tenth key is in the join. */
 static const struct query_case {
 	const char *program;
 	unsigned int kind;
@@ -73,7 +73,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* -- in C ------------------------------------------------------------------------ */
+/* -- the same in C ---------------------------------------------------------------- */
 
 struct cell {
 	uint32_t key, used;
@@ -82,7 +82,7 @@ struct cell {
 	uint64_t count;
 };
 
-/* State of the C: a heap and a filter by the rules, and a table as one would write it. */
+/* State of the C: a heap and a filter by the rules, and an ordinary hash table. */
 struct in_c {
 	struct fpisa_soft_query soft;
 	struct cell *cell;
@@ -139,7 +139,7 @@ static void c_table(struct in_c *c, const struct row *row, const uint8_t *keep)
 	}
 }
 
-/* A frame in C. */
+/* Process a frame in C. */
 static void c_rows(struct in_c *c, const struct query_case *k, uint64_t sequence, const struct row *row)
 {
 	uint8_t keep[ROWS];
@@ -155,7 +155,7 @@ static void c_rows(struct in_c *c, const struct query_case *k, uint64_t sequence
 		c_table(c, row, keep);
 }
 
-/* So many frames in C, up to number `last`: how long they take. */
+/* Process n frames in C, up to number `last`. Return the time. */
 static uint64_t c_batch(struct in_c *c, const struct query_case *k, uint32_t last, uint32_t n,
 			struct row row[BATCH][ROWS])
 {
@@ -166,13 +166,13 @@ static uint64_t c_batch(struct in_c *c, const struct query_case *k, uint32_t las
 	return cpu_ns() - before;
 }
 
-/* -- both ------------------------------------------------------------------------- */
+/* -- kernel and C ------------------------------------------------------------------ */
 
 struct figures {
 	double ns[MAX_ROUNDS], c_ns[MAX_ROUNDS], ratio[MAX_ROUNDS], key_ns[MAX_ROUNDS], forwarded;
 };
 
-/* Every tenth key, in both; the kernel's time a key. */
+/* Insert every tenth key, in the kernel and in C. Return the kernel's time per key. */
 static double fill_filter(struct in_c *c, const struct query_case *k)
 {
 	uint32_t key[ROWS], n = 0, all = 0, state;

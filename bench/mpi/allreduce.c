@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Times of MPI_Allreduce of floats, and what is left of MPI_Iallreduce with computing in between; mpi.py runs it under
+ * Times of MPI_Allreduce of floats, and the rest of MPI_Iallreduce with computing in between. mpi.py runs this program under
  * each MPI, preloaded and not.
  *
- *	allreduce SECONDS BYTES...
+ * 	allreduce SECONDS BYTES...
  *
- * Each size takes SECONDS or so, and a call at least after the one that says how many fit. A line of JSON a size, from
- * rank 0: medians over the calls of the slowest rank's time. `exposed_s` is what an MPI_Iallreduce takes beside computing
- * for as long as a blocking call takes; each value of each sum is checked.
+ * Each size takes about SECONDS, and at least one call after the call that says how many fit. Rank 0 prints a line of JSON per
+ * size: medians over the calls of the slowest rank's time. `exposed_s` is the time of an MPI_Iallreduce less the computing in
+ * between, which takes as long as a blocking call. Each value of each sum is checked.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void check(const float *x, size_t n, int ranks)
 		}
 }
 
-/* One call: the slowest rank's seconds, less those of the computing. */
+/* Make one call. Return the slowest rank's seconds less the seconds of computing. */
 static double call(float *x, size_t n, double compute_s)
 {
 	double t, slowest, until;
@@ -65,7 +65,7 @@ static double call(float *x, size_t n, double compute_s)
 	return slowest;
 }
 
-/* The median of as many calls as fit, barriers and checks included: the first says how many. */
+/* Return the median of as many calls as fit, barriers and checks included. The first call says how many fit. */
 static double measure(float *x, size_t n, int rank, int ranks, double seconds, double compute_s)
 {
 	double t[MOST], first = MPI_Wtime();

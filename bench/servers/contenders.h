@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Our aggregator beside servers: wire.c has options, runs and figures, network.c
- * links and aggregators, worker.c the workers, server.h what a server does.
+ * links and aggregators, worker.c the workers, server.h the servers.
  */
 #ifndef BENCH_CONTENDERS_H
 #define BENCH_CONTENDERS_H
@@ -17,12 +17,11 @@ enum contender { FPISA_XDP, UDP_AVX2, XDP_AVX2, CONTENDERS };
 struct plan {
 	uint32_t workers, packet, window, runs;
 	int gso;	   /* batches pass the links whole */
-	uint64_t elements; /* of a vector, whole packets */
+	uint64_t elements; /* elements of a vector, whole packets */
 	uint64_t seed;
 	double loss; /* injected at the workers */
 	struct star star[CONTENDERS];
-	/* Shared by all processes: a vector a rank; the order of arrival of each chunk as each rank was told.
-	 */
+	/* Shared by all processes: one vector per rank, and the order of arrival of each chunk as each rank was told. */
 	float *send, *recv;
 	uint64_t *order;
 };
@@ -32,14 +31,14 @@ enum task { TASK_LINK, TASK_FILL, TASK_CLEAR, TASK_SUM, TASK_CHECK };
 
 struct order {
 	enum task task;
-	enum contender contender; /* SUM, CHECK */
-	uint32_t run;		  /* FILL */
+	enum contender contender; /* for TASK_SUM and TASK_CHECK */
+	uint32_t run;		  /* for TASK_FILL */
 };
 
 /*
- * Lets a thread of its own do all that an end of a link receives, whatever its peer is, and finds it.
- * The end has to poll, which GRO makes it do, and the peer has to be without TSO, else the kernel
- * believes that GRO is of no use (veth_skb_is_eligible_for_gro()) and charges the work to the sender.
+ * Let a separate kernel thread poll an end of a link, whatever its peer is, and return its pid. GRO makes the
+ * end poll. The peer must not have TSO, because otherwise the kernel assumes that GRO is useless
+ * (veth_skb_is_eligible_for_gro()) and charges the work to the sender.
  */
 pid_t wire_poll(const char *dev);
 
@@ -50,23 +49,23 @@ struct wire_worker {
 	uint32_t rank;
 };
 
-/* A worker's process; arg is a struct wire_worker. */
+/* Run a worker's process; arg is a struct wire_worker. */
 void wire_work(void *arg, int control);
 
 struct wire {
 	struct plan plan;
 	struct processes workers, servers;
 	pid_t napi[CONTENDERS][PROCESSES_MAX];
-	char fpisa[288]; /* the command */
+	char fpisa[288]; /* path of the command */
 };
 
-/* This process becomes the aggregators' side: links, workers, servers, our datapath. */
+/* Make this process the aggregators' side, with links, workers, servers and our datapath. */
 int wire_set_up(struct wire *w);
 
-/* All workers do it; the sum of their reports, which may be NULL: retransmits of SUM. */
+/* Let all workers carry out an order. Sum their reports into *sum, which may be NULL: retransmits of TASK_SUM. */
 int wire_order(const struct wire *w, const struct order *o, struct report *sum);
 
-/* CPU time at a contender's aggregator: of the threads that poll its links, of its process. */
+/* Return the CPU time of the threads that poll the links of a contender's aggregator. wire_served_ns(): of its process. */
 uint64_t wire_polled_ns(const struct wire *w, enum contender c);
 uint64_t wire_served_ns(const struct wire *w, enum contender c);
 

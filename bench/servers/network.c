@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The network of bench/wire: links, workers, aggregators, and who is charged; contenders.h has the contracts. */
+/* The network of bench/servers: links, workers, aggregators, and accounting of CPU time; contenders.h has the contracts. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -11,13 +11,13 @@
 #include "contenders.h"
 #include "server.h"
 
-#define ADDRESS 0x0a4eff01u			  /* 10.78.255.1 and up, of the contenders' aggregators */
+#define ADDRESS 0x0a4eff01u			  /* 10.78.255.1 and up: the contenders' aggregators */
 #define NETWORK 0x0a4e0000u			  /* 10.78.0.0 and up */
-#define GROUP_OF(c) (0xef465000u + (uint32_t)(c)) /* 239.70.80.c, as `fpisa job add` has it */
+#define GROUP_OF(c) (0xef465000u + (uint32_t)(c)) /* 239.70.80.c, as `fpisa job add` sets it */
 
 const char *const wire_contender[CONTENDERS] = {"fpisa", "udp-avx2", "xdp-avx2"};
 
-/* Links have names that nobody else's have: the threads that poll them are known by those. */
+/* Give the links names that are unique on the machine: the names lead to the threads that poll the links. */
 static void lay_out(struct plan *p)
 {
 	for (enum contender c = 0; c < CONTENDERS; c++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A frame at a server that adds with AVX2; server.h has the contracts. */
+/* Processing of a frame in a server that adds with AVX2; server.h has the contracts. */
 #include <errno.h>
 #include <immintrin.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "server.h"
 
 #define AVX2 __attribute__((target("avx2")))
-#define LANES 8 /* floats a register */
+#define LANES 8 /* floats per register */
 
 static struct fpisa_sum sums(const struct fpisa_hdr *h, uint32_t payload)
 {
@@ -35,7 +35,7 @@ static AVX2 void add(float *sum, const float *x, uint32_t n)
 		_mm256_store_ps(sum + i, _mm256_add_ps(_mm256_load_ps(sum + i), _mm256_loadu_ps(x + i)));
 }
 
-/* The last contribution: the result is kept, and is where x was. */
+/* Add the last contribution. Keep the result in sum, and write it to x too. */
 static AVX2 void finish(float *sum, float *x, uint32_t n, struct fpisa_checksum_lanes *l)
 {
 	for (uint32_t i = 0; i < n; i += LANES) {
@@ -101,7 +101,7 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 	*to = 1ull << rank;
 }
 
-/* Adds; nonzero if that completes the round, the header then being the result's. */
+/* Add the values. Return nonzero if that completes the round; the header is then the result's. */
 static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_slot *slot, float *sum, int first)
 {
 	uint32_t bytes = h->count * sizeof(float);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A server on one UDP socket. What came in one call of recvmmsg, each message
- * up to 64 KB of frames that GRO or the sender left together, is taken frame
- * by frame; its results leave in one call of sendmmsg, to each rank as many
- * in a message as UDP_SEGMENT allows, from where they were received.
+ * A server on one UDP socket. One call of recvmmsg returns messages of up to
+ * 64 KB, each with frames that GRO or the sender left together. The server
+ * processes them frame by frame. The results leave in one call of sendmmsg, with
+ * as many per rank and message as UDP_SEGMENT allows, from the buffers that
+ * received the frames.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,7 +30,7 @@ union control {
 	struct cmsghdr align;
 };
 
-/* Frames of one size that go to the same ranks, a message to each. */
+/* Frames of one size that go to the same ranks, one message to each rank. */
 struct gso_batch {
 	struct iovec part[GSO_FRAMES];
 	size_t frames, size;
@@ -68,7 +69,7 @@ static void address_rank(const struct server *s, uint32_t r, struct sockaddr_in 
 		.sin_family = AF_INET, .sin_port = s->job.rank[r].port, .sin_addr.s_addr = s->job.rank[r].addr};
 }
 
-/* A frame that cannot leave now is lost, as the protocol allows. */
+/* Send the batch. A frame that cannot leave now is lost, as the protocol allows. */
 static void send_batch(struct udp *u)
 {
 	struct mmsghdr msg[FPISA_MAX_WORKERS] = {0};
@@ -112,7 +113,7 @@ static void queue_reply(struct udp *u, void *frame, size_t size, uint64_t to)
 	b->part[b->frames++] = (struct iovec){frame, size};
 }
 
-/* The size of the datagrams that a message consists of. */
+/* Return the size of the datagrams in a message. */
 static size_t segment_size(struct msghdr *msg, size_t size)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
@@ -132,7 +133,7 @@ static void take_message(struct udp *u, int i)
 	unsigned char *p = u->iov[i].iov_base;
 	uint64_t to;
 
-	/* Frames are read where they lie. */
+	/* Frames are read in place. */
 	if (segment % sizeof(uint32_t))
 		return;
 	for (; size; p += segment, size -= segment) {

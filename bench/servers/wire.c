@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What summing costs an aggregator: CPU seconds a gigabyte of contributions,
+ * The cost of sums at an aggregator: CPU seconds per gigabyte of contributions,
  * and goodput, over real veth links with the same workers for each contender:
  *
- *	fpisa		our datapath: native XDP, fused
- *	udp-avx2	a server on a UDP socket that adds with AVX2 (udp.c)
- *	xdp-avx2	a server on AF_XDP sockets that adds with AVX2 (xsk.c)
+ * 	fpisa		our datapath: native XDP, fused
+ * 	udp-avx2	a server on a UDP socket that adds with AVX2 (udp.c)
+ * 	xdp-avx2	a server on AF_XDP sockets that adds with AVX2 (xsk.c)
  *
- * CPU time is that of the kernel threads that poll the aggregator's ends of
- * the links (threaded NAPI: else that work is charged to whoever was running)
- * and of the server's process. The workers' ends have threads of their own.
- * A veth passes GSO batches (UDP_SEGMENT) as one, which no wire does: the workers'
- * ends cut them, so that every contender gets frames. `--gso` leaves them.
+ * CPU time is the time of the server's process and of the kernel threads that
+ * poll the aggregator's ends of the links. Without threaded NAPI that work would
+ * be charged to whatever process runs. The workers' ends have separate threads.
+ * A veth passes GSO batches (UDP_SEGMENT) as one, which a wire does not do. The
+ * workers' ends cut them, so that every contender gets frames. `--gso` leaves them.
  *
- * Contenders take turns, run by run, so that drift hits all alike. Each sum
- * is checked, element by element, before its figures count (worker.c).
- * One JSON line a contender and packet size: quartiles over the
- * runs, and of the ratio, ours : the contender, in the same run.
+ * Contenders take turns, run by run, so that drift affects all of them alike.
+ * Each sum is checked, element by element, before its figures count (worker.c).
+ * One JSON line per contender and packet size: quartiles over the runs, and
+ * quartiles of the ratio, ours : the contender, in the same run.
  *
- * Each packet size is measured by a process of its own in namespaces without
- * names, and all processes die with their parent: nothing outlives a run,
- * whatever ends it.
+ * A separate process measures each packet size in namespaces without names, and
+ * all processes die with their parent: nothing outlives a run, however it ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -96,7 +95,7 @@ static void print_figures(const struct wire *w, enum contender c, struct figures
 	       (double)g->retransmits / frames);
 }
 
-/* One run more than asked for: the first opens handles and warms up. */
+/* Measure one run more than requested: the first run opens handles and warms up. */
 static int measure(const struct wire *w)
 {
 	static struct figures figures[CONTENDERS];
@@ -131,7 +130,7 @@ static void *shared(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* In a process of its own. */
+/* Measure one packet size, in a separate process. */
 static void measure_size(void *arg, int control)
 {
 	struct wire *w = arg;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker of bench/wire: a network of its own with a link to the aggregator
- * of each contender, a handle of libfpisa for each. It fills its vector, has
- * it summed, and checks its share of everybody's results:
+ * A worker of bench/servers, in a separate network with a link to the aggregator
+ * of each contender and a handle of libfpisa for each. It fills its vector, lets
+ * it be summed, and checks its share of all workers' results:
  *
- *	ours		against the oracle, in the order of arrival that the results tell
- *	AVX2		against sums of floats in that order
+ * 	ours		against the oracle, in the order of arrival that the results report
+ * 	AVX2		against sums of floats in that order
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,7 +25,7 @@
 struct side {
 	const struct plan *p;
 	uint32_t rank;
-	struct order order; /* under way */
+	struct order order; /* the current order */
 	struct fpisa *f[CONTENDERS];
 };
 
@@ -52,7 +52,7 @@ static int set_up_links(const struct side *s, struct report *r)
 		star_add_worker(&b, &s->p->star[c], s->rank);
 	}
 	err = lab_batch_run(&b, r->message, sizeof(r->message));
-	/* What its own end polls is the worker's work: it must not be charged to who sends. */
+	/* Polling its own end is the worker's work, which must not be charged to the sender. */
 	for (int c = 0; c < CONTENDERS && !err; c++) {
 		star_peer(dev, &s->p->star[c], s->rank);
 		err = wire_poll(dev) < 0 ? -1 : 0;
@@ -62,7 +62,7 @@ static int set_up_links(const struct side *s, struct report *r)
 
 /* -- values ---------------------------------------------------------------------------- */
 
-/* Finite, with exponents that differ by up to 40. */
+/* Return a finite value; exponents differ by up to 40. */
 static float random_value(uint32_t bits)
 {
 	uint32_t word = (bits & 0x807fffffu) | (107 + (bits >> 23 & 0xff) * 40 / 255) << 23;
@@ -193,7 +193,7 @@ static void carry_out(void *arg, struct report *r)
 		fill(s, send, o->run);
 		break;
 	case TASK_CLEAR:
-		/* A result that does not come must not be taken for another contender's. */
+		/* A missing result must not be taken for another contender's result. */
 		memset(recv, 0xff, s->p->elements * sizeof(*recv));
 		break;
 	case TASK_SUM:

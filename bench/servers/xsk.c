@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A server on AF_XDP sockets, one a link, over one UMEM: the contribution that
- * completes a round becomes the result where it lies, and that one frame,
- * addressed to the job's group, is put into the ring of every link. The
- * library's XDP program (user/lib/transport/xsk.h) tells its frames from the rest.
+ * A server on AF_XDP sockets, one per link, over one UMEM. The contribution that
+ * completes a round becomes the result in place. That one frame, addressed to the
+ * job's group, is put into the ring of every link. The library's XDP program
+ * (user/lib/transport/xsk.h) tells its frames from the rest.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,7 +36,7 @@ struct port {
 	struct xsk_ring_prod fill, tx;
 	struct xsk_ring_cons completion, rx;
 	uint32_t filled; /* frames that wait to be received into */
-	uint32_t queued; /* descriptors that the kernel has not been told of */
+	uint32_t queued; /* descriptors that the kernel does not know yet */
 };
 
 struct xsk {
@@ -97,7 +97,7 @@ static void queue(struct xsk *x, struct port *p, uint64_t address, uint32_t size
 	x->uses[address / FRAME]++;
 }
 
-/* In copy mode the kernel takes a batch a call. */
+/* Make the kernel send. In copy mode it takes one batch per call. */
 static void kick(struct port *p)
 {
 	int tries = (int)p->queued / 16 + 2;
@@ -129,7 +129,7 @@ static uint16_t ip_sum(const struct outer *h)
 	return fold(sum);
 }
 
-/* `words`: of the datagram, but those of its checksum. */
+/* Return the UDP checksum; `words` sums the datagram's words except its FPISA checksum. */
 static uint16_t udp_sum(const struct outer *h, uint64_t words)
 {
 	const struct fpisa_hdr *f = (const struct fpisa_hdr *)(h + 1);
@@ -139,7 +139,7 @@ static uint16_t udp_sum(const struct outer *h, uint64_t words)
 	return sum ? sum : 0xffff;
 }
 
-/* Turns a frame's headers around; to everyone the destination is the group. */
+/* Turn a frame's headers around. With `everyone` the destination is the group. */
 static void answer(const struct server *s, struct outer *h, size_t size, int everyone)
 {
 	const struct fpisa_job *job = &s->job;
@@ -161,7 +161,7 @@ static void answer(const struct server *s, struct outer *h, size_t size, int eve
 	h->tos = 0;
 	h->length = htons((uint16_t)(FPISA_IP_LEN + FPISA_UDP_LEN + size));
 	h->id = 0;
-	h->fragment = htons(0x4000); /* don't */
+	h->fragment = htons(0x4000); /* do not fragment */
 	h->ttl = 64;
 	h->source = job->address;
 	h->destination = peer;
@@ -173,7 +173,7 @@ static void answer(const struct server *s, struct outer *h, size_t size, int eve
 	h->checksum = ip_sum(h);
 }
 
-/* The size of the datagram in a frame; 0 if it is none for us. */
+/* Return the size of the datagram in a frame, or 0 if the frame is not for us. */
 static size_t datagram(const struct fpisa_job *job, const struct outer *h, uint32_t len)
 {
 	size_t size;
@@ -266,7 +266,7 @@ static int make_umem(struct xsk *x)
 				&x->port[0].completion, &config);
 }
 
-/* The process keeps what it takes here until it ends. */
+/* Open a port. The process keeps its resources until it ends. */
 static int make_port(struct xsk *x, uint32_t r, const char *dev)
 {
 	const struct xsk_socket_config config = {.rx_size = x->ring,

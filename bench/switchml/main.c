@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What an all-reduce costs a worker: CPU seconds a gigabyte of its vector,
- * over real veth links to the real datapath. Contenders take turns, run by
- * run, so that drift of the machine hits all alike.
+ * The cost of an all-reduce at a worker: CPU seconds per gigabyte of its vector,
+ * over real veth links to the real datapath. Contenders take turns, run by run,
+ * so that drift of the machine affects all of them alike.
  *
- *	udp, xsk	libfpisa, the floats as they are
- *	udp-tags	udp, and a job with a token: its frames have tags in place of the checksum
- *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
- *			makes a round trip of its own, then int32 in network byte order, and back
- *	udp-progress, xsk-progress	udp and xsk with options.progress
+ * 	udp, xsk	libfpisa, the floats as they are
+ * 	udp-tags	udp with a job with a token: its frames have tags instead of the checksum
+ * 	switchml	a SwitchML-style worker over the same udp: a maximum exponent per chunk, which
+ * 			makes a separate round trip, then int32 in network byte order, and back
+ * 	udp-progress, xsk-progress	udp and xsk with options.progress
  *
- * CPU time is that of the worker's process and of the kernel thread that polls its end of the link;
- * the other end has one too, so that the aggregator's work is not charged to who sends.
+ * CPU time is the time of the worker's process and of the kernel thread that polls its end of the link.
+ * The other end has a thread too, so that the aggregator's work is not charged to the sender.
  *
- * One JSON line a contender: median and quartiles over the runs, and of the ratio to
- * `switchml` in the same run; of those with a progress thread or tags to those without, in CPU time and in time.
+ * One JSON line per contender: median and quartiles over the runs, and of the ratio to `switchml` in the
+ * same run. Contenders with a progress thread or tags also have ratios of CPU time and of time to the
+ * contender without.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -34,7 +35,7 @@
 struct bench {
 	struct plan plan;
 	struct processes workers;
-	char fpisa[288]; /* the command */
+	char fpisa[288]; /* path of the command */
 };
 
 static int order(const struct bench *c, enum contender what, struct report *total)
@@ -101,10 +102,10 @@ static int set_up(struct bench *c)
 
 struct figures {
 	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS], us[MAX_RUNS];
-	double more_cpu[MAX_RUNS], more_time[MAX_RUNS]; /* with what it has more, to without */
+	double more_cpu[MAX_RUNS], more_time[MAX_RUNS]; /* ratios with tags or a progress thread to without */
 };
 
-/* The contender that differs in tags or options.progress alone. */
+/* The contender that differs only in tags or options.progress. */
 static const enum contender without[CONTENDERS] = {[UDP_TAGS] = UDP, [UDP_PROGRESS] = UDP, [XSK_PROGRESS] = XSK};
 
 static int chosen(const struct plan *p, enum contender c)
@@ -247,7 +248,7 @@ static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 	return end_of_options(argc, argv, p->window, usage);
 }
 
-/* In a process of its own. */
+/* Measure one packet size, in a separate process. */
 static void measure_size(void *arg, int control)
 {
 	struct bench *c = arg;

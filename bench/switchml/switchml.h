@@ -11,10 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The largest biased exponent of n floats; n is a multiple of 8 in all of these. */
+/* Return the largest biased exponent of n floats; n is a multiple of 8 in all of these functions. */
 int32_t switchml_exponent(const float *values, size_t n);
 
-/* The power of two by which floats of an exponent fill an int32 that holds the sum of `workers` of them. */
+/* Return the power of two by which floats of an exponent fill an int32 that holds the sum of `workers` such floats. */
 float switchml_scale(int32_t exponent, unsigned int workers);
 
 void switchml_quantise(int32_t *out, const float *in, size_t n, float scale);

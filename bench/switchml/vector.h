@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Each chunk's largest biased exponent. */
+/* Find each chunk's largest biased exponent. */
 void quantise_exponents(int32_t *exponents, const float *values, size_t chunks, size_t chunk);
 
-/* By the largest exponent that any worker has in a chunk: integers whose sums over `workers` do not overflow. */
+/* Convert to integers whose sums over `workers` do not overflow, by the largest exponent of any worker in each chunk. */
 void quantise_vector(int32_t *out, const float *values, const int32_t *exponents, size_t chunks, size_t chunk,
 		     unsigned int workers, int host_order);
 
-/* Their sums as floats again, divided by `over`: 1, or for averages the workers. */
+/* Convert the sums back to floats, divided by `over`: 1, or for averages the number of workers. */
 void dequantise_vector(float *out, const int32_t *in, const int32_t *exponents, size_t chunks, size_t chunk,
 		       unsigned int workers, int host_order, unsigned int over);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A worker's process: what each contender does with a vector, and what that cost; worker.h has the contracts. */
+/* A worker's process: the processing of a vector by each contender, and its cost; worker.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -16,17 +16,17 @@
 
 #define TIMEOUT_MS 60000
 
-/* One worker's process. */
+/* State of one worker's process. */
 struct side {
 	const struct plan *plan;
 	uint32_t rank;
-	enum contender task; /* under way */
+	enum contender task; /* the current task */
 	bool linked;
 	pid_t napi;
 	struct fpisa *f[JOBS];
-	uint64_t progress[JOBS]; /* options.progress of each */
+	uint64_t progress[JOBS]; /* options.progress of each handle */
 	float *send, *recv;
-	int32_t *exponent, *quantised; /* of one block; exponents of two, which take turns */
+	int32_t *exponent, *quantised; /* integers of one block, and exponents of two blocks, which take turns */
 };
 
 static int open_job(struct side *s, enum job job, const struct fpisa_options *more)
@@ -38,7 +38,7 @@ static int open_job(struct side *s, enum job job, const struct fpisa_options *mo
 	o.local_port = (uint16_t)(FPISA_PORT + job);
 	o.timeout_ms = TIMEOUT_MS;
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(ADDRESS));
-	/* An interface has one handle over xsk: so contenders that differ in this take turns. */
+	/* An interface can have only one handle over xsk: contenders that differ in this take turns. */
 	if (s->progress[job] != o.progress) {
 		fpisa_close(s->f[job]);
 		s->f[job] = NULL;
@@ -102,7 +102,7 @@ static int open_switchml(struct side *s)
 	return open_job(s, JOB_INT, NULL) ?: open_job(s, JOB_EXPONENT, NULL);
 }
 
-/* A frame of the exponents' job a chunk, whose first value is its exponent. */
+/* Start the maximum of exponents: one frame per chunk, whose first value is the chunk's exponent. */
 static int start_exponents(struct side *s, int32_t *exponent, const float *values, struct fpisa_request **request)
 {
 	size_t packet = s->plan->packet;
@@ -134,7 +134,7 @@ static void take_integers(const struct side *s, const int32_t *exponent, const i
 				    switchml_scale(exponent[c * EXPONENT_FRAME], s->plan->workers));
 }
 
-/* Block k's exponents are under way while block k - 1 comes in and is converted. */
+/* Sum the vector. The exponents of block k travel while block k - 1 arrives and is converted. */
 static int sum_switchml(struct side *s)
 {
 	size_t block = (size_t)BLOCK_CHUNKS * s->plan->packet, blocks = s->plan->elements / block;
@@ -187,7 +187,7 @@ static int set_up_link(struct side *s, struct report *r)
 static int check(const struct side *s)
 {
 	for (uint64_t i = 0; i < s->plan->elements; i++) {
-		/* An int32 that holds the sum has a rounding of at most half a unit each. */
+		/* An int32 that holds the sum rounds each value by at most half a unit. */
 		if (!(fabsf(s->recv[i] - whole_sum(s->plan->workers, i)) <= (float)s->plan->workers * 0x1p-16f))
 			return -1;
 	}
