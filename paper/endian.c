@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The paper's figure "Endianness conversion": values a second that a core turns from one byte order into the
- * other, and how many of it 100 Gbit/s want.
+ * The paper's figure "Endianness conversion": values per second that a core converts from one byte order into the
+ * other, and the cores that 100 Gbit/s need.
  *
- *	endian [--rounds R]	9 rounds by default
+ * 	endian [--rounds R]	9 rounds by default
  *
  * Three ways, from one buffer into another, of values of 2, 4 and 8 bytes:
  *
- *	each	an instruction a value that the compiler may not merge, as DPDK's rte_bswap16() and others
- *	plain	a loop over __builtin_bswap, -O3, by the compiler's own vectors of 128 bits (SSE2)
- *	avx2	32 bytes an instruction
+ * 	each	an instruction per value that the compiler may not merge, as in DPDK's rte_bswap16() and others
+ * 	plain	a loop over __builtin_bswap, -O3, with the compiler's own vectors of 128 bits (SSE2)
+ * 	avx2	32 bytes per instruction
  *
- * `packet` is 1 KB from the nearest cache to it, `vector` 64 MB in memory. Ways take turns, round by round. One JSON
- * line a case: values a second in 10^9, median and quartiles, and cores for 100 Gbit/s of payload, rounded up.
+ * `packet` is 1 KB from the nearest cache and back, `vector` is 64 MB in memory. Ways take turns, round by round. One
+ * JSON line per case: values per second in 10^9, median and quartiles, and cores for 100 Gbit/s of payload, rounded up.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -25,7 +25,7 @@
 
 #define PACKET 1024
 #define VECTOR (64 << 20)
-#define LINE_RATE (100e9 / 8) /* bytes a second */
+#define LINE_RATE (100e9 / 8) /* bytes per second */
 #define MAX_ROUNDS 1000
 
 typedef void swap_fn(void *out, const void *in, size_t bytes);
@@ -89,7 +89,7 @@ static double seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Bytes a second: VECTOR bytes in runs of `bytes`. */
+/* Return bytes per second: VECTOR bytes in runs of `bytes`. */
 static double rate(const struct way *w, char *out, const char *in, size_t bytes)
 {
 	double begin = seconds();
@@ -120,7 +120,7 @@ static void print_case(const struct way *w, const char *what, double *v, int rou
 	       v[3 * rounds / 4] / w->size / 1e9, (int)(LINE_RATE / median) + 1);
 }
 
-/* Every way turns each value, and turning twice gives it back. */
+/* Check that every way converts each value. */
 static int check(char *out, char *in)
 {
 	for (size_t i = 0; i < PACKET; i++)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * paper/hw/fpisa_pipeline.v, simulated by Verilator, against include/fpisa/mau.h:
- * every word, flag and event that the pipeline says for every contribution.
+ * Compare paper/hw/fpisa_pipeline.v, simulated by Verilator, with include/fpisa/mau.h:
+ * every word, flag and event that the pipeline outputs for every contribution.
  *
- *	pipeline CHAINS [PART PARTS]
+ * 	pipeline CHAINS [PART PARTS]
  *
- * Boundary values first: every pair of them, every single value of 16 bits,
+ * Boundary values come first: every pair of them, every single value of 16 bits,
  * and the tree's own vectors (tests/vectors.h) of each kind, long enough to
- * saturate. Then CHAINS random chains of 2 to 64 terms over the twelve lanes,
- * with bubbles and stalls. PART of PARTS does its share, with a seed of its own.
- * Fails on a mismatch, and where something that a lane can do never happened.
+ * saturate. Then come CHAINS random chains of 2 to 64 terms over the twelve lanes,
+ * with bubbles and stalls. PART of PARTS does its share, with a separate seed.
+ * The program fails on a mismatch, and if something that a lane can do never happened.
  */
 #include "reference.h"
 
@@ -35,7 +35,7 @@ enum kind {
 	GROWING,   /* one sign, exponents that climb slowly: the register fills */
 	SATURATE,  /* one sign, one exponent, largest mantissas */
 	SPECIAL,   /* a third zeros, infinities, NaNs */
-	SUBNORMAL, /* the smallest */
+	SUBNORMAL, /* the smallest values */
 	CANCEL,	   /* x, then -x or its neighbour */
 	TOP,	   /* the largest exponents */
 	CLIMB,	   /* exponents that climb by 0..9: left shifts and overwrites */
@@ -44,7 +44,7 @@ enum kind {
 };
 
 enum { ROUNDED = 1, OVERWRITTEN = 2, LEFT_SHIFTED = 4, OVERFLOWED = 8 }; /* reference_result.events */
-enum { OVERFLOW = 1, INEXACT = 2, IS_NAN = 8, IS_INF = 16 };		 /* its flags, format.h */
+enum { OVERFLOW = 1, INEXACT = 2, IS_NAN = 8, IS_INF = 16 };		 /* reference_result.flags, format.h */
 
 struct counts {
 	uint64_t terms, wrong, rounded, overwritten, left_shifted, overflowed, beyond, inexact, nan, inf, subnormal;
@@ -57,7 +57,7 @@ reference slots[LANES];
 counts seen[LANES];
 uint64_t chains, wrong;
 
-/* A fault that shows everywhere needs no ten million chains. */
+/* A fault that shows everywhere does not need ten million chains. */
 constexpr int GIVE_UP = 1000;
 
 /* Contributions in flight: more than the pipeline holds. */
@@ -111,7 +111,7 @@ void compare(int lane)
 		       says & 0x1f, says >> 5 & 0xf, says >> 15 ? ", its handshake unlike the first lane's" : "");
 }
 
-/* One clock; what leaves the pipeline is compared. Returns whether it took the input. */
+/* Run one clock cycle and compare the output. Return whether the pipeline took the input. */
 bool cycle()
 {
 	bool taken;
@@ -134,7 +134,7 @@ bool cycle()
 	return taken;
 }
 
-/* Bubbles and stalls, an eighth of the cycles each. */
+/* Feed a contribution, with bubbles and stalls in an eighth of the cycles each. */
 void contribute(bool first, const uint32_t *words)
 {
 	auto &q = queue[put % QUEUE];
@@ -157,7 +157,7 @@ void contribute(bool first, const uint32_t *words)
 	rtl->in_valid = 0;
 }
 
-/* Nothing may be lost on the way. */
+/* Drain the pipeline, and check that no contribution was lost. */
 void drain()
 {
 	rtl->in_valid = 0;
@@ -183,7 +183,7 @@ void reset()
 
 /* -- boundary values -------------------------------------------------------- */
 
-/* Both signs; exponents at the ends, a shift apart, in the middle; fractions at the ends, by a tie. */
+/* Return boundary values: both signs; exponents at the ends, a shift apart, in the middle; fractions at the ends, by a tie. */
 std::vector<uint32_t> boundary_values(int lane)
 {
 	const reference_lane &f = lanes[lane];
@@ -251,7 +251,7 @@ void boundary_pairs(unsigned int part, unsigned int parts)
 	}
 }
 
-/* FP32's lanes see them too, with a fraction of random bits below. */
+/* Feed every 16-bit value. FP32's lanes get them too, with a fraction of random bits below. */
 void every_half(unsigned int part, unsigned int parts)
 {
 	for (uint32_t half = part; half < 0x10000; half += parts) {
@@ -263,7 +263,7 @@ void every_half(unsigned int part, unsigned int parts)
 	}
 }
 
-/* The tree's vectors are FP32's; others take the sign, a like exponent and the fraction's low bits. */
+/* Convert a word of the tree's FP32 vectors. Other formats take the sign, a similar exponent and the fraction's low bits. */
 uint32_t narrow(int lane, uint32_t word)
 {
 	const reference_lane &f = lanes[lane];
@@ -295,8 +295,8 @@ void tree_vectors()
 }
 
 /*
- * A register fills in mode fpisa too: some 2^7 largest mantissas for FP32, for FP16 2^31 / 2047, a little
- * over 2^20 (and for BF16 2^23: not here). FP32's and FP16's go down, BF16's up.
+ * Fill registers in mode fpisa too: about 2^7 largest mantissas for FP32, 2^31 / 2047 for FP16, a little over
+ * 2^20 (and 2^23 for BF16, which is not tested here). FP32's and FP16's go down, BF16's up.
  */
 void fill_registers()
 {
@@ -354,7 +354,7 @@ uint32_t word_of(int lane, column &c, int term)
 	}
 }
 
-/* Of 2 to 64 terms, each octave as often as the others. */
+/* Return a length of 2 to 64 terms, each octave equally often. */
 int length()
 {
 	int octave = 1 + (int)vectors_below(&rng, 5);
@@ -411,8 +411,10 @@ void report(bool filled)
 		need(lane, "rounded", n.rounded, true);
 		need(lane, "overwritten", n.overwritten, !fpisa);
 		need(lane, "left_shifted", n.left_shifted, !fpisa);
-		/* In mode fpisa 2^headroom adds fit: only FP32's, and with fill_registers() FP16's, can be
-		 * filled here. */
+		/*
+		 * In mode fpisa 2^headroom adds fit. Only FP32's registers can be filled here, and FP16's with
+		 * fill_registers().
+		 */
 		need(lane, "overflowed", n.overflowed, !fpisa || lane < (filled ? 8 : 4));
 		need(lane, "result beyond the range", n.beyond, true);
 		need(lane, "inexact", n.inexact, true);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the pipeline must say: include/fpisa/mau.h, one lane of lanes.v at a time. */
+/* The expected output of the pipeline: include/fpisa/mau.h, one lane of lanes.v at a time. */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* The slot's registers. */
+/* The registers of a slot. */
 struct reference {
 	uint16_t e;
 	int64_t m;

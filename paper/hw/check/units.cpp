@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the pipeline's area is held against computes what it says: banzai_alu.v
+ * Check the designs with which the pipeline's area is compared: banzai_alu.v
  * and banzai_raw.v in every variant against the sentences of their headers,
  * fp32_add.v against this machine's floats, fp_mul.v against a double (which
  * holds every product exactly) rounded once.
  *
- *	units VECTORS
+ * 	units VECTORS
  */
 #include <cmath>
 #include <cstdio>
@@ -137,7 +137,7 @@ double value(uint32_t word, int ebits, int mbits)
 	return sign * ldexp(e ? m + (1u << mbits) : m, (e ? e : 1) - bias - mbits);
 }
 
-/* To the nearest, ties to even; the quiet NaN without a sign. */
+/* Round to the nearest, ties to even. A NaN becomes the quiet NaN without a sign. */
 uint32_t rounded(double x, int ebits, int mbits)
 {
 	int bias = (1 << (ebits - 1)) - 1, e;
@@ -175,7 +175,7 @@ uint32_t sum(uint32_t a, uint32_t b)
 	return x != x ? 0x7fc00000 : word;
 }
 
-/* Exponents within 30 of each other half of the time, small words and ends of the range too. */
+/* Draw operands: exponents within 30 of each other half of the time, small words and ends of the range too. */
 void draw(vectors_rng *rng, inputs *in)
 {
 	uint64_t r = vectors_next(rng), s = vectors_next(rng), t = vectors_next(rng), u = vectors_next(rng);
@@ -198,7 +198,7 @@ void draw(vectors_rng *rng, inputs *in)
 		in->b = (in->b & 0x807fffff) | (uint32_t)std::min(std::max(e, 0), 255) << 23;
 		break;
 	}
-	case 3: /* products about the smallest */
+	case 3: /* products near the smallest */
 		in->b = (in->b & 0x807fffff) |
 			(uint32_t)std::max(127 - 12 - (int)(in->a >> 23 & 255) + (int)(u >> 32 & 31), 0) << 23;
 		break;
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 	Vunits *rtl = new Vunits;
 	inputs in = {}, before = {};
 
-	/* Operands are registered, and so is the result: what went in two clocks ago comes out. */
+	/* Operands are registered, and so is the result: the input of two clocks ago comes out. */
 	for (uint64_t i = 0; i < n; i++) {
 		draw(&rng, &in);
 		rtl->a = in.a;
@@ -255,7 +255,7 @@ int main(int argc, char **argv)
 		expect("fp_mul bf16", 0, in, product(in.a & 0xffff, in.b & 0xffff, 8, 7), rtl->product_bf16);
 		rtl->clk = 1;
 		rtl->eval();
-		/* The atom's registers hold `in`, its state is that after `before`. */
+		/* The atom's registers hold `in`; its state follows from `before`. */
 		for (int v = 0; v < ATOMS && i; v++) {
 			uint32_t is = rtl->raw[v];
 
