@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The compiled sums: a shared object that fpisa/_core.py loads by ctypes, so it needs a C compiler, but none of Python's
+"""The compiled sums: a shared object that fpisa/_core.py loads by ctypes. So it needs a C compiler, but not Python's
 headers, and one wheel serves every Python."""
 import glob
 import os
@@ -16,7 +16,7 @@ except ImportError:  # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# A source distribution has the shared headers in it, the tree has them above.
+# A source distribution contains the shared headers, the tree has them above.
 INCLUDE = "include" if os.path.isdir(os.path.join(HERE, "include")) else os.path.join("..", "..", "include")
 
 
@@ -32,7 +32,7 @@ def shared_headers():
 
 
 class Library(build_ext):
-    """Named as what it is: no extension module of some Python."""
+    """A shared object with a plain name: it is not an extension module of a particular Python."""
 
     def get_ext_filename(self, fullname):
         return os.path.join(*fullname.split(".")) + ".so"

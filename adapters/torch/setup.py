@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The extension of fpisa.torch, by whatever torch is installed. It takes libfpisa's header and library: those of
-libfpisa-dev, or of a tree whose build directory FPISA_BUILD names."""
+"""The extension of fpisa.torch, for the installed torch. It uses libfpisa's header and library, from libfpisa-dev or from
+a tree whose build directory FPISA_BUILD names."""
 import os
 
 from setuptools import setup

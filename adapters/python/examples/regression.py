@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Linear regression by gradient descent, of which each rank has its own share of the samples.
+"""Linear regression by gradient descent, with a share of the samples on each rank.
 
     regression.py HOST NAME RANK SIZE
 

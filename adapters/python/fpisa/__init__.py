@@ -9,9 +9,9 @@
         sums, flags = group.allreduce(gradient)                # doc/python.md
 
 Sums need neither numpy nor a network. Group: ranks that find each other by a name, at the manager of the aggregator.
-Handle: a rank of a job made by `fpisa job add`. Mem: an aggregator inside this process, for tests. These need numpy and
-libfpisa, which is looked for when the first of them is used. Errors are subclasses of fpisa.Error, which is an OSError
-and names the ranks that it is about.
+Handle: a rank of a job that `fpisa job add` created. Mem: an aggregator inside this process, for tests. These need numpy
+and libfpisa, which is loaded on first use. Errors are subclasses of fpisa.Error, which is an OSError and names the ranks
+that it is about.
 """
 import importlib
 from typing import Any
@@ -33,7 +33,7 @@ __version__ = "0.3.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Sums work without numpy, the rest without the compiled sums: each is imported when it is used."""
+    """Import the module of a name on first use, so that sums work without numpy, and the rest without the compiled sums."""
     if name not in _HOME:
         raise AttributeError(f"module 'fpisa' has no attribute {name!r}")
     return getattr(importlib.import_module("." + _HOME[name], __name__), name)

@@ -40,13 +40,13 @@ class Result(NamedTuple):
 # By numpy's name of the type; the last three are of ml_dtypes. A complex number is two values.
 NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "complex64": "float32",
          "complex128": "float64", "bfloat16": "bfloat16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
-COMPLEX_OPS = ("sum", "avg", "scale")  # that are those of the real and the imaginary parts
-COMPLEX = int.from_bytes(b"complex", "little")  # in the tag of such a call, which so is not one of as many real numbers
-BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # what can hold them where ml_dtypes is not
+COMPLEX_OPS = ("sum", "avg", "scale")  # these act on the real and the imaginary parts
+COMPLEX = int.from_bytes(b"complex", "little")  # in the tag of a complex call, to tell it from a call of as many real numbers
+BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # types that hold them without ml_dtypes
 
 
 def type_of(array: Array, given: Optional[str]) -> int:
-    """The library's number. TypeError for values that it does not sum."""
+    """Return the library's number of the type. Raise TypeError for values that the library does not sum."""
     if given is None:
         name = NAMES.get(array.dtype.name)
         if name is None:
@@ -60,7 +60,7 @@ def type_of(array: Array, given: Optional[str]) -> int:
 
 
 def check_array(array: Array, what: str, big_endian: bool) -> None:
-    """Is it one whose memory is its values, in the job's order of bytes?"""
+    """Check that the array's memory is its values, in the job's byte order."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{what} is of {type(array).__name__}; it must be a numpy.ndarray")
     if isinstance(array, np.ma.MaskedArray):
@@ -77,7 +77,7 @@ def check_array(array: Array, what: str, big_endian: bool) -> None:
 
 
 def count_of(array: Array, op: str) -> int:
-    """How many of the library's values it has. ValueError for an operation that complex numbers have not."""
+    """Return the number of the library's values. Raise ValueError for an operation that complex numbers do not have."""
     if array.dtype.kind != "c":
         return int(array.size)
     if op not in COMPLEX_OPS:
@@ -86,7 +86,7 @@ def count_of(array: Array, op: str) -> int:
 
 
 def check_memory(array: Array, write: bool) -> None:
-    """Is it one whose bytes mean the same elsewhere, and all lie in one place?"""
+    """Check that the array's bytes mean the same elsewhere, and are contiguous."""
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"array is of {type(array).__name__}; it must be a numpy.ndarray without a mask")
     if array.dtype.hasobject:
@@ -98,7 +98,7 @@ def check_memory(array: Array, write: bool) -> None:
 
 
 def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian: bool) -> Tuple[Array, int]:
-    """The array for the results, and the type of the values."""
+    """Return the array for the results, and the type of the values."""
     check_array(array, "array", big_endian)
     number = type_of(array, given)
     if out is None:

@@ -46,11 +46,11 @@ class Piece(NamedTuple):
     nulls: int  # -1: not counted
     valid: Optional[int]
     data: Optional[int]
-    dictionary: Optional["Piece"]  # the values that the data has indices of
+    dictionary: Optional["Piece"]  # values to which the data has indices
     keep: Any
 
     def items(self, size: int) -> List[Optional[bytes]]:
-        """Its items of so many bytes, None for a null."""
+        """Return the items, of `size` bytes each, and None for a null."""
         data = ctypes.string_at((self.data or 0) + self.offset * size, self.length * size) if self.length else b""
         bits = ctypes.string_at(self.valid, (self.offset + self.length + 7) // 8) if self.valid else None
         return [data[i * size:(i + 1) * size] if bits is None or bits[at // 8] >> at % 8 & 1 else None
@@ -64,7 +64,7 @@ class Column(NamedTuple):
 
 
 class Owner:
-    """Releases an array that a stream gave when nobody looks at it any more."""
+    """Release the array of a stream when it is no longer used."""
 
     def __init__(self, array: ArrowArray) -> None:
         self.array = array
@@ -75,7 +75,7 @@ class Owner:
 
 
 def column_like(schema: Schema) -> Column:
-    """Without pieces yet."""
+    """Return a column without pieces."""
     return Column(bytes(schema.format), bytes(Schema.from_address(schema.dictionary).format) if schema.dictionary else None, [])
 
 
@@ -105,7 +105,7 @@ def of_stream(capsule: Any) -> Column:
 
 
 def column_of(x: Any) -> Optional[Column]:
-    """None if x has no Arrow interface."""
+    """Return x as a column, or None if x does not have an Arrow interface."""
     if hasattr(x, "__arrow_c_stream__"):
         return of_stream(x.__arrow_c_stream__())
     if hasattr(x, "__arrow_c_array__"):

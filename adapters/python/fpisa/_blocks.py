@@ -13,7 +13,7 @@ HALVES = {"complex128": "float64", "complex64": "float32"}
 
 
 class Block(NamedTuple):
-    """A strided array; of complex numbers one of its halves."""
+    """A strided array, or one half of a complex array."""
 
     type: str
     address: int
@@ -24,7 +24,7 @@ class Block(NamedTuple):
     keep: Any = None
 
     def runs(self) -> Iterator[Array]:
-        """Its values as arrays of one dimension."""
+        """Yield the values as one-dimensional arrays."""
         shape, strides = merged(self.shape, self.strides)
         inner = max(range(len(shape)), key=lambda i: shape[i])
         outer = [i for i in range(len(shape)) if i != inner]
@@ -44,15 +44,15 @@ class Whole(NamedTuple):
 
 
 class Values(NamedTuple):
-    """A column or an array. Complex numbers have imaginary blocks beside the real ones."""
+    """A column or an array. Complex numbers have imaginary blocks beside the real blocks."""
 
     blocks: List[Block]
     imaginary: List[Block]
     integers: bool
-    whole: Optional[Whole] = None  # there are no blocks then
+    whole: Optional[Whole] = None  # replaces the blocks
 
     def items(self) -> Optional[Tuple[List[Optional[int]], int]]:
-        """Each row's units of 10**-scale, None for a null, and the scale; None if the values are not all integers or decimals."""
+        """Return each row's units of 10**-scale, None for a null, and the scale. Return None unless all values are integers or decimals."""
         if self.whole is not None:
             return self.whole.items(), self.whole.scale
         if not self.integers:
@@ -76,7 +76,7 @@ def integers(type_: str, run: Array) -> Iterator[Optional[int]]:
 
 
 def merged(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> Tuple[List[int], List[int]]:
-    """The same values in as few dimensions as it takes, at least one."""
+    """Return the same values in as few dimensions as possible, at least one."""
     out: List[Tuple[int, int]] = []
     for n, stride in sorted(zip(shape, strides), key=lambda d: -abs(d[1])):
         if n == 1:
@@ -108,7 +108,7 @@ def split(type_: str, address: int, shape: Tuple[int, ...], strides: Tuple[int, 
 
 
 def with_nulls(v: Values, valid: bytes) -> Values:
-    """An array in C order, with Arrow's bitmap for it."""
+    """Return an array in C order, with Arrow's bitmap for it."""
     memory = ctypes.create_string_buffer(valid)
 
     def mark(blocks: List[Block]) -> List[Block]:

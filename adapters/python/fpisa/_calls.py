@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""All-reduce as groups and handles have it: its start, its request, its wait.
+"""All-reduce for groups and handles: starting, requests, waiting.
 
-Every call into the library for a group or a handle is made under one lock: so no thread is in it when another closes.
-A wait is tests with pauses between, for a signal (Ctrl-C) to end it; the library's own thread moves requests meanwhile.
+Every call into the library for a group or a handle is made under one lock, so no thread is inside when another closes.
+A wait is tests with pauses between, so that a signal (Ctrl-C) can end it. The library's own thread moves requests
+meanwhile.
 """
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ from ._arrays import COMPLEX, Array, Flags, Result, count_of, prepare
 from ._errors import Canceled, Error, Overflow, error_of, ranks_of
 from ._library import OPERATIONS, Call, in_range, library, number_of
 
-SPIN_S = 100e-6      # a small call's time: no pause before
+SPIN_S = 100e-6      # duration of a small call, which is not paused
 LONGEST_PAUSE_S = 1e-3
 EXIT_S = 1
-PAUSE_SHARE = 1 / 16  # of the time waited so far: what a wait may be longer for it
+PAUSE_SHARE = 1 / 16  # share of the time waited so far by which a pause may prolong the wait
 
 Self = TypeVar("Self", bound="Caller")
 
 
 class Request:
-    """An all-reduce under way, from start(). Its arrays stay the library's until it has ended."""
+    """An all-reduce in progress, from start(). The library uses its arrays until it has ended."""
 
     def __init__(self, caller: Caller, array: Array) -> None:
         self._caller, self._pointer, self._array = caller, ctypes.c_void_p(), array
@@ -38,7 +39,7 @@ class Request:
         self._error: Optional[Error] = None
 
     def test(self) -> bool:
-        """Has it ended? Raises what it ended with, if that is an error. Never blocks for other ranks."""
+        """Return whether the request has ended. Raise its error, if it ended with one. Never blocks for other ranks."""
         if not self._ended():
             with self._caller._entered():
                 if not self._ended():
@@ -48,7 +49,7 @@ class Request:
         return self._result is not None
 
     def wait(self, timeout: Optional[float] = None) -> Result:
-        """Its result, when it has ended; TimeoutError after `timeout` seconds, and then it may be waited for again."""
+        """Wait for the result and return it. Raise TimeoutError after `timeout` seconds; wait() may be called again then."""
         began = time.monotonic()
         while not self.test():
             waited = time.monotonic() - began
@@ -86,8 +87,8 @@ class Request:
 
 
 def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *arguments: Any) -> None:
-    """At the interpreter's end threads may be in test() still, or wait in rejoin() for ranks: these go on until the process ends."""
-    if os.getpid() != pid:  # a child, in which whoever held the lock is not
+    """Close at the interpreter's end, unless threads are still in test(), or wait in rejoin(). These go on until the process ends."""
+    if os.getpid() != pid:  # in a child, which does not have the thread that held the lock
         close(*arguments)
     elif lock.acquire(timeout=EXIT_S):
         try:
@@ -113,12 +114,12 @@ class Caller:
 
     def _open(self, pointer: ctypes.c_void_p, close: Callable[..., None], *more: Any) -> None:
         self._pointer, self._pid, self._lock = pointer, os.getpid(), threading.RLock()
-        self._arrays: Dict[object, Tuple[Any, ...]] = {}  # of requests under way: they outlive these
+        self._arrays: Dict[object, Tuple[Any, ...]] = {}  # arrays of requests in progress, which may outlive the request objects
         self._finalizer = weakref.finalize(self, _close, self._pid, self._lock, close, pointer, self._arrays, *more)
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[None]:
-        """Under the lock, of what is open and this process's."""
+        """Hold the lock, after checking that the object is open and belongs to this process."""
         if os.getpid() != self._pid:
             raise Error(errno.ECHILD, f"this {type(self).__name__} belongs to the process that made it, and this is a "
                         "child; make one here")
@@ -135,9 +136,9 @@ class Caller:
 
     def start(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0, tag: int = 0,
               type: Optional[str] = None) -> Request:
-        """Begins an all-reduce, which goes on while this thread computes; arguments are those of allreduce().
+        """Start an all-reduce, which goes on while this thread computes. The arguments are those of allreduce().
 
-        Neither `array` nor `out` may be touched until the request has ended, nor overlap those of other requests.
+        Neither `array` nor `out` may be touched until the request has ended, nor overlap arrays of other requests.
         """
         call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
@@ -150,7 +151,7 @@ class Caller:
 
     def _begin(self, request: Request, array: Array, start: Callable[[], int]) -> Request:
         with self._entered():
-            self._arrays[request._key] = array, request._array, request._ranks  # first, lest a signal comes between
+            self._arrays[request._key] = array, request._array, request._ranks  # first, in case a signal comes between
             try:
                 self._check(start())
             except Error:
@@ -160,26 +161,26 @@ class Caller:
 
     def allreduce(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0,
                   tag: int = 0, type: Optional[str] = None) -> Result:
-        """Reduces `array` over all ranks, value by value; all call it in one order, with arrays of one size and type.
+        """Reduce `array` over all ranks, value by value. All ranks call it in the same order, with arrays of one size and type.
 
         array   C-contiguous numpy array of float32, float64, float16, int32, or of ml_dtypes: bfloat16, float8_e4m3fn,
                 float8_e5m2
         op      sum, min, max, avg, scale (the sum times `factor`) or norm (root of the sum of squares)
-        out     where results go, of array's shape and type; it may be `array` itself. None: a new array
-        tag     the same on all ranks: tells calls apart that are equal otherwise, lest ranks mix them up
-        type    what the values are, of an array of bits: "bfloat16" in uint16, "e4m3" or "e5m2" in uint8
+        out     array for results, of array's shape and type; it may be `array` itself. None: a new array
+        tag     the same on all ranks: distinguishes calls that are equal otherwise, so that ranks do not mix them up
+        type    type of the values of an array of bits: "bfloat16" in uint16, "e4m3" or "e5m2" in uint8
 
-        Returns Result(array, flags). Raises TypeError or ValueError for what cannot be reduced, before anything is
-        sent, and fpisa.Error. After an error other than Overflow `out` has some results only.
+        Return Result(array, flags). Raise TypeError or ValueError for arrays that cannot be reduced, before anything is
+        sent, and fpisa.Error. After an error other than Overflow `out` has only some results.
         """
         return self.start(array, op, out, factor=factor, tag=tag, type=type).wait()
 
     def fileno(self) -> int:
-        """An eventfd(2) that is readable when requests have ended: for select, selectors, and a loop of asyncio.
+        """Return an eventfd(2) that is readable when requests have ended: for select, selectors, and a loop of asyncio.
 
-        Each request that ends adds 1, that of an allreduce() too; os.read(fd, 8) takes their number, in the machine's
-        order of bytes, and clears it; test() of a request does not. It is the same at each call, non-blocking, and gone with
-        close(): selectors and loops let go of it before.
+        Each request that ends adds 1, including that of an allreduce(). os.read(fd, 8) returns their number, in the machine's
+        byte order, and clears it; test() of a request does not. The descriptor is the same at each call, non-blocking, and
+        closed by close(): remove it from selectors and loops before.
         """
         with self._entered():
             fd = self._eventfd()
@@ -187,7 +188,7 @@ class Caller:
             return fd
 
     def close(self) -> None:
-        """Requests under way are given up. It may be called again."""
+        """Give up requests in progress and close. May be called again."""
         if os.getpid() != self._pid:
             self._finalizer()
             return

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The compiled part by ctypes: libsums.so beside this file, or the one that FPISA_SUMS names (adapters/python/sums/sums.h).
+"""The compiled part by ctypes: libsums.so beside this file, or the library that FPISA_SUMS names (adapters/python/sums/sums.h).
 
-ctypes in place of an extension module: one file serves every Python, it is built without Python's headers, and each
-call lets go of the interpreter's lock; once() does so for large arrays.
+With ctypes instead of an extension module one file serves every Python and is built without Python's headers. Each
+call releases the interpreter's lock; once() does so for large arrays.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TYPES = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, "int8": 4, "ui
          "int32": 8, "uint32": 9, "int64": 10, "uint64": 11}
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
          "int32": 4, "uint32": 4, "int64": 8, "uint64": 8}
-MOST_BYTES = 312  # of a partial
+MOST_BYTES = 312  # in a partial
 DOT_SCALE = 1200
 
 
@@ -62,7 +62,7 @@ SIZE = lib.sums_size()
 
 
 class Python(ctypes.Structure):
-    """struct sums_python: this interpreter's."""
+    """struct sums_python of this interpreter."""
 
     _fields_ = [(name, c_void_p) for name in ("PyObject_GetBuffer", "PyBuffer_Release", "PyEval_SaveThread", "PyEval_RestoreThread")]
 
@@ -76,7 +76,7 @@ PYTHON_AT = ctypes.addressof(PYTHON)
 
 
 class Exact(NamedTuple):
-    """A sum as it is: m * 2**e of the finite values, and the counts."""
+    """An unrounded sum: m * 2**e of the finite values, and the counts."""
 
     m: int
     e: int
@@ -86,7 +86,7 @@ class Exact(NamedTuple):
     ninf: int
 
     def special(self) -> Optional[float]:
-        """NaN or an infinity if that is the sum."""
+        """Return NaN or an infinity if that is the sum, else None."""
         if self.nan or (self.pinf and self.ninf):
             return float("nan")
         return float("inf") if self.pinf else float("-inf") if self.ninf else None
@@ -122,7 +122,7 @@ class State:
         return out.raw[:size]
 
     def parse(self, data: Any) -> None:
-        """Any buffer of bytes."""
+        """Read a partial from any buffer of bytes."""
         why, data = c_char_p(), bytes(data)
         if lib.sums_parse(self.at, data, len(data), ctypes.byref(why)):
             raise ValueError(f"not a partial sum: {why.value.decode()}; doc/partial.md has the format")
@@ -138,5 +138,5 @@ class State:
 
 
 def vectors(limit: Optional[str] = None) -> str:
-    """The vector unit in use: avx512, avx2 or baseline. `limit` keeps to it or less: for tests, bits are the same."""
+    """Return the vector unit in use: avx512, avx2 or baseline. `limit` is the widest to use, for tests: bits are the same."""
     return lib.sums_vectors(limit.encode() if limit else None).decode()

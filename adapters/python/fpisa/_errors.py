@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Exceptions: one for each thing that a caller may want to do about an error."""
+"""Exceptions: one for each way to handle an error."""
 from __future__ import annotations
 
 import errno
@@ -21,11 +21,11 @@ class Error(OSError):
 
 
 class InvalidCall(Error, ValueError):
-    """Arguments that no call can have (EINVAL). Nothing was sent."""
+    """Arguments that are not valid for any call (EINVAL). Nothing was sent."""
 
 
 class TimedOut(Error, TimeoutError):
-    """A deadline passed (ETIMEDOUT); `ranks` are those that are missing."""
+    """A deadline passed (ETIMEDOUT); `ranks` are the missing ranks."""
 
 
 class RankLost(Error, ConnectionResetError):
@@ -33,11 +33,11 @@ class RankLost(Error, ConnectionResetError):
 
 
 class CallsDiffer(Error):
-    """The ranks made different calls (EPROTO). None of them has a sum."""
+    """The ranks made different calls (EPROTO). None of the calls has a sum."""
 
 
 class Stale(Error):
-    """The job was made anew, or this rank replaced (ESTALE). Handle.rejoin() goes on."""
+    """The job was created again, or this rank was replaced (ESTALE). Continue with Handle.rejoin()."""
 
 
 class Canceled(Error):
@@ -45,17 +45,17 @@ class Canceled(Error):
 
 
 class Unclean(Error, ValueError):
-    """The array has sums of a call in place that failed, not input (EUCLEAN). Write it again, or set restore."""
+    """The array contains sums of a failed call in place, not input (EUCLEAN). Write it again, or set restore."""
 
 
 class Overflow(Error, OverflowError):
-    """Some sums overflowed (ERANGE). `result` has all of them, and their flags; the next call may be made."""
+    """Some sums overflowed (ERANGE). `result` has all sums and their flags. The next call may be made."""
 
     result: Result
 
 
 class LibraryMissing(ImportError):
-    """There is no libfpisa.so.1, or one that is too old."""
+    """libfpisa.so.1 is missing or too old."""
 
 
 _CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRESET: RankLost,
@@ -68,6 +68,6 @@ def ranks_of(bitmap: int) -> Tuple[int, ...]:
 
 
 def error_of(rc: int, sentence: str, missing: int) -> Error:
-    """The exception for what a function has returned; `missing` is a bitmap of ranks."""
+    """Return the exception for a function's return code; `missing` is a bitmap of ranks."""
     kind: Type[Error] = _CLASSES.get(-rc, Error)
     return kind(-rc, sentence, ranks_of(missing))

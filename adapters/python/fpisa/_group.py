@@ -19,7 +19,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
                   timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
                   pipeline: str = "default", overflow: str = "default", transport: str = "udp",
                   restore: bool = False, rounding: str = "default", fanout: str = "default") -> GroupOptions:
-    """As Group has them."""
+    """Return the library's options for those of Group."""
     return GroupOptions(
         key_file=None if key_file is None else os.fsencode(key_file),
         join_timeout_ms=milliseconds(join_timeout, "join_timeout", 0), timeout_ms=milliseconds(timeout, "timeout", 0),
@@ -31,7 +31,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
 
 
 def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
-    """The library's group, when all ranks have joined."""
+    """Return the library's group, after all ranks have joined."""
     pointer = ctypes.c_void_p()
     check_join(library().fpisa_group_join(ctypes.byref(pointer), None if host is None else host.encode(), name.encode(),
                                           in_range(rank, 32, "rank"), in_range(size, 32, "size"), ctypes.byref(options)))
@@ -41,18 +41,18 @@ def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOpt
 class Group(Caller):
     """Ranks that have found each other by `name` at the manager (`fpisa serve`) of an aggregator.
 
-    Made when all `size` ranks have joined, each with a `rank` of its own below size. Needs no privilege. A rank may
-    compute as long as it likes; when one dies the calls of the others raise RankLost at once.
+    Created when all `size` ranks have joined, each with a unique `rank` below size. Does not need privileges. A rank may
+    compute as long as it likes. When a rank dies the calls of the others raise RankLost at once.
 
-    host          the aggregator's name or IPv4 address, with a port if it is not 18000; None: what FPISA_MANAGER says
-    key_file      the file whose last key is used; None: what FPISA_KEY names, if it is set; "": no key
+    host          the aggregator's name or IPv4 address, with a port if it is not 18000; None: the value of FPISA_MANAGER
+    key_file      the file whose last key is used; None: the file that FPISA_KEY names, if it is set; "": no key
     join_timeout  seconds until all ranks must have joined
     timeout       seconds that a call may take; None: as long as all ranks live
-    window, elements, mode, rounding, pipeline   of its jobs, as options of `fpisa job add`; 0 and "default" are those of that
-    overflow      what an overflow is: "error", "flag", or "default", which is a flag in mode fpisa-a alone
+    window, elements, mode, rounding, pipeline   of its jobs, like options of `fpisa job add`; 0 and "default": its defaults
+    overflow      handling of an overflow: "error", "flag", or "default", which is "flag" only in mode fpisa-a
     transport     "udp", or "xsk", which needs privilege
-    fanout        "multicast" where that is possible, or "unicast", which no other host hears; "default" is the manager's
-    restore       calls in place that fail leave the array as it was
+    fanout        "multicast" if possible, or "unicast", which no other host receives; "default" is the manager's choice
+    restore       failed calls in place leave the array as it was
 
     All ranks make the same calls in the same order. Threads may share a group, with tags; `with` closes it.
     """
@@ -70,14 +70,14 @@ class Group(Caller):
         self._open(pointer, _leave)
 
     def barrier(self) -> None:
-        """Returns when all ranks have called it."""
+        """Return when all ranks have called barrier()."""
         request = None
         while request is None:
             request = self._start_barrier()
         request.wait()
 
     def _start_barrier(self) -> Optional[Request]:
-        """None, after a pause: the group's first job is still being made."""
+        """Start a barrier. Return None, after a pause, while the group's first job is being created."""
         request = Request(self, None)
         try:
             return self._begin(request, None, lambda: library().fpisa_group_barrier_start(
@@ -89,7 +89,7 @@ class Group(Caller):
         return None
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
-        """Brings rank `root`'s `array` into that of all, bit for bit, and returns it. All say the same root and bytes.
+        """Copy `array` of rank `root` into that of all ranks, bit for bit, and return it. All ranks give the same root and bytes.
 
         array  a C-contiguous numpy array of any type and shape without objects; that of root is only read
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Sums by keys, and results that are arrays: numpy's where numpy is, else memoryviews."""
+"""Sums by keys, and results that are arrays: numpy arrays if numpy is loaded, else memoryviews."""
 from __future__ import annotations
 
 import array
@@ -14,7 +14,7 @@ from ._core import SIZES, Array, check, lib
 from ._formats import Format
 
 
-NEAR = 1 << 16  # integers that lie so close together, or as close as there are many, are numbered without a hash table
+NEAR = 1 << 16  # integers in so small a range, or in a range as small as their number, are numbered without a hash table
 
 
 class Groups(NamedTuple):
@@ -37,7 +37,7 @@ def _numpy() -> Any:
 
 
 def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
-    """Packed results as an array of that shape; two halves are complex numbers."""
+    """Return packed results as an array of that shape; two halves are complex numbers."""
     numpy = _numpy()
     if numpy is None:
         if len(halves) > 1 or f.name == "bfloat16":
@@ -68,7 +68,7 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
     """Number the groups of 64-bit integer keys."""
     codes, least, most = numpy.empty(len(keys), "int64"), int(keys.min()), int(keys.max())
     near = most - least < max(NEAR, 2 * len(keys)) and most - least < 1 << 31
-    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # where each begins, if they are not near
+    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # first place of each, if they are not near
     n = lib.sums_number_near(keys.ctypes.data, len(keys), ctypes.c_int64(least).value, len(found), codes.ctypes.data, found.ctypes.data) \
         if near else lib.sums_number(keys.ctypes.data, len(keys), codes.ctypes.data, found.ctypes.data)
     if n < 0:
@@ -83,7 +83,7 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Integers by the compiled table, others by numpy. A masked key and NaT are of no group."""
+    """Number integers by the compiled table, and others by numpy. A masked key and NaT do not have a group."""
     if keys.ndim != 1:
         raise ValueError(f"by has {keys.ndim} dimensions; it must have one")
     if isinstance(keys, numpy.ma.MaskedArray):
@@ -98,14 +98,14 @@ def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_some(numpy: Any, keys: Any, seen: Any) -> Tuple[Any, Any]:
-    """The others are of no group."""
+    """Number the keys in `seen`; the others do not have a group."""
     codes = numpy.full(len(keys), -1, "int64")
     found, codes[seen] = _by_numpy(numpy, keys[seen])
     return found, codes
 
 
 def _check_types(types: Set[type]) -> None:
-    """TypeError for keys that are told apart by where they lie in memory: equal ones would not be of one group."""
+    """Raise TypeError for keys that are compared by identity: equal keys would not be in one group."""
     numpy = sys.modules.get("numpy")
     for t in types:
         if (t.__hash__ is object.__hash__ and t.__eq__ is object.__eq__) or \
@@ -114,16 +114,16 @@ def _check_types(types: Set[type]) -> None:
 
 
 def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
-    """Any that are hashed by value, sorted where they can be; a null is of no group, and NaN the last one, as numpy has it."""
+    """Number keys that are hashed by value, in order if possible. A null does not have a group, and NaN is last, as in numpy."""
     pandas = sys.modules.get("pandas")
-    missing = pandas.NA if pandas else None  # which is not even unequal to itself
+    missing = pandas.NA if pandas else None  # not even unequal to itself
     _check_types(set(map(type, keys)) - {type(missing), type(None)})
     keys = [None if k is missing else k if k == k else math.nan if isinstance(k, numbers.Number) else None for k in keys]
     found = list(dict.fromkeys(k for k in keys if k is not None and k is not math.nan))
     try:
         found.sort()
     except TypeError:
-        pass  # in the order of their appearance
+        pass  # keep the order of appearance
     if any(k is math.nan for k in keys):
         found.append(math.nan)
     number = {k: i for i, k in enumerate(found)}
@@ -131,7 +131,7 @@ def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
 
 
 def numbered(by: Any) -> Tuple[Any, Any]:
-    """(keys, which of them each row has)."""
+    """Return (keys, index of each row's key)."""
     numpy = sys.modules.get("numpy")
     pandas = sys.modules.get("pandas")
     if pandas and isinstance(by, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
@@ -147,12 +147,12 @@ def numbered(by: Any) -> Tuple[Any, Any]:
         return _by_arrow(by.to_arrow())
     numpy = _numpy()
     if numpy and not isinstance(by, numpy.ndarray) and (hasattr(by, "__array_interface__") or hasattr(by, "__array__")):
-        return numbered(numpy.asarray(by))  # a tensor, and others' arrays
+        return numbered(numpy.asarray(by))  # a tensor, or another library's array
     return _by_table(by.tolist() if hasattr(by, "tolist") else list(by))
 
 
 def _by_arrow(by: Any) -> Tuple[Any, Any]:
-    """A column of pyarrow, or of another library that has its to_pylist()."""
+    """Number a column of pyarrow, or of another library with to_pylist()."""
     numpy, pyarrow = _numpy(), sys.modules.get("pyarrow")
     if numpy and pyarrow and isinstance(by, (pyarrow.Array, pyarrow.ChunkedArray)) and pyarrow.types.is_integer(by.type) and not by.null_count:
         return _by_numpy(numpy, by.to_numpy())
@@ -163,7 +163,7 @@ def _by_arrow(by: Any) -> Tuple[Any, Any]:
 
 
 class Places:
-    """Where rows go that are sorted by their groups."""
+    """The places of rows sorted by their groups."""
 
     def __init__(self, by: Any) -> None:
         self.keys, codes = numbered(by)
@@ -198,7 +198,7 @@ class Places:
                                                       items=lambda of=of: of)) for of in items]
 
     def arrange(self, v: Values) -> List[Values]:
-        """The values of each group."""
+        """Return the values of each group."""
         if v.whole is not None:
             return self._whole(v.whole)
         real = self._blocks(v.blocks)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Ranks of one job: of an aggregator in the network, or of one inside this process."""
+"""Ranks of one job, of an aggregator in the network or inside this process."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -37,18 +37,18 @@ class Info(NamedTuple):
 
 
 class Handle(Caller):
-    """A rank of job number `job`, which `fpisa job add` has made at the aggregator at `address`.
+    """A rank of job number `job`, which `fpisa job add` created at the aggregator at `address`.
 
-    Made when all ranks of the job have joined. Its values are of the job's one type.
+    Created when all ranks of the job have joined. Its values are of the job's one type.
 
     address     "10.0.0.1" or "10.0.0.1:18000"
     local_port  UDP port that the job lists for this rank; 0: 18000
-    token       the job's secret; 0 if it has none
-    timeout     seconds that joining and each call may take; None: no end
-    overflow, transport, restore   as of Group
-    all_ranks   a sum without a rank of the job, which `fpisa job shrink` has taken out, is RankLost; False: the sum of the others,
-                with the flag FEWER_RANKS
-    loss, duplicate, reorder, delay, corrupt, seed   faults to frames, for tests: shares in 0..0.9
+    token       the job's secret; 0 if the job does not have one
+    timeout     seconds that joining and each call may take; None: unlimited
+    overflow, transport, restore   as for Group
+    all_ranks   True: a sum without a rank that `fpisa job shrink` has taken out raises RankLost; False: it is the sum of the
+                others, with the flag FEWER_RANKS
+    loss, duplicate, reorder, delay, corrupt, seed   faults of frames, for tests: shares in 0..0.9
     """
 
     def __init__(self, address: str, job: int, *, local_port: int = 0, token: int = 0, timeout: Optional[float] = 10.0,
@@ -66,7 +66,7 @@ class Handle(Caller):
         self._learn()
 
     def rejoin(self) -> None:
-        """After an error: gives up what is under way, and joins the job's next generation with all other ranks."""
+        """Give up calls in progress after an error, and join the job's next generation with all other ranks."""
         with self._entered():
             self._check(library().fpisa_rejoin(self._pointer))
 
@@ -103,7 +103,7 @@ FAULTS = ("loss", "duplicate", "reorder", "delay", "corrupt")
 
 
 def _options(*, timeout: Optional[float], overflow: str, restore: bool, faults: dict) -> Options:
-    """With a thread that moves requests: waits are tests with pauses (_calls.py)."""
+    """Return options with a thread that moves requests: waits are tests with pauses (_calls.py)."""
     wrong = faults.keys() - {*FAULTS, "seed"}
     if wrong:
         raise TypeError(f"unknown option {', '.join(sorted(wrong))}")
@@ -123,7 +123,7 @@ def _close(pointer: ctypes.c_void_p, arrays: dict, mem: Optional[_Aggregator] = 
 
 
 class _Aggregator:
-    """The library's: it ends when it is not wanted and has no handles, in whatever order they are collected."""
+    """An aggregator of the library. It ends after close() and its last handle, in whatever order they are collected."""
 
     def __init__(self, pointer: ctypes.c_void_p) -> None:
         self.pointer, self.lock, self.handles, self.wanted = pointer, threading.Lock(), 0, True
@@ -151,14 +151,14 @@ class _Aggregator:
 
 
 class Mem:
-    """An aggregator inside this process, with the arithmetic and the protocol of one in the network: for tests, without
-    privilege. Ranks are threads, each with a handle from connect(), or all by run().
+    """An aggregator inside this process, with the arithmetic and the protocol of an aggregator in the network: for tests,
+    without privilege. Ranks are threads, each with a handle from connect(), or all by run().
 
         with fpisa.Mem(3) as mem:
             sums = mem.run(lambda handle: handle.allreduce(numpy.ones(10, "float32")).array)
 
-    type, mode, rounding, pipeline, elements and window are the job's; big_endian, reciprocal (an average is the sum
-    times 1/n, not divided by n) and statistics too.
+    type, mode, rounding, pipeline, elements and window are the job's, as are big_endian, reciprocal (an average is the sum
+    times 1/n, not divided by n) and statistics.
     """
 
     def __init__(self, workers: int, type: str = "float32", *, mode: str = "default", rounding: str = "default",
@@ -178,7 +178,7 @@ class Mem:
 
     def connect(self, rank: int, *, timeout: Optional[float] = 10.0, overflow: str = "default", restore: bool = False,
                 **faults: float) -> Handle:
-        """A handle of `rank`, when all ranks have connected, each in its thread. Options as of Handle."""
+        """Return a handle of `rank`, when all ranks have connected, each in its thread. The options are those of Handle."""
         options = _options(timeout=timeout, overflow=overflow, restore=restore, faults=faults)
         handle, pointer = Handle.__new__(Handle), ctypes.c_void_p()
         self._aggregator.connected()
@@ -193,8 +193,8 @@ class Mem:
         return handle
 
     def run(self, function: Callable[[Handle], T], **options: Any) -> List[T]:
-        """Return the results of `function` for the handle of each rank, each in its thread. If one raises, the calls of the others
-        are canceled, and this raises the same."""
+        """Return the results of `function` for the handle of each rank, each in its thread. If one raises an exception, cancel
+        the calls of the others and raise the same exception."""
         lock = threading.Lock()
         handles: List[Handle] = []
         raised: List[BaseException] = []
@@ -220,7 +220,7 @@ class Mem:
         return [f.result() for f in futures]
 
     def close(self) -> None:
-        """End the ranks' memory; it stays until its handles are closed."""
+        """Close the aggregator, which stays until its handles are closed."""
         self._finalizer()
 
     def __enter__(self) -> Mem:

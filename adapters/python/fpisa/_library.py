@@ -87,7 +87,7 @@ FUNCTIONS = {
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """The library that FPISA_LIBRARY names, else the system's. Calls into it let go of the interpreter's lock."""
+    """Return the library that FPISA_LIBRARY names, else the system's. Calls into it release the interpreter's lock."""
     path = os.environ.get("FPISA_LIBRARY") or SONAME
     try:
         lib = ctypes.CDLL(path)
@@ -103,19 +103,19 @@ def library() -> ctypes.CDLL:
 
 
 def check(rc: int) -> None:
-    """Raises what a function of the library has returned, with this thread's last error."""
+    """Raise the error of a return code of the library, with this thread's last error message."""
     if rc:
         raise error_of(rc, library().fpisa_error().decode(errors="replace"), 0)
 
 
 def check_join(rc: int) -> None:
-    """The same of one that joins, with the ranks that it was waiting for."""
+    """Raise the error of a function that joins, with the ranks that it was waiting for."""
     if rc:
         raise error_of(rc, library().fpisa_error().decode(errors="replace"), library().fpisa_missing(None))
 
 
 def number_of(names: Dict[str, int], name: str, what: str) -> int:
-    """ValueError for a name that is none."""
+    """Return the number of a name. Raise ValueError for an unknown name."""
     try:
         return names[name]
     except (KeyError, TypeError):
@@ -127,7 +127,7 @@ def name_of(names: Dict[str, int], number: int) -> str:
 
 
 def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
-    """Convert a deadline to milliseconds; `none` means that there is none."""
+    """Convert a deadline to milliseconds; `none` stands for no deadline."""
     if seconds is None:
         return none
     if not 0 < seconds < FOREVER / 1000:
@@ -136,7 +136,7 @@ def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
 
 
 def in_range(value: int, bits: int, what: str) -> int:
-    """ctypes would cut off what does not fit."""
+    """Return the value if it fits so many bits: ctypes would cut the rest off."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} is {value!r}; it must be a whole number")
     if not 0 <= value < 1 << bits:

@@ -13,12 +13,12 @@ from ._blocks import Values, Whole, split, strides_of, with_nulls
 from ._formats import FORMATS, number
 
 PLAIN = {int, float, complex, decimal.Decimal, type(None)}
-MOST_EXPONENT = 10000  # of a Decimal in a list: an exact sum has a digit for each power of ten
+MOST_EXPONENT = 10000  # for a Decimal in a list: an exact sum has a digit for each power of ten
 
 
 def plain(x: Any) -> Any:
-    """A scalar of numpy, torch and others as Python's number, with all its bits: float() would take it through the FPU."""
-    if type(x).__name__ == "MaskedConstant":  # what numpy has for a value that a mask hides
+    """Return a scalar of numpy, torch and others as Python's number, with all its bits: float() would use the FPU."""
+    if type(x).__name__ == "MaskedConstant":  # numpy's value for a masked element
         return None
     if isinstance(x, str) or not hasattr(x, "dtype"):
         return x
@@ -26,7 +26,7 @@ def plain(x: Any) -> Any:
         raise TypeError(f"a value is an array of shape {tuple(x.shape)}; sum one array, or a list of numbers")
     if not hasattr(x, "tobytes") or not hasattr(x.dtype, "kind"):
         return x.item()
-    inner = x[()]  # of an array, its scalar, in this machine's byte order
+    inner = x[()]  # the array's scalar, in this machine's byte order
     if type(inner) is not type(x):
         return plain(inner)
     if x.dtype.name in FORMATS:
@@ -35,7 +35,7 @@ def plain(x: Any) -> Any:
         return int(x)
     if x.dtype.name in ("complex64", "complex128"):
         return complex(plain(x.real), plain(x.imag))
-    if x.dtype.kind in "fc":  # of more bits than a float64: exact_float() sees whether they are needed
+    if x.dtype.kind in "fc":  # with more bits than a float64: exact_float() checks whether they are needed
         return x
     raise TypeError(f"a value is {x!r}; values must be numbers")
 
@@ -59,7 +59,7 @@ def of_complex(items: List[Any]) -> array.array:
 
 
 def of_integers(items: List[Any]) -> Tuple[str, array.array]:
-    """OverflowError if neither of the types has all of them."""
+    """Return the integers in a type that has all of them, else as float64."""
     for type_, code in ("int64", "q"), ("uint64", "Q"):
         try:
             return type_, array.array(code, items)
@@ -72,7 +72,7 @@ EXACT = decimal.Context(decimal.MAX_PREC, decimal.ROUND_HALF_EVEN, decimal.MIN_E
 
 
 def of_decimals(items: List[Any]) -> Values:
-    """Decimals, with integers and nulls among them or not."""
+    """Return decimals as values; integers and nulls may be among them."""
     these = items
     if set(map(type, items)) != {decimal.Decimal}:
         these = [x if isinstance(x, decimal.Decimal) else decimal.Decimal(int(x)) for x in items if x is not None]
@@ -80,7 +80,7 @@ def of_decimals(items: List[Any]) -> Values:
         raise TypeError("a Decimal is not finite; cast the values to float64")
     if max(map(abs, map(decimal.Decimal.adjusted, these))) > MOST_EXPONENT:
         raise OverflowError(f"a Decimal has an exponent beyond {MOST_EXPONENT} in size; cast the values to float64")
-    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # with the least of their exponents
+    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # with the least exponent
     scale = -int(total.as_tuple().exponent)
 
     def units() -> List[Optional[int]]:
@@ -90,13 +90,13 @@ def of_decimals(items: List[Any]) -> Values:
 
 
 def validity(items: List[Any]) -> bytes:
-    """Arrow's bitmap: a bit for each, 0 for None."""
+    """Return Arrow's bitmap: a bit for each item, 0 for None."""
     digits = b"".join(b"0" if x is None else b"1" for x in reversed(items))
     return int(digits or b"0", 2).to_bytes(len(items) // 8 + 1, "little")
 
 
 def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
-    """Python's numbers, one by one. None is a null."""
+    """Return Python's numbers as values. None is a null."""
     items = list(these)
     if not set(map(type, items)) <= PLAIN:
         items = list(map(plain, items))

@@ -20,13 +20,13 @@ from ._formats import Format, format_of, number, packed, round_ratio, round_root
 from ._numbers import exact_float, plain
 from ._values import values
 
-SPLIT = 1 << 16  # values that are worth a thread
+SPLIT = 1 << 16  # values that justify a thread
 NAN = float("nan")
-ONE = 1  # the default of threads, and nothing that only equals it
+ONE = 1  # the default of threads, compared by identity
 
 
 def _parts(array: Array, threads: int) -> Iterable[Array]:
-    """The array in as many pieces as there are threads, at most."""
+    """Yield the array in pieces, at most as many as there are threads."""
     step = max(SPLIT, -(-array.n // threads))
     for at in range(0, array.n, step):
         yield Array(array.data + at * array.stride, min(step, array.n - at), array.stride, array.valid,
@@ -40,7 +40,7 @@ def _alone(array: Array) -> State:
 
 
 def _state(blocks: List[Block], threads: int = 1) -> State:
-    """The exact sum of all blocks."""
+    """Return the exact sum of all blocks."""
     state = State()
     runs = (run for block in blocks if 0 not in block.shape for run in block.runs())
     if threads == 1:
@@ -58,7 +58,7 @@ def _read(state: State, f: Format, average: bool = False) -> float:
 
 
 def _pair(v: Values, one: Any) -> Any:
-    """Return what `one` makes of the blocks: a number, or a complex number made of both halves."""
+    """Apply `one` to the blocks. Return a number, or a complex number from its halves."""
     return complex(one(v.blocks), one(v.imaginary)) if v.imaginary else one(v.blocks)
 
 
@@ -72,7 +72,7 @@ def _whole_exactly(x: Whole) -> Any:
 
 
 def _ratio(scale: int) -> Tuple[int, int]:
-    """10**-scale as a numerator and a denominator."""
+    """Return 10**-scale as a numerator and a denominator."""
     return 10 ** max(0, -scale), 10 ** max(0, scale)
 
 
@@ -84,7 +84,7 @@ def _whole(x: Any, f: Format, average: bool) -> float:
 
 
 def _once(x: Any, average: bool) -> float:
-    """The sum of an array of numpy that needs nothing else, without what others cost a call. NaN: look again, the long way."""
+    """Return the sum of a plain numpy array, without the overhead of the general way. Return NaN if the general way is needed."""
     numpy = sys.modules.get("numpy")
     if numpy is None or type(x) is not numpy.ndarray or x.dtype.char not in "dfe":
         return NAN
@@ -119,14 +119,14 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
 def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
     """Return the exact sum, rounded once to dtype (float64 by default). Sums of integers and decimals are exact without dtype.
 
-    by: keys, as many as values; returns Groups(keys, values). axis: as numpy's. With either, sums of integers are rounded to dtype
-    too. Nulls are left out, NaN is not.
+    by: keys, as many as values; the result is Groups(keys, values). axis: as in numpy. With either, sums of integers are rounded
+    to dtype too. Nulls are skipped, NaN is not.
     """
     return _reduce(x, by, axis, dtype, threads, False)
 
 
 def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
-    """The exact sum over the number of values, rounded once. NaN of no values."""
+    """Return the exact sum over the number of values, rounded once, or NaN without values."""
     return _reduce(x, by, axis, dtype, threads, True)
 
 
@@ -134,7 +134,7 @@ def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = No
 
 
 def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
-    """Return the axes that stay, and those that are summed."""
+    """Return the axes that stay, and the axes that are summed."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
         raise TypeError("axis is for arrays of one piece and without nulls")
@@ -146,7 +146,7 @@ def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
 
 
 def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
-    """The shape of what stays, and the values along the axes that go at each of its places."""
+    """Return the shape of the axes that stay, and the values along the other axes at each place."""
     stay, gone = _axes_of(v, axis)
 
     def cut(b: Block) -> List[Block]:
@@ -159,7 +159,7 @@ def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
 
 
 def _each(one: Callable[..., Any], vs: List[Values], by: Any, axis: Any, f: Format) -> Any:
-    """Return what `one` makes of these values: of all of them, of each group's, or along an axis."""
+    """Apply `one` to all values, to each group's, or along an axis."""
     if by is not None and axis is not None:
         raise ValueError("by and axis exclude each other")
     if by is None and axis is None:
@@ -205,7 +205,7 @@ def _along_block(b: Block, stay: List[int], gone: List[int], f: Format, average:
 
 
 def _times(x: List[Block], y: List[Block]) -> Exact:
-    """The exact dot product."""
+    """Return the exact dot product."""
     state = State(3)
     runs = [[run for block in side if 0 not in block.shape for run in block.runs()] for side in (x, y)]
     if [b.shape for b in x] != [b.shape for b in y] and builtins.sum(r.n for r in runs[0]) != builtins.sum(r.n for r in runs[1]):
@@ -223,7 +223,7 @@ def _cut(a: Array, at: int, n: int) -> Array:
 
 
 def _aligned(x: List[Array], y: List[Array]) -> Iterable[Tuple[Array, Array]]:
-    """Pairs of runs of the same length: chunks of columns need not agree."""
+    """Yield pairs of runs of the same length: chunks of columns may differ."""
     i = j = at = beside = 0
     while i < len(x) and j < len(y):
         n = min(x[i].n - at, y[j].n - beside)
@@ -276,7 +276,7 @@ def _dot(a: Values, b: Values, f: Format) -> Any:
 
 
 def dot(x: Any, y: Any, *, by: Any = None, axis: Optional[int] = None, dtype: Any = None) -> Any:
-    """The exact sum of the products, rounded once; of complex numbers without conjugation, as numpy.dot(). by, axis: as of sum(); one axis."""
+    """Return the exact sum of products, rounded once. Complex numbers are not conjugated, like numpy.dot(). by, one axis: as in sum()."""
     f = format_of(dtype)
     axis = axis if axis is None else operator.index(axis)
     return _each(lambda a, b: _dot(a, b, f), [values(x), values(y)], by, axis, f)
@@ -300,7 +300,7 @@ def _norm2(v: Values, f: Format) -> float:
 
 
 def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
-    """The root of the exact sum of squares, rounded once. It neither overflows nor underflows on the way. by, axis: as of sum()."""
+    """Return the root of the exact sum of squares, rounded once. It neither overflows nor underflows on the way. by, axis: as in sum()."""
     v, f = values(x), format_of(dtype)
     if axis is None:
         _flat(v, "norm2")
@@ -308,7 +308,7 @@ def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = N
 
 
 def _degrees(ddof: Any) -> Fraction:
-    """ddof as a quotient of Python's own integers, which do not overflow."""
+    """Return ddof as a quotient of Python's own integers, which do not overflow."""
     ddof = plain(ddof)
     try:
         exact = Fraction(ddof if isinstance(ddof, (numbers.Rational, decimal.Decimal)) else exact_float(ddof))
@@ -334,7 +334,7 @@ def _var(v: Values, ddof: Fraction, f: Format) -> float:
 
 
 def var(x: Any, *, ddof: float = 0, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
-    """The variance as a rational number, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof. by, axis: as of sum()."""
+    """Return the exact variance, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof. by, axis: as in sum()."""
     v, f, exact = values(x), format_of(dtype), _degrees(ddof)
     if axis is None:
         _flat(v, "var")
@@ -345,9 +345,9 @@ def var(x: Any, *, ddof: float = 0, by: Any = None, axis: Union[None, int, Tuple
 
 
 class Accumulator:
-    """An exact sum that grows, merges and travels. Any thread may use it; adds of arrays run beside each other.
+    """An exact sum that grows, merges and travels. Any thread may use it, and threads add arrays in parallel.
 
-    Equal sums of as many values are equal bytes, whatever the order was (doc/partial.md).
+    Equal sums of as many values have equal bytes, in whatever order they were added (doc/partial.md).
     """
 
     __slots__ = ("_state", "_lock")
@@ -358,7 +358,7 @@ class Accumulator:
             self.add(x)
 
     def add(self, x: Any) -> "Accumulator":
-        """Adds a number, an array or a column. Nulls are left out."""
+        """Add a number, an array or a column. Nulls are skipped."""
         v = values(x)
         v.need_blocks("an accumulator")
         if v.imaginary:
@@ -369,7 +369,7 @@ class Accumulator:
         return self
 
     def merge(self, other: Union["Accumulator", bytes, bytearray, memoryview]) -> "Accumulator":
-        """Adds what another has; without rounding, so the order of merges does not matter."""
+        """Add another accumulator or its bytes, without rounding, so the order of merges does not matter."""
         state = State()
         state.parse(other if isinstance(other, (bytes, bytearray, memoryview)) else other.to_bytes())
         with self._lock:
@@ -377,7 +377,7 @@ class Accumulator:
         return self
 
     def value(self, dtype: Any = None) -> float:
-        """The sum, rounded once."""
+        """Return the sum, rounded once."""
         with self._lock:
             return _read(self._state, format_of(dtype))
 
@@ -387,7 +387,7 @@ class Accumulator:
 
     @property
     def count(self) -> int:
-        """How many values, NaN and infinities too."""
+        """Return the number of values, including NaN and infinities."""
         return int.from_bytes(self.to_bytes()[8:16], "little")
 
     def to_bytes(self) -> bytes:
@@ -396,7 +396,7 @@ class Accumulator:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Accumulator":
-        """ValueError if it is none."""
+        """Return the accumulator of a partial. Raise ValueError if the bytes are not a partial."""
         made = cls()
         made._state.parse(data)
         return made
@@ -414,7 +414,7 @@ class Accumulator:
 
 
 def merged(parts: Iterable[Any]) -> Accumulator:
-    """Return one accumulator of many, or of their bytes. None is left out."""
+    """Return one accumulator for many, or for their bytes. None is skipped."""
     total = Accumulator()
     for part in parts:
         if part is not None:

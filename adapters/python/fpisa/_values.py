@@ -20,7 +20,7 @@ KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "uint"}
 
 
 class View(ctypes.Structure):
-    """Py_buffer. memoryview does not tell where its memory is."""
+    """Py_buffer. memoryview does not give its address."""
 
     _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
                 ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p),
@@ -28,7 +28,7 @@ class View(ctypes.Structure):
                 ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
 
     def __init__(self, x: Any, flags: int = 0x1C) -> None:
-        """By default with format, shape and strides, read-only or not. With flags of 0 it is bytes in a row, or a BufferError."""
+        """By default accept format, shape and strides, read-only or not. With flags of 0 accept only contiguous bytes, else BufferError."""
         super().__init__()
         ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(x), ctypes.byref(self), flags)
 
@@ -38,8 +38,8 @@ class View(ctypes.Structure):
 
 def memory(x: Any, interface: Dict[str, Any], shape: Tuple[int, ...], strides: Tuple[int, ...], size: int) -> Tuple[int, Any]:
     """
-    The address of the first element, and what keeps it there. `data` of an interface is an address, a buffer, or
-    missing: then x itself is the buffer. A buffer has an offset, and must have all elements.
+    Return the address of the first element, and an object that keeps it there. `data` of an interface is an address, a
+    buffer, or missing: then x itself is the buffer. A buffer has an offset, and must have all elements.
     """
     data = interface.get("data")
     if isinstance(data, tuple):
@@ -52,7 +52,7 @@ def memory(x: Any, interface: Dict[str, Any], shape: Tuple[int, ...], strides: T
 
 
 def of_interface(x: Any) -> Values:
-    """numpy's, CuPy's on the host, and others' __array_interface__."""
+    """Return values of an __array_interface__: numpy's, CuPy's on the host, and others'."""
     interface = x.__array_interface__
     name = getattr(getattr(x, "dtype", None), "name", None)
     order, kind, size = interface["typestr"][0], interface["typestr"][1], interface["typestr"][2:]
@@ -79,12 +79,12 @@ def of_buffer(x: Any) -> Values:
     if not type_ or view.itemsize != (2 * SIZES[HALVES[type_]] if type_ in HALVES else SIZES[type_]):
         raise TypeError(f"a buffer of format {code!r}, of {view.itemsize} bytes; it must be one of {' '.join(BUFFERS)}, little-endian")
     shape = tuple(view.shape[:view.ndim]) if view.ndim else ()
-    strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)  # ctypes leaves them out
+    strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)  # ctypes leaves strides out
     return split(type_, view.buf or 0, shape, strides, view)
 
 
 def decimals(column: _arrow.Column) -> Values:
-    """Integers of 32 to 256 bits in units of a power of ten."""
+    """Return integers of 32 to 256 bits in units of a power of ten."""
     parts = column.format.split(b":")[1].split(b",")
     scale, bits = int(parts[1]), int(parts[2]) if len(parts) > 2 else 128
     total = rows = 0
@@ -104,7 +104,7 @@ def decimals(column: _arrow.Column) -> Values:
 
 
 def of_bits(p: _arrow.Piece) -> Block:
-    """Booleans, each as a byte."""
+    """Return booleans, each as a byte."""
     first, end = p.offset // 8, (p.offset + p.length + 7) // 8
     data = ctypes.string_at(p.data + first, end - first) if p.data else b""
     made = ctypes.create_string_buffer(b"".join(map(BITS.__getitem__, data)))
@@ -112,7 +112,7 @@ def of_bits(p: _arrow.Piece) -> Block:
 
 
 def decoded(p: _arrow.Piece, index: str, type_: str) -> Block:
-    """Return the values that the indices stand for; null where the index or its value is null."""
+    """Return the values of the indices, with null if the index or its value is null."""
     values = p.dictionary.items(SIZES[type_])  # type: ignore[union-attr]
     indices = (None if i is None else int.from_bytes(i, "little", signed=index[0] == "i") for i in p.items(SIZES[index]))
     found = [None if i is None else values[i] for i in indices]
@@ -139,7 +139,7 @@ def of_arrow(column: _arrow.Column) -> Values:
 
 
 def of_masked(numpy: Any, x: Any) -> Values:
-    """A masked array of numpy: what it hides is null."""
+    """Return values of a masked array of numpy, with nulls for masked elements."""
     mask = numpy.ma.getmaskarray(x)
     if x.dtype.kind == "O":
         return of_numbers(numpy.where(mask, None, x.data).ravel().tolist(), x.shape)
@@ -148,7 +148,7 @@ def of_masked(numpy: Any, x: Any) -> Values:
 
 
 def values(x: Any) -> Values:
-    """Any of them. TypeError for what has no numbers."""
+    """Return the values of any supported object. Raise TypeError for objects without numbers."""
     numpy = sys.modules.get("numpy")
     if numpy and isinstance(x, numpy.ndarray):
         return of_masked(numpy, x) if isinstance(x, numpy.ma.MaskedArray) else of_interface(x)
@@ -177,7 +177,7 @@ def values(x: Any) -> Values:
 
 
 def of_torch(x: Any) -> Values:
-    """A tensor on the CPU."""
+    """Return values of a tensor on the CPU."""
     x = x.detach()
     if str(x.dtype) == "torch.bfloat16":
         import torch

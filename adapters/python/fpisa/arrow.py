@@ -16,7 +16,7 @@ AGGREGATES = {
 
 
 def register() -> None:
-    """Register the functions in this process, once or more; Table.group_by(k).aggregate([("x", "fpisa_sum")]) works then."""
+    """Register the functions in this process. May be called again. Enables Table.group_by(k).aggregate([("x", "fpisa_sum")])."""
     there = pyarrow.compute.list_functions()
     for name, (takes, gives, call) in AGGREGATES.items():
         if name in there:

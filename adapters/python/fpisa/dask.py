@@ -12,13 +12,13 @@ FAN_IN = 8
 
 
 def _parts(collection: Any) -> Any:
-    """The partitions of a DataFrame's column, a bag or an array, as delayed values."""
+    """Return the partitions of a DataFrame's column, a bag or an array, as delayed values."""
     parts = collection.to_delayed()
     return list(parts.ravel()) if hasattr(parts, "ravel") else list(parts)
 
 
 def accumulator(collection: Any) -> Any:
-    """Delayed: compute() gives the Accumulator of all values."""
+    """Return the Accumulator of all values, delayed."""
     level = [dask.delayed(_sums.Accumulator)(part) for part in _parts(collection)]
     while len(level) > 1:
         level = [dask.delayed(_sums.merged)(level[i:i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
@@ -26,5 +26,5 @@ def accumulator(collection: Any) -> Any:
 
 
 def sum(collection: Any, dtype: Any = None) -> Any:
-    """Delayed: the exact sum, rounded once."""
+    """Return the exact sum, rounded once, delayed."""
     return accumulator(collection).value(dtype)

@@ -11,7 +11,7 @@ from . import _sums
 
 
 class Sum(datafusion.Accumulator):
-    """The state between partitions is a partial (doc/partial.md)."""
+    """An aggregate whose state between partitions is a partial (doc/partial.md)."""
 
     def __init__(self) -> None:
         self._sum = _sums.Accumulator()
@@ -50,7 +50,7 @@ partial = _aggregate(Partial, pyarrow.binary(), "fpisa_partial")
 
 
 def register(context: Any) -> Any:
-    """fpisa_sum(x), fpisa_mean(x), fpisa_partial(x) in the SQL of this context, which is returned."""
+    """Add fpisa_sum(x), fpisa_mean(x) and fpisa_partial(x) to the SQL of this context. Return the context."""
     for function in sum, mean, partial:
         context.register_udaf(function)
     return context

@@ -36,16 +36,16 @@ class Exact:
         return _sums.var(self._series.dropna().to_numpy(), ddof=ddof, dtype=dtype)
 
     def partial(self) -> bytes:
-        """The sum as bytes (doc/partial.md)."""
+        """Return the sum as bytes (doc/partial.md)."""
         return _sums.Accumulator(self._series.dropna().to_numpy()).to_bytes()
 
 
 class Grouped:
-    """frame.groupby(keys).column.fpisa.sum(), mean(), var() and partial(): a Series with the groups that pandas has, in its order."""
+    """frame.groupby(keys).column.fpisa.sum(), mean(), var() and partial(): a Series with the groups of pandas, in its order."""
 
     def __init__(self, groups: Any) -> None:
         self._groups, self._series = groups, groups.obj
-        numbers = groups.ngroup().astype("float64")  # of the groups that have rows, in an order of their own
+        numbers = groups.ngroup().astype("float64")  # numbers of the groups that have rows, in another order
         grouper = groups._grouper if hasattr(groups, "_grouper") else groups.grouper  # before pandas 2.2
         results = numbers.groupby(grouper, sort=groups.sort, observed=groups.observed, dropna=groups.dropna).max()
         self._numbers, self._results, self._index = numbers.to_numpy(), results.to_numpy(), groups.size().index
@@ -66,8 +66,8 @@ class Grouped:
         return self._reduce(lambda x, by: _sums.var(x, by=by, ddof=ddof, dtype=dtype), float("nan"))
 
     def partial(self) -> pandas.Series:
-        """Each group's sum as bytes (doc/partial.md)."""
+        """Return each group's sum as bytes (doc/partial.md)."""
         return self._groups.agg(lambda x: Exact(x).partial())
 
 
-pandas.core.groupby.SeriesGroupBy.fpisa = property(Grouped)  # pandas registers accessors of Series and DataFrame alone
+pandas.core.groupby.SeriesGroupBy.fpisa = property(Grouped)  # pandas registers accessors only for Series and DataFrame

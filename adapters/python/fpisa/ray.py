@@ -22,7 +22,7 @@ def _merge(*parts: Any) -> Any:
 
 
 def accumulator(blocks: List[Any]) -> Any:
-    """A reference to the Accumulator of all values of these arrays, or references to arrays."""
+    """Return a reference to the Accumulator of all values of these arrays, or references to arrays."""
     level = [_one.remote(block) for block in blocks]
     while len(level) > 1:
         level = [_merge.remote(*level[i:i + FAN_IN]) for i in range(0, len(level), FAN_IN)]

@@ -8,9 +8,9 @@
         hook = fpisa.torch_hook.Hook(group)
         model.register_comm_hook(hook, fpisa.torch_hook.average)
 
-The process group of torch (gloo, on CPUs) does all else: broadcasts, and its barriers.
+The process group of torch (gloo, on CPUs) does all other calls: broadcasts, and its barriers.
 """
-# Annotations are values here: torch compares those of a hook.
+# Annotations are values here: torch compares the annotations of a hook.
 import concurrent.futures
 import warnings
 from typing import Optional, Union
@@ -23,14 +23,14 @@ from ._calls import Request
 from ._group import Group
 from ._handle import Handle
 
-BITS = {torch.bfloat16: ("bfloat16", torch.int16, "uint16")}  # as numpy may have them
+BITS = {torch.bfloat16: ("bfloat16", torch.int16, "uint16")}  # types that numpy may have
 
 
 TYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16, torch.complex64, torch.complex128)
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Is it one whose memory is its values? Buckets are; whoever calls the hook by other ways hears why not."""
+    """Check that the tensor's memory is its values. Buckets pass; other callers of the hook get an error that says why not."""
     if tensor.device.type != "cpu":
         raise TypeError(f"the gradients are on {tensor.device}; the hook takes those of a CPU")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in TYPES:
@@ -42,13 +42,13 @@ def check(tensor: torch.Tensor) -> None:
 
 
 class Hook:
-    """The state of average(): the group, which the hook has for itself while training lasts.
+    """The state of average(): the group, which only the hook uses while training lasts.
 
-    as_type   what gradients travel as, e.g. torch.float16: half of the bytes, and results in that precision; None: as
-              they are. float32, float16, float64 or bfloat16.
+    as_type   type in which gradients travel, e.g. torch.float16: half of the bytes, and results in that precision; None:
+              their own. float32, float16, float64 or bfloat16.
 
-    `flags` is the union of all results' since it was last set; `error` the exception that the hook ended with, for torch
-    wraps it into one of its own.
+    `flags` is the union of all results' flags since it was last set; `error` is the exception that the hook ended with,
+    because torch wraps that into another.
     """
 
     def __init__(self, group: Union[Group, Handle], as_type: Optional[torch.dtype] = None) -> None:
@@ -60,7 +60,7 @@ class Hook:
         self._waits = concurrent.futures.ThreadPoolExecutor(1, "fpisa-hook")
 
     def start(self, tensor: torch.Tensor, tag: int) -> torch.futures.Future[torch.Tensor]:
-        """The average of a tensor on the CPU, in its place, and a future of it."""
+        """Average a tensor on the CPU, in place. Return a future of it."""
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         check(tensor)
         if not tensor.numel():
@@ -85,7 +85,7 @@ class Hook:
             if sent is not real:
                 real.copy_(sent)
             future.set_result(tensor)
-        except BaseException as e:  # whatever it is, training must not wait for ever
+        except BaseException as e:  # whatever the error, training must not wait for ever
             self.error = e
             future.set_exception(e)  # type: ignore[arg-type]
 

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Training by DistributedDataParallel; an FPISA aggregator sums the gradients. On each host, as torchrun has it:
+"""Training by DistributedDataParallel; an FPISA aggregator sums the gradients. Run by torchrun on each host:
 
     FPISA_MANAGER=AGGREGATOR torchrun --nnodes=HOSTS --node_rank=R --master_addr=HOST0 ddp.py
 
 An MLP of a million parameters learns to tell clusters of points apart. --mode exact: sums are exact, rounded once, so
-that every run ends with the same weights, whatever buckets gradients travel in.
+that every run ends with the same weights, in whatever buckets gradients travel.
 """
 import argparse
 import hashlib
