@@ -9,17 +9,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import lab as labs  # noqa: E402
 
-HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: what tbf counts beside the values
+HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: bytes that tbf counts beside the values
 
 
 def own_mounts():
-    """Pins of ours alone, which end with us."""
+    """Enter private mounts with a BPF filesystem, so that pins end with this process."""
     labs.own_mounts()
     labs.mount(b"bpf", labs.BPFFS, b"bpf")
 
 
 def exit_on_signals():
-    """Undo what has begun, as at any other end, when a signal arrives."""
+    """Clean up on a signal as at any other end."""
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
 
@@ -29,7 +29,7 @@ def numbers(text):
 
 
 def quartiles(values):
-    """(lower, upper); of one value itself twice."""
+    """Return (lower, upper), or a single value twice."""
     if len(values) < 2:
         return values[0], values[0]
     q = statistics.quantiles(values, n=4, method="inclusive")

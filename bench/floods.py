@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Floods of connections without a key at `fpisa query worker`, and what a master notices: the table of doc/query.md.
+"""Floods of connections without a key at `fpisa query worker`, and their effect on a master: the table of doc/query.md.
 
-A worker, a master and a host that floods, each in a network namespace; tests/netns/groups/flood.c makes connections as fast as one
-process can. A query of 2,000 rows that are added up by the master is asked again and again. A line of JSON for each flood, or with
---table the rows of the page. All of it is gone when it ends. It needs root.
+A worker, a master and a host that floods, each in a network namespace. tests/netns/groups/flood.c makes connections as fast as one
+process can. A query of 2,000 rows that the master adds up is repeated again and again. Prints a line of JSON for each flood, or with
+--table the rows of the page. Removes everything at the end. Needs root.
 """
 import argparse
 import json
@@ -23,22 +23,22 @@ import lab  # noqa: E402
 from queries import Queries  # noqa: E402
 
 SOURCE = os.path.join(lab.HERE, "..", "netns", "groups", "flood.c")
-PORT = 18001  # TCP, of a worker
+PORT = 18001  # TCP port of a worker
 ROWS = 2000
-# What it is, what each connection says, flooding processes; None: no flood.
+# Description, message of each connection, flooding processes; None: no flood.
 FLOODS = [("no flood", None, 0), ("that say nothing", "", 1), ("that send a byte of garbage", "G", 1),
           ("that begin a handshake and stop", "\x16\x03\x01\x02\x01", 1), ("that send garbage, by three processes", "G", 3)]
 
 
 def accepted(host):
-    """Connections that its kernel has taken so far."""
+    """Return the connections that the host's kernel has accepted so far."""
     with host.entered(), open("/proc/thread-self/net/snmp") as f:
         names, values = [line.split()[1:] for line in f if line.startswith("Tcp:")]
     return int(dict(zip(names, values))["PassiveOpens"])
 
 
 def ask(q, rows):
-    """Seconds that a query took, and whether its answer was right; None: it failed."""
+    """Return the seconds of a query, or None if it failed, and whether its answer was right."""
     began = time.monotonic()
     status, out, _ = q.master.try_run(*q.argv("--json", "--prune", "none", "--by", "k", "--value", "v", workers=q.net.addresses[0], network=False))
     took = time.monotonic() - began

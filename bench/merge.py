@@ -4,16 +4,16 @@
 
     merge.py [--cases 8:100000,32:100000,8:1000000,32:1000000] [--rounds R]
 
-A case is so many workers, each with one partial, a real, of each of so many groups. The master is a PostgreSQL; the answer
-counts the groups and takes the greatest sum, so that nothing is printed. In turns:
+A case is a number of workers and a number of groups. Each worker has one partial, a real, of each group. The master is a PostgreSQL. The
+answer counts the groups and takes the greatest sum, so that it stays small. The contenders take turns:
 
-    fpisa	a foreign table (doc/fdw.md): the aggregator adds all up, the master reads one row a group
-    user	the same, pruned by nobody: the partials come to the master, whose process adds them up in C
-    postgres_fdw	tables over views that aggregate, of a PostgreSQL on a worker's host, 10,000 rows a fetch
-    duckdb	DuckDB over the same partials, in its memory before; one thread, no network
+    fpisa	a foreign table (doc/fdw.md): the aggregator adds all up, the master reads one row per group
+    user	the same without pruning: the partials come to the master, whose process adds them up in C
+    postgres_fdw	tables over views that aggregate, of a PostgreSQL on a worker's host, 10,000 rows per fetch
+    duckdb	DuckDB over the same partials, loaded before; one thread, no network
 
-One JSON line each: medians of `seconds`, `cpu_s`, the CPU time of the process at the master (what its kernel does in
-interrupts is not in it), `bytes` that came to the master's host, and `ratio`, of cpu_s to postgres_fdw's in the same round, with quartiles.
+One JSON line each: medians of `seconds`, `cpu_s`, the CPU time of the process at the master (without the time of its kernel in
+interrupts), `bytes` that came to the master's host, and `ratio`, of cpu_s to postgres_fdw's in the same round, with quartiles.
 """
 import argparse
 import array
@@ -82,7 +82,7 @@ class Case:
             raise
 
     def write(self):
-        """A directory a worker, and all of it as two arrays."""
+        """Write a directory per worker, and keep all values as two arrays."""
         rng = random.Random(1)
         all_keys, all_values = array.array("i"), array.array("f")
         for rank in range(self.workers):
@@ -109,7 +109,7 @@ CREATE USER MAPPING FOR CURRENT_USER SERVER workers OPTIONS (key '{key}');
 IMPORT FOREIGN SCHEMA tables LIMIT TO (partials) FROM SERVER workers INTO public""")
 
     def views(self):
-        """All workers' rows in one server: only the master is looked at."""
+        """Load all workers' rows into one server: only the master is measured."""
         with open(self.remote.home + "/data/pg_hba.conf", "a") as f:
             f.write("host all all 10.99.0.0/16 trust\n")
         self.remote.sql("SELECT pg_reload_conf()")
@@ -129,7 +129,7 @@ CREATE FOREIGN TABLE p{rank} () INHERITS (parts) SERVER s{rank} OPTIONS (table_n
         return int(next(line for line in lines if "eth0:" in line).split(":")[1].split()[0])
 
     def ask(self, settings, aggregate, table):
-        """(seconds, CPU seconds, bytes)."""
+        """Run a query. Return (seconds, CPU seconds, bytes)."""
         before = self.received()
         begun, *answer, ended = self.master.sql(f"{settings} SET enable_sort = off; {NOW}; {ASKED.format(aggregate, table)}; {NOW}")
         if int(answer[0][0]) != self.groups:

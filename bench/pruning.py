@@ -1,17 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""How much faster a query is answered when rows are pruned on their way: `fpisa query run`, in turns.
+"""Speed-up of queries by pruning rows on their way: `fpisa query run`, in turns.
 
     pruning.py [--workers N] [--mbit RATE] [--rows N] [--rounds R]
 
-Each worker has a table of random rows as CSV, and rows of 16 bytes cross a link of RATE; so does what the master
-gets. In each round the first 250 rows, and sum, min, max and count of 521 groups, are asked for with every way to
-prune, and without pruning once more over links that are not shaped: that is what the master takes when no link holds it
-up. All answers of a question must be the same. One JSON line a question, seconds of the whole command:
+Each worker has a table of random rows as CSV. Rows of 16 bytes cross a link of RATE, and so do the rows to the
+master. Each round runs two questions with every way to prune: the first 250 rows, and sum, min, max and count of 521
+groups. It also runs them without pruning over links that are not shaped: the time that the master takes if no link
+holds it up. All answers to a question must be the same. One JSON line per question, seconds of the whole command:
 
     network      the aggregator prunes
     none         all rows go straight to the master
-    by_workers   workers prune for themselves
+    by_workers   each worker prunes its own rows
     unshaped     as none, without shaping
     speedup      none over network, in the same round; bound: the least of N and none over unshaped; share: of the bound
 
@@ -40,7 +40,7 @@ WAYS = {"network": (), "none": ("--prune", "none"), "by_workers": ("--prune", "w
 
 
 class Stage:
-    """Workers, the aggregator, and a master whose link is shaped on its far side, for what XDP sends passes no queue of a port's."""
+    """Workers, the aggregator, and a master whose link is shaped on its far side, because XDP's frames do not pass a port's queue."""
 
     def __init__(self, args, folder):
         self.args = args
@@ -80,7 +80,7 @@ class Stage:
                 space.run("tc", "qdisc", "add", "dev", dev, "root", *BURST.format(self.args.mbit).split())
 
     def ask(self, question, way):
-        """(seconds, the answer)."""
+        """Ask a question. Return (seconds, the answer)."""
         self.shape(way != "unshaped")
         argv = self.queries.argv("--json", *QUESTIONS[question], *WAYS[way], number=NUMBER[question])
         began = time.monotonic()
@@ -92,7 +92,7 @@ class Stage:
         counts = said["counts"]
         if counts["table"] != self.args.rows * self.args.workers:
             sys.exit(f"pruning: {question}, {way}: {counts}")
-        # Rows that are equal in the value of the last may differ.
+        # Rows with the same value as the last row may differ.
         return took, counts, sorted(r[1] for r in said["rows"]) if question == "topn" else sorted(said["rows"])
 
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The paper's five queries in PostgreSQL, over workers whose rows pass an aggregator.
 
-A network of namespaces: workers, an aggregator with the datapath, and a master with a PostgreSQL of its own, whose foreign
-tables (doc/fdw.md) are the workers' rows of the Big Data benchmark and of TPC-H. Each query runs with the network pruning, with nobody pruning,
-with each worker pruning for itself, and by PostgreSQL alone over the same rows, which it loads itself; all four answers are compared.
-All of it is gone when it ends. It needs root.
+A network of namespaces: workers, an aggregator with the datapath, and a master with a PostgreSQL, whose foreign
+tables (doc/fdw.md) are the workers' rows of the Big Data benchmark and of TPC-H. Each query runs with pruning by the network, without
+pruning, with pruning by each worker, and by PostgreSQL alone over the same rows, which it has loaded. All four answers are compared.
+Removes everything at the end. Needs root.
 """
 import argparse
 import json
@@ -29,12 +29,12 @@ VISITS_OF_A_PAGE = 5 / 3
 NOW = "SELECT extract(epoch FROM clock_timestamp())"
 WAYS = {"on": "SET fpisa.pruning = network;", "off": "SET fpisa.pruning = none;", "workers": "SET fpisa.pruning = workers;"}
 TPCH = "customer", "orders", "lineitem", "part", "partsupp", "supplier", "nation"
-# Texts in keys, and the most bytes that they have.
+# Texts in keys, and their most bytes.
 TEXTS = {"uservisits": {"useragent": 31, "languagecode": 31}}
-# One more than the greatest number at TPC-H's scale 1, for bitmaps of join keys: of orders for Q3's lines, of customers for its orders,
-# of parts for Q20's groups.
+# One more than the greatest number at TPC-H's scale 1, for bitmaps of join keys: orders for Q3's lines, customers for its orders,
+# parts for Q20's groups.
 ORDERS, CUSTOMERS, PARTS = 6000001, 150001, 200001
-PORT = 18000  # UDP, and the number: several are under way at once in a statement
+PORT = 18000  # UDP; plus the query's number, because a statement may run several at once
 
 Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey IN (
     SELECT ps_suppkey FROM {0}.partsupp, {0}.part,
@@ -43,7 +43,7 @@ Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey 
     WHERE ps_partkey = p_partkey AND p_name LIKE 'forest%' AND l_partkey = ps_partkey AND l_suppkey = ps_suppkey
         AND ps_availqty > {2} * total)
 AND s_nationkey = n_nationkey AND n_name = 'CANADA' ORDER BY s_name"""
-# name: (what it is, statement; its answer is compared as it stands, or sorted)
+# name: (description, statement; whether its answer is compared in order, or sorted)
 QUERIES = {
     "top_n": ("the first 250 visits by revenue", "SELECT adrevenue FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"),
     "group_by_having": ("agents by their greatest and least revenue",
@@ -64,7 +64,7 @@ QUERIES = {
 # -- data ------------------------------------------------------------------------
 
 def make_data(args, folder):
-    """Directories 0, 1, ... of workers in `folder`. Which tables."""
+    """Make directories 0, 1, ... of workers in `folder`. Return the tables."""
     def must(*argv):
         subprocess.run([str(a) for a in argv], check=True, stdout=subprocess.DEVNULL)
 
@@ -77,7 +77,7 @@ def make_data(args, folder):
 
 
 def load(server, tables, folder, workers):
-    """Foreign tables in the schema `far`; their rows in the schema `near`, from the workers' files."""
+    """Create foreign tables in the schema `far`, and load their rows from the workers' files into the schema `near`."""
     server.sql("CREATE SCHEMA far; CREATE SCHEMA near; IMPORT FOREIGN SCHEMA tables LIMIT TO (" + ", ".join(tables) +
                ") FROM SERVER workers INTO far")
     for table in tables:
@@ -113,7 +113,7 @@ def counts_of(server, settings, statement):
 
 
 def timed(server, settings, statement, runs):
-    """(answer, seconds: the median)."""
+    """Return (answer, median seconds)."""
     seconds = []
     for _ in range(runs):
         # The connection is not counted.
@@ -135,7 +135,7 @@ def measure(server, args, name):
     ordered = [a if "ORDER BY" in statement else sorted(a) for a in answers.values()]
     equal = all(a == ordered[-1] for a in ordered)
     if name == "top_n":
-        # Any visits of the same revenue may be the last ones: the others are those of the table.
+        # Any visits of the same revenue may be the last rows. The others are compared with the table.
         whole = "SELECT * FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"
         equal &= server.sql(f"SELECT count(*) FROM (({whole.format('far')}) EXCEPT ALL SELECT * FROM near.uservisits) s") == [("0",)]
     opinion = {}
@@ -148,7 +148,7 @@ def measure(server, args, name):
 # -- the network ---------------------------------------------------------------------
 
 def queries_of(args):
-    """(kind, number, options) of queries at the aggregator."""
+    """Return (kind, number, options) of queries at the aggregator."""
     scale = float(args.scale or 0)
 
     def bitmap(keys, key_bytes):
@@ -162,7 +162,7 @@ def queries_of(args):
 
 
 def queries_option(args):
-    """The same, as the server's option has them."""
+    """Return the queries in the format of the server's option."""
     return ", ".join(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o), "local-port", PORT + number,
                                         "worker-port", PORT + number])) for kind, number, options in queries_of(args))
 
@@ -208,7 +208,7 @@ def print_line(r):
 
 
 def plot(results, path):
-    """Bars of seconds, as SVG."""
+    """Draw bars of seconds, as SVG."""
     rows = "\n".join(f"{r['name']} {r['seconds_on']} {r['seconds_off']} {r['seconds_workers']} {r['seconds_alone']}" for r in results)
     script = f"""set terminal svg noenhanced size 900,420 background 'white'; set output '{path}'
 $data << EOD
@@ -250,7 +250,7 @@ def parse():
 
 
 def run(args, folder):
-    os.chmod(folder, 0o755)  # the server reads the files, too
+    os.chmod(folder, 0o755)  # the server reads the files too
     args.folder, args.tables = folder, make_data(args, folder)
     args.duckdb = args.duckdb and third.installed() is not None
     common.own_mounts()

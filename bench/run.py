@@ -4,12 +4,13 @@
 
     run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|topology|mpi|training|training-colocated|sum|sums|merge...]
 
-Writes results.jsonl, whose first line tells the machine and which says after
-each part how long it took and how busy others were before, pictures
-(report/plot.py) and summary.txt (report/summary.py), which it prints, into BUILD/bench or DIR. What an
-earlier run left there goes first, so that all of it is of one run; but topology goes on where it was ended. --quick
-shows that everything works: its figures are worth nothing. A part that fails
-makes the exit status 1, the others still run.
+Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and
+summary.txt (report/summary.py), which it also prints. The first line of
+results.jsonl describes the machine. After each part a line gives its duration
+and how busy other processes were before. Files of an earlier run are removed
+first, so that all files are of one run, but topology goes on where it was
+interrupted. --quick shows that everything works: its figures are worth
+nothing. If a part fails, the exit status is 1, and the others still run.
 """
 import argparse
 import contextlib
@@ -36,7 +37,7 @@ import summary  # noqa: E402
 import sums  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
-END_S = 20  # what a part takes to clean up
+END_S = 20  # time for a part to clean up
 
 # Command, what --quick adds.
 PARTS = {
@@ -70,7 +71,7 @@ def machine():
 
 
 def busy(seconds):
-    """Share of CPU time that is not idle: others', when nothing of ours runs."""
+    """Return the share of CPU time that is not idle: that of others, if none of our processes runs."""
     def ticks():
         with open("/proc/stat") as f:
             t = list(map(int, f.readline().split()[1:9]))
@@ -83,7 +84,7 @@ def busy(seconds):
 
 
 def end(p):
-    """By SIGTERM, once more where that was lost: what a handler raises within a destructor comes to nothing."""
+    """End a process by SIGTERM, repeated because a destructor discards the exception that a handler raises in it."""
     while p.poll() is None:
         p.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -91,7 +92,7 @@ def end(p):
 
 
 def measure(name, command, build, keep, look_s):
-    """Run one part; keep() takes its results, and what others did before. Whether it succeeded."""
+    """Run one part. Pass its results, and the others' share of CPU time before, to keep(). Return whether the part succeeded."""
     others = busy(look_s)
     began = time.monotonic()
     try:

@@ -6,17 +6,17 @@
 
 All workers are behind one port of the aggregator, a veth with one queue, which
 a kernel thread polls (threaded NAPI). In each round the datapath is loaded
-once without and once with --cpus, and sums the same values; every sum is
-checked. One JSON line a packet size and way, medians and quartiles:
+once without and once with --cpus, and sums the same values. Every sum is
+checked. One JSON line per packet size and way, medians and quartiles:
 
-    receive_ns	  CPU time of the polling thread, a frame: what bounds a queue
-    owners_ns	  of the threads of the CPU map, a frame
-    cpu_s_per_gb  of both, a gigabyte of contributions
+    receive_ns	  CPU time of the polling thread per frame, the bound of a queue
+    owners_ns	  CPU time of the threads of the CPU map per frame
+    cpu_s_per_gb  CPU time of all these threads per gigabyte of contributions
     goodput_gbit  of contributions; workers and bridge are on the same CPUs
     relief	  receive_ns without --cpus over receive_ns, in the same round
 
-A veth copies each frame into a page before XDP sees it, which is in receive_ns.
-What a card's driver, which does not, would add comes in a line of its own:
+A veth copies each frame into a page before XDP sees it, and receive_ns includes
+that copy. The driver of a NIC does not copy. Its cost is in a separate line:
 `handover_ns`, the steering program and the way into the CPU map alone, by live
 frames of BPF_PROG_TEST_RUN on one CPU while another takes them.
 """
@@ -35,12 +35,12 @@ from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartile
 
 JOB = 1
 SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2  # the number is x86-64's
-LIVE = 16000  # frames a run, which the longest queue holds
+LIVE = 16000  # frames per run, which the longest queue holds
 FIGURES = ("receive_ns", "owners_ns", "cpu_s_per_gb", "goodput_gbit")
 
 
 def threads(prefix):
-    """Kernel threads whose names begin so."""
+    """Return the kernel threads whose names have this prefix."""
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as f:
@@ -50,7 +50,7 @@ def threads(prefix):
 
 
 def run_ns(pids):
-    """CPU time of these so far."""
+    """Return the CPU time of these processes so far."""
     total = 0
     for pid in pids:
         with open(f"/proc/{pid}/schedstat") as f:
@@ -59,7 +59,7 @@ def run_ns(pids):
 
 
 def poll_by_thread(space, *devs):
-    """Else the work of NAPI is charged to whoever was running."""
+    """Poll by a thread, because otherwise the work of NAPI is charged to the running process."""
     writes = "; ".join(f"echo 1 > /sys/class/net/{dev}/threaded" for dev in devs)
     space.run("unshare", "-m", "sh", "-ec", f"mount -t sysfs sysfs /sys; {writes}")
 
@@ -98,7 +98,7 @@ class Stage:
                 "goodput_gbit": values * 8 / max(a["seconds"] for a in answers) / 1e9}
 
     def compare(self):
-        """All rounds, and one before that warms up."""
+        """Measure all rounds, after one round that warms up."""
         rounds = []
         for i in range(self.args.rounds + 1):
             ways = [None, self.args.cpus][:: -1 if i % 2 else 1]
@@ -116,7 +116,7 @@ class Stage:
 
 
 def bpf(command, attr):
-    """The system call; attr, which it may have filled."""
+    """Make the system call. Return its result and attr, which it may have changed."""
     buffer = ctypes.create_string_buffer(attr, len(attr))
     rc = labs.libc.syscall(SYS_BPF, command, buffer, len(attr))
     if rc < 0:
@@ -125,7 +125,7 @@ def bpf(command, attr):
 
 
 def live_frame(elements):
-    """An ADD of slot 0 that every check but the first refuses, so that its owner spends nothing on it."""
+    """Return an ADD to slot 0 that passes only the first check, so that its owner spends no time on it."""
     values = bytes(4 * elements)
     fpisa = struct.pack("<2sBBBBBBIIIHHQ", b"FP", 1, 3, 0, 0, 1, 1, JOB, 0, 0, 0, elements, 0) + bytes(44)
     udp = struct.pack(">HHHH", labs.PORT, labs.PORT, 8 + len(fpisa) + len(values), 0)
@@ -135,7 +135,7 @@ def live_frame(elements):
 
 
 def handover(args, elements=256):
-    """CPU time a frame of a receiver with none of a veth's work, whatever its size; needs two CPUs."""
+    """Return a receiver's CPU time per frame without the work of a veth, whatever the frame's size. Needs two CPUs."""
     here, there = sorted(os.sched_getaffinity(0))[:2]
     stage = Stage(args, elements)
     own = os.sched_getaffinity(0)
@@ -147,7 +147,7 @@ def handover(args, elements=256):
         frame = ctypes.create_string_buffer(live_frame(elements))
         os.sched_setaffinity(0, {here})
         for _ in range(args.rounds + 1):
-            # prog_fd, retval, sizes and places, repeat, duration, the same of a context, flags, cpu, batch
+            # prog_fd, retval, sizes and places, repeat, duration, the same for a context, flags, cpu, batch
             attr = struct.pack("=IIIIQQIIIIQQIII", program, 0, len(frame) - 1, 0, ctypes.addressof(frame), 0,
                                LIVE, 0, 0, 0, 0, 0, LIVE_FRAMES, 0, 0) + bytes(4)
             runs.append(struct.unpack_from("=I", bpf(BPF_PROG_TEST_RUN, attr)[1], 36)[0])

@@ -1,19 +1,19 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_sum() beside sum() in PostgreSQL: the same values as real, double precision and numeric, in turns.
+"""fpisa_sum() next to sum() in PostgreSQL: the same values as real, double precision and numeric, in turns.
 
     sum.py [--rows N] [--rounds R] [--workers W] [--data uniform|wide] [--jit on|off]
 
-A server of its own holds a table a type in its buffers: the value, then two keys. Each query runs once in every round, in one
+A separate server holds one table per type in its buffers: the value, then two keys. Each query runs once in every round, in one
 process and with W parallel workers: over the whole table, and by 1,000 and 1,000,000 groups. EXPLAIN
-ANALYZE tells its time, without that of each node, and discards the rows. One JSON line a query:
+ANALYZE gives its time, without the time of each node, and discards the rows. One JSON line per query:
 
     seconds	medians and quartiles
-    ns_per_row	the same for a row
+    ns_per_row	the same per row
     ratio	to sum(float8) in the same round: medians and quartiles
-    memory_kb	that the hash table of a process took at most, of groups
+    memory_kb	largest hash table of a process, for groups
 
-uniform: 0 to 1000, as prices are. wide: of either sign, 60 powers of ten.
+uniform: 0 to 1000, like prices. wide: either sign, 60 powers of ten.
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ END $$;
 
 
 def fill(server, args):
-    """A table a type, in buffers."""
+    """Fill one table per type, and load them into buffers."""
     server.sql(f"""CREATE EXTENSION fpisa; CREATE EXTENSION pg_prewarm; {PLAN_OF}
 SELECT setseed(0.5);
 CREATE UNLOGGED TABLE t_float8 AS SELECT x::real::float8 x, (random() * 999)::int g, (random() * 999999)::int h
@@ -59,7 +59,7 @@ def walk(plan):
 
 
 def measure(server, args, aggregate, groups, workers):
-    """(seconds, KB of the largest hash table, workers that there were)."""
+    """Run a query. Return (seconds, KB of the largest hash table, number of workers)."""
     query = f"SELECT {aggregate.split('(')[0]}(x) FROM t_{AGGREGATES[aggregate]}{GROUPS[groups]}"
     plan = json.loads("|".join(server.sql(
         f"""SET work_mem = '1GB'; SET jit = {args.jit}; SET max_parallel_workers_per_gather = {workers};

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums in Python beside what else sums: CPU time of one thread in ns an element. One JSON line a measurement.
+"""Exact sums in Python next to other sums: CPU time of one thread in ns per element. One JSON line per measurement.
 
     sums.py [--sizes N,...] [--rounds R] [--elements N]
 
-What is installed takes part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py puts all of them
-into BUILD/doors, whose interpreter runs this then. FPISA_REPROBLAS names a shared object with reproBLAS_dsum(), which then takes part.
-data: uniform 0 to 1; signed, normal; wide, normal times 2^-100 to 2^100; cancelling, normal, whose sum is one over the condition
-number of the sum of their sizes. BUILD/bench/gather measures what memory alone costs by groups.
+Installed engines take part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py installs all of them
+into BUILD/doors, whose interpreter then runs this program. FPISA_REPROBLAS names a shared object with reproBLAS_dsum(), which then
+takes part too. data: uniform 0 to 1; signed, normal; wide, normal times 2^-100 to 2^100; cancelling, normal, whose sum is one over the
+condition number of the sum of their sizes. BUILD/bench/gather measures the cost of memory alone by groups.
 
     sums.py --table RESULTS.jsonl      # the tables of bench/README.md
 """
@@ -28,11 +28,11 @@ BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")
 DOORS = os.path.join(BUILD, "doors", "bin", "python3")
 GROUPS = (1, 100, 1000000)
 CONDITIONS = (1e8, 1e16, 1e20, 1e32)
-SLOW = 1000000  # elements at most, of what makes a Python object of each
+SLOW = 1000000  # most elements for engines that make a Python object of each
 
 
 def engines():
-    """name -> (a function of an array, elements at most)."""
+    """Return name -> (function of an array, most elements)."""
     import numpy
     import fpisa
     found = {"fpisa.sum": (fpisa.sum, None), "numpy.sum": (numpy.sum, None), "math.fsum": (math.fsum, SLOW)}
@@ -79,7 +79,7 @@ def make(kind, n, rng, condition=1e20):
 
 
 def measure(call, x, rounds):
-    """ns of CPU time an element: median and least."""
+    """Return ns of CPU time per element: median and least."""
     repeat, taken = max(1, 100000 // len(x)), []
     call(x)
     for _ in range(rounds):
@@ -91,7 +91,7 @@ def measure(call, x, rounds):
 
 
 def compare(args, x, **labels):
-    """Every engine on the same array."""
+    """Measure every engine on the same array."""
     for name, (call, most) in engines().items():
         if most is None or len(x) <= most:
             median, least = measure(call, x, args.rounds)
@@ -130,7 +130,7 @@ def runs(x):
 
 
 def table(lines, rows, columns):
-    """Markdown: a row for each of rows, a column for each call; `-` where there is none."""
+    """Return Markdown: a row for each of rows, a column for each call, and `-` without a figure."""
     found = {(row, x["call"]): x["ns"] for x in lines for row in [rows(x)] if row}
     calls = [c for c in dict.fromkeys(call for _, call in found) if columns(c)]
     out = ["| values | " + " | ".join(calls) + " |", "|---" * (len(calls) + 1) + "|"]
@@ -141,7 +141,7 @@ def table(lines, rows, columns):
 
 
 def tables(results):
-    """The tables of bench/README.md, or nothing without results of this part."""
+    """Return the tables of bench/README.md, or nothing without results of this part."""
     lines = [x for x in results if x["bench"] == "sums"]
     if not lines:
         return ""

@@ -13,7 +13,7 @@ PLACE = os.path.join(postgres.BUILD, "duckdb")
 REQUIRED = "duckdb==1.1.3"
 PYTHON = "/usr/bin/python3"
 TYPES = {"int32": "INTEGER", "int64": "BIGINT", "real": "FLOAT", "double": "DOUBLE", "date": "DATE", "text": "VARCHAR"}
-NEAR = 1e-5  # its sums are rounded at each row
+NEAR = 1e-5  # DuckDB's sums are rounded at each row
 
 ASKING = """
 import json, sys
@@ -29,7 +29,7 @@ print(json.dumps([[None if v is None else str(v) for v in row] for row in db.exe
 
 
 def installed():
-    """Where it is, or None; it says why."""
+    """Install DuckDB if needed. Return its place, or None after reporting why not."""
     if not os.path.exists(PLACE):
         p = subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:", "--target", PLACE,
                             REQUIRED], capture_output=True, text=True)
@@ -41,7 +41,7 @@ def installed():
 
 
 def table(folder, workers, name):
-    """A statement that makes near.name of the workers' files."""
+    """Return a statement that creates near.name from the workers' files."""
     with open(os.path.join(folder, "0", name + ".schema")) as f:
         columns = {line.split()[0].lower(): TYPES[line.split()[1]] for line in f if line.strip()}
     csv = os.path.exists(os.path.join(folder, "0", name + ".csv"))
@@ -54,7 +54,7 @@ def table(folder, workers, name):
 
 
 def agrees(folder, workers, tables, query, rows, ordered):
-    """Does DuckDB answer as these rows of texts do? Numbers are compared as such, and nearly."""
+    """Return whether DuckDB answers with these rows of texts. Numbers are compared as numbers, approximately."""
     asked = {"tables": [table(folder, workers, t) for t in tables], "query": query}
     p = subprocess.run([PYTHON, "-c", ASKING, PLACE], input=json.dumps(asked), capture_output=True, text=True)
     if p.returncode:

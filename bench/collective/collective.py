@@ -12,37 +12,34 @@ and at the bridge's port towards it. A topology says where the aggregator is:
 
     switch	in the switch: its link is not shaped
     one-port	a host behind one port of the switch. That port is shaped to the
-	workers' rate, and N vectors come in by it, so N S/rate is the bound. What
-	leaves is not shaped: by multicast it is one vector.
-    dedicated-K	K hosts, each behind a port of its own that is shaped both ways,
+	workers' rate, and N vectors come in by it, so N S/rate is the bound. Outgoing
+	traffic is not shaped: by multicast it is one vector.
+    dedicated-K	K hosts, each behind a separate port that is shaped both ways,
 	and each has its share of every vector.
-    colocated	the workers' own hosts add: nothing is there but what a ring has.
+    colocated	the workers' own hosts add, on the same hardware as a ring.
     everywhere-K	the workers' own hosts and K more add. Shares are those of
 	`fpisa plan`.
 
-XDP's frames pass no queue of the host that sends them. Where a host adds they
-are shaped as they enter the bridge, in one queue with what the host's stack sends.
+XDP's frames do not pass a queue of the host that sends them. If a host adds, they
+are shaped as they enter the bridge, in one queue with the frames of the host's stack.
 
-Each port of the bridge holds --queue bytes. The bridge loses --loss of all frames. Where the results enter the
-bridge they are put together, as a worker's card would let its kernel do
-(`rx-udp-gro-forwarding`; of TCP the kernel does that by itself); with
-`--udp-gro off` they are not. The contenders' processes
-live through the whole run and take turns, round by round, over the same
-links; a sum that is wrong ends it.
+Each port of the bridge holds --queue bytes. The bridge loses --loss of all frames. The results are coalesced where
+they enter the bridge, as a worker's NIC would let its kernel do (`rx-udp-gro-forwarding`; for TCP the kernel does
+that by itself). `--udp-gro off` turns this off. The contenders' processes live through the whole run and take turns,
+round by round, over the same links. A wrong sum ends the run.
 
-One JSON line a point and contender: median, quartiles, the share of CPU time
-that was busy, that of the time of the sum in which a rank waited for a CPU (`cpu_wait`, the mean of the ranks; that of
-ranks which poll says nothing), and CPU seconds of all parties a GB that the workers contribute. `limit_s` is what an aggregator could reach with
-no headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`), `ring_limit_s` is 2(N-1)/N x S/rate, and `byteps_s` the
-least that N workers and these aggregators' hosts could take, every host adding (BytePS, OSDI 2020, section 4). `share` is what the narrowest link
-needs for FPISA's frames over the time that was measured; `faster` is the
-fastest other's time over FPISA's, in the same round. `dropped` frames found no
-room at a port of the bridge. `retransmit_share` is what FPISA sent again, `in_vain_share`
-the results that came for it though their rank had them, both over the frames that the sum takes.
+One JSON line per point and contender: median, quartiles, the share of CPU time that was busy, the share of the sum's
+time in which a rank waited for a CPU (`cpu_wait`, the mean of the ranks, which says nothing for ranks that poll), and
+CPU seconds of all parties per GB that the workers contribute. `limit_s` is the least time of an aggregator without
+headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`). `ring_limit_s` is
+2(N-1)/N x S/rate. `byteps_s` is the least time of N workers and these aggregators' hosts if every host adds (BytePS,
+OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames over the measured time.
+`faster` is the time of the fastest other contender over FPISA's, in the same round. `dropped` frames found no room at
+a port of the bridge. `retransmit_share` is the share of frames that FPISA sent again. `in_vain_share` is the share of
+results that came for these although their rank had them. Both are relative to the frames of the sum.
 
-Other operations than all-reduce (rank.py says what each is) have a line with
-the name, and the bytes that the workers' links carried, each way and all
-together, headers included, as multiples of S.
+Operations other than all-reduce (see rank.py) have a line with the name, and the bytes that the workers' links
+carried, in each direction and in total, headers included, as multiples of S.
 """
 import argparse
 import contextlib
@@ -71,13 +68,13 @@ RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
-QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
+QUALIFY_S = 0.15  # of the link's time: a longer sum uses the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
 LONGEST_S = 3  # limit_s of the sums that are measured by default
 QUEUE = 1 << 20	 # bytes at a port of the switch
-HOST_QUEUE = 16 << 20  # and at a worker's end of its link
+HOST_QUEUE = 16 << 20  # bytes at a worker's end of its link
 
 
 class Failure(Exception):
@@ -85,7 +82,7 @@ class Failure(Exception):
 
 
 class Adder(typing.NamedTuple):
-    """An aggregator of several: its namespace, address, directory of pins, and the rank on its host, if any."""
+    """One of several aggregators: its namespace, address, directory of pins, and the rank on its host, if any."""
     host: labs.Netns
     address: str
     pins: str
@@ -101,14 +98,14 @@ class Network(labs.Lab):
         self.switch.ip("addr add 10.99.1.254/24 dev br0")
         with self.switch.entered(), contextlib.suppress(FileNotFoundError):
             with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
-                f.write("0")  # a switch has no firewall
+                f.write("0")  # a switch does not have a firewall
         self.pins, self.entries = pins, []
         self.adders = [self.dedicated(i, mtu) for i in range(aggregators)]
         if colocated:
             self.adders += [self.beside(r) for r in range(workers)]
 
     def dedicated(self, i, mtu):
-        """A host behind a port of its own, which results to a group do not leave by."""
+        """Add a host behind a separate port, by which results to a group do not leave."""
         host, address = self.netns(), f"10.99.1.{150 + i}"
         self.switch.ip(f"link add a{i} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host.path}",
                        f"link set a{i} master br0 up")
@@ -120,17 +117,17 @@ class Network(labs.Lab):
         return self.loaded(Adder(host, address, f"{self.pins}/a{i}", None), "eth0")
 
     def beside(self, rank):
-        """On a worker's host, whose own rank's frames go by `lo`."""
+        """Add an aggregator on a worker's host, whose own rank's frames go by `lo`."""
         self.sends(rank)
         return self.loaded(Adder(self.worker[rank], self.addresses[rank], f"{self.pins}/w{rank}", rank), "eth0", "lo", "--mode", "skb")
 
     def sends(self, rank):
-        """This worker's host adds too: let the switch take what its datapath sends."""
+        """Let the switch take frames of this worker's datapath, because its host adds too."""
         self.switch.gro_on(f"p{rank}")
         self.queue_from(f"p{rank}")
 
     def queue_from(self, port):
-        """A device that what enters the bridge by this port passes, and that can be shaped: all that the host sends, XDP or not."""
+        """Shape all frames that enter the bridge by this port, from XDP or not, by a device that they pass."""
         self.switch.ip(f"link add from-{port} type ifb", f"link set from-{port} up")
         self.switch.run("tc", "qdisc", "add", "dev", port, "clsact")
         self.switch.run("tc", "filter", "add", "dev", port, "ingress", "protocol", "all", "u32", "match", "u32", "0", "0",
@@ -142,7 +139,7 @@ class Network(labs.Lab):
         return adder
 
     def chosen(self, at):
-        """The aggregators of a setting, with their weights."""
+        """Return the aggregators of a setting, with their weights."""
         if not at.several():
             return []
         plan = at.plan()
@@ -152,7 +149,7 @@ class Network(labs.Lab):
                 if plan["aggregator_weight" if a.rank is None else "worker_weight"]]
 
     def lose(self, loss):
-        """So large a share of what the bridge forwards, chosen at random; of TCP's segments that travel together all or none."""
+        """Lose this share of the frames that the bridge forwards, at random. TCP segments that travel together are lost together."""
         self.switch.run("nft", "add table bridge loss; delete table bridge loss; add table bridge loss; add chain bridge loss forward { type filter hook forward priority 0; }; "
                         f"add rule bridge loss forward numgen random mod 100000 < {round(loss * 100000)} drop")
 
@@ -168,18 +165,18 @@ class Network(labs.Lab):
         self.shape_uplink(mbit, topology, queue)
 
     def shape_uplink(self, mbit, topology, queue):
-        """The port of the aggregator that is the switch, unless it is a host behind one."""
+        """Shape the port of the aggregator, unless the aggregator is the switch."""
         if topology == "one-port":
             tbf(self.switch, "uplink", mbit, queue)
         else:
             self.switch.try_run("tc", "qdisc", "delete", "dev", "uplink", "root")
 
     def dropped(self):
-        """Frames that found no room at the bridge's ports so far."""
+        """Return the number of frames so far that found no room at the bridge's ports."""
         return sum(q["drops"] for q in json.loads(self.switch.run("tc", "-s", "-j", "qdisc", "show")) if q.get("root"))
 
     def carried(self, workers):
-        """Bytes of these workers' links so far, all together: sent, received."""
+        """Return the bytes of these workers' links so far, in total: sent, received."""
         total = [0, 0]
         for w in self.worker[:workers]:
             with w.entered(), open("/proc/thread-self/net/dev") as f:
@@ -188,7 +185,7 @@ class Network(labs.Lab):
         return total
 
     def put_together(self, value):
-        """Are results put together as they enter the bridge? `on` or `off`, what it is."""
+        """Set whether results are coalesced as they enter the bridge. Return the state, `on` or `off`."""
         if not shutil.which("ethtool"):
             return "off"
         self.switch.run("ethtool", "-K", "uplink", "rx-udp-gro-forwarding", value)
@@ -197,7 +194,7 @@ class Network(labs.Lab):
         return features.get("rx-udp-gro-forwarding", "off").split()[0]
 
     def flood(self, workers):
-        """Results to a group go to the ports of those who take part."""
+        """Send results to a group to the ports of the first so many workers only."""
         for r in range(len(self.worker)):
             self.switch.run("bridge", "link", "set", "dev", f"p{r}", "mcast_flood",
                             "on" if r < workers else "off")
@@ -220,7 +217,7 @@ class Setting(typing.NamedTuple):
         return self.topology.startswith(("colocated", "everywhere-"))
 
     def aggregators(self):
-        """Return the aggregators on hosts of their own. A switch counts as one host for each worker."""
+        """Return the number of aggregators on separate hosts. A switch counts as one host for each worker."""
         if not self.several():
             return self.workers if self.topology == "switch" else 1
         return int(self.topology.split("-")[1]) if "-" in self.topology else 0
@@ -233,13 +230,13 @@ class Setting(typing.NamedTuple):
         return json.loads(out.stdout)
 
     def inflow(self):
-        """Vectors that come in by the narrowest link."""
+        """Return the number of vectors that come in by the narrowest link."""
         if self.several():
             return self.byteps() if self.everywhere() else max(1, self.workers / self.aggregators())
         return self.workers if self.topology == "one-port" else 1
 
     def byteps(self):
-        """The same where the workers' hosts add too, by the best shares there are."""
+        """Return that number if the workers' hosts add too, by the best possible shares."""
         n, k = self.workers, self.aggregators()
         return max(1, 2 * n * (n - 1) / (n * n + k * n - 2 * k))
 
@@ -258,12 +255,12 @@ class Setting(typing.NamedTuple):
 
 class Run(typing.NamedTuple):
     """The figures of one sum."""
-    seconds: float  # from the first rank's start to the last one's end
-    busy: float	 # the CPUs' share
+    seconds: float  # from the first rank's start to the last rank's end
+    busy: float	 # share of the CPUs' time
     again: int	# contributions that the ranks sent again
-    unasked: int  # results that they had already: what was sent again for them was in vain
-    cpu_s: float  # the CPUs' seconds
-    waited: float  # share of the time in which a rank could have run and had no CPU
+    unasked: int  # results that they had already, so that sending again was in vain
+    cpu_s: float  # seconds of all CPUs
+    waited: float  # share of the time in which a rank could have run but did not have a CPU
     dropped: int = 0  # frames that found no room at the bridge
 
 
@@ -305,7 +302,7 @@ class Contender:
 
 
 def cpu_times():
-    """Ticks of all CPUs so far: busy, idle."""
+    """Return ticks of all CPUs so far: busy, idle."""
     with open("/proc/stat") as f:
         ticks = list(map(int, f.readline().split()[1:9]))
     idle = ticks[3] + ticks[4]
@@ -313,15 +310,15 @@ def cpu_times():
 
 
 class Stage:
-    """Everybody on it: the network, the aggregator, the contenders' ranks."""
+    """The network, the aggregator, and the contenders' ranks."""
 
-    transport = labs.worker.UDP  # of FPISA's workers
+    transport = labs.worker.UDP  # transport of FPISA's workers
 
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
         self.world = max(args.workers)
         several = [at for at in (Setting(t, 2, 1) for t in args.topologies) if at.several()]
-        self.pins = os.path.join(folder, "pins")  # of several aggregators: a BPF filesystem
+        self.pins = os.path.join(folder, "pins")  # pins of several aggregators: a BPF filesystem
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
         self.net = Network(self.world, args.mtu, max([t.aggregators() for t in several], default=0),
@@ -350,7 +347,7 @@ class Stage:
         return {"job": job, "workers": n, "port": port, "address": labs.ADDRESS}
 
     def several(self, job, at):
-        """The same job at each aggregator. The ranks have one port for all of them, which is not the datapath's own."""
+        """Add the same job at each aggregator. The ranks have one port for all of them, which is not the datapath's own port."""
         port, chosen = labs.PORT + 1 + job, self.net.chosen(at)
         workers = ",".join(f"{w}:{port}" for w in self.net.addresses[:at.workers])
         for a, _ in chosen:
@@ -382,7 +379,7 @@ class Stage:
             raise Failure(f"{name}: {e}\n{log.read()}") from None
 
     def muster(self, started):
-        """All ranks' sockets, once each has called."""
+        """Return all ranks' sockets, after each rank has called."""
         ranks, deadline = {}, time.monotonic() + ANSWER_S
         while len(ranks) < self.world:
             try:
@@ -407,7 +404,7 @@ class Stage:
 
 
 def mpi_agent(net, folder):
-    """The remote shell of an mpirun in the switch's namespace: it enters a worker's."""
+    """Write the remote shell of an mpirun in the switch's namespace, which enters a worker's namespace."""
     agent = os.path.join(folder, "openmpi-agent")
     with open(agent, "w") as f:
         f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
@@ -420,7 +417,7 @@ def mpi_agent(net, folder):
 
 
 def mpi_command(net, folder, agent, env=()):
-    """mpirun and its options: a rank a worker, with these variables of the environment."""
+    """Return mpirun and its options, with one rank per worker and these variables of the environment."""
     mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
            "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
            "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": folder}
@@ -435,7 +432,7 @@ class Bench:
         self.best = {}	# (setting, bytes) -> Open MPI's algorithm
 
     def algorithm(self, contender, at, size):
-        """Open MPI's fastest for this point, or for the largest smaller size that may be tried."""
+        """Return Open MPI's fastest algorithm for this point, or for the largest smaller size that may be tried."""
         if contender.name != "openmpi":
             return 0
         while size * 8 / (at.mbit * 1e6) > QUALIFY_S:
@@ -447,7 +444,7 @@ class Bench:
         return self.best[key]
 
     def point(self, at, size):
-        """All rounds of one point; a line a contender."""
+        """Measure all rounds of one point. Print a line per contender."""
         chosen = {c: self.algorithm(c, at, size) for c in self.contenders}
         rounds = []
         for i in range(self.args.rounds):
@@ -457,13 +454,13 @@ class Bench:
             self.report(c, chosen[c], at, size, rounds)
 
     def measured(self, contender, at, size, algorithm):
-        """A run, and what the ports dropped meanwhile."""
+        """Measure a run and the frames that the ports dropped meanwhile."""
         before = self.stage.net.dropped()
         run = contender.run("allreduce", at, size // 4, algorithm)
         return run._replace(dropped=self.stage.net.dropped() - before)
 
     def other_point(self, operation, at, size):
-        """The same of another operation: Open MPI chooses its algorithm, and who does not have it is left out."""
+        """Measure a point of another operation. Open MPI chooses its algorithm. Contenders without the operation are left out."""
         contenders = [c for c in self.contenders if c.name != "mpich" and (c.name, operation) != ("gloo", "reduce_scatter")]
         count = size // 4 // at.workers * at.workers
         rounds = []
@@ -527,13 +524,13 @@ def link_shares(at, size, elements, runs):
 
 
 def faster(pairs):
-    """Compare pairs of (our seconds, the best other's), one a round."""
+    """Compare pairs of (our seconds, the best other's seconds), one per round."""
     ratios = [other / ours for ours, other in pairs]
     return {"faster": round(statistics.median(ratios), 3), "faster_quartiles": [round(q, 3) for q in quartiles(ratios)]}
 
 
 def burst_bytes(mbit):
-    """The bucket: the largest TCP segment at 1 Gbit/s, half of it below; `share` allows for it."""
+    """Return the bucket's size: the largest TCP segment at 1 Gbit/s, half of it at lower rates. `share` allows for it."""
     return 65536 if mbit >= 1000 else 32768
 
 

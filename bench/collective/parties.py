@@ -1,24 +1,24 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the CPU time of an all-reduce over shaped links goes: a frame's, by party.
+"""Distribution of the CPU time of an all-reduce over shaped links: the time of a frame, by party.
 
     parties.py [--workers 8] [--rate 1000] [--bytes 16777216] [--seconds 8] [--mtu N,...] [--transports udp,xsk]
 
-The network is collective.py's, with FPISA alone. While sums run, `perf` looks at
-all CPUs 997 times a second; a sample belongs to the party that is nearest in its
-stack, so that a copy that veth asked for is veth's:
+The network is that of collective.py, with FPISA alone. While sums run, `perf` samples
+all CPUs 997 times a second. A sample belongs to the party that is nearest in its
+stack, so that a copy for veth counts as veth's:
 
     worker	the ranks: their own code, and sending and receiving by their sockets
-    bridge	forwarding, and what else is done at its ports
-    shaper	tbf, and what waits in it
-    veth	its ends, with the copy of a frame into a page that XDP wants
+    bridge	forwarding, and other work at its ports
+    shaper	tbf, and frames that wait in it
+    veth	its ends, with the copy of a frame into a page for XDP
     datapath	the programs at the aggregator
-    fan_out	copies of results, a port each, and their way to it
+    fan_out	copies of results, one per port, and their way to it
     other	interrupts, timers, scheduling
 
-One JSON line an MTU and transport: `ns`, CPU time by party, a contribution and its
-results, and `all`; `busy`, their share of the CPUs; `cpu_s_per_gb`, of all, a GB that workers contribute. xsk sends past
-the shaper at the worker's end, where it has no queue; results are shaped.
+One JSON line per MTU and transport: `ns`, CPU time by party, per contribution and its
+results, and `all`; `busy`, their share of the CPUs; `cpu_s_per_gb`, for all parties, per GB that workers contribute. xsk
+sends past the shaper at the worker's end, where it does not have a queue; results are shaped.
 """
 import argparse
 import collections
@@ -39,7 +39,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from collective import Setting, Stage, exit_on_signals, labs, numbers, own_mounts  # noqa: E402
 
 HZ = 997
-# By a function of its stack, the nearest first; fan_out is asked before veth, whose ends call it.
+# By a function of the stack, the nearest first. fan_out precedes veth, whose ends call it.
 PARTIES = (
     ("worker", r"xsk_|xp_"),
     ("fan_out", r"dev_map_|xdp_do_redirect|bq_|xdpf_clone|xdp_do_flush|bpf_prog_[0-9a-f]+_fpisa_egress"),
@@ -64,7 +64,7 @@ def party(comm, stack):
 
 
 def samples(data):
-    """Samples by party, without those of idle CPUs."""
+    """Count samples by party, without those of idle CPUs."""
     found = collections.Counter()
     script = subprocess.Popen(["perf", "script", "-i", data, "-F", "comm,ip,sym"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True, errors="replace")

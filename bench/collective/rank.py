@@ -5,14 +5,15 @@
     rank.py CONTENDER SOCKET PLAN
 
 The program connects to SOCKET, says its rank, and answers each line of JSON there with
-one: {"do": "prepare", "operation": O, "workers": N, "count": C} makes C values to sum with
-the ranks below N, {"do": "run", ..., "at_ns": T, "algorithm": A} sums them,
+one line. {"do": "prepare", "operation": O, "workers": N, "count": C} makes C values to sum with
+the ranks below N. {"do": "run", ..., "at_ns": T, "algorithm": A} sums them,
 starting at T of CLOCK_MONOTONIC, and answers with the times of start and end
 and whether the sum was right. A failure's answer has an "error". The process
-ends when the socket does.
+ends when the socket closes.
 
-Operations beside allreduce, all of C values: broadcast, of rank 0's; reduce, to rank 0; allgather, of a part of
-each rank's; reduce_scatter, a part of the sum to each. libfpisa has none of them: it makes an all-reduce of values and zeros.
+Operations beside allreduce, all with C values: broadcast, from rank 0; reduce, to rank 0; allgather, of each rank's
+part; reduce_scatter, a part of the sum to each rank. libfpisa does not have them: an all-reduce of values and zeros
+replaces them.
 """
 import ctypes
 import json
@@ -54,7 +55,7 @@ class Fpisa:
             raise RuntimeError(side.lib.fpisa_error().decode())
 
     def run(self, operation, workers, values, algorithm, side=None):
-        """Where others give nothing they give zeros."""
+        """Run the operation. Ranks that do not contribute in others' libraries contribute zeros."""
         if operation == "broadcast" and self.rank:
             values.fill(0)
         if operation == "allgather":
@@ -103,8 +104,8 @@ class Gloo:
 
 class OpenMpi:
     """
-    Open MPI. A communicator keeps the algorithm that was forced when it was
-    made: one for each number of workers and algorithm of coll_tuned.
+    Open MPI. A communicator keeps the algorithm that was forced when it was created. So there is one for each number
+    of workers and each algorithm of coll_tuned.
     """
 
     CVAR = b"coll_tuned_allreduce_algorithm"
@@ -121,7 +122,7 @@ class OpenMpi:
                 self.groups[n, algorithm] = MPI.COMM_WORLD.Split(int(self.rank >= n), self.rank)
 
     def force(self, algorithm):
-        """By the interface for tools, as the parameter's environment variable is read only once."""
+        """Force the algorithm by the interface for tools, because the parameter's environment variable is read only once."""
         index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
         value = ctypes.c_int(algorithm)
         for rc in (self.lib.MPI_T_init_thread(0, ctypes.byref(ctypes.c_int())),
@@ -152,8 +153,8 @@ class OpenMpi:
 
 class Mpich:
     """
-    MPICH, by its own choice of algorithm. mpi4py is built for Open MPI alone, so this calls the library; the constants are those of
-    MPICH's ABI.
+    MPICH, with its own choice of algorithm. mpi4py is built only for Open MPI, so this class calls the library. The
+    constants are those of MPICH's ABI.
     """
 
     WORLD, FLOAT, SUM, IN_PLACE = 0x44000000, 0x4c00040a, 0x58000003, ctypes.c_void_p(-1)
@@ -186,7 +187,7 @@ class Mpich:
 
 
 def part(workers, rank, count):
-    """The rank's of so many values, which the number of workers divides."""
+    """Return the rank's part of so many values, whose number is a multiple of the number of workers."""
     return slice(rank * count // workers, (rank + 1) * count // workers)
 
 
@@ -194,7 +195,7 @@ CONTENDERS = {"fpisa": Fpisa, "gloo": Gloo, "openmpi": OpenMpi, "mpich": Mpich}
 
 
 class Values:
-    """This rank's contributions and the sums, of the length last asked for."""
+    """This rank's contributions and the sums, of the last prepared length."""
 
     def __init__(self, rank):
         self.rank, self.shape = rank, None
@@ -212,7 +213,7 @@ class Values:
         return numpy.frombuffer(worker.data("integers", rank, count), numpy.float32)
 
     def expected(self, operation, workers, count):
-        """[(which of the values, what they are then)]"""
+        """Return [(slice of the values, their expected values)]."""
         if operation == "broadcast":
             return [(slice(None), self.of(0, count))]
         if operation == "allgather":
@@ -228,13 +229,13 @@ class Values:
 
 
 def waited_ns():
-    """Return how long this thread could have run so far, and had no CPU."""
+    """Return how long this thread so far could have run but did not have a CPU."""
     with open("/proc/thread-self/schedstat") as f:
         return int(f.read().split()[1])
 
 
 def obey(side, values, order):
-    """An order's answer."""
+    """Carry out an order. Return its answer."""
     operation, workers, count = order["operation"], order["workers"], order["count"]
     if order["do"] == "prepare":
         values.prepare(operation, workers, count)
@@ -249,7 +250,7 @@ def obey(side, values, order):
 
 
 def listen(control, orders):
-    """Orders as they come; without an orchestrator there is nothing left to do, even within a call."""
+    """Queue orders as they arrive. Without an orchestrator exit, even within a call."""
     for line in control:
         orders.put(json.loads(line))
     os._exit(1)

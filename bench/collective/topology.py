@@ -1,24 +1,24 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Time of an all-reduce by where the aggregators are, over links of which every one is shaped.
+"""Time of an all-reduce by the place of the aggregators, over links that are all shaped.
 
     topology.py [--quick] [--keep FILE] [--only NAME,...]
 
-The topologies and contenders are collective.py's. A point of the grid is a size over one network: workers, rate, queue, MTU, loss.
-In each round of a point FPISA sums once by each topology, and the others, which use no aggregator, once, so that all are of
-the same minute. The grid is not the product of its axes. Its rows are
+The topologies and contenders are those of collective.py. A point of the grid is a size over one network: workers, rate, queue, MTU,
+loss. In each round of a point FPISA sums once by each topology, and the others, which do not use an aggregator, sum once, so that all
+sums are of the same minute. The grid is not the product of its axes. Its rows are
 
     the sizes at N = 8, where the targets are, by every topology. One port takes N S/rate, so not the largest;
     N = 2, 4 and 16 at three sizes, at rates that the CPUs of a small machine can carry;
-    100 Mbit/s for 16 MB, which take a minute a round at such a rate, and for what steps take where links do not;
+    100 Mbit/s for 16 MB, which take a minute a round at such a rate, and for the time of steps if links are fast;
     1 Gbit/s, where the CPUs are the limit;
     a queue of 128 KB at each port, an MTU of 1500, and loss, at the sizes and topologies that they matter to.
 
 K hosts beside the workers' are `everywhere-K`, where the workers' hosts add too, and `dedicated-N`, where they need not.
 
-One JSON line a point: `ours`, by topology, and `others`, by contender, with the fields of collective.py. --keep
-keeps the points in FILE as they are measured: a run that is started again after it was ended takes them from there, if it is of
-the same build. The file goes with the end of a whole run.
+One JSON line per point: `ours`, by topology, and `others`, by contender, with the fields of collective.py. --keep saves the points in
+FILE as they are measured. A run that is started again after an interruption takes them from there if it has the same build. The file
+is removed at the end of a complete run.
 """
 import argparse
 import contextlib
@@ -64,7 +64,7 @@ def points(workers, rate, sizes, topologies, rounds=3, mtu=JUMBO, queue=QUEUE, l
 
 
 def grid(quick):
-    """The points, those of a stage one after the other."""
+    """Return the points, ordered by stage."""
     if quick:
         return [*points(2, 20, (KB, 64 * KB), "switch one-port everywhere-1 dedicated-2 colocated", 1),
                 *points(2, 20, (64 * KB,), "switch colocated", 1, queue=SHALLOW, loss=0.01)]
@@ -92,7 +92,7 @@ class Bench:
         self.chooser = collective.Bench(stage, contenders, None)
 
     def lay(self, point):
-        """The links of the point."""
+        """Set up the links of the point."""
         net = self.stage.net
         net.flood(point.workers)
         net.shape(point.rate_mbps, "switch", point.queue_bytes)
@@ -140,7 +140,7 @@ def times(runs):
 
 
 class Kept:
-    """The lines of a run that was ended, if it was of this build and these contenders."""
+    """The lines of an interrupted run, if it had this build and these contenders."""
 
     def __init__(self, path, names):
         self.path, self.lines = path, {}
@@ -164,7 +164,7 @@ class Kept:
                 f.write(json.dumps(line) + "\n")
 
     def done(self, points):
-        """These are no longer wanted; those of another grid are, which --quick may have come between."""
+        """Drop these points, but keep those of another grid, because --quick may have come between."""
         self.lines = {point: x for point, x in self.lines.items() if point not in points}
         if self.lines:
             self.write()
@@ -173,7 +173,7 @@ class Kept:
 
 
 def identity(line):
-    """The point that a line is of."""
+    """Return the point of a line."""
     return Point(**{**{name: line[name] for name in Point._fields}, "topologies": tuple(line["topologies"])})
 
 
@@ -187,7 +187,7 @@ def built():
 
 
 def measure(workers, mtu, wanted, names, keep):
-    """The points of one stage; a line each, as soon as it is there."""
+    """Measure the points of one stage. Keep and print each line as soon as it exists."""
     args = argparse.Namespace(workers=[workers], mtu=mtu, window=WINDOW, udp_gro="on",
                               topologies=list(dict.fromkeys(t for p in wanted for t in p.topologies)))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -198,7 +198,7 @@ def measure(workers, mtu, wanted, names, keep):
             line = bench.point(point)
             keep(line)
             print(json.dumps(line), flush=True)
-        stage.net.fpisa("unload")  # the next stage has pins of its own
+        stage.net.fpisa("unload")  # the next stage has other pins
 
 
 def main():

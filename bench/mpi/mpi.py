@@ -1,21 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""MPI_Allreduce of an unchanged program: preloaded, beside the best algorithm of Open MPI and of MPICH.
+"""MPI_Allreduce of an unchanged program: preloaded, next to the best algorithm of Open MPI and of MPICH.
 
     mpi.py [--mpi NAME,...] [--workers N] [--rate MBIT] [--sizes BYTES,...] [--rounds R] [--seconds S]
 
-Each rank is a network namespace on a bridge, its link shaped both ways as in
-collective/. Every round runs allreduce.c under each MPI: preloaded, and once
-an algorithm that the MPI offers, all sizes in one run of mpirun; rounds after the
-first leave out algorithms that took more than twice the time of their MPI's best at every size. MPICH has
-TCP alone, for it would find that these hosts share memory.
+Each rank is a network namespace on a bridge, and its link is shaped both ways as in
+collective/. Every round runs allreduce.c under each MPI, once preloaded and once per
+algorithm that the MPI offers, with all sizes in one run of mpirun. Rounds after the
+first leave out algorithms that took more than twice the time of their MPI's best at every size. MPICH uses only
+TCP, because it would find that these hosts share memory.
 
-One JSON line a size and contender: seconds of a blocking call, and the seconds
-that are left of MPI_Iallreduce after computing for as long as a blocking call
-takes: medians and quartiles over the rounds of what allreduce.c says. An MPI's is that of the
-algorithm with the best median. `faster` is the best MPI's time over ours of
-the same MPI's program. The last line has crossover_bytes: the size from which on ours was
-never slower, by each MPI's program; null if there is none.
+One JSON line per size and contender: seconds of a blocking call, and the rest of MPI_Iallreduce after computing for as
+long as a blocking call takes. The figures are medians and quartiles over the rounds of the output of allreduce.c. An
+MPI's figure is that of the algorithm with the best median. `faster` is the best MPI's time over ours with the same
+MPI's program. The last line has crossover_bytes: the size from which on ours was never slower, by each MPI's program,
+or null.
 """
 import argparse
 import contextlib
@@ -69,7 +68,7 @@ class Bench:
         self.programs = {m: mpis.compiled(m, os.path.join(HERE, "allreduce.c"), folder) for m in args.mpi}
 
     def run(self, mpi, algorithm):
-        """Run mpirun once: {bytes: (seconds, exposed)}."""
+        """Run mpirun once. Return {bytes: (seconds, exposed)}."""
         env = {"FPISA_MANAGER": labs.ADDRESS, "FPISA_MIN_BYTES": 0} if algorithm == OURS else ALGORITHMS[mpi][algorithm]
         argv, own = mpis.command(mpi, self.args.workers, self.folder, self.programs[mpi], self.args.seconds,
                                  *self.args.sizes, preload=algorithm == OURS, hosts=self.hosts, **env)
@@ -100,7 +99,7 @@ class Bench:
 
 
 def worth_it(results, mpi, algorithm):
-    """Ours, and an algorithm that takes at most twice the time of its MPI's best at some size."""
+    """Return whether to go on with ours, or with an algorithm that takes at most twice the time of its MPI's best at some size."""
     best = {size: min(t[size][0] for (m, a), t in results.items() if m == mpi and a != OURS)
             for size in results[mpi, algorithm]}
     return algorithm == OURS or any(seconds <= 2 * best[size] for size, (seconds, _) in results[mpi, algorithm].items())
@@ -111,7 +110,7 @@ def figures(rounds, who, size, k):
 
 
 def report(args, rounds):
-    slower = {m: 0 for m in args.mpi}	# the largest size at which ours is
+    slower = {m: 0 for m in args.mpi}	# the largest size at which ours is slower
     for size in args.sizes:
         best = {m: min((a for who, a in rounds[0] if who == m and a != OURS),
                        key=lambda a: statistics.median(figures(rounds, (m, a), size, 0)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Contenders as results have them, and as pictures and pages call them."""
+"""Names of contenders in results, and in pictures and pages."""
 NAMES = {
     "fpisa": "FPISA",
     "fpisa-hook": "FPISA, hook",

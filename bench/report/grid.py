@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The benchmark by topology (collective/topology.py) and the training where workers' hosts add: their tables, and the figures of the targets.
+"""Tables of the benchmark by topology (collective/topology.py) and of the training on workers' hosts, and the figures of the targets.
 
     grid.py RESULTS.jsonl      # prints the tables
 """
@@ -12,8 +12,8 @@ from contenders import NAMES
 
 OTHERS = {name: NAMES[name] for name in ("gloo", "openmpi", "mpich")}
 COLUMNS = {"switch": "switch", 8: "k = 8", 4: "k = 4", 2: "k = 2", 1: "k = 1", 0: "k = 0", "one-port": "one port"}
-HELD_UP = 0.1  # share of the time that ranks waited for a CPU, from which on it is the CPUs that a row measures
-USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # of a row that says nothing of them
+HELD_UP = 0.1  # share of the time that ranks waited for a CPU from which on a row measures the CPUs
+USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # defaults of the network, which a row does not mention
 HEADLINE = {"workers": 8, **USUAL}
 HEADLINE_MBPS = 20
 
@@ -27,7 +27,7 @@ def trained(results):
 
 
 def hosts(topology):
-    """The key of COLUMNS."""
+    """Return the key of COLUMNS."""
     if topology in COLUMNS:
         return topology
     return 0 if topology == "colocated" else int(topology.split("-")[1])
@@ -42,7 +42,7 @@ def rate(mbps):
 
 
 def label(x):
-    """A row's workers, link and size, and what of the network is unusual."""
+    """Return a row's workers, link and size, and the unusual properties of its network."""
     unusual = {"queue_bytes": lambda q: f"queue {size(q)}", "mtu": lambda m: f"MTU {m}", "loss": lambda share: f"loss {100 * share:g}%"}
     return ", ".join([f"{x['workers']}", rate(x["rate_mbps"]), size(x["bytes"]),
                       *(text(x[name]) for name, text in unusual.items() if x[name] != USUAL[name])])
@@ -53,7 +53,7 @@ def figure(value):
 
 
 def table(lines, named, ours, others):
-    """A row a point, a column a topology and, if others has it, a contender."""
+    """Return a table: a row per point, a column per topology and, if others has it, per contender."""
     names = OTHERS if others else {}
     out = [f"| {named} | {' | '.join([*COLUMNS.values(), *names.values()])} |", "|---" * (1 + len(COLUMNS) + len(names)) + "|"]
     for x in lines:
@@ -75,7 +75,7 @@ def other_time(x, name):
 
 
 def tables(results):
-    """All of it as text; nothing if that benchmark did not run."""
+    """Return all tables as text, or nothing if that benchmark did not run."""
     lines, steps = points(results), training(trained(results))
     if not lines:
         return steps
@@ -99,10 +99,10 @@ def training(lines):
     return "\n".join(out) + "\n"
 
 
-# -- figures of targets: (where, value, quartiles) a point --------------------------------------
+# -- figures of targets: (place, value, quartiles) per point ----------------------------------------
 
 def rows(results, topology, **which):
-    """(point, ours) of HEADLINE, or what `which` has in its place."""
+    """Yield (point, ours) of HEADLINE, with changes by `which`."""
     wanted = {**HEADLINE, **which}
     for x in points(results):
         if all(value(x[name]) if callable(value) else x[name] == value for name, value in wanted.items()) and topology in x["ours"]:
@@ -110,7 +110,7 @@ def rows(results, topology, **which):
 
 
 def faster(topology, sizes, **which):
-    """How many times faster than the best other; `sizes` takes a number of bytes."""
+    """Return a figure: times faster than the best other contender. `sizes` tests a number of bytes."""
     def measured(results):
         for x, o in rows(results, topology, bytes=sizes, **which):
             if "faster" in o and x["rate_mbps"] < 1000:
@@ -119,7 +119,7 @@ def faster(topology, sizes, **which):
 
 
 def of_bound(results):
-    """The share of BytePS's bound, headers counted: the least of each topology that could reach it, where links are what bounds."""
+    """Return the share of BytePS's bound, headers counted: the least of each topology that could reach it, where links are the limit."""
     least = {}
     for x in points(results):
         for t, o in x["ours"].items():
@@ -131,7 +131,7 @@ def of_bound(results):
 
 
 def slower(topology, **which):
-    """Time of 1 MB over that of the usual network."""
+    """Return a figure: time of 1 MB over that of the usual network."""
     def measured(results):
         base = {x["bytes"]: o["seconds"] for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS)}
         for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS, **which):
@@ -141,7 +141,7 @@ def slower(topology, **which):
 
 
 def steps(results):
-    """Time of a training step, Gloo's to ours."""
+    """Yield the time of a training step, Gloo's to ours."""
     for x in trained(results):
         if "gloo" in x:
             yield f"{x['model']}, N = {x['workers']}, {rate(x['mbit'])}", x["gloo"], x["gloo_quartiles"]

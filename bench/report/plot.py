@@ -4,16 +4,16 @@
 
     plot.py RESULTS.jsonl FOLDER
 
-arith		ns an element, a point for each add and read-out
+arith		ns per element, a point for each add and read-out
 round		a whole round over the number of workers
-wire, worker	CPU seconds a gigabyte, a bar for each contender
+wire, worker	CPU seconds per gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
-topology	how many times faster than the fastest other, by where the aggregators are
-relative	the same in units of what the link needs for the values
-mpi		time of MPI_Allreduce over its size, and what is left of MPI_Iallreduce beside computing
-training-mlp, training-cnn  ms a training step, a point for each contender
-sum		ns a row of PostgreSQL's aggregates and ours
-sums		ns an element of fpisa.sum and others: by size, groups, condition number
+topology	times faster than the fastest other, by the place of the aggregators
+relative	the same in units of the link's time for the values
+mpi		time of MPI_Allreduce over its size, and the rest of MPI_Iallreduce beside computing
+training-mlp, training-cnn  ms per training step, a point for each contender
+sum		ns per row of PostgreSQL's aggregates and ours
+sums		ns per element of fpisa.sum and others: by size, groups, condition number
 """
 import json
 import os
@@ -24,7 +24,7 @@ import sys
 import grid
 from contenders import NAMES
 
-CHART_SIZES = 64 << 10, 1 << 20  # of the chart by topology
+CHART_SIZES = 64 << 10, 1 << 20  # in the chart by topology
 COLORS = ["#1b6ca8", "#d1495b", "#3a9d6e", "#8d6cab", "#e0a030", "#606060"]
 
 
@@ -33,18 +33,18 @@ def quoted(text):
 
 
 def lines_of(text):
-    """A string of gnuplot in which a line's end is one."""
+    """Return a gnuplot string in which the end of a line is one character."""
     return '"' + text.replace("\n", "\\n") + '"'
 
 
 def block(name, rows):
-    """A named data block of gnuplot."""
+    """Return a named data block of gnuplot."""
     return "\n".join([f"${name} << EOD", *(" ".join(map(str, row)) for row in rows), "EOD"])
 
 
 def bars(ylabel, title, groups, series, value, names=None, least=None):
-    """Clustered bars: a cluster for each group, a bar with its figure for each of the series. With `least` the axis is
-    logarithmic from there on, where the length of a bar says nothing: points."""
+    """Return clustered bars: a cluster for each group, a bar with its figure for each of the series. With `least` the axis is
+    logarithmic from there on, where the length of a bar means nothing, so points replace the bars."""
     width = 0.8 / len(series)
     data, plots, top = [], [], 0
     for i, s in enumerate(series):
@@ -86,7 +86,7 @@ def arith(results):
         key = keys[label]
         return (line[key], *line["quartiles"].get(key, (line[key], line[key])))
 
-    # A trie is far above all else.
+    # A trie is far above the others.
     _, script = bars("ns an element", f"One frame of {line['elements']} fp32 values in the kernel", list(keys), ["all"],
                      value, least=0.1)
     return (1100, 500), script
@@ -132,7 +132,7 @@ def cpu(results, part, title):
 
 
 def collective(results, topology, relative):
-    """A panel for each rate and number of workers."""
+    """Return a panel for each rate and number of workers."""
     lines = [x for x in results if x["bench"] == "collective" and x["topology"] == topology]
     if not lines:
         return None
@@ -170,7 +170,7 @@ def collective(results, topology, relative):
 
 
 def topology(results):
-    """At N = 8, a cluster a topology and a bar a size; the last bar is what the links allow at the largest."""
+    """Return a cluster per topology and a bar per size, at N = 8. The last bar is the links' limit at the largest size."""
     found = {x["bytes"]: x for x in grid.points(results) if x["rate_mbps"] == grid.HEADLINE_MBPS and x["bytes"] in CHART_SIZES
              and x["others"] and all(x[k] == v for k, v in grid.HEADLINE.items())}
     if not found:
@@ -189,7 +189,7 @@ def topology(results):
 
 
 def mpi(results):
-    """A panel for blocking calls, one for those with computing in between."""
+    """Return a panel for blocking calls, and another for calls with computing in between."""
     lines = [x for x in results if x["bench"] == "mpi" and "contender" in x]
     if not lines:
         return None
@@ -198,7 +198,7 @@ def mpi(results):
     for key, title in ("seconds", "MPI\\_Allreduce"), ("exposed_s", "left of MPI\\_Iallreduce beside computing"):
         plots = []
         for i, c in enumerate(("fpisa-openmpi", "fpisa-mpich", "openmpi", "mpich")):
-            # Nothing may be left: 100 ns are as far down as the axis goes.
+            # The rest may be zero: the axis ends at 100 ns.
             rows = [(x["bytes"], max(x[key], 1e-7)) for x in lines if x["contender"] == c]
             out.append(block(f"{key}{i}", rows))
             plots.append(f"${key}{i} using 1:2 with linespoints lw 2 pt {5 + 2 * i} lc rgb '{COLORS[i]}' title {quoted(NAMES[c])}")
@@ -237,7 +237,7 @@ def sums(results):
 
 
 def exact(results):
-    """A panel for sizes, one for groups, one for condition numbers."""
+    """Return panels for sizes, for groups and for condition numbers."""
     lines = [x for x in results if x["bench"] == "sums"]
     if not lines:
         return None
@@ -276,14 +276,14 @@ def pictures(results):
 
 
 def there():
-    """Says so if gnuplot is not."""
+    """Return whether gnuplot exists, and report if it does not."""
     if not shutil.which("gnuplot"):
         print("bench: plots: gnuplot is not there; install gnuplot-nox", file=sys.stderr)
     return bool(shutil.which("gnuplot"))
 
 
 def draw_one(path, kind, size, script):
-    """Whether gnuplot drew it."""
+    """Draw a picture. Return whether gnuplot succeeded."""
     head = (f"set terminal {'pngcairo' if kind == 'png' else kind} size {size[0]},{size[1]} background rgb 'white' "
             f"font 'sans,11'\nset output {quoted(path)}\n"
             "set encoding utf8\nset border 3\nset tics nomirror\n")
@@ -295,7 +295,7 @@ def draw_one(path, kind, size, script):
 
 
 def draw(results, folder):
-    """All pictures that the results allow. Whether gnuplot drew them."""
+    """Draw all pictures that the results allow. Return whether gnuplot succeeded."""
     good = there()
     for name, picture in pictures(results) if good else ():
         for kind in ("svg", "png") if picture else ():

@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The figures of speed: the medians of several runs of run.py, with their spread.
 
-    readme.py run BUILD [--runs N] [--busy]	N runs, 3 unless said, then as `take`
-    readme.py take [--busy] DIR...		of runs that are there: what run.py wrote into each DIR
-    readme.py topology [--busy] DIR		the benchmark by topology, of a run that is there
+    readme.py run BUILD [--runs N] [--busy]	N runs, 3 by default, then as `take`
+    readme.py take [--busy] DIR...		existing runs: the output of run.py in each DIR
+    readme.py topology [--busy] DIR		the benchmark by topology, from an existing run
     readme.py write				the tables and pictures from bench/report/figures.json and topology.jsonl
 
-`make bench-figures` is the first of them: three times the parts that the table has. The figures go to
+`make bench-figures` is the first command: three times the parts in the table. The figures go to
 bench/report/figures.json, from which the table in bench/README.md, its first rows in README.md and the picture
-doc/pictures/allreduce.svg are written; nobody writes a figure by hand (tests/tree/test_figures.py). What a run of `make bench
-BENCH=topology` measured goes to bench/report/topology.jsonl, from which the table in bench/README.md and doc/pictures/topology.svg are written. A run beside
-other work is refused: --busy takes it all the same, and the tables then say so.
+doc/pictures/allreduce.svg are written. Figures are never written by hand (tests/tree/test_figures.py). Results of
+`make bench BENCH=topology` go to bench/report/topology.jsonl, from which the table in bench/README.md and
+doc/pictures/topology.svg are written. A run beside other work is refused. --busy takes it nevertheless, and the
+tables then say so.
 """
 import argparse
 import json
@@ -34,15 +35,15 @@ RECORD = os.path.join(HERE, "figures.json")
 POINTS = os.path.join(HERE, "topology.jsonl")
 README = os.path.join(TOP, "README.md")
 PAGE = os.path.join(BENCH, "README.md")
-FIRST = 4  # rows of the table that README has
+FIRST = 4  # rows of the table in README
 PICTURE = os.path.join(TOP, "doc", "pictures", "allreduce.svg")
 TOPOLOGIES = os.path.join(TOP, "doc", "pictures", "topology.svg")
 FIGURES = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
 GRID = '<!-- make bench BENCH="topology training-colocated" -->\n', "<!-- end of topologies -->\n"
-IDLE = 0.05  # share of CPU time that others may have
+IDLE = 0.05  # share of CPU time that other processes may have
 LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
-# make bench BENCH=..., what, its figures in bench/report/figures.json, how each is written.
+# make bench BENCH=..., description, figures in bench/report/figures.json, their formats.
 ROWS = [
     ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of what a worker's link carries",
      ["collective.100.share"], "{:.2f}"),
@@ -125,7 +126,7 @@ def write_lines(path, lines):
 
 
 def read_run(folder, busy, only=None):
-    """The machine, and what was measured, of a run that may be taken; of all parts, or of these."""
+    """Return the machine and the results of a run that may be taken, of all parts or of these."""
     results = read_lines(os.path.join(folder, "results.jsonl"))
     if results[0]["quick"]:
         sys.exit(f"readme.py: {folder}: a quick run, whose figures are worth nothing")
@@ -186,7 +187,7 @@ def heading(runs):
 
 
 def table(record, rows):
-    """The text between the marks: the first so many rows."""
+    """Return the text between the marks: the first so many rows."""
     runs, figures = record["runs"], record["figures"]
     lines = ["", *heading(runs), "", "| `make bench BENCH=...` | figure | median | spread |", "|---|---|---|---|"]
     for part, what, keys, form in ROWS[:rows]:
@@ -197,7 +198,7 @@ def table(record, rows):
 
 
 def topologies(lines):
-    """The benchmark by topology: its tables, and the machine above them."""
+    """Return the tables of the benchmark by topology, with the machine above them."""
     m, counts = lines[0], sorted({x["rounds"] for x in lines[1:]})
     return "\n".join(["", f"Medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of "
                       f'`make bench BENCH="topology training-colocated"` on {m["date"][:10]}, on {m["cpus"]} CPUs',
@@ -211,7 +212,7 @@ def shown(page, marks):
 
 
 def tables(record, lines):
-    """Each page that has a table, its marks, and its text."""
+    """Return each page that has a table, its marks, and its text."""
     return ((README, FIGURES, table(record, FIRST)), (PAGE, FIGURES, table(record, len(ROWS))), (PAGE, GRID, topologies(lines)))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The targets: what was asked, what was measured, met or missed. run.py prints it.
+"""The targets: asked, measured, met or missed. run.py prints it.
 
     summary.py RESULTS.jsonl
 """
@@ -9,11 +9,11 @@ import sys
 
 import grid
 
-LARGE = 16 << 20  # bytes, from where on an all-reduce is judged
+LARGE = 16 << 20  # bytes from which an all-reduce is judged
 
 
 def arith(key):
-    """The ratio to the integer add, from the line of arith."""
+    """Return a figure: the ratio to the integer add, from the line of arith."""
     def measured(results):
         for line in results:
             value = line["bench"] == "arith" and line.get("ratios", {}).get(key)
@@ -35,7 +35,7 @@ def cpus(results):
 
 
 def wire(contender, elements):
-    """CPU at the aggregator, ours to the contender's."""
+    """Return a figure: CPU time at the aggregator, ours to the contender's."""
     def measured(results):
         for line in results:
             if line["bench"] == "wire" and (line["contender"], line["elements"]) == (contender, elements):
@@ -44,7 +44,7 @@ def wire(contender, elements):
 
 
 def worker(contender):
-    """CPU at the worker, the contender's to a SwitchML-style worker's."""
+    """Return a figure: CPU time at the worker, the contender's to a SwitchML-style worker's."""
     def measured(results):
         for line in results:
             if line["bench"] == "worker" and line["contender"] == contender:
@@ -71,7 +71,7 @@ def small(size):
 
 
 def mpi(results):
-    """Time of MPI_Allreduce, the best MPI's to that of the same program preloaded."""
+    """Yield the time of MPI_Allreduce, the best MPI's to that of the same program preloaded."""
     for line in results:
         if line["bench"] == "mpi" and "faster" in line and line["bytes"] >= LARGE:
             yield (f"{line['contender'][6:]}, N = {line['workers']}, {line['rate_mbps']} Mbit/s, {line['bytes'] >> 20} MB",
@@ -79,7 +79,7 @@ def mpi(results):
 
 
 def training(mbit):
-    """Time of a step, Gloo's to the backend's, of the model that waits for the network."""
+    """Return a figure: time of a step, Gloo's to the backend's, of the model that waits for the network."""
     def measured(results):
         for line in results:
             if (line["bench"] == "training" and line["mbit"] == mbit and line["model"] == "mlp" and line["format"] == "fp32"
@@ -89,7 +89,7 @@ def training(mbit):
 
 
 def forwarded(program, limit):
-    """Percent of random rows that go on to the master, of the worst round."""
+    """Return a figure: per cent of random rows that go on to the master, in the worst round."""
     def measured(results):
         for line in results:
             if (line["bench"] == "query" and line["program"] == program and line["limit"] == limit
@@ -99,7 +99,7 @@ def forwarded(program, limit):
 
 
 def pruned(question):
-    """Time of a query, without pruning to with, as a share of what there is to win."""
+    """Return a figure: time of a query, without pruning to with, as a share of the possible gain."""
     def measured(results):
         for line in results:
             if line["bench"] == "pruning" and line["question"] == question:
@@ -109,7 +109,7 @@ def pruned(question):
 
 
 def sums(aggregate, groups):
-    """Time of a query, the aggregate's to sum(float8)'s."""
+    """Return a figure: time of a query, the aggregate's to sum(float8)'s."""
     def measured(results):
         for line in results:
             if line["bench"] == "sum" and line["aggregate"] == aggregate and line["groups"] == groups:
@@ -118,7 +118,7 @@ def sums(aggregate, groups):
 
 
 def merged(workers, groups):
-    """CPU time of the master that the aggregator spares, ours to postgres_fdw's."""
+    """Return a figure: CPU time at the master with the aggregator, ours to postgres_fdw's."""
     def measured(results):
         for line in results:
             if line["bench"] == "merge" and line["contender"] == "fpisa" and (line["workers"], line["groups"]) == (workers, groups):
@@ -188,7 +188,7 @@ def rows(results):
 
 
 def table(results):
-    """The table as text, with the machine above it."""
+    """Return the table as text, with the machine above it."""
     m = next((line for line in results if line["bench"] == "machine"), None)
     out = []
     if m:
@@ -202,7 +202,7 @@ def table(results):
 
 
 def measured(results):
-    """Rows of what was measured, for a page."""
+    """Return rows of the measured targets, for a page."""
     out = ["| target | asked | measured | quartiles | | where |", "|---|---|---|---|---|---|"]
     return "\n".join([*out, *(f"| {' | '.join(row)} |" for row in rows(results) if row[4] != "not measured")]) + "\n"
 

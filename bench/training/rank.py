@@ -4,11 +4,11 @@
 
     rank.py SOCKET PLAN
 
-The program connects to SOCKET, says its rank, and answers each line of JSON there with one: {"do": "train", "contender",
-"model", "format", "steps"} trains that many steps and answers with the times of start and end and the CPU time of
-this process between; {"do": "algorithm", "number", "count"} has Open MPI use that algorithm, and with count not 0
-answers with the times of one sum of as many float32. A failure's answer has an "error". The process ends when the
-socket does.
+The program connects to SOCKET, says its rank, and answers each line of JSON there with one line. {"do": "train",
+"contender", "model", "format", "steps"} trains that many steps and answers with the times of start and end and the CPU
+time of this process between. {"do": "algorithm", "number", "count"} makes Open MPI use that algorithm, and with count
+not 0 answers with the times of one sum of as many float32. A failure's answer has an "error". The process ends when the
+socket closes.
 """
 import concurrent.futures
 import copy
@@ -38,18 +38,18 @@ import fpisa.torch  # noqa: E402
 import fpisa.torch_hook  # noqa: E402
 
 BUCKET_MB, CHUNK = 1, 256
-HOST_ORDER = 1  # groups' jobs are little-endian
+HOST_ORDER = 1  # jobs of groups are little-endian
 RATE = 0.01
 
 
 def mlp():
-    """A model that waits for the network: 1.1 million parameters, with little computation for each."""
+    """Return a model that waits for the network: 1.1 million parameters, with little computation for each."""
     return torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024), torch.nn.ReLU(),
                                torch.nn.Linear(1024, 10)), (16, 64)
 
 
 def cnn():
-    """A model that computes: 56 thousand parameters, most of them used at 256 places of each of 64 pictures."""
+    """Return a model that computes: 56 thousand parameters, most of them used at 256 places of each of 64 pictures."""
     conv, relu = torch.nn.Conv2d, torch.nn.ReLU
     return torch.nn.Sequential(conv(1, 32, 3, padding=1), relu(), conv(32, 64, 3, padding=1), relu(), torch.nn.MaxPool2d(2),
                                conv(64, 64, 3, padding=1), relu(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
@@ -60,7 +60,7 @@ MODELS = {"mlp": mlp, "cnn": cnn}
 
 
 class InOrder:
-    """A thread that does what it is given, one after the other; a future gets what fails."""
+    """A thread that runs its tasks one after the other; a failure goes to the task's future."""
 
     def __init__(self):
         self.pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -75,7 +75,7 @@ class InOrder:
 
 
 class OpenMpi:
-    """Averages by MPI_Allreduce, in a thread of their own, by the algorithm that was chosen."""
+    """Average by MPI_Allreduce, in a separate thread, by the chosen algorithm."""
 
     def __init__(self, plan):
         sys.path.insert(0, os.path.join(HERE, "..", "collective"))
@@ -99,7 +99,7 @@ class OpenMpi:
 
 
 class SwitchMl:
-    """Averages as a SwitchML worker's: the largest exponent of each chunk over all ranks, then sums of int32."""
+    """Average like a SwitchML worker: the largest exponent of each chunk over all ranks, then sums of int32."""
 
     def __init__(self, plan):
         self.lib, self.workers = ctypes.CDLL(plan["quantise"]), plan["world"]
@@ -109,7 +109,7 @@ class SwitchMl:
         self.scaling, self.waiting = InOrder(), InOrder()
 
     def scaled(self, function, *arrays_and_numbers):
-        """A function of vector.h."""
+        """Call a function of vector.h."""
         getattr(self.lib, function)(*(ctypes.c_void_p(a.ctypes.data) if isinstance(a, numpy.ndarray) else ctypes.c_size_t(a)
                                       for a in arrays_and_numbers))
 
@@ -195,7 +195,7 @@ class Trainings:
 
 
 def listen(control, orders):
-    """Orders as they come; without an orchestrator there is nothing left to do, even within a step."""
+    """Queue orders as they arrive. Without an orchestrator exit, even within a step."""
     for line in control:
         orders.put(json.loads(line))
     os._exit(1)

@@ -5,17 +5,19 @@
     training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
                 [--topology switch|colocated]
 
-The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways but for the
-aggregator's. By `colocated` there is no such host: each worker's adds, and the first one's is the manager. Results are put together where they enter the bridge (`udp_gro`). Contenders are in the same processes, each with a copy of the model, and train by turns:
+The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways except the
+aggregator's. With `colocated` there is no such host: each worker's host adds, and the first is the manager. Results are
+coalesced where they enter the bridge (`udp_gro`). Contenders are in the same processes, each with a copy of the model,
+and train in turns:
 
 fpisa       the process group of adapters/torch
 fpisa-hook  the communication hook of adapters/python
 gloo        PyTorch's own
-openmpi     MPI_Allreduce in a hook, by the algorithm that is fastest at the rate for the largest bucket; it sums no float16
-switchml    a SwitchML worker's: exponents, then int32 quantised in C, summed by FPISA; float32 only
+openmpi     MPI_Allreduce in a hook, by the algorithm that is fastest at the rate for the largest bucket; without float16
+switchml    as a SwitchML worker: exponents, then int32 quantised in C, summed by FPISA; float32 only
 
-One JSON line a point: `step_ms` from the first rank's start to the last one's end, `cpu_ms` of a rank's process, both a
-step, medians; of fpisa also `gloo`, Gloo's time over ours, in the same round.
+One JSON line per point: `step_ms` from the first rank's start to the last rank's end, `cpu_ms` of a rank's process,
+per step, medians; for fpisa also `gloo`, Gloo's time over ours, in the same round.
 """
 import argparse
 import contextlib
@@ -39,10 +41,10 @@ from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartile
 RANK = os.path.join(HERE, "rank.py")
 ANSWER_S, START_S = 300, 300
 CONTENDERS = ["fpisa", "fpisa-hook", "gloo", "openmpi", "switchml"]
-HALF = ["fpisa", "fpisa-hook", "gloo"]	# those that sum float16
+HALF = ["fpisa", "fpisa-hook", "gloo"]	# contenders that sum float16
 TRIALS = 2
 LARGEST = {"mlp": 1 << 20, "cnn": 56 << 10}  # values of a bucket
-PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # by mpirun, to ranks
+PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # variables that mpirun passes to ranks
 
 
 def missing(name):
@@ -61,7 +63,7 @@ class Stage:
     def __init__(self, args, names, folder):
         self.args, self.names, self.folder = args, names, folder
         self.net = Network(args.workers, args.mtu)
-        self.pins = os.path.join(folder, "pins")  # of several aggregators: a BPF filesystem
+        self.pins = os.path.join(folder, "pins")  # pins of several aggregators: a BPF filesystem
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
         self.udp_gro = self.net.put_together("on")
@@ -72,7 +74,7 @@ class Stage:
         self.listener.settimeout(0.5)
 
     def serve(self):
-        """The manager and, of several aggregators, those that register with it; the manager's address."""
+        """Start the manager and, with several aggregators, those that register with it. Return the manager's address."""
         config = os.path.join(self.folder, "fpisa.conf")
         with open(config, "w") as f:
             f.write("[manager]\nwithout-key = yes\n")
@@ -93,7 +95,7 @@ class Stage:
                 raise Failure(f"fpisa serve: {serve.stderr.read()}")
 
     def open(self):
-        """Links are not shaped yet: models are made, and trained once, in little time."""
+        """Start the ranks while links are not shaped: creating models and training them once then takes little time."""
         self.net.flood(self.args.workers)
         manager = self.serve()
         points = {f: [n for n in self.names if f == "fp32" or n in HALF] for f in self.args.formats}
@@ -120,7 +122,7 @@ class Stage:
                 raise Failure(f"{e}\n{log.read()}") from None
 
     def muster(self, started):
-        """All ranks, once each is ready."""
+        """Return all ranks, after each is ready."""
         ranks, deadline = {}, time.monotonic() + START_S
         while len(ranks) < self.args.workers:
             try:
@@ -148,7 +150,7 @@ class Stage:
         return found
 
     def order(self, **order):
-        """All ranks' answers, and the seconds from the first one's start to the last one's end."""
+        """Give an order. Return the seconds from the first rank's start to the last rank's end, and all ranks' answers."""
         for rank in self.ranks:
             rank.write(json.dumps(order) + "\n")
             rank.flush()
@@ -156,14 +158,14 @@ class Stage:
         return (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9, answers
 
     def train(self, name, model, format, steps):
-        """Seconds and CPU seconds of a rank, a step."""
+        """Return the seconds, and CPU seconds of a rank, per step."""
         seconds, answers = self.order(do="train", contender=name, model=model, format=format, steps=steps)
         if len({a["first"] for a in answers}) != 1:
             raise Failure(f"{name}, {model}, {format}: ranks have different weights")
         return seconds / steps, statistics.mean(a["cpu_s"] for a in answers) / steps
 
     def choose(self, model):
-        """Open MPI's fastest algorithm, for the largest bucket."""
+        """Choose Open MPI's fastest algorithm, for the largest bucket."""
         times = {a: min(self.order(do="algorithm", number=a, count=LARGEST[model])[0] for _ in range(TRIALS)) for a in ALGORITHMS}
         best = min(times, key=times.get)
         self.order(do="algorithm", number=best, count=0)
@@ -176,7 +178,7 @@ class Stage:
 
 
 def measure(stage, args, mbit, model, format, algorithm):
-    """All rounds of one point; a line a contender."""
+    """Measure all rounds of one point. Print a line per contender."""
     names = [n for n in stage.names if format == "fp32" or n in HALF]
     for n in names:
         stage.train(n, model, format, 1)
