@@ -27,11 +27,11 @@ from common import HERE, RTL, TREE, Failed, Tools, everywhere
 PAGE = os.path.join(TREE, "doc", "hardware.md")
 LIBRARIES = {"osu018": "osu018/osu018_stdcells.lib", "osu050": "osu050/osu05_stdcells.lib"}
 LOAD_FF = {"osu018": 30, "osu050": 60}
-PERIOD_NS = 20  # of the clock at which power is said
+PERIOD_NS = 20  # period of the clock for the figures of power
 ACTIVITY = 0.2
 
-# abc's own script ends in a ripple adder: dc2 undoes yosys' parallel prefixes. So without it where delay counts.
-# A mapper's network may be out of order, and abc then crashes in whatever comes next: topo.
+# abc's own script ends in a ripple adder, because dc2 undoes yosys' parallel prefixes. So it is not used where delay counts.
+# A mapper's network may be out of order, and abc then crashes in the next command: topo.
 PREPARE = "strash; &get -n; &fraig -x; &put; scorr"
 SCRIPTS = {
     "area": f"{PREPARE}; dc2; dch -f; amap -m; topo; buffer -c; topo; dnsize -D 1000000; stime -p",
@@ -47,7 +47,7 @@ ATOMS = {(0, 0): "plain RAW, no condition", (0, 1): "RAW", (1, 1): "RSAW, right 
 WIDTHS = [4, 8, 11, 16, 24]  # FP8, BF16, FP16, between, FP32
 FORMATS = {"FP32": (8, 23), "FP16": (5, 10), "BF16": (8, 7)}
 MODES = {"fpisa": 1, "fpisa-a": 2}
-# The units: parameters of FP32, and the names of those that differ by mode or rounding.
+# The units: parameters of FP32, and the names of units that differ by mode or rounding.
 UNITS = {"mau1_implied_one": "E M", "mau2_exponent": "E M MODE", "mau3_align": "MODE", "mau4_add": "MODE",
          "mau5_sign": "", "mau6_normalise": "M", "mau7_exponent": "E M", "mau8_assemble": "E M ROUNDING"}
 
@@ -141,7 +141,7 @@ def measure(tools, name, top, parameters):
     return {library: Cost(*cost) for library, cost in costs.items()}
 
 
-# The clock is ideal: a cell that drives it by itself would give the flip-flops slow edges, and thirty times the power.
+# The clock is ideal: a single cell as its driver would give the flip-flops slow edges, and thirty times the power.
 TCL = """read_liberty {liberty}
 read_verilog {net}.v
 link_design top
@@ -221,7 +221,7 @@ def tables(cost):
                                           for lib in LIBRARIES]
     t = {}
 
-    # Beside the paper's: what it prints, and the variants that could be meant.
+    # Next to the paper's figures: the figures in print, and the variants that they could mean.
     pairs = [("ALU, second operand / immediate", "alu 2 0", "alu 1 0", 0),
              ("ALU, 32-bit register / immediate", "alu 4 0", "alu 1 0", 0),
              ("ALU, 32-bit register, arithmetic too / immediate", "alu 4 1", "alu 1 0", 0),
@@ -251,7 +251,7 @@ def tables(cost):
                      [[name, *figures(cost[f"raw {s} {p}"]), *ratio(more, "area", f"raw {s} {p}", "raw 0 1")]
                       for (s, p), name in ATOMS.items()])
 
-    # The multiplier by width, over the adder and the boolean module of its width, and over Banzai's of 32 bits.
+    # The multiplier by width, over the adder and the boolean module of the same width, and over Banzai's of 32 bits.
     rows = []
     for w in WIDTHS:
         both_of = lambda w: lambda lib: cost[f"add {w}"][lib].area + cost[f"bool {w}"][lib].area  # noqa: E731
@@ -271,7 +271,7 @@ def tables(cost):
     rows.append(["FP32 fpisa, valid/ready", cost["pipeline"]["osu018"].registers, *figures(cost["pipeline"])])
     t["pipeline"] = table(["pipeline", "flip-flops", *FIGURES], rows)
 
-    # What adds floating point to a switch's stage of one ALU and one RAW, by the three ways.
+    # The cost of floating point in a switch's stage of one ALU and one RAW, in three ways.
     stage = lambda alu, raw: lambda lib: cost[alu][lib].area + cost[raw][lib].area  # noqa: E731
     base = both(stage("alu 1 0", "raw 0 1"))
     rows = []

@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The RTL of paper/hw/ against include/fpisa/mau.h, and what yosys proves of it.
+"""Check the RTL of paper/hw/ against include/fpisa/mau.h, and prove properties of it by yosys.
 
     paper/hw/check.py BUILD [--short] [--mutate]
 
 Verilator runs fpisa_pipeline.v in every format, mode and rounding on boundary
-values and on random chains (check/pipeline.cpp), and what its area is held
-against on random operands (check/units.cpp). yosys proves for all inputs what
-check/proofs.v says. --short runs fewer chains and proofs. --mutate plants the
-faults of check/mutants.py one at a time and fails unless each is caught.
-Random tests print FPISA_SEED; set it to repeat a run. Exit status 77 is a
-skip: the tools cannot be had here.
+values and on random chains (check/pipeline.cpp). It also runs the designs with
+which its area is compared, on random operands (check/units.cpp). yosys proves the
+sentences of check/proofs.v for all inputs. --short runs fewer chains and proofs.
+--mutate plants the faults of check/mutants.py one at a time and fails unless each
+is caught. Random tests print FPISA_SEED; set it to repeat a run. Exit status 77 is
+a skip: the tools are not available.
 """
 
 import argparse
@@ -32,12 +32,12 @@ SHORT_CHAINS, SHORT_VECTORS = 200_000, 100_000
 MUTANT_CHAINS = 20_000
 
 FORMATS = {"fp32": (8, 23), "fp16": (5, 10), "bf16": (8, 7)}
-# Of each module in proofs.v the parameters that it takes besides the format.
+# Parameters of each module in proofs.v besides the format.
 PROOFS = {"round_trip": ["ROUNDING"], "commute": [], "neutral": ["MODE"], "cancel": ["MODE", "ROUNDING"],
           "one_event": ["MODE"]}
 NAMES = {"MODE": {1: "fpisa", 2: "fpisa-a"}, "ROUNDING": {1: "down", 2: "nearest"}}
 
-# The compiler of the datapath takes C++ too; g++ would be a package more. An unversioned clang++ may be too old for the
+# The compiler of the datapath compiles C++ too; g++ would be one package more. An unversioned clang++ may be too old for the
 # release's C++ library.
 CXX = os.environ.get("CXX") or next(
     (c for c in (*(f"clang++-{v}" for v in (19, 20, 21, 22, 18, 17, 16)), "g++", "clang++") if shutil.which(c)), None)
@@ -47,10 +47,10 @@ VERILATOR = ["--cc", "-O3", "-Wall", "-Wno-WIDTH", "-Wno-UNUSEDSIGNAL", "-Wno-DE
 
 
 class Programs:
-    """Simulations of the RTL in a directory, compiled into another."""
+    """Simulations of the RTL in a directory, compiled into another directory."""
 
     def __init__(self, tools, rtl, out, optimise="-O2", harness=None):
-        """`harness`: a folder of build() whose objects of other sources than the RTL's serve here too."""
+        """`harness` is a folder of build() whose objects are used here too, except the RTL's."""
         self.tools, self.rtl, self.out, self.optimise, self.harness = tools, rtl, out, optimise, harness
         os.makedirs(out, exist_ok=True)
 
@@ -65,7 +65,7 @@ class Programs:
                          "-I" + os.path.join(TREE, "include"), "-I" + os.path.join(TREE, "tests"), source, "-o", target])
 
     def model(self, top):
-        """C++ of a top module of lanes.v, its parts that run often apart from those that run once."""
+        """Translate a top module of lanes.v to C++, with the parts that run often apart from those that run once."""
         folder = os.path.join(self.out, "V" + top)
         shutil.rmtree(folder, ignore_errors=True)
         self.tools.must([self.tools.bin("verilator_bin"), *VERILATOR, "--top-module", top, "--prefix", "V" + top, "-Mdir",
@@ -77,7 +77,7 @@ class Programs:
         return folder
 
     def runtime(self):
-        """Verilator's own, which every simulation links."""
+        """Return jobs that compile Verilator's own runtime, which every simulation links."""
         jobs = []
         for name in ("verilated", "verilated_threads"):
             target = os.path.join(self.tools.out, name + ".o")
@@ -120,7 +120,7 @@ def newest(*patterns):
 
 
 def programs(tools):
-    """The two simulations, compiled if any of their sources is newer."""
+    """Return the two simulations, compiled again if any of their sources is newer."""
     p = Programs(tools, HERE, os.path.join(tools.out, "check"))
     targets = [os.path.join(p.out, n) for n in ("pipeline", "units")]
     source = newest("paper/hw/*.v", "paper/hw/check/*", "paper/hw/*.py", "include/fpisa/*.h", "tests/vectors.*", "paper/hw/tools")
@@ -131,7 +131,7 @@ def programs(tools):
 
 
 def prove(tools, rtl, module, parameters):
-    """Whether yosys finds `bad` never 1; a counterexample is a False."""
+    """Return whether yosys proves that `bad` is never 1. A counterexample gives False."""
     chparam = " ".join(f"-chparam {k} {v}" for k, v in parameters.items())
     status, out = tools.run([tools.bin("yosys"), "-q", "-p", f"read_verilog {os.path.join(rtl, RTL[0])} "
                              f"{os.path.join(HERE, 'check', 'proofs.v')}; hierarchy -check -top {module} {chparam}; proc; "
@@ -142,7 +142,7 @@ def prove(tools, rtl, module, parameters):
 
 
 def proofs(formats, modules=PROOFS):
-    """(module, parameters, sentence) of everything there is to prove."""
+    """Yield (module, parameters, sentence) of every proof."""
     for module in modules:
         for name in formats:
             cases = [{}]
@@ -177,7 +177,7 @@ def check(tools, short):
 
 
 def plant(text, mutant):
-    """The fault in its unit: the old text stands once in the module and is replaced."""
+    """Return the text with the fault in its unit: the old text occurs once in the module and is replaced."""
     start = text.index(f"\nmodule {mutant.module} ")
     end = text.index("\nendmodule", start)
     body = text[start:end]
@@ -187,7 +187,7 @@ def plant(text, mutant):
 
 
 def planted(tools, mutant, file, folder):
-    """A copy of the RTL with the fault in, in a folder of its own."""
+    """Make a copy of the RTL with the fault, in a separate folder."""
     rtl = os.path.join(tools.out, "mutants", folder)
     os.makedirs(rtl, exist_ok=True)
     for v in RTL:
@@ -205,13 +205,13 @@ def with_fault(tools, rtl, top):
 
 
 def caught(status, out):
-    """Whether the simulation ended by mismatches; what its last line says of them."""
+    """Return whether the simulation ended because of mismatches, and the end of its last line."""
     last = (out.strip() or "no output").splitlines()[-1]
     return status == 1 and re.search(r"[1-9]\d* mismatches$", last) is not None, last.split(", ")[-1]
 
 
 def try_mutant(tools, mutant, number):
-    """(whether the simulation catches it, what it says, whether its proof fails) with the fault in."""
+    """Return (whether the simulation catches the fault, its message, whether the proof fails)."""
     rtl = planted(tools, mutant, RTL[0], str(number))
     found = caught(*tools.run([with_fault(tools, rtl, "lanes").pipeline(), str(MUTANT_CHAINS)]))
     refuted = any(not prove(tools, rtl, module, parameters) for module, parameters, _ in

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a sum costs a worker that trains: CPU time a value, and samples a second under a CPU quota.
+"""Cost of a sum at a worker that trains: CPU time per value, and samples per second under a CPU quota.
 
     cost.py BUILD [--models mlp,vgg] [--workers 2] [--quotas 0,50,25] [--rounds 5] [--steps 20] [--data mnist] [--record FILE]
 
-The regime: workers are processes in network namespaces, the aggregator is in XDP, and all share this machine's CPUs; links
-are veths that nothing shapes; NAPI is threaded at both ends of each, so that the aggregator's work is not charged to a
-worker. A quota is of a worker's process, in per cent of a CPU; 0 is none. Contenders (cost_rank.py) take turns, round by
-round: none, fpisa, switchml. JSON, a line a network, quota and contender: medians and quartiles over rounds. `throttled` is
-the share of the quota's periods in which it stopped a worker: where others' work hides a quota it is 0. Needs root.
+The regime: workers are processes in network namespaces, the aggregator is in XDP, and all share this machine's CPUs. Links
+are veths without shaping. NAPI is threaded at both ends of each, so that the aggregator's work is not charged to a
+worker. A quota limits a worker's process, in per cent of a CPU; 0 is no quota. Contenders (cost_rank.py) take turns, round
+by round: none, fpisa, switchml. JSON, a line per network, quota and contender: medians and quartiles over rounds.
+`throttled` is the share of the quota's periods in which it stopped a worker; it is 0 if others' work hides a quota. Needs
+root.
 """
 import argparse
 import contextlib
@@ -32,7 +33,7 @@ from quota import Quota  # noqa: E402
 from sweep import machine, words, write  # noqa: E402
 
 CONTENDERS = "none", "fpisa", "switchml"
-CHUNK = 256  # values of a frame; of one exponent
+CHUNK = 256  # values of a frame, and of one exponent
 JOBS = [(1, ["--mode", "fpisa"]), (2, ["--format", "int32", "--big-endian"]), (3, ["--format", "int32"])]
 
 
@@ -78,7 +79,7 @@ def thread_napi(net):
 
 
 def one_round(ranks, quotas, contender, steps):
-    """Figures of all ranks together."""
+    """Return the figures of all ranks together."""
     before = [q.periods() for q in quotas]
     said = ranks.order(contender=contender, steps=steps)
     after = [q.periods() for q in quotas]
@@ -91,7 +92,7 @@ def one_round(ranks, quotas, contender, steps):
 
 
 def measure(net, model, args):
-    """Lines of one network."""
+    """Measure the lines of one network."""
     from common import quartiles
     with contextlib.ExitStack() as stack:
         ranks = Ranks(net, model, args)
@@ -140,9 +141,9 @@ def main():
     os.environ["FPISA_BUILD"] = args.build
     from common import labs, own_mounts
     from run import busy
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that groups of quotas are removed
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # removes groups of quotas
     own_mounts()
-    images.load(args.data, os.path.join(args.build, "training"))  # where there is a route: namespaces have none
+    images.load(args.data, os.path.join(args.build, "training"))  # here a route exists, in the namespaces it does not
     lines = [{**machine(), "date": datetime.date.today().isoformat(), "busy": busy(2), "command": " ".join(sys.argv[2:])}]
     net = labs.Lab(args.workers)
     try:

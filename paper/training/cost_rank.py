@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker of cost.py: trains by each contender in turn, and says what that took.
+"""A worker of cost.py, which trains by each contender in turn and reports the times.
 
     cost_rank.py ADDRESS RANK PLAN
 
 Orders and answers are lines of JSON: {"contender", "steps"}; {"began_ns", "ended_ns", "gradient_s", "sum_s"}, the latter two
-in CPU time of this process. none: gradients are not summed. fpisa: as they are, by job 1. switchml: as a SwitchML worker
-does, by jobs 2 and 3: the largest exponent of each chunk over all ranks, integers in network byte order by that, and
-floats again.
+in CPU time of this process. none: gradients are not summed. fpisa: gradients are summed as they are, by job 1. switchml:
+as a SwitchML worker does, by jobs 2 and 3: the largest exponent of each chunk over all ranks, integers in network byte
+order scaled by it, and floats again.
 """
 import ctypes
 import json
@@ -58,7 +58,7 @@ class Contenders:
 
 
 def train(r, rank, total, steps):
-    """What the steps took."""
+    """Train. Return the times of the steps."""
     gradient_s = sum_s = 0.0
     batches = r.batches(0)
     began_ns = time.monotonic_ns()
@@ -78,7 +78,7 @@ def main():
     address, rank, plan = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     r = replica.Replica(plan["model"], data.load(plan["data"], plan["downloads"]), "fp32", 1, plan["workers"])
     contenders = Contenders(address, plan, r.size)
-    # The same sums, but for what is rounded: else figures are of two different things.
+    # The sums are the same except for rounding, because otherwise the figures are of two different things.
     gradient = r.gradient(r.batches(0)[0][rank])
     ours, theirs = contenders.fpisa(gradient), contenders.switchml(gradient)
     if not np.allclose(ours, theirs, rtol=1e-3, atol=1e-6 * np.abs(ours).max()):

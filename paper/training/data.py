@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Images: 5,000 of MNIST out of a wheel of PyPI, CIFAR-10 from the user's files, noise for tests.
 
-All come as Data: values in 0..1, split once and for all into a part to train on and a fifth that is held out. Images
-are averaged over 2 x 2 pixels, for the sake of time: 14 x 14 of MNIST, 16 x 16 of CIFAR-10.
+All are returned as Data: values in 0..1, with a fixed split into a part for training and a fifth that is held out. Images
+are averaged over 2 x 2 pixels to save time: 14 x 14 for MNIST, 16 x 16 for CIFAR-10.
 """
 import glob
 import gzip
@@ -37,7 +37,7 @@ class Data(NamedTuple):
 
 
 def split(name, pixels, labels):
-    """Of bytes [n, channels, height, width] and their labels."""
+    """Return Data of bytes [n, channels, height, width] and their labels."""
     images = torch.nn.functional.avg_pool2d(torch.from_numpy(pixels).float() / 255, 2)
     labels = torch.from_numpy(labels.astype(np.int64))
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SPLIT_SEED))
@@ -47,7 +47,7 @@ def split(name, pixels, labels):
 
 
 def noise(count):
-    """As MNIST in form, and nothing to learn."""
+    """Return images in MNIST's format that contain nothing to learn."""
     rng = np.random.default_rng(1)
     return split("noise", rng.integers(0, 256, (count, 1, 28, 28), np.uint8), rng.integers(0, 10, count))
 
@@ -55,7 +55,7 @@ def noise(count):
 # -- MNIST -------------------------------------------------------------------
 
 def wheel(folder):
-    """The wheel's path, downloaded by pip if it is not there; its hash is that of mnist.txt. RuntimeError otherwise."""
+    """Return the wheel's path, after pip has downloaded it if needed. Raise RuntimeError unless its hash is that of mnist.txt."""
     with open(WHEEL) as f:
         pin, digest = re.search(r"^(\S+) --hash=sha256:(\w+)$", f.read(), re.M).groups()
     pattern = os.path.join(glob.escape(folder), pin.replace("==", "-") + "-*.whl")
@@ -72,7 +72,7 @@ def wheel(folder):
 
 
 def mnist(folder):
-    """The 5,000 images of the wheel; `folder` keeps it."""
+    """Return the 5,000 images of the wheel; `folder` keeps it."""
     os.makedirs(folder, exist_ok=True)
     with zipfile.ZipFile(wheel(folder)) as z:
         rows = np.loadtxt(io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(z.read(MEMBER)))), delimiter=",")
@@ -82,7 +82,7 @@ def mnist(folder):
 # -- CIFAR-10 -------------------------------------------------------------------
 
 class Arrays(pickle.Unpickler):
-    """Of CIFAR-10's files for Python, which hold an array in a dictionary: nothing else is made of them."""
+    """Unpickle CIFAR-10's files for Python, which hold an array in a dictionary, and refuse other objects."""
 
     def find_class(self, module, name):
         if (module.split(".")[0], name) in ARRAY_PARTS:
@@ -91,7 +91,7 @@ class Arrays(pickle.Unpickler):
 
 
 def cifar_batch(path):
-    """(pixels, labels) of one file of either kind. RuntimeError if it is of neither."""
+    """Return (pixels, labels) of one file of either kind. Raise RuntimeError for other files."""
     try:
         if path.endswith(".bin"):
             rows = np.fromfile(path, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
@@ -104,7 +104,7 @@ def cifar_batch(path):
 
 
 def cifar10(folder, count=IMAGES):
-    """The first `count` images of the files data_batch_1 .. 5, or these with .bin, which the user has in `folder`."""
+    """Return the first `count` images of the user's files data_batch_1 .. 5, or of these with .bin, in `folder`."""
     paths = sorted(p for p in glob.glob(os.path.join(glob.escape(folder), "data_batch_?*"))
                    if re.search(r"data_batch_\d(\.bin)?$", p))
     if not os.path.isdir(folder):
@@ -124,7 +124,7 @@ def cifar10(folder, count=IMAGES):
 
 
 def load(name, folder):
-    """By what a command line says: mnist, noise:COUNT, or cifar10:DIRECTORY. `folder` keeps downloads."""
+    """Load images by their name on a command line: mnist, noise:COUNT, or cifar10:DIRECTORY. `folder` keeps downloads."""
     kind, _, rest = name.partition(":")
     if kind == "mnist":
         return mnist(folder)

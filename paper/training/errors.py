@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a sum of gradients lost: its errors here, and by `fpisa analyze` what the adds of a mode did."""
+"""Losses of a sum of gradients: its errors here, and the events of a mode's adds by `fpisa analyze`."""
 import json
 import os
 import subprocess
@@ -13,7 +13,7 @@ COUNTS = "adds", "rounded", "overwritten", "left_shifted", "overflowed"
 
 
 def decades(errors):
-    """How many are 0 ("none"), how many of each power of ten (floor of the logarithm), how many not finite ("special")."""
+    """Count the errors that are 0 ("none"), by power of ten (floor of the logarithm), and that are not finite ("special")."""
     counts = {"none": int((errors == 0).sum()), "special": int((~np.isfinite(errors)).sum())}
     sizes = errors[(errors > 0) & np.isfinite(errors)]
     for decade, n in zip(*np.unique(np.floor(np.log10(sizes)).astype(int), return_counts=True)):
@@ -22,7 +22,7 @@ def decades(errors):
 
 
 def against_truth(gradients, total):
-    """Errors of `total` against the sum in binary64: of 8 values exact, unless their magnitudes are 2^26 apart.
+    """Return the errors of `total` against the sum in binary64, which is exact for 8 values unless their magnitudes are 2^26 apart.
 
     relative is over elements whose true sum is not zero.
     """
@@ -34,7 +34,7 @@ def against_truth(gradients, total):
 
 
 def adds(gradients, mode, format, fpisa):
-    """Counts of the adds of a mode, by the program `fpisa`."""
+    """Count the events of a mode's adds, by the program `fpisa`."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "gradients.npy")
         np.save(path, np.stack(gradients))
@@ -45,7 +45,7 @@ def adds(gradients, mode, format, fpisa):
 
 
 def of(gradients, total, arm, format, fpisa):
-    """Of one step: both, the second for the modes of an aggregator."""
+    """Return the figures of one step, from against_truth() and, for the modes of an aggregator, from adds()."""
     found = against_truth(gradients, total)
     if arm in MODES:
         found.update(adds(gradients, arm, format, fpisa))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures of records: intervals of 95%, by Student's t over seeds; differences of pairs, which are one seed, one network, one
-format, and another arm than the one it is held against; shares of elements and of adds.
+"""Figures of records: intervals of 95%, by Student's t over seeds; differences of pairs; shares of elements and of adds. A pair
+is one seed, one network and one format, with an arm and another arm that it is compared with.
 """
 import statistics
 
 from plan import EPOCHS, EXPERIMENT, NETWORKS, SEEDS
 
-LAST = 5  # epochs of which a mean is less restless than one
+LAST = 5  # epochs whose mean is less noisy than one epoch
 T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 0.975, by number of values
 
 
 def index(records):
-    """Of this experiment, by network, format and arm: records by seed. ValueError if they are not of the same images."""
+    """Return this experiment's records by seed, by network, format and arm. Raise ValueError if their images differ."""
     found, data = {}, {r["data"] for r in records}
     if len(data) > 1:
         raise ValueError(f"records of {' and '.join(sorted(data))} in one file: keep them apart")
@@ -36,21 +36,21 @@ def last_loss(record):
 
 
 def interval(values):
-    """(mean, half of the interval), the latter None of a single value."""
+    """Return (mean, half of the interval). For a single value the half is None."""
     if len(values) < 2:
         return values[0], None
     return statistics.fmean(values), T[len(values)] * statistics.stdev(values) / len(values) ** 0.5
 
 
 def paired(found, model, format, arm, of, base="default"):
-    """Of each seed that has both: this arm's figure less the base's."""
+    """Return this arm's figure less the base's, for each seed that has both."""
     ours, others = found.get((model, format, arm), {}), found.get((model, format, base), {})
     return [of(ours[s]) - of(others[s]) for s in sorted(ours) if s in others]
 
 
 def paired_all(found, format, arm, of, base="default", base_format=None):
-    """Of each seed that has all networks on both sides: the mean of their differences. One value a seed, for networks of a
-    seed see the same batches."""
+    """Return the mean difference over the networks, for each seed that has all networks on both sides. One value per seed,
+    because the networks of a seed see the same batches."""
     ours, others = ([found.get((m, *side), {}) for m in NETWORKS] for side in ((format, arm), (base_format or format, base)))
     seeds = set.intersection(*map(set, ours + others))
     return [statistics.fmean(of(a[s]) - of(b[s]) for a, b in zip(ours, others)) for s in sorted(seeds)]
@@ -63,13 +63,13 @@ def samples(found, format, arm, model, epoch=None):
 
 
 def share(samples_, of):
-    """Per cent of the elements, or adds, of samples."""
+    """Return the percentage of the elements, or adds, of samples."""
     part, whole = map(sum, zip(*map(of, samples_)))
     return 100 * part / whole if whole else 0.0
 
 
 def within(kind, low, high=None):
-    """For share(): errors of decades low..high-1, of elements; without `high` those that are not finite too."""
+    """Return a function for share(): errors of decades low..high-1, of elements; without `high` also errors that are not finite."""
     def inside(decade):
         if decade == "special":
             return high is None
@@ -83,5 +83,5 @@ def of_adds(name):
 
 
 def steps_with(runs, flag):
-    """Per cent of the steps of runs, in which a sum raised it."""
+    """Return the percentage of the steps of runs in which a sum raised the flag."""
     return 100 * sum(r["flags"].get(flag, 0) for r in runs) / sum(r["steps"] for r in runs)

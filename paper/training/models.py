@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The paper's four networks, small: what each is named after is there, few times and with few channels."""
+"""The paper's four networks, small: each has its characteristic parts, but few of them and with few channels."""
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -8,13 +8,13 @@ CLASSES = 10
 
 
 def unit(inputs, outputs, kernel=3, stride=1, groups=1):
-    """A convolution with its normalisation."""
+    """Return a convolution with its normalisation."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
                          nn.BatchNorm2d(outputs), nn.ReLU())
 
 
 class Residual(nn.Module):
-    """Two convolutions around which the input goes unchanged, or through a 1 x 1 where the shape changes."""
+    """Two convolutions, to which the input is added unchanged, or through a 1 x 1 if the shape changes."""
 
     def __init__(self, inputs, outputs, stride=1):
         super().__init__()
@@ -43,7 +43,7 @@ class Inception(nn.Module):
 
 
 class Inverted(nn.Module):
-    """Wide, a convolution of each channel by itself, narrow again without ReLU."""
+    """A wide layer, a convolution of each channel by itself, and a narrow layer without ReLU."""
 
     def __init__(self, inputs, outputs, stride=1, widening=4):
         super().__init__()
@@ -74,7 +74,7 @@ def mobilenetv2(channels):
 
 
 def mlp(channels):
-    """None of the paper's: a million parameters and little to compute, for cost.py. Of images of 14 x 14."""
+    """Return a network for cost.py that is not the paper's: a million parameters and little computation. Images are 14 x 14."""
     return [nn.Flatten(), nn.Linear(channels * 14 * 14, 1024), nn.ReLU(), nn.Linear(1024, 896), nn.ReLU(), nn.Linear(896, 64),
             nn.ReLU(), nn.Unflatten(1, (64, 1, 1))]
 
@@ -83,5 +83,5 @@ MODELS = {"vgg": vgg, "resnet": resnet, "googlenet": googlenet, "mobilenetv2": m
 
 
 def make(name, channels):
-    """A network for images of so many channels, initialised by torch's generator."""
+    """Return a network for images of so many channels, initialised by torch's generator."""
     return nn.Sequential(*MODELS[name](channels), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES))

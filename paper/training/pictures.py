@@ -13,12 +13,12 @@ from plan import ARMS, CLAIM, EPOCHS, FORMATS, NETWORKS  # noqa: E402
 
 PICTURES = os.path.join(TOP, "doc", "pictures")
 NOT_RUN = "not run yet"
-EMPTY = f"1 with lines lc rgb 'white' title '{NOT_RUN}'"  # gnuplot wants something
-LOWEST = 80  # per cent, where the pictures of accuracy begin
+EMPTY = f"1 with lines lc rgb 'white' title '{NOT_RUN}'"  # gnuplot needs a plot
+LOWEST = 80  # per cent; lower end of the pictures of accuracy
 
 
 def panels(title, columns, rows, of):
-    """of(i, j): lines of gnuplot for a panel."""
+    """Return a script of panels; of(i, j) returns lines of gnuplot for a panel."""
     return "\n".join([f"set multiplot layout {rows},{columns} title {plot.quoted(title)}",
                       *(of(i, j) for i in range(rows) for j in range(columns)), "unset multiplot"])
 
@@ -100,7 +100,7 @@ def draw_errors(found):
 
 
 def draw(records):
-    """Whether gnuplot drew them all, if there is anything to draw."""
+    """Draw all pictures that have data. Return whether gnuplot succeeded."""
     found, good = index(records), plot.there()
     if not found:
         return good

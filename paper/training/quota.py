@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A CPU quota for a process: a group of the controller cpu, of either version of cgroups."""
+"""A CPU quota for a process: a group of the controller cpu, for either version of cgroups."""
 import os
 
 PERIOD_US = 20000
@@ -7,7 +7,7 @@ V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
 
 
 class Quota:
-    """Holds process `pid` to what set() says. OSError where no group can be made."""
+    """Limits process `pid` by set(). Raises OSError if the group cannot be created."""
 
     def __init__(self, pid):
         self.unified = os.path.exists(os.path.join(V2, "cgroup.controllers"))
@@ -26,7 +26,7 @@ class Quota:
             f.write(str(value))
 
     def set(self, percent):
-        """Of one CPU; 0: as much as there is."""
+        """Set the quota in per cent of one CPU; 0: unlimited."""
         us = PERIOD_US * percent // 100
         if self.unified:
             self._write("cpu.max", f"{us or 'max'} {PERIOD_US}")
@@ -36,11 +36,11 @@ class Quota:
             self._write("cpu.cfs_quota_us", us or -1)
 
     def periods(self):
-        """(all, those in which it stopped the process) so far."""
+        """Return (all periods, periods in which the quota stopped the process) so far."""
         with open(os.path.join(self.path, "cpu.stat")) as f:
             stat = dict(line.split() for line in f)
         return int(stat["nr_periods"]), int(stat["nr_throttled"])
 
     def close(self):
-        """After the process has ended."""
+        """Remove the group. Call after the process has ended."""
         os.rmdir(self.path)

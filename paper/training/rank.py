@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""One worker in a process of its own: a rank of a job of the aggregator, with its own replica of the network.
+"""One worker in a separate process: a rank of a job of the aggregator, with its own replica of the network.
 
     rank.py ADDRESS JOB RANK PLAN
 
 PLAN is JSON: settings (plan.py; the arm is the job's mode), workers, steps, data, downloads. Writes JSON: the bits of all
-parameters after the steps, which flags were raised, and how many frames were sent again.
+parameters after the steps, the raised flags, and the number of frames that were sent again.
 """
 import json
 import os

@@ -6,7 +6,7 @@
     report.py show FILE	the tables of other records, to stdout
     report.py again FILE	records that these were second runs: `make training-again`
 
-Nobody writes a figure of the page by hand (tests/tree/test_training.py). figures.py has what they are.
+Figures of the page are never written by hand (tests/tree/test_training.py). figures.py defines them.
 """
 import math
 import os
@@ -48,7 +48,7 @@ def named(arm):
 
 
 def spelled(numbers):
-    """Sorted ones: 1 to 4, or 1, 3, 4."""
+    """Return sorted numbers as text: 1 to 4, or 1, 3, 4."""
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"
     return ", ".join(map(str, numbers))
@@ -75,7 +75,7 @@ def heading(found):
 
 
 def verdict(values):
-    """Of a mean difference, beside the paper's claim."""
+    """Return the verdict about a mean difference, against the paper's claim."""
     if len(values) < 2:
         return NOT_RUN if not values else "one pair has no interval"
     mean, half = interval(values)
@@ -85,7 +85,7 @@ def verdict(values):
 
 
 def caveats(found):
-    """What the answer's table does not say by itself; nothing where there is no interval."""
+    """Return remarks that the answer's table does not contain, or nothing without an interval."""
     pooled = {(f, a): v for f in FORMATS for a in ARMS[1:] for v in [paired_all(found, f, a, last)] if len(v) > 1}
     single = {(f, a, m): v for f in FORMATS for a in ARMS[1:] for m in NETWORKS for v in [paired(found, m, f, a, last)]
               if len(v) > 1}
@@ -117,7 +117,7 @@ def caveats(found):
 
 
 def answer(found):
-    """What the whole says of the question at the page's top."""
+    """Return the answer to the question at the page's top."""
     rows = []
     for format in FORMATS:
         for arm in ARMS[1:]:
@@ -166,7 +166,7 @@ def differences(found):
 
 
 def percents(values):
-    """The range over networks."""
+    """Return the range over networks."""
     low, high = (f"{v:.3g}" for v in (min(values), max(values)))
     return f"{low}%" if low == high else f"{low} to {high}%"
 
@@ -193,14 +193,14 @@ BEYOND = within("absolute", -8)
 
 
 def of_sample(values):
-    """Of shares a run: the median, and from the lowest to the highest."""
+    """Return the median of shares per run, with the lowest and the highest."""
     if not values:
         return NOT_RUN
     return f"{statistics.median(values):.3g}" + (f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else "")
 
 
 def phases(found):
-    """What `fpisa-a` lost by network and epoch; default addition's errors beside it."""
+    """Return the losses of `fpisa-a` by network and epoch, next to default addition's errors."""
     rows = []
     for model, name in NETWORKS.items():
         for epoch in sorted({s["epoch"] for a in ARMS for s in samples(found, "fp32", a, model)}):
@@ -213,7 +213,7 @@ def phases(found):
 
 
 def claims(found):
-    """The paper's sentences beside what is here."""
+    """Return the paper's sentences next to our results."""
     def of_a(of, arm="fpisa-a", epoch=None, middle=lambda s, of: share(s, of)):
         values = {m: middle(s, of) for m in NETWORKS for s in [samples(found, "fp32", arm, m, epoch)] if s}
         vgg, others = ([v for m, v in values.items() if (m == "vgg") == is_vgg] for is_vgg in (True, False))
@@ -250,7 +250,7 @@ def claims(found):
 
 
 def cost(lines):
-    """What `make training-cost` recorded."""
+    """Return the results of `make training-cost`."""
     if not lines:
         return f"It is {NOT_RUN}: `make training-cost`.\n"
     m, rows = lines[0], []
@@ -276,7 +276,7 @@ def cost(lines):
 
 
 def network(lines):
-    """What `make training-network` recorded."""
+    """Return the results of `make training-network`."""
     if not lines:
         return f"It is {NOT_RUN}: `make training-network`.\n"
     m = lines[0]
@@ -294,7 +294,7 @@ def by_cpu(pairs):
 
 
 def again(lines, records):
-    """What `make training-again` recorded."""
+    """Return the results of `make training-again`."""
     pairs = twice(lines, records)
     if not pairs:
         return f"It is {NOT_RUN}: `make training`, then `make training-again`.\n"
@@ -352,7 +352,7 @@ def write():
 
 
 def record_again(path):
-    """Those of a CPU take the place of earlier ones by the same CPU."""
+    """Record second runs. Records of a CPU replace earlier records of the same CPU."""
     new = [{f: r[f] for f in (*KEY, "weights", "date", "machine")} for r, _ in twice(read(path), read(RECORDS))]
     if not new:
         sys.exit(f"report.py: {path} has no second run of any in {os.path.relpath(RECORDS)}: `make training` does 40")

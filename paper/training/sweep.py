@@ -4,10 +4,10 @@
 
     sweep.py BUILD --records FILE [--seeds 1-10] [--minutes M] [--data mnist|cifar10:DIR] ...
 
-A run's record is a line of FILE as soon as the run has ended, and a run that is there is not done again: whoever stops
-this, by Ctrl-C too, loses the runs under way. Those of one seed come one after the other, so that arms can be compared
-in pairs. After --minutes no run is begun that would not end in time; the exit status is 0 then too. --also FILE takes the
-runs that are there from another file first; --compare FILE says afterwards how many ended with the same bits there.
+A run's record is a line of FILE as soon as the run has ended, and a recorded run is not repeated. Stopping the program, also
+by Ctrl-C, loses only the runs in progress. The runs of one seed come one after the other, so that arms can be compared in
+pairs. With --minutes a run does not begin if it would not end in time; the exit status is 0 then too. --also FILE first takes
+the runs of another file. --compare FILE says afterwards how many runs ended with the same bits there.
 """
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(HERE, "..", "..", "adapters", "python")
 PR_SET_PDEATHSIG = 1
-SILENCE_S = 30  # after which the end of an epoch is worth a line
+SILENCE_S = 30  # silence after which the end of an epoch is reported
 
 
 def cpu_name():
@@ -38,14 +38,14 @@ def cpu_name():
 
 
 def machine():
-    """What bits depend on beside the settings, and time."""
+    """Return the properties of the machine on which bits depend beside the settings, and time."""
     import torch
     return {"cpu": cpu_name(), "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release().split("-")[0],
             "torch": torch.__version__}
 
 
 def process(pipe, build, data, folder):
-    """Takes settings, gives how many epochs are done, then the record; data loaded once."""
+    """Receive settings; send the number of done epochs, then the record. Data are loaded once."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["FPISA_LIBRARY"] = os.path.join(build, "libfpisa.so")
@@ -68,7 +68,7 @@ def process(pipe, build, data, folder):
 # -- records ------------------------------------------------------------------
 
 def read(path):
-    """Of a file of records; none if it is not there. A last line that was cut off is none. SystemExit for another that is broken."""
+    """Return the records of a file, or none if it does not exist. Skip a last line that is cut off. SystemExit for another broken line."""
     records = []
     if os.path.exists(path):
         with open(path) as f:
@@ -81,12 +81,12 @@ def read(path):
 
 
 def write(path, records):
-    """In place of what was there."""
+    """Replace the file's records."""
     with open(path, "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in records)
 
 
-KEY = "experiment", "data", "model", "format", "arm", "seed", "epochs"  # what makes a run the same as another
+KEY = "experiment", "data", "model", "format", "arm", "seed", "epochs"  # settings that identify a run
 
 
 def key(record):
@@ -94,7 +94,7 @@ def key(record):
 
 
 class Records:
-    """A file of records that is this sweep's alone while it runs."""
+    """A file of records that only this sweep writes while it runs."""
 
     def __init__(self, path):
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
@@ -117,7 +117,7 @@ class Records:
 # -- the sweep -----------------------------------------------------------------
 
 class Clock:
-    """How long runs take, by network: of those that ended in this sweep, and before that of the epochs of those under way."""
+    """Durations of runs, by network: from runs that ended in this sweep, and before that from the epochs of current runs."""
 
     def __init__(self, minutes):
         self.began = self.said = time.monotonic()
@@ -127,7 +127,7 @@ class Clock:
         self.under_way[who] = settings, time.monotonic(), 0
 
     def epoch(self, who, done):
-        """Whether it is time to say so."""
+        """Note an epoch. Return whether it is time to report it."""
         self.under_way[who] = *self.under_way[who][:2], done
         due = time.monotonic() - self.said > SILENCE_S
         self.said = time.monotonic() if due else self.said
@@ -144,7 +144,7 @@ class Clock:
         self.took.setdefault(record["model"], []).append(record["seconds"])
 
     def expect(self, model):
-        """Seconds, None before anything is known."""
+        """Return the expected seconds of a run, or None before anything is known."""
         known = self.took.get(model) or [s for of_model in self.took.values() for s in of_model] or [
             (time.monotonic() - began) * settings.epochs / done for settings, began, done in self.under_way.values() if done]
         return sum(known) / len(known) if known else None
@@ -153,14 +153,14 @@ class Clock:
         return self.limit_s is None or self.elapsed() + (self.expect(model) or 0) < self.limit_s
 
     def left(self, todo, processes):
-        """Of what is under way and of these settings: a sentence."""
+        """Return a sentence about the time that the current runs and these settings will take."""
         parts = [(s, 1 - done / s.epochs) for s, _, done in self.under_way.values()] + [(s, 1) for s in todo]
         seconds = sum(part * self.expect(s.model) for s, part in parts) / processes
         return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
 def start(args, pipes):
-    """One more process, which says None when it has the images."""
+    """Start another process, which sends None when it has the images."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     pipes[ours] = context.Process(target=process, args=(theirs, args.build, args.data, args.downloads), daemon=True)
@@ -169,7 +169,7 @@ def start(args, pipes):
 
 
 def sweep(args, todo, records, there=0):
-    """Whether no run failed. there: how many were done before."""
+    """Do the runs. Return whether no run failed. there: number of runs done before."""
     clock, pipes, total, good = Clock(args.minutes), {}, there + len(todo), True
     start(args, pipes)
     done = there
@@ -198,11 +198,11 @@ def sweep(args, todo, records, there=0):
                 clock.note(said)
                 print(f"training: {done}/{total} {said['model']} {said['format']} {said['arm']} seed {said['seed']}: "
                       f"{said['accuracy'][-1]:.1f}%, {said['seconds']:.0f} s; {clock.left(todo, len(pipes))}", flush=True)
-            elif len(pipes) < args.processes and len(todo) > 1:  # the first has the images: the others download nothing
+            elif len(pipes) < args.processes and len(todo) > 1:  # the first process has the images, so the others do not download
                 start(args, pipes)
             if todo and clock.allows(todo[0].model):
                 clock.begin(pipe, todo[0])
-                with contextlib.suppress(BrokenPipeError):  # one that has died: the next recv() says so
+                with contextlib.suppress(BrokenPipeError):  # a process that has died: the next recv() reports it
                     pipe.send(todo[0])
                 todo.pop(0)
             else:
@@ -214,7 +214,7 @@ def sweep(args, todo, records, there=0):
 
 
 def twice(ours, theirs):
-    """Pairs of ours and theirs that are two runs of the same settings; what was copied is no second run."""
+    """Return pairs of ours and theirs that are two runs of the same settings. A copied record is not a second run."""
     theirs = {key(r): r for r in theirs}
     return [(r, theirs[key(r)]) for r in ours if theirs.get(key(r), r) != r]
 

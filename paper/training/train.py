@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One run: a network, a format, an arm and a seed, trained by 8 workers in one process. sweep.py has many of them."""
+"""One run: a network, a format, an arm and a seed, trained by 8 workers in one process. sweep.py does many runs."""
 import datetime
 import time
 
@@ -12,12 +12,12 @@ from plan import EXPERIMENT
 
 
 def sampled(epochs):
-    """Epochs of which one step, in the middle, is looked at: as the paper has it the first, the middle, the last."""
+    """Return the epochs of which the middle step is sampled: the first, the middle and the last, as in the paper."""
     return sorted({0, epochs // 2, epochs - 1})
 
 
 def run(settings, data, program, after_epoch=lambda done: None):
-    """The record of a run. program: the path of `fpisa`; after_epoch(how many are done) is called after each."""
+    """Return the record of a run. program: the path of `fpisa`; after_epoch(number of done epochs) is called after each epoch."""
     began, cpu = time.monotonic(), time.process_time()
     r = replica.Replica(settings.model, data, settings.format, settings.seed)
     adder = arms.make(settings.arm, settings.format, r.workers)
@@ -44,5 +44,5 @@ def run(settings, data, program, after_epoch=lambda done: None):
     return {"experiment": EXPERIMENT, **settings._asdict(), "parameters": r.size, "steps": steps, "accuracy": accuracy,
             "loss": loss, "flags": {k: n for k, n in flags.items() if n}, "samples": samples, "weights": r.digest(),
             "date": datetime.date.today().isoformat(),
-            "seconds": round(time.monotonic() - began, 6),  # fine enough that no two runs have the same record
+            "seconds": round(time.monotonic() - began, 6),  # precise enough that different runs have different records
             "cpu_s": round(time.process_time() - cpu, 1)}

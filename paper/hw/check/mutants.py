@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Faults that `make hw HW_MUTATE=1` plants in the RTL, one at a time: each must be caught.
 
-Two at least of each unit: a plain one, and one that only chains, signs or ties of a kind meet. `proof` is the one
-of proofs.v that must fail with the fault in; every proof fails for some. UNITS are in what stands beside the
-pipeline, for its area.
+Each unit has at least two: a plain fault, and a fault that only chains, signs or ties of a kind meet. `proof` names the
+proof of proofs.v that must fail with the fault; every proof fails for some fault. UNITS are in the designs beside the
+pipeline, which are compared with its area.
 """
 
 import collections
