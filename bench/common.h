@@ -18,7 +18,10 @@
 		}                               \
 	}
 
-/* Check that nothing follows the last option, and that `window` is a power of two. Return 0, or -1 after reporting the error. */
+/*
+ * Check that nothing follows the last option, and that `window` is a power of two.
+ * Return 0, or -1 after reporting the error.
+ */
 int end_of_options(int argc, char **argv, uint32_t window, const char *usage);
 
 /* Print `, "name": {"median": .., "q1": .., "q3": ..}`. */

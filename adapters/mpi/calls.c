@@ -55,7 +55,10 @@ static enum fpisa_operation operation_of(MPI_Op op)
 	return op == MPI_SUM ? FPISA_SUM : op == MPI_MIN ? FPISA_MIN : op == MPI_MAX ? FPISA_MAX : 0;
 }
 
-/* Fill in the call for the datapath and return its communicator's record, or NULL if MPI serves it. `waits`: it may wait for all ranks. */
+/*
+ * Fill in the call for the datapath and return its communicator's record, or NULL if
+ * MPI serves it. `waits`: it may wait for all ranks.
+ */
 static struct comm *served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o,
 			   MPI_Comm c, int waits)
 {

@@ -57,7 +57,10 @@ static int forget(MPI_Comm c, int key, void *value, void *extra)
 	return MPI_SUCCESS;
 }
 
-/* Leave all services. MPI_Finalize() deletes the attributes of MPI_COMM_SELF first, and need not delete other communicators'. */
+/*
+ * Leave all services. MPI_Finalize() deletes the attributes of MPI_COMM_SELF
+ * first, and need not delete other communicators'.
+ */
 static int end(MPI_Comm c, int key, void *value, void *extra)
 {
 	struct comm *m;

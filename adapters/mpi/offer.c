@@ -21,7 +21,10 @@ struct name {
 	uint8_t id;
 };
 
-/* Return the value that the variable names, from a list that NULL ends, or `otherwise` if the variable is not set or empty. */
+/*
+ * Return the value that the variable names, from a list that NULL ends, or
+ * `otherwise` if the variable is not set or empty.
+ */
 static uint8_t read_name(struct offer *o, const char *variable, const struct name *names, const char *all,
 			 uint8_t otherwise)
 {

@@ -93,7 +93,10 @@ static int cancel(void *state, int complete)
 }
 
 #ifdef OPEN_MPI
-/* Register with the progress engine. Its functions are not in mpi.h, but exist since 1.0, and Open MPI's components use them. */
+/*
+ * Register with the progress engine. Its functions are not in mpi.h, but exist
+ * since 1.0, and Open MPI's components use them.
+ */
 static int can_start(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;

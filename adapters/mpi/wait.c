@@ -46,7 +46,10 @@ void wait_mover_free(MPI_Request *mover)
 	PMPI_Wait(mover, MPI_STATUS_IGNORE);
 }
 
-/* Move MPI's messages. A test of an incomplete request moves everything. MPI_Iprobe() does not: MPICH's looks only at arrived messages. */
+/*
+ * Move MPI's messages. A test of an incomplete request moves everything. MPI_Iprobe()
+ * does not: MPICH's looks only at arrived messages.
+ */
 void wait_move(MPI_Request *mover)
 {
 	int done;

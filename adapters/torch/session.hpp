@@ -250,7 +250,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		return sessions;
 	}
 
-	/* Runs in libfpisa's thread. */
+	/* Take note of a call's end, in libfpisa's thread. */
 	static void done(void *arg, int rc, uint32_t flags)
 	{
 		std::unique_ptr<UnderWay> u(static_cast<UnderWay *>(arg));

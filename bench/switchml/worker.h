@@ -40,7 +40,10 @@ struct worker_rank {
 	uint32_t rank;
 };
 
-/* Run a worker's process; arg is a struct worker_rank. Its first order sets up its link, each further order names a contender. */
+/*
+ * Run a worker's process; arg is a struct worker_rank. Its first order sets up its
+ * link, each further order names a contender.
+ */
 void worker_work(void *arg, int control);
 
 #endif

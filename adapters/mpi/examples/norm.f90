@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-! The length of a vector, of which each rank has a part, and its largest element: by MPI alone. Preloaded with
-! libfpisa-mpi.so (doc/mpi.md) both reductions are the aggregator's, the second while this computes.
+! The length of a vector that is distributed over the ranks, and its largest element, using MPI only. With
+! libfpisa-mpi.so preloaded (doc/mpi.md) the aggregator does both reductions, the second while this program computes.
 program norm
   use mpi_f08
   implicit none

@@ -158,7 +158,10 @@ const char *fdw_never_null(const char *where, Oid table, AttrNumber column);
 
 /* -- join.c ------------------------------------------------------------------------ */
 
-/* Find a table that r's table is joined with, and put it into *shape, of rows or groups. Call after the statement is planned. */
+/*
+ * Find a table that r's table is joined with, and put it into *shape, of rows or
+ * groups. Call when all of the statement is known.
+ */
 void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_shape *shape);
 
 /* -- upper.c ----------------------------------------------------------------------- */
@@ -178,7 +181,10 @@ struct fdw_choice {
 	const char *why_not; /* why not the network, or not its filter, although the session allows it; or NULL */
 };
 
-/* Choose the first query that fits and that no session of this cluster uses, and lock it until fdw_free(). Reads choice->not. */
+/*
+ * Choose the first query that fits and that no session of this cluster uses, and
+ * lock it until fdw_free(). Reads choice->not.
+ */
 void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *choice);
 void fdw_free(struct fdw_choice *choice);
 
@@ -233,7 +239,10 @@ void fdw_spill_forget(void *scan);		 /* removes the scan's temporary files */
 /* Find the answer's columns and their places in the slot. */
 void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s);
 
-/* Check that keys have the same types at the workers as in the table here: workers compare keys by their types. Else fail. */
+/*
+ * Check that keys have the same types at the workers as in the table here:
+ * workers compare keys by their types. Else fail.
+ */
 void fdw_check_keys(const struct fdw_scan *s);
 
 /* Store a row of the answer in the slot. Fail if a sum is beyond the range, as fpisa_sum() does. */
@@ -250,7 +259,10 @@ struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, con
 struct fpisa_query *fdw_ask(const struct fpisa_query_options *options,
 			    const struct fdw_secrets *secrets); /* does not return on errors */
 
-/* Wait like fpisa_query_work() without a timeout, but end with the statement. fdw_wait() reports errors and does not return then. */
+/*
+ * Wait like fpisa_query_work() without a timeout, but end with the statement.
+ * fdw_wait() reports errors and does not return then.
+ */
 int fdw_wait_for(struct fpisa_query *query);
 int fdw_wait(struct fpisa_query *query);
 

@@ -145,7 +145,10 @@ static void take_best(const struct side *s, struct fdw_shape *shape)
 
 /* -- groups --------------------------------------------------------------------------------- */
 
-/* Return whether a row of the subquery depends only on the rows of its group, so that leaving a group out does not change others. */
+/*
+ * Return whether a row of the subquery depends only on the rows of its group, so
+ * that leaving a group out does not change others.
+ */
 static bool is_by_groups(const PlannerInfo *root)
 {
 	const Query *q = root->parse;

@@ -113,7 +113,10 @@ static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	return NULL;
 }
 
-/* Recognise a query for the first rows by a column. Return NULL for it and for queries without LIMIT and ORDER BY, else the reason. */
+/*
+ * Recognise a query for the first rows by a column. Return NULL for it and for
+ * queries without LIMIT or ORDER BY, else the reason.
+ */
 static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r, struct fdw_shape *s)
 {
 	const Query *q = root->parse;

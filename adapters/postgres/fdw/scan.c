@@ -180,7 +180,10 @@ static void leave_first_rows(struct fdw_scan *s)
 	s->shape = (struct fdw_shape){.kind = FDW_SCAN, .where = s->shape.where, .outputs = s->shape.outputs};
 }
 
-/* Open the query and wait for its answer, or rows of a scan. Return -EADDRINUSE if a port is taken, or an error of is_without_room(). */
+/*
+ * Open the query and wait for its answer, or rows of a scan. Return -EADDRINUSE if a
+ * port is taken, or an error of is_without_room().
+ */
 static int try(struct fdw_scan *s)
 {
 	struct fpisa_query_options o = options_of(s);

@@ -221,7 +221,10 @@ static bool take_expression(struct groups *g, Node *e)
 	return true;
 }
 
-/* Let workers check that counted NOT NULL columns are never NULL, so that rows can be counted instead. They count the value's NULLs. */
+/*
+ * Let workers check that counted NOT NULL columns are never NULL, so that rows can be
+ * counted instead. They count the value's NULLs.
+ */
 static bool expect_values(struct groups *g)
 {
 	ListCell *cell;

@@ -32,7 +32,10 @@ static __always_inline double bfloat16(__u16 bits)
 	return of_float32((__u32)bits << 16);
 }
 
-/* Convert by 2^112 times the bits read as float32, which is right for subnormals too. Specials would get the exponent of 2^16. */
+/*
+ * Convert by 2^112 times the bits read as float32, which is right for subnormals
+ * too. Specials would get the exponent of 2^16.
+ */
 static __always_inline double float16(__u16 bits)
 {
 	const __u32 sign = (__u32)(bits & 0x8000) << 16, rest = (__u32)(bits & 0x7fff) << 13;

@@ -70,7 +70,10 @@ struct sums_groups {
 	struct block *block; /* NULL: values go to their cells at once */
 };
 
-/* Return fresh zeroed memory, in huge pages if possible, because most adds would miss the TLB otherwise. Return NULL without memory. */
+/*
+ * Return fresh zeroed memory, in huge pages if possible, because most adds would miss
+ * the TLB otherwise. Return NULL without memory.
+ */
 static void *zeros(size_t bytes)
 {
 	const size_t page = HUGE_PAGE, whole = (bytes + 2 * page) & ~(page - 1);

@@ -226,7 +226,10 @@ static void last(struct sums_run *r, const double *x, size_t n)
 	add_each(r->a, x, n);
 }
 
-/* Add a piece by lanes. Return how many groups they refused, or more than OFTEN if they refused the first group of a window. */
+/*
+ * Add a piece by lanes. Return how many groups they refused, or more than OFTEN
+ * if they refused the first group of a window.
+ */
 static __u32 piece(struct sums_run *r, const double *x, size_t n, int begins)
 {
 	const size_t group = r->kernels->group;

@@ -53,7 +53,10 @@ SUMS_API int sums_add(union fpisa_superacc_full *a, const struct sums_array *x);
 /* Add b. Return -ERANGE beyond 2^63 - 1 values. */
 SUMS_API int sums_merge(union fpisa_superacc_full *a, const union fpisa_superacc_full *b);
 
-/* Return the bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once to nearest even. An average of nothing is NaN. */
+/*
+ * Return the bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once
+ * to nearest even. An average of nothing is NaN.
+ */
 SUMS_API __u64 sums_read(const union fpisa_superacc_full *a, int format, int average);
 
 /* Py_buffer of Python's stable ABI. */
@@ -132,7 +135,10 @@ SUMS_API int sums_arrange(const struct sums_array *x, const __s64 *place, void *
  */
 SUMS_API __s64 sums_decimals(const void *data, int bits, __s64 n, const __u8 *valid, __s64 valid_offset, __s64 *digits);
 
-/* Number 64-bit keys by their first appearance, and set first[] to the places of these. Return how many there are, or -ENOMEM. */
+/*
+ * Number 64-bit keys by their first appearance, and set first[] to the places of
+ * these. Return how many there are, or -ENOMEM.
+ */
 SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first);
 
 /*

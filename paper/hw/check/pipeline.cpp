@@ -183,7 +183,10 @@ void reset()
 
 /* -- boundary values -------------------------------------------------------- */
 
-/* Return boundary values: both signs; exponents at the ends, a shift apart, in the middle; fractions at the ends, by a tie. */
+/*
+ * Return boundary values: both signs; exponents at the ends, a shift apart, in
+ * the middle; fractions at the ends, by a tie.
+ */
 std::vector<uint32_t> boundary_values(int lane)
 {
 	const reference_lane &f = lanes[lane];
@@ -263,7 +266,10 @@ void every_half(unsigned int part, unsigned int parts)
 	}
 }
 
-/* Convert a word of the tree's FP32 vectors. Other formats take the sign, a similar exponent and the fraction's low bits. */
+/*
+ * Convert a word of the tree's FP32 vectors. Other formats take the sign, a
+ * similar exponent and the fraction's low bits.
+ */
 uint32_t narrow(int lane, uint32_t word)
 {
 	const reference_lane &f = lanes[lane];

@@ -54,7 +54,10 @@ struct bench_options {
 
 /* -- bench.c ------------------------------------------------------------ */
 
-/* Run `bench arith` with its defaults and the fewest rounds. Put the result into a JSON object, or print text if `into` is NULL. */
+/*
+ * Run `bench arith` with its defaults and the fewest rounds. Put the result into a
+ * JSON object, or print text if `into` is NULL.
+ */
 int bench_arith_default(struct json_object *into);
 
 /* -- spread.c ---------------------------------------------------------- */

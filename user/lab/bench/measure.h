@@ -24,11 +24,17 @@ int enter_network(void);
 /* Return the CPU time of this process and of the thread that polls its link, if that thread exists. */
 uint64_t own_cpu_ns(pid_t napi);
 
-/* Return a rank's contribution, a whole number, so that sums are exact in any order. whole_sum() sums over ranks below `workers`. */
+/*
+ * Return a rank's contribution, a whole number, so that sums are exact in any order.
+ * whole_sum() sums over ranks below `workers`.
+ */
 float whole_number(uint32_t rank, uint64_t i);
 float whole_sum(uint32_t workers, uint64_t i);
 
-/* Let a separate kernel thread poll the interface and return its pid. The interface's name must be unique on the machine. */
+/*
+ * Let a separate kernel thread poll the interface and return its pid. The
+ * interface's name must be unique on the machine.
+ */
 pid_t napi_thread(const char *dev);
 
 /* Sort n values and return quartile `quarter`. */

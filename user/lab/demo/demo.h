@@ -164,7 +164,10 @@ static inline uint32_t demo_aggregators(const struct demo *d)
 	return d->o.colocated ? d->o.workers : 1;
 }
 
-/* Create the switch and links to the workers' namespaces. Open d->netns. demo_hosts_join(): a worker's end; on error *message says why. */
+/*
+ * Create the switch and links to the workers' namespaces. Open d->netns.
+ * demo_hosts_join(): a worker's end; on error *message says why.
+ */
 int demo_hosts_make(struct demo *d);
 int demo_hosts_join(uint32_t rank, char *message, size_t size);
 
@@ -204,7 +207,10 @@ struct oracle_call demo_ideal(const struct demo *d);
 /* Return the number of adds that the histogram has counted. */
 uint64_t demo_histogram_total(const struct demo *d);
 
-/* Return whether the histogram equals the replay's. An add that discards something counts there once, as rounded or as overwritten. */
+/*
+ * Return whether the histogram equals the replay's. An add that discards something
+ * counts there once, as rounded or as overwritten.
+ */
 bool demo_histogram_agrees(const struct demo *d, const struct demo_check *k);
 
 /* Return whether the four counts of the datapath equal the replay's, or true without a replay. */

@@ -28,7 +28,10 @@ uint64_t rank_random(const struct worker *w)
 	return splitmix64(&state);
 }
 
-/* Return a value with an exponent near the others, so that sums round and cancel, or a zero or a special. If few_bits, no add rounds. */
+/*
+ * Return a value with an exponent near the others, so that sums round and cancel, or a
+ * zero or a special. If few_bits, no add rounds.
+ */
 static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 {
 	uint64_t z = splitmix64(&state);

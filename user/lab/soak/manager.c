@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The manager that creates half of the jobs, with a key if GnuTLS exists. It is killed, started again, and told to end groups. */
+/*
+ * The manager that creates half of the jobs, with a key if GnuTLS exists. It is
+ * killed, started again, and told to end groups.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

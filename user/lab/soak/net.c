@@ -155,7 +155,10 @@ static int count_links(char prefix)
 	return n;
 }
 
-/* Wait until no links of this prefix remain, and return how many do. A namespace takes its links with it, and so our ends. */
+/*
+ * Wait until no links of this prefix remain, and return how many do. A namespace
+ * takes its links with it, and so our ends.
+ */
 static int wait_gone(char prefix)
 {
 	int n = 0;

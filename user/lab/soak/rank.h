@@ -48,13 +48,19 @@ struct oracle_call rank_operation(const struct worker *w);
  */
 void rank_fill(struct worker *w, uint64_t call);
 
-/* Check a chunk of results of all ranks, except some of `absent`. rank_check_call(): the chunks and flags of a successful call. */
+/*
+ * Check a chunk of results of all ranks, except some of `absent`.
+ * rank_check_call(): the chunks and flags of a successful call.
+ */
 void rank_check_chunk(struct worker *w, const struct fpisa_chunk *c, uint64_t absent);
 void rank_check_call(struct worker *w, uint32_t flags);
 
 /* -- rank.c ---------------------------------------------------------------- */
 
-/* Begin in the host's namespace, without privilege unless `privileged`; arg is a struct soak_place. Return NULL on error. */
+/*
+ * Begin in the host's namespace, without privilege unless `privileged`; arg is a
+ * struct soak_place. Return NULL on error.
+ */
 struct worker *rank_begin(void *arg, int control, bool privileged);
 
 /* Note that a call into the library begins, or ends with an `expected` or unexpected error. */

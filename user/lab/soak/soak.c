@@ -132,7 +132,10 @@ static int parse(struct soak_options *o, int argc, char **argv)
 
 static struct soak *running;
 
-/* End the children, calling only async-signal-safe functions. Namespaces, links and pins disappear with these processes and this one. */
+/*
+ * End the children, calling only async-signal-safe functions. Namespaces, links and
+ * pins disappear with these processes and this one.
+ */
 static void end_children(struct soak *s)
 {
 	for (uint32_t job = 0; job < SOAK_JOBS; job++)
@@ -233,7 +236,10 @@ static int prepare(struct soak *s)
 
 /* -- watching -------------------------------------------------------------- */
 
-/* Watch the processes. Count a call far beyond its deadline once and replace its process. Fail if a process ended by itself. */
+/*
+ * Watch the processes. Count a call far beyond its deadline once and replace its
+ * process. Fail if a process ended by itself.
+ */
 static int watch(struct soak *s, uint64_t now)
 {
 	int status;

@@ -20,7 +20,7 @@ struct process {
 	int life; /* end of a second pair; closing it kills the process, even if this process may not send it signals */
 };
 
-/* The work of a process; control is the process's end. The process exits with status 1 when this returns. */
+/* Do the work of a process; control is the process's end. The process exits with status 1 when this returns. */
 typedef void process_fn(void *arg, int control);
 
 /*
@@ -29,7 +29,10 @@ typedef void process_fn(void *arg, int control);
  */
 int process_spawn(struct process *p, int netns, process_fn *work, void *arg);
 
-/* Close, in a child, every inherited descriptor except 0 to 2, the lifeline, and `control`. Return the new number of `control`. */
+/*
+ * Close, in a child, every inherited descriptor except 0 to 2, the lifeline, and
+ * `control`. Return the new number of `control`.
+ */
 int process_close_fds(int control);
 
 /* Return whether the process has ended by itself. If so, set *status as waitpid() does, and clear *p. */
