@@ -2,18 +2,18 @@
 /*
  * The cost of queries in the kernel per row, and the share of rows that go on to the master:
  *
- * 	query [--rows N] [--rounds R]
+ *	query [--rows N] [--rounds R]
  *
  * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes, each with
  * fresh random rows, and each round has a new epoch. In the same round C in user space runs on the same
  * rows and fetches a frame's lines ahead: a heap, a table with sums as doubles, or the same filter. One
  * JSON line per case:
  *
- * 	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
- * 	c_ns_per_row	the same for the C beside it
- * 	ratio		of the two in the same round
- * 	forwarded	the share of rows that go on to the master, the most of any round
- * 	ns_per_key	for a filter: time to insert a key
+ *	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
+ *	c_ns_per_row	the same for the C beside it
+ *	ratio		of the two in the same round
+ *	forwarded	the share of rows that go on to the master, the most of any round
+ *	ns_per_key	for a filter: time to insert a key
  */
 #define _GNU_SOURCE
 #include <getopt.h>

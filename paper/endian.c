@@ -3,13 +3,13 @@
  * The paper's figure "Endianness conversion": values per second that a core converts from one byte order into the
  * other, and the cores that 100 Gbit/s need.
  *
- * 	endian [--rounds R]	9 rounds by default
+ *	endian [--rounds R]	9 rounds by default
  *
  * Three ways, from one buffer into another, of values of 2, 4 and 8 bytes:
  *
- * 	each	an instruction per value that the compiler may not merge, as in DPDK's rte_bswap16() and others
- * 	plain	a loop over __builtin_bswap, -O3, with the compiler's own vectors of 128 bits (SSE2)
- * 	avx2	32 bytes per instruction
+ *	each	an instruction per value that the compiler may not merge, as in DPDK's rte_bswap16() and others
+ *	plain	a loop over __builtin_bswap, -O3, with the compiler's own vectors of 128 bits (SSE2)
+ *	avx2	32 bytes per instruction
  *
  * `packet` is 1 KB from the nearest cache and back, `vector` is 64 MB in memory. Ways take turns, round by round. One
  * JSON line per case: values per second in 10^9, median and quartiles, and cores for 100 Gbit/s of payload, rounded up.

@@ -2,16 +2,16 @@
 /*
  * The interfaces between the files of the MPI adapter (doc/mpi.md):
  *
- * calls.c    the entries
- * fortran.c  entries that Fortran programs reach directly
- * comm.c     a record of each communicator
- * agree.c    agreement of the ranks whether a communicator is served
- * levels.c   sums within hosts first
- * service.c  a group or static jobs
- * offer.c    the settings of the environment
- * request.c  MPI_Iallreduce()
- * wait.c     waiting
- * other.c    refusal of programs of the other MPI
+ *	calls.c    the entries
+ *	fortran.c  entries that Fortran programs reach directly
+ *	comm.c     a record of each communicator
+ *	agree.c    agreement of the ranks whether a communicator is served
+ *	levels.c   sums within hosts first
+ *	service.c  a group or static jobs
+ *	offer.c    the settings of the environment
+ *	request.c  MPI_Iallreduce()
+ *	wait.c     waiting
+ *	other.c    refusal of programs of the other MPI
  */
 #ifndef FPISA_MPI_SHIM_H
 #define FPISA_MPI_SHIM_H

@@ -3,7 +3,7 @@
  * Times of MPI_Allreduce of floats, and the rest of MPI_Iallreduce with computing in between. mpi.py runs this program under
  * each MPI, preloaded and not.
  *
- * 	allreduce SECONDS BYTES...
+ *	allreduce SECONDS BYTES...
  *
  * Each size takes about SECONDS, and at least one call after the call that says how many fit. Rank 0 prints a line of JSON per
  * size: medians over the calls of the slowest rank's time. `exposed_s` is the time of an MPI_Iallreduce less the computing in

@@ -4,8 +4,8 @@
  * (doc/wire.md, by the rules of fpisa/slot.h and frame.h) that add FP32 with
  * AVX2. server.c processes frames, and these files receive and send them:
  *
- * 	udp.c	a UDP socket: recvmmsg, UDP_GRO, sendmmsg, UDP_SEGMENT
- * 	xsk.c	AF_XDP on each link: sums are added and sent in place
+ *	udp.c	a UDP socket: recvmmsg, UDP_GRO, sendmmsg, UDP_SEGMENT
+ *	xsk.c	AF_XDP on each link: sums are added and sent in place
  *
  * A server is one thread without concurrent adds to its slots, so it does not lock slots.
  */

@@ -3,9 +3,9 @@
  * The cost of sums at an aggregator: CPU seconds per gigabyte of contributions,
  * and goodput, over real veth links with the same workers for each contender:
  *
- * 	fpisa		our datapath: native XDP, fused
- * 	udp-avx2	a server on a UDP socket that adds with AVX2 (udp.c)
- * 	xdp-avx2	a server on AF_XDP sockets that adds with AVX2 (xsk.c)
+ *	fpisa		our datapath: native XDP, fused
+ *	udp-avx2	a server on a UDP socket that adds with AVX2 (udp.c)
+ *	xdp-avx2	a server on AF_XDP sockets that adds with AVX2 (xsk.c)
  *
  * CPU time is the time of the server's process and of the kernel threads that
  * poll the aggregator's ends of the links. Without threaded NAPI that work would

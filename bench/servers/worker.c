@@ -4,8 +4,8 @@
  * of each contender and a handle of libfpisa for each. It fills its vector, lets
  * it be summed, and checks its share of all workers' results:
  *
- * 	ours		against the oracle, in the order of arrival that the results report
- * 	AVX2		against sums of floats in that order
+ *	ours		against the oracle, in the order of arrival that the results report
+ *	AVX2		against sums of floats in that order
  */
 #define _GNU_SOURCE
 #include <errno.h>

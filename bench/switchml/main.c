@@ -4,11 +4,11 @@
  * over real veth links to the real datapath. Contenders take turns, run by run,
  * so that drift of the machine affects all of them alike.
  *
- * 	udp, xsk	libfpisa, the floats as they are
- * 	udp-tags	udp with a job with a token: its frames have tags instead of the checksum
- * 	switchml	a SwitchML-style worker over the same udp: a maximum exponent per chunk, which
- * 			makes a separate round trip, then int32 in network byte order, and back
- * 	udp-progress, xsk-progress	udp and xsk with options.progress
+ *	udp, xsk	libfpisa, the floats as they are
+ *	udp-tags	udp with a job with a token: its frames have tags instead of the checksum
+ *	switchml	a SwitchML-style worker over the same udp: a maximum exponent per chunk, which
+ *			makes a separate round trip, then int32 in network byte order, and back
+ *	udp-progress, xsk-progress	udp and xsk with options.progress
  *
  * CPU time is the time of the worker's process and of the kernel thread that polls its end of the link.
  * The other end has a thread too, so that the aggregator's work is not charged to the sender.

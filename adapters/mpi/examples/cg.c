@@ -4,7 +4,7 @@
  * per rank, whose last bits depend on the order in which MPI adds them. With libfpisa-mpi.so preloaded and FPISA_MODE=exact
  * (doc/mpi.md) they do not: the answer has the same bits, whichever rank has which part of the grid.
  *
- * 	cg [MAPPING]
+ *	cg [MAPPING]
  *
  * The grid is 16 x 16 x 24, in as many slabs as there are ranks. The number of ranks must divide 24. MAPPING, 0 by default,
  * assigns slabs to ranks: the MAPPINGth of all permutations. Rank 0 prints the residual's norm and a digest of the solution's bits.

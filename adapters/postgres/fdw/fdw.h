@@ -2,18 +2,18 @@
 /*
  * The foreign data wrapper (doc/fdw.md):
  *
- * options.c  options of servers, mappings and tables
- * plan.c     scans and the first N rows
- * where.c    conditions on rows
- * join.c     rows of a join
- * upper.c    groups
- * choose.c   the choice of a free query at the aggregator
- * ask.c      a query of libfpisa
- * scan.c     the query from its first row to its end
- * spill.c    groups beyond memory
- * values.c   texts of an answer
- * explain.c  EXPLAIN
- * import.c   IMPORT FOREIGN SCHEMA
+ *	options.c  options of servers, mappings and tables
+ *	plan.c     scans and the first N rows
+ *	where.c    conditions on rows
+ *	join.c     rows of a join
+ *	upper.c    groups
+ *	choose.c   the choice of a free query at the aggregator
+ *	ask.c      a query of libfpisa
+ *	scan.c     the query from its first row to its end
+ *	spill.c    groups beyond memory
+ *	values.c   texts of an answer
+ *	explain.c  EXPLAIN
+ *	import.c   IMPORT FOREIGN SCHEMA
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H

@@ -268,8 +268,8 @@ static void check_answer(const struct fdw_scan *s)
 static dlist_head scans = DLIST_STATIC_INIT(scans);
 
 /*
- * Check that two scans of a statement read the same files of a table. The query leaves out rows that are not in the join with the
- * other table as the query read it, so the statement's own scan has to read the same table.
+ * Check that two scans of a statement read the same files of a table. The query leaves out rows that are not in the
+ * join with the other table as the query read it. So the statement's own scan has to read the same table.
  */
 static void compare(const struct fdw_scan *s, const struct fdw_scan *other)
 {

@@ -3,7 +3,7 @@
  * Compare paper/hw/fpisa_pipeline.v, simulated by Verilator, with include/fpisa/mau.h:
  * every word, flag and event that the pipeline outputs for every contribution.
  *
- * 	pipeline CHAINS [PART PARTS]
+ *	pipeline CHAINS [PART PARTS]
  *
  * Boundary values come first: every pair of them, every single value of 16 bits,
  * and the tree's own vectors (tests/vectors.h) of each kind, long enough to

@@ -5,7 +5,7 @@
  * fp32_add.v against this machine's floats, fp_mul.v against a double (which
  * holds every product exactly) rounded once.
  *
- * 	units VECTORS
+ *	units VECTORS
  */
 #include <cmath>
 #include <cstdio>

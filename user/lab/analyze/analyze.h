@@ -2,12 +2,12 @@
 /*
  * Declarations that the files of the verb `analyze` share.
  *
- * 	analyze.c  options, inputs, the order of events
- * 	sum.c      the figures of one input
- * 	source.c   the sources of the error of one element
- * 	report.c   tables
- * 	json.c     the same as JSON
- * 	plot.c     the same as pictures, by gnuplot
+ *	analyze.c  options, inputs, the order of events
+ *	sum.c      the figures of one input
+ *	source.c   the sources of the error of one element
+ *	report.c   tables
+ *	json.c     the same as JSON
+ *	plot.c     the same as pictures, by gnuplot
  *
  * The figures are those of the paper's section 5.2 (figures 7 and 8, 5.2.1):
  * the ratio of the workers' values of one element, the size of the error of a

@@ -3,9 +3,9 @@
  * Pictures of analyze: a script with its data, which gnuplot reads from its
  * standard input. Each input has a panel.
  *
- * 	PREFIX-ratio	the paper's figure 7: share of the elements by max/min
- * 	PREFIX-error	the paper's figure 8: share of the elements by |error|, a line per mode
- * 	PREFIX-source	5.2.1: share of the error by source, a bar per mode
+ *	PREFIX-ratio	the paper's figure 7: share of the elements by max/min
+ *	PREFIX-error	the paper's figure 8: share of the elements by |error|, a line per mode
+ *	PREFIX-source	5.2.1: share of the error by source, a bar per mode
  */
 #define _GNU_SOURCE
 #include <errno.h>

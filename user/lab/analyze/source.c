@@ -4,9 +4,9 @@
  * plus the incoming value, less up to three amounts. Each amount is measured
  * here where the unit that drops it runs:
  *
- * 	MAU3, MAU4  the bits below the register that a right shift drops
- * 	MAU4	    the stored mantissa that is discarded (fpisa-a)
- * 	MAU4	    the amount that saturation cuts off
+ *	MAU3, MAU4  the bits below the register that a right shift drops
+ *	MAU4	    the stored mantissa that is discarded (fpisa-a)
+ *	MAU4	    the amount that saturation cuts off
  *
  * The read-out rounds once. All amounts with their signs add up to result less
  * exact sum. The figures are sums of their magnitudes.

@@ -2,15 +2,15 @@
 /*
  * Declarations that the files of the verb `bench` share.
  *
- * 	bench.c        options of `bench arith`, the order of events
- * 	arith.c        the configurations of the datapath, their rounds
- * 	spread.c       medians, quartiles
- * 	data.c         payloads: random values, or values of a file
- * 	frame.c        frames for BPF_PROG_TEST_RUN
- * 	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
- * 	cpus.c         one CPU and two, on different slots and on the same
- * 	report.c       table, JSON
- * 	wire*.c        `bench wire` and `bench`: wire.h has the overview
+ *	bench.c        options of `bench arith`, the order of events
+ *	arith.c        the configurations of the datapath, their rounds
+ *	spread.c       medians, quartiles
+ *	data.c         payloads: random values, or values of a file
+ *	frame.c        frames for BPF_PROG_TEST_RUN
+ *	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
+ *	cpus.c         one CPU and two, on different slots and on the same
+ *	report.c       table, JSON
+ *	wire*.c        `bench wire` and `bench`: wire.h has the overview
  *
  * The verb moves into its own namespaces (lab.h) and loads the datapath there as
  * `fpisa load` and `fpisa job add` do, with one job for each configuration. All

@@ -3,10 +3,10 @@
  * Measure the rate of two CPUs that work on different slots, against what the
  * machine gives two CPUs at all. Each round runs contributions and a program
  * that stays in registers, on one CPU, on the other and on both. Then both CPUs
- * work on one job. Either each CPU has its own slots, as `job add --ports` and a
- * NIC that spreads by port give them, or each has all slots and its own ranks,
- * as with a NIC that spreads by source. A thread is pinned to its CPU. Only the
- * time inside the program counts.
+ * work on one job. In one case each CPU has its own slots, as with `job add
+ * --ports` and a NIC that spreads by port. In the other each CPU has all slots
+ * and its own ranks, as with a NIC that spreads by source. A thread is pinned to
+ * its CPU. Only the time inside the program counts.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -2,11 +2,11 @@
 /*
  * Declarations that the files of `bench wire` share.
  *
- * 	wire.c         options, the sweep over the settings
- * 	wire_net.c     an aggregator over veth, with workers' processes
- * 	wire_nic.c     an aggregator on this machine's interfaces, workers elsewhere
- * 	wire_worker.c  a worker: a process of wire_net.c, or `bench worker` for wire_nic.c
- * 	wire_report.c  the best settings, table, JSON
+ *	wire.c         options, the sweep over the settings
+ *	wire_net.c     an aggregator over veth, with workers' processes
+ *	wire_nic.c     an aggregator on this machine's interfaces, workers elsewhere
+ *	wire_worker.c  a worker: a process of wire_net.c, or `bench worker` for wire_nic.c
+ *	wire_report.c  the best settings, table, JSON
  *
  * Each setting has a run in every round. A run creates its jobs, the workers
  * join them and sum a vector of whole numbers, and the run deletes the jobs. The

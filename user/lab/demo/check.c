@@ -2,7 +2,7 @@
 /*
  * Check every element of every worker's result against the oracle. The oracle
  * replays the contributions in the job's register, in the order of arrival that
- * the result names, or in any order if the order does not matter. The exact
+ * the result names. If the order does not matter, it uses any order. The exact
  * result gives the size of the error. Chunks are independent, so one thread per
  * CPU takes its share of them.
  */

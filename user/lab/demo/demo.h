@@ -2,14 +2,14 @@
 /*
  * Declarations that the files of the verb `demo` share.
  *
- * 	demo.c       the order of events, cleaning up
- * 	options.c    options
- * 	data.c       input: a gradient file or random values
- * 	worker.c     one worker's process
- * 	hosts.c      --colocated: the network, the aggregators on the workers' hosts
- * 	processes.c  the parent's side of the workers
- * 	check.c      comparison of every element with the oracle
- * 	report.c     progress, table, JSON
+ *	demo.c       the order of events, cleaning up
+ *	options.c    options
+ *	data.c       input: a gradient file or random values
+ *	worker.c     one worker's process
+ *	hosts.c      --colocated: the network, the aggregators on the workers' hosts
+ *	processes.c  the parent's side of the workers
+ *	check.c      comparison of every element with the oracle
+ *	report.c     progress, table, JSON
  *
  * The parent moves into a new network namespace and a new mount namespace and
  * becomes the aggregator, or the switch. Each worker is a child in a network

@@ -2,19 +2,19 @@
 /*
  * Declarations that the files of the verb `soak` share.
  *
- * 	soak.c    options, the order of events, cleaning up
- * 	net.c     namespaces and links: worker hosts, the middlebox, the aggregator
- * 	impair.c  the process in the middlebox, which injects faults into frames
- * 	rank.c    one rank's process: endless sums
- * 	member.c  one rank's process in a group
- * 	check.c   a rank's contributions, and the recomputation of each result
- * 	events.c  kills, links that go down, jobs created again, loaders
- * 	manager.c the manager of groups
- * 	end.c     taking everything down
- * 	report.c  leftovers, table, JSON
+ *	soak.c    options, the order of events, cleaning up
+ *	net.c     namespaces and links: worker hosts, the middlebox, the aggregator
+ *	impair.c  the process in the middlebox, which injects faults into frames
+ *	rank.c    one rank's process: endless sums
+ *	member.c  one rank's process in a group
+ *	check.c   a rank's contributions, and the recomputation of each result
+ *	events.c  kills, links that go down, jobs created again, loaders
+ *	manager.c the manager of groups
+ *	end.c     taking everything down
+ *	report.c  leftovers, table, JSON
  *
- * 	worker host h    middlebox         aggregator
- * 	eth0 ----------- a<h> b<h> ----------- w<h>
+ *	worker host h    middlebox         aggregator
+ *	eth0 ----------- a<h> b<h> ----------- w<h>
  *
  * A host is a network namespace that outlives its processes. Ranks of several
  * jobs run on a host, each in a separate process, which may be killed and started

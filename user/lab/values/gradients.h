@@ -4,8 +4,8 @@
  * any format, without a header, and NumPy's .npy. A file holds rows of equal
  * length, one per worker.
  *
- * 	gradients.c	the file in memory, its rows, its values
- * 	npy.c		the header of a .npy file
+ *	gradients.c	the file in memory, its rows, its values
+ *	npy.c		the header of a .npy file
  *
  * Functions return 0, or -errno after they have reported the error.
  */

@@ -4,7 +4,7 @@
  * the length of a text, and the text, a Python dictionary of three keys in
  * any order:
  *
- * 	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
+ *	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
  *
  * gradients.h has the contracts.
  */
