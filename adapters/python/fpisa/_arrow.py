@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p
-from typing import Any, List, NamedTuple, Optional
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int32, c_int64, c_void_p
+from typing import Any, Iterator, List, NamedTuple, Optional
 
 FORMATS = {b"g": "float64", b"f": "float32", b"e": "float16", b"c": "int8", b"C": "uint8", b"s": "int16", b"S": "uint16",
-           b"i": "int32", b"I": "uint32", b"l": "int64", b"L": "uint64"}
+           b"bool8": "bool", b"i": "int32", b"I": "uint32", b"l": "int64", b"L": "uint64"}
 
 
 class Schema(ctypes.Structure):
@@ -75,8 +75,23 @@ class Owner:
 
 
 def column_like(schema: Schema) -> Column:
-    """Return a column without pieces."""
-    return Column(bytes(schema.format), bytes(Schema.from_address(schema.dictionary).format) if schema.dictionary else None, [])
+    """Without pieces yet."""
+    return Column(format_of(schema), format_of(Schema.from_address(schema.dictionary)) if schema.dictionary else None, [])
+
+
+def metadata(schema: Schema) -> Iterator[bytes]:
+    """Yield keys and values by turns. Memory: the number of pairs, then each string after its length."""
+    at = schema.metadata
+    for _ in range(2 * c_int32.from_address(at).value if at else 0):
+        n = c_int32.from_address(at + 4).value
+        yield ctypes.string_at(at + 8, n)
+        at += 4 + n
+
+
+def format_of(schema: Schema) -> bytes:
+    """Arrow's format; b"bool8" for bytes that are booleans."""
+    strings = metadata(schema)
+    return b"bool8" if (b"ARROW:extension:name", b"arrow.bool8") in zip(strings, strings) else bytes(schema.format)
 
 
 def piece(array: ArrowArray, keep: Any) -> Piece:

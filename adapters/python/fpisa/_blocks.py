@@ -66,7 +66,7 @@ class Values(NamedTuple):
 
 def integers(type_: str, run: Array) -> Iterator[Optional[int]]:
     """Yield the integers one by one."""
-    code = {"float64": "<d", "int8": "b", "uint8": "B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q"}[type_]
+    code = {"float64": "<d", "bool": "?", "int8": "b", "uint8": "B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q"}[type_]
     for i in range(run.n):
         bit = run.valid_offset + i
         if run.valid and not ctypes.string_at(run.valid + bit // 8, 1)[0] >> bit % 8 & 1:
@@ -90,6 +90,10 @@ def merged(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> Tuple[List[int],
     return [n for n, _ in out], [s for _, s in out]
 
 
+def is_integer(type_: str) -> bool:
+    return "int" in type_ or type_ == "bool"
+
+
 def strides_of(shape: Tuple[int, ...], size: int) -> Tuple[int, ...]:
     out = [size]
     for n in reversed(shape[1:]):
@@ -104,7 +108,7 @@ def split(type_: str, address: int, shape: Tuple[int, ...], strides: Tuple[int, 
                       [Block(half, address + SIZES[half], shape, strides, keep=keep)], False)
     if type_ not in TYPES:
         raise TypeError(f"values are of {type_}; exact sums are of {', '.join(TYPES)}, complex64 and complex128")
-    return Values([Block(type_, address, shape, strides, keep=keep)], [], "int" in type_)
+    return Values([Block(type_, address, shape, strides, keep=keep)], [], is_integer(type_))
 
 
 def with_nulls(v: Values, valid: bytes) -> Values:

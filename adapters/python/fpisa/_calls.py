@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 from ._arrays import COMPLEX, Array, Flags, Result, count_of, prepare
 from ._errors import Canceled, Error, Overflow, error_of, ranks_of
 from ._library import OPERATIONS, Call, in_range, library, number_of
+from ._scalars import plain
 
 SPIN_S = 100e-6      # duration of a small call, which is not paused
 LONGEST_PAUSE_S = 1e-3
@@ -140,7 +141,7 @@ class Caller:
 
         Neither `array` nor `out` may be touched until the request has ended, nor overlap arrays of other requests.
         """
-        call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
+        call = Call(op=number_of(OPERATIONS, op, "op"), factor=plain(factor), tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
         call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, count_of(array, op)
         if array.dtype.kind == "c":

@@ -6,17 +6,18 @@ call releases the interpreter's lock; once() does so for large arrays.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
-from typing import Any, NamedTuple, Optional
+from typing import Any, Iterator, NamedTuple, Optional
 
 # enum sums_type.
 TYPES = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, "int8": 4, "uint8": 5, "int16": 6, "uint16": 7,
-         "int32": 8, "uint32": 9, "int64": 10, "uint64": 11}
+         "int32": 8, "uint32": 9, "bool": 10, "int64": 11, "uint64": 12}
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
-         "int32": 4, "uint32": 4, "int64": 8, "uint64": 8}
-MOST_BYTES = 312  # in a partial
+         "int32": 4, "uint32": 4, "bool": 1, "int64": 8, "uint64": 8}
+MOST_BYTES = 312  # of a partial
 DOT_SCALE = 1200
 
 
@@ -55,6 +56,8 @@ for _name, _result, *_arguments in (
         ("sums_decimals", c_int64, c_void_p, c_int, c_int64, c_void_p, c_int64, c_void_p),
         ("sums_number", c_int64, c_void_p, c_int64, c_void_p, c_void_p),
         ("sums_number_near", c_int64, c_void_p, c_int64, c_int64, c_uint32, c_void_p, c_void_p),
+        ("sums_enter", None, c_void_p),
+        ("sums_leave", None, c_void_p),
         ("sums_vectors", c_char_p, c_char_p)):
     _function = getattr(lib, _name)
     _function.restype, _function.argtypes = _result, _arguments
@@ -90,6 +93,17 @@ class Exact(NamedTuple):
         if self.nan or (self.pinf and self.ninf):
             return float("nan")
         return float("inf") if self.pinf else float("-inf") if self.ninf else None
+
+
+@contextlib.contextmanager
+def exactly() -> Iterator[None]:
+    """Compare and convert floats as IEEE 754 says, also in a thread that flushes subnormals to zero."""
+    had = ctypes.create_string_buffer(64)  # SUMS_ENVIRONMENT_BYTES
+    lib.sums_enter(had)
+    try:
+        yield
+    finally:
+        lib.sums_leave(had)
 
 
 def check(rc: int) -> None:

@@ -10,34 +10,11 @@ import numbers
 from typing import Any, Iterable, List, Optional, Set, Tuple
 
 from ._blocks import Values, Whole, split, strides_of, with_nulls
-from ._formats import FORMATS, number
+from ._core import exactly
+from ._scalars import plain
 
 PLAIN = {int, float, complex, decimal.Decimal, type(None)}
 MOST_EXPONENT = 10000  # for a Decimal in a list: an exact sum has a digit for each power of ten
-
-
-def plain(x: Any) -> Any:
-    """Return a scalar of numpy, torch and others as Python's number, with all its bits: float() would use the FPU."""
-    if type(x).__name__ == "MaskedConstant":  # numpy's value for a masked element
-        return None
-    if isinstance(x, str) or not hasattr(x, "dtype"):
-        return x
-    if tuple(getattr(x, "shape", ())):
-        raise TypeError(f"a value is an array of shape {tuple(x.shape)}; sum one array, or a list of numbers")
-    if not hasattr(x, "tobytes") or not hasattr(x.dtype, "kind"):
-        return x.item()
-    inner = x[()]  # the array's scalar, in this machine's byte order
-    if type(inner) is not type(x):
-        return plain(inner)
-    if x.dtype.name in FORMATS:
-        return number(int.from_bytes(x.tobytes(), "little"), FORMATS[x.dtype.name])
-    if x.dtype.kind in "iub":
-        return int(x)
-    if x.dtype.name in ("complex64", "complex128"):
-        return complex(plain(x.real), plain(x.imag))
-    if x.dtype.kind in "fc":  # with more bits than a float64: exact_float() checks whether they are needed
-        return x
-    raise TypeError(f"a value is {x!r}; values must be numbers")
 
 
 def exact_float(x: Any) -> float:
@@ -98,6 +75,11 @@ def validity(items: List[Any]) -> bytes:
 def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
     """Return Python's numbers as values. None is a null."""
     items = list(these)
+    with exactly():
+        return of_items(items, shape)
+
+
+def of_items(items: List[Any], shape: Optional[Tuple[int, ...]]) -> Values:
     if not set(map(type, items)) <= PLAIN:
         items = list(map(plain, items))
     there = [x for x in items if x is not None]

@@ -7,16 +7,17 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _arrow
-from ._blocks import HALVES, Block, Values, Whole, split, strides_of, with_nulls
+from ._blocks import HALVES, Block, Values, Whole, is_integer, split, strides_of, with_nulls
 from ._core import SIZES, lib
 from ._numbers import of_numbers, validity
+from ._scalars import of_host
 
 BUFFERS = {"d": "float64", "f": "float32", "e": "float16", "b": "int8", "B": "uint8", "h": "int16", "H": "uint16",
-           "i": "int32", "I": "uint32", "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "?": "uint8",
+           "i": "int32", "I": "uint32", "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "?": "bool",
            "Zd": "complex128", "Zf": "complex64"}
 BITS = [bytes(byte >> i & 1 for i in range(8)) for byte in range(256)]
 MOST_DECIMALS = 1 << 30  # in a call
-KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "uint"}
+KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
 class View(ctypes.Structure):
@@ -60,12 +61,12 @@ def of_interface(x: Any) -> Values:
         return of_numbers(x.ravel().tolist(), x.shape)
     if order == ">":
         raise TypeError("values are big-endian; pass x.astype(x.dtype.newbyteorder('<'))")
-    if name != "bfloat16" and kind not in KINDS:
+    if name != "bfloat16" and kind != "b" and kind not in KINDS:
         raise TypeError(f"values are of {name or interface['typestr']}; they must be numbers")
     if interface.get("mask") is not None:
         raise TypeError("values have a mask in __array_interface__; pass a numpy.ma.MaskedArray")
     size = int(size)
-    type_ = "bfloat16" if name == "bfloat16" else "uint8" if kind == "b" else KINDS[kind] + str(8 * size)
+    type_ = "bfloat16" if name == "bfloat16" else "bool" if kind == "b" else KINDS[kind] + str(8 * size)
     shape = tuple(interface["shape"])
     strides = tuple(interface.get("strides") or strides_of(shape, size))
     at, keep = memory(x, interface, shape, strides, size)
@@ -125,7 +126,7 @@ def of_arrow(column: _arrow.Column) -> Values:
     format_ = column.format if column.dictionary is None else column.dictionary
     type_ = _arrow.FORMATS.get(format_)
     if column.dictionary is not None and type_:
-        return Values([decoded(p, _arrow.FORMATS[column.format], type_) for p in column.pieces], [], "int" in type_)
+        return Values([decoded(p, _arrow.FORMATS[column.format], type_) for p in column.pieces], [], is_integer(type_))
     if column.dictionary is None and format_.startswith(b"d:"):
         return decimals(column)
     if column.dictionary is None and format_ == b"b":
@@ -135,7 +136,7 @@ def of_arrow(column: _arrow.Column) -> Values:
         raise TypeError(f"{what} of Arrow's format {format_.decode()!r}; cast it to a number first")
     size = SIZES[type_]
     return Values([Block(type_, (p.data or 0) + p.offset * size, (p.length,), (size,), p.valid, p.offset, p.keep)
-                   for p in column.pieces], [], "int" in type_)
+                   for p in column.pieces], [], is_integer(type_))
 
 
 def of_masked(numpy: Any, x: Any) -> Values:
@@ -177,8 +178,8 @@ def values(x: Any) -> Values:
 
 
 def of_torch(x: Any) -> Values:
-    """Return values of a tensor on the CPU."""
-    x = x.detach()
+    """A tensor on the CPU."""
+    x = of_host(x)
     if str(x.dtype) == "torch.bfloat16":
         import torch
         bits = x.view(torch.int16).numpy()

@@ -45,7 +45,8 @@ static __always_inline double float16(__u16 bits)
 }
 
 #define ITSELF(x) ((double)(x))
-/* X(number, type in memory, conversion to double); 64-bit integers are not included. */
+#define TRUTH(x) ((double)((x) != 0))
+/* X(number, type in memory, as a double); integers of 64 bits are none. */
 #define TYPES(X)                                \
 	X(SUMS_FLOAT64, at_float64, ITSELF)     \
 	X(SUMS_FLOAT32, at_float32, ITSELF)     \
@@ -56,7 +57,8 @@ static __always_inline double float16(__u16 bits)
 	X(SUMS_INT16, at_int16, ITSELF)         \
 	X(SUMS_UINT16, at_uint16, ITSELF)       \
 	X(SUMS_INT32, at_int32, ITSELF)         \
-	X(SUMS_UINT32, at_uint32, ITSELF)
+	X(SUMS_UINT32, at_uint32, ITSELF)       \
+	X(SUMS_BOOL, at_uint8, TRUTH)
 
 __u32 sums_type_size(int type)
 {

@@ -71,3 +71,19 @@ int sums_parse(union fpisa_superacc_full *a, const void *bytes, __u64 size, cons
 {
 	return fpisa_partial_read(bytes, size, sums_format(), a, why);
 }
+
+void sums_enter(char had[SUMS_ENVIRONMENT_BYTES])
+{
+	const sums_environment env = sums_environment_default();
+
+	_Static_assert(sizeof(env) <= SUMS_ENVIRONMENT_BYTES, "the caller's memory is too small");
+	memcpy(had, &env, sizeof(env));
+}
+
+void sums_leave(const char had[SUMS_ENVIRONMENT_BYTES])
+{
+	sums_environment env;
+
+	memcpy(&env, had, sizeof(env));
+	sums_environment_restore(env);
+}

@@ -28,6 +28,7 @@ enum sums_type {
 	SUMS_UINT16,
 	SUMS_INT32,
 	SUMS_UINT32,
+	SUMS_BOOL, /* a byte: 0, or anything else for 1 */
 	SUMS_INT64,
 	SUMS_UINT64,
 	SUMS_TYPES,
@@ -148,7 +149,15 @@ SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
  */
 SUMS_API __s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found);
 
-/* Return the vector unit in use: "avx512", "avx2" or "baseline". `limit`, if not NULL, is the widest to use, for tests. */
+/*
+ * Set the thread's floating-point environment to the default, and keep the one that it had in had[], for Python's own steps: a thread
+ * that flushes subnormals to zero would take different keys for equal ones.
+ */
+#define SUMS_ENVIRONMENT_BYTES 64
+SUMS_API void sums_enter(char had[SUMS_ENVIRONMENT_BYTES]);
+SUMS_API void sums_leave(const char had[SUMS_ENVIRONMENT_BYTES]);
+
+/* The vector unit in use: "avx512", "avx2" or "baseline". `limit`, if not NULL, keeps to it or less for tests. */
 SUMS_API const char *sums_vectors(const char *limit);
 
 #endif

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Scalars and tensors of other libraries, by their bits: without the FPU, which may flush subnormals to zero."""
+from __future__ import annotations
+
+from typing import Any
+
+from ._formats import FORMATS, number
+
+
+def of_host(x: Any) -> Any:
+    """A tensor whose memory is its values: without a gradient, and with what a view only notes carried out."""
+    x = x.detach()
+    if getattr(x, "_is_zerotensor", bool)():  # which has no memory
+        import torch
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return x.resolve_conj().resolve_neg()
+
+
+def of_tensor(x: Any) -> Any:
+    """A tensor of one value as Python's number."""
+    x = of_host(x.cpu())
+    if str(x.dtype) == "torch.bfloat16":
+        import torch
+        return number(x.view(torch.int16).item() & 0xffff, FORMATS["bfloat16"])
+    try:
+        return plain(x.numpy()[()])
+    except TypeError:  # numpy does not have the type
+        return x.item()
+
+
+def plain(x: Any) -> Any:
+    """A scalar of numpy, torch and others as Python's number, with all its bits: float() would take it through the FPU."""
+    if type(x).__name__ == "MaskedConstant":  # what numpy has for a value that a mask hides
+        return None
+    if isinstance(x, str) or not hasattr(x, "dtype"):
+        return x
+    if tuple(getattr(x, "shape", ())):
+        raise TypeError(f"a value is an array of shape {tuple(x.shape)}; sum one array, or a list of numbers")
+    if str(x.dtype).startswith("torch."):
+        return of_tensor(x)
+    if not hasattr(x, "tobytes") or not hasattr(x.dtype, "kind"):
+        return x.item()
+    inner = x[()]  # of an array, its scalar, in this machine's byte order
+    if type(inner) is not type(x):
+        return plain(inner)
+    if x.dtype.name in FORMATS:
+        return number(int.from_bytes(x.tobytes(), "little"), FORMATS[x.dtype.name])
+    if x.dtype.kind in "iub":
+        return int(x)
+    if x.dtype.name in ("complex64", "complex128"):
+        return complex(plain(x.real), plain(x.imag))
+    if x.dtype.kind in "fc":  # of more bits than a float64: exact_float() sees whether they are needed
+        return x
+    raise TypeError(f"a value is {x!r}; values must be numbers")
