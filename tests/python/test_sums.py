@@ -322,6 +322,37 @@ def test_null_keys():
         got = fpisa.sum(x, by=by)
         assert len(got.keys) == 2 and got.values.tolist() == [8, 1], by
         assert fpisa.norm2(x, by=by).values.tolist() == [8, 1]
+    spans = dates - dates[0]
+    for by in spans, np.ma.array(spans, mask=[0, 1, 0, 0]), list(spans), spans.astype(object), [*spans[:2], np.ma.masked, spans[3]], \
+            [2, None, np.ma.masked, 1], list(np.ma.array([2, 3, 4, 1], mask=[0, 1, 1, 0])):
+        got = fpisa.sum(x, by=by)
+        assert len(got.keys) == 2 and got.values.tolist() == [8, 1], by
+
+
+def test_keys_of_either_byte_order():
+    for dtype in [d for d in INTEGERS if d[-1] != "8"] + ["float16", "float32", "float64", "M8[s]", "m8[s]", "U3"]:
+        for order in "<>":
+            high = np.iinfo(dtype).max if dtype in INTEGERS else 5
+            got = fpisa.sum([1.0, 2.0, 4.0], by=np.array([high, 1, high], dtype).astype(np.dtype(dtype).newbyteorder(order)))
+            assert got.keys.tolist() == np.array([1, high], dtype).tolist() and got.values.tolist() == [2, 5], (dtype, order)
+
+
+def test_booleans_that_are_neither_0_nor_1():
+    """Any byte but 0 is true, as numpy and memoryview have it: as values and as keys, in each call."""
+    n = 40
+    raw = bytes(i * 37 % 256 if i % 3 else 0 for i in range(n))
+    truth = [float(b != 0) for b in raw]
+    views = np.frombuffer(raw, "?"), np.arange(n, dtype="u1").view("?"), np.repeat(np.frombuffer(raw, "u1"), 2).view("?")[::2], memoryview(raw).cast("?")
+    for x in views:
+        held = [float(v) for v in x.tolist()]
+        assert fpisa.sum(x) == sum(held) and fpisa.mean(x) == sum(held) / n and fpisa.dot(x, x) == sum(held) and fpisa.norm2(x) == sum(held) ** 0.5
+        assert fpisa.Accumulator(x).value() == sum(held) and fpisa.sum(x, axis=0) == sum(held)
+        assert fpisa.sum(x, by=[7] * n).values.tolist() == fpisa.dot(x, x, by=[7] * n).values.tolist() == [sum(held)]
+        assert fpisa.dot(x, [2 ** 70] * n) == sum(held) * 2.0 ** 70
+        got = fpisa.sum([2.0 ** i for i in range(n)], by=x)
+        assert list(got.keys) == [False, True] and got.values.tolist()[1] == sum(2.0 ** i for i in range(n) if held[i])
+    hidden = np.ma.array(views[0], mask=[1] + [0] * (n - 1))
+    assert fpisa.sum(hidden) == sum(truth[1:]) and list(fpisa.sum(truth, by=hidden).keys) == [False, True]
 
 
 class Tensor:

@@ -2,19 +2,13 @@
 """Sums by keys, and results that are arrays: numpy arrays if numpy is loaded, else memoryviews."""
 from __future__ import annotations
 
-import array
 import ctypes
-import math
-import numbers
-import sys
-from typing import Any, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from ._blocks import Block, Values, Whole
 from ._core import SIZES, Array, check, lib
 from ._formats import Format
-
-
-NEAR = 1 << 16  # integers in so small a range, or in a range as small as their number, are numbered without a hash table
+from ._keys import numbered, numpy_or_none
 
 
 class Groups(NamedTuple):
@@ -28,17 +22,9 @@ def address(data: Any) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(data))
 
 
-def _numpy() -> Any:
-    try:
-        import numpy
-        return numpy
-    except ImportError:
-        return None
-
-
 def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
-    """Return packed results as an array of that shape; two halves are complex numbers."""
-    numpy = _numpy()
+    """Packed results as an array of that shape; two halves are complex numbers."""
+    numpy = numpy_or_none()
     if numpy is None:
         if len(halves) > 1 or f.name == "bfloat16":
             raise TypeError("arrays of complex numbers and of bfloat16 need numpy")
@@ -59,104 +45,6 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
     out = numpy.empty(shape, numpy.complex128 if f.name == "float64" else numpy.complex64)
     out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)  # 1j times an infinity has a NaN
     return out
-
-
-# -- keys -----------------------------------------------------------------------
-
-
-def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Number the groups of 64-bit integer keys."""
-    codes, least, most = numpy.empty(len(keys), "int64"), int(keys.min()), int(keys.max())
-    near = most - least < max(NEAR, 2 * len(keys)) and most - least < 1 << 31
-    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # first place of each, if they are not near
-    n = lib.sums_number_near(keys.ctypes.data, len(keys), ctypes.c_int64(least).value, len(found), codes.ctypes.data, found.ctypes.data) \
-        if near else lib.sums_number(keys.ctypes.data, len(keys), codes.ctypes.data, found.ctypes.data)
-    if n < 0:
-        raise MemoryError("no memory for the keys")
-    if near:
-        return found[:n].view(keys.dtype), keys.view("int64") if least == 0 and n == len(found) else codes
-    found = keys[found[:n]]
-    order = numpy.argsort(found, kind="stable")
-    rank = numpy.empty(n, "int64")
-    rank[order] = numpy.arange(n)
-    return found[order], rank[codes]
-
-
-def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Number integers by the compiled table, and others by numpy. A masked key and NaT do not have a group."""
-    if keys.ndim != 1:
-        raise ValueError(f"by has {keys.ndim} dimensions; it must have one")
-    if isinstance(keys, numpy.ma.MaskedArray):
-        return _by_some(numpy, keys.data, ~numpy.ma.getmaskarray(keys))
-    if keys.dtype.kind in "mM" and numpy.isnat(keys).any():
-        return _by_some(numpy, keys, ~numpy.isnat(keys))
-    if keys.dtype.kind in "iub" and keys.dtype.itemsize <= 8 and len(keys):
-        found, codes = _of_integers(numpy, numpy.require(keys, "uint64" if keys.dtype == "uint64" else "int64", "CA"))
-        return found.astype(keys.dtype), codes
-    found, codes = numpy.unique(keys, return_inverse=True)
-    return found, numpy.ascontiguousarray(codes.reshape(-1), "int64")
-
-
-def _by_some(numpy: Any, keys: Any, seen: Any) -> Tuple[Any, Any]:
-    """Number the keys in `seen`; the others do not have a group."""
-    codes = numpy.full(len(keys), -1, "int64")
-    found, codes[seen] = _by_numpy(numpy, keys[seen])
-    return found, codes
-
-
-def _check_types(types: Set[type]) -> None:
-    """Raise TypeError for keys that are compared by identity: equal keys would not be in one group."""
-    numpy = sys.modules.get("numpy")
-    for t in types:
-        if (t.__hash__ is object.__hash__ and t.__eq__ is object.__eq__) or \
-                (hasattr(t, "__array__") and not (numpy and issubclass(t, numpy.generic))):
-            raise TypeError(f"a key is of {t.__name__}, whose equal ones do not have one hash; pass numbers, strings or the like")
-
-
-def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
-    """Number keys that are hashed by value, in order if possible. A null does not have a group, and NaN is last, as in numpy."""
-    pandas = sys.modules.get("pandas")
-    missing = pandas.NA if pandas else None  # not even unequal to itself
-    _check_types(set(map(type, keys)) - {type(missing), type(None)})
-    keys = [None if k is missing else k if k == k else math.nan if isinstance(k, numbers.Number) else None for k in keys]
-    found = list(dict.fromkeys(k for k in keys if k is not None and k is not math.nan))
-    try:
-        found.sort()
-    except TypeError:
-        pass  # keep the order of appearance
-    if any(k is math.nan for k in keys):
-        found.append(math.nan)
-    number = {k: i for i, k in enumerate(found)}
-    return found, array.array("q", (-1 if k is None else number[k] for k in keys))
-
-
-def numbered(by: Any) -> Tuple[Any, Any]:
-    """Return (keys, index of each row's key)."""
-    numpy = sys.modules.get("numpy")
-    pandas = sys.modules.get("pandas")
-    if pandas and isinstance(by, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
-        codes, keys = pandas.factorize(by, sort=True)
-        return keys, codes.astype("int64")
-    if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind not in "OT":  # T: strings that may be null
-        return _by_numpy(numpy, by)
-    if numpy and isinstance(by, numpy.ma.MaskedArray):
-        by = numpy.where(numpy.ma.getmaskarray(by), None, by.data)
-    if hasattr(by, "to_pylist"):
-        return _by_arrow(by)
-    if hasattr(by, "to_arrow"):  # Polars
-        return _by_arrow(by.to_arrow())
-    numpy = _numpy()
-    if numpy and not isinstance(by, numpy.ndarray) and (hasattr(by, "__array_interface__") or hasattr(by, "__array__")):
-        return numbered(numpy.asarray(by))  # a tensor, or another library's array
-    return _by_table(by.tolist() if hasattr(by, "tolist") else list(by))
-
-
-def _by_arrow(by: Any) -> Tuple[Any, Any]:
-    """Number a column of pyarrow, or of another library with to_pylist()."""
-    numpy, pyarrow = _numpy(), sys.modules.get("pyarrow")
-    if numpy and pyarrow and isinstance(by, (pyarrow.Array, pyarrow.ChunkedArray)) and pyarrow.types.is_integer(by.type) and not by.null_count:
-        return _by_numpy(numpy, by.to_numpy())
-    return _by_table(by.to_pylist())
 
 
 # -- rows of each group ------------------------------------------------------------
