@@ -59,9 +59,8 @@ enum fpisa_pipeline {
 };
 
 enum fpisa_clz {
-	FPISA_CLZ_LPM = 1, /* the paper's trie of one entry a bit (figure 5) */
-	FPISA_CLZ_BITS =
-		2, /* in registers: binary search; in fused only if a table does not find the leading one (lookup_read.h) */
+	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
+	FPISA_CLZ_BITS = 2, /* in registers: binary search; fused only for what a table does not see (lookup_read.h) */
 };
 
 enum fpisa_fanout {
