@@ -184,6 +184,13 @@ static ssize_t record_recv(gnutls_session_t s, void *to, size_t size)
 	return got ? (ssize_t)got : rc;
 }
 
+static size_t record_pending(gnutls_session_t s)
+{
+	if (!s->open)
+		abort();
+	return 0; /* a record is taken from the socket as it is read */
+}
+
 /* As GnuTLS does it: what is taken and cannot leave is kept, and the next call says so by NULL. */
 static ssize_t record_send(gnutls_session_t s, const void *bytes, size_t n)
 {
@@ -335,6 +342,7 @@ static const struct fpisa_tls functions = {
 	.gnutls_alert_send_appropriate = alert,
 	.gnutls_record_send = record_send,
 	.gnutls_record_recv = record_recv,
+	.gnutls_record_check_pending = record_pending,
 	.gnutls_priority_set_direct = priority,
 	.gnutls_credentials_set = credentials_set,
 	.gnutls_session_set_ptr = set_ptr,

@@ -256,6 +256,84 @@ static void silent_worker(void **state)
 	}
 }
 
+/* Give a worker a connection, and return its end of it. A row is of one text that may be NULL. */
+static int connect_worker(struct fpisa_query_worker *w)
+{
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	assert_int_equal(fpisa_control_call(&w->control, pair[0], NULL), 0);
+	w->columns = calloc(1, sizeof(*w->columns));
+	w->is.columns = 1;
+	return pair[1];
+}
+
+/* While the caller takes no rows, a silent worker is named all the same, but not one that waits for the room, or for what we have not sent. */
+static void silent_beside_others(void **state)
+{
+	enum { NOTHING, UNREAD, UNSENT, CASES };
+	const struct fpisa_manager_message row = {0};
+
+	(void)state;
+	for (int i = 0; i < CASES; i++) {
+		struct fpisa_query *q = master(FPISA_QUERY_SCAN);
+		struct fpisa_query_worker *w = &q->worker[1];
+		int far = connect_worker(w);
+
+		q->n_workers = 2;
+		q->phase = FPISA_PHASE_ROWS;
+		q->options.memory = q->stream_n = 1;
+		strcpy(w->name, "w");
+		w->fd = -1;
+		w->heard_ns = fpisa_now() - TIMEOUT_MS * 1000000ull - 5000000000ull;
+		if (i == UNREAD)
+			assert_int_equal(write(far, &row, sizeof(row)), sizeof(row));
+		if (i == UNSENT)
+			assert_int_equal(fpisa_control_send(&w->control, FPISA_CONTROL_FETCH, &row, 8), 0);
+		assert_int_equal(fpisa_query_work(q, 0), i == NOTHING ? -ETIMEDOUT : 1);
+		if (i == NOTHING)
+			assert_string_equal(fpisa_error(), "worker w: no answer in 300 ms");
+		else
+			assert_true(w->heard_ns + 5000000000ull > fpisa_now());
+		close(far);
+		fpisa_query_close(q);
+	}
+}
+
+/* Workers get the room for rows in turn, however little the caller makes at a time. */
+static void room_in_turn(void **state)
+{
+	struct fpisa_query *q = master(FPISA_QUERY_SCAN);
+	struct fpisa_manager_message m = {.magic = FPISA_CONTROL_MAGIC,
+					  .version = FPISA_CONTROL_VERSION,
+					  .type = FPISA_CONTROL_RECORDS,
+					  .number = sizeof(uint32_t)};
+	const uint32_t null = FPISA_QUERY_NULL;
+	int far[3];
+
+	(void)state;
+	q->n_workers = 3;
+	q->phase = FPISA_PHASE_ROWS;
+	q->options.memory = 1;
+	memcpy(m.body, &null, sizeof(null));
+	for (int i = 0; i < 3; i++) {
+		q->worker[i].fd = -1;
+		q->worker[i].done = 0;
+		q->worker[i].heard_ns = fpisa_now();
+		far[i] = connect_worker(&q->worker[i]);
+		for (int k = 0; k < 4; k++)
+			assert_int_equal(write(far[i], &m, sizeof(m)), sizeof(m));
+	}
+	for (size_t k = 0; k < 12; k++) {
+		q->stream_at = q->stream_n;
+		assert_int_equal(fpisa_query_work(q, 0), 1);
+		assert_int_equal(q->worker[k % 3].fetched, k / 3 + 1);
+	}
+	for (int i = 0; i < 3; i++)
+		close(far[i]);
+	fpisa_query_close(q);
+}
+
 /* "" is no way to leave a text out: it was taken for a column that nobody had named. */
 static void empty_texts(void **state)
 {
@@ -289,6 +367,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(welcomes),    cmocka_unit_test(never_sealed),	cmocka_unit_test(missing_rows),
 		cmocka_unit_test(empty_texts), cmocka_unit_test(silent_worker),
+		cmocka_unit_test(silent_beside_others), cmocka_unit_test(room_in_turn),
 	};
 
 	rng.state = vectors_seed();

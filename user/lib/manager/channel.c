@@ -404,6 +404,13 @@ int fpisa_channel_half(const struct fpisa_channel *c)
 	return c->state == OPEN && c->in;
 }
 
+int fpisa_channel_unread(const struct fpisa_channel *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLIN};
+
+	return (c->session && c->tls->gnutls_record_check_pending(c->session)) || poll(&p, 1, 0) > 0;
+}
+
 int fpisa_channel_other_version(const struct fpisa_channel *c)
 {
 	return c->other_version;

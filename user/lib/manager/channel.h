@@ -36,7 +36,10 @@ int fpisa_channel_open(const struct fpisa_channel *c);
 /* Has part of a message arrived? */
 int fpisa_channel_half(const struct fpisa_channel *c);
 
-/* Is another protocol version the cause of -EPROTO from fpisa_channel_work()? */
+/* Would fpisa_channel_work() find something that the other side has sent, or its end? */
+int fpisa_channel_unread(const struct fpisa_channel *c);
+
+/* Is -EPROTO of fpisa_channel_work() for this? */
 int fpisa_channel_other_version(const struct fpisa_channel *c);
 
 /*

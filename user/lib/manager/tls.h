@@ -13,6 +13,7 @@
 	X(gnutls_alert_send_appropriate)              \
 	X(gnutls_record_send)                         \
 	X(gnutls_record_recv)                         \
+	X(gnutls_record_check_pending)                \
 	X(gnutls_priority_set_direct)                 \
 	X(gnutls_credentials_set)                     \
 	X(gnutls_session_set_ptr)                     \

@@ -101,7 +101,8 @@ struct fpisa_query {
 	uint8_t *stream; /* records of a query for all rows, or of a join */
 	size_t stream_at, stream_n, stream_room;
 	int paused;	     /* more rows are left with the workers */
-	uint8_t *held, kept; /* the byte behind the last text, which a 0 replaces now */
+	uint32_t next_reader; /* the worker behind the one whose rows took the last room */
+	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
 };
 
 /* Set the query's error and message. Return `error`. */
@@ -126,7 +127,13 @@ static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 	return q->options.memory && most < FPISA_QUERY_AHEAD ? most : FPISA_QUERY_AHEAD;
 }
 
-/* Return how many bytes the first N rows' places take. */
+/* Is there room for more rows? */
+static inline int fpisa_query_room(const struct fpisa_query *q)
+{
+	return q->stream_n - q->stream_at < fpisa_query_ahead(q);
+}
+
+/* Bytes of the first N rows' places. */
 static inline uint64_t fpisa_query_top_bytes(const struct fpisa_query *q)
 {
 	uint64_t bytes = q->top.rows ? q->top.room * sizeof(*q->top.rows) : 0;

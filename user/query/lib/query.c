@@ -119,10 +119,7 @@ static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worke
 	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", w ? w->name : "?", q->options.timeout_ms);
 }
 
-/*
- * Fail if a worker is silent, whatever other workers say. Read its socket first: its message may not have been read
- * yet.
- */
+/* A worker that says nothing, whatever the others say; what it has said may not have been read yet, for want of room too. */
 static int check_silence(struct fpisa_query *q, uint64_t now)
 {
 	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000 + WORKER_GRACE_NS;
@@ -133,6 +130,8 @@ static int check_silence(struct fpisa_query *q, uint64_t now)
 		return 0;
 	if (w->control.channel)
 		rc = fpisa_query_worker_turn(q, w);
+	if (!rc && w->control.channel && !fpisa_query_room(q) && fpisa_channel_unread(w->control.channel))
+		w->heard_ns = now;
 	return rc || now < w->heard_ns + limit ? rc : no_answer(q, w);
 }
 
@@ -163,13 +162,9 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 
 	if (q->phase == FPISA_PHASE_DONE)
 		return 0;
-	/* The caller has not taken the rows that have arrived: that time is the caller's. */
-	if (q->stream_n - q->stream_at >= fpisa_query_ahead(q)) {
+	/* The caller has not taken the rows that have come: that time is the caller's. */
+	if (!fpisa_query_room(q))
 		q->progress_ns = now;
-		for (uint32_t i = 0; i < q->n_workers; i++)
-			q->worker[i].heard_ns = now;
-		return 0;
-	}
 	if (now < q->progress_ns + limit)
 		return check_silence(q, now);
 	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joining.joined)
@@ -256,6 +251,27 @@ int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options 
 	return rc;
 }
 
+/* Do this worker's rows share the room with those of the others, which is given to them in turn? */
+static int takes_turns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
+{
+	return fpisa_query_streams(q) && w->control.channel;
+}
+
+/* Send the messages that the turn produced, and take rows for which there is room, first of the worker whose turn it is. */
+static int turn_workers(struct fpisa_query *q)
+{
+	uint32_t first = q->next_reader;
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
+		struct fpisa_query_worker *w = &q->worker[(first + i) % q->n_workers];
+
+		if (takes_turns(q, w) || (w->control.channel && fpisa_control_waiting(&w->control)))
+			rc = fpisa_query_worker_turn(q, w);
+	}
+	return rc;
+}
+
 /* Take one turn: handle what has come by any descriptor, then what is due. */
 static int turn(struct fpisa_query *q, int timeout_ms)
 {
@@ -266,7 +282,7 @@ static int turn(struct fpisa_query *q, int timeout_ms)
 	for (int i = 0; !rc && i < n; i++) {
 		struct fpisa_query_worker *w = e[i].data.ptr;
 
-		if (w >= q->worker && w < q->worker + q->n_workers)
+		if (w >= q->worker && w < q->worker + q->n_workers && !takes_turns(q, w))
 			rc = fpisa_query_worker_turn(q, w);
 		else if (e[i].data.ptr == &q->timer && read(q->timer, &expired, sizeof(expired)) < 0)
 			continue;
@@ -277,11 +293,8 @@ static int turn(struct fpisa_query *q, int timeout_ms)
 		rc = fpisa_query_restart(q);
 	if (!rc)
 		rc = advance(q);
-	/* Send the messages that this produced. */
-	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
-		if (q->worker[i].control.channel &&
-		    (fpisa_control_waiting(&q->worker[i].control) || fpisa_query_streams(q)))
-			rc = fpisa_query_worker_turn(q, &q->worker[i]);
+	if (!rc)
+		rc = turn_workers(q);
 	if (!rc)
 		rc = advance(q);
 	/* Messages that this produced leave when the socket takes them, which wakes the next turn. */
@@ -339,8 +352,8 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row)
 		return fpisa_query_fail(q, q->error);
 	rc = can_take(q) ? fpisa_query_row(q) : 0;
 	*row = q->text;
-	/* The descriptor tells the caller that there is room again for rows that are left with the workers. */
-	if (q->paused && q->stream_n - q->stream_at < fpisa_query_ahead(q)) {
+	/* The descriptor tells that there is room again for what is left with the workers. */
+	if (q->paused && fpisa_query_room(q)) {
 		q->paused = 0;
 		set_timer_at(q, 1);
 	}

@@ -207,7 +207,7 @@ void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *
 {
 	struct epoll_event e = {.events = 0, .data.ptr = w};
 
-	if (q->stream_n - q->stream_at < fpisa_query_ahead(q))
+	if (fpisa_query_room(q))
 		e.events = EPOLLIN;
 	else
 		q->paused = 1;
@@ -215,6 +215,21 @@ void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *
 	    (fpisa_channel_open(w->control.channel) && fpisa_control_waiting(&w->control)))
 		e.events |= EPOLLOUT;
 	epoll_ctl(q->poll, EPOLL_CTL_MOD, fpisa_channel_fd(w->control.channel), &e);
+}
+
+/* Send what was left when the room was full. A worker can answer from then on. */
+static int send_waiting(struct fpisa_query_worker *w)
+{
+	struct fpisa_control_channel *c = &w->control;
+	int rc;
+
+	if (!fpisa_control_waiting(c) && fpisa_channel_flushed(c->channel))
+		return 0;
+	rc = fpisa_control_flush(c);
+	rc = rc ? rc : fpisa_channel_flush(c->channel);
+	if (!rc && !fpisa_control_waiting(c) && fpisa_channel_flushed(c->channel))
+		w->heard_ns = fpisa_now();
+	return rc;
 }
 
 int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
@@ -229,8 +244,8 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		if (rc || !w->control.channel)
 			return rc;
 	}
-	/* If the caller does not take rows, leave them with the workers. */
-	while (q->stream_n - q->stream_at < fpisa_query_ahead(q)) {
+	/* Whoever does not take rows leaves them with the workers. */
+	while (fpisa_query_room(q)) {
 		rc = fpisa_control_work(&w->control, &type, &content, &n);
 		if (rc <= 0)
 			break;
@@ -240,9 +255,13 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		rc = fpisa_query_take(q, w, type, content, n);
 		if (!rc && w->fetching && w->fetched == w->asked)
 			rc = fetch_more(w);
+		if (!fpisa_query_room(q))
+			q->next_reader = (uint32_t)(w - q->worker + 1) % q->n_workers;
 		if (rc)
 			break;
 	}
+	if (rc >= 0)
+		rc = send_waiting(w);
 	if (rc < 0)
 		return connection_failed(q, w, rc);
 	fpisa_query_worker_watch(q, w);
