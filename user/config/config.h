@@ -40,14 +40,22 @@ struct config_job {
 	bool runs;	      /* config apply: runs already, as the file says */
 };
 
+/* Options of `fpisa serve`, which go over the file's, also when that is read again; 0, NULL: not given. */
+struct config_given {
+	const char *manager, *colocated;
+	__be32 address;
+	__u32 rate;
+};
+
 struct config {
 	const char *file;
-	char *text;		   /* memory of names and values */
-	int datapath_line;	   /* 0: the file has no [datapath] */
-	struct datapath_load load; /* only its port, slots, group and CPUs */
-	struct common common;	   /* only its pin */
-	int manager_line;	   /* 0: the file has no [manager] */
-	struct manager_policy manager;
+	char *text;		   /* that names and values point into */
+	int datapath_line;	   /* 0: no [datapath] */
+	struct datapath_load load; /* its port, group and CPUs */
+	struct common common;	   /* its pin */
+	int manager_line;	   /* 0: no [manager] */
+	struct manager_policy manager; /* as config_give() left it */
+	struct config_given given;
 	int interfaces, jobs;
 	struct config_interface interface[DATAPATH_MAX_INTERFACES];
 	struct config_job job[FPISA_MAX_JOBS];
@@ -71,6 +79,9 @@ int config_look(struct config *c, bool draft);
  * 0 or -errno.
  */
 int config_apply(struct config *c, const char *pin, bool json);
+
+/* Put the options of the command line over [manager] of the file. Their texts must stay. */
+void config_give(struct config *c, const struct config_given *given);
 
 /*
  * Return whether this host is an aggregator of a manager elsewhere, not a manager itself. If workers' hosts are the

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The choice of the manager among hosts with one configuration file; config.h has the contract. */
+/* What `fpisa serve` is here: options over the file, and the choice of the manager among hosts with one file; config.h has the contract. */
 #include <arpa/inet.h>
 
 #include "config.h"
 #include "lib/address.h"
 #include "lib/manager/interface.h"
 #include "lib/manager/watch.h"
+
+void config_give(struct config *c, const struct config_given *given)
+{
+	c->given = *given;
+	c->manager.manager = given->manager ?: c->manager.manager;
+	c->manager.colocated = given->colocated ?: c->manager.colocated;
+	c->manager.address = given->address ?: c->manager.address;
+	c->manager.rate = given->rate ?: c->manager.rate;
+}
 
 bool config_manager_elsewhere(const struct config *c)
 {

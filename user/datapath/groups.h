@@ -50,12 +50,12 @@ struct group_record {
 
 struct aggregator_record {
 	__u64 since;	/* when it registered, seconds since 1970 */
-	__be32 address; /* address for frames; 0: the place is free */
-	__be32 host;	/* address of the host that registered it */
-	__u32 port;	/* UDP port of its datapath */
-	__u32 rate;	/* rate of its link, Mbit/s; 0: unknown */
-	__u32 slots;	/* slots that it may give away */
-	__u32 gone;	/* enum fpisa_manager_cause; 0: connected */
+	__be32 address; /* for frames; 0: a free place, or with a port, an agent's own, which is not registered */
+	__be32 host;	/* that it registered from */
+	__u32 port;	/* UDP, of its datapath */
+	__u32 rate;	/* of its link, Mbit/s; 0: unknown */
+	__u32 slots;	/* that it may give away */
+	__u32 gone;	/* enum fpisa_manager_cause; 0: it is there */
 	char owner[FPISA_PSK_NAME];
 };
 

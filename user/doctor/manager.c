@@ -14,6 +14,8 @@
 #include "datapath/groups.h"
 #include "doctor.h"
 #include "fpisa.h"
+#include "lib/address.h"
+#include "lib/manager/interface.h"
 #include "manager/group.h"
 
 #define LEAST_WINDOW 8 /* smallest window that a job is given */
@@ -215,11 +217,25 @@ static void check_registered(struct doctor *d, const struct manager_policy *p, c
 		return;
 	if (r.address)
 		finding(d, LEVEL_OK, subject, "registered", NULL, "aggregator %s:%u of the manager at %s",
-			address_text(r.address, a), r.port, p->manager);
+			address_text(r.address, a), r.port, p->manager ?: "the host of its --manager");
 	else
 		finding(d, LEVEL_FAULT, subject, "registered", NULL,
 			"not with the manager at %s, so no group gets a share here; its log says why: journalctl -u fpisa-manager",
-			p->manager);
+			p->manager ?: "the host of its --manager");
+}
+
+/* Return whether an agent of another host's manager serves this datapath, by its record at the first place: it may have been told so by an option. */
+static bool is_agent(struct doctor *d)
+{
+	struct aggregator_record r = {0};
+	struct datapath_groups g;
+
+	if (!d->dp || datapath_groups_open(d->dp, false, &g))
+		return false;
+	if (datapath_aggregator_get(&g, 0, &r))
+		r.port = 0;
+	datapath_groups_close(&g);
+	return r.port == (d->dp->control->port ?: FPISA_PORT) && (!r.address || fpisa_address_is_here(r.host));
 }
 
 static void check_process(struct doctor *d, const struct manager_policy *p, bool elsewhere)
@@ -262,7 +278,7 @@ void doctor_manager(struct doctor *d, const char *file)
 	if (config_read(&c, name) || (d->dp && manager_policy_fit(&c->manager, d->dp->slots_n))) {
 		finding(d, LEVEL_FAULT, subject, "configuration", fix, "%s has errors", name);
 	} else if (c->manager_line) {
-		elsewhere = config_manager_elsewhere(c);
+		elsewhere = is_agent(d) || config_manager_elsewhere(c);
 		check_keys(d, &c->manager, elsewhere);
 		check_user(d, &c->manager);
 		if (d->dp)

@@ -74,14 +74,15 @@ __attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager
 	va_end(ap);
 }
 
-/* Check a registration. `at` is the aggregator that has registered this address, or NULL. */
+/* Check a registration. `at` is the aggregator that has registered this address, NULL if none has: perhaps by this connection, with other numbers. */
 static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
 		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
 {
 	char name[PLACE_TEXT], host[INET_ADDRSTRLEN];
+	bool again = at && at->caller == c, taken = at && at->caller && !again;
 
 	name_of_place(r->address ?: c->address, r->port, name, sizeof(name));
-	if (c->place >= 0 || c->aggregator) {
+	if (!again && (c->place >= 0 || c->aggregator)) {
 		refuse_so(why, FPISA_MANAGER_R_order, "this connection is in a group already, or an aggregator's");
 	} else if (!manager_may_add(m->policy, c->owner)) {
 		refuse_so(
@@ -97,12 +98,12 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
 			  "aggregator %s: no address that the ranks of other hosts can reach; give it one (address)",
 			  name);
-	} else if (at && at->caller && at->record.host != c->address) {
+	} else if (taken && at->record.host != c->address) {
 		inet_ntop(AF_INET, &at->record.host, host, sizeof(host));
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
 			  "aggregator %s: host %s has registered that address; give each its own (address)", name, host);
-	} else if (at && at->caller) {
-		/* Perhaps it has ended, and the manager is about to learn that. */
+	} else if (taken) {
+		/* Perhaps it was, and its end is about to be heard. */
 		refuse_so(
 			why, FPISA_MANAGER_R_busy,
 			"aggregator %s: another fpisa serve of this host has registered it, and is there; end one of the two",
@@ -127,6 +128,7 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTERED);
 	__be32 address = r->address ?: c->address;
 	struct manager_aggregator *a = manager_aggregator(m, address, r->port);
+	bool again = a && a->caller == c;
 
 	check(m, c, r, a, why);
 	if (why->reason)
@@ -136,7 +138,7 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 		refuse_so(why, FPISA_MANAGER_R_pool, "the manager has %d aggregators, as many as it can", AGGREGATORS);
 		return;
 	}
-	a->record = (struct aggregator_record){.since = m->wall_s,
+	a->record = (struct aggregator_record){.since = again ? a->record.since : m->wall_s,
 					       .address = address,
 					       .host = c->address,
 					       .port = r->port,
@@ -149,7 +151,8 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 	c->aggregator = place_of(m, a) + 1;
 	m->ops->aggregator(m->arg, place_of(m, a), &a->record);
 	m->ops->send(m->arg, c, &msg);
-	make_what_waits(m, &a->record);
+	if (!again)
+		make_what_waits(m, &a->record);
 }
 
 /* -- dying ------------------------------------------------------------------------ */

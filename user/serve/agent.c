@@ -31,10 +31,12 @@
 #define LOOK_MS 500    /* between two checks for groups that a user of this host has ended */
 
 struct agent {
-	const struct manager_policy *policy;
+	const char *manager, *key_file; /* as at the start */
+	struct manager_policy policy;	/* as last read */
 	struct agent_jobs jobs;
 	struct helper helper;
 	struct fpisa_psk psk;
+	bool keyed; /* by `psk`, the last of the file: the next connection shows it */
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
 	struct fpisa_channel *channel; /* NULL: not connected */
@@ -83,8 +85,7 @@ static void note_registered(struct agent *a, bool registered)
 
 	a->registered = registered;
 	a->said.since = (__u64)time(NULL);
-	if (registered)
-		q.aggregator = a->said;
+	q.aggregator = registered ? a->said : (struct aggregator_record){.port = a->port};
 	ask(a, &q);
 }
 
@@ -96,32 +97,39 @@ static void drop_connection(struct agent *a, const char *why)
 	a->try_ms = a->now_ms + AGAIN_MS;
 	a->at = (a->at + 1) % a->addresses;
 	if (!a->told)
-		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; goes on trying", a->policy->manager, why);
+		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; goes on trying", a->manager, why);
 	a->told = true;
 	if (a->registered)
 		note_registered(a, false);
 }
 
-static void say_register(struct agent *a, int fd)
+/* Send what this aggregator is: once a connection is there, and again when it has changed. */
+static void say_register(struct agent *a)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REGISTER);
+
+	a->said.address = a->jobs.local;
+	a->said.port = a->port;
+	a->said.rate = a->policy.rate ?: fpisa_interface_rate(a->jobs.local);
+	a->said.slots = a->jobs.slots;
+	m.reg = (struct fpisa_manager_register){.version = FPISA_VERSION,
+						.address = a->policy.address,
+						.port = a->port,
+						.rate = a->said.rate,
+						.slots = a->said.slots};
+	tell(a, &m);
+}
+
+static void begin_connection(struct agent *a, int fd)
+{
 	struct sockaddr_in local = {.sin_family = AF_INET};
 	socklen_t n = sizeof(local);
 
 	getsockname(fd, (struct sockaddr *)&local, &n);
-	a->jobs.local = a->policy->address ?: local.sin_addr.s_addr;
-	m.reg = (struct fpisa_manager_register){.version = FPISA_VERSION,
-						.address = a->policy->address,
-						.port = a->port,
-						.rate = a->policy->rate ?: fpisa_interface_rate(a->jobs.local),
-						.slots = a->policy->slots};
-	a->said = (struct aggregator_record){.address = a->jobs.local,
-					     .host = local.sin_addr.s_addr,
-					     .port = m.reg.port,
-					     .rate = m.reg.rate,
-					     .slots = m.reg.slots};
-	snprintf(a->said.owner, sizeof(a->said.owner), "%s", a->policy->key_file ? a->psk.name : "");
-	tell(a, &m);
+	a->jobs.local = a->policy.address ?: local.sin_addr.s_addr;
+	a->said = (struct aggregator_record){.host = local.sin_addr.s_addr};
+	snprintf(a->said.owner, sizeof(a->said.owner), "%s", a->keyed ? a->psk.name : "");
+	say_register(a);
 }
 
 static void connect_manager(struct agent *a)
@@ -134,12 +142,12 @@ static void connect_manager(struct agent *a)
 		drop_connection(a, strerror(-fd));
 		return;
 	}
-	if (fpisa_channel_call(&a->channel, fd, a->policy->key_file ? &a->psk : NULL)) {
+	if (fpisa_channel_call(&a->channel, fd, a->keyed ? &a->psk : NULL)) {
 		a->channel = NULL;
 		drop_connection(a, fpisa_error());
 		return;
 	}
-	say_register(a, fd);
+	begin_connection(a, fd);
 }
 
 /*
@@ -151,7 +159,7 @@ static void take_refusal(struct agent *a, const struct fpisa_manager_refusal *r)
 	if (a->ever || r->reason == FPISA_MANAGER_R_busy)
 		drop_connection(a, r->text);
 	else
-		a->failed = refuse(fpisa_manager_error(r->reason), "serve: manager %s: %s", a->policy->manager, r->text);
+		a->failed = refuse(fpisa_manager_error(r->reason), "serve: manager %s: %s", a->manager, r->text);
 }
 
 static void take_registered(struct agent *a)
@@ -162,7 +170,7 @@ static void take_registered(struct agent *a)
 	a->told = false;
 	agent_tell_groups(&a->jobs);
 	log_line(&a->news, a->now_ms, "aggregator %s:%u of the manager at %s", address_text(a->jobs.local, address),
-		 a->port, a->policy->manager);
+		 a->port, a->manager);
 	if (!a->ever)
 		process_tell_systemd();
 	a->ever = true;
@@ -189,8 +197,8 @@ static void work(struct agent *a)
 	if (!a->channel || rc >= 0)
 		return;
 	if (rc == -EACCES && !a->ever)
-		a->failed = refuse(rc, "serve: manager %s: it does not take the last key of %s", a->policy->manager,
-				   a->policy->key_file);
+		a->failed = refuse(rc, "serve: manager %s: it does not take the last key of %s", a->manager,
+				   a->key_file ?: "key-file");
 	else
 		drop_connection(a, fpisa_error());
 }
@@ -212,10 +220,53 @@ static void beat(struct agent *a)
 
 /* -- the loop ---------------------------------------------------------------------------- */
 
+/* The next connection shows the key. This one stays: the manager has taken it by the key that it showed. */
+static void take_keys(struct agent *a, const struct helper_news *news)
+{
+	explicit_bzero(&a->psk, sizeof(a->psk));
+	a->keyed = news->keyed;
+	if (a->keyed)
+		a->psk = news->keys.psk[news->keys.n - 1];
+}
+
+/* An address that is not here leaves the one that was. */
+static void take_address(struct agent *a, __be32 address)
+{
+	char is[ADDRESS_LEN];
+
+	if (address && !fpisa_address_is_here(address)) {
+		log_line(&a->errors, a->now_ms,
+			 "fpisa: serve: %s is not an address of this host; `ip -br addr` lists them (address); it stays as it was",
+			 address_text(address, is));
+		return;
+	}
+	a->policy.address = address;
+}
+
 static void take_news(struct agent *a, const struct helper_news *news)
 {
-	a->jobs.pool = news->policy.jobs;
-	a->jobs.slots = news->policy.slots;
+	const __be32 was = a->policy.address;
+
+	if (news->err) {
+		log_line(&a->errors, a->now_ms, "fpisa: serve: goes on by what the configuration said before");
+		return;
+	}
+	a->policy = news->policy;
+	a->policy.address = was;
+	take_address(a, news->policy.address);
+	take_keys(a, news);
+	a->jobs.pool = a->policy.jobs;
+	a->jobs.slots = a->policy.slots;
+	log_line(&a->news, a->now_ms, "configuration read again");
+	if (!a->channel)
+		return;
+	/* Jobs at the old address end with the connection. */
+	if ((a->policy.address ?: a->said.host) != a->said.address) {
+		drop_connection(a, "the configuration has another address");
+		a->try_ms = a->now_ms;
+	} else {
+		say_register(a);
+	}
 }
 
 static void take_answers(struct agent *a)
@@ -293,12 +344,13 @@ static int start(struct agent *a, struct config *c, const char *pin)
 
 	log_open(&a->news, STDOUT_FILENO);
 	log_open(&a->errors, STDERR_FILENO);
-	if (a->policy->address && !fpisa_address_is_here(a->policy->address))
+	if (a->policy.address && !fpisa_address_is_here(a->policy.address))
 		return refuse(-EADDRNOTAVAIL,
 			      "serve: %s is not an address of this host; `ip -br addr` lists them (address)",
-			      address_text(a->policy->address, address));
-	a->addresses = fpisa_find_host(a->policy->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
-	if (a->addresses < 0 || (a->policy->key_file && fpisa_psk_last(&a->psk, a->policy->key_file)))
+			      address_text(a->policy.address, address));
+	a->addresses = fpisa_find_host(a->manager, FPISA_MANAGER_SILENCE_MS * 1000000ull, a->to);
+	a->keyed = a->key_file != NULL;
+	if (a->addresses < 0 || (a->keyed && fpisa_psk_last(&a->psk, a->key_file)))
 		return refuse(-EINVAL, "serve: %s", fpisa_error());
 	err = helper_start(&a->helper, pin, c, &datapath, found, a);
 	if (!err)
@@ -307,12 +359,13 @@ static int start(struct agent *a, struct config *c, const char *pin)
 	if (!err && a->signals < 0)
 		err = -EIO;
 	if (!err)
-		err = process_drop(a->policy);
+		err = process_drop(&c->manager);
 	if (err)
 		return err;
 	a->port = (__u16)datapath.port;
 	a->jobs.slots = c->manager.slots;
 	ask(a, &(struct helper_request){.what = HELPER_LOOK});
+	note_registered(a, false);
 	forget_groups(a);
 	return 0;
 }
@@ -324,7 +377,9 @@ int agent_run(struct config *c, const char *pin)
 
 	if (!a)
 		return fail(-ENOMEM, NULL, "serve");
-	a->policy = &c->manager;
+	a->policy = c->manager;
+	a->manager = c->manager.manager;
+	a->key_file = c->manager.key_file;
 	a->jobs = (struct agent_jobs){.ops = &ops, .arg = a, .pool = c->manager.jobs};
 	err = start(a, c, pin);
 	if (err)

@@ -86,7 +86,24 @@ static int tell_found(struct helper_state *w)
 	return err ?: answer(w, &a);
 }
 
-/* Read the files that the process which talks to the network may not read. An error leaves everything unchanged. */
+static bool same_text(const char *a, const char *b)
+{
+	return !a || !b ? a == b : !strcmp(a, b);
+}
+
+/* Warn of what a process that runs does not change. */
+static void warn_fixed(const struct manager_policy *was, const struct config *c)
+{
+	const struct manager_policy *is = &c->manager;
+
+	if (is->listen != was->listen || is->port != was->port)
+		warning("%s: listen and port are as they were until fpisa serve is started again", c->file);
+	if (!same_text(is->manager, was->manager) || !same_text(is->colocated, was->colocated) ||
+	    !same_text(is->user, was->user))
+		warning("%s: manager, colocated and user are as they were until fpisa serve is started again", c->file);
+}
+
+/* Read what the process that talks to the network may not read itself. An error leaves everything unchanged. */
 static int read_again(struct helper_state *w, struct helper_news *news)
 {
 	struct config *c = NULL;
@@ -94,6 +111,8 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 
 	if (!err && !c->manager_line)
 		err = refuse(-EINVAL, "%s: has no section [manager] any more", c->file);
+	if (!err)
+		config_give(c, &w->config->given);
 	err = err ?: manager_policy_fit(&c->manager, w->dp.slots_n);
 	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
@@ -101,8 +120,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 		config_free(c);
 		return err;
 	}
-	if (c->manager.listen != w->policy->listen || c->manager.port != w->policy->port)
-		warning("%s: listen and port are as they were until fpisa serve is started again", c->file);
+	warn_fixed(w->policy, c);
 	news->policy = c->manager;
 	news->keyed = c->manager.key_file != NULL;
 	/* Pointers of this process are invalid there. */

@@ -323,8 +323,8 @@ static int serve_groups(struct config *c, const char *pin)
 
 enum { OPT_SERVE_MANAGER = OPT_VERB, OPT_SERVE_ADDRESS, OPT_SERVE_RATE, OPT_SERVE_COLOCATED };
 
-/* Parse the options, which go before the file. */
-static int take_options(int argc, char **argv, struct common *common, struct manager_policy *own)
+/* Options go before the file. */
+static int take_options(int argc, char **argv, struct common *common, struct config_given *own)
 {
 	static const struct option options[] = {COMMON_OPTIONS,
 						{"manager", required_argument, NULL, OPT_SERVE_MANAGER},
@@ -359,7 +359,7 @@ static int take_options(int argc, char **argv, struct common *common, struct man
 int verb_serve(int argc, char **argv)
 {
 	struct common common = COMMON_INIT;
-	struct manager_policy own = {0};
+	struct config_given own = {0};
 	struct config *c = NULL;
 	const char *file;
 	int err = take_options(argc, argv, &common, &own);
@@ -374,10 +374,7 @@ int verb_serve(int argc, char **argv)
 	if (!err) {
 		const char *pin = common.pin ?: c->common.pin;
 
-		c->manager.manager = own.manager ?: c->manager.manager;
-		c->manager.address = own.address ?: c->manager.address;
-		c->manager.rate = own.rate ?: c->manager.rate;
-		c->manager.colocated = own.colocated ?: c->manager.colocated;
+		config_give(c, &own);
 		err = c->manager.colocated ? colocate(c, pin) : 0;
 		if (!err)
 			err = config_manager_elsewhere(c) ? agent_run(c, pin) : serve_groups(c, pin);

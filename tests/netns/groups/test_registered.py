@@ -127,6 +127,54 @@ def test_shares(site):
     wait_until("no jobs at the others", lambda: all(not site.net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)), 10)
 
 
+def test_configuration_is_read_again(site):
+    """Another key, and another rate of the aggregator: groups go on, and the manager's option --rate stays over its file. A manager that begins
+    anew, without the old key, is shown the new one."""
+    site.kill()
+    site.manager = site.net.agg.spawn(FPISA, "serve", "--rate", "1G", site.config)
+    site.said()
+    agent = site.register(0, lines=("rate = 10G",))
+    ranks = sums(site, "g", times=200, pause=0.01)
+    keys, config = (os.path.join(site.folder, name) for name in ("aggs", "agent0.conf"))
+    with open(keys) as f:
+        old = f.read()
+    site.net.fpisa("key", "new", "aggs", site.manager_keys)
+    with open(site.manager_keys) as f:
+        text = f.read().replace(old, "")
+    with open(site.manager_keys, "w") as f:
+        f.write(text)
+    with open(keys, "w") as f:
+        f.write(text.splitlines()[-1] + "\n")
+    with open(config) as f:
+        text = f.read()
+    with open(config, "w") as f:
+        f.write(text.replace("10G", "1G"))
+    site.manager.send_signal(signal.SIGHUP)
+    assert any(line.startswith("configuration read again") for line in iter(site.manager.stdout.readline, ""))
+    agent.send_signal(signal.SIGHUP)
+    wait_until("the other rate", lambda: site.net.registered()["10.98.0.2"]["mbits"] == 1000, 5)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    site.empty()
+    held = sums(site, "h", hold=True)
+    shares, = [g["shares"] for g in site.net.json("group", "list") if g["name"] == "h"]
+    assert len(shares) == 2 and len({a["weight"] for a in shares}) == 1, shares
+    for rank in held:
+        rank.line()
+        rank.end()
+    site.kill()
+    site.serve()
+    wait_until("back by the new key", site.net.registered, 5)
+    with open(config, "w") as f:
+        f.write(text.replace("[manager]", "[manager]\naddress = 10.98.0.99"))
+    agent.send_signal(signal.SIGHUP)
+    assert any("is not an address of this host" in line for line in iter(agent.stderr.readline, "")) and site.net.registered()
+    site.net.other[0].run("ip", "addr", "add", "10.98.0.99/24", "dev", "eth0")
+    agent.send_signal(signal.SIGHUP)
+    wait_until("the other address", lambda: list(site.net.registered()) == ["10.98.0.99"], 5)
+
+
 def test_one_dies(site):
     """Killed in the middle of a call: all ranks hear its name within a second, and the next group has the others."""
     for i in range(OTHERS):
@@ -413,7 +461,7 @@ def test_two_managers(site):
 @needs_ethtool
 def test_doctor(site):
     """On an aggregator's host it asks for no listener and no connections of ranks, but whether the aggregator has registered."""
-    site.register(0, lines=("manager = 10.98.0.1", "[key train]", "groups = 1"))
+    site.register(0)
     argv = "--pin", f"{PINS}/0", "--config", os.path.join(site.folder, "agent0.conf")
 
     def found():
@@ -421,11 +469,23 @@ def test_doctor(site):
 
     checks = found()
     assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
+    assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at the host of its --manager"
+    with open(argv[-1], "a") as f:
+        f.write("manager = 10.98.0.1\n[key train]\ngroups = 1\n")
+    checks = found()
+    assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
     assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at 10.98.0.1"
     there, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
     assert (there["address"], there["host"], there["key"], there["mbits"]) == ("10.98.0.2", "10.98.0.2", "aggs", 10000)
     site.kill()
     wait_until("that it is not registered any more", lambda: found()["registered"]["level"] == "fault", 10)
+    with open(argv[-1]) as f:
+        text = f.read()
+    with open(argv[-1], "w") as f:
+        f.write(text.replace("manager = 10.98.0.1\n", ""))
+    assert found()["registered"]["text"].startswith("not with the manager at the host of its --manager") and "port" not in found()
+    with open(argv[-1], "w") as f:
+        f.write(text)
     site.serve()
     wait_until("that it is again", lambda: found()["registered"]["level"] == "ok", 10)
     end(site.agents[0])
