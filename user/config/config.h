@@ -80,8 +80,8 @@ int config_look(struct config *c, bool draft);
  */
 int config_apply(struct config *c, const char *pin, bool json);
 
-/* Put the options of the command line over [manager] of the file. Their texts must stay. */
-void config_give(struct config *c, const struct config_given *given);
+/* Put the options of the command line over [manager] of the file, which has one. Their texts must stay. 0 or BAD_USAGE, reported. */
+int config_give(struct config *c, const struct config_given *given);
 
 /*
  * Return whether this host is an aggregator of a manager elsewhere, not a manager itself. If workers' hosts are the

@@ -7,13 +7,14 @@
 #include "lib/manager/interface.h"
 #include "lib/manager/watch.h"
 
-void config_give(struct config *c, const struct config_given *given)
+int config_give(struct config *c, const struct config_given *given)
 {
 	c->given = *given;
 	c->manager.manager = given->manager ?: c->manager.manager;
 	c->manager.colocated = given->colocated ?: c->manager.colocated;
 	c->manager.address = given->address ?: c->manager.address;
 	c->manager.rate = given->rate ?: c->manager.rate;
+	return manager_policy_check(&c->manager);
 }
 
 bool config_manager_elsewhere(const struct config *c)

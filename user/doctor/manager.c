@@ -173,7 +173,7 @@ static bool is_listening(__be32 address, __u16 port)
 
 static void check_port(struct doctor *d, const struct manager_policy *p)
 {
-	__u16 port = p->port ?: d->dp->control->port ?: FPISA_PORT;
+	__u16 port = manager_policy_port(p) ?: d->dp->control->port ?: FPISA_PORT;
 	char a[ADDRESS_LEN];
 
 	address_text(p->listen, a);

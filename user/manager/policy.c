@@ -366,8 +366,25 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 	return 0;
 }
 
+/* What is no port is left for the look-up of the host to refuse. */
+__u16 manager_policy_port(const struct manager_policy *p)
+{
+	const char *colon = p->manager ? strchr(p->manager, ':') : NULL;
+	__u16 port = FPISA_PORT;
+
+	if (!p->manager || !p->colocated)
+		return p->port;
+	if (colon && sscanf(colon + 1, "%5hu", &port) != 1)
+		port = 0;
+	return port;
+}
+
 int manager_policy_check(const struct manager_policy *p)
 {
+	if (p->port && p->port != manager_policy_port(p))
+		return refuse(BAD_USAGE,
+			      "port = %u, but the other hosts look for the manager at port %u; write manager = %.*s:%u",
+			      p->port, manager_policy_port(p), (int)strcspn(p->manager, ":"), p->manager, p->port);
 	if (!p->key_file && !p->without_key)
 		return refuse(BAD_USAGE,
 			      "key-file is missing; fpisa key new makes one, without-key = yes serves anybody");

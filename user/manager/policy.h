@@ -100,7 +100,13 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
  */
 int manager_policy_fit(struct manager_policy *p, __u32 slots);
 
-/* Parse "10G" into Mbit/s. Return 0 or BAD_USAGE. */
+/*
+ * Return the TCP port of a manager; 0: the number of the datapath's UDP port. Colocated hosts have one file: it is the port at which `manager`
+ * lets the agents find it, FPISA_PORT if it has none.
+ */
+__u16 manager_policy_port(const struct manager_policy *p);
+
+/* "10G" in Mbit/s. 0 or BAD_USAGE. */
 int manager_parse_rate(const char *arg, __u32 *rate);
 
 /* Check rules that depend on the whole section. Return 0 or BAD_USAGE. */

@@ -111,9 +111,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 
 	if (!err && !c->manager_line)
 		err = refuse(-EINVAL, "%s: has no section [manager] any more", c->file);
-	if (!err)
-		config_give(c, &w->config->given);
-	err = err ?: manager_policy_fit(&c->manager, w->dp.slots_n);
+	err = err ?: config_give(c, &w->config->given) ?: manager_policy_fit(&c->manager, w->dp.slots_n);
 	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
 	if (err) {

@@ -291,7 +291,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	s->manager.aggregator_port = (__u16)datapath.port;
 	s->conns.keys = p->key_file ? &s->keys : NULL;
 	setrlimit(RLIMIT_NOFILE, &files);
-	port = p->port ?: s->manager.aggregator_port;
+	port = manager_policy_port(p) ?: s->manager.aggregator_port;
 	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: process_drop(p);
 	if (err)
 		return err;
@@ -371,10 +371,10 @@ int verb_serve(int argc, char **argv)
 	if (!err && !c->manager_line)
 		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)",
 			     file);
+	err = err ?: config_give(c, &own);
 	if (!err) {
 		const char *pin = common.pin ?: c->common.pin;
 
-		config_give(c, &own);
 		err = c->manager.colocated ? colocate(c, pin) : 0;
 		if (!err)
 			err = config_manager_elsewhere(c) ? agent_run(c, pin) : serve_groups(c, pin);

@@ -105,6 +105,23 @@ def test_four_hosts(hosts):
         assert not [f for (subject, _), f in bad(found).items() if subject == "manager"], found
 
 
+def test_port_of_the_manager(hosts):
+    """The file names it with its host: there it listens, and there the others find it. A `port` beside it is the same, or refused."""
+    with open(hosts.config) as f:
+        text = f.read()
+    with open(hosts.config, "w") as f:
+        f.write(text.replace(FIRST, FIRST + ":19000") + "port = 18500\n")
+    assert f"look for the manager at port 19000; write manager = {FIRST}:18500" in hosts.refused(0)
+    with open(hosts.config, "w") as f:
+        f.write(text.replace(FIRST, FIRST + ":19000"))
+    for i in range(2):
+        assert hosts.serve(i).startswith("loaded on eth0")
+        said = hosts.agents[i].stdout.readline()
+        assert said.startswith("aggregator 10.98.0.12:18000 of" if i else "serving groups at 0.0.0.0:19000;"), said
+    found = examine(hosts.worker[0], "--config", hosts.config, "--pin", hosts.pin(0))
+    assert found["manager", "port"]["text"] == "listens at TCP 0.0.0.0:19000"
+
+
 def test_what_is_missing(hosts):
     """Said with what to do, and nothing is left loaded; it is all that it takes."""
     assert "eth7: no such interface; ip -br link lists them (colocated)" in hosts.refused(0, "--colocated", "eth7")
