@@ -228,6 +228,7 @@ def test_refusals(far, server, workers):
     """A difference between this table and the workers' is refused: the error says whose it is, and what to do."""
     far("""CREATE FOREIGN TABLE none (i int) SERVER far; CREATE FOREIGN TABLE other (z int) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE wide (shop bigint NOT NULL, price real) SERVER far OPTIONS (table_name 'sales');
+CREATE FOREIGN TABLE odd (shop integer NOT NULL, day text) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE strict (day date, price real NOT NULL) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric) SERVER far OPTIONS (table_name 'sales')""")
     assert "no table none here" in fails(server, "SELECT * FROM none", "far")
@@ -236,6 +237,9 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
         server, "SELECT shop, max(price) FROM wide GROUP BY shop", "far")
     assert far("SELECT shop, sum(price) FROM text GROUP BY shop ORDER BY shop") == [("1", "9.49"), ("2", "1.0")]
     assert "t.csv: column shop is int32, not int64".replace("t.csv", "sales.csv") in fails(server, "SELECT * FROM wide WHERE shop = 1", "far")
+    for query in "SELECT shop FROM odd WHERE day IS NULL", "SELECT shop, count(*) FROM odd WHERE day IS NOT NULL GROUP BY shop":
+        assert "sales.csv: column day is date, not text" in fails(server, WAYS[0] + query, "far")
+    assert far("SELECT shop FROM wide WHERE shop IN (1, 7) AND shop IS DISTINCT FROM 7") == far("SELECT shop FROM sales WHERE shop = 1")
     workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
     assert 'column "price" is NOT NULL, and has 1 NULLs at the workers' in fails(
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")

@@ -185,9 +185,11 @@ static bool is_like(const RestrictInfo *info)
 
 static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
 {
-	if (e->argisrow || !is_column(rel, (const Node *)e->arg))
+	const Var *v = (const Var *)e->arg;
+
+	if (e->argisrow || !is_column(rel, (const Node *)v))
 		return NULL;
-	return psprintf("%s %s", fdw_column_of(table, ((const Var *)e->arg)->varattno),
+	return psprintf("%s %s %s", fdw_column_of(table, v->varattno), fdw_worker_type(v->vartype),
 			e->nulltesttype == IS_NULL ? "null" : "not null");
 }
 
