@@ -386,7 +386,8 @@ static void take_made(struct manager *m, struct manager_group *g, __u32 i, const
 				    .index = msg->index,
 				    .id = msg->group,
 				    .err = msg->err,
-				    .number = msg->number,
+				    .reason = msg->err ? msg->number : 0,
+				    .number = msg->err ? 0 : msg->number,
 				    .spec = msg->spec};
 
 	snprintf(made.text, sizeof(made.text), "%s", msg->text);

@@ -42,7 +42,8 @@ struct manager_made {
 	__u32 place, index;
 	__u64 id;
 	int err;			/* 0; -ENOSPC: a smaller window may fit; or another -errno */
-	__u32 number;			/* number of the job */
+	__u32 reason;			/* of an error: enum fpisa_manager_reason; 0: as the error says */
+	__u32 number;			/* of the job */
 	struct fpisa_manager_spec spec; /* complete */
 	char text[FPISA_MANAGER_TEXT];	/* text of an error */
 };

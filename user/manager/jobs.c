@@ -391,6 +391,15 @@ static void name_aggregator(const struct manager_group *g, __u32 i, char name[48
 		snprintf(name, 48, "aggregator %s: ", a);
 }
 
+static enum fpisa_manager_reason reason_of(const struct manager_made *made)
+{
+	if (made->reason && made->reason < FPISA_MANAGER_R_END)
+		return made->reason;
+	return made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
+	       made->err == -EINVAL ? FPISA_MANAGER_R_job :
+				      FPISA_MANAGER_R_datapath;
+}
+
 static void take_failure(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
 {
 	struct manager_group_job *j = &g->job[index];
@@ -405,11 +414,7 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 	}
 	if (!j->reason) {
 		name_aggregator(g, j->at, name);
-		refuse_job(m, g, index,
-			   made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
-			   made->err == -EINVAL ? FPISA_MANAGER_R_job :
-						  FPISA_MANAGER_R_datapath,
-			   0, "group %s: %s%s", g->record.name, name, made->text);
+		refuse_job(m, g, index, reason_of(made), 0, "group %s: %s%s", g->record.name, name, made->text);
 	}
 	end_making(m, g, index);
 }

@@ -83,6 +83,7 @@ static void answer(struct agent_jobs *a, __u64 group, const struct manager_made 
 
 	m.made = (struct fpisa_manager_made){.group = group, .index = made->index, .err = made->err};
 	if (made->err) {
+		m.made.number = made->reason;
 		snprintf(m.made.text, sizeof(m.made.text), "%.*s", FPISA_MANAGER_MADE_TEXT - 1, made->text);
 	} else {
 		m.made.number = made->number;

@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/names.h"
+#include "cli/print.h"
 #include "cli/report.h"
 #include "helper_jobs.h"
 #include "host/route.h"
@@ -54,16 +56,48 @@ static int slots_given(const struct helper_state *w, __u32 *slots)
 	return err;
 }
 
-/* Check a request again, although the manager has checked it: a compromised manager may only get what the policy gives. */
-static int check_make(struct helper_state *w, const struct manager_make *o, struct group_record *r)
+/* The manager has looked at all of this; should it no longer be itself, it gets no more than the policy gives. */
+static int limited(__u32 *reason, enum fpisa_manager_reason is)
+{
+	*reason = is;
+	return -EACCES;
+}
+
+/* Check what the policy says of any job. -EACCES, reported with the limit's key, and its reason in *reason. */
+static int check_policy(const struct manager_policy *p, const struct manager_make *o, __u32 *reason)
 {
 	__u8 format = o->spec.format ?: FPISA_FORMAT_FP32, mode = o->spec.mode ?: FPISA_MODE_FPISA;
+	char a[ADDRESS_LEN];
+
+	if (o->workers > p->size) {
+		refuse(-EACCES, "%u ranks; it allows %u (size)", o->workers, p->size);
+		return limited(reason, FPISA_MANAGER_R_size);
+	}
+	if (!(p->formats >> format & 1)) {
+		refuse(-EACCES, "format %s is not given away here (formats)", name_of(format_names, format));
+		return limited(reason, FPISA_MANAGER_R_format);
+	}
+	if (!(p->modes >> mode & 1)) {
+		refuse(-EACCES, "mode %s is not given away here (modes)", name_of(mode_names, mode));
+		return limited(reason, FPISA_MANAGER_R_mode);
+	}
+	for (__u32 k = 0; k < o->workers; k++)
+		if (!manager_network_allowed(p, o->address[k])) {
+			refuse(-EACCES, "%s is in none of the networks that may ask (networks)",
+			       address_text(o->address[k], a));
+			return limited(reason, FPISA_MANAGER_R_network);
+		}
+	return 0;
+}
+
+static int check_make(struct helper_state *w, const struct manager_make *o, struct group_record *r, __u32 *reason)
+{
 	__u32 slots;
 	int err;
 
-	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > w->policy->size ||
-	    format >= FPISA_FORMAT_END || mode >= FPISA_MODE_END || !(w->policy->formats >> format & 1) ||
-	    !(w->policy->modes >> mode & 1) || !o->spec.window || o->spec.window > w->policy->slots)
+	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > FPISA_MAX_WORKERS ||
+	    o->spec.format >= FPISA_FORMAT_END || o->spec.mode >= FPISA_MODE_END || !o->spec.window ||
+	    o->spec.window > w->policy->slots)
 		return refuse(-EACCES, "a job that the manager may not ask for");
 	err = datapath_group_get(&w->groups, o->place, r);
 	if (err)
@@ -74,10 +108,7 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	/* A second job with the token would not be counted. */
 	if (job_of(w, o->token) < FPISA_MAX_JOBS)
 		return refuse(-EACCES, "a job whose token job %u has", job_of(w, o->token));
-	for (__u32 k = 0; k < o->workers; k++)
-		if (!manager_network_allowed(w->policy, o->address[k]))
-			return refuse(-EACCES, "a job for hosts that the manager may not serve");
-	err = slots_given(w, &slots);
+	err = check_policy(w->policy, o, reason) ?: slots_given(w, &slots);
 	if (!err && slots + o->spec.window > w->policy->slots)
 		return refuse(-ENOSPC, "the manager has given %u of its %u slots (slots)", slots, w->policy->slots);
 	return err;
@@ -176,12 +207,15 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 {
 	struct group_record r;
 	struct job_spec s;
-	int err = check_make(w, o, &r);
+	int err = check_make(w, o, &r, &made->reason);
 
 	while (!err) {
 		made->number = choose_number(w, o);
-		if (made->number == FPISA_MAX_JOBS)
-			return refuse(-ENOENT, "no number of a job is free on the aggregator");
+		if (made->number == FPISA_MAX_JOBS) {
+			made->reason = FPISA_MANAGER_R_pool;
+			return refuse(-ENOENT, "none of its %d numbers of jobs is free (jobs)",
+				      __builtin_popcountll(w->policy->jobs));
+		}
 		fill_spec(o, &r.job[o->index], w->policy, &s);
 		err = job_complete(&s.job, made->number);
 		if (!err)

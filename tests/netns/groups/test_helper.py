@@ -17,10 +17,12 @@ SOURCE = os.path.join(os.path.dirname(__file__), "ask_helper.c")
 TOKEN = "1234567890abcdef"
 OURS = 5
 FORBIDDEN, UNANNOUNCED = "-13 a job that the manager may not ask for", "-13 a job that no record announces"
-NETWORK = "-13 a job for hosts that the manager may not serve"
+LIMITS = [f"-13 {says}" for says in ("4 ranks; it allows 3 (size)", "format fp16 is not given away here (formats)", "mode fpisa64 is not given away here (modes)",
+                                     "10.99.9.9 is in none of the networks that may ask (networks)",
+                                     "0.0.0.0 is in none of the networks that may ask (networks)")]
 NO_SLOTS = "-28 the manager has given 64 of its 100 slots (slots)"
-JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, *[FORBIDDEN] * 9, "-22 ", NETWORK, NETWORK,
-        *["-2 no number of a job is free on the aggregator"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
+JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, FORBIDDEN, LIMITS[0], FORBIDDEN, FORBIDDEN, LIMITS[1], FORBIDDEN,
+        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], *["-2 none of its 8 numbers of jobs is free (jobs)"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
 WRONG = {"place": "a request for place 64", "kind": "a request of kind 99", "answer": "a request of kind 6", "byte": "a request of 1 bytes",
          "short": "a request of [0-9]+ bytes", "long": "a request of [0-9]+ bytes", "double": "a request of [0-9]+ bytes",
          **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "an invalid record for place 40"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Aggregators that register with the manager of another host: groups get shares of all that are there, an aggregator's death ends its groups with
 its name, and the next group goes on with the others. Hosts behind one switch, over real XDP."""
+import errno
 import json
 import os
 import re
@@ -173,6 +174,20 @@ def test_configuration_is_read_again(site):
     site.net.other[0].run("ip", "addr", "add", "10.98.0.99/24", "dev", "eth0")
     agent.send_signal(signal.SIGHUP)
     wait_until("the other address", lambda: list(site.net.registered()) == ["10.98.0.99"], 5)
+
+
+def test_limits_of_its_own(site):
+    """What its own file does not allow is refused with the limit's own error, the aggregator's name and the key."""
+    for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "format fp32 is not given away here (formats)"),
+                            (("networks = 10.98.0.11/32",), -errno.EACCES, "10.98.0.12 is in none of the networks that may ask (networks)"),
+                            (("size = 2",), -errno.EINVAL, "3 ranks; it allows 2 (size)")):
+        site.register(0, lines=lines)
+        for rank in sums(site, f"g{rc}", anyway=True):
+            answer = rank.line()
+            assert answer["rc"] == rc and answer["error"].endswith(f"aggregator 10.98.0.2: {says}"), answer
+        site.empty()
+        end(site.agents[0])
+        wait_until("its end", lambda: not site.net.registered(), 5)
 
 
 def test_one_dies(site):
