@@ -49,11 +49,11 @@ struct config_given {
 
 struct config {
 	const char *file;
-	char *text;		   /* that names and values point into */
-	int datapath_line;	   /* 0: no [datapath] */
-	struct datapath_load load; /* its port, group and CPUs */
-	struct common common;	   /* its pin */
-	int manager_line;	   /* 0: no [manager] */
+	char *text;		       /* that names and values point into */
+	int datapath_line;	       /* 0: no [datapath] */
+	struct datapath_load load;     /* its port, group and CPUs */
+	struct common common;	       /* its pin */
+	int manager_line;	       /* 0: no [manager] */
 	struct manager_policy manager; /* as config_give() left it */
 	struct config_given given;
 	int interfaces, jobs;

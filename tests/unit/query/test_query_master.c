@@ -365,9 +365,9 @@ static void empty_texts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(welcomes),    cmocka_unit_test(never_sealed),	cmocka_unit_test(missing_rows),
-		cmocka_unit_test(empty_texts), cmocka_unit_test(silent_worker),
-		cmocka_unit_test(silent_beside_others), cmocka_unit_test(room_in_turn),
+		cmocka_unit_test(welcomes),	cmocka_unit_test(never_sealed),	 cmocka_unit_test(missing_rows),
+		cmocka_unit_test(empty_texts),	cmocka_unit_test(silent_worker), cmocka_unit_test(silent_beside_others),
+		cmocka_unit_test(room_in_turn),
 	};
 
 	rng.state = vectors_seed();

@@ -189,8 +189,8 @@ struct fpisa_manager_make {
 struct fpisa_manager_made {
 	__u64 group;
 	__u32 index;
-	__s32 err;			    /* 0; -ENOSPC: a smaller window may fit; or another -errno */
-	__u32 number;			    /* of the job; of an error, its enum fpisa_manager_reason, 0: as the error says */
+	__s32 err;    /* 0; -ENOSPC: a smaller window may fit; or another -errno */
+	__u32 number; /* of the job; of an error, its enum fpisa_manager_reason, 0: as the error says */
 	struct fpisa_manager_spec spec;	    /* complete, if err is 0 */
 	char text[FPISA_MANAGER_MADE_TEXT]; /* text of an error */
 };

@@ -100,9 +100,9 @@ struct fpisa_query {
 	char *space;
 	uint8_t *stream; /* records of a query for all rows, or of a join */
 	size_t stream_at, stream_n, stream_room;
-	int paused;	     /* more rows are left with the workers */
+	int paused;	      /* more rows are left with the workers */
 	uint32_t next_reader; /* the worker behind the one whose rows took the last room */
-	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
+	uint8_t *held, kept;  /* the byte behind the last text, where a 0 stands now */
 };
 
 /* Set the query's error and message. Return `error`. */
