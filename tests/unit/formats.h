@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The formats that test_formats.c and test_blocks.c run, and words of them. */
+/* The formats that test_formats.c and test_blocks.c run, and random words of these formats */
 #ifndef FORMATS_H
 #define FORMATS_H
 

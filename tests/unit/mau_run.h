@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One chain of FP32 contributions, 32 elements wide, through every
- * user-space composition of the nine units and through the oracle. After
- * each contribution the registers and events must agree, after the last one
- * the packed values and flags of both roundings; anything else fails the test.
- *
- *	lanes	mau.h element by element: events and flags of each element
- *	fused	block.h, one loop
- *	staged	block.h, one unit at a time over the block's PHV
+ * One chain of FP32 contributions, 32 elements wide, through every user-space
+ * composition of the nine units and through the oracle. Registers and events
+ * must agree after each contribution, packed values and flags of both roundings
+ * after the last. Any difference fails the test.
+ * 	lanes	mau.h element by element: events and flags of each element
+ * 	fused	block.h, one loop
+ * 	staged	block.h, one unit at a time over the block's PHV
  */
 #ifndef MAU_RUN_H
 #define MAU_RUN_H
@@ -26,7 +25,7 @@
 typedef uint32_t contribution[FPISA_BLOCK];
 
 /*
- * The paper's match (figure 5) without a map: entry i has bit 31 - i alone
+ * Do the paper's match (figure 5) without a map: entry i has bit 31 - i alone
  * and a mask over the first i + 1 bits; the match gives i. Zero has no entry.
  */
 static inline __u32 clz_prefixes(__u32 x)
@@ -45,14 +44,14 @@ static inline __u32 clz_builtin(__u32 x)
 	return x ? (__u32)__builtin_clz(x) : 32;
 }
 
-/* The oracle's results for a block. */
+/* The oracle's results for a block */
 struct expected {
 	struct oracle_reg reg[FPISA_BLOCK];
 	struct fpisa_exp_block e;
 	struct fpisa_man_block m;
-	uint64_t event[FPISA_BLOCK]; /* of this add, packed as in format.h */
-	uint64_t events;	     /* their sum */
-	uint64_t total;		     /* of all adds */
+	uint64_t event[FPISA_BLOCK]; /* events of this add, packed as in format.h */
+	uint64_t events;	     /* sum of event[] */
+	uint64_t total;		     /* sum over all adds */
 };
 
 static inline uint64_t pack_events(const struct oracle_events *v)
@@ -101,7 +100,7 @@ static inline void mismatch(const char *what, const char *who, enum fpisa_mode m
 						 (uint64_t)(want)->member[__i]);                                       \
 	} while (0)
 
-/* Modes reach the units as constants, as in the BPF programs. */
+/* Pass modes to the units as constants, as the BPF programs do. */
 #define WITH_MODE(mode, call) ((mode) == FPISA_MODE_FPISA_A ? call(FPISA_MODE_FPISA_A) : call(FPISA_MODE_FPISA))
 
 static inline uint64_t lane_add(struct fpisa_exp_block *e, struct fpisa_man_block *m, int i, uint32_t word, int first,
@@ -140,7 +139,7 @@ static inline uint64_t staged_add(const struct fpisa_word_block *in, struct fpis
 	struct fpisa_phv_block p;
 	uint64_t events;
 
-	memset(&p, 0xa5, sizeof(p)); /* left over from another block */
+	memset(&p, 0xa5, sizeof(p)); /* contents left over from another block */
 	fpisa_stage0(in, FPISA_PHV(&p), FPISA_FP32);
 	fpisa_stage1(FPISA_PHV(&p), FPISA_FP32);
 	if (first) {
@@ -185,7 +184,7 @@ static inline uint32_t lane_read(const struct fpisa_exp_block *e, const struct f
 		fpisa_stage8(FPISA_PHV(&__p), out, FPISA_FP32, rounding); \
 	})
 
-/* Read-out of agreeing registers in one rounding, a constant, by every composition and match. */
+/* Check that every composition and match reads agreeing registers alike in one rounding, which is a constant. */
 #define CHECK_READ(x, rounding)                                                                                \
 	do {                                                                                                   \
 		struct fpisa_word_block want, got;                                                             \
@@ -216,7 +215,7 @@ static inline uint32_t lane_read(const struct fpisa_exp_block *e, const struct f
 			mismatch(what, who " flags", mode, n, w, 0, flags, all); \
 	} while (0)
 
-/* Returns the oracle's view of the chain, for tests that know more about it. */
+/* Return the oracle's view of the chain, for tests that know more about it. */
 static inline struct expected check_chain(const char *what, int contributions, const contribution *w,
 					  enum fpisa_mode mode)
 {

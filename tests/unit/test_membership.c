@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The manager's groups (user/manager): what each event does, in the order in
- * which a story needs it, then in random orders, where after every event what
- * groups have must be what their ranks' connections and the limits allow. The
- * other side, ranks and datapath, is a table here.
+ * The manager's groups (user/manager). First each event is tested in the order
+ * in which a story needs it, then events in random orders. After every random
+ * event, what groups have must be what their ranks' connections and the limits
+ * allow. Ranks and datapath are tables here.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -21,31 +21,31 @@
 #define CALLERS 64
 #define INBOX 16
 
-/* What a rank has been told. */
+/* Messages that a rank has received */
 struct told {
 	struct manager_caller caller;
 	int connected, hung_up;
 	int n;
-	struct fpisa_manager_message inbox[INBOX]; /* the last of them */
+	struct fpisa_manager_message inbox[INBOX]; /* the latest messages */
 };
 
-/* One datapath, one manager, and who calls it. */
+/* One datapath, one manager and its callers */
 struct world {
 	struct manager m;
 	struct manager_policy policy;
 	struct told of[CALLERS];
 	uint64_t next_random;
-	/* requests that the datapath has not looked at */
+	/* requests that the datapath has not handled */
 	int making;
 	struct manager_make make[64];
-	/* jobs that there are, by number */
+	/* existing jobs, by number */
 	uint64_t token[FPISA_MAX_JOBS];
 	uint32_t window[FPISA_MAX_JOBS];
 	struct group_record record[GROUPS];
-	uint32_t static_slots; /* that others have */
+	uint32_t static_slots; /* slots that static jobs hold */
 	struct aggregator_record aggregator[AGGREGATORS];
 	char said[FPISA_MANAGER_TEXT];
-	uint32_t rate; /* of the datapath's own link */
+	uint32_t rate; /* rate of the datapath's own link */
 };
 
 static struct told *told(struct manager_caller *c)
@@ -81,7 +81,7 @@ static void make_it(void *arg, const struct manager_make *m)
 	struct world *w = arg;
 
 	assert_true(w->making < 64);
-	/* The record comes first: it would not be found after a kill. */
+	/* The record must come first: after a kill, only the record leads to the job. */
 	assert_int_equal(w->record[m->place].job[m->index].state, FPISA_GROUP_JOB_MAKING);
 	assert_true(w->record[m->place].job[m->index].token == m->token && m->token);
 	w->make[w->making++] = *m;
@@ -143,14 +143,14 @@ static struct world *new_world(void)
 	return &w;
 }
 
-/* The manager is killed and started again: what it knew is in the records. */
+/* Kill the manager and start it again. The new manager restores its state from the records. */
 static void restart(struct world *w)
 {
 	memset(&w->m, 0, sizeof(w->m));
 	w->m = (struct manager){.policy = &w->policy, .ops = &ops, .arg = w, .aggregator_port = 18000};
 	for (int i = 0; i < CALLERS; i++)
 		w->of[i].connected = 0;
-	/* What was asked of the datapath it did; of jobs that no record calls made nothing stays. */
+	/* The datapath has completed every request, and no job is left that no record calls made. */
 	w->making = 0;
 	for (int i = 0; i < GROUPS; i++) {
 		if (group_gathers(&w->record[i]))
@@ -274,7 +274,7 @@ static uint32_t slots_of(const struct world *w)
 	return n;
 }
 
-/* The datapath does the first of what it was asked. */
+/* Let the datapath handle the oldest request. */
 static void datapath_turn(struct world *w)
 {
 	struct manager_make o = w->make[0];
@@ -295,7 +295,7 @@ static void datapath_turn(struct world *w)
 		made.spec.format = made.spec.format ? made.spec.format : 1;
 		made.spec.mode = made.spec.rounding = made.spec.pipeline = 1;
 		made.spec.elements = 32;
-		/* It says so in the record itself, for nobody else may be there to do it. */
+		/* The datapath marks the record itself, because the manager may not be running. */
 		if (w->record[o.place].aggregators == 1)
 			w->record[o.place].job[o.index].state = FPISA_GROUP_JOB_MADE;
 		w->record[o.place].job[o.index].number = w->record[o.place].job[o.index].at[0] = made.number;
@@ -304,7 +304,7 @@ static void datapath_turn(struct world *w)
 	manager_made(&w->m, &made);
 }
 
-/* A group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on a host of its own. */
+/* Make a group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on a host of its own. */
 static void gather(struct world *w, int first, uint32_t size, const char *name, const char *owner)
 {
 	for (uint32_t r = 0; r < size; r++) {
@@ -317,7 +317,7 @@ static void gather(struct world *w, int first, uint32_t size, const char *name, 
 		assert_last(&w->of[first + (int)r], FPISA_MANAGER_JOINED);
 }
 
-/* All ask, bind and get the job. */
+/* Let all ranks ask, bind and get the job. */
 static void get_job(struct world *w, int first, uint32_t size, uint32_t index, uint8_t format, uint32_t window)
 {
 	for (uint32_t r = 0; r < size; r++)
@@ -376,7 +376,7 @@ static void a_group_lives_and_ends(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
-/* While the last of a group leave, the first of the next one come by the same name. */
+/* Check that ranks of the next group can join by the same name while the last ranks of a group leave. */
 static void the_next_of_that_name(void **state)
 {
 	struct world *w = new_world();
@@ -419,7 +419,7 @@ static void who_may_not_join(void **state)
 	/* Another key has names of its own. */
 	join(w, call(w, 6, 6, "other"), "train", 0, 3);
 	assert_last(&w->of[6], FPISA_MANAGER_PENDING);
-	/* One that gives up waiting makes room for another process of that rank. */
+	/* A rank that gives up waiting makes room for another process of that rank. */
 	lose(w, &w->of[0]);
 	join(w, call(w, 7, 7, "key"), "train", 0, 2);
 	assert_last(&w->of[7], FPISA_MANAGER_PENDING);
@@ -445,7 +445,7 @@ static void a_message_out_of_its_turn(void **state)
 
 /* -- several aggregators ----------------------------------------------------- */
 
-#define AGG 40 /* callers from here on */
+#define AGG 40 /* first caller that is an aggregator */
 
 static struct told *register_at(struct world *w, int i, uint32_t host, const char *owner, uint32_t rate,
 				uint32_t version)
@@ -470,7 +470,7 @@ static struct world *world_with_aggregators(int n)
 	return w;
 }
 
-/* So much later, in which the aggregators that are there have said PING. */
+/* Advance the clock by `ms`. All connected aggregators then send PING. */
 static void later(struct world *w, uint64_t ms)
 {
 	struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);
@@ -498,7 +498,7 @@ static void made_there(struct world *w, struct told *t, uint32_t number, int err
 	say(w, t, &msg);
 }
 
-/* Up to the BIND of all, who answer it. */
+/* Run a job's start until all ranks have answered BIND. */
 static void begin_job(struct world *w, int first, uint32_t size)
 {
 	for (uint32_t r = 0; r < size; r++)
@@ -522,7 +522,7 @@ static void a_group_gets_all_that_are_there(void **state)
 		assert_int_equal(m->list.of[i].weight, 1);
 	assert_int_equal(ntohl(m->list.of[2].address), 0x0a000000 + 201);
 	begin_job(w, 0, 4);
-	/* One with less room has a smaller window, the other one has not. */
+	/* An aggregator with less room has a smaller window; the other aggregator does not. */
 	made_there(w, &w->of[AGG], 0, -ENOSPC, "no slots");
 	assert_int_equal(last(&w->of[AGG])->make.spec.window, 32);
 	made_there(w, &w->of[AGG], 5, 0, "");
@@ -554,21 +554,21 @@ static void weights_follow_rates_and_hosts(void **state)
 	}
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
 	assert_int_equal(m->list.of[2].weight, 4 * m->list.of[0].weight);
-	/* On a rank's host there is room for a little of 10 Gbit/s, beside what the rank itself receives. */
+	/* A rank's host has room for a little of its 10 Gbit/s, beside what the rank itself receives. */
 	w = world_with_aggregators(0);
 	w->rate = 20000;
 	register_at(w, AGG, 1, "aggs", 10000, FPISA_VERSION);
 	gather(w, 0, 4, "train", "key");
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
 	assert_int_equal(m->list.of[0].weight, 3 * m->list.of[1].weight);
-	/* One whose link is slower than the ranks' together is worth a line; one that has a port for each is not. */
+	/* A link slower than the ranks' links together is reported. A link with a port for each rank is not. */
 	for (uint32_t ports = 1; ports <= 4; ports += 3) {
 		w = world_with_aggregators(0);
 		w->rate = ports * 10000;
 		gather(w, 0, 4, "train", "key");
 		assert_int_equal(strstr(w->said, "let each use 25% of its own") != NULL, ports == 1);
 	}
-	/* What would take next to nothing is left out: nobody hears of several. */
+	/* An aggregator that would take next to nothing is left out, and ranks receive no list. */
 	w = world_with_aggregators(0);
 	w->rate = 100000;
 	register_at(w, AGG, 200, "aggs", 100, FPISA_VERSION);
@@ -576,7 +576,7 @@ static void weights_follow_rates_and_hosts(void **state)
 	assert_int_equal(w->of[0].inbox[(w->of[0].n - 2) % INBOX].type, FPISA_MANAGER_PENDING);
 }
 
-/* The manager's own link is so slow beside another aggregator's that its datapath gets no share: ranks send to the other alone. */
+/* Check that ranks send to the other aggregator alone if the manager's own link is so much slower that its datapath gets no share. */
 static void the_only_one_is_another(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -598,7 +598,7 @@ static void the_only_one_is_another(void **state)
 	assert_int_equal(w->making, 0);
 	made_there(w, &w->of[AGG], 5, 0, "");
 	assert_int_equal(last(&w->of[1])->job.job, 5);
-	/* A refusal has its name, as where there are several. */
+	/* A refusal names the aggregator, as it does with several aggregators. */
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 1, 2, 64);
 	for (int r = 0; r < 2; r++)
@@ -618,7 +618,7 @@ static void who_may_not_register(void **state)
 		       "without a key may not register");
 	assert_refused(register_at(w, AGG + 1, 201, "aggs", 10000, FPISA_VERSION - 1), FPISA_MANAGER_R_aggregator,
 		       "10.0.0.201: its frames are of version");
-	/* An address that another host has. */
+	/* An address of another host */
 	{
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
 		struct told *t = call(w, AGG + 1, 201, "aggs");
@@ -628,7 +628,7 @@ static void who_may_not_register(void **state)
 		say(w, t, &msg);
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "10.0.0.200: host 10.0.0.200 has registered that address");
 	}
-	/* Addresses that are no machine's. */
+	/* Addresses that no machine has */
 	for (int i = 0; i < 4; i++) {
 		static const uint32_t none[] = {0x7f000001, 0xe0010101, 0xffffffff, 0x00000001};
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
@@ -640,7 +640,7 @@ static void who_may_not_register(void **state)
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "no address that the ranks of other hosts can reach");
 	}
 	assert_false(w->of[AGG].hung_up);
-	/* The same host again, while it is there, and when it has said nothing for a while. */
+	/* The same host registers again: while its first connection lives, and after that connection was silent for a while. */
 	assert_refused(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_R_busy,
 		       "10.0.0.200: another fpisa serve of this host has registered it");
 	assert_false(w->of[AGG].hung_up);
@@ -668,8 +668,8 @@ static void an_aggregator_dies(void **state)
 		if (made)
 			made_there(w, &w->of[AGG], 5, 0, "");
 		if (how < 2)
-			lose(w, &w->of[AGG]); /* while it makes the job, or after that */
-		if (how == 2 || how == 4) {   /* it has been ended there, likewise */
+			lose(w, &w->of[AGG]); /* in a job's making (how 0) or after it (how 1) */
+		if (how == 2 || how == 4) {   /* the group was ended there, likewise */
 			msg.of.group = w->record[0].id;
 			say(w, &w->of[AGG], &msg);
 		}
@@ -693,10 +693,10 @@ static void an_aggregator_dies(void **state)
 			assert_true(found);
 		}
 		assert_int_equal(w->aggregator[0].gone != 0, how != 2 && how != 4);
-		/* The next group has the others; the first one's jobs end with it. */
+		/* The next group has the other aggregators. The first group's jobs end with the group. */
 		for (int r = 0; r < 4; r++)
 			leave(w, &w->of[r], 0);
-		if (how == 3) /* its last word is a PONG */
+		if (how == 3) /* a PONG is the last message */
 			continue;
 		if (made)
 			made_there(w, &w->of[AGG + 1], 7, 0, "");
@@ -719,7 +719,7 @@ static void a_job_that_one_cannot_make(void **state)
 		leave(w, &w->of[r], 0);
 	assert_int_equal(slots_of(w), 0);
 	assert_last(&w->of[AGG], FPISA_MANAGER_DROP);
-	/* The next group goes on without it; after a while it is tried again. */
+	/* The next group goes on without the aggregator. After a while the aggregator is tried again. */
 	for (uint32_t n = 2; n <= 3; n++) {
 		const struct fpisa_manager_message *m;
 
@@ -751,7 +751,7 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	gather(w, 0, 2, "train", "key");
 	begin_job(w, 0, 2);
 	made_there(w, &w->of[AGG], 5, 0, "");
-	/* It holds the group, was started again too and does not, is not there. */
+	/* The aggregator holds the group; was restarted and does not hold it; does not come back. */
 	for (int how = 0; how < 3; how++) {
 		struct fpisa_manager_message holds = fpisa_manager_message(FPISA_MANAGER_HOLDS);
 
@@ -772,7 +772,7 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	}
 }
 
-/* Asked of a manager that was started again, before the aggregator is back: made when it is, or refused when its time is over. */
+/* Check that a restarted manager makes a job when the job's aggregator is back, or refuses it when the time is over. */
 static void a_job_waits_for_its_aggregator(void **state)
 {
 	(void)state;
@@ -802,7 +802,7 @@ static void a_job_waits_for_its_aggregator(void **state)
 	}
 }
 
-/* One aggregator has it, the other could not make it: a rank that has not heard that hears it of the next manager. */
+/* Check that a rank learns from the next manager of a job that one aggregator made and the other could not make. */
 static void refused_half_way_and_restarted(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -821,7 +821,7 @@ static void refused_half_way_and_restarted(void **state)
 	assert_int_equal(slots_of(w), 0);
 }
 
-/* A group that had no job yet has none that could be lost. */
+/* Check that a group without a job loses none when its aggregator restarts. */
 static void nothing_was_held(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -852,7 +852,7 @@ static void different_jobs(void **state)
 	get_job(w, 0, 3, 1, 1, 0);
 }
 
-/* In other words than before: the job that all have agreed on stays, while it is made and when it is there. */
+/* Check that another request for the same index does not change the agreed job, while it is made and afterwards. */
 static void another_job_of_the_same_index(void **state)
 {
 	struct world *w = new_world();
@@ -894,12 +894,12 @@ static void limits(void **state)
 	assert_int_equal(last(&w->of[0])->job.spec.window, 16); /* a quarter of 100 */
 	w->policy.slots = 28;
 	get_job(w, 0, 2, 2, 1, 0);
-	assert_int_equal(last(&w->of[0])->job.spec.window, 8); /* of 12 that are left */
+	assert_int_equal(last(&w->of[0])->job.spec.window, 8); /* from the 12 that are left */
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 3, 1, 0);
 	for (int r = 0; r < 2; r++)
 		assert_refused(&w->of[r], FPISA_MANAGER_R_pool, "24 of its 28 slots");
-	get_job(w, 0, 2, 4, 1, 4); /* who asks for less gets it */
+	get_job(w, 0, 2, 4, 1, 4); /* a rank that asks for less gets less */
 	leave(w, &w->of[0], 0);
 	leave(w, &w->of[1], 0);
 	w->policy.slots = FPISA_DEFAULT_SLOTS;
@@ -920,7 +920,7 @@ static void limits(void **state)
 	assert_refused(&w->of[9], FPISA_MANAGER_R_pool, "its 2 jobs");
 }
 
-/* As groups come, all numbers of jobs can be used, the first by full windows. */
+/* Check that all numbers of jobs can be used as groups come, and that the first jobs have full windows. */
 static void shares(void **state)
 {
 	uint32_t given = 0, full = 0;
@@ -934,7 +934,7 @@ static void shares(void **state)
 		given += window;
 	}
 	assert_true(full >= 9 && given <= FPISA_DEFAULT_SLOTS);
-	/* Powers of two, at most a quarter, and what is wanted. */
+	/* Windows are powers of two, at most a quarter of the free slots and at most the wanted window. */
 	for (uint32_t free = 0; free <= FPISA_DEFAULT_SLOTS; free++)
 		for (uint32_t others = 0; others < FPISA_MAX_JOBS; others++)
 			for (uint32_t wanted = 1; wanted <= 1024; wanted *= 2) {
@@ -951,7 +951,7 @@ static void shares(void **state)
 	assert_int_equal(manager_window(64, 40, 0), 32);
 }
 
-/* A group of one rank, caller `at`, asks for its first job, in mode exact; its window, or 0: it was refused. */
+/* Gather a group of one rank, caller `at`, and ask for its first job in mode exact. Return the window, or 0 if the job was refused. */
 static uint32_t exact_window(struct world *w, int at, const char *name, uint8_t format)
 {
 	struct told *t = &w->of[at];
@@ -966,7 +966,7 @@ static uint32_t exact_window(struct world *w, int at, const char *name, uint8_t 
 	return last(t)->job.spec.window;
 }
 
-/* A quarter of the slots have superaccumulators: windows of mode exact leave room among these, and the limit has its name. */
+/* Check that windows of mode exact share the quarter of the slots that have superaccumulators, and that the refusal names this limit. */
 static void exact_shares(void **state)
 {
 	struct world *w = new_world();
@@ -986,11 +986,11 @@ static void exact_shares(void **state)
 	assert_refused(&w->of[groups], FPISA_MANAGER_R_pool,
 		       "256 of the 256 slots for mode exact, too few are left for a window of 8 (slots of [datapath], "
 		       "fpisa load --slots)");
-	/* These have registers as in other modes. */
+	/* Jobs of E4M3 use registers as in other modes. */
 	assert_int_equal(exact_window(w, (int)groups + 1, "e4m3", FPISA_FORMAT_E4M3), 64);
 }
 
-/* The datapath's text fits behind the longest names. */
+/* Check that the datapath's text fits behind the longest names. */
 static void a_long_refusal(void **state)
 {
 	static const char text[] = "job 63: window 8 needs 16 of 32768 slot entries of mode exact, 32768 are taken; "
@@ -1007,7 +1007,7 @@ static void a_long_refusal(void **state)
 	assert_refused(&w->of[0], FPISA_MANAGER_R_pool, text);
 }
 
-/* What static jobs have the datapath knows, not the manager. */
+/* Check a refusal for slots of static jobs, which only the datapath knows. */
 static void the_datapath_is_full(void **state)
 {
 	struct world *w = new_world();
@@ -1047,17 +1047,17 @@ static void ports(void **state)
 	for (int r = 0; r < 3; r++)
 		ask(w, &w->of[r], 0, 1, 0);
 	for (int r = 0; r < 3; r++)
-		assert_int_equal(last(&w->of[r])->bind.port, 20000); /* one for all, as multicast takes */
+		assert_int_equal(last(&w->of[r])->bind.port, 20000); /* one port for all ranks, as multicast needs */
 	bound(w, &w->of[1], 0, 20000, 0);
 	bound(w, &w->of[0], 0, 20000, 1);
 	for (int r = 0; r < 3; r++)
 		assert_int_equal(last(&w->of[r])->bind.port, 20001);
-	bound(w, &w->of[2], 0, 20000, 0); /* late: of the first try */
+	bound(w, &w->of[2], 0, 20000, 0); /* late: answers the first try */
 	for (int r = 0; r < 3; r++)
 		bound(w, &w->of[r], 0, 20001, 0);
 	assert_int_equal(w->making, 1);
 	datapath_turn(w);
-	/* Ranks of one host. */
+	/* Ranks of one host */
 	for (int r = 0; r < 3; r++)
 		join(w, call(w, 4 + r, 1, "key"), "host", (uint32_t)r, 3);
 	for (int r = 4; r < 7; r++)
@@ -1070,7 +1070,7 @@ static void ports(void **state)
 	assert_refused(&w->of[4], FPISA_MANAGER_R_ports, "20000 to 20003");
 }
 
-/* After the last number that there is no other follows. */
+/* Check that no port is tried after the last allowed number. */
 static void the_last_port(void **state)
 {
 	struct world *w = new_world();
@@ -1084,8 +1084,8 @@ static void the_last_port(void **state)
 	assert_refused(&w->of[0], FPISA_MANAGER_R_ports, "65535 to 65535");
 }
 
-#define MANY_GROUPS 7 /* each of 8 jobs of 64 ranks */
-#define MOST_MS 200   /* of CPU time, with sanitizers; to look for each port at each job took 900 ms without them */
+#define MANY_GROUPS 7 /* of 8 jobs of 64 ranks each */
+#define MOST_MS 200   /* of CPU time, with sanitizers; looking for each port at each job took 900 ms without them */
 
 static double cpu_ms(void)
 {
@@ -1095,7 +1095,7 @@ static double cpu_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* All of one host: the manager, which has others to hear, does not stand still to find the next ports. */
+/* Check that the manager finds the next ports quickly if all ranks are on one host, because other callers wait meanwhile. */
 static void many_ports(void **state)
 {
 	struct world *w = new_world();
@@ -1163,14 +1163,14 @@ static void a_manager_is_restarted(void **state)
 		assert_last(&w->of[r], FPISA_MANAGER_JOINED);
 		assert_int_equal(last(&w->of[r])->members.ranks, 7);
 	}
-	/* What it did not hear it asks for again. */
+	/* Rank 1 asks again for what it did not hear. */
 	ask(w, &w->of[1], 0, 1, 0);
 	assert_last(&w->of[1], FPISA_MANAGER_BIND);
 	bound(w, &w->of[1], 0, last(&w->of[1])->bind.port, 0);
 	assert_last(&w->of[1], FPISA_MANAGER_JOB);
 	assert_int_equal(last(&w->of[1])->job.token, token);
 	assert_int_equal(w->making, 0);
-	/* Who is not who he says, or comes from elsewhere. */
+	/* A wrong secret, then another address */
 	joined.members.secret++;
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
 	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "no such group");
@@ -1193,7 +1193,7 @@ static void a_manager_is_restarted(void **state)
 	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "no such group");
 }
 
-/* The first to ask is refused, and leaves; who has not asked knows why, though it was away for a moment. */
+/* Check that a rank that has not asked learns why the first rank's request was refused, although it was away for a moment. */
 static void refused_before_it_asks(void **state)
 {
 	struct world *w = new_world();
@@ -1217,7 +1217,7 @@ static void refused_before_it_asks(void **state)
 	assert_true(m[1].refusal.index == 0 && m[1].refusal.reason == FPISA_MANAGER_R_format);
 }
 
-/* Half of each of its groups leaves, the other half stays: all places are not one key's. */
+/* Check that one key cannot hold all places with groups that half of the ranks have left. */
 static void groups_that_do_not_end(void **state)
 {
 	struct world *w = new_world();
@@ -1237,12 +1237,12 @@ static void groups_that_do_not_end(void **state)
 	}
 	assert_int_equal(made, 4);
 	gather(w, CALLERS - 2, 2, "train", "other");
-	/* One has ended, so the next may be. */
+	/* One group has ended, so the next may begin. */
 	leave(w, &w->of[1], 0);
 	gather(w, 8, 2, "train", "key");
 }
 
-/* One that comes back before its old connection is known to be over takes its place. */
+/* Check that a rank that comes back before its old connection is known to be closed takes its place. */
 static void a_second_connection(void **state)
 {
 	struct world *w = new_world();
@@ -1275,7 +1275,7 @@ static void it_dies_while_its_job_is_made(void **state)
 		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
 	lose(w, &w->of[0]);
 	lose(w, &w->of[1]);
-	assert_int_equal(records_of(w), 1); /* by which a restarted manager would find the job */
+	assert_int_equal(records_of(w), 1); /* a restarted manager would find the job by this record */
 	datapath_turn(w);
 	assert_int_equal(jobs_of(w), 0);
 	assert_int_equal(records_of(w), 0);
@@ -1293,14 +1293,14 @@ static void who_left_is_not_waited_for(void **state)
 	assert_int_equal(last(&w->of[0])->refusal.ranks, 2);
 	ask(w, &w->of[2], 0, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
-	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* a job, whoever else asks for it */
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* once a job, however many ranks ask */
 	ask(w, &w->of[2], 1, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 2);
 	assert_int_equal(w->m.count.gone, 0);
 }
 
-/* Before its job, while it is made, when it is there: all ranks hear why, each once, and again when they ask. */
+/* Check that all ranks hear why a rank cannot go on, each once and again when they ask: before its job, while it is made, afterwards. */
 static void a_rank_cannot_go_on(void **state)
 {
 	struct world *w = new_world();
@@ -1332,7 +1332,7 @@ static void a_rank_cannot_go_on(void **state)
 	for (int r = 0; r < 3; r++)
 		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 0 cannot go on: the interface is gone");
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_failed], 3);
-	/* It hears of all three when it comes back. */
+	/* The rank hears of all three when it comes back. */
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
 	assert_int_equal(w->of[5].n, 4);
 	for (int r = 0; r < 2; r++)
@@ -1342,7 +1342,7 @@ static void a_rank_cannot_go_on(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
-/* The helper is stuck: no rank waits for ever. What it makes all the same is deleted with the group. */
+/* Check that no rank waits for ever if the helper is stuck. A job that the helper makes later is deleted with the group. */
 static void a_job_that_is_not_made(void **state)
 {
 	struct world *w = new_world();
@@ -1369,7 +1369,7 @@ static void a_job_that_is_not_made(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
-/* Ranks that wait for each other, each in a call that the others have not made. */
+/* Check ranks that wait for each other, each in a call that the others have not made. */
 static void ranks_make_different_calls(void **state)
 {
 	struct world *w = new_world();
@@ -1410,7 +1410,7 @@ static void killed_by_the_administrator(void **state)
 	assert_int_equal(w->m.count.gone, 2);
 }
 
-/* Who is there of a group that gathers is recorded, and forgotten when nobody is, or the group is complete. */
+/* Check that the present ranks of a gathering group are recorded, and forgotten when all have left or the group is complete. */
 static void gathering_is_recorded(void **state)
 {
 	struct world *w = new_world();
@@ -1446,7 +1446,7 @@ static void gathering_is_recorded(void **state)
 
 /* -- random orders ---------------------------------------------------------- */
 
-/* But for jobs that are asked for. */
+/* Check that the record equals the group, except for jobs that are only asked for. */
 static void assert_recorded(const struct manager_group *g, const struct group_record *record)
 {
 	struct group_record a = g->record, b = *record;
@@ -1459,7 +1459,7 @@ static void assert_recorded(const struct manager_group *g, const struct group_re
 	assert_memory_equal(&a, &b, sizeof(a));
 }
 
-/* What must hold after every event. */
+/* Check everything that must hold after every event. */
 static void check(struct world *w)
 {
 	struct manager_quota used = manager_used(&w->m, NULL), own = manager_used(&w->m, "key");
@@ -1485,7 +1485,7 @@ static void check(struct world *w)
 				tokens[known++] = g->record.job[k].token;
 			}
 		}
-		/* What is recorded is what a restart has to find. */
+		/* The record is what a restart must find. */
 		if (g->whole)
 			assert_recorded(g, &w->record[i]);
 		else if (w->record[i].id)
@@ -1496,7 +1496,7 @@ static void check(struct world *w)
 	for (int i = 0; i < known; i++)
 		for (int k = 0; k < i; k++)
 			assert_true(tokens[i] != tokens[k]);
-	/* No two jobs have one port of one host. */
+	/* No two jobs use the same port of a host. */
 	for (int i = 0; i < CALLERS; i++)
 		assert_true(!w->of[i].hung_up || w->of[i].caller.place < 0);
 }
@@ -1554,13 +1554,13 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 			manager_kill(&w->m, vectors_below(rng, 3), w->m.group[0].record.id);
 		return;
 	default:
-		/* It answers the last message, if that wants an answer. */
+		/* The caller answers the last message if that message wants an answer. */
 		if (t->n && last(t)->type == FPISA_MANAGER_BIND && t->caller.place >= 0)
 			bound(w, t, last(t)->bind.index, last(t)->bind.port, !vectors_below(rng, 6));
 	}
 }
 
-/* Killed: what was asked of the datapath is done or not, jobs that no record calls made are taken away. */
+/* Kill the manager at random: each request to the datapath is done or not, and jobs that no record calls made are deleted. */
 static void random_restart(struct world *w)
 {
 	for (int i = 0; i < FPISA_MAX_JOBS; i++) {
@@ -1596,7 +1596,7 @@ static void random_orders(void **state)
 				random_restart(w);
 			check(w);
 		}
-		/* In the end nobody is there, and nothing is left. */
+		/* In the end no caller is connected, and nothing is left. */
 		for (int i = 0; i < CALLERS; i++)
 			if (w->of[i].connected)
 				lose(w, &w->of[i]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* oracle_result_error(): known cases, and random ones against long doubles. */
+/* Tests of oracle_result_error(): known cases, and random cases against long doubles */
 #include <math.h>
 #include "unit/workers.h"
 #include "values/pack.h"
@@ -28,7 +28,7 @@ static void known(int op, double factor, float result, float a, float b, double 
 	assert_true(correct == (ulps <= 0.5));
 }
 
-/* A neighbour of the correct result may be as near as half of its ulp: at a tie; where ulps change. */
+/* Check that a neighbour of the correct result may be as near as half of its ulp: at a tie, and where ulps change. */
 static void beside(float result, float a, float b, double ulps)
 {
 	bool correct;

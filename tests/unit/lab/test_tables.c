@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Multiplication, reciprocal, logarithm and square root by tables. The
- * reference for the small formats knows nothing of packing: it lists all
- * finite values of a format in order and searches the one nearest to the
- * exact result, which long double holds to 64 bits (products to the last).
- * FP32 products are held to the machine's own, the other functions of FP32
- * to the error that interpolation leaves.
+ * reference for the small formats does not use packing: it lists all finite
+ * values of a format in order and searches for the value nearest to the exact
+ * result, which long double holds to 64 bits (products to the last).
+ * FP32 products are compared with the machine's own, and the other functions
+ * of FP32 with the error that interpolation leaves.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static const struct small {
 	const char *name;
 	enum fpisa_format_id id;
 	int ebits, mbits, bias;
-	uint32_t words, largest, infinity; /* infinity 0: none */
+	uint32_t words, largest, infinity; /* infinity 0: the format has no infinity */
 	uint32_t nan;
 } smalls[] = {
 	{"e4m3", FPISA_FORMAT_E4M3, 4, 3, 7, 0x100, 0x7e, 0, 0x7f},
@@ -34,7 +34,7 @@ static const struct small {
 
 #define SMALLS ((int)(sizeof(smalls) / sizeof(smalls[0])))
 
-/* Magnitudes of the format under test in the order of their words; one beyond the range ends them. */
+/* Magnitudes of the format under test in the order of their words, then one value beyond the range */
 static long double value[0x8000];
 
 static void list_values(const struct small *s)
@@ -60,7 +60,7 @@ static long double value_of(const struct small *s, uint32_t word)
 	return word & sign_bit(s) ? -v : v;
 }
 
-/* Down: toward minus infinity. */
+/* Return the reference result. FPISA_ROUND_DOWN rounds toward minus infinity. */
 static uint32_t reference(const struct small *s, long double exact, enum fpisa_rounding rounding)
 {
 	uint32_t sign = signbit(exact) ? sign_bit(s) : 0, low = 0, high = s->largest + 1;
@@ -127,7 +127,7 @@ static void check(const struct small *s, enum fpisa_function fn, enum fpisa_roun
 			 (int)rounding, (unsigned long long)got, (unsigned long long)want);
 }
 
-/* Every input of every small format gives the correctly rounded result. */
+/* Check that every input of every small format gives the correctly rounded result. */
 static void unary_all(void **state)
 {
 	(void)state;
@@ -139,7 +139,7 @@ static void unary_all(void **state)
 	}
 }
 
-/* Roots are of entries rounded up: those of squares are exact in both roundings. */
+/* Check that roots of squares are exact in both roundings: entries of roots are rounded up. */
 static void sqrt_down(void **state)
 {
 	(void)state;
@@ -165,8 +165,7 @@ static void multiply_8_bits(void **state)
 	}
 }
 
-/* All pairs of significands, at exponents that move with them, subnormal results and both signs among them.
- */
+/* Check all pairs of significands, with exponents that move with them, subnormal results and both signs among them. */
 static void multiply_16_bits(void **state)
 {
 	struct vectors_rng rng;
@@ -219,7 +218,7 @@ static void fp32_multiply(void **state)
 		for (int i = 0; i < 32; i++) {
 			uint32_t a = words[i], b = words[32 + i], want, got;
 
-			/* Down to where the product is subnormal, and below. */
+			/* Products that are subnormal, and smaller ones */
 			if (i % 4 == 0)
 				b = (b & 0x807fffff) | ((127 - (a >> 23 & 0xff) + (uint32_t)k % 40) & 0xff) << 23;
 			want = word_of(single(a) * single(b));
@@ -231,9 +230,9 @@ static void fp32_multiply(void **state)
 }
 
 /*
- * What linear interpolation over 2^-10 leaves, (2^-20 / 8) max |f''| / f:
- * 2^-22 for 1/x at 1, 2^-25 for the root at 1, 2^-23.6 for the factor of
- * log2 at 1; and half an ulp of packing, 2^-24.
+ * Check that errors stay below what linear interpolation over 2^-10 leaves,
+ * (2^-20 / 8) max |f''| / f: 2^-22 for 1/x at 1, 2^-25 for the root at 1,
+ * 2^-23.6 for the factor of log2 at 1. Packing adds half an ulp, 2^-24.
  */
 static void fp32_errors(void **state)
 {
@@ -310,7 +309,7 @@ static void fp32_specials(void **state)
 	}
 }
 
-/* Entries against long double: reciprocals within half a unit, logarithms a little more, roots rounded up. */
+/* Check entries against long double: reciprocals within half a unit, logarithms a little more, roots rounded up. */
 static void entries_exact(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A worker's tables: schemas, rows of CSV and .tbl, values in keys, and what lies outside of the directory. */
+/* A worker's tables: schemas, rows of CSV and .tbl, values in keys, and names that lead out of the directory */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static int open_table(struct partition *p, const char *name)
 	return partition_open(p, directory, name) ?: partition_begin(p, NULL, NULL);
 }
 
-/* The rows of table t as text, NULL as "-", a row a line; or the message. */
+/* Write the rows of table t as text, a row a line and NULL as "-", or the message if reading fails. */
 static void dump(char *out, size_t size)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -105,7 +105,7 @@ static const struct {
 	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
 	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, where the schema has 1 columns"},
 	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
-	/* As spreadsheets write it. */
+	/* A byte order mark, as spreadsheets write it */
 	{"\xef\xbb\xbf"
 	 "a int32\nb text\n",
 	 "\xef\xbb\xbf"
@@ -155,7 +155,7 @@ static void files(void **state)
 	assert_string_equal(said, "t.csv:2: a byte 0");
 }
 
-/* Rows of random texts, written as the RFC says, longer than the buffer, read in order and by their places. */
+/* Check rows of random texts, written as the RFC says, longer than the buffer, read in order and by their places. */
 static void random_rows(void **state)
 {
 	enum { ROWS = 400, LONG = 9000 };
@@ -197,7 +197,7 @@ static void random_rows(void **state)
 	}
 	assert_int_equal(text_row(&p.text, field, &at), 0);
 	for (int i = 0; i < 4 * ROWS; i++) {
-		/* Some in their order, as they may stand in the buffer. */
+		/* Some rows in order, as they may stand in the buffer */
 		r = i % 4 ? r + 1 + vectors_below(&rng, 3) : vectors_below(&rng, ROWS);
 		r = r < ROWS ? r : 0;
 		text_seek(&p.text, place[r]);
@@ -205,7 +205,7 @@ static void random_rows(void **state)
 		assert_true(at == place[r]);
 		assert_string_equal(field[1].text, row[r][1]);
 	}
-	/* A message about a row that was sought has its line, too: of those before it each ends one, and has some. */
+	/* A message about a row found by its place names the row's line too. Earlier rows end lines and may contain line ends. */
 	r = vectors_below(&rng, ROWS);
 	text_seek(&p.text, place[r]);
 	assert_int_equal(text_row(&p.text, field, &at), 1);
@@ -233,7 +233,7 @@ static void random_rows(void **state)
 #define WRITTEN "a\n1\n2\n3\n"
 #define WRITTEN_BYTES (sizeof(WRITTEN) - 1)
 
-/* Changes t.csv, whose size stays as it is. */
+/* Change t.csv without changing its size. */
 static void by_write(int fd)
 {
 	assert_int_equal(pwrite(fd, "7", 1, 2), 1);
@@ -279,8 +279,8 @@ static void another_file(void)
 static void (*const namings[])(void) = {no_name, another_name, another_file};
 
 /*
- * Before a query opens the table, or while it reads: whoever restores mtime is found, how soon after the open that may be, and
- * whatever names the file gets or loses before and after.
+ * Check that a write before a query opens the table or while it reads is found: also if the writer restores mtime, soon after
+ * the open, and whatever names the file gains or loses before and after.
  */
 static void written(void **state)
 {
@@ -323,7 +323,7 @@ static void written(void **state)
 	}
 }
 
-/* Its names are no change, as long as nobody writes it. */
+/* Check that changes of the file's names are not changes of the file, unless the file is written. */
 static void named(void **state)
 {
 	struct partition p;
@@ -346,7 +346,7 @@ static void named(void **state)
 	}
 }
 
-/* The kernel gives no more notices: a file that is replaced may have been written. */
+/* Check that a replaced file counts as written when the kernel sends no more notices. */
 static void unwatched(void **state)
 {
 	struct partition p;
@@ -376,7 +376,7 @@ static uint64_t number(void)
 	return n;
 }
 
-/* Each file of the table is in it, written or replaced, if by the same bytes. */
+/* Check that the number changes when a file of the table is written or replaced, even by the same bytes. */
 static void numbers(void **state)
 {
 	static const char *const names[] = {"t.schema", "t.csv"}, *const texts[] = {"a text\n", WRITTEN};
@@ -419,14 +419,14 @@ static void open_for_writing(void **state)
 		assert_string_equal(fpisa_error(), want);
 		close(fd);
 	}
-	/* A mapping is written without the descriptor that it was made of, and without a stamp where the page is dirty already. */
+	/* A mapping is written without its descriptor, and without a stamp if the page is dirty already. */
 	fd = openat(directory, "t.csv", O_RDWR);
 	char *map = mmap(NULL, WRITTEN_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_true(map != MAP_FAILED);
 	close(fd);
 	assert_int_equal(open_table(&p, "t"), -ESTALE);
 	munmap(map, WRITTEN_BYTES);
-	/* Readers are no writers; who opens it later is found in the end. */
+	/* Readers are not writers. A process that opens the file for writing later is found in the end. */
 	int reader = openat(directory, "t.csv", O_RDONLY);
 	assert_int_equal(open_table(&p, "t"), 0);
 	assert_int_equal(partition_whole(&p), 0);
@@ -442,7 +442,7 @@ static void open_for_writing(void **state)
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
 	assert_int_equal(partition_whole(&p), 0);
-	/* That file may be written to its end. */
+	/* The replaced file may still be written. */
 	snprintf(want, sizeof(want), "/proc/self/fd/%d", reader);
 	fd = open(want, O_WRONLY);
 	assert_int_equal(write(fd, "b", 1), 1);
@@ -452,7 +452,7 @@ static void open_for_writing(void **state)
 	close(reader);
 }
 
-/* Names that lead out of the directory are refused. */
+/* Check that names that lead out of the directory are refused. */
 static void escapes(void **state)
 {
 	static const char *const names[] = {"../t", "/etc/passwd", "..", ".", "", "a/b", ".t", "t\n", "t;x"};
@@ -486,7 +486,7 @@ static void escapes(void **state)
 	mkdirat(directory, "t.csv", 0700);
 	assert_int_equal(open_table(&p, "t"), -ENOTSUP);
 	unlinkat(directory, "t.csv", AT_REMOVEDIR);
-	/* A link that stays inside is one. */
+	/* A link that stays inside the directory is a table. */
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(open_table(&p, "inside"), 0);
 	partition_close(&p);
@@ -494,7 +494,7 @@ static void escapes(void **state)
 	unlinkat(directory, "inside.schema", 0);
 }
 
-/* A value comes out of a key as the C library prints it; equal values are equal keys. */
+/* Check that a value comes out of a key as the C library prints it, and that equal values are equal keys. */
 static void keys(void **state)
 {
 	char text[FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES], want[64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The rules of queries, each against the plainest way to say the same. */
+/* The rules of queries, each against the plainest statement of the rule */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,10 @@ static struct vectors_rng rng;
 
 #define SEQUENCES 400
 
-/* A set of all numbers taken; one may be taken if none is missing that lies `width` or more below the highest then. */
+/*
+ * Return the rule's answer from the set of all taken numbers. A number may be taken if no number is missing that lies `width` or more
+ * below the highest number then.
+ */
 static int expected(const bool *taken, uint64_t high, uint64_t sequence, uint32_t width)
 {
 	if (!sequence)
@@ -96,7 +99,7 @@ static void order(void **state)
 	}
 }
 
-/* Check who may send which frame, and its length. */
+/* Check which sender may send which frame, and the frame's length. */
 static void frames(void **state)
 {
 	struct fpisa_job j = {.workers = 3, .format = FPISA_FORMAT_FP32, .query = {.limit = 9, .key_bytes = 4}};
@@ -151,14 +154,14 @@ static void frames(void **state)
 		h.format = FPISA_FORMAT_FP16;
 		assert_int_not_equal(fpisa_check_query(&h, cases[i].payload, &j, &q), FPISA_V_ok);
 	}
-	/* Without a filter nobody has keys for it. */
+	/* Without a filter, no member may send keys for it. */
 	q.flags = 0;
 	assert_int_equal(
 		fpisa_check_query(&(struct fpisa_hdr){.type = FPISA_TYPE_KEYS, .format = FPISA_FORMAT_FP32}, 0, &j, &q),
 		FPISA_V_type);
 }
 
-/* A full Bloom filter misses none of its keys, in sequence or not, and takes few for them. */
+/* Check that a full Bloom filter misses none of its keys, in sequence or not, and takes few other keys for them. */
 static void bloom(void **state)
 {
 	(void)state;
@@ -200,7 +203,7 @@ static void bloom(void **state)
 	}
 }
 
-/* Pruned are rows that are not among the N first of those that came before, and no others. */
+/* Check that exactly those rows are pruned that are not among the first N of the rows so far. */
 static void heap(void **state)
 {
 	(void)state;
@@ -233,7 +236,7 @@ static void heap(void **state)
 	}
 }
 
-/* Keys in sequence, in whichever of their bits: of 100,000 two or three find their bucket full, as of keys at random. */
+/* Check keys in sequence, in any of their bits: of 100,000 keys two or three find their bucket full, as random keys do. */
 static void spread(void **state)
 {
 	enum { KEYS = 100000, BUCKETS = 65536 };

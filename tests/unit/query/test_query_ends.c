@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The parts of worker and master of a query: groups that grow, exact terms, the first rows, contents over TLS; answers that
- * lack something.
+ * The parts of a query's worker and master: groups that grow, exact terms, the first rows, contents over TLS, and answers that
+ * lack something
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@
 
 static struct vectors_rng rng;
 
-/* Ordinary, subnormal, the largest and, for some, special. */
+/* Return an ordinary, subnormal or largest value, and sometimes a special one. */
 static uint32_t random_value(void)
 {
 	static const uint32_t ends[] = {0, 1, 0x007fffff, 0x7f7fffff, 0x7149f2ca, 0x3f800000, 0x7f800000, 0x7fc00001};
@@ -63,7 +63,7 @@ static void check_group(const struct fpisa_query_group *g, const struct expected
 		    fpisa_superacc_read(&x->sum.acc, f, wide, 1, &flags));
 }
 
-/* As a worker sends a group that it has added up. */
+/* Send a group as a worker does that has added it up. */
 static void send_terms(struct fpisa_groups *to, const struct fpisa_query_group *g)
 {
 	uint32_t term[FPISA_EXPANSION_TERMS];
@@ -86,7 +86,7 @@ static void send_terms(struct fpisa_groups *to, const struct fpisa_query_group *
 			assert_int_equal(fpisa_groups_add(to, &r), 0);
 		}
 		all += n;
-		/* Never more than there were rows, but for an expansion at the end. */
+		/* At most as many terms as rows, except for an expansion at the end */
 		assert_true((uint64_t)all <= g->count + 13);
 	}
 }
@@ -124,7 +124,7 @@ static void groups(void **state)
 	assert_int_equal(merged.state.used, g.state.used);
 	for (uint32_t i = 0; i < merged.state.used; i++)
 		check_group(&merged.group[i], &x[merged.group[i].key[1]]);
-	/* A key that is there is not put in again. */
+	/* A key that exists is not inserted again. */
 	assert_int_equal(fpisa_groups_put(&merged, &g.group[0]), -EEXIST);
 	fpisa_groups_free(&merged);
 	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
@@ -137,7 +137,7 @@ static void groups(void **state)
 	free(x);
 }
 
-/* They take what they may and no more, and what is there stays. */
+/* Check that groups take the memory that they may and no more, and that existing groups stay. */
 static void memory_of_groups(void **state)
 {
 	(void)state;
@@ -157,7 +157,7 @@ static void memory_of_groups(void **state)
 		assert_non_null(strstr(fpisa_error(), "groups, which take the "));
 		assert_int_equal(n, g.state.used);
 		bytes = g.config.limit * sizeof(*g.group) + (g.config.bucket_mask + 1ull) * sizeof(*g.buckets);
-		/* The first 256 there are always; beyond them no more than 200 bytes are a group's. */
+		/* The first 256 groups always fit; beyond them a group takes at most 200 bytes. */
 		assert_true(n == FPISA_GROUPS_FIRST ? most < 1 << 17 : bytes <= most && n * 400 > most);
 		fpisa_groups_free(&g);
 	}
@@ -196,7 +196,10 @@ static void first_rows(void **state)
 	}
 }
 
-/* The rows that workers sent equal those absorbed and those that came: one more is an error, and so is one less, unless rows are pruned. */
+/*
+ * Check that the rows that workers sent equal those absorbed and those received. One more is an error; one less is an error unless
+ * rows are pruned.
+ */
 static void counts_agree(void **state)
 {
 	static const struct {
@@ -235,7 +238,7 @@ static void counts_agree(void **state)
 	}
 }
 
-/* The aggregator's Nth row is among ours, or rows are missing. */
+/* Check that the aggregator's Nth row is among the master's rows, or that rows are missing. */
 static void certificate(void **state)
 {
 	(void)state;
@@ -274,13 +277,13 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
-/* A worker's READY: one column. */
+/* A worker's READY with one column */
 static const struct __attribute__((packed)) {
 	struct fpisa_query_ready is;
 	struct fpisa_column column;
 } ready = {{.columns = 1}, {.type = FPISA_COLUMN_INT32, .name = "k"}};
 
-/* A query for all rows, and its workers' ends. */
+/* Make a query for all rows, with its workers' ends. */
 static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t workers)
 {
 	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
@@ -302,16 +305,16 @@ static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t work
 		w->fd = -1;
 		w->heard_ns = q->progress_ns;
 		if (pair(&end[i], &w->control, &keys, &keys.psk[0]))
-			skip(); /* no GnuTLS */
+			skip(); /* built without GnuTLS */
 		assert_int_equal(epoll_ctl(q->poll, EPOLL_CTL_ADD, fpisa_channel_fd(w->control.channel), &e), 0);
 	}
 	return q;
 }
 
-/* A turn's messages to workers leave at once, or wake the next turn: none waits for a timer. */
+/* Check that a turn's messages to workers leave at once or wake the next turn, so that none waits for a timer. */
 static void nothing_waits_unsent(void **state)
 {
-	enum { WORKERS = 40 }; /* more than a turn takes events of, so that it hears some late */
+	enum { WORKERS = 40 }; /* more than a turn takes events from, so that it hears some workers late */
 	static struct fpisa_control_channel end[WORKERS];
 	struct fpisa_query *q = scan(end, WORKERS);
 	int started = 0;
@@ -349,7 +352,7 @@ static void nothing_waits_unsent(void **state)
 		fpisa_control_close(&end[i]);
 }
 
-/* All that a worker with 500 rows says when it is told to start. */
+/* Send everything that a worker with 500 rows sends when it is told to start. */
 static void say_rows(struct fpisa_control_channel *end)
 {
 	struct fpisa_query_done done = {.attempt = 1, .rows = 500, .sent = 500, .weight = 500};
@@ -364,7 +367,7 @@ static void say_rows(struct fpisa_control_channel *end)
 	assert_int_equal(fpisa_control_send(end, FPISA_CONTROL_DONE, &done, sizeof(done)), 0);
 }
 
-/* Works at both ends until the worker is told to start. */
+/* Work at both ends until the worker is told to start. */
 static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
 {
 	const __u8 *got;
@@ -385,7 +388,7 @@ static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
 	}
 }
 
-/* The descriptor alone leads to all rows of a worker that has sent more than memory holds: none waits for a timer. */
+/* Check that the descriptor alone leads to all rows of a worker that has sent more than memory holds, without waiting for a timer. */
 static void rows_beyond_memory(void **state)
 {
 	struct fpisa_control_channel end;
@@ -415,7 +418,7 @@ static void rows_beyond_memory(void **state)
 	fpisa_control_close(&end);
 }
 
-/* Three groups of a sort, of one row each, and an error. */
+/* Return three groups of a sort, of one row each, then an error. */
 static int take_three(void *arg, void *record, size_t size)
 {
 	struct fpisa_query_group group = {.count = 1};
@@ -432,7 +435,7 @@ static void forget_nothing(void *arg)
 	(void)arg;
 }
 
-/* An answer that ends early ends with the error, at each call from there on. */
+/* Check that an answer that ends early ends with the error, at each later call too. */
 static void spill_fails(void **state)
 {
 	static const struct fpisa_query_spill spill = {.take = take_three, .forget = forget_nothing};
@@ -468,7 +471,7 @@ static void spill_fails(void **state)
 	fpisa_query_close(q);
 }
 
-/* Contents of any length, both ways at once, whole and in order. */
+/* Check that contents of any length arrive whole and in order, both ways at once. */
 static void contents(void **state)
 {
 	enum { MOST = 100000, CONTENTS = 60 };
@@ -484,7 +487,7 @@ static void contents(void **state)
 
 	(void)state;
 	if (pair(&end[0], &end[1], &keys, &keys.psk[0]))
-		skip(); /* no GnuTLS */
+		skip(); /* built without GnuTLS */
 	for (int i = 0; i < CONTENTS; i++) {
 		size[i] = i % 3 ? vectors_below(&rng, i % 2 ? 500 : MOST) :
 				  (size_t)vectors_below(&rng, 3) * FPISA_CONTROL_BODY;
@@ -507,7 +510,7 @@ static void contents(void **state)
 		got[i]++;
 	}
 	assert_int_equal(fpisa_control_waiting(&end[0]), 0);
-	/* A worker's word from a master. */
+	/* A worker's message from a master */
 	assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_DONE, sent[0], 8), 0);
 	while (!(rc = fpisa_control_work(&end[0], &type, &content, &n)))
 		assert_true(fpisa_control_work(&end[1], &type, &content, &n) >= 0);
@@ -515,7 +518,7 @@ static void contents(void **state)
 	fpisa_control_close(&end[0]);
 	fpisa_control_close(&end[1]);
 
-	/* Another key. */
+	/* Another key */
 	other.secret[0] ^= 1;
 	assert_int_equal(pair(&end[0], &end[1], &keys, &other), 0);
 	for (rc = 0; !rc;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The master of a query beside an aggregator that says what it should not: no answer comes of it, and no wait without an end. */
+/* The master of a query beside an aggregator that sends wrong messages: the master gives no answer and does not wait for ever */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static int close_aggregator(void **state)
 	return close(aggregator);
 }
 
-/* The next frame that came, if there is one. */
+/* Receive the next frame, if any. */
 static int hear(struct fpisa_hdr *h)
 {
 	char frame[FPISA_HDR_LEN + FPISA_MAX_PAYLOAD];
@@ -82,7 +82,7 @@ static void say(struct fpisa_hdr *h, const void *payload, size_t bytes)
 
 /* -- WELCOME ------------------------------------------------------------------------ */
 
-/* Joins by this WELCOME: 0, or the error. */
+/* Join by this WELCOME. Return 0, or the error. */
 static int join(const struct fpisa_query_welcome *welcome, struct fpisa_member *m)
 {
 	struct fpisa_in in[FPISA_BATCH];
@@ -155,7 +155,7 @@ static void welcomes(void **state)
 
 /* -- SEAL ----------------------------------------------------------------------------- */
 
-/* A master whose one worker has said that all of its rows are acknowledged. */
+/* Return a master with one worker, which has said that all of its rows are acknowledged. */
 static struct fpisa_query *master(uint8_t kind)
 {
 	struct fpisa_query *q = calloc(1, sizeof(*q));
@@ -200,7 +200,7 @@ static void never_sealed(void **state)
 
 /* -- counts --------------------------------------------------------------------------- */
 
-/* Rows that a filter may have dropped are missing from a query that has one, and from no other. */
+/* Check that only a query with a filter may lack rows. */
 static void missing_rows(void **state)
 {
 	static const struct {
@@ -231,7 +231,7 @@ static void missing_rows(void **state)
 	}
 }
 
-/* A worker that owes something and says nothing is named, although others go on; one that owes nothing may be silent. */
+/* Check that a silent worker that owes something is named although others go on, and that a worker that owes nothing may be silent. */
 static void silent_worker(void **state)
 {
 	static const enum fpisa_query_phase phases[] = {FPISA_PHASE_OPEN, FPISA_PHASE_ROWS, FPISA_PHASE_FETCH};

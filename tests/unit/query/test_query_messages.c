@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Messages of workers are checked against the request: each lie is refused with a sentence that names it, and the truth beside
- * it is taken. libFuzzer plays the states in which messages come (tests/fuzz/user_master.c).
+ * Messages of workers are checked against the request: each wrong message is refused with a sentence that names the fault, and the
+ * right message beside it is taken. libFuzzer tries the states in which messages come (tests/fuzz/user_master.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static struct fpisa_query *ask(uint8_t kind, const char *value, const char *by, 
 
 static int hear(struct fpisa_query *q, uint16_t type, const void *content, size_t n)
 {
-	/* Behind a content there is one byte, as control.c has it. */
+	/* A content is followed by one byte, as in control.c. */
 	uint8_t *copy = calloc(1, n + 1);
 	int rc;
 
@@ -83,7 +83,7 @@ static void ready(void **state)
 		const char *value, *by, *columns;
 		struct ready said;
 		size_t n;
-		const char *why; /* NULL: it is taken */
+		const char *why; /* NULL: the message is taken */
 	} cases[] = {
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,a", {{.columns = 2}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}}, 2, NULL},
@@ -171,7 +171,7 @@ static void ready(void **state)
 
 		if (rc != (cases[i].why ? -EPROTO : 0) || (cases[i].why && strcmp(fpisa_error(), cases[i].why)))
 			fail_msg("case %zu: %d, %s", i, rc, fpisa_error());
-		/* Once. */
+		/* A second READY is refused. */
 		if (!rc)
 			assert_int_equal(hear_ready(q, &cases[i].said, cases[i].n), -EPROTO);
 		fpisa_query_close(q);
@@ -180,7 +180,7 @@ static void ready(void **state)
 
 /* -- RECORDS ------------------------------------------------------------------------------------ */
 
-/* Fields of up to three columns; "-" is NULL. */
+/* Write a record of up to three columns; "-" is NULL. Return its length. */
 static size_t put_record(uint8_t *to, const char *const *text, size_t n)
 {
 	size_t at = 0;
@@ -247,14 +247,14 @@ static void values(void **state)
 			if (hear(q, FPISA_CONTROL_RECORDS, record, put_record(record, &cases[i].taken[k], 1)))
 				fail_msg("type %u, '%s': %s", cases[i].type, cases[i].taken[k], fpisa_error());
 		for (int k = 0; k < 16 && cases[i].refused[k]; k++) {
-			/* The bytes of a text "-". */
+			/* The bytes of a text "-" */
 			len = (uint32_t)strlen(cases[i].refused[k]);
 			memcpy(record, &len, sizeof(len));
 			memcpy(record + sizeof(len), cases[i].refused[k], len);
 			if (hear(q, FPISA_CONTROL_RECORDS, record, sizeof(len) + len) != -EPROTO)
 				fail_msg("type %u takes '%s'", cases[i].type, cases[i].refused[k]);
 		}
-		/* NULL in what is not null, and a text with a 0. */
+		/* NULL in a column that is not null, and a text with a 0 */
 		len = FPISA_QUERY_NULL;
 		assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, &len, sizeof(len)), -EPROTO);
 		assert_non_null(strstr(fpisa_error(), "a row has NULL in column 'x "));
@@ -277,12 +277,12 @@ static void records(void **state)
 
 	(void)state;
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, n), 0);
-	/* Half a row, half a length, a length beyond the end. */
+	/* Half a row, half a length, a length beyond the end */
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, 5), -EPROTO);
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, n - 1), -EPROTO);
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, 4), -EPROTO);
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, put_record(bytes, other, 2)), -EPROTO);
-	/* Others than it has sent; then it has sent all. */
+	/* DONE with another number of rows than were sent, then with the right number */
 	done.sent = 2;
 	assert_int_equal(hear(q, FPISA_CONTROL_DONE, &done, sizeof(done)), -EILSEQ);
 	done.sent = 1;
@@ -384,7 +384,7 @@ static int give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
 
 static const struct fpisa_transport_ops ops = {.send = fake_send, .receive = fake_receive, .close = fake_close};
 
-/* Rows that are settled do not change: a worker that has said DONE sends nothing new, and what it repeats is acknowledged. */
+/* Check that settled rows do not change: after DONE a worker sends nothing new, and repeated rows are acknowledged. */
 static void settled(void **state)
 {
 	struct fpisa_transport t = {.ops = &ops};
@@ -408,7 +408,7 @@ static void settled(void **state)
 	fpisa_query_close(q);
 }
 
-/* Whichever workers a join's rows come from, their places have all the room that there is, and it is not the memory that lacks. */
+/* Check that the places of a join's rows use all the room that exists, whichever workers the rows come from, and never more memory. */
 static void places(void **state)
 {
 	struct fpisa_transport t = {.ops = &ops};
@@ -480,7 +480,7 @@ static void failed(void **state)
 	(void)state;
 	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, sizeof(said)), -22);
 	assert_string_equal(fpisa_error(), "t.csv:1:??[2Jno? value");
-	/* Without its 0, without a sentence, and no errno. */
+	/* Without its 0, without a sentence, and without an errno */
 	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, 7), -22);
 	assert_string_equal(fpisa_error(), "t.c");
 	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, 4), -EPROTO);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A worker's frames (user/query/worker/sender.h) over networks made up of times: how long it takes, and how much is sent in vain. */
+/* A worker's frames (user/query/worker/sender.h) over simulated networks: how long sending takes, and how much is sent in vain */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,11 +16,11 @@
 
 static struct vectors_rng rng;
 
-/* The fate of frames: lost, or acknowledged after a while. */
+/* The fate of frames: lost, or acknowledged after a while */
 struct network {
-	uint32_t lost_percent;	     /* of frames, with their acknowledgements */
-	uint64_t trip_ns, jitter_ns; /* a round trip, and as much more at most */
-	uint64_t frame_ns, free_ns;  /* one link for all: a frame's time on it, and when it is free */
+	uint32_t lost_percent;	     /* share of frames lost, with their acknowledgements */
+	uint64_t trip_ns, jitter_ns; /* a round trip, and the most that is added to it */
+	uint64_t frame_ns, free_ns;  /* one link for all: a frame's time on it, and when the link is free */
 	int echoes;		     /* acknowledgements say which copy they answer */
 };
 
@@ -29,7 +29,7 @@ struct worker {
 	struct fpisa_member member;
 	struct sender sender;
 	uint64_t rows_left;
-	uint64_t copies, in_vain; /* of frames; those of them whose acknowledgement was under way already */
+	uint64_t copies, in_vain; /* frames sent, and frames sent when an acknowledgement was already on its way */
 	uint8_t answered[4096];
 };
 
@@ -94,7 +94,7 @@ static void begin(uint64_t frames)
 	}
 }
 
-/* Until when nothing happens. */
+/* Return the time of the next event. */
 static uint64_t next_time(int workers)
 {
 	uint64_t at = UINT64_MAX;
@@ -120,7 +120,7 @@ static void hear(void)
 	}
 }
 
-/* Milliseconds until all of them are done; *in_vain is the share of copies that nobody had to send. */
+/* Return the milliseconds until all workers are done; *in_vain is the share of copies that were not needed. */
 static double run(int workers, uint64_t frames, double *in_vain)
 {
 	uint64_t copies = 0, vain = 0, begun;
@@ -148,7 +148,7 @@ static double run(int workers, uint64_t frames, double *in_vain)
 	return (double)(now_ns - begun) / 1e6;
 }
 
-/* The mean of some runs. */
+/* Return the mean of some runs. */
 static double mean(struct network of, int workers, uint64_t frames, double *in_vain)
 {
 	enum { RUNS = 8 };
@@ -165,7 +165,7 @@ static double mean(struct network of, int workers, uint64_t frames, double *in_v
 	return ms;
 }
 
-/* Three in four are lost, as where two ends lose 30% in either direction: the frame that has waited longest stops no others. */
+/* Check three losses in four, as where two ends lose 30% in either direction: the frame that has waited longest stops no others. */
 static void test_losses(void **state)
 {
 	double in_vain;
@@ -174,16 +174,16 @@ static void test_losses(void **state)
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS, .echoes = 1}, 1, 234,
 			 &in_vain) < 1200);
 	assert_true(in_vain < 0.02);
-	/* On a machine that has other things to do. */
+	/* A busy machine */
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = 50 * MS, .jitter_ns = 50 * MS, .echoes = 1}, 1,
 			 234, &in_vain) < 25000);
 	assert_true(in_vain < 0.04);
-	/* By a master that echoes nothing. */
+	/* A master that echoes nothing */
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS}, 1, 234, &in_vain) <
 		    1200);
 }
 
-/* Four workers fill a link of 100 Mbit/s: a round trip is as long as they make it, and what is late is not lost. */
+/* Check four workers that fill a link of 100 Mbit/s: they make the round trip longer, and late frames are not lost. */
 static void test_full_link(void **state)
 {
 	struct network of = {.trip_ns = MS, .frame_ns = 120000, .echoes = 1};
@@ -200,7 +200,7 @@ static void test_full_link(void **state)
 	assert_true(in_vain < 0.05);
 }
 
-/* The answered copy gives the round trip; an unknown copy gives none (Karn). */
+/* Check that the answered copy gives the round trip, and that an unknown copy gives none (Karn). */
 static void test_samples(void **state)
 {
 	struct sender *s = &worker[0].sender;
@@ -216,7 +216,7 @@ static void test_samples(void **state)
 		now_ns = again = sender_due(s);
 		assert_int_equal(sender_turn(s, now_ns), 0);
 		now_ns += 2 * MS;
-		/* aux as the wire has it: ns since the first frame, plus 1. */
+		/* aux as on the wire: ns since the first frame, plus 1 */
 		assert_true(sender_acked(s, 1, !echo ? 0 : echo == 1 ? 1 : 1 + again - begun, now_ns));
 		assert_false(sender_acked(s, 1, 0, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);
