@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Frames for the aggregator of soft.h, made and given by hand: test_soft.c, test_soft_formats.c. */
+/* Handmade frames for the aggregator of soft.h: test_soft.c, test_soft_formats.c */
 #ifndef TESTS_SOFT_FRAMES_H
 #define TESTS_SOFT_FRAMES_H
 
@@ -18,14 +18,14 @@ struct frame {
 	uint64_t to;
 };
 
-static const struct fpisa_job *frames_job; /* whose frames are made */
+static const struct fpisa_job *frames_job; /* the job of the frames */
 
 static inline void set_checksum(struct frame *f)
 {
 	frame_seal(frames_job, &f->h, f->w, f->len - sizeof(f->h));
 }
 
-/* Incarnations are those of join(). */
+/* Return whether the frame's cookie and checksum are right. Incarnations are those that join() gives. */
 static inline int intact(const struct frame *f)
 {
 	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap :
@@ -41,14 +41,14 @@ static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uin
 	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, f, &f->len, &f->to);
 }
 
-/* Rank i is port i + 1 of one address. */
+/* Make rank i port i + 1 of one address. */
 static inline void list_ranks(struct fpisa_soft *s)
 {
 	for (uint32_t i = 0; i < s->job.workers; i++)
 		s->job.rank[i] = (struct fpisa_rank){.addr = htonl(10), .port = htons((uint16_t)(i + 1))};
 }
 
-/* Rank `rank` has its cookie. */
+/* Make a HELLO of rank `rank`, with its cookie. */
 static inline void hello(const struct fpisa_soft *s, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
@@ -82,7 +82,7 @@ static inline void join(struct fpisa_soft *s)
 		assert_int_equal(f.to, 1ull << i);
 		assert_true(intact(&f));
 	}
-	/* Whoever waits repeats itself; then the generation begins. */
+	/* Every waiting rank says HELLO again; then the generation begins. */
 	for (uint32_t i = 0; i < s->job.workers - 1; i++) {
 		hello(s, &f, i, 100 + i);
 		assert_int_equal(give(s, &f, i), FPISA_V_welcome);

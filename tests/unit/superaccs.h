@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Helpers for the tests of superaccumulators and of partials: sums in exactly the memory that
- * their window takes, so that the sanitizers see every limb that is none of it,
- * values of every kind that matters, and the oracle's answer to what is read.
+ * Helpers for the tests of superaccumulators and partials: sums in exactly the
+ * memory that their window takes, so that the sanitizers see every access to
+ * other limbs; values of every kind that matters; and the oracle's answer to
+ * what is read.
  */
 #ifndef SUPERACCS_H
 #define SUPERACCS_H
@@ -86,7 +87,7 @@ static inline uint64_t value(struct vectors_rng *rng, struct fpisa_format f, uin
 	case 5: /* one sign, one exponent: carries */
 		bits |= 1ull << 63;
 		break;
-	default: /* rarely a special */
+	default: /* a special, rarely */
 		if (vectors_below(rng, 50))
 			break;
 		e = ones;
@@ -107,7 +108,7 @@ static inline void choose(struct values *v, struct vectors_rng *rng)
 		uint32_t one = kind < 8 ? kind : vectors_below(rng, 7);
 
 		v->word[i] = value(rng, v->f, one, centre);
-		/* x, -x and what is left. */
+		/* x, -x and a last bit that may be left */
 		if (kind == 7 && i && i + 1 < v->n)
 			v->word[i] = v->word[i - 1] ^ (uint64_t)(i & 1) << (v->f.ebits + v->f.mbits);
 	}
@@ -133,7 +134,7 @@ static inline void oracle_of(struct oracle_exact *x, const struct values *v)
 
 /* -- the oracle's answers ------------------------------------------------------------ */
 
-/* The sum over n in format `to`, by rational numbers. */
+/* Return the sum divided by n in format `to`, by rational numbers. */
 static inline uint64_t quotient(const struct oracle_exact *x, uint64_t n, struct fpisa_format to, uint32_t *flags)
 {
 	int up = fpisa_superacc_quantum(x->f) - fpisa_superacc_quantum(to);
@@ -151,7 +152,7 @@ static inline uint64_t quotient(const struct oracle_exact *x, uint64_t n, struct
 	return word;
 }
 
-/* The oracle says what a read must. */
+/* Check what a read returns against the oracle. */
 static inline void check_read(const struct fpisa_superacc *a, const struct oracle_exact *x, uint64_t n,
 			      struct fpisa_format f)
 {
@@ -173,7 +174,7 @@ static inline void check_read(const struct fpisa_superacc *a, const struct oracl
 	}
 }
 
-/* Parts of the values merged by pairs in a random order; one goes through bytes. */
+/* Return the merge of parts of the values, by pairs in a random order. One part of each pair goes through bytes. */
 static inline struct fpisa_superacc *by_merges(const struct values *v, struct vectors_rng *rng)
 {
 	struct fpisa_superacc *part[16];

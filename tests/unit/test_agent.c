@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An aggregator's jobs for another host's manager, where that is started again while one is made. */
+/* An aggregator's jobs for another host's manager that is restarted while a job is made */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #define GROUP 77
 
-/* What the helper was asked and the manager was told. */
+/* Requests to the helper and messages to the manager */
 static struct helper_request asked[16];
 static struct fpisa_manager_message told[16];
 static int asks, tells;
@@ -48,7 +48,7 @@ static void say(struct agent_jobs *a, const struct fpisa_manager_message *m)
 	assert_true(agent_message(a, m));
 }
 
-/* RANKS and MAKE of job 3 for two ranks, the first of them at this port. */
+/* Send RANKS and MAKE of job 3 for two ranks, both at this port. */
 static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_RANKS);
@@ -65,7 +65,7 @@ static void say_make(struct agent_jobs *a, uint64_t token, uint16_t port)
 	say(a, &m);
 }
 
-/* The helper has made, under that number, what it was asked for last. */
+/* Report that the helper has made the latest requested job under this number. */
 static void made(struct agent_jobs *a, uint32_t number)
 {
 	const struct helper_request *q = &asked[asks - 1];
@@ -75,7 +75,7 @@ static void made(struct agent_jobs *a, uint32_t number)
 			      .place = q->place, .index = q->make.index, .id = q->make.id, .number = number});
 }
 
-/* The first manager's job is not the second one's answer: it goes, and the one that was asked for takes its place. */
+/* Check that the first manager's job is not the answer to the second: it is removed, and the requested job is made. */
 static void asked_again_while_it_is_made(void **state)
 {
 	struct agent_jobs *a = new_agent();
@@ -103,7 +103,7 @@ static void asked_again_while_it_is_made(void **state)
 	assert_true(told[1].made.index == 3 && told[1].made.number == 6 && !told[1].made.err);
 }
 
-/* Made before the second manager asks: the answer comes too late for the first one, and is not the second one's. */
+/* Check a job that is made before the second manager asks: too late for the first manager, and no answer to the second. */
 static void made_while_nobody_is_there(void **state)
 {
 	struct agent_jobs *a = new_agent();
@@ -120,7 +120,7 @@ static void made_while_nobody_is_there(void **state)
 	assert_int_equal(told[1].type, FPISA_MANAGER_MADE);
 }
 
-/* Somebody has ended the group here, and the manager, which has not heard it yet, asks for a job: it is told so. */
+/* Check that the manager is told if it asks for a job of a group that was ended here, before it hears of the end. */
 static void asked_for_what_has_ended(void **state)
 {
 	struct agent_jobs *a = new_agent();

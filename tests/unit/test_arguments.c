@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The public functions refuse bad arguments, which is not an error of the handle: over the transport `mem`. */
+/* The public functions refuse bad arguments, which is not an error of the handle: over the transport `mem` */
 #include "workers.h"
 
-/* One rank, 32 elements, window 4. */
+/* Make an aggregator for one rank, 32 elements and window 4. */
 static struct fpisa_mem *make_mem(void)
 {
 	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .elements = 32, .window = 4};
@@ -13,7 +13,7 @@ static struct fpisa_mem *make_mem(void)
 	return m;
 }
 
-/* A job of these there cannot be: it is said before anybody is asked, and the other ranks do not hear of it. */
+/* Check that options that no job can have are refused before the manager is asked, so that other ranks do not hear of them. */
 static void options_of_a_group(void **state)
 {
 	static const struct {
@@ -40,7 +40,7 @@ static void options_of_a_group(void **state)
 	}
 }
 
-/* NULL is an error, and nothing worse, for each pointer that is needed. */
+/* Check that NULL gives an error, and nothing worse, for each pointer that is needed. */
 static void null_arguments(void **state)
 {
 	struct fpisa_mem *m = make_mem(), *bad;
@@ -143,7 +143,7 @@ static void arguments(void **state)
 	assert_int_equal(fpisa_allreduce(f, NULL, v, 3, FPISA_FLOAT32, NULL), -EINVAL);
 	assert_int_equal(fpisa_wait(&none, NULL), -EINVAL);
 	assert_int_equal(fpisa_test(&none, &done, NULL), -EINVAL);
-	/* None of these was an error of the handle. */
+	/* The handle still works. */
 	assert_int_equal(fpisa_allreduce(f, v, v, 4, FPISA_FLOAT32, NULL), 0);
 	assert_true(v[0] == 1 && v[3] == 4);
 	assert_int_equal(fpisa_get_info(f, &info), 0);

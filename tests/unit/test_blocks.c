@@ -5,7 +5,7 @@
  */
 #include "formats.h"
 
-/* Registers of either width, packed lanes of any, and a PHV: one block, aligned for all of them. */
+/* Registers of either width, packed lanes of any width, and a PHV, all aligned for one block */
 struct block {
 	struct fpisa_exp_block e;
 	struct fpisa_man64_block m;
@@ -60,7 +60,7 @@ static uint32_t staged_read(struct block *b, struct fpisa_format f, enum fpisa_r
 
 enum { BLOCK_CHAIN = 6 };
 
-/* One block through one composition. The bytes behind the lanes of narrow formats must stay. */
+/* Check one block through one composition. The bytes behind the lanes of narrow formats must not change. */
 static void check_block(int format, enum fpisa_mode mode, int staged, uint64_t (*words)[BLOCK_CHAIN], int n)
 {
 	const struct fpisa_format f = formats[format].f;

@@ -32,7 +32,7 @@ struct sums {
 	uint32_t flags;
 };
 
-/* Contributions whose exponents lie within `spread` and whose sums stay in the range. */
+/* Fill with contributions whose exponents lie within `spread` and whose sums stay in the range. */
 static void fill(struct sums *s, struct vectors_rng *rng)
 {
 	uint64_t room = fpisa_exp_ones(s->f) - 5;
@@ -101,7 +101,7 @@ static double largest_ulp(const struct sums *s, int i)
 	return most;
 }
 
-/* |result - true sum| and whether the result is above it. */
+/* Return |result - true sum| and whether the result is above the true sum. */
 static double error_of(const struct sums *s, int i, struct oracle_exact *x, int *above)
 {
 	uint32_t flags = 0;
@@ -170,7 +170,7 @@ static void exact_nearest(void **state)
 	check_sums(FPISA_MODE_EXACT, FPISA_ROUND_NEAREST);
 }
 
-/* By reciprocal an average of an exact sum is off by 2^-24 of itself and one rounding. */
+/* Check that an average by reciprocal of an exact sum is off by 2^-24 of itself and one rounding. */
 static void reciprocal(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -201,7 +201,7 @@ static void reciprocal(void **state)
 	assert_true(different > 0);
 }
 
-/* norm: low by less than (2k - 1) 2^(-M - G) of itself, and one rounding. */
+/* Check that norm is low by less than (2k - 1) 2^(-M - G) of itself, and one rounding. */
 static void norm(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -229,7 +229,7 @@ static void norm(void **state)
 	}
 }
 
-/* The page's example: the second add of fpisa-a saturates, and says so. */
+/* Check the page's example: the second add of fpisa-a saturates and raises the flag. */
 static void fpisa_a_saturates(void **state)
 {
 	struct sums s = {.f = FPISA_FP32,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPUs that run the rules of slot.h at once, without a lock of the session's: those that break generations, and one that
- * admits a contribution, while the next generation begins. Every order of their accesses to what they share is tried:
- * each CPU is a coroutine that stops before each of them, and a schedule says who goes on.
+ * CPUs that run the rules of slot.h at once, without a lock of the session. Some break generations, and one admits a
+ * contribution while the next generation begins. Every order of their accesses to shared data is tried:
+ * each CPU is a coroutine that stops before each access, and a schedule chooses the next CPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,11 +33,11 @@ static __u64 swap_if(__u64 *p, __u64 old, __u64 new)
 
 enum { MAX_CPUS = 4, MAX_STEPS = 32, STACK = 1 << 16 };
 
-/* What one CPU does with `generation`, which runs when it begins: breaks it, or admits a contribution to a kept result. */
+/* A CPU that breaks `generation`, or admits a contribution to a kept result. It begins while that generation runs. */
 struct cpu {
 	__u32 generation;
-	enum fpisa_verdict why; /* 0: it admits */
-	int step;		/* what came of that */
+	enum fpisa_verdict why; /* 0: admit */
+	int step;		/* result of admitting */
 	__u64 results;
 	bool over;
 	ucontext_t context;
@@ -85,7 +85,7 @@ static void run_cpu(void)
 	c->over = true;
 }
 
-/* CPU c until its next access; it has not made that. */
+/* Run CPU c until just before its next access. */
 static void go_on(struct cpu *c)
 {
 	running = c;
@@ -111,8 +111,8 @@ static void begin_all(void)
 }
 
 /*
- * Choice `k` of those that there are: a CPU that is not over, and whose generation has begun, makes one access; or the next
- * of `last` generations begins. false: there is no such choice.
+ * Take choice `k`: a CPU that is not over, and whose generation has begun, makes one access; or the next of `last` generations
+ * begins. Return false if no such choice exists.
  */
 static bool choose(int k, __u32 last)
 {
@@ -129,14 +129,14 @@ static bool choose(int k, __u32 last)
 	return true;
 }
 
-/* The generation that runs, once it is broken, stays so, for one reason. */
+/* Check that a broken generation stays broken, for the same reason, while it runs. */
 static void check_mark(__u64 before, __u32 generation)
 {
 	if ((__u32)before == generation && session.generation == generation)
 		assert_int_equal(session.broken, before);
 }
 
-/* Every schedule, in lexical order; `check` looks at each at its end. Returns how many there are. */
+/* Run every schedule, in lexical order, and call `check` at the end of each. Return the number of schedules. */
 static long every_order(__u32 last, void (*check)(void))
 {
 	int schedule[MAX_STEPS + 1] = {0}, n;
@@ -154,7 +154,7 @@ static long every_order(__u32 last, void (*check)(void))
 		}
 		assert_true(n < MAX_STEPS);
 		if (schedule[n]) {
-			/* That choice is none: the one before it is the last of its kind. */
+			/* That choice does not exist: the choice before it was the last of its kind. */
 			schedule[n] = 0;
 			if (!n)
 				return orders;
@@ -174,7 +174,7 @@ static void a_cpu(__u32 generation, enum fpisa_verdict why)
 	cpus[cpu_count++].why = why;
 }
 
-/* The last generation runs still: it is broken, by one of its own CPUs' reasons. */
+/* Check that the last generation still runs and is broken, for a reason of one of its own CPUs. */
 static void check_broken(void)
 {
 	enum fpisa_verdict why = (enum fpisa_verdict)(session.broken >> 32);
@@ -186,7 +186,7 @@ static void check_broken(void)
 	fail_msg("generation %u is broken for reason %d", session.generation, why);
 }
 
-/* One that is late, or two, with a generation that ends; two with the next. No mark is lost or replaced. */
+/* Check one or two CPUs that are late when a generation ends, and two of the next generation. No mark is lost or replaced. */
 static void test_breaks(void **state)
 {
 	static const __u32 of[][MAX_CPUS] = {{1}, {1, 1}, {1, 2}, {1, 1, 2}, {1, 2, 2}, {1, 2, 3}};
@@ -204,7 +204,7 @@ static void test_breaks(void **state)
 	}
 }
 
-/* Whoever is answered is of the generation whose secret the answer has. */
+/* Check that an answer goes to a rank of the generation whose secret the answer has. */
 static void check_results(void)
 {
 	assert_true(cpus[0].step == FPISA_STEP_RESEND || cpus[0].step == -FPISA_V_generation);

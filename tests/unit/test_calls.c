@@ -2,7 +2,7 @@
 /*
  * fpisa_allreduce_op() over the transport `mem`: every format, mode and
  * operation with ranks as threads, against the oracle in the reported order
- * of arrival; arrays of mxint8 and of big-endian jobs; what is refused.
+ * of arrival; arrays of mxint8 and of big-endian jobs; refused arguments.
  */
 #include <math.h>
 #include "workers.h"
@@ -49,7 +49,7 @@ static void reverse(uint8_t *p, size_t n, uint8_t bytes)
 	}
 }
 
-/* A round's contribution is as on the wire: a row of scales, then the elements. */
+/* Return the elements of a round's contribution, which is a row of scales, then the elements, as on the wire. */
 static const uint8_t *elements_of(const struct trial *c, uint32_t rank)
 {
 	return c->round.in[rank] + (c->f.shared ? FPISA_SCALES : 0);
@@ -218,7 +218,7 @@ static void all_combinations(void **state)
 			combinations++;
 		}
 	}
-	/* Six floats: 3 modes x 6 + exact's 5; int32 3; mxint8 4 x 3. */
+	/* Six floats: 3 modes x 6 + exact's 5; int32 3; mxint8 4 x 3 */
 	assert_int_equal(combinations, 6 * 23 + 3 + 12);
 	free(c);
 	free(w);
@@ -258,7 +258,7 @@ static void refused(struct fpisa *f, uint8_t format, int op, double factor, cons
 		fail_msg("format %u op %d factor %g: %s", format, op, factor, fpisa_error());
 }
 
-/* Combinations outside cases_combination() are refused, and the handle goes on. */
+/* Check that combinations outside cases_combination() are refused, and that the handle still works. */
 static void operations_refused(void **state)
 {
 	(void)state;
@@ -316,7 +316,7 @@ static void factors(void **state)
 	fpisa_mem_destroy(m64);
 }
 
-/* Arrays of mxint8 are longer than their elements. */
+/* Check that arrays of mxint8 are longer than their elements. */
 static void arrays_of_blocks(void **state)
 {
 	enum { N = 2 * ELEMENTS + FPISA_BLOCK, SIZE = N + N / FPISA_BLOCK };
@@ -341,7 +341,7 @@ static void arrays_of_blocks(void **state)
 
 /* -- ranks that disagree ----------------------------------------------------------- */
 
-/* Both ranks are told, long before the deadline, and neither has a result. */
+/* Check that both ranks get an error, long before the deadline, and neither gets a result. */
 static void disagree(int op0, double factor0, int op1, double factor1)
 {
 	struct trial *c = calloc(2, sizeof(*c));

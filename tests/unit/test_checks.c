@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The stateless checks (frame.h), one by one. */
+/* The stateless checks (frame.h), one by one */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void test_check_type(void **state)
 	assert_int_equal(fpisa_check_type(&h), FPISA_V_version);
 }
 
-/* One field of a good ADD is changed, and what the check then says. */
+/* Change one field of a good ADD and expect this verdict. */
 #define ADD(verdict, ...)                                                                                       \
 	do {                                                                                                    \
 		struct fpisa_job job = a_job();                                                                 \
@@ -61,9 +61,9 @@ static void test_check_add(void **state)
 	ADD(secret, h.secret = 43);
 	ADD(secret, h.secret = 42 | 1ull << 63);
 	ADD(secret, h.secret = 0);
-	/* A rank that has not joined has none. */
+	/* A rank that has not joined has no secret. */
 	ADD(secret, h.secret = session.secret[1] = 0);
-	/* Before anything that is told to members. */
+	/* The secret is checked before anything that only members are told. */
 	ADD(secret, h.secret = 43, h.format = 0, job.live = 5);
 	ADD(rank, h.rank = WORKERS);
 	ADD(rank, h.rank = FPISA_MAX_WORKERS);
@@ -71,7 +71,7 @@ static void test_check_add(void **state)
 	ADD(rank, h.rank = 0);
 	ADD(rank, h.rank = 2);
 	ADD(rank, from = addr[0]);
-	/* Beyond the ranks of the job the list is not read. */
+	/* The list is not read beyond the ranks of the job. */
 	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from, job.rank[WORKERS].port = port);
 	ADD(unknown_peer, from = elsewhere);
 	ADD(unknown_peer, sport = port + 1);
@@ -84,11 +84,11 @@ static void test_check_add(void **state)
 	ADD(op, h.op = FPISA_OP_NORM, job.mode = FPISA_MODE_EXACT);
 	ADD(op, h.op = FPISA_OP_AVG, job.format = h.format = FPISA_FORMAT_INT32);
 	ADD(ok, h.op = FPISA_OP_MIN, job.format = h.format = FPISA_FORMAT_INT32);
-	/* mxint8: the payload has its row of scales. */
+	/* The payload of mxint8 has a row of scales. */
 	ADD(length, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64);
 	ADD(ok, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
 	ADD(op, h.op = FPISA_OP_MAX, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
-	/* Factors: 2.0, 1 + 2^-23, -0.5; 0, infinity, NaN, 1 + 2^-24, which FP64 alone takes. */
+	/* Factors: 2.0, 1 + 2^-23, -0.5; 0, infinity, NaN, 1 + 2^-24, which only FP64 takes */
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x4000000000000000);
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000020000000);
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0xbfe0000000000000);
@@ -112,7 +112,7 @@ static void test_check_add(void **state)
 	ADD(ok, h.chunk = (1ull << 40) + 6);
 }
 
-/* Sixty-four workers: the last rank is one as good as the others. */
+/* Check that the last of sixty-four ranks is treated like the others. */
 static void test_check_add_last_rank(void **state)
 {
 	struct fpisa_job job = a_job();
@@ -131,7 +131,7 @@ static void test_check_add_last_rank(void **state)
 	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
 }
 
-/* One field of a good HELLO of rank 1 is changed, after its checksum is taken or before, and what the check then says. */
+/* Change one field of a good HELLO of rank 1, before its checksum is taken or after, and expect this verdict. */
 #define HELLO_OF(verdict, before, after)                                                                           \
 	do {                                                                                                       \
 		struct fpisa_job job = a_job();                                                                    \
@@ -164,12 +164,12 @@ static void test_check_hello(void **state)
 	HELLO(unknown_peer, sport++);
 	HELLO(unknown_peer, job.workers = 2, from = addr[2]);
 	HELLO(not_live, job.live = 5);
-	/* A number that leaves no larger one would lock its rank out. */
+	/* An incarnation that leaves no larger number would lock its rank out. */
 	HELLO_SUMMED(incarnation, h.aux = 0);
 	HELLO_SUMMED(incarnation, h.aux = 1ull << 63);
 	HELLO_SUMMED(incarnation, h.aux = ~0ull);
 	HELLO_SUMMED(ok, h.aux = (1ull << 63) - 1);
-	/* Nobody is told anything without the token, or of a frame that was damaged. */
+	/* A HELLO without the token, or a damaged HELLO, gets no other verdict. */
 	HELLO_SUMMED(token, p.proof = 0);
 	HELLO_SUMMED(token, p.proof = 0, job.live = 5);
 	HELLO_SUMMED(token, job.token = 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The limit of chunks in flight (lib/congestion.h) in a simulation: ranks with the real window and timeout, whose
- * frames meet in one port of a switch. It holds some frames and drops the rest. A tick is the time of a frame there.
+ * frames meet in one port of a switch. The port holds some frames and drops the rest. A tick is the time of a frame there.
  */
 #include "lib/window.h"
 #include "workers.h"
@@ -12,15 +12,15 @@
 #define FRAME_BYTES 3456
 
 struct port_plan {
-	int ranks, flows;  /* of Reno */
-	uint64_t frame_ns; /* of the port */
+	int ranks, flows;  /* ranks, and flows of Reno */
+	uint64_t frame_ns; /* time of a frame in the port */
 	int room;	   /* frames that the port holds */
 	int delay;	   /* ticks from the aggregator back to a rank */
 	int chunks;
-	double loss; /* of frames on the way, beside the port's */
+	double loss; /* share of frames lost on the way, beside the port's */
 };
 
-/* At the aggregator: whose contributions are there, the last one's rank, the tick when ranks have the result; and resent ones. */
+/* State at the aggregator: ranks whose contributions have come, the last rank, the tick when ranks have the result, and resent frames */
 struct chunk {
 	int there[MAX_RANKS], count, last, retransmit, result, resent[MAX_RANKS];
 };
@@ -37,7 +37,7 @@ struct flow {
 };
 
 struct frame {
-	int rank, chunk, flow, retransmit; /* rank below 0: a flow's */
+	int rank, chunk, flow, retransmit; /* rank below 0: a flow's frame */
 };
 
 struct sim {
@@ -47,7 +47,7 @@ struct sim {
 	struct flow flow[MAX_FLOWS];
 	struct frame queue[MAX_QUEUE];
 	int head, queued, now, sent;
-	int served[2]; /* frames of ranks, of flows */
+	int served[2]; /* frames of ranks, frames of flows */
 	double queued_sum;
 };
 
@@ -182,15 +182,15 @@ static void run(struct sim *s, struct port_plan p)
 	free(s->chunk);
 }
 
-/* What the port needs for the frames, over the time that it took. */
+/* Return the time that the port needs for the frames, divided by the time that the run took. */
 static double share(const struct sim *s)
 {
 	return (double)s->p.chunks * s->p.ranks / s->now;
 }
 
 /*
- * Ports of 20 and 100 Mbit/s with 128 KB and 1 MB. A limit of 64 for each rank would be more than what the small one
- * holds from two ranks on, and all but a few hundredths of the frames would be sent in vain.
+ * Check ports of 20 and 100 Mbit/s with 128 KB and 1 MB. From two ranks on, a limit of 64 for each rank would be more than the
+ * small port holds, and all but a few hundredths of the frames would be sent in vain.
  */
 static void one_port(void **state)
 {
@@ -212,13 +212,13 @@ static void one_port(void **state)
 				"%2d ranks, %4d us a frame, room for %3d: share %.3f, sent %.2f times, queue %.1f\n",
 				ranks, (int)(p.frame_ns / 1000), p.room, share(&s), (double)s.sent / p.chunks / ranks,
 				s.queued_sum / s.now);
-			/* Two chunks of each of 16 ranks are nearly what the small port holds. */
+			/* Two chunks of each of 16 ranks nearly fill the small port. */
 			assert_true(share(&s) > (ranks < MAX_RANKS ? 0.75 : 0.4));
 			assert_true(s.sent < 1.6 * p.chunks * ranks);
 		}
 }
 
-/* Losses where no queue stands take no rate: the limit stays above what the path carries. */
+/* Check that losses without a queue do not lower the rate: the limit stays above what the path carries. */
 static void losses_without_a_queue(void **state)
 {
 	struct port_plan p = {.ranks = 4, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 2000, .loss = 0.01};
@@ -231,8 +231,8 @@ static void losses_without_a_queue(void **state)
 }
 
 /*
- * Another flow fills the port: in the long run a call, of however many ranks, has between half and twice of its fair part, which is half of
- * the port. Ranks that give way for good once they have found that their own frames are in that queue, too, have a hundredth.
+ * Check that a call of any number of ranks gets, in the long run, between half and twice its fair share, which is half of the port,
+ * while another flow fills the port. Ranks that give way for good when they find their own frames in that queue get a hundredth.
  */
 static void beside_another_flow(void **state)
 {

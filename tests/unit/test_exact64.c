@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Mode exact of FP64 in user space, fused and staged, against the oracle's integers: 2 to 64 ranks, values over the whole
- * range, registers that hold what earlier rounds left; every order of four values; and what xsum and ReproBLAS
+ * range, registers that hold the remains of earlier rounds; every order of four values; and what xsum and ReproBLAS
  * publish of exact and of reproducible sums, as properties.
- *
- * 20000 elements of random values, or FPISA_CASES.
+ * 20000 elements of random values, or FPISA_CASES
  */
 #include <math.h>
 #include <setjmp.h>
@@ -27,7 +26,7 @@
 
 typedef uint64_t lanes[FPISA_BLOCK];
 
-/* Never cleared: a round begins with what is there. */
+/* Registers, never cleared: a round begins with what the last round left */
 static struct fpisa_exp_block exponents;
 static struct fpisa_limbs64_block limbs;
 
@@ -39,7 +38,7 @@ static uint64_t bits_of(double v)
 	return bits;
 }
 
-/* The sums of `ranks` contributions of a block. Returns the flags. */
+/* Sum `ranks` contributions of a block. Return the flags. */
 static uint32_t sum(const lanes *in, uint32_t ranks, uint8_t pipeline, uint8_t rounding, lanes out)
 {
 	const struct fpisa_soft_registers at = {&exponents, &limbs};
@@ -60,7 +59,7 @@ static uint32_t sum(const lanes *in, uint32_t ranks, uint8_t pipeline, uint8_t r
 	return fpisa_soft_read(&j, &fin, out, at, 1);
 }
 
-/* Both pipelines and roundings give the oracle's bits. */
+/* Check that both pipelines and roundings give the oracle's bits. */
 static void check(const lanes *in, uint32_t ranks)
 {
 	for (uint8_t rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++) {
@@ -107,7 +106,7 @@ static uint64_t word_of(struct vectors_rng *rng, uint32_t kind, uint32_t middle)
 	}
 }
 
-/* Kinds are an element's: a special is there in few; a value often takes another one back, but for its last bit. */
+/* Fill with values. Each element has a kind; a few elements have a special; a value often cancels another, except for its last bit. */
 static void fill(struct vectors_rng *rng, lanes *in, uint32_t ranks)
 {
 	for (int i = 0; i < FPISA_BLOCK; i++) {
@@ -138,7 +137,7 @@ static void random_values(void **state)
 	}
 }
 
-/* The 24 orders of four values, an element each: one sum. */
+/* Check that the 24 orders of four values, an element each, give one sum. */
 static void every_order(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -174,7 +173,7 @@ static void every_order(void **state)
 	}
 }
 
-/* Element 0 of a sum of `n` values, by which the others are 0. */
+/* Return element 0 of a sum of `n` values, and check all elements; the others are 0. */
 static uint64_t one_sum(const double *v, uint32_t n)
 {
 	static lanes in[RANKS];
@@ -193,8 +192,8 @@ static uint64_t one_sum(const double *v, uint32_t n)
 			 bits_of(want))
 
 /*
- * Neal's xsum: a sum is the exact one rounded once, also where a part of it is beyond the range, at ties, of
- * subnormals and of values that cancel.
+ * Check the properties that Neal publishes of xsum: a sum is the exact sum rounded once, also if a part of it is beyond the range, at
+ * ties, with subnormals and with values that cancel.
  */
 static void xsum(void **state)
 {
@@ -219,8 +218,8 @@ static void xsum(void **state)
 }
 
 /*
- * ReproBLAS: sums of a sine over whole periods, of a series whose signs alternate, and of a ramp with its negative have the same bits
- * in any order and split; of values and their negatives a sum is zero.
+ * Check the properties that ReproBLAS publishes: sums of a sine over whole periods, of an alternating series, and of a ramp with its
+ * negative have the same bits in any order and split. Values and their negatives add up to zero.
  */
 static void reproblas(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Fault injection itself: each fault happens as often as asked, alone and to
- * the extent that faults.h says; the same seed does the same. Without it a
- * test under faults may be one without.
+ * the extent that faults.h says; the same seed gives the same faults. A test
+ * under faults would otherwise prove nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void take_all(struct fpisa_faults *f, uint64_t now, struct outcome *o, ui
 	}
 }
 
-/* Send one frame each STEP_NS; damage spares its number. */
+/* Send one frame each STEP_NS. Damage spares the frame's number. */
 static struct outcome *run(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed)
 {
 	struct outcome *o = calloc(1, sizeof(*o));

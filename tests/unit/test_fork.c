@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Handles in a process that forks: the child has no part in them. It keeps no
- * port, is told so when it uses one, and closing one there disturbs nobody.
+ * Handles in a process that forks: the child cannot use them. The child keeps no
+ * port, gets an error when it uses a handle, and disturbs nothing by closing one.
  */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -14,7 +14,7 @@
 #define ELEMENTS 32
 #define WINDOW 4
 #define LONG (4 * WINDOW * ELEMENTS)
-#define PATIENCE_S 20 /* of a child before SIGALRM ends it */
+#define PATIENCE_S 20 /* time for a child before SIGALRM ends it */
 
 static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
 
@@ -41,7 +41,7 @@ static struct fpisa *joined(struct server *s, const struct fpisa_options *o)
 	return connect_one(s, o);
 }
 
-/* A child that runs `run` and exits with what it returns, 0 if all is well. */
+/* Fork a child that runs `run` and exits with its result, which is 0 on success. Return its pid. */
 static pid_t in_child(int (*run)(void *arg), void *arg)
 {
 	pid_t pid;
@@ -120,7 +120,7 @@ static void port_is_free(void **state)
 	}
 }
 
-/* The deadline holds while a child might still let go of the port, which in truth another has. */
+/* Check that the deadline holds while a child might still let go of the port, which in truth another handle has. */
 static void port_is_taken(void **state)
 {
 	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 100};
@@ -176,7 +176,7 @@ static int use(void *arg)
 	return leaks() ? 2 : 0;
 }
 
-/* A call in place is under way, partly done, in memory that parent and child share. */
+/* Check a child's use of a handle whose call in place is partly done, in memory that parent and child share. */
 static void use_in_child(void **state)
 {
 	const struct fpisa_options o = {.restore = 1};
@@ -284,7 +284,7 @@ static int close_it(void *arg)
 	return refused ? 0 : 1;
 }
 
-/* Another thread is in a call, wherever: its handle in the child is not looked into. */
+/* Check that the child does not look into a handle while another thread of the parent is anywhere in a call. */
 static void check_fork_beside_a_call(const struct fpisa_options *o)
 {
 	struct server s = {0};
@@ -317,7 +317,7 @@ static int use_without_thread(void *arg)
 	return is_refused(fpisa_eventfd(u->f)) ? use(u) : 3;
 }
 
-/* A request is under way that nobody looks at: it goes on in the parent, and the child has no part in it. */
+/* Check that a request in progress that no thread waits for goes on in the parent, and that the child cannot use it. */
 static void thread_stays_behind(void **state)
 {
 	const struct fpisa_options o = {.progress = 1};
@@ -402,7 +402,7 @@ static int destroy(void *arg)
 	return bad;
 }
 
-/* One rank waits for the other, which forks. */
+/* Check that one rank waits for the other, which forks. */
 static void check_mem_in_child(uint64_t progress)
 {
 	const struct fpisa_options with = {.size = sizeof(with), .timeout_ms = 20000, .progress = progress};

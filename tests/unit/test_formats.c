@@ -11,7 +11,7 @@ struct registers {
 	__s64 m;
 };
 
-/* Returns the events of the add. */
+/* Add a word. Return the events of the add. */
 static uint64_t add(struct registers *r, struct fpisa_format f, enum fpisa_mode mode, uint64_t word, int first)
 {
 	struct fpisa_lane l = {.word = word};
@@ -45,7 +45,7 @@ static uint64_t readout(const struct registers *r, struct fpisa_format f, enum f
 
 #define SAME(what, got, want) assert_same(what, format, mode, n, words, (uint64_t)(got), (uint64_t)(want))
 
-/* Add words[n - 1] to both; the first if o is empty. Returns the flags that it raised. */
+/* Add words[n - 1] to both; the first word if o is empty. Return the flags that this raised. */
 static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_t *words, struct registers *r,
 			  struct oracle_reg *o)
 {
@@ -69,7 +69,7 @@ static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_
 	return oracle_event_flags(&v);
 }
 
-/* Read both in both roundings. Returns the flags that this raised. */
+/* Read both in both roundings. Return the flags that this raised. */
 static uint32_t check_readout(int format, enum fpisa_mode mode, int n, const uint64_t *words, const struct registers *r,
 			      const struct oracle_reg *o)
 {
@@ -121,7 +121,7 @@ static void test_random_chains(void **state)
 	}
 }
 
-/* R bits of any length, of either sign; now and then the two ends. */
+/* Return an R-bit mantissa of any length and either sign; now and then one of the two ends. */
 static int64_t random_mantissa(struct vectors_rng *rng, struct fpisa_format f)
 {
 	int64_t lowest = f.rbits == 64 ? INT64_MIN : INT32_MIN;
@@ -138,7 +138,7 @@ static int64_t random_mantissa(struct vectors_rng *rng, struct fpisa_format f)
 }
 
 /*
- * An add to, and a read-out of, registers that sums hardly reach: both ends
+ * Check adds and read-outs with registers that sums hardly reach: both ends
  * shifted out, magnitudes far below the smallest subnormal.
  */
 static void test_any_register(void **state)
@@ -165,7 +165,7 @@ static void test_any_register(void **state)
 	}
 }
 
-/* Every register saturates where its headroom says, on both sides. */
+/* Check that every register saturates at its headroom, on both sides. */
 static void test_headroom(void **state)
 {
 	(void)state;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A group of one rank, its manager a thread that says what a case wants: how the rank joins, gets its job, hears of refusals and of
- * ranks that are gone or have left, and comes back to a manager that was restarted. The aggregator is that of udp_server.h.
+ * A group of one rank, with a thread as its manager that answers as each case wants. The rank joins, gets its job, hears of refusals and
+ * of ranks that are gone or have left, and comes back to a restarted manager. The aggregator is the server of udp_server.h.
  */
 #define _GNU_SOURCE /* accept4() */
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include "lib/manager/channel.h"
-#define TOKEN 77ull /* jobs of groups have one */
+#define TOKEN 77ull /* jobs of groups have a token */
 #include "udp_server.h"
 
 #define COUNT 1000
@@ -18,11 +18,11 @@ enum trouble {
 	REFUSES_RANK,	/* at JOIN */
 	REFUSES_JOB,	/* at ASK */
 	SAYS_NOTHING,	/* after JOIN */
-	WAITS_FOR_RANK, /* the same, after PENDING */
+	WAITS_FOR_RANK, /* likewise, after PENDING */
 	SAYS_GONE,	/* at ASK */
 	SAYS_LEFT,	/* at ASK */
 	RESTARTS,	/* after JOINED: the connection ends, and RETURN is answered */
-	TAKEN_PORT,	/* at ASK a port that another socket has, then one that is free */
+	TAKEN_PORT,	/* at ASK a port that another socket has, then a free port */
 };
 
 struct manager {
@@ -97,7 +97,7 @@ static void take_ask(struct manager *m, const struct fpisa_manager_ask *ask)
 		refuse_it(m, FPISA_MANAGER_R_format, ask->index, "group sums: float32 is not given away here");
 		return;
 	}
-	/* Until BOUND says so it is taken: by the socket that keeps it free. */
+	/* TAKEN_PORT: a socket keeps the port until BOUND says that it is taken. */
 	if (m->trouble != TAKEN_PORT)
 		give_port(&m->aggregator, 0);
 	say_bind(m, ask->index, port);
@@ -130,7 +130,7 @@ static void take_bound(struct manager *m, const struct fpisa_manager_bind *bound
 	say(m, &out);
 }
 
-/* Takes one message; nonzero: the connection is over. */
+/* Handle one message. Return nonzero if the connection is over. */
 static int take(struct manager *m, const struct fpisa_manager_message *in)
 {
 	struct fpisa_manager_message pong = fpisa_manager_message(FPISA_MANAGER_PONG);
@@ -236,7 +236,7 @@ static int join(struct manager *m, struct fpisa_group **g)
 	return join_with(m, g, 0);
 }
 
-/* A sum of one rank is what it gave, and a barrier goes by its job. */
+/* Check that a sum of one rank is its own array, and that a barrier uses the group's job. */
 static void check_calls(struct fpisa_group *g)
 {
 	float v[COUNT], sum[COUNT];
@@ -279,7 +279,7 @@ static void sums(void **state)
 	}
 }
 
-/* What a manager does, and how it fails a join or a call: the error, its sentence with the manager's port, the ranks that are missing. */
+/* A manager's trouble and how it fails a join or a call: the error, its sentence with the manager's port, and the missing ranks */
 struct failure {
 	enum trouble trouble;
 	int rc;
@@ -295,7 +295,7 @@ static void check_sentence(const struct failure *c, const struct manager *m)
 	assert_string_equal(fpisa_error(), want);
 }
 
-/* Joins that fail. */
+/* Check joins that fail. */
 static void not_joined(void **state)
 {
 	static const struct failure cases[] = {
@@ -318,7 +318,7 @@ static void not_joined(void **state)
 	}
 }
 
-/* A first call in place of more chunks than may be remembered is refused by itself, before there is a job: the next one is summed. */
+/* Check that a first call in place of too many chunks is refused alone, before a job exists, and that the next call is summed. */
 static void too_long(void **state)
 {
 	const size_t n = ((1ull << 26) + 1) * 64, size = n * sizeof(float);
@@ -338,7 +338,10 @@ static void too_long(void **state)
 	munmap(v, size);
 }
 
-/* The first call of a type cannot end: its job is refused, or a rank is gone or has left. An array in place keeps its values, whether or not it was to be restored. */
+/*
+ * Check a first call of a type that cannot end: its job is refused, or a rank is gone or has left. An array in place keeps its values,
+ * with options.restore and without it.
+ */
 static void call_that_fails(const struct failure *c, int restore)
 {
 	float v[COUNT], before[COUNT];
@@ -373,7 +376,7 @@ static void calls_that_fail(void **state)
 			call_that_fails(&cases[i], restore);
 }
 
-/* What is refused before a connection is made. */
+/* Check arguments that are refused before a connection is opened. */
 static void arguments(void **state)
 {
 	struct fpisa_group_options o = {.size = sizeof(o)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The manager's requests to a helper that reads none of them: nobody waits, none is lost or changes places, and it has an end. */
+/* The manager's requests to a helper that reads none of them: no send waits, none is lost or changes places, and the wait ends */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void test_slow(void **state)
 		assert_int_equal(requests_send(&r, &(uint32_t[64]){i}, sizeof(got), 1000), 0);
 	assert_false(STAILQ_EMPTY(&r.waiting));
 	assert_int_equal(requests_turn(&r, 1000 + REQUESTS_MS - 1), 0);
-	/* It was slow: from each that it takes its time begins anew. */
+	/* The helper is slow: each request that it takes restarts the time limit. */
 	for (__u64 now = 2000; next < MESSAGES; now += REQUESTS_MS - 1) {
 		while (recv(pair[1], got, sizeof(got), MSG_DONTWAIT) == sizeof(got))
 			assert_int_equal(got[0], next++);

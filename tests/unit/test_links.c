@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* user/job/links.c: what an aggregator's links let its job expect, of interfaces made up here. */
+/* user/job/links.c: what an aggregator's links allow for its job, with interfaces defined here */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* What it asks this machine is answered below. */
+/* links.c asks these stand-ins instead of this machine. */
 #define link_get made_up_link
 #define fpisa_link_rate made_up_rate
 #define if_nametoindex made_up_index
 #include "job/links.c"
-/* It has a fail() of its own. */
+/* cmocka has a fail() of its own. */
 #include <cmocka.h>
 
 #define LO 1
 #define VETH 2
-#define SLOW_NIC 3 /* of 10 Gbit/s, and of 40 */
+#define SLOW_NIC 3 /* of 10 Gbit/s; FAST_NIC of 40 */
 #define FAST_NIC 4
-#define SILENT_NIC 5 /* a card without a cable: it has no rate */
-#define BRIDGE 6     /* of veths: what they say of themselves */
+#define SILENT_NIC 5 /* a card without a cable: its rate is not known */
+#define BRIDGE 6     /* a bridge of veths, which report a rate of their own */
 
 static const struct interface {
 	const char *name, *kind;
@@ -54,7 +54,7 @@ unsigned int if_nametoindex(const char *name)
 	return !strcmp(name, "lo") ? LO : 0;
 }
 
-/* What is said of workers at these ports, 0 ends them; "": nothing. */
+/* Return the text for workers at these ports, a list that 0 ends; "" if there is no text. */
 static const char *said(double worker_gbits, ...)
 {
 	__u32 ifindex[FPISA_MAX_WORKERS], n = 0, port;
@@ -85,40 +85,40 @@ static void test_one_port(void **state)
 	     "4 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 25% of its own: a sum takes 2.7 times as long as by a ring");
 	says(said(0, SLOW_NIC, SLOW_NIC, 0),
 	     "2 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 50% of its own: a sum takes 2 times");
-	/* 40 Gbit/s take in four times 10, and not four times 25. */
+	/* 40 Gbit/s carry four times 10, and not four times 25. */
 	assert_string_equal(said(10, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "");
 	says(said(25, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "let each use 40% of its own: a sum takes 1.7 times");
 	says(said(25, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "fpisa plan --workers 4 --rate 25000M --colocated");
-	/* Slower than the workers, and no slower than a ring. */
+	/* Slower than the workers, but not slower than a ring */
 	says(said(15, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "let each use 67% of its own: a sum takes 1 times");
 }
 
 static void test_several_ports(void **state)
 {
 	(void)state;
-	/* Each has its own. */
+	/* Each worker has a port of its own. */
 	assert_string_equal(said(0, SLOW_NIC, 0), "");
 	assert_string_equal(said(10, SLOW_NIC, FAST_NIC, 0), "");
-	/* The one that is full first counts: three workers by 10 Gbit/s, one by 40. */
+	/* The port that is full first counts: three workers by 10 Gbit/s, one by 40. */
 	says(said(10, SLOW_NIC, SLOW_NIC, SLOW_NIC, FAST_NIC, 0), "let each use 33% of its own: a sum takes 2 times");
-	/* Workers are taken for as fast as the fastest of these. */
+	/* Workers are taken to be as fast as the fastest port. */
 	says(said(0, SLOW_NIC, FAST_NIC, 0), "2 workers of 40 Gbit/s");
 }
 
 static void test_unknown(void **state)
 {
 	(void)state;
-	/* What a veth, or a bridge of them, says is no wire's; nor is a rate known without a cable, or of a port that is gone. */
+	/* The rate of a veth, or of a bridge of veths, is not a wire's. A card without a cable and a port that is gone have no known rate. */
 	assert_string_equal(said(0, VETH, VETH, VETH, 0), "");
 	assert_string_equal(said(0, BRIDGE, BRIDGE, BRIDGE, 0), "");
 	assert_string_equal(said(0, SILENT_NIC, SILENT_NIC, 0), "");
 	assert_string_equal(said(0, SLOW_NIC, SLOW_NIC, VETH, 0), "");
 	assert_string_equal(said(0, 7, 7, 7, 0), "");
-	/* Said by --rate. */
+	/* Given by --rate */
 	says(said(10, VETH, VETH, VETH, 0),
 	     "3 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 33% of its own");
 	says(said(10, SLOW_NIC, SLOW_NIC, VETH, 0), "let each use 50% of its own");
-	/* A job with a rank here has other aggregators; a port of nobody is none's. */
+	/* A job with a rank on this host has other aggregators. A port that does not exist has no rate. */
 	assert_string_equal(said(10, LO, SLOW_NIC, SLOW_NIC, SLOW_NIC, 0), "");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The log of a program that serves others, whatever reads it; and progress, on a terminal alone. */
+/* The log of a program that serves others, with any reader; and progress, which appears only on a terminal */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#undef fail /* of cmocka, and a function of ours */
+#undef fail /* cmocka's, and a function of the program */
 #include "cli/log.h"
 #include "cli/progress.h"
 #include "cli/report.h"
@@ -23,7 +23,7 @@
 #define WRITERS 4
 #define STUCK_S 120 /* a log that waits for a reader ends the test by SIGALRM */
 
-/* Read what is there now, as a string. */
+/* Read all available bytes as a string. */
 static const char *read_now(int fd, char *text, size_t size)
 {
 	ssize_t n;
@@ -71,7 +71,7 @@ static void a_flood_is_short(void **state)
 	read_now(end[0], text, sizeof(text));
 	assert_memory_equal(text, "line 0\nline 1\n", 14);
 	assert_string_equal(strstr(text, "line 19"), "line 19\n");
-	/* Lines come again with time, and say what was left out, once. */
+	/* Lines are written again after the pause, and the number of lines left out is written once. */
 	log_turn(&l, LOG_PAUSE_MS - 1);
 	assert_string_equal(read_now(end[0], text, sizeof(text)), "");
 	log_line(&l, LOG_PAUSE_MS, "one\tmore\n");
@@ -86,7 +86,7 @@ static void a_flood_is_short(void **state)
 	close(end[1]);
 }
 
-/* `from` is what reads, `to` what is logged to. */
+/* Check a log to `to` while `from`, its other end, is not read. */
 static void nobody_reads(int from, int to)
 {
 	char text[4096];
@@ -98,7 +98,7 @@ static void nobody_reads(int from, int to)
 	log_open(&l, to);
 	for (int i = 0; i < 100; i++)
 		log_line(&l, 0, "line %d", i);
-	/* The kernel makes room in a terminal behind our back. */
+	/* The kernel makes room in a terminal by itself. */
 	if (!isatty(to)) {
 		assert_int_equal(l.left_out, 100);
 		empty(from);
@@ -107,7 +107,7 @@ static void nobody_reads(int from, int to)
 		assert_non_null(strstr(text, "100 lines left out"));
 		assert_non_null(strstr(text, "heard"));
 	}
-	/* Others that have it still block. */
+	/* The descriptor still blocks for other users. */
 	assert_int_equal(fcntl(to, F_GETFL), flags);
 	if (l.fd != to)
 		close(l.fd);
@@ -154,7 +154,7 @@ static void readers_that_go(void **state)
 	}
 }
 
-/* Processes that share a pipe, of which the reader takes little at a time: none of them waits. */
+/* Check that processes that share a pipe do not wait for a slow reader. */
 static void many_writers(void **state)
 {
 	char byte;
@@ -185,7 +185,7 @@ static void many_writers(void **state)
 	close(end[1]);
 }
 
-/* Text that others write to the same file, through the same description, is neither overwritten nor lost. */
+/* Check that text that others write to the same open file is neither overwritten nor lost. */
 static void a_file_is_shared(void **state)
 {
 	char text[64] = "";
@@ -224,7 +224,7 @@ static void progress_is_for_terminals(void **state)
 	if (!fork())
 		show(slave);
 	wait(NULL);
-	/* The written text comes through the terminal in its own time. */
+	/* The terminal hands on the written text in its own time. */
 	alarm(STUCK_S);
 	while (!strstr(text, "wrong\r\n")) {
 		ssize_t got = read(terminal, text + n, sizeof(text) - 1 - n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The bodies of fpisa/lookup32.h, which BPF runs, against the units of block.h: registers and events, bit for bit. */
+/* The bodies of fpisa/lookup32.h, which BPF runs, against the units of block.h: registers and events, bit for bit */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
 static const struct fpisa_signs by_sign = FPISA_SIGNS;
 static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 
-/* Registers of either width. */
+/* Registers of either width */
 struct registers {
 	struct fpisa_exp_block e;
 	_Alignas(8) uint8_t m[FPISA_BLOCK * 8];
@@ -32,7 +32,7 @@ static uint64_t look_add(const uint32_t *in, struct registers *r, struct fpisa_f
 	return fpisa_look_add32(in, &r->e, (void *)r->m, &by_word, 1);
 }
 
-/* `workers` contributions, as many as a round of that many has; the first, and then the others. */
+/* Check the first contribution and the other `workers` - 1 contributions of a round. */
 static void one_round(struct vectors_rng *rng, enum fpisa_mode mode, uint32_t workers)
 {
 	struct fpisa_format f = fpisa_register(FPISA_FORMAT_FP32, mode, workers);
@@ -57,7 +57,7 @@ static void all_modes(void **state)
 
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
-		/* So many that no sum of mode fpisa saturates: lookup.h. */
+		/* At most as many ranks that no sum of mode fpisa saturates: lookup.h */
 		one_round(&rng, FPISA_MODE_FPISA, 1 + vectors_below(&rng, 64));
 		one_round(&rng, FPISA_MODE_FPISA_A, 1 + vectors_below(&rng, MOST));
 		one_round(&rng, FPISA_MODE_FPISA64, 1 + vectors_below(&rng, MOST));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What ranks and the manager say to each other (user/lib/manager): which
+ * Messages between ranks and the manager (user/lib/manager): which
  * messages are well formed, files of keys, and connections by every pair of
- * keys that the two sides may have.
+ * keys that the two sides may have
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +162,7 @@ static enum fpisa_manager_reason check(const struct fpisa_manager_message *m)
 	return fpisa_manager_check(m, m->type < FPISA_MANAGER_PENDING ? FPISA_MANAGER_RANK : FPISA_MANAGER_MANAGER);
 }
 
-/* The last byte is used by none but a refusal, whose text ends before it. */
+/* Check that the last byte must be zero. Only a refusal's text reaches it, and the text ends before it. */
 static void nothing_stands_behind_what_is_used(void **state)
 {
 	(void)state;
@@ -203,11 +203,11 @@ static void bounds(void **state)
 	WRONG(REGISTER, reg.zero, 1);
 	WRONG(AGGREGATORS, list.n, 1);
 	WRONG(AGGREGATORS, list.n, 17);
-	WRONG(AGGREGATORS, list.n, 15); /* the last one stands behind the list */
+	WRONG(AGGREGATORS, list.n, 15); /* the last aggregator lies behind the list */
 	WRONG(AGGREGATORS, list.of[3].weight, 0);
 	WRONG(AGGREGATORS, list.of[3].weight, 101);
 	WRONG(AGGREGATORS, list.of[3].address, 0);
-	WRONG(AGGREGATORS, list.of[3].port, 18000); /* as the one before it */
+	WRONG(AGGREGATORS, list.of[3].port, 18000); /* as the aggregator before it */
 	WRONG(RANKS, ranks.group, 0);
 	WRONG(RANKS, ranks.first, 16);
 	WRONG(RANKS, ranks.address[7], 0);
@@ -243,7 +243,7 @@ static void bounds(void **state)
 	WRONG(ASK, ask.spec.fanout, 3);
 	WRONG(ASK, ask.spec.pipeline, 3);
 	WRONG(ASK, ask.spec.elements, 33);
-	WRONG(ASK, ask.spec.elements, 448); /* of fp64 */
+	WRONG(ASK, ask.spec.elements, 448); /* too many for fp64 */
 	WRONG(ASK, ask.spec.window, 3);
 	WRONG(ASK, ask.spec.window, 2048);
 	WRONG(BOUND, bind.taken, 2);
@@ -385,7 +385,7 @@ static void new_keys(void **state)
 	assert_memory_equal(keys.psk[1].secret, b.secret, sizeof(b.secret));
 	chmod(file, 0644);
 	assert_int_equal(fpisa_psk_new("third", file, &c), -EACCES);
-	/* Nobody ended its last line. */
+	/* The last line has no end. */
 	write_file("train:00000000:" SECRET);
 	chmod(file, 0600);
 	assert_int_equal(fpisa_psk_new("other", file, &c), 0);
@@ -393,7 +393,7 @@ static void new_keys(void **state)
 	assert_int_equal(keys.n, 2);
 }
 
-/* A file system that is full: what was there can still be read, and gets keys when there is room. */
+/* Check a full file system: the keys in the file can still be read, and another key is added when there is room. */
 static void a_key_that_does_not_fit(void **state)
 {
 	struct rlimit before, small;
@@ -420,7 +420,7 @@ static void a_key_that_does_not_fit(void **state)
 	assert_int_equal(keys.n, 2);
 }
 
-/* A file takes so many keys, and so many bytes. The next key is refused, and the file can still be read. */
+/* Check that a file takes a limited number of keys and bytes: the next key is refused, and the file can still be read. */
 static void a_file_that_is_full(void **state)
 {
 	static struct fpisa_psks keys;
@@ -449,10 +449,10 @@ static void a_file_that_is_full(void **state)
 		assert_true(st.st_size < (off_t)sizeof(long_line));
 		long_line[sizeof(long_line) - 1 - room] = '#';
 	}
-	assert_int_equal(keys.n, 1); /* the last of these had room */
+	assert_int_equal(keys.n, 1); /* the last long line left room for a key */
 }
 
-/* Of many that add a key of one name at once two can. */
+/* Check that exactly two of many processes can add a key of one name at once. */
 static void keys_at_once(void **state)
 {
 	static struct fpisa_psks keys;
@@ -495,7 +495,7 @@ static struct fpisa_psk psk(const char *name, const char *id, unsigned char firs
 
 struct ends {
 	struct fpisa_channel *manager, *rank;
-	int manager_rc, rank_rc; /* the last of work() */
+	int manager_rc, rank_rc; /* latest results of fpisa_channel_work() */
 	struct fpisa_manager_message manager_took, rank_took;
 };
 
@@ -509,7 +509,7 @@ static void connect_ends(struct ends *e, const struct fpisa_psks *keys, int plai
 	assert_int_equal(fpisa_channel_call(&e->rank, fd[1], own), 0);
 }
 
-/* Turns until each side has had a message or an end, or both are idle. */
+/* Let both sides work until each has had a message or an end, or both are idle. */
 static void run_ends(struct ends *e)
 {
 	for (int i = 0; i < 50; i++) {
@@ -531,7 +531,7 @@ static void close_ends(struct ends *e)
 	fpisa_channel_close(e->rank);
 }
 
-/* Both ways, as many as wait at most. */
+/* Check messages both ways, as many as may wait. */
 static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_psk *own, const char *name)
 {
 	struct fpisa_manager_message ping = good(FPISA_MANAGER_PING), pong = good(FPISA_MANAGER_PONG);
@@ -558,7 +558,7 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 	assert_int_equal(e.rank_rc, 1);
 	assert_memory_equal(&e.rank_took, &pong, sizeof(pong));
 	assert_true(fpisa_channel_flushed(e.manager));
-	/* Whoever ends it, the other side hears of it. */
+	/* The other side learns of a closed connection. */
 	fpisa_channel_close(e.rank);
 	e.rank = NULL;
 	run_ends(&e);
@@ -566,7 +566,7 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 	close_ends(&e);
 }
 
-/* Comes before others load GnuTLS: a process that can open no more files is told that, and nothing is lost by it. */
+/* Check a process that can open no more files: it gets an error, and nothing is lost. This runs before other tests load GnuTLS. */
 static void no_more_files(void **state)
 {
 	struct fpisa_psk own = psk("train", "00000000", 1);
@@ -627,7 +627,7 @@ static void without_a_common_key(void **state)
 	}
 }
 
-/* Byte for byte the same answer, and the same reason: whether the identity is one of a key, or its secret is wrong. */
+/* Check that an unknown identity and a wrong secret get the same answer, byte for byte, for the same reason. */
 static void which_keys_there_are(void **state)
 {
 	struct fpisa_psks keys = {.n = 2};
@@ -657,7 +657,7 @@ static void which_keys_there_are(void **state)
 	}
 }
 
-/* In clear it is told why, whichever side it is that has none. */
+/* Check that the rank is told the reason in clear, whichever side lacks a key. */
 static void one_side_has_a_key(void **state)
 {
 	struct fpisa_psks keys = {.n = 1};
@@ -683,7 +683,7 @@ static void one_side_has_a_key(void **state)
 	close_ends(&e);
 }
 
-/* Whoever is between the two can refuse in clear, and say nothing else. */
+/* Check that an attacker between the two can send a refusal in clear, but no other message. */
 static void nothing_in_clear_but_a_refusal(void **state)
 {
 	struct fpisa_psk own = psk("train", "00000000", 1);
@@ -702,7 +702,7 @@ static void nothing_in_clear_but_a_refusal(void **state)
 	close(fd[0]);
 }
 
-/* Bytes as they come: in pieces, cut short, and none of ours. */
+/* Check messages that come in pieces or are cut short. */
 static void pieces(void **state)
 {
 	struct fpisa_manager_message m = good(FPISA_MANAGER_JOIN), took;
@@ -742,7 +742,7 @@ static void garbage(void **state)
 
 		for (size_t k = 0; k < sizeof(bytes); k++)
 			bytes[k] = (unsigned char)vectors_next(&rng);
-		/* As TLS, as a message of ours, as neither. */
+		/* As TLS, as a message of the protocol, as neither */
 		if (i % 3 == 0)
 			bytes[0] = 0x16;
 		if (i % 3 == 1)

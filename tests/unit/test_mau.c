@@ -13,8 +13,8 @@
 #define ROWS(a) (sizeof(a) / sizeof((a)[0]))
 
 /*
- * The paper's example (section 3.2, figure 2): 1.0 is added to a register
- * that holds 3.0, unit by unit, with the registers it prints.
+ * Check the paper's example (section 3.2, figure 2): 1.0 is added to a register
+ * that holds 3.0, unit by unit, with the registers that the paper prints.
  */
 static void test_paper_example(void **state)
 {
@@ -43,7 +43,7 @@ static void test_paper_example(void **state)
 	assert_int_equal(p.m[0], 0x00800000);
 	fpisa_stage2(FPISA_PHV(&p), &e, FPISA_FP32, FPISA_MODE_FPISA);
 	assert_int_equal(e.e[0], 128);
-	assert_int_equal(p.d[0], 1); /* the incoming one moves right by 1, the stored one stays */
+	assert_int_equal(p.d[0], 1); /* the incoming mantissa moves right by 1, the stored one stays */
 	assert_int_equal(fpisa_stage3(FPISA_PHV(&p), FPISA_FP32, FPISA_MODE_FPISA), 0);
 	assert_int_equal(p.m[0], 0x00400000); /* step (2): 0b0.1 x 2^1 */
 	assert_int_equal(fpisa_stage4(FPISA_PHV(&p), &m, FPISA_FP32, FPISA_MODE_FPISA), 0);
@@ -58,7 +58,7 @@ static void test_paper_example(void **state)
 	assert_int_equal(p.d[0], 7);				  /* step (5): seven leading zeros */
 	assert_int_equal(p.m[0] >> FPISA_ROUND_BITS, 0x00800000); /* moved right by 1: bit 24 */
 	fpisa_stage7(FPISA_PHV(&p), FPISA_FP32);
-	assert_int_equal(p.e[0] + 1, 129); /* adjusted by 1; the field goes without the implied one */
+	assert_int_equal(p.e[0] + 1, 129); /* adjusted by 1; the field lacks the implied one */
 	assert_int_equal(p.d[0], 0);
 	assert_int_equal(fpisa_stage8(FPISA_PHV(&p), &out, FPISA_FP32, FPISA_ROUND_DOWN), 0);
 	for (int i = 0; i < FPISA_BLOCK; i++)
@@ -66,11 +66,11 @@ static void test_paper_example(void **state)
 }
 
 /*
- * Which entry of figure 5 the example matches. The text says 0.128.0.0/9,
- * but that is the entry of a mantissa that is normalised already; the
- * register of step (4) is 0x01000000, which as an address is 1.0.0.0 and
- * matches 1.0.0.0/8: seven leading zeros and the shift right by 1 that the
- * text then states.
+ * Check which entry of figure 5 the example matches. The text says 0.128.0.0/9,
+ * but that entry is for a mantissa that is normalised already. The register
+ * of step (4) is 0x01000000, which as an address is 1.0.0.0 and matches
+ * 1.0.0.0/8: seven leading zeros and the shift right by 1 that the text then
+ * states.
  */
 static void test_paper_prefix(void **state)
 {
@@ -101,7 +101,7 @@ static void test_clz(void **state)
 	}
 }
 
-/* Sums whose outcome follows from the contract by hand. */
+/* Sums whose outcome follows from the contract by hand */
 #define A FPISA_MODE_FPISA_A
 #define P FPISA_MODE_FPISA
 #define INX FPISA_INEXACT
@@ -181,7 +181,7 @@ static void test_known(void **state)
 	}
 }
 
-/* All 256 x 256 pairs of exponent fields, eight pairs of fractions, all signs: infinities and NaNs too. */
+/* Check all 256 x 256 pairs of exponent fields, eight pairs of fractions, all signs, with infinities and NaNs. */
 static void test_exponent_pairs(void **state)
 {
 	static const uint32_t fractions[8][2] = {
@@ -207,7 +207,7 @@ static void test_exponent_pairs(void **state)
 	}
 }
 
-/* All triples of 16 values and both signs: zeros, subnormals, borders of the range, infinities, NaNs. */
+/* Check all triples of 16 values and both signs: zeros, subnormals, borders of the range, infinities, NaNs. */
 static void test_specials(void **state)
 {
 	static const uint32_t v[FPISA_BLOCK / 2] = {
@@ -228,7 +228,7 @@ static void test_specials(void **state)
 	}
 }
 
-/* A sum of two subnormals is exact in both modes: what the host's FPU says of it is right. */
+/* Check that a sum of two subnormals is exact in both modes, so that the host's FPU gives the right answer. */
 static void test_subnormals(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -257,8 +257,10 @@ static void test_subnormals(void **state)
 	}
 }
 
-/* 128 of the largest mantissas fit (section 3.3); from the 129th on every add saturates, until the sign
- * turns. */
+/*
+ * Check that 128 of the largest mantissas fit (section 3.3), and that from the 129th on every add saturates until
+ * the sign turns.
+ */
 static void test_saturation(void **state)
 {
 	enum { ADDS = 400, TURN = 300 };
@@ -286,8 +288,7 @@ static void test_saturation(void **state)
 	}
 }
 
-/* A register at either end, then an exponent larger by 16..47: the lowest leaves exactly -1 at 31, not at 32.
- */
+/* Check a register at either end and an exponent larger by 16..47: the lowest register leaves exactly -1 at 31, not at 32. */
 static void test_shift_out(void **state)
 {
 	enum { ADDS = 130 };
@@ -309,7 +310,7 @@ static void test_shift_out(void **state)
 	}
 }
 
-/* 10^6 columns of 1 to 12 contributions (vectors.h) in each mode; and they must make everything happen. */
+/* Check 10^6 columns of 1 to 12 contributions (vectors.h) in each mode, and that every event and flag happens. */
 static void test_vectors(void **state)
 {
 	enum { BLOCKS = 1000000 / FPISA_BLOCK + 1, LONGEST = 12 };

@@ -2,7 +2,7 @@
 /*
  * libfpisa over the transport `mem`: ranks are threads, the aggregator is in
  * the process. Sums against the oracle in the reported arrival order,
- * lengths, requests, losses, deadlines, rejoining.
+ * lengths, requests, losses, deadlines, rejoining
  */
 #include <time.h>
 #include "workers.h"
@@ -12,7 +12,7 @@ static int connect_mem(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_mem_connect(f, arg, rank, o);
 }
 
-/* Runs a plan; returns the retransmissions of all ranks. */
+/* Run a plan and check its sums. Return the retransmissions of all ranks. */
 static uint64_t sum_and_check(struct plan p)
 {
 	struct fpisa_mem *m = mem_of_plan(&p);
@@ -116,8 +116,8 @@ static void loss(void **state)
 						.loss = 0.05}) > 0);
 }
 
-/* A window of one chunk: no two in flight. */
-/* Copies that come again, late and damaged; small windows, so that slots go round while they are under way. */
+/* Window of one chunk: only one chunk is in flight */
+/* Check late and damaged copies, with small windows, so that slots are used again while copies are on their way. */
 static void faults(void **state)
 {
 	(void)state;
@@ -135,7 +135,7 @@ static void faults(void **state)
 							.progress = window == 4}) > 0);
 }
 
-/* Contributions to the port of their slot alone, also those that a fault delays: one to another port is an error. */
+/* Check that contributions go only to the port of their slot, also if a fault delays them. Another port is an error. */
 static void ports(void **state)
 {
 	(void)state;
@@ -222,7 +222,7 @@ static void deadline_names_rank(void **state)
 	assert_int_equal(fpisa_missing(j[0].f), 1 << 2);
 	assert_non_null(strstr(fpisa_error(), "rank 2 sent nothing for chunk 0 of call 1"));
 	assert_true(v[0] == 1 && v[199] == 1);
-	/* The handle says the same until it rejoins. */
+	/* The handle returns the same error until it rejoins. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 10, FPISA_FLOAT32, NULL), -ETIMEDOUT);
 	assert_non_null(strstr(fpisa_error(), "rank 2 sent nothing"));
 
@@ -236,7 +236,7 @@ static void deadline_names_rank(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* While a rank is late the others ask for one chunk, now and then, and do not send the window again. */
+/* Check that the other ranks ask for one chunk, now and then, while a rank is late, and do not send the window again. */
 static void late_rank(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 64};
@@ -283,7 +283,7 @@ static void lengths_differ(void **state)
 	join_all(j, 2, m, 1000);
 	sum_in_all(j, 2, 300);
 	fpisa_close(j[0].f);
-	/* A request that nobody waits for is released by closing. */
+	/* Closing releases a request that was not waited for. */
 	assert_int_equal(fpisa_allreduce_start(j[1].f, v, v, 200, FPISA_FLOAT32, &r), 0);
 	fpisa_close(j[1].f);
 	fpisa_mem_destroy(m);
@@ -303,7 +303,7 @@ static void stale(void **state)
 	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, FPISA_FLOAT32, NULL), -ESTALE);
 	assert_non_null(strstr(fpisa_error(), "rank 1 was taken out"));
 	assert_int_equal(fpisa_rejoin(j[1].f), -EACCES);
-	/* The other goes on alone, and its next generation leaves a revived rank behind. */
+	/* The other rank goes on alone, and its next generation leaves a revived rank behind. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 40, FPISA_FLOAT32, NULL), 0);
 	soft->job.live = 3;
 	join_all(j, 2, m, 1000);
@@ -317,7 +317,7 @@ static void stale(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* The job under a worker is another one now, with values of the same width: to be joined again, no protocol error. */
+/* Check that a worker whose job was replaced by a job of another type of the same width must join again, without a protocol error. */
 static void format_changed(void **state)
 {
 	struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .format = FPISA_FLOAT16};

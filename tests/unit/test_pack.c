@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* pack.h: nearest, ties to even, in every place of the small formats; against the machine in the large ones.
- */
+/* pack.h: nearest, ties to even, in every place of the small formats; against the machine in the large formats */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +21,7 @@ static void assert_packs(struct fpisa_format f, double v, uint64_t want)
 			 (unsigned long long)want);
 }
 
-/* Every value, and between it and the next: the middle, and what is just not the middle. */
+/* Check every value, the middle between it and the next, and the neighbours of the middle. */
 static void test_every_place(void **state)
 {
 	static const uint8_t ids[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
@@ -79,7 +78,7 @@ static void test_machine(void **state)
 		float narrow;
 		double v;
 
-		/* Half of them near FP32's range, so that they round to subnormals and to numbers. */
+		/* Half of the values lie near FP32's range, so that they round to subnormals and to numbers. */
 		if (i & 1)
 			bits = (bits & ~(0x7ffull << 52)) | (870ull + (bits >> 33) % 300) << 52;
 		memcpy(&v, &bits, sizeof(v));

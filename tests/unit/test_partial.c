@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Partials (partial.h): what is written is what doc/partial.md says, and what anybody may send. */
+/* Partials (partial.h): written bytes are as doc/partial.md says, and any received bytes are handled */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #define ROUNDS 2000
 #define HOSTILE 100000
 
-/* The bytes depend on the values alone, and read back are what was written. */
+/* Check that the bytes depend on the values alone, and that they read back as they were written. */
 static void check_bytes(const struct fpisa_superacc *a, const struct oracle_exact *x, struct fpisa_format f,
 			uint8_t *first, uint32_t *first_size)
 {
@@ -66,7 +66,7 @@ static void orders(void **state)
 	}
 }
 
-/* Partials of as many rows as there may be, merged: the limbs take them, the count says when it is enough. */
+/* Check merged partials of the largest number of rows: the limbs hold them, and the count refuses one row more. */
 static void as_many_as_there_may_be(void **state)
 {
 	(void)state;
@@ -92,7 +92,7 @@ static void as_many_as_there_may_be(void **state)
 		read.acc.rows--;
 		assert_int_equal(merge(&a, &read.acc, f), 0);
 		assert_int_equal(a->rows, (1ull << 63) - 1);
-		/* A row less than the sum needs is refused. */
+		/* One row less than the sum needs is refused. */
 		bytes[8]--;
 		for (int i = 9; i < 16; i++)
 			bytes[i] = 0xff;
@@ -102,7 +102,7 @@ static void as_many_as_there_may_be(void **state)
 	}
 }
 
-/* Anything at all: an error, or a partial that is written again and read the same. */
+/* Check that any bytes give an error, or a partial that is written again and reads back the same. */
 static void hostile(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -154,7 +154,7 @@ static void hostile(void **state)
 		    refused[2] > HOSTILE / 1000);
 }
 
-/* Counts that are more than the rows, also where their sum passes 2^64; and any that are not. */
+/* Check that counts above the rows are refused, also if their sum passes 2^64, and that other counts are taken. */
 static void counts(void **state)
 {
 	const uint64_t most = INT64_MAX;
@@ -173,7 +173,7 @@ static void counts(void **state)
 	}
 }
 
-/* Bytes as doc/partial.md shows them. */
+/* Check bytes as doc/partial.md shows them. */
 static void known(void **state)
 {
 	static const uint8_t bytes[] = {'F', 'S', 1, 1, 0xff, 0xff, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3};

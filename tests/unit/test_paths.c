@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A call over several aggregators in a simulation: the real windows of each rank (lib/window.h) over hosts with one link each. A host's
- * link takes a frame a tick each way. What the switch holds for a host is bounded, the rest is dropped; what a host sends waits in the host.
+ * A call over several aggregators in a simulation: the real windows of each rank (lib/window.h) over hosts with one link each. A
+ * host's link carries a frame a tick each way. The switch holds a limited number of frames for a host and drops the rest; frames that a
+ * host sends wait in the host.
  */
 #include "lib/window.h"
 #include "workers.h"
@@ -10,25 +11,25 @@
 #define MOST_RANKS 8
 #define MOST_HOSTS (2 * MOST_RANKS)
 #define FRAME_BYTES 3456
-#define HELD 4096 /* frames that a queue has room for here; more than are ever in flight */
+#define HELD 4096 /* room of a queue, in frames; more than are ever in flight */
 #define NOBODY 255
 
 struct path_plan {
-	int ranks, aggregators; /* an aggregator a host of its own, or the ranks' hosts */
+	int ranks, aggregators; /* aggregators on hosts of their own, or on the ranks' hosts */
 	int colocated;
 	uint32_t weight[MOST_RANKS];
 	uint64_t frame_ns; /* a tick */
 	int room;	   /* frames that the switch holds for a host */
-	int small;	   /* calls of one chunk before that of `chunks` */
+	int small;	   /* calls of one chunk before the call of `chunks` */
 	int chunks;
 	double loss,
-		stall; /* of frames on their way to a host; of the ticks, that a rank begins to do nothing for up to 8 */
+		stall; /* shares of frames lost on their way to a host, and of ticks in which a rank stops for up to 8 ticks */
 };
 
 struct frame {
-	uint8_t result, rank, shard, resent, retransmit, last; /* a result is for `rank`, NOBODY: for all */
-	int chunk;					       /* of the aggregator's */
-	uint32_t lost;					       /* ranks whose contribution to the chunk before is */
+	uint8_t result, rank, shard, resent, retransmit, last; /* a result is for `rank`; NOBODY: for all ranks */
+	int chunk;					       /* number at the aggregator */
+	uint32_t lost; /* ranks whose contribution to the chunk before is lost */
 };
 
 struct queue {
@@ -44,7 +45,7 @@ struct rank {
 	struct fpisa_flight flight;
 	struct fpisa_window w[MOST_RANKS];
 	struct fpisa_request req;
-	int stalled; /* until then */
+	int stalled; /* end of the stall */
 };
 
 struct world {
@@ -52,8 +53,9 @@ struct world {
 	struct fpisa_layout layout;
 	struct rank rank[MOST_RANKS];
 	struct round *round[MOST_RANKS];
-	struct queue out[MOST_HOSTS], in[MOST_HOSTS]; /* of hosts: what they send, what the switch has for them */
-	int now, began;				      /* the last call */
+	struct queue out[MOST_HOSTS],
+		in[MOST_HOSTS]; /* of hosts: frames to send, frames that the switch holds for them */
+	int now, began;		/* the last call */
 	uint64_t sent, again, dropped, vain;
 };
 
@@ -84,7 +86,7 @@ static struct frame take(struct queue *q)
 	return f;
 }
 
-/* Through the switch to a host. */
+/* Pass a frame through the switch to a host. */
 static void forward(struct world *x, int host, struct frame f)
 {
 	if (x->in[host].n == x->p.room || drand48() < x->p.loss)
@@ -112,7 +114,7 @@ static void result_to(struct world *x, int rank, const struct frame *f)
 	r->req.left--;
 }
 
-/* An aggregator's result leaves: to all as one frame, or one each, and to its own host's rank at once. */
+/* Send an aggregator's result: to all ranks as one frame, or one frame each, and to a rank on the same host at once. */
 static void fan_out(struct world *x, struct frame f)
 {
 	int own = x->p.colocated ? f.shard : NOBODY;
@@ -127,7 +129,7 @@ static void fan_out(struct world *x, struct frame f)
 	}
 }
 
-/* Ranks whose contributions to a chunk the aggregator lacks; 0 if it has none, or all. */
+/* Return the ranks whose contributions to a chunk the aggregator lacks; 0 if it has none, or all. */
 static uint32_t lacks(const struct world *x, const struct round *c)
 {
 	uint32_t lost = 0;
@@ -179,7 +181,7 @@ static void send_one(struct world *x, int rank, struct fpisa_window *w, uint64_t
 		put(&x->out[rank], f);
 }
 
-/* As send.c chooses. */
+/* Choose the next window as send.c does. */
 static struct fpisa_window *whose_turn(struct rank *r, int rank, int aggregators)
 {
 	struct fpisa_window *next = NULL;
@@ -210,7 +212,7 @@ static void rank_turn(struct world *x, int rank)
 			send_one(x, rank, w, at++);
 }
 
-/* A tick of all links: one frame from each host, one to each. */
+/* Run one tick of all links: one frame from each host, one frame to each. */
 static void links_turn(struct world *x, int hosts)
 {
 	struct frame come[MOST_HOSTS];
@@ -270,7 +272,7 @@ static void end(struct world *x)
 	fpisa_layout_free(&x->layout);
 }
 
-/* All ranks begin a call, and have all its results, or it fails. */
+/* Run a call until all ranks have all its results, or fail. */
 static void call(struct world *x, int chunks)
 {
 	const struct path_plan *p = &x->p;
@@ -292,7 +294,7 @@ static void call(struct world *x, int chunks)
 			rank_turn(x, i);
 			left += x->rank[i].req.left;
 		}
-		/* 400 frames and two timeouts a chunk, and 100 s. */
+		/* 400 frames and two timeouts a chunk, and 100 s */
 		assert_true((uint64_t)(x->now - x->began) * p->frame_ns <
 			    (uint64_t)chunks * (400 * p->frame_ns + 200000000) + 100000000000);
 	}
@@ -312,7 +314,7 @@ static int ticks(const struct world *x)
 	return x->now - x->began;
 }
 
-/* Ticks that the busiest link takes at least. */
+/* Return the ticks that the busiest link needs at least. */
 static double bound(const struct path_plan *p)
 {
 	double all = 0, most = 0;
@@ -355,8 +357,9 @@ static struct path_plan equal_links(int ranks, int aggregators, int colocated, u
 }
 
 /*
- * As many aggregators as ranks, ports of 128 KB, ranks that a scheduler holds up: links are busy, next to nothing is sent again, and ports
- * hold few frames. With a limit a window and results that call for the next frame to the same aggregator ports overflow.
+ * Check as many aggregators as ranks, ports of 128 KB and ranks that a scheduler holds up: links are busy, next to nothing is sent
+ * again, and ports hold few frames. Ports overflow with a limit for each window and results that call for the next frame to the same
+ * aggregator.
  */
 static void links_are_busy(void **state)
 {
@@ -381,7 +384,7 @@ static void links_are_busy(void **state)
 			}
 }
 
-/* One frame of a hundred is lost: no rank waits for a timeout at each, which would take ten times as long. */
+/* Check that ranks do not wait for a timeout at each loss, one frame of a hundred, which would take ten times as long. */
 static void losses(void **state)
 {
 	(void)state;
@@ -403,8 +406,8 @@ static void losses(void **state)
 }
 
 /*
- * After calls of one chunk, whose round trips are short, a longer one's frames wait in queues, behind one aggregator or eight: they are not
- * taken for lost. With a timeout of those round trips a fifth of 20 chunks' frames was sent again.
+ * Check that a longer call's frames, which wait in queues behind one aggregator or eight, are not taken for lost after calls of one chunk,
+ * whose round trips are short. With a timeout for those round trips a fifth of 20 chunks' frames was sent again.
  */
 static void after_small_calls(void **state)
 {
@@ -431,7 +434,7 @@ static void after_small_calls(void **state)
 	}
 }
 
-/* Whatever the paths are like, all results come; where nothing is dropped, next to nothing is sent again. */
+/* Check that all results come over any paths, and that next to nothing is sent again if nothing is dropped. */
 static void random_paths(void **state)
 {
 	(void)state;
