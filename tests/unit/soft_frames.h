@@ -25,7 +25,7 @@ static inline void set_checksum(struct frame *f)
 	frame_seal(frames_job, &f->h, f->w, f->len - sizeof(f->h));
 }
 
-/* Return whether the frame's cookie and checksum are right. Incarnations are those that join() gives. */
+/* Return whether the frame's cookie and checksum are right. Incarnations are as in join(). */
 static inline int intact(const struct frame *f)
 {
 	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap :
@@ -41,7 +41,7 @@ static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uin
 	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, f, &f->len, &f->to);
 }
 
-/* Make rank i port i + 1 of one address. */
+/* List rank i as port i + 1 of one address. */
 static inline void list_ranks(struct fpisa_soft *s)
 {
 	for (uint32_t i = 0; i < s->job.workers; i++)

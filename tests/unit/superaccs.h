@@ -108,7 +108,7 @@ static inline void choose(struct values *v, struct vectors_rng *rng)
 		uint32_t one = kind < 8 ? kind : vectors_below(rng, 7);
 
 		v->word[i] = value(rng, v->f, one, centre);
-		/* x, -x and a last bit that may be left */
+		/* Values that cancel, and the last value */
 		if (kind == 7 && i && i + 1 < v->n)
 			v->word[i] = v->word[i - 1] ^ (uint64_t)(i & 1) << (v->f.ebits + v->f.mbits);
 	}

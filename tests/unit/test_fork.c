@@ -402,7 +402,7 @@ static int destroy(void *arg)
 	return bad;
 }
 
-/* Check that one rank waits for the other, which forks. */
+/* Check a rank that forks while the other rank waits for it. */
 static void check_mem_in_child(uint64_t progress)
 {
 	const struct fpisa_options with = {.size = sizeof(with), .timeout_ms = 20000, .progress = progress};

@@ -57,7 +57,7 @@ static void all_modes(void **state)
 
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
-		/* At most as many ranks that no sum of mode fpisa saturates: lookup.h */
+		/* With at most 64 ranks no sum of mode fpisa saturates (lookup.h). */
 		one_round(&rng, FPISA_MODE_FPISA, 1 + vectors_below(&rng, 64));
 		one_round(&rng, FPISA_MODE_FPISA_A, 1 + vectors_below(&rng, MOST));
 		one_round(&rng, FPISA_MODE_FPISA64, 1 + vectors_below(&rng, MOST));

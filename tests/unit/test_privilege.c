@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The loader gives up capabilities (user/host/privilege.c), as /proc/self/status tells,
- * in children of their own. Without privilege there is less to give up.
+ * The loader gives up capabilities (user/host/privilege.c), as /proc/self/status shows.
+ * Each test runs in a child. Without privilege there are fewer capabilities to give up.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#undef fail /* cli/report.h has another */
+#undef fail /* cli/report.h has another fail() */
 #include <linux/capability.h>
 #include "cli/report.h"
 #include "host/privilege.h"
@@ -22,7 +22,7 @@
 
 static char said[256];
 
-/* As cli/report.c's, kept instead of printed. */
+/* Stand in for cli/report.c's function: keep the text instead of printing it. */
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	(void)hint;
@@ -54,7 +54,7 @@ static uint64_t status(const char *key, int base)
 	return value;
 }
 
-/* Exits with the line of the first expectation that is not met, 0 if all are. */
+/* Exit with the line of the first expectation that is not met, 0 if all are met. */
 #define EXPECT(what)                            \
 	do {                                    \
 		if (!(what))                    \

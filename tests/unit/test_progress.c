@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * options.progress over the transport `mem`: requests that nobody looks at
- * end, and who asked is told: by callback, by eventfd, by a wait that another
- * thread's failure ends. test_schedules.c has all of it at once.
+ * options.progress over the transport `mem`: requests end without a call that
+ * waits for them, and the caller learns of it: by callback, by eventfd, or by a wait that another
+ * thread's failure ends. test_schedules.c tests all of this at once.
  */
 #include <poll.h>
 #include <signal.h>
@@ -80,7 +80,7 @@ static int readable(int fd, int ms)
 
 /* -- the eventfd ------------------------------------------------------------ */
 
-/* Reads until `n` have ended. */
+/* Read the eventfd until `n` requests have ended. */
 static void await(int fd, eventfd_t n)
 {
 	while (n) {
@@ -92,7 +92,7 @@ static void await(int fd, eventfd_t n)
 	}
 }
 
-/* Both ranks start and do not look: all is there when the descriptors say so. */
+/* Check that both ranks' requests end without a look at them, and that all results are there when the descriptors say so. */
 static void ends_unattended(void **state)
 {
 	enum { CALLS = 3 };
@@ -117,7 +117,7 @@ static void ends_unattended(void **state)
 		await(fpisa_eventfd(j[i].f), CALLS);
 		for (int c = 0; c < CALLS; c++)
 			assert_true(v[i][c][COUNT - 1] == (float)(2 * c + 1));
-		/* To end them says nothing more. */
+		/* Ending the requests adds nothing to the descriptor. */
 		for (int c = 0; c < CALLS; c++)
 			assert_int_equal(fpisa_wait(&r[i][c], NULL), 0);
 		assert_int_equal(readable(fpisa_eventfd(j[i].f), 0), 0);
@@ -131,7 +131,7 @@ static void note_end(void *arg, int rc, uint32_t flags)
 	eventfd_write(*(int *)arg, rc || flags ? 100 : 1);
 }
 
-/* Calls of no elements are told of, by the thread and by the descriptor. */
+/* Check that calls of no elements are reported, by the thread and by the descriptor. */
 static void no_elements_are_told(void **state)
 {
 	int fd = eventfd(0, EFD_NONBLOCK);
@@ -153,7 +153,7 @@ static void no_elements_are_told(void **state)
 	close_both(j, m);
 }
 
-/* A request that had ended before counts when it is asked for; a blocking call never does. */
+/* Check that a request that ended before fpisa_eventfd() counts, and that a blocking call never does. */
 static void counts_from_before(void **state)
 {
 	struct fpisa_mem *m;
@@ -205,7 +205,7 @@ static void count_refusal(struct chain *c, int rc)
 	c->refused += rc == -EBUSY && strstr(fpisa_error(), "callbacks run on the thread") != NULL;
 }
 
-/* All that would wait is refused, all that does not is answered. */
+/* Make every call inside the callback: calls that would wait are refused, others are answered. */
 static void use_inside(struct chain *c)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -258,7 +258,7 @@ static void callbacks_chain(void **state)
 	close(c.fd);
 }
 
-/* An overflow is its error there too; without a thread there is nobody who would call. */
+/* Check that a callback gets the error of an overflow, and that a callback is refused without a thread. */
 static void callback_is_told(void **state)
 {
 	struct chain c = {.fd = eventfd(0, 0), .v = {0x1p127f}};
@@ -325,7 +325,7 @@ static void fail_now(struct fpisa *f)
 	assert_int_equal(fpisa_handle_fail(f, FAILURE, 1 << 1, "rank 1 is dead"), 0);
 }
 
-/* Until so many threads are within a function of the handle that waits. */
+/* Wait until `n` threads are within a function of the handle that waits. */
 static void await_callers(struct fpisa *f, int n)
 {
 	for (int callers = -1, tries = 0; callers != n; tries++) {
@@ -338,7 +338,7 @@ static void await_callers(struct fpisa *f, int n)
 	}
 }
 
-/* Ended by fail_now() at `since`, soon. */
+/* Check that fail_now() ended the wait soon after `since`. */
 static void assert_failed(struct waiter *w, uint64_t since)
 {
 	pthread_join(w->thread, NULL);
@@ -347,7 +347,10 @@ static void assert_failed(struct waiter *w, uint64_t since)
 	assert_in_range(w->ended_ms - since, 0, 1000);
 }
 
-/* Two wait, one has a callback, one is nobody's; the other rank never comes. */
+/*
+ * Check that a failure ends four requests: two that threads wait for, one with a callback, one without either. The other rank never
+ * comes.
+ */
 static void failed_from_outside(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = FPISA_FOREVER, .progress = 1, .restore = 1};
@@ -383,7 +386,7 @@ static void failed_from_outside(void **state)
 	assert_int_equal(fpisa_allreduce(j[0].f, v[0], v[0], COUNT, FPISA_FLOAT32, NULL), FAILURE);
 	assert_int_equal(fpisa_wait(&idle, NULL), FAILURE);
 	assert_null(idle);
-	/* All is well when they have joined again. */
+	/* Calls work again after both ranks have joined again. */
 	join_all_with(j, 2, m, &o);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(fpisa_allreduce_start(j[i].f, v[i], v[i], COUNT, FPISA_FLOAT32, &w[i].r), 0);
@@ -393,7 +396,7 @@ static void failed_from_outside(void **state)
 	close(c.fd);
 }
 
-/* A join that nobody else joins, the first and a later one. */
+/* Check that a failure ends a join that the other rank does not join, the first and a later join. */
 static void join_fails_from_outside(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -409,7 +412,7 @@ static void join_fails_from_outside(void **state)
 
 		begin(&w, f, join_again);
 		await_callers(f, 1);
-		/* No other call enters meanwhile. */
+		/* Other calls are refused meanwhile. */
 		assert_int_equal(fpisa_allreduce(f, &v, &v, 1, FPISA_FLOAT32, NULL), -EBUSY);
 		since = now_ms(CLOCK_MONOTONIC);
 		fail_now(f);
@@ -420,7 +423,7 @@ static void join_fails_from_outside(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* A rejoin takes the request of another thread that waits for it. */
+/* Check that a rejoin cancels the request of another thread that waits for it. */
 static void rejoin_beside_a_wait(void **state)
 {
 	struct waiter w = {0}, other = {0};
@@ -442,7 +445,7 @@ static void rejoin_beside_a_wait(void **state)
 	close_both(j, m);
 }
 
-/* A request that waits when the handle is closed ends, and its callback has been called by then. */
+/* Check that closing the handle ends a waiting request, whose callback has been called by then. */
 static void closed_beside_a_wait(void **state)
 {
 	struct chain c = {.fd = eventfd(0, EFD_NONBLOCK)};
@@ -472,7 +475,7 @@ static void closed_beside_a_wait(void **state)
 
 /* -- deadlines and idleness --------------------------------------------------------- */
 
-/* A deadline passes though nobody waits, and names who is missing. */
+/* Check that a deadline passes although no thread waits, and names the missing rank. */
 static void deadline_unattended(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 300, .progress = 1};
@@ -495,7 +498,7 @@ static void deadline_unattended(void **state)
 	close_both(j, m);
 }
 
-/* With nothing under way, and while another rank is late, no CPU time goes. */
+/* Check that no CPU time is used without requests, and while another rank is late. */
 static void sleeps_when_idle(void **state)
 {
 	struct fpisa_request *r[2];
@@ -524,7 +527,7 @@ static void sleeps_when_idle(void **state)
 	close_both(j, m);
 }
 
-/* Only this thread takes signals. */
+/* Check that only this thread takes signals. */
 static void signals_are_ours(void **state)
 {
 	struct fpisa_mem *m;

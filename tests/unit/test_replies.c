@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the replies say (frame.h), and the order of the verdicts that the datapath relies on (verdict.h). */
+/* The contents of replies (frame.h), and the order of verdicts that the datapath relies on (verdict.h) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static struct fpisa_hdr an_add(void)
 				  .bitmap = 99};
 }
 
-/* What a reply echoes, whatever its type. */
+/* Check what a reply echoes, whatever its type. */
 static void assert_echoed(const struct fpisa_hdr *h)
 {
 	const struct fpisa_hdr add = an_add();
@@ -68,7 +68,7 @@ static void test_make_result(void **state)
 	fpisa_make_result(&h, &done_slot, &job, RESULTS, FPISA_INEXACT | FPISA_INF, 0);
 	assert_echoed(&h);
 	assert_int_equal(h.type, FPISA_TYPE_RESULT);
-	assert_int_equal(h.flags, FPISA_F_RETRANSMIT); /* as the contribution that completed the round */
+	assert_int_equal(h.flags, FPISA_F_RETRANSMIT); /* as in the contribution that completed the round */
 	assert_int_equal(h.result_flags, FPISA_INEXACT | FPISA_INF);
 	assert_int_equal(h.rank, 0xffff);
 	assert_int_equal(h.count, 64);
@@ -89,7 +89,7 @@ static void test_make_result(void **state)
 	assert_int_equal(h.aux, 0);
 }
 
-/* A result tells of ranks that lack in the open round of the chunk before, and of nothing else. */
+/* Check that a result tells of ranks that are missing in the open round of the chunk before, and of nothing else. */
 static void test_tell_lost(void **state)
 {
 	const struct fpisa_job job = {.workers = 5}, large = {.workers = FPISA_ORDER_WORKERS + 1};
@@ -184,12 +184,12 @@ static void test_make_welcome(void **state)
 	assert_int_equal(p.proof, 0);
 	assert_int_equal(p.results, RESULTS);
 	assert_int_equal(h.secret, 42);
-	/* Who is not in is not told what results carry. */
+	/* A rank that is not in the generation does not learn the results' secret. */
 	fpisa_make_welcome(&h, &p, &job, &s, 1, 0);
 	assert_int_equal(p.results, 0);
 }
 
-/* Whoever lacks the cookie learns it, if he hears the answer, and nothing else. */
+/* Check that a challenge tells the cookie to a rank that lacks it, and nothing else. */
 static void test_make_challenge(void **state)
 {
 	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 200, .chunk = 3};
@@ -207,7 +207,7 @@ static void test_make_challenge(void **state)
 	assert_memory_equal(&p, &nothing, sizeof(p));
 }
 
-/* Numbers of the wire's first version are as they were; members are told of drops alone. */
+/* Check that numbers of the wire's first version are unchanged, and that members are told only of drops. */
 static void test_verdict_order(void **state)
 {
 	static const enum fpisa_verdict_class class_of[] = {
@@ -227,12 +227,12 @@ static void test_verdict_order(void **state)
 	assert_int_equal(FPISA_V_truncated, 8);
 	assert_int_equal(FPISA_V_port, 31);
 	assert_true(fpisa_reported(FPISA_V_mismatch));	    /* rule 3 */
-	assert_false(fpisa_reported(FPISA_V_unknown_peer)); /* nobody reflects frames to unknown peers */
+	assert_false(fpisa_reported(FPISA_V_unknown_peer)); /* frames are not reflected to unknown peers */
 	assert_false(fpisa_reported(FPISA_V_token));
 	assert_false(fpisa_reported(FPISA_V_checksum));
 }
 
-/* A HELLO with its cookie joins; of one of an earlier incarnation nothing but the answer comes. */
+/* Check that a HELLO with its cookie joins, and that a HELLO of an earlier incarnation only gets the answer. */
 static void test_welcome(void **state)
 {
 	const struct fpisa_job job = {.workers = 1, .live = 1, .key = {1, 2}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Requests over the transport `mem`, from start to end: what becomes of them when
- * the handle fails, rejoins or is closed, and what on_chunk is told and may do.
+ * Requests over the transport `mem`, from start to end: their fate when
+ * the handle fails, rejoins or is closed, and what on_chunk gets and may do
  */
 #include <math.h>
 #include "lib/handle.h"
@@ -10,7 +10,7 @@
 
 /* -- rejoining ------------------------------------------------------------- */
 
-/* A request whose results are here has them after a rejoin too. */
+/* Check that a request whose results have come keeps them after a rejoin. */
 static void finished_before_rejoin(void **state)
 {
 	struct fpisa_mem *m;
@@ -34,7 +34,10 @@ static void finished_before_rejoin(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* The same where the request before it lacks a result; with a rejoin, and with an error alone. */
+/*
+ * Check the second request likewise while the first lacks a result, with a rejoin or with an error alone.
+ * Return whether the second request ended first.
+ */
 static int finished_early(uint64_t seed, int error)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .loss = 0.5, .seed = seed};
@@ -84,7 +87,7 @@ static struct fpisa_call call_of(float *v, size_t count, uint64_t *ranks)
 				   .ranks = ranks};
 }
 
-/* A call of no elements ends when those before it have, waits for no rank, and is one of the calls that ranks make alike. */
+/* Check that a call of no elements ends when earlier calls have ended, waits for no rank, and counts as a call that ranks make alike. */
 static void no_elements(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -109,7 +112,7 @@ static void no_elements(void **state)
 	assert_int_equal(fpisa_allreduce(j[1].f, w, w, ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	assert_int_equal(fpisa_wait(&none, NULL), 0);
 	assert_int_equal(fpisa_wait(&r, NULL), 0);
-	/* Rank 1 has not made the last one of none. */
+	/* Rank 1 has not made the last call of no elements. */
 	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, ELEMENTS, FPISA_FLOAT32, &r), 0);
 	assert_int_equal(fpisa_allreduce(j[1].f, w, w, ELEMENTS, FPISA_FLOAT32, NULL), -EPROTO);
 	assert_int_equal(fpisa_wait(&r, NULL), -EPROTO);
@@ -120,7 +123,7 @@ static void no_elements(void **state)
 
 /* -- what results say --------------------------------------------------------- */
 
-/* Rank 1 contributes to the first chunk and is taken out: whoever waits learns that the sum is of two kinds. */
+/* Check that a rank learns of a mixed sum when rank 1, which contributed only to the first chunk, is taken out. */
 static void shrink_inside_a_call(void **state)
 {
 	enum { COUNT = 3 * WINDOW * ELEMENTS };
@@ -141,7 +144,7 @@ static void shrink_inside_a_call(void **state)
 	assert_int_equal(fpisa_wait(&r, &flags), 0);
 	assert_int_equal(flags, FPISA_RESULT_MIXED_RANKS | FPISA_RESULT_FEWER_RANKS);
 	assert_int_equal(ranks[0], 1);
-	/* All of the next is over the ranks that are left. */
+	/* The next call sums only the ranks that are left. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, COUNT, FPISA_FLOAT32, &flags), 0);
 	assert_int_equal(flags, FPISA_RESULT_FEWER_RANKS);
 	fpisa_close(j[0].f);
@@ -149,7 +152,7 @@ static void shrink_inside_a_call(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* With options.all_ranks a result without a rank is an error that names it; the array is not touched. */
+/* Check that with options.all_ranks a result without a rank is an error that names the rank, and that the array is not touched. */
 static void all_ranks_or_none(void **state)
 {
 	enum { COUNT = 3 * WINDOW * ELEMENTS };
@@ -186,7 +189,7 @@ static void all_ranks_or_none(void **state)
 
 /* -- on_chunk ----------------------------------------------------------------- */
 
-/* Calls of on_chunk on its own handle, and their results. */
+/* Calls of on_chunk on its own handle, and their results */
 struct caller {
 	struct fpisa *f;
 	struct fpisa_request **request;
@@ -241,7 +244,7 @@ static void close_inside(struct caller *c)
 	expect_refusal(c, -EBUSY);
 }
 
-/* Functions that only read are allowed. */
+/* Call functions that only read; they are allowed. */
 static void ask_inside(struct caller *c)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -284,7 +287,7 @@ static void calls_from_on_chunk(void **state)
 	}
 }
 
-/* A handle of another rank is another handle. */
+/* Call another rank's handle; it is allowed. */
 static void other_inside(struct caller *c)
 {
 	float v[1] = {7};
@@ -315,7 +318,7 @@ static void no_call(struct caller *c)
 	(void)c;
 }
 
-/* A chunk names its request, and the number that messages give its call. */
+/* Check that a chunk names its request, and its call's number as in messages. */
 static void chunk_names_its_call(void **state)
 {
 	struct caller c = {.call = no_call};

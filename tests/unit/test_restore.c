@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Over the transport `mem`: arrays of calls in place that fail are as they were with options.restore, else they are not summed again. */
+/* Over the transport `mem`: the arrays of failed calls in place are restored with options.restore; without it they are not summed again */
 #include <sys/mman.h>
 #include "lib/api.h"
 #include "lib/handle.h"
@@ -29,7 +29,7 @@ static void assert_filled(const float *v, size_t n, float plus)
 			fail_msg("element %zu: %g instead of %g", i, (double)v[i], (double)i + (double)plus);
 }
 
-/* Results of the first window come to both ranks, then rank 1 does nothing: a retry in place gives right sums. */
+/* Check that a retry in place gives right sums after both ranks have results of the first window and rank 1 does nothing more. */
 static void retried_in_place(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -72,7 +72,7 @@ static void retried_in_place(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Of several requests those that are done keep their results; the others' arrays are as before when the handle has failed. */
+/* Check several requests when the handle fails: requests that are done keep their results, the other arrays are as before. */
 static void restored_in_a_row(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -92,7 +92,7 @@ static void restored_in_a_row(void **state)
 	assert_int_equal(fpisa_wait(&other, NULL), 0);
 	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, LONG, FPISA_FLOAT32, &other), 0);
 	assert_int_equal(fpisa_wait(&r[1], NULL), -ETIMEDOUT);
-	/* All at once, not when each is waited for. */
+	/* All arrays at once, not when each request is waited for */
 	assert_filled(v[1], LONG, 1);
 	assert_filled(v[2], LONG, 2);
 	assert_int_equal(fpisa_wait(&r[0], NULL), 0);
@@ -104,7 +104,7 @@ static void restored_in_a_row(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Any format, any length, results in any order; the end is an error, a rejoin or a close. */
+/* Check the array after an error, a rejoin or a close, in any format, of any length, with results in any order. */
 static void restored_array(uint64_t *random)
 {
 	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
@@ -159,7 +159,7 @@ static void restored_arrays(void **state)
 		restored_array(&random);
 }
 
-/* A call of one rank in place that fails when the first window has its results, without options.restore. */
+/* Make a call of one rank in place that fails when the first window has its results, without options.restore. */
 static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options *mo, enum fpisa_operation op)
 {
 	const struct fpisa_options o = {.size = sizeof(o)};
@@ -179,7 +179,7 @@ static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options 
 	fpisa_mem_destroy(m);
 }
 
-/* Sum in another job, as after leaving and joining again. */
+/* Sum in another job, as after leaving and joining again. Return the error. */
 static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_options *mo)
 {
 	struct fpisa_mem *m;
@@ -195,7 +195,7 @@ static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_opt
 	return rc;
 }
 
-/* The remains of a failed call are refused as input, all or a part of them, until they are written again. */
+/* Check that the remains of a failed call, all or a part, are refused as input until they are written again. */
 static void not_summed_twice(void **state)
 {
 	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64,	  FPISA_FORMAT_BF16,
@@ -218,7 +218,7 @@ static void not_summed_twice(void **state)
 		unsigned char *v = malloc(size), *w = malloc(size), *before = malloc(size);
 		size_t changed = 0, last = 0;
 
-		/* Numbers of every format; threes and fours, whose sum by one rank is itself. */
+		/* Numbers of every format; threes and fours, whose sum by one rank is itself */
 		for (size_t i = 0; i < size; i++)
 			before[i] = v[i] = (unsigned char)(0x33 + (test_random(&random) & 1));
 		fail_in_place(v, count, &mo, op);
@@ -230,7 +230,7 @@ static void not_summed_twice(void **state)
 		assert_int_equal(sum_again(v, w, count, &mo), changed ? -EUCLEAN : 0);
 		assert_int_equal(sum_again(v, v, count, &mo), changed ? -EUCLEAN : 0);
 		if (changed && !format.shared) {
-			/* All but the last changed chunk. */
+			/* All but the last changed chunk is written again. */
 			memcpy(v, before, last - last % (mo.elements * format.bytes));
 			assert_int_equal(sum_again(v, v, count, &mo), -EUCLEAN);
 		}
@@ -244,7 +244,7 @@ static void not_summed_twice(void **state)
 	}
 }
 
-/* A minimum may be taken twice, and so may what is not in place; memory that is given back is nobody's. */
+/* Check that a minimum may be repeated, as may calls that are not in place. An array whose memory was given back is forgotten. */
 static void may_be_repeated(void **state)
 {
 	const struct fpisa_mem_options mo = {
@@ -264,8 +264,8 @@ static void may_be_repeated(void **state)
 }
 
 /*
- * The memory for failed calls in place, and for those in progress, has a bound, at which such a call is refused: by itself, and for what others
- * hold, as long as they hold it. Only what lies between the changed chunks of a failed call counts.
+ * Check that the memory for failed calls in place, and for calls in progress, is limited. At the limit a call is refused, for its own
+ * size or for what other calls hold, while they hold it. Only what lies between the changed chunks of a failed call counts.
  */
 static void bounded(void **state)
 {
@@ -291,7 +291,7 @@ static void bounded(void **state)
 	for (int k = 0; k < 2; k++)
 		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
 	assert_int_equal(fpisa_unclean_new(&u[2], v, ELEMENTS, ELEMENTS, format), -ENOMEM);
-	/* An array that must not be read where nothing is marked. */
+	/* An array that must not be read where nothing is marked */
 	fpisa_unclean_mark(u[0], ELEMENTS, ELEMENTS);
 	fpisa_unclean_mark(u[0], 2 * ELEMENTS, ELEMENTS);
 	fpisa_unclean_remember(u[0]);
@@ -307,7 +307,7 @@ static void bounded(void **state)
 	assert_int_equal(fpisa_unclean_refuse(v, sizeof(v)), 0);
 	for (int k = 0; k < 2; k++)
 		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
-	/* Restoring needs none of it. */
+	/* Restoring needs none of this memory. */
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &restoring), 0);
 	assert_int_equal(fpisa_allreduce(f, v, v, 3 * ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	fpisa_close(f);
@@ -316,7 +316,7 @@ static void bounded(void **state)
 	fpisa_unclean_free(u[1]);
 }
 
-/* Root's array goes to all as sums would: not what a failed call has left; rank 1's is only written. */
+/* Check that root's array is refused like an array to be summed if a failed call has left it; rank 1's array is only written. */
 static void not_broadcast(void **state)
 {
 	const struct fpisa_mem_options floats = {.size = sizeof(floats),
@@ -346,7 +346,7 @@ static void not_broadcast(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Nothing is kept of separate arrays; what overflowed is delivered; who knows no such option has none. */
+/* Check that nothing is kept of separate arrays, that an overflowed result is delivered, and that older options do not restore. */
 static void not_restored(void **state)
 {
 	struct fpisa_options o = {.size = sizeof(o), .restore = 1};

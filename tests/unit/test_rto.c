@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The retransmission timeout (rto.h): by hand what the estimator makes of given round trips. */
+/* The retransmission timeout (rto.h): the estimator's results for given round trips, computed by hand */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static struct fpisa_rto after_sample(uint64_t rtt_ns)
 	return r;
 }
 
-/* Twice as long after each transmission, a second at most. */
+/* Check that the timeout doubles after each transmission, to a second at most. */
 static void test_backoff(void **state)
 {
 	static const uint64_t ms[FPISA_BACKOFFS] = {100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000};
@@ -32,7 +32,7 @@ static void test_backoff(void **state)
 	assert_int_equal(fpisa_rto_after(&r, FPISA_BACKOFFS - 1), FPISA_BACKOFF_MAX_NS);
 }
 
-/* RFC 6298: the smoothed round trip by eighths, its deviation by quarters, four of which are the margin. */
+/* Check RFC 6298: the smoothed round trip by eighths, its deviation by quarters; the margin is four deviations. */
 static void test_samples(void **state)
 {
 	struct fpisa_rto r = after_sample(10 * MS);
@@ -55,7 +55,7 @@ static void test_limits(void **state)
 	assert_int_equal(after_sample(10000 * MS).rto_ns, 250 * MS);
 }
 
-/* If it is not known which rank completed the chunk, a longer time may have been a wait. */
+/* Check that a longer time counts as a possible wait if the rank that completed the chunk is not known. */
 static void test_bound(void **state)
 {
 	struct fpisa_rto r = after_sample(16 * MS), before;
@@ -71,7 +71,7 @@ static void test_bound(void **state)
 	assert_int_equal(r.srtt_ns, (7 * 15 + 30) * MS / 8);
 }
 
-/* Karn: no sample of what was sent twice; a window without any sample doubles the timeout. */
+/* Check Karn's rule: a frame that was sent twice gives no sample; a window without any sample doubles the timeout. */
 static void test_ambiguous(void **state)
 {
 	struct fpisa_rto r = after_sample(10 * MS);

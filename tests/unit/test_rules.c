@@ -29,7 +29,7 @@ static int admit(struct fpisa_slot *s, __u64 chunk, __u16 rank, __u64 live)
 	return fpisa_slot_admit(s, &c, live, 0);
 }
 
-/* The slot in the middle of chunk 6's round: rank 2, then rank 0, have contributed. */
+/* Return the slot in the middle of chunk 6's round: rank 2, then rank 0, have contributed. */
 static struct fpisa_slot an_open_round(void)
 {
 	struct fpisa_slot s = {0};
@@ -73,7 +73,7 @@ static void test_round(void **state)
 	assert_int_equal(s.flags, FPISA_INEXACT | FPISA_OVERWRITE);
 }
 
-/* Rule 1: an entry of another generation is empty, and takes only its first chunk. */
+/* Check rule 1: an entry of another generation is empty, and takes only its first chunk. */
 static void test_generation_starts_at_first_chunk(void **state)
 {
 	struct fpisa_slot s = a_done_round();
@@ -91,7 +91,7 @@ static void test_generation_starts_at_first_chunk(void **state)
 	assert_int_equal(admit(&s, 2 * WINDOW - 1, 0, 7), FPISA_STEP_SET);
 }
 
-/* Rule 2. */
+/* Check rule 2. */
 static void test_stale_and_ahead(void **state)
 {
 	struct fpisa_slot s = a_done_round(), before;
@@ -106,12 +106,12 @@ static void test_stale_and_ahead(void **state)
 	assert_int_equal(admit(&s, 6 + 4 * WINDOW, 1, 7), -FPISA_V_ahead); /* not done */
 	s.done = before.done = 1;
 	assert_int_equal(admit(&s, 6 + 6 * WINDOW, 1, 7), -FPISA_V_ahead); /* a round left out */
-	assert_int_equal(admit(&s, 6 + 3 * WINDOW, 1, 7), -FPISA_V_ahead); /* of the other version */
+	assert_int_equal(admit(&s, 6 + 3 * WINDOW, 1, 7), -FPISA_V_ahead); /* the other version's */
 	assert_int_equal(admit(&s, 0, 1, 7), -FPISA_V_stale);
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* Rule 3: nothing of the round changes. */
+/* Check rule 3: nothing of the round changes. */
 static void test_mismatch(void **state)
 {
 	struct fpisa_slot s = an_open_round(), before = s;
@@ -134,7 +134,7 @@ static void test_mismatch(void **state)
 #undef DIFFER
 }
 
-/* Ranks made different calls: no round begins or goes on, but what was finished is still to be had. */
+/* Check ranks that made different calls: no round begins or goes on, but finished results are still available. */
 static void test_broken(void **state)
 {
 	struct fpisa_slot s = an_open_round(), before = s;
@@ -153,7 +153,7 @@ static void test_broken(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* Whose generation it is comes first; a mismatch breaks the one that runs, once and for all its ranks. */
+/* Check that the generation comes first, and that a mismatch breaks the running generation, once and for all its ranks. */
 static void test_admit(void **state)
 {
 	struct fpisa_session session = {.generation = 9, .results = 77};
@@ -177,27 +177,27 @@ static void test_admit(void **state)
 	c = a_claim(6, 2);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
-	/* What broke it first is what all its ranks are told. */
+	/* All ranks are told the first reason. */
 	fpisa_break(&session, 9, FPISA_V_pipeline);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	c = a_claim(6, 0);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 5, &results), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
-	/* The next one is whole. */
+	/* The next generation is whole. */
 	session.generation = c.generation = 10;
 	c.chunk = 2;
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), FPISA_STEP_SET);
-	/* A CPU that comes late with the one before takes no mark away. */
+	/* A late CPU of the generation before takes no mark away. */
 	fpisa_break(&session, 10, FPISA_V_mismatch);
 	fpisa_break(&session, 9, FPISA_V_pipeline);
 	assert_int_equal(fpisa_broken(&session, 10), FPISA_V_mismatch);
-	/* Whatever breaks one, its ranks are told. */
+	/* Ranks are told any reason. */
 	session.generation = c.generation = 11;
 	fpisa_break(&session, 11, FPISA_V_pipeline);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_pipeline);
 }
 
-/* Rules 4 and 5. */
+/* Check rules 4 and 5. */
 static void test_duplicates(void **state)
 {
 	struct fpisa_slot s = an_open_round(), before = s;
@@ -213,7 +213,7 @@ static void test_duplicates(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* A rank taken out in the middle: done without it, and whatever it gave stays in the sum. */
+/* Check a rank taken out in the middle: the round is done without it, and its contributions stay in the sum. */
 static void test_shrink(void **state)
 {
 	struct fpisa_slot s = an_open_round();
@@ -226,13 +226,13 @@ static void test_shrink(void **state)
 	s.done = 1;
 	assert_int_equal(admit(&s, 6, 0, 3), FPISA_STEP_RESEND);
 
-	/* Done without rank 1: what it still sends does not reopen the round. */
+	/* The round was done without rank 1: later frames of rank 1 do not reopen it. */
 	s = an_open_round();
 	s.done = 1;
 	assert_int_equal(admit(&s, 6, 1, 7), FPISA_STEP_RESEND);
 }
 
-/* A first contribution that was admitted and never committed leaves the round open for the next first. */
+/* Check that a first contribution that was admitted and never committed leaves the round open for the next first. */
 static void test_uncommitted_first(void **state)
 {
 	struct fpisa_slot s = {0};
@@ -244,7 +244,7 @@ static void test_uncommitted_first(void **state)
 	assert_int_equal(admit(&s, 6, 0, 7), FPISA_STEP_ADD);
 }
 
-/* Positions of the first 16 ranks are told, four bits each; the bitmap tells all 64. */
+/* Check that the positions of the first 16 ranks are told, four bits each, and that the bitmap tells all 64. */
 static void test_order(void **state)
 {
 	struct fpisa_slot s = {0};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A handle that threads share, at random: each rank has some threads, which
- * start calls in one order and end them as chance has it: they wait, test,
- * leave it to the callback, poll the eventfd, or come back to it later. Now and
- * then another thread fails all handles. Every request ends once, well with
- * its sum or with the failure.
+ * A handle that threads share, at random. The threads of a rank start calls in
+ * one order and end them by chance: they wait, test, leave it to the callback,
+ * poll the eventfd, or come back to it later. Now and then another thread fails
+ * all handles. Every request ends once, with its sum or with the failure.
  */
 #include <poll.h>
 #include <sched.h>
@@ -28,10 +27,10 @@ struct call {
 	struct world *w;
 	float v[MOST];
 	size_t count;
-	int thread; /* that starts it */
+	int thread; /* starts the call */
 	enum how how;
 	struct fpisa_request *r;
-	int ended; /* times */
+	int ended; /* times that it ended */
 	int rc;
 };
 
@@ -91,7 +90,7 @@ static void test_until_done(struct call *c, int fd)
 	int done = 0, rc = 0;
 
 	while (!done && !rc) {
-		/* Events are several threads': a look now and then besides. */
+		/* Several threads share the events, so poll with a timeout. */
 		if (fd >= 0)
 			poll(&p, 1, 1);
 		else
@@ -101,7 +100,7 @@ static void test_until_done(struct call *c, int fd)
 	end(c, rc);
 }
 
-/* Calls begin in their order, whoever makes them. */
+/* Begin call `i`. Calls begin in their order, whichever thread makes them. */
 static int begin(struct actor *a, int i)
 {
 	struct rank *k = a->rank;
@@ -141,7 +140,7 @@ static void *act(void *arg)
 		else if (c->how == LATER)
 			later[n++] = c;
 	}
-	/* The last first, now and then. */
+	/* The last call first, now and then */
 	for (int i = 0; i < n; i++) {
 		struct call *c = later[a->random & 1 ? n - 1 - i : i];
 
@@ -212,7 +211,7 @@ static void run(struct world *w, uint64_t *random)
 	for (uint32_t i = 0; i < w->ranks; i++)
 		for (int t = 0; t < THREADS; t++)
 			pthread_join(actor[i][t].id, NULL);
-	/* Callbacks may be to come. */
+	/* Callbacks may still come. */
 	for (uint32_t i = 0; i < w->ranks; i++)
 		for (int n = 0; n < CALLS; n++)
 			for (int ms = 0; ms < 20000 && !__atomic_load_n(&w->rank[i].call[n].ended, __ATOMIC_ACQUIRE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* How a generation begins (slot.h), and the secrets of ranks and results (secret.h). */
+/* The beginning of a generation (slot.h), and the secrets of ranks and results (secret.h) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "fpisa/frame.h"
 
-/* The cookie that comes with an incarnation; the rules look at neither. */
+/* Return the cookie for an incarnation. The rules look at neither. */
 static __u64 cookie(__u32 rank, __u64 inc)
 {
 	return inc << 8 | rank | 1ull << 60;
@@ -20,7 +20,7 @@ static int join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 live, __u3
 	return fpisa_session_join(s, rank, inc, cookie(rank, inc), live, next);
 }
 
-/* Three ranks, all of incarnation 100, in generation 5. */
+/* Return a session of three ranks, all of incarnation 100, in generation 5. */
 static struct fpisa_session a_session(__u32 *next)
 {
 	struct fpisa_session s = {0};
@@ -29,7 +29,7 @@ static struct fpisa_session a_session(__u32 *next)
 	assert_int_equal(join(&s, 0, 100, 7, next), 0);
 	assert_int_equal(join(&s, 1, 100, 7, next), 0);
 	assert_int_equal(join(&s, 2, 100, 7, next), 0);
-	assert_int_equal(s.joining, 4); /* after a newcomer all say it again */
+	assert_int_equal(s.joining, 4); /* after a newcomer all ranks repeat their HELLO */
 	assert_int_equal(join(&s, 0, 100, 7, next), 0);
 	assert_int_equal(s.joining, 5);
 	assert_int_equal(s.generation, 0);
@@ -47,17 +47,17 @@ static void test_join(void **state)
 	struct fpisa_session s = a_session(&next), before = s;
 
 	(void)state;
-	/* Those who came early ask again and are in; so is whoever repeats itself. */
+	/* Ranks that came early ask again and are in, and so is a rank that repeats itself. */
 	for (__u32 rank = 0; rank < 3; rank++)
 		assert_int_equal(join(&s, rank, 100, 7, &next), 1);
-	/* A HELLO from before, or none at all, or from nowhere. */
+	/* A HELLO of an earlier incarnation, of incarnation 0, and of ranks that do not exist */
 	assert_int_equal(join(&s, 1, 99, 7, &next), 0);
 	assert_int_equal(join(&s, 1, 0, 7, &next), 0);
 	assert_int_equal(join(&s, FPISA_MAX_WORKERS, 100, 7, &next), 0);
 	assert_int_equal(join(&s, ~0u, 100, 7, &next), 0);
 	assert_memory_equal(&s, &before, sizeof(s));
 	assert_int_equal(next, 6);
-	/* The secret of its contributions is that of the newest incarnation, whatever comes late. */
+	/* The secret of a rank's contributions belongs to its newest incarnation, whatever comes late. */
 	for (__u32 rank = 0; rank < 3; rank++)
 		assert_int_equal(s.secret[rank], cookie(rank, 100));
 	assert_int_equal(join(&s, 2, 101, 7, &next), 0);
@@ -65,7 +65,7 @@ static void test_join(void **state)
 	assert_int_equal(s.secret[2], cookie(2, 101));
 }
 
-/* Results have a secret of their generation; the ranks' cookies do not follow from it, nor it from them. */
+/* Check that results have a secret of their generation, from which the ranks' cookies do not follow, nor it from them. */
 static void test_secret_of_results(void **state)
 {
 	const struct fpisa_job job = {.key = {1, 2}}, other = {.key = {1, 3}};
@@ -87,7 +87,7 @@ static void test_secret_of_results(void **state)
 		assert_int_not_equal(s.results, fpisa_cookie(&job.key, rank, 6));
 }
 
-/* The reference's test vector: key 00 01 .. 0f, message 00 01 .. 0f. */
+/* Check the reference's test vector: key 00 01 .. 0f, message 00 01 .. 0f. */
 static void test_siphash(void **state)
 {
 	const struct fpisa_key key = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
@@ -102,13 +102,13 @@ static void test_join_pending(void **state)
 	__u32 next = 1;
 
 	(void)state;
-	assert_int_equal(join(&s, 0, 0, 3, &next), 0); /* no incarnation is 0 */
+	assert_int_equal(join(&s, 0, 0, 3, &next), 0); /* 0 is not an incarnation */
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(join(&s, 0, 100, 3, &next), 0);
 	assert_int_equal(s.generation, 0);
 	assert_int_equal(next, 1);
 	assert_int_equal(join(&s, 0, 101, 3, &next), 0); /* restarted while waiting */
-	assert_int_equal(join(&s, 0, 100, 3, &next), 0); /* and its past */
+	assert_int_equal(join(&s, 0, 100, 3, &next), 0); /* its earlier incarnation */
 	assert_int_equal(join(&s, 1, 7, 3, &next), 0);
 	assert_int_equal(join(&s, 0, 100, 3, &next), 0);
 	assert_int_equal(join(&s, 0, 101, 3, &next), 1);
@@ -117,7 +117,7 @@ static void test_join_pending(void **state)
 	assert_int_equal(join(&s, 1, 7, 3, &next), 1);
 }
 
-/* Two of three gave up waiting; when all start again, in any order, they find together. */
+/* Check that ranks find together, in any order, when all start again after two of three gave up waiting. */
 static void test_start_after_a_failed_start(void **state)
 {
 	static const __u32 orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -137,7 +137,7 @@ static void test_start_after_a_failed_start(void **state)
 	}
 }
 
-/* A worker that comes back waits for all the others; the old generation goes on until then. */
+/* Check that a worker that comes back waits for all the others, and that the old generation goes on until then. */
 static void test_rejoin(void **state)
 {
 	__u32 next;
@@ -152,7 +152,7 @@ static void test_rejoin(void **state)
 	assert_int_equal(s.generation, 5);
 	assert_int_equal(join(&s, 2, 101, 7, &next), 0);
 	assert_int_equal(join(&s, 0, 201, 7, &next), 0);
-	assert_int_equal(join(&s, 2, 100, 7, &next), 0); /* its past */
+	assert_int_equal(join(&s, 2, 100, 7, &next), 0); /* its earlier incarnation */
 	assert_int_equal(s.generation, 5);
 	assert_int_equal(join(&s, 1, 200, 7, &next), 1);
 	assert_int_equal(s.generation, 6);
@@ -176,7 +176,7 @@ static void test_join_after_shrink(void **state)
 	assert_int_equal(s.generation, 6);
 	assert_int_equal(join(&s, 1, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
-	/* The one taken out had said HELLO already; it is not counted. */
+	/* The removed rank had said HELLO already, which does not count. */
 	s = a_session(&next);
 	assert_int_equal(join(&s, 2, 200, 7, &next), 0);
 	assert_int_equal(join(&s, 0, 200, 3, &next), 0);
@@ -202,7 +202,7 @@ static void test_join_alone_and_all(void **state)
 	assert_int_equal(s.generation, 3);
 }
 
-/* A job written by hand: the counter is as the kernel made it. */
+/* Check a job written by hand: the counter is as the kernel made it. */
 static void test_first_generation(void **state)
 {
 	struct fpisa_session s = {0};

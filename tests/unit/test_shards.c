@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job of several aggregators: which chunk goes to which, sums of random jobs over `mem` and `udp` against the oracle, the same
- * bits in mode exact whatever the shares, lists that differ, and an aggregator that is not alike, begins anew or loses a rank.
+ * A job of several aggregators: the distribution of chunks, sums of random jobs over `mem` and `udp` against the oracle, the same
+ * bits in mode exact whatever the shares, lists that differ, and an aggregator that is not alike, begins anew or loses a rank
  */
 #include "lib/aggregators.h"
 #include "lib/api.h"
@@ -28,7 +28,7 @@ static void make(struct aggregators *a, const struct plan *p, uint32_t n, uint64
 	for (uint32_t i = 0; i < n; i++) {
 		struct plan own = *p;
 
-		/* One that has less memory has a smaller window. */
+		/* An aggregator with less memory has a smaller window. */
 		own.window = p->window >> test_random(random) % 2;
 		a->m[i] = mem_of_plan(&own);
 		a->weight[i] = 1 + (uint32_t)(test_random(random) % (test_random(random) % 2 ? 4 : FPISA_MAX_WEIGHT));
@@ -79,7 +79,7 @@ static struct plan random_plan(uint64_t *random)
 	return p;
 }
 
-/* Each chunk is one shard's, each shard's are numbered without a gap, and the shares are the weights. */
+/* Check that each chunk belongs to one shard, that a shard's chunks are numbered without a gap, and that the shares are the weights. */
 static void layouts(void **state)
 {
 	uint64_t random = test_seed();
@@ -101,7 +101,7 @@ static void layouts(void **state)
 			next[owner]++;
 			for (uint32_t i = 0; i < n; i++) {
 				assert_int_equal(fpisa_layout_own(&l, i, chunk + 1), next[i]);
-				/* Spread evenly: nowhere two chunks away from its share. */
+				/* Spread evenly: always less than two chunks from the exact share */
 				assert_true(next[i] * sum < (chunk + 1) * weight[i] + 2 * sum);
 				assert_true(next[i] * sum + 2 * sum > (chunk + 1) * weight[i]);
 			}
@@ -161,7 +161,7 @@ static void exact_bits(void **state)
 
 #define SERVERS 3
 
-/* Over UDP: a rank has one port for all aggregators. */
+/* Aggregators over UDP; a rank has one port for all of them */
 struct udp_shards {
 	struct server s[SERVERS];
 	uint16_t port[MAX_RANKS];
@@ -221,7 +221,7 @@ static void sums_over_udp(void **state)
 	}
 }
 
-/* One of two says nothing any more: the error names that one, and its number of the job. */
+/* Check that the error names the aggregator that falls silent, and its number of the job. */
 static void the_silent_one_is_named(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 10000, .progress = 1};
@@ -249,7 +249,7 @@ static void the_silent_one_is_named(void **state)
 	}
 }
 
-/* Two ranks that share handles with a thread each; what a failed call says. */
+/* Two ranks on shared aggregators, a thread each, and the error of a failed call */
 struct pair {
 	struct aggregators of[2]; /* as each rank has them */
 	struct fpisa *f[2];
@@ -322,7 +322,7 @@ static void begin_pair(struct pair *p)
 	p->of[1] = p->of[0];
 }
 
-/* Ranks that have other shares, or the list in another order, get an error, both of them, and no sum. */
+/* Check that ranks whose shares or order of aggregators differ both get an error and no sum. */
 static void lists_that_differ(void **state)
 {
 	static struct pair p;
@@ -366,7 +366,7 @@ static void one_is_not_alike(void **state)
 	end_pair(&p);
 }
 
-/* One aggregator loses all that it knew: the next call ends at both ranks, and they go on after they have joined again. */
+/* Check that a call ends at both ranks after an aggregator has lost its state, and that they go on after they have joined again. */
 static void one_begins_anew(void **state)
 {
 	static struct pair p;
@@ -392,7 +392,7 @@ static void one_begins_anew(void **state)
 	end_pair(&p);
 }
 
-/* An aggregator that hears nobody: its name is in the error, and those that hear are no substitute. */
+/* Check that the error names an aggregator that does not answer, and that the other aggregators do not replace it. */
 static void one_is_silent(void **state)
 {
 	static struct pair p;
@@ -414,7 +414,7 @@ static void one_is_silent(void **state)
 	end_pair(&p);
 }
 
-/* A rank that one aggregator alone has taken out is told so; the other one learns who is missing, and where. */
+/* Check that a rank that only one aggregator has taken out is told so, and that the other rank learns which rank is missing, and where. */
 static void one_shrinks(void **state)
 {
 	static struct pair p;

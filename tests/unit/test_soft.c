@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The in-process aggregator frame by frame: what comes out for what goes in,
- * staged against fused on arbitrary bits, and frames that nobody should send.
+ * The in-process aggregator frame by frame: output for each input, staged
+ * against fused on arbitrary bits, and frames that nobody should send
  */
 #include <arpa/inet.h>
 #include <time.h>
@@ -48,7 +48,7 @@ static void a_round(void **state)
 			f.w[k] = 0x3f800000; /* 1 */
 		add(&f, &s, rank, 0);
 		if (i == 2) {
-			/* A probe tells who is there; asked twice, it is added once. */
+			/* A probe tells which ranks have contributed. Repeated, it is added once. */
 			f.h.flags = FPISA_F_PROBE;
 			set_checksum(&f);
 			assert_int_equal(give(&s, &f, rank), FPISA_V_status);
@@ -127,7 +127,7 @@ static void refusals(void **state)
 	assert_int_equal(f.h.reason, FPISA_V_ahead);
 	assert_int_equal(f.len, sizeof(f.h));
 	assert_true(intact(&f));
-	/* None of these left a trace. */
+	/* The refused frames left no trace. */
 	for (uint32_t i = 0; i < 2 * WINDOW; i++)
 		assert_int_equal(s.slot[i].bitmap, 0);
 	add(&f, &s, 1, 0);
@@ -147,7 +147,7 @@ static void refusals(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Any bits at all, often specials, subnormals and far exponents. */
+/* Return any bits, often specials, subnormals and far exponents. */
 static uint32_t arbitrary(uint64_t *random)
 {
 	uint64_t r = test_random(random);
@@ -179,7 +179,7 @@ static void staged_equals_fused(void **state)
 
 		init(&staged, mode, rounding, FPISA_PIPELINE_STAGED);
 		init(&fused, mode, rounding, FPISA_PIPELINE_FUSED);
-		fused.job.key = staged.job.key; /* so that their frames are equal */
+		fused.job.key = staged.job.key; /* to get equal frames */
 		join(&staged);
 		join(&fused);
 		for (uint64_t chunk = 0; chunk < 200; chunk++) {
@@ -206,7 +206,7 @@ static void staged_equals_fused(void **state)
 	}
 }
 
-/* Damaged frames of any length, with a checksum that fits: nothing breaks, replies are whole. */
+/* Check damaged frames of any length, with a checksum that fits: nothing breaks, and replies are whole. */
 static void hostile(void **state)
 {
 	uint64_t random = test_seed();

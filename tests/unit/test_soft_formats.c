@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Every format in every mode through the in-process aggregator, fused and
- * staged, bit for bit against the oracle; and what an order of arrival does
- * to a sum of 64 contributions.
+ * staged, bit for bit against the oracle; and the effect of the order of arrival
+ * on a sum of 64 contributions
  */
 #include "formats.h"
 #include "values/pack.h"
@@ -52,7 +52,7 @@ static int try_init(struct fpisa_soft *s, const struct pair *p, uint32_t workers
 	return fpisa_soft_init(s);
 }
 
-/* The ranks' contributions words[rank][element], rank 0 first; *f is the result. */
+/* Give the ranks' contributions words[rank][element], rank 0 first, and check every verdict; *f is the result. */
 static void sum(struct fpisa_soft *s, struct fpisa_format form, uint64_t chunk, uint64_t (*words)[ELEMENTS],
 		struct frame *f)
 {
@@ -122,7 +122,7 @@ static void every_pair(void **state)
 				check_pair(&pairs[i], rounding, pipeline, &rng);
 }
 
-/* 1e8, 1, -1e8, 1, or what the format has of that, and others of every magnitude up to a 64th. */
+/* Fill with 1e8, 1, -1e8, 1, or the nearest in the format, and with values of every magnitude up to a 64th of 1e8. */
 static void mixed(struct vectors_rng *rng, struct fpisa_format f, uint64_t *words)
 {
 	double big = fmin(1e8, unpack_value(f, fpisa_beyond(f) - 1) / 2), small = unpack_value(f, 1);
@@ -145,8 +145,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Each element of eight chunks gets the 64 words in an order of its own. Returns how many results there are.
- */
+/* Give each element of eight chunks the 64 words in an order of its own. Return the number of different results. */
 static int spread(const struct pair *p, uint8_t pipeline, const uint64_t *set, struct vectors_rng *rng, uint64_t *one)
 {
 	enum { PERMUTATIONS = 1000, CHUNKS = 8 };
@@ -205,7 +204,7 @@ static void order_of_arrival(void **state)
 			assert_int_equal(one, oracle_exact_read(&x));
 		}
 		print_message("  %s %-7s %4d\n", p->format_name, p->mode_name, distinct);
-		/* The set is one on which order matters. */
+		/* Order matters for this set. */
 		if (p->format == FPISA_FORMAT_FP32 && p->mode == FPISA_MODE_FPISA)
 			assert_true(distinct > 1);
 	}

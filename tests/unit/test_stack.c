@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Stacks of interfaces (user/host/stack.c), and the fixes for a rank's port (user/job/port.c), by facts of links that no kernel here need have. */
+/* Stacks of interfaces (user/host/stack.c) and fixes for a rank's port (user/job/port.c), with made-up facts of links */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,10 @@
 
 enum { P0, P1, BOND, TAGGED, BRIDGE, VETH, PEER, VRF, P2, MACVLAN, AWAY, TUN, GRE, LINKS };
 
-/* p0 and p1 in a bond, its VLAN device in a bridge; a veth and its peer; p2 in a VRF, with a macvlan here and one in another namespace. */
+/*
+ * p0 and p1 in a bond, the bond's VLAN device in a bridge; a veth and its peer; p2 in a VRF, with a macvlan here and a macvlan in
+ * another namespace
+ */
 static const struct link links[LINKS] = {
 	[P0] = {.name = "p0", .index = 1, .hardware = ARPHRD_ETHER, .master = 3, .lower_netns = -1},
 	[P1] = {.name = "p1", .index = 2, .hardware = ARPHRD_ETHER, .master = 3, .lower_netns = -1},

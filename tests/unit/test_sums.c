@@ -27,7 +27,7 @@ static uint64_t word_of(double x)
 
 static const char *const units[] = {"avx512", "avx2", "baseline"};
 
-/* An array in memory that ends with it, and what the oracle says of it. */
+/* An array at the end of its memory, and the oracle's sum */
 struct sample {
 	struct sums_array x;
 	char *memory;
@@ -45,7 +45,7 @@ static int is_null(const struct sample *s, uint32_t i)
 	return s->valid && !(s->valid[bit / 8] >> bit % 8 & 1);
 }
 
-/* Sometimes few exponents, sometimes all; sometimes they change on the way; sometimes there are nulls. */
+/* Make a sample with few exponents, with all exponents or with exponents that change on the way, and sometimes with nulls. */
 static void make(struct sample *s, struct vectors_rng *rng)
 {
 	uint32_t n = vectors_below(rng, vectors_below(rng, 3) ? LONGEST : 70), kind = vectors_below(rng, 7), bytes, gap;
@@ -79,7 +79,7 @@ static void make(struct sample *s, struct vectors_rng *rng)
 		s->rows++;
 	}
 	s->x.data = s->memory;
-	/* From the end: the same values. */
+	/* The same values, from the end */
 	if (n && vectors_below(rng, 2) && !s->valid) {
 		s->x.data += (size_t)(n - 1) * (bytes + gap);
 		s->x.stride = -s->x.stride;
@@ -105,7 +105,7 @@ static void check(const struct sample *s, const union fpisa_superacc_full *a)
 	assert_int_equal(a->acc.rows, s->rows);
 }
 
-/* In one call and in several, whose accumulators merge. */
+/* Check sums in one call, and in several calls whose accumulators merge. */
 static void arrays(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -137,7 +137,7 @@ static void arrays(void **state)
 	}
 }
 
-/* Each group has the bits that its values alone have. */
+/* Check that each group has the bits of its values' own sum. */
 static void groups(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -190,7 +190,7 @@ static void groups(void **state)
 	}
 }
 
-/* More groups than a cache holds and more values than blocks do; the same values by their groups' places. */
+/* Check more groups than a cache holds and more values than blocks hold, then the same values by their groups' places. */
 #define MANY 140000
 #define VALUES 3000000
 static void many_groups(void **state)
@@ -241,7 +241,7 @@ static void many_groups(void **state)
 	free(nulls);
 }
 
-/* Integers of each width against sums of their digits with carries, by __int128 where they fit. */
+/* Check integers of each width against sums of their digits with carries, and against __int128 if they fit. */
 static void decimals(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -273,7 +273,7 @@ static void decimals(void **state)
 	assert_int_equal(sums_decimals(valid, 16, 1, NULL, 0, NULL), -EINVAL);
 }
 
-/* A caller's rounding mode changes nothing, and stays. */
+/* Check that a caller's rounding mode changes nothing and is kept. */
 static void environment(void **state)
 {
 	const double x[40] = {0x1p60, 1, 0x1p-60, -0x1p60, 0.1};
@@ -291,7 +291,7 @@ static void environment(void **state)
 	assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), sums_read(&b, FPISA_FORMAT_FP64, 0));
 }
 
-/* Integers of 64 bits, negative ones too, are added in halves; times an infinity one half would make a NaN. */
+/* Check that 64-bit integers, negative ones too, are added in halves: a half times an infinity would make a NaN. */
 static void integers(void **state)
 {
 	const __s64 n[] = {INT64_MIN, -1, 1ll << 32, 5, INT64_MIN};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Superaccumulators (superacc.h, superacc_read.h) against the oracle: sums in any
- * order and any tree of merges, values taken back, averages, expansions.
+ * order and any tree of merges, values taken back, averages, expansions
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #define ROUNDS 4000
 
-/* The terms add up to the sum, the first is the sum rounded, and each is half an ulp of the one before it or less. */
+/* Check that the terms add up to the sum, that the first is the rounded sum, and that each is at most half an ulp of the term before it. */
 static void check_expansion(const struct fpisa_superacc *a, const struct oracle_exact *x, struct fpisa_format f)
 {
 	uint64_t nearest = oracle_exact_read(x);
@@ -68,7 +68,7 @@ static void sums(void **state)
 	}
 }
 
-/* A window of a table moves on: what leaves is taken back, in no matter which order. */
+/* Check a moving window of a table: values that leave it are taken back, in any order. */
 static void windows(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -98,7 +98,10 @@ static void windows(void **state)
 	}
 }
 
-/* Values within 30 powers of two of each other take the least, wherever the first one lies; taken back and merged too. */
+/*
+ * Check that values within 30 powers of two take the least memory, wherever the first value lies, also with values taken back and
+ * merges.
+ */
 static void few_exponents(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -133,7 +136,7 @@ static void few_exponents(void **state)
 	}
 }
 
-/* As many of the largest as it takes to outgrow windows; gone again they leave nothing. */
+/* Check enough of the largest values to outgrow windows. Taken back, they leave nothing. */
 static void many(void **state)
 {
 	(void)state;
@@ -158,7 +161,7 @@ static void many(void **state)
 	}
 }
 
-/* x += n times the value. */
+/* Add n times the value to x. */
 static void oracle_times(struct oracle_exact *x, uint64_t word, uint64_t n)
 {
 	struct oracle_value d = oracle_decode(x->f, word);
@@ -168,7 +171,7 @@ static void oracle_times(struct oracle_exact *x, uint64_t word, uint64_t n)
 			oracle_exact_accumulate(x, d.negative, d.n, d.e - 1 + bit);
 }
 
-/* The largest mantissas in the uppermost limb of a window, by adds and by merges: it grows in time. */
+/* Check that a window grows in time for the largest mantissas in its uppermost limb, by adds and by merges. */
 static void on_top(void **state)
 {
 	const uint32_t adds = 5000, parts = 40, each = 31;
@@ -192,7 +195,7 @@ static void on_top(void **state)
 			check_read(a, &x, adds + 1, f);
 			free(a);
 
-			/* Each takes the one before it, and none has carried since. */
+			/* Each part takes the part before it, and no part has carried since. */
 			a = fresh();
 			for (uint32_t part = 0; part < parts; part++) {
 				struct fpisa_superacc *b = fresh();
@@ -213,7 +216,7 @@ static void on_top(void **state)
 	}
 }
 
-/* Merges alone, and never a value: what is on top is carried all the same. */
+/* Check that merges alone, without an added value, carry the uppermost limb. */
 static void doubled(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -242,7 +245,7 @@ static void doubled(void **state)
 	}
 }
 
-/* 2^-149 over 2^62 - 512 is 2^-211 (1 + 2^-53 + 2^-106 + ...): not a tie, which only the remainder of the division tells. */
+/* Check 2^-149 over 2^62 - 512, which is 2^-211 (1 + 2^-53 + 2^-106 + ...): only the remainder shows that this is not a tie. */
 static void nearly_a_tie(void **state)
 {
 	uint8_t bytes[17] = {'F', 'S', 1, 0, 0x6b, 0xff, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 1};

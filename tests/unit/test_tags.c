@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tags (fpisa/tag.h): the hash and the PRF by themselves; then jobs with a token, whose frames nobody else can make, change or use again. */
+/* Tags (fpisa/tag.h): the hash and the PRF alone; then jobs with a token, whose frames nobody else can make, change or use again */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { RANKS = 3, ELEMENTS = 64, WINDOW = 4 };
 
-/* Of the reference code's test: key 00 01 .. 0f, messages 00 01 02 .. of 16 and of 24 bytes. */
+/* Check the reference code's vectors: key 00 01 .. 0f, messages 00 01 02 .. of 16 and of 24 bytes. */
 static void test_siphash_vectors(void **state)
 {
 	const struct fpisa_key key = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
@@ -25,7 +25,10 @@ static void test_siphash_vectors(void **state)
 			 0xb8ad50c6f649af94ull);
 }
 
-/* NH as its paper writes it: M and K of 32-bit words, the sum of (M[2i] + K[2i] mod 2^32) (M[2i + 1] + K[2i + 1] mod 2^32) mod 2^64. */
+/*
+ * Return NH as its paper writes it, with M and K of 32-bit words: the sum of
+ * (M[2i] + K[2i] mod 2^32) (M[2i + 1] + K[2i + 1] mod 2^32) mod 2^64.
+ */
 static uint64_t nh_of_the_paper(const unsigned char *m, const unsigned char *k, size_t bytes)
 {
 	unsigned __int128 sum = 0;
@@ -47,7 +50,7 @@ static uint64_t nh_of_the_paper(const unsigned char *m, const unsigned char *k, 
 	return (uint64_t)sum;
 }
 
-/* A and B of some words by fpisa_nh_many(), B with what ends it. */
+/* Return A and B of some words by fpisa_nh_many(), with the final term of B. */
 static struct fpisa_nh sums_of(const void *m, const __u64 *k, size_t words, size_t cut)
 {
 	struct fpisa_nh s = {.last = k[0] >> 32};
@@ -58,7 +61,7 @@ static struct fpisa_nh sums_of(const void *m, const __u64 *k, size_t words, size
 	return s;
 }
 
-/* B is the paper's NH too, over the same bytes with a half of zeros before and behind them. */
+/* Check A and B against the paper's NH. B is NH over the same bytes with 4 zero bytes before and behind them. */
 static void test_nh(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -79,7 +82,7 @@ static void test_nh(void **state)
 		s = sums_of(m, k, words, words);
 		assert_int_equal(s.a, nh_of_the_paper((void *)m, (void *)(k + 1), 8 * words));
 		assert_int_equal(s.b, nh_of_the_paper(between, (unsigned char *)k + 4, 8 * words + 8));
-		/* In pieces, where bytes lie at any address. */
+		/* In two pieces, at an address that is not aligned */
 		memmove((char *)m + 1, m, 8 * words);
 		t = sums_of((char *)m + 1, k, words, cut);
 		assert_memory_equal(&s, &t, sizeof(s));
@@ -112,7 +115,7 @@ static enum fpisa_verdict contribute(struct fpisa_soft *s, struct frame *f, uint
 	return give(s, f, rank);
 }
 
-/* A frame with a tag in which a bit is another is not taken, wherever it is; its own header of 76 bytes, and its payload. */
+/* Check that a frame with a tag is not taken if any bit changes, in its own header of 76 bytes or in its payload. */
 static void test_every_bit(void **state)
 {
 	struct fpisa_soft s;
@@ -128,7 +131,7 @@ static void test_every_bit(void **state)
 
 		((unsigned char *)&g)[bit / 8] ^= (unsigned char)(1u << bit % 8);
 		v = give(&s, &g, 1);
-		/* Its header may say first that it is no such frame. */
+		/* The changed header may say first that the frame is of another kind. */
 		if (bit >= 8 * sizeof(f.h))
 			assert_int_equal(v, FPISA_V_tag);
 		assert_true(v == FPISA_V_not_ours || fpisa_is_drop(v));
@@ -138,7 +141,7 @@ static void test_every_bit(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Who does not know the token, or the rank's cookie, makes no frame; nor does one come back from another chunk or life. */
+/* Check that a frame needs the token and the rank's cookie, and cannot be sent again for another chunk or incarnation. */
 static void test_who_may_contribute(void **state)
 {
 	struct fpisa_soft s;
@@ -151,7 +154,7 @@ static void test_who_may_contribute(void **state)
 	guess = *j;
 	guess.token ^= 1;
 	memset(f.w, 0, sizeof(f.w));
-	/* By another token, by none, by an open checksum. */
+	/* By another token, without a tag, by an open checksum */
 	add(&f, &s, 1, 0);
 	frame_seal(&guess, &f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
@@ -161,7 +164,7 @@ static void test_who_may_contribute(void **state)
 	add(&f, &s, 1, 0);
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
-	/* A member that has not heard rank 1's cookie: by its own key, and by that of results. */
+	/* A member that has not heard rank 1's cookie uses its own key, then the results' key. */
 	add(&f, &s, 1, 0);
 	f.h.secret = frame_tag(j, &s.session.key[2], &f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
@@ -173,7 +176,7 @@ static void test_who_may_contribute(void **state)
 	set_checksum(&f);
 	assert_int_equal(give(&s, &f, 1), FPISA_V_secret);
 	assert_true(intact(&f));
-	/* Rank 1's own frame, as it was, and for another chunk. */
+	/* Rank 1's own frame, unchanged, and for another chunk */
 	memset(f.w, 0, sizeof(f.w));
 	add(&kept, &s, 1, 0);
 	memset(kept.w, 0, sizeof(kept.w));
@@ -186,7 +189,7 @@ static void test_who_may_contribute(void **state)
 	f.h.chunk = 1;
 	f.h.slot = fpisa_slot_of(1, WINDOW);
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
-	/* The next life and generation: the old frame is told so, under the key that it was made with. */
+	/* The next incarnation and generation: the answer to the old frame is an error, under the key of that frame. */
 	for (int turn = 0; turn < 2; turn++)
 		for (uint32_t r = 0; r < RANKS; r++) {
 			hello(&s, &f, r, 1000 + r);
@@ -204,7 +207,7 @@ static void test_who_may_contribute(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Answers have tags by which a worker knows them; the results' key is another in each generation, and WELCOME proves what gives it. */
+/* Check that workers know answers by their tags, that each generation has another results' key, and that WELCOME proves its source. */
 static void test_answers(void **state)
 {
 	struct fpisa_soft s;
@@ -237,7 +240,7 @@ static void test_answers(void **state)
 	p->results++;
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));
 	assert_false(intact(&f));
-	/* A HELLO of who guesses the token, whatever else is right. */
+	/* A HELLO with a guessed token, all else right */
 	hello(&s, &f, 0, 200);
 	((struct fpisa_hello *)f.w)->proof ^= 1;
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));

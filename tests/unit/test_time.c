@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Deadlines: only time in which the library could work counts, and they come
- * all the same. Over the transport `udp`, against the aggregator of
- * udp_server.h.
+ * Deadlines: only time in which the library could work counts, and deadlines
+ * come all the same. Over the transport `udp`, against the aggregator of
+ * udp_server.h
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,10 +12,10 @@
 
 #define MS 1000000
 
-/* More results of one window than a turn takes in. */
+/* More results of one window than a turn takes in */
 #define WINDOW 128
 #define ELEMENTS 32
-#define COUNT ((WINDOW + 4) * ELEMENTS) /* a round trip of the first results is not averaged away by the others' */
+#define COUNT ((WINDOW + 4) * ELEMENTS) /* few results beside the first, so that an average shows its round trip */
 
 static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
 static float values[COUNT];
@@ -48,7 +48,7 @@ static int connect_one(struct server *s, uint32_t timeout_ms, struct fpisa **f)
 	return fpisa_connect(f, address, JOB, &o);
 }
 
-/* The timeout is that of calls: a join waits for the server's thread, which other work on the machine may hold up. */
+/* Join, then set the timeout of calls. The join has a longer timeout, since other work may delay the server's thread. */
 static struct fpisa *joined(struct server *s, uint32_t timeout_ms)
 {
 	struct fpisa *f = NULL;
@@ -73,7 +73,7 @@ static struct fpisa_request *started(struct fpisa *f)
 	return r;
 }
 
-/* Start, look once, compute for longer than the deadline, wait: the results are all there by then. */
+/* Check a start, one look, computing for longer than the deadline, and a wait: all results have come by then. */
 static void computing_before_wait(void **state)
 {
 	struct server s = {0};
@@ -89,14 +89,14 @@ static void computing_before_wait(void **state)
 	rc = fpisa_wait(&r, NULL);
 	if (rc)
 		fail_msg("%d: %s", rc, fpisa_error());
-	/* A result that lay unread meanwhile says nothing of the round trip. */
+	/* A result that lay unread meanwhile gives no sample of the round trip. */
 	fpisa_get_info(f, &info);
 	assert_in_range(info.rtt_ns, 0, 300 * MS);
 	fpisa_close(f);
 	stop_server(&s);
 }
 
-/* Joins, then sums, and says before each that it begins. */
+/* Join, then sum, and write a byte before each. Return 0 on success. */
 static int child(struct server *s, int says, int hears)
 {
 	struct fpisa *f = NULL;
@@ -148,7 +148,7 @@ static void stopped_process(void **state)
 	close(up[1]);
 	stop_for_long(pid, up[0]);
 	run_server(&s);
-	/* When it has joined nobody is there any longer. */
+	/* Stop the server as soon as the child has joined. */
 	while (!__atomic_load_n(&s.soft.session.generation, __ATOMIC_ACQUIRE) && !waitpid(pid, &status, WNOHANG))
 		pause_ms(1);
 	pause_server(&s);
@@ -167,7 +167,7 @@ static void stopped_process(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* A program that only tests, now and then, hears of a silent aggregator too: after timeout_ms or a few turns more. */
+/* Check that a program that only tests, now and then, learns of a silent aggregator, after timeout_ms or a few turns more. */
 static void deadline_of_polling(void **state)
 {
 	static const long pauses_ms[] = {0, 1, 20};
@@ -196,7 +196,7 @@ static void deadline_of_polling(void **state)
 	}
 }
 
-/* Frames that never end do not put it off. */
+/* Endless frames, which must not delay a deadline */
 struct flood {
 	int fd, stop;
 	struct sockaddr_in to;
@@ -241,7 +241,7 @@ static void deadline_under_a_flood(void **state)
 	stop_server(&s);
 }
 
-/* The thread of a group's connection: what has come while the process was stopped takes it a moment. */
+/* Stand in for the thread of a group's connection, which needs a moment for what came while the process was stopped. */
 static void *hear_joined(void *arg)
 {
 	struct fpisa_link *l = arg;
@@ -273,7 +273,7 @@ static int join(int hears)
 	return rc ? 1 : 0;
 }
 
-/* All ranks have joined while this one was stopped, for longer than it would have waited. */
+/* Check a rank that is stopped while all ranks join, for longer than it would have waited. */
 static void stopped_while_it_joins(void **state)
 {
 	int pair[2], status = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The library's calls on each type of value: sums, padding, refusals, and the policy on overflow. */
+/* The library's calls on each type of value: sums, padding, refusals, and the policy on overflow */
 #include "values/pack.h"
 #include "workers.h"
 
@@ -20,7 +20,7 @@ static struct fpisa_format format_of(enum fpisa_dtype type)
 	return fpisa_format_of((uint8_t)type);
 }
 
-/* Two ranks make one call with the same vector, the second in a thread. */
+/* One call by two ranks with the same vector, the second in a thread */
 struct call {
 	struct fpisa_mem *m;
 	struct fpisa_options options;
@@ -31,7 +31,7 @@ struct call {
 	int rc[2];
 	uint32_t flags;
 	int polled;	 /* rank 0 calls fpisa_test() */
-	int again;	 /* rank 0's answer to one more call of zeros */
+	int again;	 /* result of one more call of zeros by rank 0 */
 	char error[512]; /* rank 0's */
 };
 
@@ -86,7 +86,7 @@ static void run(struct call *c, uint8_t mode)
 	fpisa_mem_destroy(c->m);
 }
 
-/* Small whole numbers, exact in every type; a count that fills no block; nothing behind the array changes. */
+/* Check small whole numbers, exact in every type, with a count that fills no block. Nothing behind the array changes. */
 static void sums(void **state)
 {
 	(void)state;
@@ -152,7 +152,7 @@ static void wrong_type(void **state)
 	}
 }
 
-/* The largest FP16 value twice. */
+/* Check the largest FP16 value, given by two ranks. */
 static void overflow(uint8_t mode, enum fpisa_overflow policy, size_t size, int polled, int want)
 {
 	const uint16_t send[2] = {0x7bff, 0x3c00};
@@ -185,7 +185,7 @@ static void overflow_policy(void **state)
 		overflow(FPISA_MODE_FPISA_A, FPISA_OVERFLOW_ERROR, size, polled, -ERANGE);
 		overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, size, polled, 0);
 	}
-	/* A caller that was built before the option. */
+	/* A caller built before the option existed */
 	overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, old, 0, -ERANGE);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libfpisa over the transport `udp`, against the aggregator of udp_server.h. Ports are whatever is free,
- * so any number of these may run at once.
+ * libfpisa over the transport `udp`, against the aggregator of udp_server.h. Ports are any free ports,
+ * so any number of these tests may run at once.
  */
 #include "lib/handle.h"
 #include "lib/transport/transport.h"
@@ -20,7 +20,7 @@ static int connect_udp(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_connect(f, address, JOB, &o);
 }
 
-/* Runs a plan over a server; returns frames that the ranks dropped as bad, and their retransmissions. */
+/* Run a plan over a server. Return the frames that the ranks dropped as bad, and their retransmissions. */
 static uint64_t sum_and_check(struct server *s, struct plan p, uint64_t *retransmits)
 {
 	struct fleet *fl = calloc(1, sizeof(*fl));
@@ -101,11 +101,11 @@ static void wrong_sources(void **state)
 
 	(void)state;
 	start_server(&s, &p);
-	/* Two forged copies of each of 63 results to two ranks, but for those unread at the end. */
+	/* Two forged copies of each of 63 results to two ranks, except for copies unread at the end */
 	assert_true(sum_and_check(&s, p, NULL) >= 2 * 2 * 55);
 }
 
-/* A result of the round that had the slot before is never taken for this round's. */
+/* Check that a result of the slot's round before is never taken for this round's. */
 static void late_results(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4, .count = 5000, .calls = 1};
@@ -117,7 +117,7 @@ static void late_results(void **state)
 	free(s.kept);
 }
 
-/* Results to a group. One worker, for all of a group share a port and loopback has one host. */
+/* Check results to a multicast address. One worker: ranks at a multicast address share a port, and loopback is one host. */
 static void multicast(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4, .count = 2000, .calls = 2};
@@ -132,13 +132,13 @@ static void multicast(void **state)
 	s.soft.job.group_port = s.soft.job.rank[0].port;
 	s.soft.job.fanout = FPISA_FANOUT_MULTICAST;
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
-	/* Without membership every result would have had to be asked for again. */
+	/* Without membership every result would have to be asked for again. */
 	assert_true(retransmits < 63);
 }
 
 /* -- what the kernel puts together ----------------------------------------- */
 
-/* More results in a datagram than a receive() hands up; then whole datagrams lost, many results each. */
+/* Check datagrams of more results than a receive() returns, then losses of whole datagrams with many results each. */
 static void merged_results(void **state)
 {
 	static const struct plan plans[] = {
@@ -160,7 +160,7 @@ static void merged_results(void **state)
 	}
 }
 
-/* The frames of one datagram, or of a coalesced one: of `size` bytes, numbered, with a shorter one at the end. */
+/* Numbered frames of a datagram, or of a coalesced datagram: of `size` bytes, with a shorter frame at the end */
 struct sent {
 	uint32_t next;
 	uint64_t bad;
@@ -192,7 +192,7 @@ static void send_numbered(struct sent *x, int fd, const struct sockaddr_in *to, 
 	send_gso(fd, data, len, size, to);
 }
 
-/* They are handed up as they were sent, however few are asked for; and it is said how long some may be left. */
+/* Check that frames are returned as they were sent, however few are asked for, and that the transport says how long some may be left. */
 static void merged_datagrams(void **state)
 {
 	uint64_t random = test_seed();
@@ -220,7 +220,7 @@ static void merged_datagrams(void **state)
 
 			if (what == 0)
 				last = 4 + (uint32_t)(test_random(&random) % (size - 4));
-			/* No frames of ours are cut at odd places: one alone may be anything. */
+			/* The protocol's frames are not cut at odd places; a single frame may have any size. */
 			if (what == 1)
 				last = ++size;
 			send_numbered(&x, what == 2 ? other : fd, &to, n, size, last,
@@ -249,7 +249,7 @@ static void merged_datagrams(void **state)
 	close(other);
 }
 
-/* As generic XDP does at the far end of a veth pair: what left as one arrives as one. */
+/* Merge frames as generic XDP does at the far end of a veth pair: a batch that left as one arrives as one. */
 static void swallow_gso(struct server *s)
 {
 	int on = 1;
@@ -268,7 +268,7 @@ static void gso_swallowed_from_the_start(void **state)
 	swallow_gso(&s);
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
 	assert_true(s.soft.counters.v_length > 0);
-	/* The worker never counted on GSO batches: else each window would have had to be sent again. */
+	/* The worker never counted on GSO batches; otherwise each window would have been sent again. */
 	assert_true(retransmits < 64);
 }
 
@@ -293,7 +293,7 @@ static void gso_swallowed_later(void **state)
 		assert_int_equal(fpisa_allreduce(f, v, v, COUNT, FPISA_FLOAT32, NULL), 0);
 		fpisa_get_info(f, &after);
 	}
-	/* By the last call the worker has given GSO batches up. */
+	/* By the last call the worker has given up GSO batches. */
 	assert_true(after.retransmits - before.retransmits < 64);
 	stop_server(&s);
 	assert_true(s.soft.counters.v_length > 0);
@@ -342,11 +342,11 @@ static void not_a_member(void **state)
 	close(fd);
 	stop_server(&s);
 	assert_true(s.soft.counters.v_token > 0 && s.soft.counters.v_unknown_peer > 0 && s.soft.counters.v_no_job > 0);
-	/* The server does not listen any more. */
+	/* The server no longer listens. */
 	assert_int_equal(try_connect(&s, TOKEN, known, JOB), -ETIMEDOUT);
 }
 
-/* A worker whose clock went back: WELCOMEs of a former incarnation are none, a newer incarnation is outbid. */
+/* Check a worker whose clock went back: WELCOMEs of a former incarnation are ignored, and a newer incarnation is outbid. */
 static void former_life(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4, .count = 100, .calls = 1};
@@ -386,7 +386,7 @@ static void silent_aggregator(void **state)
 	fpisa_close(f);
 }
 
-/* The aggregator has answered other chunks: the error says so, and names the unanswered one. */
+/* Check that the error says that the aggregator has answered other chunks, and names the unanswered chunk. */
 static void silent_about_a_chunk(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4};
@@ -423,11 +423,11 @@ static void *connect_other(void *arg)
 	return NULL;
 }
 
-/* A handle as groups have them: without a deadline a call ends when nobody answers, and not while the other rank alone is late. */
+/* Check a handle as groups have it, without a deadline: a call ends when no answer comes, but not while only the other rank is late. */
 static void silence_ends_a_call(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4};
-	const uint64_t silence_ns = 2000000000; /* some times as long as a rank that waits asks again */
+	const uint64_t silence_ns = 2000000000; /* several times the interval at which a waiting rank asks again */
 	struct server s = {0};
 	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = FPISA_FOREVER, .progress = 1};
 	struct fpisa *f[2] = {NULL};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The window against a receiver smaller than it: between the window and the
+ * The window against a smaller receiver. Between the window and the
  * in-process aggregator stands a transport that keeps a few of the frames of
  * a turn and loses the rest, as a full ring does.
  */
@@ -17,7 +17,7 @@ struct narrow {
 	struct fpisa_transport *t;
 	int room; /* frames of a turn; 0: all */
 	uint64_t dropped;
-	int tells; /* drops() says how many */
+	int tells; /* drops() returns the number */
 };
 
 static int narrow_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
@@ -56,7 +56,7 @@ static void narrow_close(struct fpisa_transport *t)
 static const struct fpisa_transport_ops narrow_ops = {
 	.send = narrow_send, .receive = narrow_receive, .drops = narrow_drops, .close = narrow_close};
 
-/* Puts it under a handle that has joined. */
+/* Put the narrow transport under a handle that has joined. */
 static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 {
 	struct narrow *x = calloc(1, sizeof(*x));
@@ -77,7 +77,7 @@ static struct fpisa_mem *aggregator(uint32_t workers)
 	return m;
 }
 
-/* Retransmissions of a sum of CHUNKS chunks by one worker. */
+/* Return the retransmissions of a sum of CHUNKS chunks by one worker. */
 static uint64_t sum_alone(int room, int tells, uint32_t *limit)
 {
 	static float v[CHUNKS * ELEMENTS];
@@ -121,16 +121,18 @@ static void narrow_receiver(void **state)
 
 		print_message("room for %d: limit %u, %llu of %d chunks sent again\n", rooms[i], limit,
 			      (unsigned long long)retransmits, CHUNKS);
-		/* It finds the receiver's size; with room for 2 and all of the window in flight it were 600
-		 * to 700. */
+		/*
+		 * The limit finds the receiver's size. With room for 2 and the whole window in flight, 600 to 700
+		 * chunks would be sent again.
+		 */
 		assert_true(limit <= 2 * (uint32_t)rooms[i] + 4);
 		assert_true(retransmits < 300);
 	}
 }
 
 /*
- * The same of a path that drops what is too much without a word, as a switch does: half of what was in flight, then one more a round, and above
- * three quarters of it one more every FPISA_CONGESTION_TRY rounds. How much that path carries follows from how fast this process is.
+ * Check a path that drops silently, as a switch does: the limit becomes half of what was in flight, then grows by one a round, and
+ * above three quarters of it by one every FPISA_CONGESTION_TRY rounds. The path's capacity depends on the speed of this process.
  */
 static void narrow_path(void **state)
 {
@@ -144,7 +146,7 @@ static void narrow_path(void **state)
 	assert_true(retransmits > 0 && retransmits < 300);
 }
 
-/* Sends what the window allows; the number of frames. */
+/* Send what the window allows. Return the number of frames. */
 static int send_all(struct fpisa_window *w, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
@@ -155,7 +157,7 @@ static int send_all(struct fpisa_window *w, uint64_t now)
 	return n;
 }
 
-/* A link slower than the timeout: results come one by one, so nothing is lost and nothing is sent again. */
+/* Check a link slower than the timeout: results come one by one, so nothing is lost and nothing is sent again. */
 static void queue_is_not_loss(void **state)
 {
 	struct fpisa_request r = {.chunks = 4 * WINDOW, .left = 4 * WINDOW};
@@ -179,7 +181,7 @@ static void queue_is_not_loss(void **state)
 		fpisa_window_answered(&w, slot, &ours, UINT64_MAX, now);
 		assert_int_equal(send_all(&w, now), 1);
 	}
-	/* No result comes any more: after one timeout the oldest chunk asks, alone. */
+	/* When results stop, the oldest chunk alone asks after one timeout. */
 	assert_true(fpisa_window_expiry(&w, UINT64_MAX) <= now + FPISA_RTO_MIN_NS);
 	now += FPISA_RTO_MIN_NS;
 	assert_true(fpisa_window_expire(&w, now));
@@ -188,7 +190,7 @@ static void queue_is_not_loss(void **state)
 	free(w.slot);
 }
 
-/* A window with all of its first chunks in flight, sent at 1000 ms and just after, and the limit out of the way. */
+/* Begin a window with all of its first chunks in flight, sent at 1000 ms and just after, and without a limit. */
 static void begin_window(struct fpisa_window *w, struct fpisa_flight *flight, struct fpisa_request *r)
 {
 	assert_int_equal(fpisa_window_reset(w, flight, 4, 4, 0, NULL, 0), 0);
@@ -202,7 +204,7 @@ static void answer(struct fpisa_window *w, uint64_t chunk, const struct fpisa_an
 	fpisa_window_answered(w, fpisa_window_slot_of(w, chunk), a, 0, now);
 }
 
-/* One rank has a result late: what follows in that slot leaves in the order of chunks all the same, as it does at the others. */
+/* Check that after a late result the next chunks leave in the order of chunks, as they do at the other ranks. */
 static void late_result_keeps_the_order(void **state)
 {
 	static const uint64_t order[] = {1, 3, 0, 2};
@@ -225,8 +227,8 @@ static void late_result_keeps_the_order(void **state)
 }
 
 /*
- * The result of an early chunk that was sent again says nothing of a later one that left in between: another rank may not have sent
- * that yet. The result of a chunk behind it does.
+ * Check that the result of an early chunk that was sent again does not mark a later chunk as lost, because another rank may not
+ * have sent the later chunk yet. The result of a chunk behind it does.
  */
 static void later_chunks_overtake(void **state)
 {
@@ -250,7 +252,7 @@ static void later_chunks_overtake(void **state)
 	free(w.slot);
 }
 
-/* The result of a chunk says whose contribution to the one before is lost: that rank sends again soon, the others wait a timeout. */
+/* Check that a rank sends again soon if a result says that its contribution to the chunk before is lost. Others wait a timeout. */
 static void told_of_a_loss(void **state)
 {
 	struct fpisa_request r = {.chunks = 4, .left = 4};
@@ -286,7 +288,7 @@ static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_op
 	return rc;
 }
 
-/* Ranks with receivers of different sizes, and losses besides: nobody waits for ever. */
+/* Check ranks with receivers of different sizes, and losses: no rank waits for ever. */
 static void different_receivers(void **state)
 {
 	struct fleet *fl = calloc(1, sizeof(*fl));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The frame as bytes (wire.h): every offset that doc/wire.md states, the slot
- * word, and what the checksum sees.
+ * word, and what the checksum covers
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,7 +83,7 @@ static void test_hello_layout(void **state)
 	assert_int_equal(sizeof(struct fpisa_hello), 80);
 }
 
-/* The numbers on the wire never change. */
+/* Check that the numbers on the wire never change. */
 static void test_wire_numbers(void **state)
 {
 	const struct fpisa_hdr h = {.magic = FPISA_MAGIC,
@@ -108,7 +108,7 @@ static void test_wire_numbers(void **state)
 	assert_int_equal(FPISA_OP_SUM, 1);
 }
 
-/* As doc/wire.md, section 2 has it: runs of up to 8 slots, every port in each stretch of K runs. */
+/* Check ports against doc/wire.md, section 2: runs of up to 8 slots, every port in each stretch of K runs. */
 static void test_port_index(void **state)
 {
 	(void)state;
@@ -152,7 +152,7 @@ enum {
 	WORDS = BYTES / 4,
 };
 
-/* Header and payload lie apart in the frame: the checksum field is between them. */
+/* Header and payload, which lie apart in the frame: the checksum field is between them */
 struct covered {
 	uint32_t w[WORDS];
 };
@@ -201,7 +201,7 @@ static void test_checksum_by_parts(void **state)
 	assert_int_equal(fpisa_sum_fold(&s), checksum(&c));
 }
 
-/* Any number of words, at any address, after others. */
+/* Check any number of words, at any address, after others. */
 static void test_checksum_many(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -224,7 +224,7 @@ static void test_checksum_many(void **state)
 	}
 }
 
-/* The sum of 16-bit words, from the sums of 32-bit ones: of anything a frame can hold, the largest words too. */
+/* Check the sum of 16-bit words from the sums of 32-bit words, for anything that a frame can hold, the largest words too. */
 static void test_checksum_16(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -285,7 +285,7 @@ static void test_checksum_swaps(void **state)
 	(void)state;
 	fill(&c, &rng);
 	good = checksum(&c);
-	/* Neighbours, elements one 64-bit word apart, one block apart, anywhere. */
+	/* Neighbours, elements one 64-bit word apart, one block apart, anywhere */
 	for (int distance = 1; distance < WORDS; distance++) {
 		for (int i = 0; i + distance < WORDS; i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
 			if (c.w[i] == c.w[i + distance])
@@ -308,7 +308,7 @@ static void flip_both(struct covered *c, uint32_t good, int a, int b, uint32_t b
 	c->w[b] ^= bit;
 }
 
-/* The same bit flipped in two words: what a plain sum of words lets through half of the time. */
+/* Check the same bit flipped in two words, which a plain sum of words misses half of the time. */
 static void test_checksum_paired_flips(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -331,7 +331,10 @@ static void test_checksum_paired_flips(void **state)
 	assert_int_equal(checksum(&c), good);
 }
 
-/* In `lane`, +2^bit, -2^(bit + 1) and +2^bit, or the reverse, at words i, i + d, i + 2d: doc/protocol.md, section 5. */
+/*
+ * Return whether +2^bit, -2^(bit + 1) and +2^bit, or the reverse, in `lane` at words i, i + d, i + 2d cancel:
+ * doc/protocol.md, section 5.
+ */
 static int cancels(const struct covered *c, int lane, int i, int d, int bit)
 {
 	uint32_t a = c->w[2 * i + lane] >> bit & 1, b = c->w[2 * (i + d) + lane] >> (bit + 1) & 1,
@@ -358,7 +361,7 @@ static void flip_bits(struct covered *c, const int bit[3])
 		c->w[bit[i] / 32] ^= 1u << bit[i] % 32;
 }
 
-/* Whether three bits, in order and not of a word, are of that form; cancels() says the same before and after a flip. */
+/* Return whether three bits, in order and in different words, have the form of cancels(), which agrees before and after a flip. */
 static int bits_cancel(const struct covered *c, const int bit[3])
 {
 	int i = bit[0] / 64, d = bit[1] / 64 - i, lane = bit[0] / 32 % 2, k = bit[0] % 32;
@@ -367,7 +370,7 @@ static int bits_cancel(const struct covered *c, const int bit[3])
 	       bit[1] % 32 == k + 1 && bit[2] % 32 == k && cancels(c, lane, i, d, k);
 }
 
-/* Which three flipped bits escape: those of that form, all of them, and no others among many. */
+/* Check that exactly the flips of three bits that cancel escape: all of these, and no others among many. */
 static void test_checksum_three_flips(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * An aggregator on loopback for tests of the transport `udp`: a thread that
- * puts soft.h behind a UDP socket, and misbehaves as it is told.
+ * puts soft.h behind a UDP socket and misbehaves as the test asks
  */
 #ifndef TESTS_UDP_SERVER_H
 #define TESTS_UDP_SERVER_H
@@ -18,7 +18,7 @@
 
 #define JOB 7
 #ifndef TOKEN
-#define TOKEN 0ull /* none: frames that are made by hand have checksums */
+#define TOKEN 0ull /* none: frames made by hand have checksums */
 #endif
 
 #define GSO_FRAMES 64 /* UDP_MAX_SEGMENTS of older kernels */
@@ -26,7 +26,7 @@
 
 struct gso_batch {
 	struct sockaddr_in to;
-	size_t frames, size; /* all of one size */
+	size_t frames, size; /* frames of one size */
 	unsigned char data[GSO_SIZE];
 };
 
@@ -36,18 +36,18 @@ struct server {
 	uint16_t port;
 	int held[MAX_RANKS]; /* sockets that keep the ranks' ports free for them; -1: given to the rank */
 	int stop;
-	double loss; /* of what comes in, besides the workers' own */
+	double loss; /* rate of received frames lost, besides the workers' own losses */
 	uint64_t random;
-	int corrupt; /* every third reply but WELCOME goes out damaged, then once more as it is */
-	int intrude; /* each RESULT goes out twice with a wrong sum first: from another port and address */
+	int corrupt; /* every third reply except WELCOME leaves damaged, then once more intact */
+	int intrude; /* each RESULT leaves twice with a wrong sum first: from another port and address */
 	int other_port, other_address; /* sockets of the intruder */
 	unsigned char *kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
 	int replies;
-	int gso;		 /* results that answer what came at once leave as one datagram a rank */
-	double gso_loss;	 /* of those */
-	struct gso_batch *batch; /* of each rank */
-	size_t longest;		 /* frames of one, so far */
-	uint64_t mute;		 /* from the chunk of that number on no RESULT or STATUS goes out; 0: all do */
+	int gso;		 /* results for frames that came at once leave as one datagram a rank */
+	double gso_loss;	 /* rate of such datagrams lost */
+	struct gso_batch *batch; /* batch of each rank */
+	size_t longest;		 /* most frames in a datagram, so far */
+	uint64_t mute;		 /* first chunk number without RESULT or STATUS; 0: all chunks get answers */
 	int wrong_echo;		 /* WELCOMEs answer a HELLO that this worker did not send */
 	pthread_t thread;
 };
@@ -76,7 +76,7 @@ static inline void set_checksum(unsigned char *frame, size_t len)
 	h->checksum = frame_checksum(h, h + 1, len - sizeof(*h));
 }
 
-/* The frame as an enemy would send it: plausible in all but its source. */
+/* Forge the frame as an enemy would: plausible except for its source. */
 static inline void forge(const struct server *s, unsigned char *frame, size_t len, const struct sockaddr_in *to)
 {
 	frame[len - 1] ^= 0x40;
@@ -85,7 +85,7 @@ static inline void forge(const struct server *s, unsigned char *frame, size_t le
 	sendto(s->other_address, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
 }
 
-/* Frames of `size` bytes to be cut by the kernel, or left whole where the receiver takes them so. */
+/* Send frames of `size` bytes for the kernel to cut, or to leave whole if the receiver takes them so. */
 static inline void send_gso(int fd, const void *data, size_t len, size_t size, const struct sockaddr_in *to)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -124,7 +124,7 @@ static inline void add_to_batch(struct server *s, struct gso_batch *b, const voi
 	memcpy(b->data + b->frames++ * len, frame, len);
 }
 
-/* The result that this rank got 2W chunks ago once more, after the one of now. */
+/* Send once more, after the present result, the result that this rank got 2W chunks ago. */
 static inline void send_late(struct server *s, const unsigned char *frame, size_t len, const struct sockaddr_in *to,
 			     int rank)
 {
@@ -216,7 +216,7 @@ static inline void *serve(void *arg)
 	return NULL;
 }
 
-/* The rank is about to bind its port. */
+/* Free the port of a rank that is about to bind it. */
 static inline void give_port(struct server *s, uint32_t rank)
 {
 	if (s->held[rank] >= 0)
@@ -224,7 +224,7 @@ static inline void give_port(struct server *s, uint32_t rank)
 	s->held[rank] = -1;
 }
 
-/* A job whose ranks are loopback ports that nobody else has. */
+/* Start a job whose ranks are loopback ports that no other process has. */
 static inline void start_server(struct server *s, const struct plan *p)
 {
 	int size = 4 << 20;

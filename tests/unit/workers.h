@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Ranks as threads, for the tests of the library: each connects, makes the
- * calls of a plan, keeps what it got; the main thread checks everything
- * afterwards, for cmocka's assertions work there alone.
+ * Ranks as threads, for the tests of the library. Each rank connects, makes
+ * the calls of a plan and keeps the results. The main thread checks everything
+ * afterwards, because cmocka's assertions work only there.
  */
 #ifndef TESTS_WORKERS_H
 #define TESTS_WORKERS_H
@@ -27,7 +27,7 @@
 
 struct plan {
 	uint32_t workers, elements, window;
-	uint8_t ports; /* of the aggregator in the process, which has no option for them */
+	uint8_t ports; /* ports of the aggregator in the process, which has no option for them */
 	uint8_t mode, rounding, pipeline;
 	size_t count;
 	int calls;
@@ -38,7 +38,7 @@ struct plan {
 	int progress; /* with a thread */
 };
 
-/* A deadline that only a dead lock should reach, in ms: FPISA_SLOW times that where processors are emulated. */
+/* Return a deadline in ms that only a deadlock should reach. FPISA_SLOW multiplies it where processors are emulated. */
 static inline uint32_t long_enough(void)
 {
 	const char *slow = getenv("FPISA_SLOW");
@@ -46,7 +46,7 @@ static inline uint32_t long_enough(void)
 	return 20000 * (slow ? (uint32_t)strtoul(slow, NULL, 10) : 1);
 }
 
-/* The aggregator in the process that a plan wants. */
+/* Make the plan's aggregator in the process. */
 static inline struct fpisa_mem *mem_of_plan(const struct plan *p)
 {
 	struct fpisa_mem_options o = {
@@ -67,13 +67,13 @@ static inline struct fpisa_mem *mem_of_plan(const struct plan *p)
 }
 
 struct rank_result {
-	int rc; /* of the call that failed, else 0 */
+	int rc; /* error of the call that failed, else 0 */
 	char error[512];
 	uint64_t missing;
 	float *send, *recv;	   /* of all calls, one after the other */
-	struct fpisa_chunk *chunk; /* of all calls, by place */
-	uint32_t *flags;	   /* of each call */
-	int call;		   /* under way; with several outstanding the chunks are not kept */
+	struct fpisa_chunk *chunk; /* chunks of all calls, by place */
+	uint32_t *flags;	   /* flags of each call */
+	int call;		   /* the call in progress; with several outstanding requests the chunks are not kept */
 	struct fpisa_info info;
 };
 
@@ -89,7 +89,7 @@ struct rank_thread {
 struct fleet {
 	struct plan plan;
 	uint64_t seed;
-	/* Connects one rank; called in its thread. */
+	/* Connect one rank; called in its thread. */
 	int (*connect)(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg);
 	void *arg;
 	struct rank_thread rank[MAX_RANKS];
@@ -104,7 +104,7 @@ static inline uint64_t test_random(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* The seed of this run: FPISA_SEED, else the clock; printed once. */
+/* Return the seed of this run: FPISA_SEED, else the clock. Print it once. */
 static inline uint64_t test_seed(void)
 {
 	static uint64_t seed;
@@ -119,7 +119,7 @@ static inline uint64_t test_seed(void)
 	return seed;
 }
 
-/* A finite value: exponents near each other, so that sums round and cancel. */
+/* Return a finite value. Exponents are near each other, so that sums round and cancel. */
 static inline float test_value(uint64_t *state)
 {
 	uint64_t r = test_random(state);
@@ -208,7 +208,7 @@ static inline void *run_rank(void *arg)
 	return NULL;
 }
 
-/* Runs the fleet's plan to its end in all ranks. */
+/* Run the fleet's plan to its end in all ranks. */
 static inline void run_fleet(struct fleet *fl)
 {
 	const struct plan *p = &fl->plan;
@@ -243,7 +243,7 @@ static inline void free_fleet(struct fleet *fl)
 	}
 }
 
-/* The arrival order of a chunk as a list of ranks; fails unless it is a permutation. */
+/* Convert the arrival order of a chunk to a list of ranks; fail unless it is a permutation. */
 static inline void arrival(const struct fpisa_chunk *c, uint32_t workers, uint32_t *ranks)
 {
 	uint64_t seen = 0;
@@ -259,7 +259,7 @@ static inline void arrival(const struct fpisa_chunk *c, uint32_t workers, uint32
 	assert_int_equal(seen, (1ull << workers) - 1);
 }
 
-/* Every element of every rank against the oracle, in the arrival order that the chunks report. */
+/* Check every element of every rank against the oracle, in the arrival order that the chunks report. */
 static inline void check_replayed(const struct fleet *fl, enum fpisa_mode mode, enum fpisa_rounding rounding)
 {
 	const struct plan *p = &fl->plan;
@@ -290,7 +290,7 @@ static inline void check_replayed(const struct fleet *fl, enum fpisa_mode mode, 
 	}
 }
 
-/* Whole numbers below 1000: every order gives the exact sum. */
+/* Check sums of whole numbers below 1000: every order gives the exact sum. */
 static inline void check_whole_numbers(const struct fleet *fl)
 {
 	const struct plan *p = &fl->plan;
@@ -314,7 +314,7 @@ static inline void assert_all_succeeded(const struct fleet *fl)
 			fail_msg("rank %u: %d: %s", i, fl->rank[i].r.rc, fl->rank[i].r.error);
 }
 
-/* Handles of several ranks in one thread: connecting waits for all, so each has its thread for that. */
+/* Handles of several ranks in one thread. Connecting waits for all ranks, so each handle has a thread for that. */
 struct joiner {
 	struct fpisa_mem *m;
 	struct fpisa *f;
