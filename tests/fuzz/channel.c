@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A channel whose other side is libFuzzer's input; channel.h has the contracts. */
+/* A channel whose other side is libFuzzer's input; channel.h has the contracts */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The oracle of the packet fuzzer; checker.h has the contracts. */
+/* The oracle of the packet fuzzer; checker.h has the contracts */
 #include <linux/bpf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 struct summary *sum;
 struct attempt a;
 uint64_t seed;
-static struct fpisa_counters unowned; /* expected, of frames of no job */
+static struct fpisa_counters unowned; /* expected counters of frames that name no job */
 
 const char *verdict_name(unsigned int v)
 {
@@ -55,7 +55,7 @@ static bool goes_to(const struct target *t)
 	return !memcmp(a.in.data + 30, &t->job.address, 4);
 }
 
-/* The address is that of the job which the frame names; if it names none that there is, any job's. */
+/* Return whether the frame's address is the address of the job that it names, or of any job if it names none that exists. */
 static bool for_us(void)
 {
 	a.t = a.in.len < FPISA_PAYLOAD_OFFSET ? NULL : target_of(harness_hdr(&a.in)->job);
@@ -92,7 +92,7 @@ static void expect_of_job(uint32_t payload)
 	a.t->soft.next_generation = targets_control->next_generation;
 	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
 				     a.reply.bytes, &a.reply_len, &a.to);
-	/* Each such add has one magnitude discarded; squares are left out. */
+	/* Each such add discards one magnitude; squares are left out. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
 		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
 	if (a.t->unloaded && wants_slot(a.verdict)) {
@@ -104,7 +104,7 @@ static void expect_of_job(uint32_t payload)
 		a.to = 0;
 		a.accepted = true;
 	} else if (a.verdict == FPISA_V_status) {
-		/* Counted twice: for what it did, and for its answer. */
+		/* Counted twice: for its effect, and for its answer */
 		if (after->v_duplicate > before.v_duplicate)
 			a.t->counted.v_duplicate++;
 		else
@@ -133,7 +133,7 @@ void checker_expect(void)
 
 /* -- what became of it ------------------------------------------------------- */
 
-/* The frame that leaves, built anew from the request and the expected FPISA part. */
+/* Check the frame that leaves against a frame built from the request and the expected FPISA part. */
 static void check_reply(void)
 {
 	const struct fpisa_job *j = &a.t->job;
@@ -178,7 +178,7 @@ static void check_session(void)
 		complain(&sum->wrong_state, "the session differs");
 }
 
-/* A HELLO of a rank's newest incarnation says where the rank is. */
+/* Check that a HELLO of a rank's newest incarnation sets the rank's place. */
 static void check_peer(void)
 {
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(a.in.data + FPISA_OFFSET);
@@ -194,7 +194,7 @@ static void check_peer(void)
 	check_session();
 }
 
-/* The generation is over for good, which would leave little to try: put it right, on both sides. */
+/* Mend the generation on both sides. It is broken for good, which would leave little to try. */
 static void check_mismatch(void)
 {
 	check_session();

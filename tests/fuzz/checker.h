@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The expected fate of a frame, and the check of the real one: a model of the headers
- * below FPISA's, the aggregator of user space, the state before and after.
+ * The expected fate of a frame, and the check of the real fate: a model of the headers
+ * below FPISA's, the aggregator of user space, and the state before and after
  */
 #ifndef CHECKER_H
 #define CHECKER_H
@@ -9,7 +9,7 @@
 #include "mutate.h"
 #include "targets.h"
 
-/* Counts of the run; shared with the parent, which reports when the child has died. */
+/* Counts of the run, shared with the parent, which reports if the child has died */
 struct summary {
 	uint64_t cases, mutated, repaired, passed, refused, replies, rounds;
 	uint64_t crashes, changed, wrong_verdict, wrong_reply, wrong_state, not_identical;
@@ -17,12 +17,12 @@ struct summary {
 	int done;
 };
 
-/* One case. */
+/* One case */
 struct attempt {
 	struct frame in, out;
 	char mutations[MUTATE_NAMES];
-	struct target *t;	    /* whose header it is; NULL: no job's */
-	enum fpisa_verdict verdict; /* expected, as the rest */
+	struct target *t;	    /* job that the header names; NULL: none */
+	enum fpisa_verdict verdict; /* expected, as are the fields below */
 	int action, key;	    /* of the version touched, -1: none */
 	bool counted_as_job;	    /* else among the frames of no job */
 	bool accepted;		    /* may change state */
@@ -41,13 +41,13 @@ extern uint64_t seed;
 
 const char *verdict_name(unsigned int v);
 
-/* Counts in *counter that case a went wrong, and prints the first few. */
+/* Count in *counter that the case went wrong, and print the first few cases. */
 void complain(uint64_t *counter, const char *what);
 
-/* Fills in what has to become of a.in, from a.verdict on; a is zeroed up to there. */
+/* Fill in the expected fate of a.in, from a.verdict on. The caller has zeroed these fields. */
 void checker_expect(void);
 
-/* a.out is what came out: counters, action, reply and state must be as expected. */
+/* Check a.out: counters, action, reply and state must be as expected. */
 void checker_verify(void);
 
 #endif

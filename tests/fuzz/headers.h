@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A model of the headers below FPISA's, written from doc/wire.md: what must become of a frame before FPISA's is read. */
+/* A model of the headers below FPISA's, written from doc/wire.md: the fate of a frame before its FPISA header is read */
 #ifndef HEADERS_H
 #define HEADERS_H
 
@@ -7,15 +7,15 @@
 #include "harness.h"
 
 /*
- * doc/wire.md, section 2. `for_us`: the destination is the address of the job that the frame names, or any job's if it
- * names none; `ports`: beyond the first. *payload is set to the bytes after the FPISA header.
+ * Return the verdict of doc/wire.md, section 2. `for_us`: the destination is the address of the job that the frame names, or any
+ * job's if it names none; `ports`: number of ports beyond the first. Set *payload to the bytes after the FPISA header.
  */
 enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t ports, uint32_t *payload);
 
-/* RFC 1071: the sum of all 16-bit words, carries added back, is all ones. */
+/* Return whether the IPv4 checksum holds by RFC 1071: the sum of all 16-bit words, with carries added back, is all ones. */
 bool headers_ip_intact(const uint8_t *ip);
 
-/* 16 bits at byte `at` of the frame. */
+/* Return the 16 bits at byte `at` of the frame. */
 uint32_t headers_be16(const struct frame *f, uint32_t at);
 
 #endif

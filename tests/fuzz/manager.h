@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Operations that the manager calls (manager/group.h) and that both targets of it stand in for alike. */
+/* Operations that the manager calls (manager/group.h), with the same stand-ins in both targets of the manager */
 #ifndef FUZZ_MANAGER_H
 #define FUZZ_MANAGER_H
 
@@ -18,7 +18,7 @@ static void say(void *arg, const char *text)
 	CHECK(*text);
 }
 
-/* Mbit/s */
+/* Return a link's rate in Mbit/s. */
 static __u32 rate(void *arg, const struct group_record *r)
 {
 	(void)arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The mutations of a frame; see mutate.h. A new one is a function and a line in the table. */
+/* The mutations of a frame; see mutate.h. A new mutation is a function and a line in the table. */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -9,8 +9,8 @@
 #include "mutate.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define LEAST 14  /* BPF_PROG_TEST_RUN wants an Ethernet header */
-#define IP_LEN 16 /* bytes of the frame where a header's length fields start */
+#define LEAST 14  /* BPF_PROG_TEST_RUN needs an Ethernet header */
+#define IP_LEN 16 /* byte of the frame where a header's length fields start */
 #define UDP_LEN 38
 
 static uint16_t get16(const uint8_t *p)
@@ -43,7 +43,7 @@ static uint64_t any_number(struct vectors_rng *rng, uint64_t now)
 	}
 }
 
-/* `n` bytes of a field in either byte order. */
+/* Change a field of `n` bytes in either byte order. */
 static void change(struct vectors_rng *rng, struct frame *f, uint32_t at, uint32_t n, bool big)
 {
 	uint64_t v = 0;
@@ -57,7 +57,7 @@ static void change(struct vectors_rng *rng, struct frame *f, uint32_t at, uint32
 		f->data[big ? at + n - 1 - i : at + i] = (uint8_t)(v >> (8 * i));
 }
 
-/* Put `n` bytes (zero) into the frame at `at`; what exceeds the largest frame is cut off. */
+/* Insert `n` zero bytes into the frame at `at`. Cut off what exceeds the largest frame. */
 static void insert(struct frame *f, uint32_t at, uint32_t n)
 {
 	uint32_t len = f->len + n < FPISA_MAX_FRAME ? f->len + n : FPISA_MAX_FRAME;
@@ -69,7 +69,7 @@ static void insert(struct frame *f, uint32_t at, uint32_t n)
 	f->len = len;
 }
 
-/* Headers that say what the frame's length is. */
+/* Make the headers' lengths agree with the frame's length. */
 static void agree(struct frame *f)
 {
 	if (f->len < FPISA_OFFSET)
@@ -162,7 +162,7 @@ static void port(struct vectors_rng *rng, struct frame *f)
 	change(rng, f, FPISA_ETH_LEN + FPISA_IP_LEN + 2 * vectors_below(rng, 2), 2, true);
 }
 
-/* Another of the ports that the aggregator listens on, or the next behind them. */
+/* Choose another port that the aggregator listens on, or the port behind the last. */
 static void other_port(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_OFFSET)
@@ -174,7 +174,7 @@ static void udp_checksum(struct vectors_rng *rng, struct frame *f)
 	change(rng, f, UDP_LEN + 2, 2, true);
 }
 
-/* Another member's address, or nobody's. */
+/* Choose another member's address, or an address of none. */
 static void source(struct vectors_rng *rng, struct frame *f)
 {
 	uint32_t a = htonl(HARNESS_WORKER(vectors_below(rng, 70)));
@@ -227,7 +227,7 @@ static void other_job(struct vectors_rng *rng, struct frame *f)
 		harness_hdr(f)->job = vectors_below(rng, FPISA_MAX_JOBS + 2);
 }
 
-/* Another chunk with the slot that follows from it, of a window that the frame's slot allows. */
+/* Choose another chunk, with its slot in a window that the frame's slot allows. */
 static void other_chunk(struct vectors_rng *rng, struct frame *f)
 {
 	struct fpisa_hdr *h = harness_hdr(f);
@@ -245,11 +245,11 @@ uint64_t mutate_factor(struct vectors_rng *rng, bool narrow)
 
 	if (narrow)
 		fraction &= ~((1ull << 29) - 1);
-	/* Zero is none. */
+	/* Zero is not a factor. */
 	return sign | (e + (!e && !fraction)) << 52 | fraction;
 }
 
-/* Another operation, or none that exists; with the operand that it wants, or with what is there. */
+/* Choose another operation, or an unknown one, with the operand that it needs or with the present operand. */
 static void other_op(struct vectors_rng *rng, struct frame *f)
 {
 	struct fpisa_hdr *h = harness_hdr(f);
@@ -261,7 +261,7 @@ static void other_op(struct vectors_rng *rng, struct frame *f)
 		h->aux = h->op == FPISA_OP_SCALE ? mutate_factor(rng, h->format != FPISA_FORMAT_FP64) : 0;
 }
 
-/* Another factor: one that all formats take, that only fp64 takes, or none at all. */
+/* Choose another factor: for all formats, only for fp64, or invalid. */
 static void other_factor(struct vectors_rng *rng, struct frame *f)
 {
 	static const uint64_t none[] = {

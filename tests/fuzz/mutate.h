@@ -11,19 +11,19 @@
 #include "vectors.h"
 
 /*
- * Applies `times` mutations to `f`; *names, of at least MUTATE_NAMES bytes, says
- * which. A frame stays between 14 bytes and FPISA_MAX_FRAME.
+ * Apply `times` mutations to `f` and write their names to *names, which has at
+ * least MUTATE_NAMES bytes. A frame stays between 14 bytes and FPISA_MAX_FRAME.
  */
 #define MUTATE_NAMES 128
 void mutate(struct vectors_rng *rng, struct frame *f, int times, char *names);
 
 /*
- * The bits of a factor, any that operation scale takes: half of them near 1;
- * `narrow`: of 24 significant bits, as all formats but fp64 want them.
+ * Return the bits of a factor that operation scale takes. Half of the factors are near 1.
+ * `narrow`: only 24 significant bits, as all formats but fp64 need.
  */
 uint64_t mutate_factor(struct vectors_rng *rng, bool narrow);
 
-/* Make both checksums right again, as far as the frame's lengths allow; either may be left out. */
+/* Make both checksums right again, as far as the frame's lengths allow. Either may be left out. */
 void mutate_repair(struct frame *f, bool ip, bool fpisa);
 
 #endif

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Hostile packets through the loaded datapath, by BPF_PROG_TEST_RUN:
- *
- *	packets [--cases N] [--seed S] [--check-all K] [--json]
- *
- * Frames of several jobs (targets.c), valid or mutated (mutate.c), half of
- * the mutated ones with their checksums repaired so that deep checks are
- * reached. A model of the headers below FPISA's, written from doc/wire.md,
- * and the aggregator of user space (user/lib/soft/soft.c) say what must become of
- * each: verdict, counter, reply and registers must be theirs, bit by bit.
- * What is not ours must pass unchanged; a frame that is refused must leave
- * every byte of the job's state as it was, and every K cases all maps are
- * compared. Every reason that a frame can provoke has to be reached.
- *
- * Status: 0, 1 if anything of this failed, 77 where BPF is not permitted.
+ * 	packets [--cases N] [--seed S] [--check-all K] [--json]
+ * Frames of several jobs (targets.c) are valid or mutated (mutate.c). Half of
+ * the mutated frames have their checksums repaired, so that they reach deep
+ * checks. A model of the headers below FPISA's, written from doc/wire.md, and
+ * the aggregator of user space (user/lib/soft/soft.c) give each frame's fate:
+ * verdict, counter, reply and registers must be theirs, bit by bit.
+ * Foreign frames must pass unchanged. A refused frame must leave every byte of
+ * the job's state as it was, and every K cases all maps are compared. Every
+ * reason that a frame can provoke must be reached.
+ * Status: 0, 1 if any check failed, 77 where BPF is not permitted.
  * Case c of a seed is the same in every run.
  */
 #include <arpa/inet.h>
@@ -34,7 +31,7 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------ */
 
-/* Values of any format: uniform bits, one exponent, or zeros. */
+/* Fill with values of any format: uniform bits, one exponent, or zeros. */
 static void values(uint32_t *w, uint32_t words)
 {
 	uint32_t kind = vectors_below(&rng, 8), base = (uint32_t)vectors_next(&rng);
@@ -46,7 +43,7 @@ static void values(uint32_t *w, uint32_t words)
 	}
 }
 
-/* An operation that the job offers, every other time the sum, and its operand. */
+/* Choose an operation that the job offers, every other time the sum, and its operand. */
 static void choose_operation(const struct target *t, uint8_t *op, uint64_t *operand)
 {
 	const struct fpisa_format f = fpisa_format_of(t->job.format);
@@ -62,7 +59,7 @@ static void choose_operation(const struct target *t, uint8_t *op, uint64_t *oper
 		*operand = mutate_factor(&rng, f.bytes != 8);
 }
 
-/* A contribution to a round that is open, complete, or to be started. */
+/* Make a contribution to a round that is open, complete, or to be started. */
 static void valid_add(struct target *t)
 {
 	static uint32_t w[FPISA_MAX_PAYLOAD / 4];
@@ -80,7 +77,7 @@ static void valid_add(struct target *t)
 			chunk += versions;
 			start = true;
 		} else if (!s->done && vectors_below(&rng, 4)) {
-			/* Choose a rank that is missing. */
+			/* Choose a rank that has not contributed. */
 			for (uint32_t i = 0; i < t->job.workers && s->bitmap >> rank & 1; i++)
 				rank = (rank + 1) % t->job.workers;
 		}
@@ -119,7 +116,7 @@ static void run(void)
 
 /* -- cases --------------------------------------------------------------------- */
 
-/* Somebody else holds the slot, the session or the trie: the frame is dropped as busy. */
+/* Check that a frame is dropped as busy while another holder has the lock of the slot, the session or the trie. */
 static void case_busy(struct target *t)
 {
 	bool hello = !vectors_below(&rng, 4);
@@ -131,7 +128,7 @@ static void case_busy(struct target *t)
 	else
 		valid_add(t);
 	memcpy(&addr, a.in.data + 26, sizeof(addr));
-	/* Ranks that were taken out are told before anybody waits. */
+	/* Ranks that were taken out get their answer before any wait. */
 	if (t->unloaded || !(t->live->live >> (ntohl(addr) - HARNESS_WORKER(0)) & 1))
 		return;
 	a.t = t;
@@ -159,7 +156,7 @@ static void case_busy(struct target *t)
 	targets_accept(t, a.key);
 }
 
-/* Ranks taken out of a job, or all back; the other bank of the program array. */
+/* Take ranks out of a job, or put all back, or use the other bank of the program array. */
 static void change_configuration(struct target *t)
 {
 	uint64_t all = t->job.workers == 64 ? ~0ull : (1ull << t->job.workers) - 1;
@@ -208,7 +205,7 @@ static void one_case(void)
 	checker_verify();
 }
 
-/* Counters of both at the end, but for what the user-space aggregator does not count. */
+/* Compare the counters of both at the end, except for counters that the user-space aggregator does not have. */
 static void check_counters(void)
 {
 	for (int i = 0; i < targets; i++) {
@@ -274,8 +271,8 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 }
 
 /*
- * `internal` cannot be provoked, nor can what the kernel's routes say, which ranks with a given port do without. No target
- * is a query: queries.c has those.
+ * Return whether a frame can provoke the verdict. `internal` cannot be provoked, nor can verdicts of the kernel's routes, which
+ * ranks with a given port do not need. No target is a query: queries.c has queries.
  */
 static bool provocable(unsigned int v)
 {
@@ -283,7 +280,7 @@ static bool provocable(unsigned int v)
 	       v != FPISA_V_forwarding && v != FPISA_V_pipeline;
 }
 
-/* Reasons that no frame has provoked. */
+/* Print the reasons that no frame has provoked. Return their number. */
 static int unreached(FILE *to)
 {
 	int n = 0;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Hostile packets at the loaded programs of queries, by BPF_PROG_TEST_RUN:
- *
- *	queries [--cases N] [--seed S]
- *
+ * 	queries [--cases N] [--seed S]
  * As packets.c for jobs: frames of each kind of query, with and without filters, valid or mutated. The model of
- * headers.h, the checks of fpisa/query/check.h and the query in user space (user/query/soft/query.c) say what must become of
- * each: verdict, counter, every byte of the reply, and the query's state, which no other frame changes. Tables, heaps and
- * filters are compared now and then. Every reason that a frame of a query can provoke has to be reached.
- *
- * Status: 0, 1 if anything of this failed, 77 where BPF is not permitted. Case c of a seed is the same in every run.
+ * headers.h, the checks of fpisa/query/check.h and the query in user space (user/query/soft/query.c) give each frame's fate:
+ * verdict, counter, every byte of the reply, and the query's state, which no other frame changes. Tables, heaps and
+ * filters are compared now and then. Every reason that a frame of a query can provoke must be reached.
+ * Status: 0, 1 if any check failed, 77 where BPF is not permitted. Case c of a seed is the same in every run.
  */
 #include <getopt.h>
 #include <linux/bpf.h>
@@ -40,7 +37,7 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------------ */
 
-/* Make rows of few keys and values, so that they meet; some keys are in no bitmap, and now and then any bits. */
+/* Make rows of few keys and values, so that they meet. Some keys are in no bitmap, and some rows have any bits. */
 static void rows_of(const struct target *t, uint8_t *to, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -68,7 +65,7 @@ static void valid_rows(struct target *t)
 	uint32_t w = vectors_below(&rng, WORKERS), count = vectors_below(&rng, most_of(t->q.config.row_bytes) + 1);
 	uint64_t sequence = t->next[w];
 
-	/* Mostly the next one, else another of the window, or one that is outside. */
+	/* Usually the next sequence, else another in the window, or one outside */
 	if (!vectors_below(&rng, 3))
 		sequence += vectors_below(&rng, 80) - (sequence > 60 ? 60 : sequence - 1);
 	else
@@ -109,7 +106,7 @@ static void valid_frame(struct target *t)
 	bool filter = t->q.config.flags & FPISA_QUERY_FILTER,
 	     building = filter && fpisa_filter_state(s->filter, t->q.epoch) == 0;
 
-	/* Mostly rows come when all keys are in, else no filter would be used. */
+	/* Rows usually come when all keys are in; otherwise no filter would be used. */
 	if (filter && (what < 8 || (building && vectors_below(&rng, 64)))) {
 		valid_keys(t);
 	} else if (what < 24) {
@@ -135,7 +132,7 @@ static void new_epoch(struct target *t)
 		t->next[w] = 1;
 }
 
-/* Another CPU has the state: dropped, and nothing changes. */
+/* Check that a frame is dropped, and nothing changes, while another CPU holds the state. */
 static void case_busy(struct target *t)
 {
 	struct fpisa_query_state s = query_state(&t->q);
@@ -192,7 +189,7 @@ static int open_targets(void)
 	return 0;
 }
 
-/* The possible verdicts on a frame to a query. */
+/* The possible verdicts on a frame to a query */
 static const enum fpisa_verdict provocable[] = {
 	FPISA_V_not_ours,   FPISA_V_wrong_destination,
 	FPISA_V_fragment,   FPISA_V_ip_checksum,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The oracle of queries.c; query_checker.h has the contracts. */
+/* The oracle of queries.c; query_checker.h has the contracts */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
@@ -54,7 +54,7 @@ static uint64_t cookie(const struct target *t, uint32_t rank)
 	return fpisa_cookie(&t->q.job.key, rank, HARNESS_INCARNATION);
 }
 
-/* ROWS: what is left of them in the reply. */
+/* Expect the verdict on ROWS, and put the remaining rows into the reply. */
 static enum fpisa_verdict expect_rows(struct target *t)
 {
 	struct fpisa_hdr *r = &a.reply.hdr;
@@ -146,7 +146,7 @@ static enum fpisa_verdict expect_of_query(struct target *t)
 	}
 }
 
-/* The checks in their order. */
+/* Return the verdict of the checks, in their order. */
 static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr *in)
 {
 	struct fpisa_session s = {.generation = t->q.epoch};
@@ -158,7 +158,7 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 		s.secret[r] = cookie(t, r);
 	memcpy(&from, a.in.data + 26, sizeof(from));
 	memcpy(&port, a.in.data + 34, sizeof(port));
-	if (v == FPISA_V_ok) /* of no query: the entry's */
+	if (v == FPISA_V_ok) /* not a frame of a query: the entry checks it */
 		v = fpisa_check_add(in, a.payload, &t->q.job, &s, from, port);
 	else if (v != FPISA_V_type)
 		return v;
@@ -239,7 +239,7 @@ static void check_reply(void)
 		complain("the reply is not the one expected");
 }
 
-/* The state is that of the query in user space, which has seen the frames that count and no others. */
+/* Check that the state equals the state of the query in user space, which has seen exactly the frames that count. */
 static void check_state(const struct target *t)
 {
 	struct fpisa_query_state now = query_state(&t->q), want = t->soft.state;

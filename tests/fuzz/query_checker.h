@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The expected fate of a frame of a query, and the check of the real one; the query in user space has seen the frames that count. */
+/* The expected fate of a frame of a query, and the check of the real fate. The query in user space has seen the frames that count. */
 #ifndef QUERY_CHECKER_H
 #define QUERY_CHECKER_H
 
@@ -8,7 +8,7 @@
 #include "prog/query/queries.h"
 
 #define WORKERS 3
-#define SENDER 1000 /* the receiver of a reply that is no member's rank */
+#define SENDER 1000 /* the receiver of a reply that has no member's rank */
 
 struct target {
 	const char *name;
@@ -23,11 +23,11 @@ extern struct target target[];
 extern const int targets;
 extern uint64_t seed, cases, wrong, reached[FPISA_VERDICT_COUNT];
 
-/* One case: the frame that goes in, and the expected frame that comes out. */
+/* One case: the frame that goes in, and the expected frame that comes out */
 struct attempt {
 	struct frame in, out;
 	char mutations[MUTATE_NAMES];
-	struct target *t; /* NULL: of no query */
+	struct target *t; /* NULL: no query */
 	enum fpisa_verdict verdict;
 	int action;
 	uint32_t to, payload; /* of the reply: its receiver's rank, or SENDER; bytes behind the header */
@@ -41,13 +41,13 @@ extern struct attempt a;
 
 const char *verdict_name(unsigned int v);
 
-/* Fills in what has to become of a.in. False: a HELLO, which packets.c has. */
+/* Fill in the expected fate of a.in. Return false for a HELLO, which packets.c tests. */
 bool checker_expect(void);
 
-/* Runs a.in, of which a.t, a.verdict and a.action say what is expected: counter, action, reply and state. */
+/* Run a.in and check counter, action, reply and state. a.t, a.verdict and a.action say what is expected. */
 void checker_run(void);
 
-/* Tables, heaps and filters of all queries are those of user space. */
+/* Check that tables, heaps and filters of all queries equal those in user space. */
 void checker_maps(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* In the place of user/lib/transport/udp.c: all frames leave, nobody answers, and the kernel has nothing to do with it. */
+/* A stand-in for user/lib/transport/udp.c: all frames leave, no answer comes, and the kernel is not involved */
 #include <stdlib.h>
 #include "check.h"
 #include "lib/base/error.h"

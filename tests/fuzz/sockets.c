@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Sockets without a kernel; sockets.h has the contracts. */
+/* Sockets without a kernel; sockets.h has the contracts */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,9 +12,9 @@
 #include "sockets.h"
 
 struct fake_socket fake_socket[SOCKETS];
-static size_t used, turn; /* sockets below `used` are not all 0 */
+static size_t used, turn; /* sockets from `used` on are all 0 */
 
-/* A descriptor that the program does not have is a fault of it. */
+/* Return the socket. Abort for a descriptor that the program does not have. */
 static struct fake_socket *socket_of(int fd)
 {
 	if (fd < SOCKET_FD || fd >= SOCKET_LISTENER || !fake_socket[fd - SOCKET_FD].open)
@@ -198,7 +198,7 @@ int epoll_ctl(int epoll, int what, int fd, struct epoll_event *e)
 	return 0;
 }
 
-/* The next one that is ready, in turn; the listener, whose data is NULL, where somebody waits and nobody else is. */
+/* Return the next ready socket, in turn. If no socket is ready but a connection waits, return the listener, whose data is NULL. */
 int epoll_wait(int epoll, struct epoll_event *e, int most, int timeout_ms)
 {
 	(void)most;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The layers below the verbs, as stand-ins that do nothing: a job or a load
- * that reaches them must be one that they may be given, else it is a crash.
+ * The layers below the verbs, as stand-ins that do nothing. A job or a load
+ * that reaches them must be valid for them, else the target crashes.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -91,7 +91,7 @@ int interface_mtu(const char *dev)
 	return *dev ? 1500 : -ENODEV;
 }
 
-/* Not reached by arguments alone. */
+/* Stand-ins that arguments alone do not reach */
 #define NOTHING(type, name, ...)      \
 	type name(__VA_ARGS__)        \
 	{                             \

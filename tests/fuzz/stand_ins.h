@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Stand-ins for the layers below the verbs, for fuzzing their parsers. */
+/* Stand-ins for the layers below the verbs, for fuzzing their parsers */
 #ifndef FPISA_FUZZ_STAND_INS_H
 #define FPISA_FUZZ_STAND_INS_H
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "check.h"
 
-/* Does datapath_open() succeed? Then a job may be made; it must be one that datapath_job_add() may be given. */
+/* Does datapath_open() succeed? Then a job may be made; the job must be valid for datapath_job_add(). */
 extern bool stand_in_opens;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Jobs in the datapath and in user space, and the state of both; see targets.h. */
+/* Jobs in the datapath and in user space, and the state of both; see targets.h */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -30,9 +30,7 @@
 #define RECIPROCAL FPISA_JOB_RECIPROCAL
 #define HISTOGRAM FPISA_JOB_HISTOGRAM
 
-/*
- * One line a job; slots, numbers and tokens are dealt out below.
- */
+/* One line a job; slots, numbers and tokens are assigned below. */
 struct target target[] = {
 	JOB(FP32, FPISA, FUSED, BITS, 4, 64, 3),
 	JOB(FP32, FPISA, STAGED, LPM, 2, 32, 2),
@@ -76,7 +74,7 @@ const int targets = sizeof(target) / sizeof(target[0]);
 struct fpisa_control *targets_control;
 struct fpisa_counters *targets_unowned;
 
-/* An array map of the datapath, and a copy. */
+/* An array map of the datapath, and a copy */
 struct view {
 	const char *name;
 	char *now, *before;
@@ -97,7 +95,7 @@ static struct view *view(const char *name)
 	abort();
 }
 
-/* Bytes of each version's registers that the job uses, and where they are. */
+/* Bytes of each version's registers that the job uses, and their place */
 struct place {
 	struct view *exponents, *mantissas;
 	size_t exponent_bytes, mantissa_bytes;
@@ -149,7 +147,7 @@ static void *entry(const struct view *v, uint32_t key)
 	return v->now + key * v->stride;
 }
 
-/* The map of a family's mantissa registers. */
+/* Return the map of a family's mantissa registers. */
 static struct view *registers_of(const struct harness *h, const struct target *t)
 {
 	struct bpf_object *o = t->job.family ? h->family[t->job.family] : h->skel->obj;
@@ -193,7 +191,7 @@ static int open_target(struct harness *h, struct target *t)
 	return 0;
 }
 
-/* As the loader does; else the first frame of a job that asks the trie fills it, also one that is refused. */
+/* Fill the trie as the loader does. Otherwise the first frame of a job that uses the trie fills it, even if the frame is refused. */
 static int fill_trie(struct harness *h)
 {
 	for (uint32_t lz = 0; lz < 32; lz++) {
@@ -216,10 +214,10 @@ int targets_open(struct harness *h)
 	for (int i = 0; i < targets; i++) {
 		struct target *t = &target[i];
 
-		/* The first and the last number too; an unused slot pair between two jobs. */
+		/* The first and the last number too; an unused slot pair between two jobs */
 		t->id = i ? FPISA_MAX_JOBS - (uint32_t)i : 0;
 		t->job.slot_base = base;
-		/* Tags in every other one, so in fused and in staged ones. */
+		/* Tags in every other job, so in fused and in staged jobs */
 		t->job.token = i % 2 ? 0x1122334455667788ull * (uint32_t)i : 0;
 		t->job.rounding = i & 1 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
 		base += 2 * t->job.window + 2;
@@ -258,7 +256,7 @@ void targets_close(void)
 	}
 }
 
-/* Compare (or take over) `n` bytes from what `p`, in a view, points to. */
+/* Compare (or accept) `n` bytes at `p`, which points into a view. */
 static bool equal(const char *name, const void *p, size_t n)
 {
 	const struct view *v = view(name);
@@ -273,7 +271,7 @@ static void take(const char *name, const void *p, size_t n)
 	memcpy(v->before + ((const char *)p - v->now), p, n);
 }
 
-/* The state that a packet for the job could touch, one part after the other. */
+/* The state that a packet for the job could touch, part by part */
 #define EACH_PART(X)                                                    \
 	X("fpisa_jobs", t->live, sizeof(*t->live))                      \
 	X("fpisa_sessions", t->session, sizeof(*t->session))            \

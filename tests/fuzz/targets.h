@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The jobs that the packet fuzzer attacks, each twice: in the loaded
+ * The jobs that the packet fuzzer attacks. Each job exists twice: in the loaded
  * datapath, whose maps are mapped here, and in the aggregator of user space
  * (user/lib/soft/soft.h), which gets the same frames.
  */
@@ -13,20 +13,20 @@
 
 #define TARGETS_MAX FPISA_MAX_JOBS
 
-/* Behind the first; fewer than a job may have, more than some here do. */
+/* Ports behind the first: fewer than a job may have, more than some jobs here have */
 #define TARGETS_MORE_PORTS 7
 
 struct target {
 	const char *name;
 	struct fpisa_job job;
 	bool no_ports; /* results have no port to leave by */
-	bool unloaded; /* its family, the last number, has no programs */
+	bool unloaded; /* the job's family, the last number, has no programs */
 	uint32_t id;
 	struct fpisa_soft soft;
-	struct fpisa_counters counted; /* expected, of the verdicts */
-	uint64_t discards;	       /* expected: what the histogram has counted */
+	struct fpisa_counters counted; /* expected, by verdict */
+	uint64_t discards;	       /* expected counts of the histogram */
 
-	/* In the datapath. */
+	/* In the datapath */
 	struct fpisa_job *live; /* .live changes */
 	struct fpisa_session *session;
 	struct fpisa_peer *peer;
@@ -38,27 +38,27 @@ struct target {
 extern struct target target[];
 extern const int targets;
 
-/* State of the datapath outside of jobs. */
+/* State of the datapath outside of jobs */
 extern struct fpisa_control *targets_control;
-extern struct fpisa_counters *targets_unowned; /* of frames of no job */
+extern struct fpisa_counters *targets_unowned; /* counters of frames of no job */
 
-/* Before harness_open(): maps that can be mapped, counters that are not per CPU. */
+/* Make maps that can be mapped, and counters that are not per CPU. Call this before harness_open(). */
 void targets_prepare(struct bpf_object *o);
 
-/* Make all jobs in both; -errno, reported. */
+/* Make all jobs in both. Return -errno after reporting an error. */
 int targets_open(struct harness *h);
 void targets_close(void);
 
 /*
- * The state as it was when last accepted. same(): nothing of the job's
- * session, peers, slots, of version `key`'s registers (-1: none) and of the
- * control entry has changed. accept() takes it as it is now.
+ * Compare the state with the last accepted state. targets_changed() covers the job's session, peers and slots, the registers of
+ * version `key` (-1: none) and the control entry. It returns NULL, or the name of the first part that changed. targets_accept()
+ * accepts the present state.
  */
 const char *targets_changed(const struct target *t, int key);
 void targets_accept(const struct target *t, int key);
 const char *targets_changed_anywhere(void);
 
-/* Does version `key` hold what the user-space aggregator holds? NULL, or what differs. */
+/* Does version `key` hold what the user-space aggregator holds? Return NULL, or the part that differs. */
 const char *targets_differ(const struct target *t, int key);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A stand-in for GnuTLS with its contracts and none of its cryptography: what user/lib/manager/channel.c does around it is under test.
- * A handshake is 0x16, the length of an identity, that, and SECRET bytes of the key, or 0x16 alone from a manager; from 0xf0 on the
- * length is an error. Then records: 0x17, a length of 2 bytes, that many bytes; or 0x15 and an error. It sends records as well.
+ * A stand-in for GnuTLS with its contracts and without cryptography, to test the code around it in user/lib/manager/channel.c.
+ * A handshake is 0x16, the length of an identity, the identity, and SECRET bytes of the key, or 0x16 alone from a manager; a length
+ * from 0xf0 on is an error. Records follow: 0x17, a length of 2 bytes, that many bytes; or 0x15 and an error. The stand-in sends
+ * records as well.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,9 +25,9 @@ struct gnutls_session_int {
 	int pull_error, greeted, open;
 	uint8_t hello[HANDSHAKE_MOST], head[3];
 	size_t n_hello, n_head;
-	size_t record; /* bytes of the record that are to come */
+	size_t record; /* bytes of the record that are still to come */
 	uint8_t out[3 + RECORD_MOST];
-	size_t n_out, out_at, accepted; /* `accepted`: bytes of the caller's that the record has */
+	size_t n_out, out_at, accepted; /* `accepted`: bytes of the caller in the record */
 };
 
 struct gnutls_psk_server_credentials_st {
@@ -46,7 +47,7 @@ static ssize_t blocked(const struct gnutls_session_int *s, int error)
 	return s->pull_error == EAGAIN || s->pull_error == EINTR ? GNUTLS_E_AGAIN : error;
 }
 
-/* 1: `n` bytes are in `to`, of which *has were; else an error. */
+/* Fill `to` up to `n` bytes, of which *has are there. Return 1, or an error. */
 static ssize_t fill(struct gnutls_session_int *s, uint8_t *to, size_t *has, size_t n)
 {
 	while (*has < n) {
@@ -73,7 +74,7 @@ static int error_of(uint8_t which)
 	return errors[which % 8];
 }
 
-/* Send what is to leave; 1, or an error. */
+/* Send the waiting bytes. Return 1, or an error. */
 static ssize_t drain(struct gnutls_session_int *s)
 {
 	while (s->out_at < s->n_out) {
@@ -107,7 +108,7 @@ static int proven(struct gnutls_session_int *s, const char *identity, const uint
 	return known;
 }
 
-/* The side of the manager. */
+/* Shake hands on the manager's side. */
 static int greet_client(struct gnutls_session_int *s)
 {
 	char identity[256];
@@ -130,7 +131,7 @@ static int greet_client(struct gnutls_session_int *s)
 	return 0;
 }
 
-/* The side of the rank. */
+/* Shake hands on the rank's side. */
 static int greet_manager(struct gnutls_session_int *s)
 {
 	ssize_t rc;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A stand-in for user/lib/manager/tls.c and the library behind it; tls_fake.c says what its bytes are. */
+/* A stand-in for user/lib/manager/tls.c and the library behind it; tls_fake.c describes its bytes */
 #ifndef FUZZ_TLS_FAKE_H
 #define FUZZ_TLS_FAKE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define TLS_FAKE_SECRET 4 /* bytes of a key that show that the other side has it */
+#define TLS_FAKE_SECRET 4 /* bytes of a key that prove that the other side has it */
 #define TLS_FAKE_KNOWN 2
 
 struct tls_fake {
-	const uint8_t *known[TLS_FAKE_KNOWN]; /* keys that others may have; nobody proves any other one */
+	const uint8_t *known[TLS_FAKE_KNOWN]; /* keys that others may have; no other key is ever proven */
 	size_t n_known;
-	int sessions; /* that are open */
+	int sessions; /* open sessions */
 	int proven;   /* handshakes with a key so far */
 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * libFuzzer: bytes that come over a connection between rank and manager, in TLS or not, in any pieces
- * (user/lib/manager/channel.c), from both ends; TLS's own cryptography is a stand-in (tls_fake.c). Whatever comes: a message that is
- * taken is well formed; a manager that asks for a key takes none before one is shown, and names that one; what is
- * sent arrives whole, in order and once; an error is one sentence.
+ * (user/lib/manager/channel.c), at both ends; TLS's own cryptography is a stand-in (tls_fake.c). For any input: an accepted
+ * message is well formed; a manager that asks for a key accepts no message before a key is proven, and names that key; sent
+ * messages arrive whole, in order and once; an error is one sentence.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,8 +20,8 @@
 static struct input in;
 static enum fpisa_manager_side side;
 static struct fpisa_channel *channel;
-static int tls;		       /* the other side frames what it says */
-static uint64_t sent, arrived; /* numbers of messages; a message of ours has its own */
+static int tls;		       /* the other side sends records */
+static uint64_t sent, arrived; /* numbers of messages, in order */
 static struct {
 	uint8_t bytes[FPISA_MANAGER_BYTES];
 	size_t n, record;
@@ -59,7 +59,7 @@ static void take_byte(uint8_t byte)
 	out.n = 0;
 }
 
-/* A refusal leaves in clear as long as nothing left by TLS. */
+/* Take a byte of a record. A refusal may leave in clear as long as nothing has left by TLS. */
 static void take_record_byte(uint8_t byte)
 {
 	if (out.record) {
@@ -98,7 +98,7 @@ static void arrive(const void *bytes, size_t n)
 	socket_arrive(0, bytes, n);
 }
 
-/* In one piece, or in two, between which the channel works. */
+/* Deliver a message in one piece, or in two pieces between which the channel works. */
 static void arrive_message(uint8_t cut)
 {
 	struct fpisa_manager_message m =
@@ -120,7 +120,7 @@ static void arrive_raw(void)
 	socket_arrive(0, bytes, n);
 }
 
-/* Make a handshake of a peer that has one of our keys, or only claims to. */
+/* Make a handshake of a peer that has one of the keys, or only claims to. */
 static void arrive_handshake(uint8_t which)
 {
 	const struct fpisa_psk *psk = &keys.psk[which % 3];
@@ -140,7 +140,7 @@ static void arrive_handshake(uint8_t which)
 
 /* -- what is done with it ------------------------------------------------------------------ */
 
-/* 0, or the connection is over. */
+/* Return 0, or the error if the connection is over. */
 static int check(int rc)
 {
 	const char *text = fpisa_error();
@@ -161,7 +161,7 @@ static int work(int plain)
 
 		CHECK(!fpisa_manager_check(&m, side == FPISA_MANAGER_RANK ? FPISA_MANAGER_MANAGER : FPISA_MANAGER_RANK));
 		CHECK(side == FPISA_MANAGER_RANK || plain || tls_fake.proven);
-		/* The third key nobody has. */
+		/* No peer has the third key. */
 		CHECK(!*name == !tls_fake.proven && (!*name || !strcmp(name, "a")));
 		CHECK(fpisa_channel_open(channel));
 	}

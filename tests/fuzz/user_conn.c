@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: connections of the manager (user/serve/conn.c) with its groups behind them, over sockets and a TLS that are stand-ins
- * (sockets.c, tls_fake.c). The input is a list of steps: a host connects, bytes or messages come, somebody closes, stops
- * to read, or time passes. Whatever comes: what is said is whole messages of the manager; who has not joined in time is gone; whose
- * host is not in the policy's networks, or whose key is not known, is in no group; in the end nothing is left.
+ * libFuzzer: connections of the manager (user/serve/conn.c) with its groups behind them, over stand-ins for sockets and TLS
+ * (sockets.c, tls_fake.c). The input is a list of steps: a host connects, bytes or messages come, a side closes or stops
+ * reading, or time passes. For any input: the manager sends whole messages; a caller that does not join in time is gone; a
+ * caller from a host outside the policy's networks, or with an unknown key, is in no group; in the end nothing is left.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@
 #define TURNS 64
 #define PLACES 4 /* more than the policy gives groups */
 
-/* As user/serve/serve.c has it. */
+/* The state of user/serve/serve.c */
 static struct {
 	struct conns_of conns;
 	struct manager manager;
@@ -111,7 +111,7 @@ static void datapath_turn(uint8_t how)
 
 /* -- what it says ---------------------------------------------------------------------------- */
 
-/* In clear; by TLS these are records, of which tests/fuzz/user_channel.c looks at the order. */
+/* Check messages sent in clear. With TLS these are records, whose order tests/fuzz/user_channel.c checks. */
 void socket_sent(size_t i, const uint8_t *bytes, size_t n)
 {
 	if (tls_fake.n_known)
@@ -207,7 +207,7 @@ static void step(void)
 	}
 }
 
-/* As user/serve/serve.c's loop, for as long as there is anything to do. */
+/* Serve as user/serve/serve.c's loop does, for as long as there is work. */
 static void serve(void)
 {
 	struct epoll_event e;
@@ -289,7 +289,7 @@ static void begin(struct manager_policy *policy, uint8_t how)
 		policy->network[0].address = htonl(0x0a000010);
 		policy->network[0].mask = htonl(0xfffffffc);
 	}
-	/* Groups beyond those places are as they were: nobody has any. */
+	/* Places beyond PLACES do not change: they have no groups. */
 	memset(&s.conns, 0, sizeof(s.conns));
 	memset(&s.manager, 0, offsetof(struct manager, group) + PLACES * sizeof(s.manager.group[0]));
 	s.randoms = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what the master of a query says to a worker (user/query/lib/control.c), and what that makes of it: user/query/worker. A
- * message is a type, the length of its content, 2 bytes, and that; of a type with the upper bit set the length is one of the content's,
- * 4 bytes, and 16 bytes of body follow, as they are. A worker opens nothing outside of its directory.
+ * libFuzzer: messages of a query's master to a worker (user/query/lib/control.c), and what the worker does (user/query/worker). A
+ * message is a type, the length of its content (2 bytes) and the content. If the type's upper bit is set, a number of 4 bytes, which is a
+ * content's length, and 16 bytes of body follow unchanged. A worker opens nothing outside of its directory.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 static struct input in;
 static int pause_next, directory, null;
 
-/* Frames leave for this machine alone. */
+/* Redirect frames to this machine. */
 static void keep_here(uint8_t *content, uint16_t type, size_t n)
 {
 	const __be32 here = htonl(INADDR_LOOPBACK);
@@ -38,7 +38,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	uint8_t kind;
 	size_t n;
 
-	/* A turn between two, so that what was asked for is begun. */
+	/* A turn between two messages, so that requested work begins */
 	if (pause_next) {
 		pause_next = 0;
 		return 0;
@@ -63,7 +63,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	return channel_content(c, m, kind, content, n);
 }
 
-/* Readable for ever, and never more than that. */
+/* Return a socket that is readable for ever, at its end. */
 static int ended_socket(void)
 {
 	int fd[2];
@@ -86,7 +86,7 @@ static void write_file(const char *name, const char *text)
 	close(fd);
 }
 
-/* A table in a directory beside the program. */
+/* Make a table in a directory beside the program. */
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	char path[4096];

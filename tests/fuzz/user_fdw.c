@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what the foreign data wrapper makes of columns, rows and errors that libfpisa gives it (adapters/postgres/fdw/values.c, ask.c),
- * with stand-ins of the functions of the server that it calls. The input chooses a scan, the answer's columns, which need not be
- * those of the scan, and texts. Whatever comes: a datum is made of the text of its own column, is there or NULL as that is, and
- * an error's message is characters of the server's encoding.
+ * libFuzzer: columns, rows and errors that libfpisa gives to the foreign data wrapper (adapters/postgres/fdw/values.c, ask.c), with
+ * stand-ins of the server's functions. The input chooses a scan, the answer's columns, which may differ from the scan's, and texts.
+ * For any input: a datum is made of the text of its own column, and is NULL exactly if that text is NULL; an error's
+ * message is in the server's encoding.
  */
 #include "check.h"
 #include "fdw/fdw.h"
@@ -32,7 +32,7 @@ static uint32 columns;
 static const char *row[2 * MOST + 8];
 static char texts[2 * MOST + 8][TEXT];
 static Oid type_of[MOST + 1]; /* of the table's columns, from 1 */
-static bool sure[MOST + 1];   /* which are NOT NULL */
+static bool sure[MOST + 1];   /* columns that are NOT NULL */
 static void *allocated[4 * MOST + 16];
 static size_t allocations;
 
@@ -85,7 +85,7 @@ int errhint(const char *fmt, ...)
 	return 0;
 }
 
-/* As much of UTF-8 as tells that a message was looked at. */
+/* Check enough of UTF-8 to tell that the wrapper verifies a message. */
 bool pg_verifymbstr(const char *text, int n, bool no_error)
 {
 	CHECK(no_error);
@@ -164,7 +164,7 @@ char *pg_any_to_server(const char *text, int n, int encoding)
 	return unconstify(char *, text);
 }
 
-/* A datum that tells what text it is of. */
+/* Return a datum that shows its text. */
 Datum InputFunctionCall(FmgrInfo *info, char *text, Oid io_param, int32 modifier)
 {
 	CHECK(info->fn_oid == io_param && modifier == -1);
@@ -194,7 +194,7 @@ const char *fpisa_query_error(void)
 	return *texts[0] ? texts[0] : "failed";
 }
 
-/* Variables of ask.c, which waits elsewhere. */
+/* Variables of ask.c, which waits elsewhere */
 volatile sig_atomic_t InterruptPending;
 struct Latch *MyLatch;
 
@@ -222,7 +222,7 @@ int fpisa_query_fd(const struct fpisa_query *q)
 	return -1;
 }
 
-/* Its state is the input's. */
+/* Return the state that the input chooses. */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms)
 {
 	(void)q;
@@ -276,7 +276,7 @@ static void begin_scan(struct fdw_scan *s)
 	for (int i = 0; i < n; i++) {
 		int which = input_byte(&in);
 
-		/* A row's column is there once. */
+		/* A row's column is used once. */
 		outputs[i] = s->shape.kind != FDW_TABLE ? i + 1 :
 			     which & 0x80 || !by	? FDW_COUNT - (s->shape.value ? which % 5 : 0) :
 							  which % by;
@@ -285,7 +285,7 @@ static void begin_scan(struct fdw_scan *s)
 	s->shape.outputs = list_of(outputs, n);
 }
 
-/* As many columns as were asked for, or not; their types too. */
+/* Choose the answer's columns: as many as asked for, or not, and of any types. */
 static void begin_answer(const struct fdw_scan *s)
 {
 	uint8 how = input_byte(&in);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what the manager, should somebody have taken it over, asks of the helper beside it that may change the datapath
+ * libFuzzer: requests of a manager, which an attacker may have taken over, to the helper beside it that may change the datapath
  * (user/serve/helper.c, helper_jobs.c). The input is a list of requests, as an honest manager would make them and with bytes changed.
- * The datapath is a stand-in. Whatever is asked: jobs have numbers, ranks and hosts of the policy, and together no more slots; a job that is not
- * the manager's stays; each job of the manager's is in a record.
+ * The datapath is a stand-in. For any request: jobs have numbers, ranks and hosts of the policy, and together no more slots than it
+ * allows; a job that is not the manager's stays; each of the manager's jobs is in a record.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,8 +16,8 @@
 #include "job/job.h"
 #include "serve/helper.c"
 
-#define FOREIGN 3		    /* a job that an administrator has made, with a token as well */
-#define TOKEN 0x5a17c0de5eed0badull /* of it, which nobody guesses */
+#define FOREIGN 3		    /* a job that an administrator has made, also with a token */
+#define TOKEN 0x5a17c0de5eed0badull /* token of job FOREIGN, which cannot be guessed */
 #define PLACES 4		    /* that honest requests are about */
 
 static struct input in;
@@ -145,7 +145,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 numbers)
 int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r)
 {
 	CHECK(g == &w.groups && place < GROUPS);
-	/* Nothing else of a place without a record is looked at. */
+	/* A place without a record is not read further. */
 	if (used >> place & 1)
 		*r = record[place];
 	else
@@ -326,7 +326,7 @@ static void next_request(void)
 		ask_make(place);
 	else if (request.what == HELPER_REMOVE)
 		ask_remove();
-	/* Anywhere in it. */
+	/* Changes anywhere in the request */
 	for (int changes = kind >= 0xc0 ? 1 + kind / 8 % 3 : 0; changes; changes--) {
 		size_t at = (input_byte(&in) | (size_t)input_byte(&in) << 8) % sizeof(request);
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what the manager says to a rank (user/lib/hear.c), in any order, while the rank asks for jobs and begins calls. The input
- * is a list of steps: a byte of what happens, and bytes of a message's body. Jobs' handles are stand-ins. Whatever the manager
- * says, a handle is bound before it joins, joins once, and fails once; what the rank says back has the form of its protocol; sentences are
- * one line.
+ * libFuzzer: messages of the manager to a rank (user/lib/hear.c), in any order, while the rank asks for jobs and begins calls. The
+ * input is a list of steps: a byte for the event, and bytes of a message's body. Jobs' handles are stand-ins. For any input: a handle is
+ * bound before it joins, joins once, and fails once; the rank's messages are well formed; sentences are one line.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 static struct fpisa handle[FPISA_MANAGER_JOBS];
 static struct {
 	int error, bound, joined;
-	uint64_t barrier; /* the number of one that is under way */
+	uint64_t barrier; /* number of the barrier in progress */
 } is[FPISA_MANAGER_JOBS];
 static int bind_error;
 
@@ -81,7 +80,7 @@ static void check_line(const char *sentence, size_t size)
 		CHECK(sentence[i] >= ' ' && sentence[i] <= '~');
 }
 
-/* The thread's turn: it looks at the barriers, and sends what the link has said. */
+/* Do the thread's turn: check the barriers, and send the link's messages. */
 static void take_turn(struct fpisa_link *l)
 {
 	pthread_mutex_lock(&l->lock);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what ranks say to the manager (user/lib/manager/protocol.c), and
- * what its groups make of it (user/manager). The input is a sequence of events,
- * each a byte that says whose and of what kind, and bytes of a message. No
- * sequence gives away more than the policy has, or says what is no message.
+ * libFuzzer: messages of ranks to the manager (user/lib/manager/protocol.c), and
+ * what its groups do with them (user/manager). The input is a sequence of events,
+ * each a byte for the caller and the kind, and bytes of a message. The manager
+ * never gives away more than the policy has, and sends only valid messages.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: workers of a query, and its aggregator, that say anything to its master (user/query/lib). The input chooses a question, then
- * plays whole conversations of several workers: each step is what an honest one would say now, the same with bytes changed, or
- * any bytes; so are frames, whose checksums are right but where the input says otherwise.
- * Whatever comes, a row that the caller is given has the columns that were asked for, each a value of its type, and NULL only where
- * that may be; a message of an error is one line.
+ * libFuzzer: workers of a query, and its aggregator, that send anything to its master (user/query/lib). The input chooses a question,
+ * then plays whole conversations of several workers. Each step is an honest worker's next message, that message with bytes changed, or
+ * any bytes; likewise frames, whose checksums are right unless the input says otherwise.
+ * For any input: a row that the caller gets has the requested columns, each a value of its type, and NULL only where
+ * allowed; an error message is one line.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,12 +31,12 @@
 
 enum how { PAUSE, HONEST, CHANGED, ANY };
 
-/* A transport whose frames are the input. */
+/* A transport whose frames are the input */
 struct fake {
 	struct fpisa_transport base;
-	uint32_t worker; /* whose rows come by it */
+	uint32_t worker; /* worker of its rows */
 	_Alignas(8) uint8_t frame[FPISA_HDR_LEN + FPISA_MAX_PAYLOAD + 64];
-	uint8_t *lent; /* a copy of its own size, until the next call */
+	uint8_t *lent; /* an exact-size copy, until the next call */
 };
 
 struct told {
@@ -49,7 +49,7 @@ static struct input in;
 static struct fpisa_query *q;
 static struct told told[MOST];
 static struct fake direct[MOST], network;
-static unsigned int columns, keys; /* that are asked for */
+static unsigned int columns, keys; /* requested columns, and keys among them */
 static uint64_t absorbed, groups;
 
 static const struct fpisa_column table[] = {
@@ -103,7 +103,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itime
 	return 0;
 }
 
-/* user/lib/transport/udp.c is not here. */
+/* Open a transport as user/lib/transport/udp.c does, which is not linked. */
 int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
 			  uint16_t local_port)
 {
@@ -142,7 +142,7 @@ void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port)
 
 /* -- changes ------------------------------------------------------------------------------- */
 
-/* Bytes change, go, or come; the new length. */
+/* Change, delete or insert bytes. Return the new length. */
 static size_t change(uint8_t *bytes, size_t n, size_t most)
 {
 	for (int changes = 1 + input_byte(&in) % 4; changes; changes--) {
@@ -232,7 +232,7 @@ static size_t done(uint8_t *to, uint32_t worker)
 	return n;
 }
 
-/* Make the next message of an honest conversation; return its type. 0: there is none. */
+/* Make the next message of an honest conversation. Return its type, or 0 if there is none. */
 static uint16_t honest(uint32_t worker, uint8_t *to, size_t *n)
 {
 	struct fpisa_query_worker *w = &q->worker[worker];
@@ -297,7 +297,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 		return fpisa_fail(-ECONNRESET, "the connection ended");
 	switch (how % 4) {
 	case PAUSE:
-		/* As if time had passed. */
+		/* Pretend that time has passed. */
 		if (how >= 0xf8)
 			q->worker[worker_of(c)].heard_ns -= 60000000000ull;
 		else if (how >= 0xf0)
@@ -305,7 +305,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 		return 0;
 	case ANY:
 		if (how >= 0xf0) {
-			/* No content of any: a message as it is. */
+			/* Not a content: a single message */
 			memset(m, 0, sizeof(*m));
 			m->magic = FPISA_CONTROL_MAGIC;
 			m->version = FPISA_CONTROL_VERSION;
@@ -328,7 +328,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 
 /* -- frames ---------------------------------------------------------------------------------- */
 
-/* Each byte can be read. */
+/* Read each byte, so that sanitizers check it. */
 static int fake_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
 {
 	static uint8_t copy[FPISA_HDR_LEN + FPISA_MAX_PAYLOAD];
@@ -397,7 +397,7 @@ static size_t group(struct fpisa_hdr *h, uint8_t *payload)
 	return sizeof(g);
 }
 
-/* Make the frame that an honest worker or aggregator sends now; return the bytes of its payload. */
+/* Make the frame that an honest worker or aggregator sends now. Return the bytes of its payload. */
 static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 {
 	struct fpisa_member *m = t == &network ? &q->member : &q->worker[t->worker].direct;
@@ -421,7 +421,7 @@ static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 	}
 	if (q->phase < FPISA_PHASE_SEAL) {
 		if (which & 1) {
-			/* The aggregator has added it. */
+			/* The aggregator has added the row. */
 			absorbed++;
 			groups++;
 			told[which % q->n_workers].sent++;

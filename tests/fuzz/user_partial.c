@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: a partial that somebody sent (include/fpisa/partial.h). What is
- * accepted must be written again, be read the same, and merge.
+ * libFuzzer: a received partial (include/fpisa/partial.h). An accepted
+ * partial must be written again, be read the same, and merge.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void check(const void *data, size_t size, struct fpisa_format f)
 		abort();
 }
 
-/* fpisa.Accumulator.from_bytes(): what it accepts is what the bytes say, and doubled has twice the rows. */
+/* Check fpisa.Accumulator.from_bytes(): it accepts exactly what the bytes say, and twice that has twice the rows. */
 static void check_accumulator(const void *data, size_t size)
 {
 	__u8 first[FPISA_PARTIAL_MOST], second[FPISA_PARTIAL_MOST];

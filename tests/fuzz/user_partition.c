@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * libFuzzer: files of a worker of queries (user/query/worker/schema.c, text.c) and values in keys (user/query/lib/column.c).
- * The first byte chooses the format; up to the first byte 0 follows a schema, then the rows, which are read as conditions
- * (where.c), too. What is in a key comes out of it again.
+ * The first byte chooses the format. A schema follows, up to the first byte 0, then the rows, which are read as conditions
+ * (where.c), too. A value put into a key comes out again.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

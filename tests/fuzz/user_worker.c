@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what comes back to a worker (user/lib/join.c, reply.c, window.c),
+ * libFuzzer: frames that come back to a worker (user/lib/join.c, reply.c, window.c),
  * through a transport whose frames are the input. The input is a list of
- * records: one byte says from which kind of frame to start (or none) and
- * whether to make its checksum right, then changes to its bytes. Whatever
- * comes, a call that succeeds has taken every element once, and nothing is
+ * records: one byte chooses the kind of frame to start from (or none) and
+ * whether to make its checksum right; changes to its bytes follow. For any
+ * input, a call that succeeds has taken every element once, and nothing is
  * written outside of its array.
  */
 #include <errno.h>
@@ -19,14 +19,14 @@
 #define MOST 2000 /* elements of a call */
 #define KINDS 6
 #define WRONG_CHECKSUM 0x80
-#define OPERATIONS 8 /* some that there are not, too */
+#define OPERATIONS 8 /* some of them unknown */
 
 enum kind { RAW, WELCOME, RESULT, STATUS, ERROR, AGAIN };
 
 struct fake {
 	struct fpisa_transport base;
 	struct fpisa *f;
-	const uint8_t *at; /* of the input */
+	const uint8_t *at; /* in the input */
 	size_t left;
 	uint32_t capacity;
 	struct {
@@ -34,7 +34,7 @@ struct fake {
 		char payload[FPISA_MAX_PAYLOAD + 8];
 	} frame;
 	size_t len;
-	void *lent;	/* a copy of its own size, until the next call */
+	void *lent;	/* an exact-size copy, until the next call */
 	uint64_t taken; /* elements that on_chunk has seen */
 };
 
@@ -93,7 +93,7 @@ static void set_checksum(struct fake *t)
 	fpisa_seal_end(&seal, h, &key);
 }
 
-/* The slot's request, unless that has ended. */
+/* Return the slot's request, unless it has ended. */
 static const struct fpisa_request *request_of(const struct fpisa *f, const struct fpisa_window_slot *slot)
 {
 	const struct fpisa_request *r;
@@ -104,7 +104,7 @@ static const struct fpisa_request *request_of(const struct fpisa *f, const struc
 	return NULL;
 }
 
-/* A frame as an honest aggregator would send it now. */
+/* Make a frame as an honest aggregator would send it now. */
 static void honest(struct fake *t, enum kind kind, uint8_t which)
 {
 	const struct fpisa *f = t->f;
@@ -240,7 +240,7 @@ static const struct fpisa_transport_ops ops = {
 static void call(struct fake *t, uint32_t count, uint8_t op)
 {
 	struct fpisa *f = t->f;
-	/* A block with a shared exponent has one byte more, after the values. */
+	/* A block with a shared exponent has one more byte, after the values. */
 	size_t size = (size_t)count * f->format.bytes + (f->format.shared ? (count + FPISA_BLOCK - 1) / FPISA_BLOCK : 0);
 	char *recv = malloc(size), *send = calloc(1, size);
 	int rc;
@@ -250,7 +250,7 @@ static void call(struct fake *t, uint32_t count, uint8_t op)
 	t->taken = 0;
 	rc = fpisa_allreduce_op(f, send, recv, count, f->hello.format, (enum fpisa_operation)(op % OPERATIONS), 0.5,
 				NULL);
-	/* -ERANGE delivers the sum and says that it overflowed. */
+	/* -ERANGE delivers the sum and reports the overflow. */
 	if ((!rc || rc == -ERANGE) && t->taken != count)
 		abort();
 	free(recv);

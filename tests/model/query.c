@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rules of queries as a shared object for queries.py: each call takes a state
+ * The rules of queries as a shared object for queries.py. Each call takes a state
  * apart into numbers, gives a frame to user space's aggregator, which is
- * include/fpisa/query/topn.h, table.h and filter.h, and packs what it leaves. Values are small
+ * include/fpisa/query/topn.h, table.h and filter.h, and packs the resulting state. Values are small
  * integers; a frame has few rows. A filter is a bitmap of one block, of which the first word is used.
  */
 #include "query/soft/query.c"
@@ -116,7 +116,7 @@ int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epo
 	return v == FPISA_V_keys_taken ? 0 : -(int)v;
 }
 
-/* SEAL with one `last` of both workers: those that lack something, as bits. */
+/* Give SEAL with one `last` for both workers. Return the workers that lack rows, as bits. */
 __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 workers)
 {
 	struct fpisa_soft_query q = {.kind = FPISA_QUERY_TABLE, .width = width, .config = {.master = workers}};
@@ -129,7 +129,7 @@ __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 w
 	return missing;
 }
 
-/* Return what a program keeps that has read `bar` and, with it or after it, whether the frame is above all counted ones. */
+/* Return the floor that a program keeps after reading `bar`, for a frame that is above all counted frames (`counts`) or not. */
 __u64 query_floor(__u64 bar, int counts)
 {
 	struct fpisa_query_config c = {0};

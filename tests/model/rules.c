@@ -7,7 +7,7 @@
  */
 #include "fpisa/frame.h"
 
-/* A slot's version as model.py holds it. What is the same in every claim is left out. */
+/* A slot's version as model.py holds it, without fields that are equal in every claim */
 struct rules_slot {
 	__u64 generation, chunk, bitmap, order, arrivals, done, digest;
 };
@@ -59,9 +59,8 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
  * the checks without state ran, `live` and `current` the live mask and the
  * job's generation under the lock. *r is the version that fpisa_slot_of()
  * names; it becomes what the datapath leaves behind.
- *
- * `broken`: the generation is, and why; `lost`: once it is admitted, the programs of the pipeline
- * are missing. Returns the negative of a drop's verdict, plus BREAKS, or
+ * `broken`: the reason if the generation is broken, else 0; `lost`: after admission, the programs of the pipeline
+ * are missing. Return the negative of a drop's verdict, plus BREAKS, or
  * enum fpisa_step, plus EMITS.
  */
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation, __u64 door,
@@ -124,8 +123,8 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 }
 
 /*
- * Take one HELLO of `rank` in `incarnation`, with a proof and its cookie; session as four numbers
- * and the incarnations of the first `workers` ranks, updated. Returns 1 if joined.
+ * Take one HELLO of `rank` in `incarnation`, with a proof and its cookie. The session is four numbers
+ * and the incarnations of the first `workers` ranks, updated. Return 1 if joined.
  */
 int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,
 	       __u32 rank, __u64 incarnation, __u64 live)
@@ -154,7 +153,7 @@ int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, _
 	return !(h.flags & FPISA_F_PENDING);
 }
 
-/* The name of verdict `v`, or NULL past the last. */
+/* Return the name of verdict `v`, or NULL past the last. */
 const char *rules_verdict(int v)
 {
 	static const char *const names[] = {

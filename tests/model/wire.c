@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The checksum, tags, and a round of payloads through MAU0..8, for tests/model/check_wire.py. */
+/* The checksum, tags, and a round of payloads through MAU0..8, for tests/model/check_wire.py */
 #include "lib/soft/blocks.c"
 
 __u32 wire_checksum(const void *datagram, int payload_words)
@@ -11,7 +11,7 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 	return fpisa_sum_fold(&sum);
 }
 
-/* The tag of words by derive(token, use, rank, of), the token being of two words. */
+/* Return the tag of words by derive(token, use, rank, of). The token has two words. */
 __u64 wire_tag(__u64 token, __u64 token_high, __u32 use, __u32 rank, __u64 of, __u64 first, const void *data, int words)
 {
 	struct fpisa_key t = {token, token_high}, key = fpisa_key_of(&t, (enum fpisa_key_use)use, rank, of);
@@ -29,7 +29,7 @@ __u64 wire_digest(__u64 before, __u64 op, __u64 format, __u64 operand, __u64 ele
 	return fpisa_digest(before, FPISA_CALL_ALLREDUCE, (__u8)format, (__u8)op, operand, elements, tag);
 }
 
-/* Is there such a job, and does it offer the operation? */
+/* Can such a job exist, and does it offer the operation? */
 int wire_offered(int format, int mode, int op)
 {
 	struct fpisa_format f = fpisa_format_of((__u8)format);
@@ -37,13 +37,13 @@ int wire_offered(int format, int mode, int op)
 	return fpisa_mode_offered(f, (enum fpisa_mode)mode) && fpisa_op_offered(f, (enum fpisa_mode)mode, (__u32)op);
 }
 
-/* Bytes of a payload of that many blocks of 32 elements. */
+/* Return the payload bytes of that many blocks of 32 elements. */
 int wire_bytes(int format, int blocks)
 {
 	return (int)fpisa_payload_bytes(fpisa_format_of((__u8)format), (__u32)blocks * FPISA_BLOCK);
 }
 
-/* n payloads of `blocks` blocks, one after the other in their order, added and read out to *out; they are used up. */
+/* Add n payloads of `blocks` blocks in their order and read the result out to *out. The payloads are overwritten. */
 void wire_round(char *payloads, int n, int blocks, int format, int mode, int rounding, __u32 workers, int flags,
 		__u32 op, double factor, char *out)
 {

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The C oracle as a filter, for fractions_check.py. One case a line, words in
- * hexadecimal, those of a shared exponent 33 bytes each, scale first:
- *
- *	E M R G finite integer shared mode rounding op factor reciprocal n word...
- *
- * and one line of answers for it, of values, of integers up to specials:
- *
- *	result flags rounded overwritten left_shifted overflowed e m specials nearest ulps absolute
- *
+ * hexadecimal, or 33 bytes for each block with a shared exponent, scale first:
+ * 	E M R G finite integer shared mode rounding op factor reciprocal n word...
+ * Each case gives one line of answers. For values, and for integers up to specials:
+ * 	result flags rounded overwritten left_shifted overflowed e m specials nearest ulps absolute
  * specials is nan + 2 x pinf + 4 x ninf; nearest is the correctly rounded sum.
- * Where no register holds the result, e, m and specials are 0. Of blocks:
- *
- *	result flags rounded overwritten left_shifted overflowed e [m of each lane]
+ * If no register holds the result, e, m and specials are 0. For blocks:
+ * 	result flags rounded overwritten left_shifted overflowed e [m of each lane]
  */
 #include <stdio.h>
 #include <stdlib.h>
