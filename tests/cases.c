@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Combinations and their rounds; see cases.h. */
+/* Combinations and their rounds; see cases.h */
 #include "cases.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ const char *cases_name(const struct cases_call *c, char *buf)
 	return buf;
 }
 
-/* The page's table once more, not the header's functions. */
+/* Does the mode offer the operation? This repeats the page's table, not the header's functions. */
 static bool offered(uint8_t format, uint8_t mode, uint8_t op)
 {
 	bool ordered = op == FPISA_OP_MIN || op == FPISA_OP_MAX;
@@ -119,7 +119,7 @@ static void float_column(struct vectors_rng *rng, struct fpisa_format f, uint32_
 	}
 }
 
-/* An infinity or a NaN, of either sign. */
+/* Return an infinity or a NaN, of either sign. */
 static uint64_t special_word(struct vectors_rng *rng, struct fpisa_format f)
 {
 	uint64_t bits = vectors_next(rng), word = fpisa_beyond(f);
@@ -203,7 +203,7 @@ static void start(struct cases_round *r, uint32_t elements)
 	r->elements = elements;
 }
 
-/* Element `i` of every contribution, or with a shared exponent its block. */
+/* Fill element `i` of every contribution, or its block if the exponent is shared. */
 static void random_column(struct vectors_rng *rng, const struct cases_call *c, uint32_t i, bool special,
 			  struct cases_round *r)
 {

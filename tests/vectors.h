@@ -9,17 +9,17 @@
 
 #include <stdint.h>
 
-/* splitmix64: every state is a good one, so a seed may be any number. */
+/* splitmix64: every state is a good one, so a seed may be any number */
 struct vectors_rng {
 	uint64_t state;
 };
 
 uint64_t vectors_next(struct vectors_rng *rng);
 
-/* Uniform in 0..n-1, n > 0. */
+/* Return a uniform number in 0..n-1, n > 0. */
 uint32_t vectors_below(struct vectors_rng *rng, uint32_t n);
 
-/* The seed of this run: FPISA_SEED from the environment, else the time. Prints it to stderr. */
+/* Return the seed of this run: FPISA_SEED from the environment, else the time. Print it to stderr. */
 uint64_t vectors_seed(void);
 
 /*

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A signal in the middle, for preload.py: preloaded into fpisa, it sends SIGTERM
- * to it once $STEP has come $NTH times. "attach" is an interface that has got its
- * program; any other step is the name of a map that is to be made.
+ * A signal at a chosen step, for preload.py: preloaded into fpisa, it sends SIGTERM
+ * to fpisa when $STEP happens the $NTH time. "attach" is an interface that has got its
+ * program; any other step is the name of a map to be created.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One vector, summed whole and then in random pieces, by ranks in random order, blocking and not, in place and not:
- * `cuts SEED`. Prints how many of its sums had other bits than the whole, how many of the first half, whose exponents let
- * 113 bits hold every sum, were not the exact sum rounded once, and a digest of the bits.
+ * Sum one vector whole and then in random pieces, by ranks in random order, blocking and not, in place and not:
+ * `cuts SEED`. Print how many sums had other bits than the whole; how many sums of the first half, whose exponents let
+ * 113 bits hold every sum, were not the exact sum rounded once; and a digest of the bits.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -51,7 +51,7 @@ static void sum(const float *x, float *out, MPI_Comm c)
 	MPI_Request r[PIECES];
 	int pieces = 1 + (int)(next() % PIECES), from = 0, started = 0;
 
-	/* A request is the datapath's when a call that may wait has agreed on it. */
+	/* The datapath serves a request once a call that may wait has agreed on it. */
 	MPI_Allreduce(x, out, 1, MPI_FLOAT, MPI_SUM, c);
 	memcpy(out, x, VALUES * sizeof(*x));
 	for (int k = 0; k < pieces; k++) {

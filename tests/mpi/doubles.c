@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Doubles and complex numbers in mode exact: 1e300, 1, -1e300, 1 over four ranks in all orders is 2, of each part of a
- * number, by MPI_Allreduce and by MPI_Reduce to each rank, in place or not; what no other rank has is as it was. And
- * MPI_MINLOC, which is MPI's.
+ * Doubles and complex numbers in mode exact: 1e300, 1, -1e300, 1 over four ranks in all orders is 2, for each part of a
+ * number, by MPI_Allreduce and by MPI_Reduce to each rank, in place or not; arrays of other ranks do not change. And
+ * MPI_MINLOC, which MPI does itself.
  */
 #include <complex.h>
 #include <mpi.h>
@@ -14,7 +14,7 @@
 
 static int rank, right, of;
 
-/* Which of the four values this rank has in the nth order. */
+/* Return which of the four values this rank has in the nth order. */
 static int place_in(int n)
 {
 	int place[RANKS] = {0, 1, 2, 3};

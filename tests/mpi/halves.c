@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* MPICH's 16-bit floats: sums, least and largest of MPIX_C_FLOAT16, with and without MPI_IN_PLACE, and as a request. Prints what is right. */
+/* MPICH's 16-bit floats: sum, minimum and maximum of MPIX_C_FLOAT16, in place and not, and as a request. Prints the right results. */
 #include <mpi.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 static _Float16 send[COUNT], recv[COUNT];
 static int rank, ranks;
 
-/* Whole numbers, whose sums 11 bits hold. */
+/* Return a whole number; 11 bits hold the sums. */
 static float value(int r, int i)
 {
 	return (float)((i * 7 + r * 13) % 101 - 50);

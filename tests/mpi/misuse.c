@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What is MPI's to refuse or to do, on communicators that are served: wrong arguments, communicators that are none or
- * lie between groups, persistent requests, a thread that waits while another makes calls; and an end without any MPI_Comm_free.
- * Prints what went as it must.
+ * Calls that MPI must refuse or do itself, on served communicators: wrong arguments, MPI_COMM_NULL, communicators
+ * between groups, persistent requests, a thread that waits while another makes calls, and an end without any MPI_Comm_free.
+ * Print what went right.
  */
 #include <mpi.h>
 #ifdef OPEN_MPI
@@ -42,7 +42,7 @@ static void refused(MPI_Comm c)
 	check(MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_NULL) != 0, "no communicator");
 }
 
-/* Rank 0 is in none; the others' sum is theirs. */
+/* Split rank 0 off into no communicator; the others' sum is theirs. */
 static void split_off(int rank, int ranks)
 {
 	MPI_Comm c;
@@ -51,7 +51,7 @@ static void split_off(int rank, int ranks)
 	check(rank ? sum_is(c, 1, (float)(ranks - 1)) : c == MPI_COMM_NULL, "MPI_UNDEFINED");
 }
 
-/* Of two groups each has the other's sum. */
+/* Check that each of two groups gets the other's sum. */
 static void between(int rank, int ranks)
 {
 	MPI_Comm half, c;
@@ -82,7 +82,7 @@ static void *wait_for(void *r)
 	return NULL;
 }
 
-/* Rank 0 is late, so that the other ranks' threads are in MPI_Wait() when the calls are made. */
+/* Make calls while the other ranks' threads are in MPI_Wait(): rank 0 is late for that. */
 static void wait_beside(MPI_Comm c, int rank, int ranks)
 {
 	float x = 3;

@@ -72,7 +72,7 @@ static void hungry(void)
 	right_on(MPI_COMM_WORLD, 0); /* agrees, and makes the job */
 	getrlimit(RLIMIT_AS, &limit);
 	low = limit;
-	low.rlim_cur = 1 << 20; /* less than there is: nothing can be mapped */
+	low.rlim_cur = 1 << 20; /* less than is in use: nothing can be mapped */
 	for (int k = 1; k <= 3; k++) {
 		in[MANY - 1] = (float)k;
 		if (rank == 1 && k == 1)

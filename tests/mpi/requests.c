@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Requests of MPI_Iallreduce in flight together, completed in another order, while messages are; those of a
- * communicator that is freed meanwhile; and threads, each with a communicator of its own. Prints how many sums were
- * right, over all ranks: `requests LEVEL`, of MPI_Init_thread, "multiple" for the threads.
+ * Requests of MPI_Iallreduce in flight together, completed in another order, beside messages; requests of a
+ * communicator that is freed meanwhile; and threads, each with a communicator of its own. Print how many sums were
+ * right, over all ranks: `requests LEVEL`, the level of MPI_Init_thread, "multiple" for the threads.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -25,13 +25,13 @@ static double expected(int ranks, int k, int i)
 	return ranks * (ranks - 1) / 2.0 * (k + 1) + ranks * (i % 7);
 }
 
-/* FLIGHT calls of different lengths, completed last first, by MPI_Waitall or one by one. */
+/* Make FLIGHT calls of different lengths and complete them last first, by MPI_Waitall or one by one. */
 static void flight(struct work *w, MPI_Comm give_up, int how)
 {
 	MPI_Request r[FLIGHT];
 	double *a[FLIGHT], zero = 0;
 
-	/* A request is the datapath's when a call that may wait has agreed on it. */
+	/* The datapath serves a request once a call that may wait has agreed on it. */
 	MPI_Allreduce(MPI_IN_PLACE, &zero, 1, MPI_DOUBLE, MPI_SUM, w->c);
 	for (int k = 0; k < FLIGHT; k++) {
 		a[k] = malloc(VALUES * sizeof(double));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Makes the calls of a schedule, a file of lines "RANK VERB NUMBERS...", in the order of the file; each rank takes its own
- * lines, and all those of rank -1:
- *   comm R...		all make a communicator of these ranks, the next in number
+ * Make the calls of a schedule, a file of lines "RANK VERB NUMBERS...", in the order of the file. Each rank runs its own
+ * lines, and all lines of rank -1:
+ *   comm R...		all ranks make a communicator of these ranks, the next in number
  *   start ID C T O N	MPI_Iallreduce as operation ID, on communicator C, of N values of type T by operator O
  *   call ID C T O N	MPI_Allreduce
  *   wait ID
  *   barrier C
  *   send R, recv R	a message to rank R, or from it, that is too long to be sent before it is received
  *   pause N		compute for N microseconds
- * Prints what each rank had of all operations.
+ * Print each rank's results of all operations.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static MPI_Comm comms[COMMS];
 static int rank, made;
 static char message[MESSAGE];
 
-/* Small integers, whose sums are exact in any type, mode and order. */
+/* Fill with small integers, whose sums are exact in any type, mode and order. */
 static struct operation *fill(int id, int type, int n)
 {
 	struct operation *o = calloc(1, sizeof(*o));
@@ -123,7 +123,7 @@ static void read_schedule(const char *path)
 	}
 }
 
-/* FNV-1a of all that this rank has had. */
+/* Return FNV-1a of all of this rank's results. */
 static uint64_t digest(void)
 {
 	uint64_t h = 0xcbf29ce484222325;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * All-reduces of small integers, whose sums every format holds, so each value is known: datatype x operation x count x
- * communicator x in place or not x blocking or not; then what is MPI's. `sweep` prints how many it has checked.
+ * All-reduces of small integers, whose sums every format holds, so each result is known: datatype x operation x count x
+ * communicator x in place or not x blocking or not; then calls that MPI does itself. `sweep` prints the number of checks.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static int expected(MPI_Op op, int ranks, int i)
 	return op == MPI_MIN ? first : last;
 }
 
-/* By each function in turn that completes a request: beside it one that is none, and one of MPI's own. */
+/* Complete the request by each function in turn, beside MPI_REQUEST_NULL and a request of MPI's own. */
 static void complete(MPI_Request *r, int how)
 {
 	MPI_Request all[3] = {MPI_REQUEST_NULL, *r, MPI_REQUEST_NULL};
@@ -139,7 +139,7 @@ static void sweep(MPI_Comm c, const char *name)
 					check(c, name, &types[t], ops[o], counts[k], how % 2, how / 2);
 }
 
-/* Of a pair of floats: the sum of the first, the largest of the second. */
+/* Reduce pairs of floats: the sum of the first, the maximum of the second. */
 static void mixed(void *in, void *inout, int *n, MPI_Datatype *t)
 {
 	const float *a = in;
@@ -174,8 +174,8 @@ static void others(int rank, int ranks)
 }
 
 /*
- * The message is larger than MPI sends at once: it moves only if rank 0 moves it while it waits in the all-reduce, one
- * that needs no agreement any more.
+ * Check that rank 0 moves a message while it waits in an all-reduce that needs no agreement any more. The message is larger than
+ * MPI sends at once, so it moves only then.
  */
 static void message_under_way(int rank)
 {
@@ -195,7 +195,7 @@ static void message_under_way(int rank)
 	free(message);
 }
 
-/* 1e8, 1, -1e8, 1 over four ranks in all orders: how many sums are 2. */
+/* Return how many sums of 1e8, 1, -1e8, 1 over four ranks in all orders are 2. */
 static int orders(int rank)
 {
 	static const float values[4] = {1e8f, 1, -1e8f, 1};
@@ -241,7 +241,7 @@ int main(int argc, char **argv)
 		MPI_Comm_dup(MPI_COMM_WORLD, &dup);
 		sweep(dup, "a copy");
 		MPI_Comm_free(&dup);
-		/* The ranks of each half in reverse. */
+		/* The ranks of each half in reverse */
 		MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
 		sweep(half, "a half");
 		MPI_Comm_free(&half);

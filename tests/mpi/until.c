@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * All-reduces in place until one fails, which the error handler returns: `until call FILE`, or `until request FILE` by
- * MPI_Iallreduce; `until late FILE`: rank 1 does not come to the second, the first of its datatype. Each rank prints its
- * process once they have begun. FILE.RANK has when, by the clock that all processes have, and with what error it ended: a
- * launcher that has lost a rank may pass no more on.
+ * All-reduces in place until one fails with an error from the error handler: `until call FILE`, or `until request FILE` by
+ * MPI_Iallreduce. `until late FILE`: rank 1 skips the second call, the first of its datatype. Each rank prints its
+ * process id once the calls have begun. FILE.RANK has the time of the end, by the clock that all processes share, and the error: a
+ * launcher that has lost a rank may not pass on more output.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
 	memcpy(whole, path, sizeof(path));
 	*strrchr(whole, '.') = 0;
 	rename(path, whole);
-	/* MPI itself does not end well without the dead; and nobody ends before the others have written. */
+	/* MPI itself does not end well without the dead ranks. Wait until the others have written. */
 	for (int tries = 0; tries < 200 && count_ends(argv[argc - 1]) < ranks - 1; tries++)
 		usleep(50000);
 	_exit(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker built from the installed packages: ADDRESS JOB STOP. It sums on and
- * on until the file STOP is there for any rank, which the ranks tell each
- * other in the last element. Prints calls and mismatches.
+ * A worker built from the installed packages: ADDRESS JOB STOP. It sums repeatedly
+ * until any rank finds the file STOP, which the ranks tell each other in the last
+ * element. It prints calls and mismatches.
  */
 #include <fpisa.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "harness.h"
 #include "lab/testbed/frame.h"
 
-static struct fpisa_job jobs[FPISA_MAX_JOBS + 1]; /* as the datapath has them */
+static struct fpisa_job jobs[FPISA_MAX_JOBS + 1]; /* jobs as the datapath has them */
 
 static void must(int bad, const char *what)
 {
@@ -149,7 +149,7 @@ static void load_family(struct harness *h, uint8_t family)
 	bpf_object__for_each_map(m, o) {
 		int fd = -1;
 
-		/* A family's tables are its own. */
+		/* Each family has tables of its own. */
 		if (bpf_map__is_internal(m))
 			continue;
 		for (int k = 0; k < FPISA_FAMILIES && fd < 0; k++)
@@ -166,7 +166,7 @@ static void load_family(struct harness *h, uint8_t family)
 	harness_fill(h, family);
 }
 
-/* Results of a job leave by lo. Once a job number: an update of an array of maps waits for all readers. */
+/* Let results of a job leave by lo. Do this once a job number: an update of an array of maps waits for all readers. */
 static void fan_out(struct harness *h, uint32_t id)
 {
 	struct bpf_devmap_val lo = {.ifindex = 1};
@@ -249,7 +249,7 @@ uint32_t *harness_payload(struct frame *f)
 	return (uint32_t *)(f->data + FPISA_PAYLOAD_OFFSET);
 }
 
-/* The job that a frame names; one without a token if there is none. */
+/* Return the job that a frame names, or a job without a token if the frame names none. */
 static const struct fpisa_job *job_of(const struct frame *f)
 {
 	uint32_t id = ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->job;
@@ -274,7 +274,7 @@ bool harness_checksums_right(const struct frame *f)
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 	const struct fpisa_job *j = job_of(f);
 
-	/* The rest of ROWS goes to the master, the last member. An error says which cookie it was about. */
+	/* The rest of ROWS goes to the master, the last member. An error has the cookie of its rank. */
 	uint32_t rank = h->type == FPISA_TYPE_ROWS ? j->workers - 1 : h->rank;
 
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
@@ -282,7 +282,7 @@ bool harness_checksums_right(const struct frame *f)
 			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, rank, HARNESS_INCARNATION));
 }
 
-/* As the RFCs have it: bytes in network order, over the pseudo header and the datagram, to its last byte. */
+/* Compute as the RFCs say: bytes in network order, over the pseudo header and the datagram, to its last byte. */
 uint16_t harness_udp_checksum(const struct frame *f)
 {
 	const uint8_t *ip = f->data + FPISA_ETH_LEN, *udp = ip + FPISA_IP_LEN;
@@ -307,7 +307,7 @@ bool harness_udp_checksum_right(const struct frame *f)
 	       harness_udp_checksum(f) == ((uint32_t)udp[6] << 8 | udp[7]);
 }
 
-/* With an UDP checksum, which says nothing of ours. */
+/* Write the headers below FPISA's, with a UDP checksum that the datapath must ignore. */
 static void outer(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
 {
 	const uint16_t udp_checksum = htons(0x1234);

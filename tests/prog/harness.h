@@ -15,10 +15,10 @@
 #define HARNESS_AGGREGATOR 0x0a4d00feu	      /* 10.77.0.254 */
 #define HARNESS_WORKER(r) (0x0a4d0001u + (r)) /* 10.77.0.1 and up */
 #define HARNESS_FRAME 4096
-#define HARNESS_INCARNATION 1		 /* of all ranks of a job, as made */
-#define HARNESS_DIGEST 0x646967657374ull /* of the calls before and with a contribution */
+#define HARNESS_INCARNATION 1		 /* of all ranks of a new job */
+#define HARNESS_DIGEST 0x646967657374ull /* digest of earlier calls and of a contribution's call */
 
-/* The contents of the program array. */
+/* The contents of the program array */
 enum harness_stages {
 	HARNESS_ENTRY,	  /* the entry in every slot, as after plain `ip link` */
 	HARNESS_PROGRAMS, /* fpisa_mau0..8, as after `fpisa load` */
@@ -40,14 +40,14 @@ struct frame {
 	int action; /* XDP_*, after harness_run() */
 };
 
-/* The one of a test program, opened and closed by its group's fixtures; NULL where BPF is not permitted. */
+/* A test program's harness, opened and closed by its group's fixtures; NULL where BPF is not permitted */
 extern struct harness *harness;
 extern const char *harness_why;
 
 int harness_setup(void **state);
 int harness_teardown(void **state);
 
-/* First line of a test. */
+/* First line of a test */
 #define NEED_BPF()                                                \
 	do {                                                      \
 		if (!harness) {                                   \
@@ -56,32 +56,32 @@ int harness_teardown(void **state);
 		}                                                 \
 	} while (0)
 
-/* Called for every object before it is loaded, if set: to change its maps. */
+/* Change the maps of an object before it is loaded. If set, this is called for every object. */
 extern void (*harness_prepare)(struct bpf_object *o);
 
-/* NULL if this process may not load BPF programs; *why says so. */
+/* Load the datapath. Return NULL and the reason in *why if this process may not load BPF programs. */
 struct harness *harness_open(const char **why);
 void harness_close(struct harness *h);
 void harness_stages(struct harness *h, enum harness_stages s);
-void harness_hole(struct harness *h, uint8_t family, int stage); /* empty that slot in both banks; FPISA_ADMISSION too */
-void harness_fill(struct harness *h, uint8_t family); /* put its stage programs and its admission there again */
+void harness_hole(struct harness *h, uint8_t family, int stage); /* empty that slot, or FPISA_ADMISSION, in both banks */
+void harness_fill(struct harness *h, uint8_t family);		 /* fill its stage programs and admission again */
 
-/* A job with defaults for what is 0 in *j; all ranks have joined. */
+/* Make a job with defaults for fields that are 0 in *j. All ranks have joined. */
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j);
 
-/* An ADD of `count` packed elements of *payload (may be NULL) from `rank` of job `id`. */
+/* Make an ADD of `count` packed elements of *payload (may be NULL) from `rank` of job `id`. */
 void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
 		 uint64_t chunk, uint32_t count, const void *payload);
 void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation);
 
-/* To the aggregator's port number `port` instead, from 0. */
+/* Send the frame to the aggregator's port number `port`, from 0. */
 void harness_port(struct frame *f, uint32_t port);
 
-/* The FPISA checksum and the IPv4 one: recompute both after changing a frame; whether both are right. */
+/* Recompute the FPISA checksum and the IPv4 checksum after a change of the frame; return whether both are right. */
 void harness_set_checksums(struct frame *f);
 bool harness_checksums_right(const struct frame *f);
 
-/* UDP's, by RFC 768 and 1071: what it should be, never 0, and whether it is that. */
+/* Return the right UDP checksum by RFC 768 and 1071, never 0; return whether the frame has it. */
 uint16_t harness_udp_checksum(const struct frame *f);
 bool harness_udp_checksum_right(const struct frame *f);
 
@@ -89,7 +89,7 @@ struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);
 
 /*
- * Run the entry on the frame, which becomes what comes out. What leaves must have a right UDP checksum. Returns
+ * Run the entry on the frame, which becomes the output. A frame that leaves must have a right UDP checksum. Return
  * the run's duration in ns.
  */
 uint32_t harness_run(struct harness *h, struct frame *f);

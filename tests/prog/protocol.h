@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Frames of one job, sent to the loaded datapath: test_rounds.c, test_join.c, test_drops.c, test_pass.c. */
+/* Frames of one job, sent to the loaded datapath: test_rounds.c, test_join.c, test_drops.c, test_pass.c */
 #ifndef PROTOCOL_H
 #define PROTOCOL_H
 
@@ -77,7 +77,7 @@ static inline void set_live(const struct fpisa_job *j, uint64_t live)
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &k, BPF_ANY), 0);
 }
 
-/* A reply to the sender: addresses turned round, checksums right. */
+/* Check a reply to the sender: addresses swapped, checksums right. */
 static inline void check_reply(struct frame *f, const struct fpisa_job *j, uint32_t rank)
 {
 	uint32_t saddr, daddr;
@@ -102,7 +102,7 @@ static inline void check_reply(struct frame *f, const struct fpisa_job *j, uint3
 	assert_int_equal(f->data[5], rank);
 }
 
-/* Wrong, whoever a frame is for. */
+/* Make the frame a fragment, which is wrong for any destination. */
 static inline void mutate_fragment(struct frame *f)
 {
 	f->data[20] = 0x20;

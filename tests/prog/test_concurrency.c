@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Two CPUs on the same slots: threads pinned to CPUs of their own send the
+ * Two CPUs on the same slots: threads pinned to different CPUs send the
  * contributions of their ranks of the same rounds at the same time, staged
- * and fused. Every round completes once, its result is what the oracle gets
- * in the order of arrival that the header reports, and no lock stays taken.
- *
+ * and fused. Every round completes once, its result is the oracle's in the
+ * order of arrival that the header reports, and no lock stays taken.
  * The same while a third thread empties slots of the program array, so that
  * tail calls miss halfway, or takes locks for longer than a packet waits, so
  * that CPUs lose them: frames are dropped as busy, the rounds complete.
@@ -34,8 +33,8 @@
 #define ELEMENTS 64
 #define WINDOW 2
 #define JOB 8
-#define LEAST_ROUNDS 1000  /* in fewer an emulated second CPU may not have begun */
-#define AWAKE_SPINS 100000 /* spins that a thread waits for the other to leave the barrier too */
+#define LEAST_ROUNDS 1000  /* with fewer rounds an emulated second CPU may not have begun */
+#define AWAKE_SPINS 100000 /* spins in which a thread waits for the other to leave the barrier too */
 
 enum disturbance { NONE, HOLES, LOCKS };
 
@@ -57,7 +56,7 @@ struct shared {
 	struct fpisa_job job;
 	uint64_t rounds, seed;
 	pthread_barrier_t barrier;
-	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* of the rounds under way */
+	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* of the rounds in progress */
 	uint64_t results, wrong, together;
 	volatile uint64_t complete; /* chunks below it have their result */
 	uint64_t awake;		    /* threads that left the barrier, of all rounds */
@@ -70,7 +69,7 @@ struct thread {
 	int number;
 };
 
-/* The result in `f` against the oracle; also, once a round, whether both threads' ranks came mixed. */
+/* Check the result in `f` against the oracle. Count rounds in which both threads' ranks came mixed. */
 static void check(struct shared *s, struct frame *f)
 {
 	uint32_t(*in)[ELEMENTS] = s->in[harness_hdr(f)->chunk % WINDOW];
@@ -114,11 +113,11 @@ static void *worker(void *arg)
 	CPU_SET(t->number, &set);
 	sched_setaffinity(0, sizeof(set), &set);
 	for (uint64_t chunk = 0; chunk < s->rounds; chunk++) {
-		/* Ranks of one parity, again and again, as workers do until they have the result. */
+		/* Send for ranks of one parity, again and again, as workers do until they have the result. */
 		if (!t->number)
 			vectors_fill(s->seed, chunk, WORKERS, ELEMENTS, s->in[chunk % WINDOW][0]);
 		pthread_barrier_wait(&s->barrier);
-		/* Whoever leaves it first would be done before the other wakes up. */
+		/* The first thread to leave would be done before the other wakes up. */
 		__sync_fetch_and_add(&s->awake, 1);
 		for (int i = 0; i < AWAKE_SPINS && *(volatile uint64_t *)&s->awake < 2 * (chunk + 1); i++)
 			;
@@ -140,7 +139,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* Empties slots of the program array one after the other, and fills them again. */
+/* Empty slots of the program array one after the other, and fill them again. */
 static void *make_holes(void *arg)
 {
 	struct shared *s = arg;
@@ -154,7 +153,7 @@ static void *make_holes(void *arg)
 	return NULL;
 }
 
-/* Holds locks of the job's versions for longer than a packet waits. */
+/* Hold locks of the job's versions for longer than a packet waits. */
 static void *hold_locks(void *arg)
 {
 	size_t size = sizeof(struct fpisa_slot) * 2 * FPISA_DEFAULT_SLOTS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Each reason of a drop, reached in the kernel and counted, with no state changed; ranks whose calls differ. */
+/* Each reason of a drop, reached in the kernel and counted, without a change of state; ranks whose calls differ */
 #include <stdlib.h>
 #include <unistd.h>
 #include "protocol.h"
@@ -9,7 +9,7 @@
 struct bad {
 	enum fpisa_verdict verdict;
 	void (*mutate)(struct frame *f);
-	uint32_t key;	    /* of the counters */
+	uint32_t key;	    /* key of the counters */
 	int keep_checksums; /* leave the checksums as they are */
 	uint64_t token;
 };
@@ -163,7 +163,7 @@ static void snapshot(struct registers *r)
 }
 
 /*
- * An open round of rank 1 in slot 0; rank 0's contribution arrives mutated in
+ * Check every drop. Rank 1 has opened a round in slot 0; rank 0's contribution arrives mutated in
  * each way: the verdict is counted once, nothing else of the slots changes,
  * and the good frame afterwards completes the round.
  */
@@ -205,9 +205,9 @@ static void every_drop(void **state)
 }
 
 /*
- * Ranks that make different calls: the second is told, the registers stay, and
- * the first is told when it asks; so is whoever contributes to any other round
- * of the generation. What was finished before is still to be had.
+ * Check ranks that make different calls. The second rank is told, the registers stay, and
+ * the first rank is told when it asks, as is a rank that contributes to any other round
+ * of the generation. Finished results are still available.
  */
 static void calls_that_differ(void **state)
 {
@@ -247,7 +247,7 @@ static void calls_that_differ(void **state)
 		}
 		snapshot(&after);
 		assert_memory_equal(&before, &after, sizeof(before));
-		/* The next generation knows nothing of it. */
+		/* The next generation is not affected. */
 		send_hello(&j, &f, 0, 5);
 		send_hello(&j, &f, 1, 5);
 		send_hello(&j, &f, 0, 5);
@@ -273,7 +273,7 @@ static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
 	close(ports);
 }
 
-/* A job without ports, and one whose devices are all gone: the result is kept, and whoever asks has it. */
+/* Check a job without ports, and a job whose devices are all gone: the result is kept, and a rank that asks gets it. */
 static void no_port(void **state)
 {
 	const struct bpf_devmap_val lo = {.ifindex = 1};
@@ -302,7 +302,7 @@ static void no_port(void **state)
 	put_ports(&lo, 0);
 }
 
-/* An exact job by hand, where its family has no registers: no sum is made of none, and its slot is as it was. */
+/* Check a handmade exact job whose family has no registers for it: no sum is made, and its slot does not change. */
 static void no_registers(void **state)
 {
 	struct fpisa_job j = {.workers = 2,
@@ -329,7 +329,7 @@ static void no_registers(void **state)
 	}
 }
 
-/* A unit whose PHV names a job that there is not: the frame is dropped, and nobody waits for its slot. */
+/* Check a unit whose PHV names a job that does not exist: the frame is dropped, and its slot is unlocked. */
 static void no_job_halfway(void **state)
 {
 	struct bpf_map *m = harness ? harness->skel->maps.fpisa_phv : NULL;
@@ -358,7 +358,7 @@ static void no_job_halfway(void **state)
 
 		if (k > 4 && k < 8)
 			continue;
-		/* After MAU3 the next is missing too, and what stands in for it. */
+		/* After MAU3 the next stage is missing too, and so is its substitute. */
 		harness_hole(harness, 0, 4);
 		harness_hole(harness, 0, FPISA_ADMISSION);
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
@@ -380,7 +380,7 @@ static void no_job_halfway(void **state)
 	free(phv);
 }
 
-/* Other prefixes have taken the trie's room: no round is added up that could not be read out; with room again it is. */
+/* Check that a round that could not be read out is not added up, because other prefixes fill the trie; with room again it is. */
 static void full_trie(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .elements = N, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};

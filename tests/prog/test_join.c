@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Joining in the kernel, frame by frame: generations, and who may speak for a rank. */
+/* Joining in the kernel, frame by frame: generations, and the senders that may speak for a rank */
 #include "protocol.h"
 #include "lab/testbed/frame.h"
 
@@ -28,7 +28,7 @@ static void join_begins_generations(void **state)
 	assert_int_equal(p->group, j.group);
 	assert_int_equal(p->address, j.address);
 	assert_int_equal(p->mode, FPISA_MODE_FPISA);
-	/* rank 0 is new: rank 1 has to ask again, it may be dead by now */
+	/* rank 0 is new: rank 1 has to ask again, since it may be dead by now */
 	send_hello(&j, &f, 0, 60);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	assert_int_equal(harness_hdr(&f)->bitmap, 1);
@@ -42,12 +42,12 @@ static void join_begins_generations(void **state)
 	send_hello(&j, &f, 1, 49);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	assert_int_equal(harness_hdr(&f)->aux, 50);
-	/* what an older generation sends is dropped and reported */
+	/* frames of an older generation are dropped and reported */
 	harness->generation = first - 1;
 	send_add(&j, &f, 0, 0, 1, 0);
 	check_reply(&f, &j, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
-	/* open a round, then both come back: a new generation, the old contribution gone */
+	/* open a round, then both come back: a new generation, without the old contribution */
 	harness->generation = first;
 	send_add(&j, &f, 0, 0, 100, 0);
 	send_hello(&j, &f, 0, 70);
@@ -83,7 +83,7 @@ static void look(struct members *m)
 	}
 }
 
-/* Two ranks in a generation, rank 0 at a place of its own. */
+/* Make two ranks in a generation, rank 0 at a place of its own. */
 static struct fpisa_job joined(void)
 {
 	struct fpisa_job j = make(FPISA_PIPELINE_FUSED, 2);
@@ -96,7 +96,7 @@ static struct fpisa_job joined(void)
 	return j;
 }
 
-/* A HELLO of whoever can write the source address and knows job and token, but has heard no answer. */
+/* Check a HELLO of a sender that can write the source address and knows job and token, but has not received an answer. */
 static void hello_without_cookie(void **state)
 {
 	const uint64_t incarnations[] = {1, 49, 50, 51, (1ull << 63) - 1};
@@ -126,7 +126,7 @@ static void hello_without_cookie(void **state)
 				assert_int_equal(harness_payload(&f)[k], 0);
 		}
 	}
-	/* Another incarnation's cookie, or another rank's. */
+	/* The cookie of another incarnation, or of another rank */
 	harness_hello(&f, &j, JOB, 0, 51);
 	harness_hdr(&f)->secret = fpisa_cookie(&j.key, 0, 50);
 	harness_set_checksums(&f);
@@ -142,13 +142,13 @@ static void hello_without_cookie(void **state)
 	send_add(&j, &f, 0, 0, 1, 0);
 	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
 	assert_true(first_value(&f) == 3.0f);
-	/* Results do not tell what contributions need. */
+	/* Results do not carry the secret that contributions need. */
 	assert_int_equal(harness_hdr(&f)->secret, before.session.results);
 	for (uint32_t r = 0; r < 2; r++)
 		assert_int_not_equal(harness_hdr(&f)->secret, before.session.secret[r]);
 }
 
-/* A HELLO of an earlier incarnation comes late and from elsewhere: it moves nothing. Nor does one of an invalid one. */
+/* Check that a late HELLO of an earlier incarnation from elsewhere moves nothing, nor does a HELLO of an invalid incarnation. */
 static void late_hello(void **state)
 {
 	struct members before, after;

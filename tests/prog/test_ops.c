@@ -2,12 +2,10 @@
 /*
  * Every format x mode x operation: the kernel's staged and fused programs
  * and user space's, bit for bit against the oracle: results, flags, counts.
- *
- *	test_ops [--long] [FORMAT...]
- *
+ * 	test_ops [--long] [FORMAT...]
  * 100000 random cases a combination, or FPISA_CASES. --long: 10^7, but all
  * pairs for the 8-bit formats and all pairs of a stratified sample for the
- * 16-bit ones, with 100000 random cases besides; a line for each combination.
+ * 16-bit formats, with 100000 random cases besides; a line for each combination.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,7 +65,7 @@ static uint64_t operand_of(const struct cases_call *c)
 	return bits;
 }
 
-/* Bytes of every value the other way round. */
+/* Reverse the bytes of every value. */
 static void reverse(uint8_t *p, uint32_t n, uint8_t bytes)
 {
 	for (uint32_t i = 0; i < n; i++, p += bytes) {
@@ -80,7 +78,7 @@ static void reverse(uint8_t *p, uint32_t n, uint8_t bytes)
 	}
 }
 
-/* Contributions and read-out by BPF_PROG_TEST_RUN. */
+/* Give contributions and read out by BPF_PROG_TEST_RUN. */
 static void in_kernel(struct run *run, enum executor x, const struct cases_round *r, struct outcome *o)
 {
 	struct fpisa_job *j = &run->job[x];
@@ -196,7 +194,7 @@ static void check_round(struct run *run, const struct cases_round *r)
 	run->cases += r->elements;
 }
 
-/* Jobs of the call, the kernel's with those flags; every run starts a generation. */
+/* Make the call's jobs, the kernel's with those flags. Every run starts a generation. */
 static void begin(struct run *run, uint8_t flags)
 {
 	if (fpisa_format_of(run->call.format).bytes == 1)
@@ -213,7 +211,7 @@ static void begin(struct run *run, uint8_t flags)
 	}
 }
 
-/* Run one combination: `cases` random ones, with a new choice of what is open every 16 rounds. */
+/* Run one combination on `cases` random cases, with a new random choice of the open options every 16 rounds. */
 static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 {
 	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format), run->call.mode);
@@ -230,7 +228,7 @@ static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 	}
 }
 
-/* Rounds of one element, for its flags: a frame of random ones raises INEXACT whatever becomes of each. */
+/* Rounds of one element, for its flags: a frame of random elements raises INEXACT whatever the result of each */
 #define SPARSE 64
 #define SPARSE_ELEMENTS 64
 

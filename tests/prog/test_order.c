@@ -2,8 +2,8 @@
 /*
  * Does a sum depend on the order of its contributions? In the kernel: 64
  * contributions of mixed magnitude in 1000 random orders. Mode exact gives
- * one bit pattern, the correctly rounded one; how far apart the other modes'
- * results lie is printed.
+ * one bit pattern, the correctly rounded sum. For the other modes the test
+ * prints how far apart the results lie.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 
 static uint32_t in[RANKS][ELEMENTS];
 
-/* Element 0 is the textbook's 1e8, 1, -1e8, 1; the others have exponents 60 apart at most. */
+/* Fill element 0 with the textbook's 1e8, 1, -1e8, 1, and the others with exponents at most 60 apart. */
 static void fill(struct vectors_rng *rng)
 {
 	static const float mixed[4] = {1e8f, 1, -1e8f, 1};
@@ -59,7 +59,7 @@ static void shuffle(struct vectors_rng *rng, uint32_t order[RANKS])
 }
 
 struct spread {
-	uint32_t distinct; /* results of element 1 */
+	uint32_t distinct; /* different results of element 1 */
 	float least, greatest;
 	uint32_t wrong; /* elements, over all orders, that are not the nearest value */
 };

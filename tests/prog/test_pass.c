@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Frames that are not ours, or for another host, pass the loaded datapath untouched, at every port. */
+/* Foreign frames, and frames for another host, pass the loaded datapath untouched, at every port */
 #include "protocol.h"
 #include "vectors.h"
 
@@ -108,7 +108,7 @@ static void wrong_sum(struct frame *f)
 	f->data[24] ^= 1;
 }
 
-/* Another aggregator's, which this machine forwards, and what merely begins like ours: whatever is wrong with it. */
+/* Check that frames for another aggregator, which this machine forwards, pass, whatever is wrong with them. */
 static void other_addresses_pass(void **state)
 {
 	void (*const change[])(struct frame *) = {
@@ -135,10 +135,10 @@ static void other_addresses_pass(void **state)
 			change[i](&f);
 		passes_unchanged(&f);
 	}
-	/* Frames with the number of an existing job count there; short ones do not carry it. */
+	/* Frames with the number of an existing job count for that job; short frames do not carry a number. */
 	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination) - counted;
 	assert_int_equal(counted, 4);
-	/* To the job's address all of that is dropped. */
+	/* Such frames to the job's address are dropped. */
 	dropped = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated);
 	harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 	text(&f);
@@ -147,7 +147,7 @@ static void other_addresses_pass(void **state)
 	assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated), dropped + 1);
 }
 
-/* The ports behind the first are others' too: what is not ours there, and all to ports that no job has, passes. */
+/* Check that foreign frames pass at the ports behind the first, and that all frames pass at ports that no job has. */
 static void others_pass_at_all_ports(void **state)
 {
 	void (*const change[])(struct frame *) = {foreign_magic,    foreign_tcp,      foreign_options,
@@ -171,7 +171,7 @@ static void others_pass_at_all_ports(void **state)
 				passes_unchanged(&f);
 			}
 		}
-		/* The port below the first. */
+		/* The port below the first */
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 		harness_port(&f, -1u);
 		harness_run(harness, &f);

@@ -3,7 +3,7 @@
  * The arithmetic in the kernel: the shared vectors through every composition
  * (entry in every slot, stage programs, fused; trie and bits), bit for bit
  * against the oracle; the paper's example with its registers; holes in the
- * program array.
+ * program array
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -65,7 +65,7 @@ static void expect(const uint32_t *in, uint32_t contributions, uint32_t count, u
 	}
 }
 
-/* Check what job `id` has counted since `before`: the oracle's events, or nothing. */
+/* Check the counts of job `id` since `before`: the oracle's events, or nothing. */
 static void check_counted(const struct composition *c, const struct fpisa_counters *before, uint32_t id,
 			  const struct oracle_events *events)
 {
@@ -143,7 +143,7 @@ static void vectors_all_compositions(void **state)
 		      N_COMPOSITIONS);
 }
 
-/* 3.0 + 1.0 (section 3.2, figure 4), the registers after each packet. */
+/* Check 3.0 + 1.0 (section 3.2, figure 4), with the registers after each packet. */
 static void paper_example(void **state)
 {
 	uint32_t three[32], one[32];
@@ -176,7 +176,7 @@ static void paper_example(void **state)
 	assert_int_equal(harness_hdr(&f)->result_flags, 0);
 }
 
-/* Every size that fits, each with its own data. */
+/* Check every size that fits, each with its own data. */
 static void sizes(void **state)
 {
 	static uint32_t in[2 * FPISA_MAX_ELEMENTS], want[FPISA_MAX_ELEMENTS];
@@ -206,7 +206,7 @@ static void sizes(void **state)
 
 /*
  * Run one round with the slots `hole` and `other` of the program array empty: results are right, each miss is counted, stages
- * counted as run. A miss at the entry runs fused; one further on goes on stage by stage.
+ * counted as run. A miss at the entry runs fused; a later miss goes on stage by stage.
  */
 static void round_with_holes(uint64_t seed, enum harness_stages variant, int hole, int other)
 {
@@ -242,7 +242,7 @@ static void round_with_holes(uint64_t seed, enum harness_stages variant, int hol
 	assert_int_equal(b.v_pipeline - a.v_pipeline, 0);
 }
 
-/* A hole at each slot in turn, and at each two, the entry or the stage programs around them. */
+/* Check a hole at each slot in turn, and at each two, with the entry or the stage programs around them. */
 static void holes(void **state)
 {
 	uint64_t seed;
@@ -256,7 +256,7 @@ static void holes(void **state)
 				round_with_holes(seed, variant, hole, other);
 }
 
-/* The frame came back to its sender as an ERROR, `reason` pipeline. */
+/* Check that the frame came back to its sender as an ERROR, `reason` pipeline. */
 static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 {
 	struct fpisa_counters after = harness_counters(harness, 5);
@@ -271,14 +271,14 @@ static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 }
 
 /*
- * A hole, and what stands in for the stage is missing too: there is no sum, every rank is told, also after the programs
- * are back, and nobody waits for the slot. In the next generation sums are right.
+ * Check a hole whose substitute is missing too: no sum is made, every rank is told, also after the programs
+ * are back, and the slot is unlocked. In the next generation sums are right.
  */
 static void round_lost_at(uint64_t seed, int hole)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS], want[ELEMENTS];
 	struct fpisa_job j = {.workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};
-	const uint32_t lost = hole < 5 ? 1 : CONTRIBUTIONS - 1; /* whose contribution is */
+	const uint32_t lost = hole < 5 ? 1 : CONTRIBUTIONS - 1; /* rank whose contribution is lost */
 	struct fpisa_counters before;
 	struct fpisa_slot slot;
 	uint32_t flags = 0;
@@ -307,7 +307,7 @@ static void round_lost_at(uint64_t seed, int hole)
 		harness_add(&f, harness, &j, 5, r, 0, ELEMENTS, in + r * ELEMENTS);
 		harness_run(harness, &f);
 		assert_lost(&before, &f);
-		/* Another chunk of the window, which was whole. */
+		/* Another chunk of the window, which was complete */
 		before = harness_counters(harness, 5);
 		harness_add(&f, harness, &j, 5, r, 1, ELEMENTS, in + r * ELEMENTS);
 		harness_run(harness, &f);
@@ -330,7 +330,7 @@ static void rounds_lost(void **state)
 		round_lost_at(seed, hole);
 }
 
-/* In a further family admission stands in for each stage, and for each two. */
+/* Check that in a further family admission stands in for each stage, and for each two. */
 static void holes_of_a_family(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];
@@ -369,7 +369,7 @@ static void holes_of_a_family(void **state)
 	harness_fill(harness, j.family);
 }
 
-/* Without holes: MAU0..4 count contributions, MAU5..8 results. */
+/* Check counts without holes: MAU0..4 count contributions, MAU5..8 results. */
 static void stage_counters(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rounds in the kernel, frame by frame: any order, resends, probes, shrink, operations; which port a slot has. */
+/* Rounds in the kernel, frame by frame: any order, resends, probes, shrink, operations; the port of a slot */
 #include "protocol.h"
 
 static void round_in_any_order(void **state)
@@ -21,7 +21,7 @@ static void round_in_any_order(void **state)
 		/* rank 2 came first, 0 second, 1 third */
 		assert_int_equal(harness_hdr(&f)->aux, 0x021);
 		assert_int_equal(harness_hdr(&f)->rank, 0xffff);
-		/* to the group: address, port and MAC of RFC 1112 */
+		/* to the multicast address: address, port and MAC of RFC 1112 */
 		assert_memory_equal(f.data + 30, &j.group, 4);
 		assert_memory_equal(f.data, "\x01\0\x5e\x46\x46\x05", 6);
 		/* the same bits on request, to the sender alone */
@@ -34,7 +34,7 @@ static void round_in_any_order(void **state)
 	}
 }
 
-/* A result names the ranks whose contribution to the chunk before is lost, to all, and not when it is sent again. */
+/* Check that a result tells all ranks which contributions to the chunk before are lost, and not when it is sent again. */
 static void result_names_who_lost(void **state)
 {
 	(void)state;
@@ -49,7 +49,7 @@ static void result_names_who_lost(void **state)
 			send_add(&j, &f, 1, chunk, 1.0f, 0);
 			assert_int_equal(send_add(&j, &f, 2, chunk, 1.0f, 0), XDP_REDIRECT);
 			assert_true(harness_checksums_right(&f));
-			/* 0 lacks ranks 0 and 2, 1 none */
+			/* chunk 0 lacks ranks 0 and 2, chunk 1 lacks none */
 			assert_int_equal(harness_hdr(&f)->reason, chunk == 1 ? 5 : 0);
 		}
 		assert_int_equal(send_add(&j, &f, 1, 1, 1.0f, FPISA_F_RETRANSMIT), XDP_REDIRECT);
@@ -137,7 +137,7 @@ static void shrink_completes_open_rounds(void **state)
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_not_live);
 }
 
-/* Contribution of a constant to chunk 0 of a call of `op`. */
+/* Contribute a constant to chunk 0 of a call of `op`. */
 static int send_call(const struct fpisa_job *j, struct frame *f, uint32_t rank, float v, uint8_t op, double factor)
 {
 	uint32_t w[N];
@@ -221,7 +221,7 @@ static void busy_slot(void **state)
 	assert_true(first_value(&f) == 3.0f);
 }
 
-/* Ethernet pads short frames; what follows the IP packet is not ours. */
+/* Check that the padding of short Ethernet frames, behind the IP packet, is ignored. */
 static void padded_frame(void **state)
 {
 	struct fpisa_job j;
@@ -246,7 +246,7 @@ static void padded_frame(void **state)
 
 /* -- several ports --------------------------------------------------------------- */
 
-/* Four ports for 16 slots: every contribution comes to each of them, and is taken by that of its slot alone. */
+/* Check four ports for 16 slots: every contribution comes to each port, and only the port of its slot takes it. */
 static void slots_have_ports(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16};
@@ -275,7 +275,7 @@ static void slots_have_ports(void **state)
 			assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
 			assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), ++wrong);
 		}
-		/* The other rank completes the round; a late copy has the kept result from the first port too. */
+		/* The other rank completes the round; a late copy gets the kept result at the first port too. */
 		for (int late = 0; late < 2; late++) {
 			assert_int_equal(send_add(&j, &f, !(chunk % 16 / 4 & 1), chunk, 1, 0), XDP_REDIRECT);
 			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
@@ -288,7 +288,7 @@ static void slots_have_ports(void **state)
 	}
 }
 
-/* HELLO belongs to the first port; a job of one port shares the datapath with one of four. */
+/* Check that HELLO belongs to the first port, and that a job of one port shares the datapath with a job of four. */
 static void first_port(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .ports = 4}, one = {.workers = 2, .elements = N, .window = 16};

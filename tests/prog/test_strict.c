@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Every object again under BPF_F_STRICT_ALIGNMENT, as the verifier treats
- * machines without efficient unaligned access. It takes a frame to start at
+ * machines without efficient unaligned access. It assumes that a frame starts at
  * NET_IP_ALIGN (2), so the FPISA header lies at 2 + 42 = 44: aligned to 4, not
- * to 8. The egress program and those that steer read no 64-bit words and are
+ * to 8. The egress program and the steering programs read no 64-bit words and are
  * accepted. The entry and every stage sum the header in 64-bit words (each can
- * end in a reply of its own), so they are refused, there and for nothing else:
+ * end in a reply of its own), so they are refused, only there and only for that:
  * the datapath is for machines that read unaligned words, as x86-64 and arm64 do.
  */
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static void strict(struct bpf_object *o)
 		bpf_map__set_pin_path(m, NULL);
 }
 
-/* The verifier's last message about alignment. */
+/* The verifier's last message about alignment */
 static char misaligned[256];
 
 static int listen(enum libbpf_print_level level, const char *format, va_list args)
@@ -54,7 +54,7 @@ static int listen(enum libbpf_print_level level, const char *format, va_list arg
 	return 0;
 }
 
-/* Refused for a 64-bit word of the header, whose offset in it is a multiple of 8. */
+/* Check that the object is refused for a 64-bit word of the header, whose offset in it is a multiple of 8. */
 static void refused_for_header(struct bpf_object *o, const char *name)
 {
 	unsigned int base, at;

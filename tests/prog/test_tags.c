@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tags in the datapath (fpisa/tag.h): user space, fused and staged programs agree on frames of every length, and no frame of
- * which a bit was changed is added. tests/unit/test_tags.c has the checks of senders and replays; the packet fuzzer mixes both.
+ * Tags in the datapath (fpisa/tag.h): user space, fused and staged programs agree on frames of every length, and a frame with
+ * a changed bit is never added. tests/unit/test_tags.c has the checks of senders and replays; the packet fuzzer mixes both.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static struct fpisa_job make(uint8_t pipeline, uint16_t elements)
 	return j;
 }
 
-/* Both pipelines: a contribution's tag that user space made is right, and so is the result's. */
+/* Check in both pipelines that a contribution's tag from user space is right, and so is the result's. */
 static void every_length(void **state)
 {
 	struct vectors_rng rng;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * UDP checksums of all kinds of replies, in every format and mode, at any length. harness_run() looks at each frame that
- * leaves; here they are made. Copies to single addresses: test_egress.c.
+ * UDP checksums of all kinds of replies, in every format and mode, at any length. This test makes the frames; harness_run() checks
+ * each frame that leaves. Copies to single addresses: test_egress.c.
  */
 #include "protocol.h"
 #include "cases.h"
 
-#define ROUNDS 6 /* a combination */
+#define ROUNDS 6 /* rounds of a combination */
 
-/* The number of frames that have left, by their FPISA type. */
+/* The number of frames that have left, by their FPISA type */
 static uint32_t left[FPISA_TYPE_ERROR + 1];
 
 static void run(struct frame *f, uint8_t type)
@@ -89,7 +89,7 @@ static void all_replies(void **state)
 		    left[FPISA_TYPE_WELCOME] == left[FPISA_TYPE_RESULT]);
 }
 
-/* Such a call number, which replies echo, that the reply *f would have UDP checksum 0. */
+/* Return a call number, which replies echo, for which the reply *f would have UDP checksum 0. */
 static uint32_t aim(const struct frame *f)
 {
 	static struct frame g;
@@ -104,7 +104,7 @@ static uint32_t aim(const struct frame *f)
 	return harness_hdr(&g)->call;
 }
 
-/* 0 would say that there is no checksum: it is sent as 0xffff. */
+/* Check that checksum 0, which would mean no checksum, is sent as 0xffff. */
 static void never_zero(void **state)
 {
 	static struct frame f;
@@ -117,7 +117,7 @@ static void never_zero(void **state)
 	values(w, 1.5f);
 	for (uint64_t chunk = 0; chunk < 2; chunk++) {
 		if (chunk) {
-			/* As the next one's result will be. */
+			/* as in the next round's result */
 			harness_hdr(&f)->chunk = chunk;
 			harness_hdr(&f)->slot = fpisa_slot_of(chunk, j.window);
 			call = aim(&f);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: speaks to fpisa serve's process with privileges over the socket of the
- * one that talks to the network, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs at LOCAL;
- * job STATIC, of that token, is somebody else's. Prints an answer a line, and "ended" where the helper has.
+ * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: speak to fpisa serve's privileged process over the socket of its
+ * network process, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs at LOCAL;
+ * job STATIC, with that token, belongs to another owner. Print an answer a line, and "ended" when the helper has ended.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -44,7 +44,7 @@ static void say(const void *what, size_t bytes)
 	}
 }
 
-/* The next answer of that kind: the manager may have asked before it was stopped. */
+/* Receive the next answer of that kind. Skip others: the manager may have asked before it was stopped. */
 static void hear(__u32 what, struct helper_answer *a)
 {
 	do {
@@ -130,7 +130,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.make.index = 1;
 	q.make.token = 101;
 	make("slots", q);
-	/* As it was before the first was made: its slots are taken all the same. */
+	/* The record as before the first job: the job's slots are taken all the same. */
 	q = record();
 	say(&q, sizeof(q));
 	q = right;
@@ -142,13 +142,13 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.remove.number = ~0u;
 	q.remove.token = 100;
 	say(&q, sizeof(q));
-	/* Requests are done in their order: with this one the last are. */
+	/* Requests are done in their order: when this request is done, so are the earlier ones. */
 	say(&look, sizeof(look));
 	hear(HELPER_LOOK, &a);
 	puts("done");
 }
 
-/* What ends the helper; none of it is to change anything. */
+/* Send a request that ends the helper and must change nothing. */
 static void ask_wrong(const char *name, __be32 local)
 {
 	struct helper_request q = record();
@@ -157,7 +157,7 @@ static void ask_wrong(const char *name, __be32 local)
 	char bytes[2 * sizeof(q)] = {0};
 	size_t n = sizeof(q);
 
-	/* Refused; what the manager had asked before it was stopped is answered first, and its answer is not to be taken for ours. */
+	/* Refused. Earlier requests of the manager are answered first, and their answers must not be mistaken for this answer. */
 	make("before", (struct helper_request){.what = HELPER_MAKE, .place = PLACE});
 	if (!strcmp(name, "forgets")) {
 		say(&q, sizeof(q));

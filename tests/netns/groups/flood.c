@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* flood ADDRESS PORT TEXT: connections that say TEXT, which may be empty, as fast as they come, the last 1400 of them open; until it is killed. */
+/* flood ADDRESS PORT TEXT: open connections that send TEXT, which may be empty, as fast as possible until killed; keep the last 1400 open */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>

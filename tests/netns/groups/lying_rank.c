@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * lying_rank ADDRESS PORT KEY_FILE SEED: connections with a key of the manager's, one after the other, that say messages of ranks in any
- * order, with any bytes changed, until SIGTERM. Then it prints how many connections there were.
+ * lying_rank ADDRESS PORT KEY_FILE SEED: open connections with one of the manager's keys, one after the other, that send ranks' messages
+ * in any order, with any bytes changed, until SIGTERM. Then print the number of connections.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -24,7 +24,7 @@ static void end(int sig)
 	ended = 1;
 }
 
-/* Honest, of a group whose name nobody else has, or with bytes changed. */
+/* Return an honest message, for a group of a name of its own, or a message with bytes changed. */
 static struct fpisa_manager_message lie(int first)
 {
 	struct fpisa_manager_message m =
@@ -51,7 +51,7 @@ static struct fpisa_manager_message lie(int first)
 	return m;
 }
 
-/* Until the manager has had enough of it, or it of the manager. */
+/* Talk until the manager or this rank ends the connection. */
 static void talk(struct fpisa_channel *c)
 {
 	int said = 0, most = 1 + rand() % MESSAGES;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A network card with queues, offloads and steering, and a kernel without its
- * BPF JIT, for test_doctor_card.py, where the test's kernel has neither: preloaded
- * into fpisa and ethtool, it answers for the interface $MACHINE_NIC out of the
- * file $MACHINE_STATE, and for the JIT out of $MACHINE_JIT, the stand-in of
- * /proc/sys/net/core/bpf_jit_enable. All else goes on to the kernel.
+ * BPF JIT, for test_doctor_card.py, where the test's kernel has neither. Preloaded
+ * into fpisa and ethtool, it answers for the interface $MACHINE_NIC from the
+ * file $MACHINE_STATE, and for the JIT from $MACHINE_JIT, the stand-in of
+ * /proc/sys/net/core/bpf_jit_enable. All other calls go on to the kernel.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,10 +27,10 @@
 #define RULES 32
 
 struct state {
-	uint32_t flags;	   /* ETH_FLAG_ */
+	uint32_t flags;	   /* ETH_FLAG_* */
 	uint32_t combined; /* queues, of QUEUES */
-	uint64_t udp_hash; /* RXH_; ~0: nothing is told */
-	uint32_t no_rules; /* the card has none */
+	uint64_t udp_hash; /* RXH_*; ~0: not reported */
+	uint32_t no_rules; /* the card has no rules */
 	uint32_t pad;
 	struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: free */
 };
@@ -53,7 +53,7 @@ static int fails(int error)
 	return -1;
 }
 
-/* Rules by which the card chooses a queue; they want ntuple on. */
+/* Answer for the rules by which the card chooses a queue. They need ntuple on. */
 static int rules(struct ethtool_rxnfc *rx, struct state *s)
 {
 	uint32_t n = 0, at = rx->fs.location;
@@ -93,7 +93,7 @@ static int rules(struct ethtool_rxnfc *rx, struct state *s)
 	return 0;
 }
 
-/* 0, -1 with errno, or 1: not of this card. */
+/* Answer for the card. Return 0, -1 with errno, or 1 for another interface. */
 static int card(void *data)
 {
 	struct ethtool_channels *channels = data;
@@ -152,7 +152,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return rc > 0 ? next(fd, request, ifr) : rc;
 }
 
-/* ethtool without generic netlink asks by ioctl. */
+/* Refuse generic netlink, so that ethtool asks by ioctl. */
 int socket(int domain, int type, int protocol)
 {
 	int (*next)(int, int, int) = dlsym(RTLD_NEXT, "socket");
@@ -164,7 +164,7 @@ int socket(int domain, int type, int protocol)
 	return next(domain, type, protocol);
 }
 
-/* libbpf's way to bpf(). */
+/* Stand in for syscall(), by which libbpf calls bpf(). */
 long syscall(long number, ...)
 {
 	long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");

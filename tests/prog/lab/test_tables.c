@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The advanced operations in the kernel, by its maps: the bits of user space, before packing and after. */
+/* The advanced operations in the kernel, through its maps: the bits of user space, before packing and after */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +90,7 @@ static void any_word(void **state)
 	}
 }
 
-/* All words of 8 and 16 bits under the functions of one operand. */
+/* Check all words of 8 and 16 bits with the functions of one operand. */
 static void every_word(void **state)
 {
 	(void)state;
@@ -111,7 +111,7 @@ static void every_word(void **state)
 	}
 }
 
-/* User space decides nothing that the kernel does not check. */
+/* Check that the kernel checks everything that user space sets. */
 static void bad_runs(void **state)
 {
 	struct fpisa_run good = {.function = FPISA_SQRT,

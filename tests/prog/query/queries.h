@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A query beside the jobs of the harness: its program in the program array, its maps,
- * its frames. Worker r is rank r, the master the last.
+ * A query beside the jobs of the harness: its program in the program array, its maps
+ * and its frames. Worker r is rank r; the master is the last rank.
  */
 #ifndef QUERIES_H
 #define QUERIES_H
@@ -20,13 +20,13 @@ struct query {
 };
 
 /*
- * token, config.job, key_bytes, limit, flags and seed are set, of a filter filter_bytes and filter_mask; and how
- * many workers. Its members have joined.
+ * Open a query of that many workers; its members have joined. The caller has set token, config.job, key_bytes, limit, flags and seed,
+ * and for a filter filter_bytes and filter_mask.
  */
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);
 void query_close(struct query *q);
 
-/* All members join anew: the next epoch. */
+/* Let all members join again, which begins the next epoch. */
 void query_join(struct query *q);
 
 struct fpisa_query_state query_state(const struct query *q);
@@ -34,22 +34,22 @@ void query_set_state(const struct query *q, const struct fpisa_query_state *s);
 struct fpisa_query_counters query_counters(const struct query *q);
 struct fpisa_query_group query_group(const struct query *q, uint32_t number);
 
-/* A frame of the query: `count` things of `bytes` bytes each follow the header, *payload or zeros. */
+/* Make a frame of the query: `count` items of `bytes` bytes each follow the header, from *payload, or zeros. */
 void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t rank, uint64_t sequence, uint32_t count,
 		 uint32_t bytes, const void *payload);
 
-/* ROWS, packed as the query has them. */
+/* Make ROWS, packed as in the query. */
 void query_rows(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
 		const void *rows, bool last);
 
-/* KEYS: join keys of config.filter_bytes. */
+/* Make KEYS: join keys of config.filter_bytes. */
 void query_keys(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
 		const void *keys, bool last);
 
-/* SEAL as the master sends it: last[] of each worker. */
+/* Make SEAL as the master sends it: last[] of each worker. */
 void query_seal(struct frame *f, const struct query *q, const uint64_t *last);
 
-/* Pack one row into a buffer; return the place of the next one. */
+/* Pack one row into a buffer; return the place of the next row. */
 uint8_t *query_pack(uint8_t *to, const struct fpisa_query_config *c, const uint64_t key[FPISA_KEY_WORDS], float value,
 		    uint32_t count);
 

@@ -67,7 +67,7 @@ void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_
 	}
 }
 
-/* The order of FP32 that doc/query-wire.md gives. */
+/* Return the value for a key, in the order of FP32 that doc/query-wire.md gives. */
 static float value_of(uint32_t key)
 {
 	uint32_t bits = key == 0xffffffff ? 0x7fc00000 : key >> 31 ? key - 0x80000000u : 0xffffffffu - key;
@@ -137,7 +137,7 @@ float query_value(uint64_t r, uint32_t kind, uint32_t i)
 		return (float)i;
 	case 4: /* all equal */
 		return 2.5f;
-	case 5: /* any bits: NaNs, infinities, subnormals too */
+	case 5: /* any bits, including NaNs, infinities and subnormals */
 		memcpy(&f, &bits, sizeof(f));
 		return f;
 	case 6: /* subnormals */

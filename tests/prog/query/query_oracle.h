@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The groups of rows, computed in another way than by the code under test: sums of
- * rationals, floats compared as floats.
+ * rationals, floats compared as floats
  */
 #ifndef QUERY_ORACLE_H
 #define QUERY_ORACLE_H
@@ -13,7 +13,7 @@
 
 #define ORACLE_GROUPS 4096
 
-/* Results of one key; sum is in units of 2^-149, of finite values. */
+/* Results of one key; sum is of finite values, in units of 2^-149 */
 struct oracle_group {
 	bool nan, pinf, ninf, any;
 	uint64_t count;
@@ -29,19 +29,19 @@ void query_oracle_init(struct query_oracle *o);
 void query_oracle_clear(struct query_oracle *o);
 void query_oracle_free(struct query_oracle *o);
 
-/* A row of group `key`, below ORACLE_GROUPS. */
+/* Add a row to group `key`, which is below ORACLE_GROUPS. */
 void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_t count);
 
-/* All of *g, as the table has it, into the oracle's group `key`: what two parts of a query hold makes one. */
+/* Merge all of *g, as the table has it, into the oracle's group `key`: two parts of a query make one group. */
 void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_query_group *g);
 
-/* Are they equal? Else says on stderr what differs. */
+/* Are they equal? If not, print the difference on stderr. */
 bool query_oracle_equal(const struct query_oracle *a, const struct query_oracle *b);
 
-/* SQL's order: below, equal or above zero; -0 equals +0, NaN comes after all else. */
+/* Compare in SQL's order. Return a number below, equal to or above zero; -0 equals +0, NaN comes last. */
 int query_order(float a, float b);
 
-/* A value: `kind` of 0 .. QUERY_VALUES - 1 is a distribution. */
+/* Return a value of distribution `kind`, 0 .. QUERY_VALUES - 1. */
 #define QUERY_VALUES 8
 float query_value(uint64_t random, uint32_t kind, uint32_t i);
 

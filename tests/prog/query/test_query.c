@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames of queries through the entry: who may send what, what is answered, to whom it
- * goes, and what a new epoch forgets. And two CPUs on one query: FPISA_ROUNDS frames of each worker, 2000 by default.
+ * Frames of queries through the entry: allowed senders, answers, receivers, and state that a
+ * new epoch forgets. And two CPUs on one query: FPISA_ROUNDS frames of each worker, 2000 by default
  */
 #define _GNU_SOURCE /* CPU sets */
 #include <setjmp.h>
@@ -28,7 +28,7 @@
 
 static struct query q;
 static struct vectors_rng rng;
-static uint64_t token; /* of the queries that are made; 0: none */
+static uint64_t token; /* token of new queries; 0: none */
 
 static void open_query(unsigned int kind, uint32_t limit)
 {
@@ -37,7 +37,7 @@ static void open_query(unsigned int kind, uint32_t limit)
 	query_open(&q, harness, kind, WORKERS);
 }
 
-/* Keys first .. first + count - 1, each once, of that value. */
+/* Send keys first .. first + count - 1, each once, with that value. */
 static void send_rows(struct frame *f, uint32_t rank, uint64_t sequence, uint32_t first, uint32_t count, float value,
 		      bool last)
 {
@@ -75,8 +75,8 @@ static void expect_to(const struct frame *f, uint32_t rank, uint32_t payload)
 }
 
 /*
- * Check that the frame proves to `rank` that the aggregator sent it: by the rank's cookie, or by the tag that expect() has checked and no other
- * rank's cookie.
+ * Check that the frame proves to `rank` that the aggregator sent it: by the rank's cookie, or by the tag that expect() has checked and no
+ * other rank's cookie.
  */
 static void expect_shown(struct frame *f, uint32_t rank)
 {
@@ -109,7 +109,7 @@ static void read_groups(struct frame *f, uint64_t first, uint32_t count)
 	harness_run(harness, f);
 }
 
-/* A table of three groups, five keys: what is left goes on, comes back as an ACK, and all is read. */
+/* Check a table of three groups and five keys: the rest goes on and comes back as an ACK, and everything is read. */
 static void table_once(void)
 {
 	struct fpisa_query_counters c;
@@ -143,7 +143,7 @@ static void table_once(void)
 	expect_shown(&f, 1);
 	read_groups(&f, 0, 8);
 	expect_error(&f, FPISA_V_unsealed);
-	/* The last frame goes on, though nothing is left of it. */
+	/* The last frame goes on, though nothing is left in it. */
 	send_rows(&f, 0, 2, 0, 1, 1, true);
 	expect(&f, FPISA_TYPE_ROWS, 0);
 	expect_to(&f, MASTER, 0);
@@ -173,7 +173,7 @@ static void table_once(void)
 	query_close(&q);
 }
 
-/* Without a token and with one. */
+/* Run the test without a token and with a token. */
 static void twice(void (*test)(void))
 {
 	for (int with = 0; with < 2; with++) {
@@ -190,7 +190,7 @@ static void a_table(void **state)
 	twice(table_once);
 }
 
-/* The aux of ROWS arrives in the master's frame, and in the ACK, whoever sends it. */
+/* Check that the aux of ROWS arrives in the master's frame and in the ACK, from either program. */
 static void echoes(void **state)
 {
 	const uint64_t echo = 0xfedcba9876543210;
@@ -204,7 +204,7 @@ static void echoes(void **state)
 		open_query(kinds[i], 1);
 		send_rows(&f, 0, 1, 0, 1, 9, false);
 		for (uint32_t key = 0; key < 2; key++) {
-			/* A table has room for the first key; of a Top-N 1 is pruned. */
+			/* A table has room for the first key; a Top-N prunes 1. */
 			rows[0] = key;
 			rows[1] = i == 1 && key ? 0x41200000 : 0x3f800000;
 			query_rows(&f, &q, 0, 2 + key, 1, rows, false);
@@ -255,7 +255,7 @@ static void an_epoch(void **state)
 	query_close(&q);
 }
 
-/* Frames that nobody should send change nothing. */
+/* Check that frames that nobody should send change nothing. */
 static void refused_once(void)
 {
 	enum fpisa_verdict damaged = token ? FPISA_V_tag : FPISA_V_checksum;
@@ -306,7 +306,7 @@ static void refused_once(void)
 			query_frame(&f, &q, FPISA_TYPE_ACK, 0, 1, 0, 0, NULL);
 			harness_hdr(&f)->slot = 1;
 			break;
-		case 11: /* a member that takes it for a sum */
+		case 11: /* a member that uses it as a sum */
 			harness_hdr(&f)->type = FPISA_TYPE_ADD;
 			break;
 		}
@@ -318,7 +318,7 @@ static void refused_once(void)
 			harness_set_checksums(&f);
 		}
 		if (i == 7) {
-			/* One more port is looked at, as some job has it. */
+			/* The datapath also listens on a second port, as for some other job. */
 			struct fpisa_control c = {.next_generation = harness->generation + 1000, .more_ports = 1};
 			uint32_t zero = 0;
 
@@ -334,7 +334,7 @@ static void refused_once(void)
 	}
 	after = query_state(&q);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* A number of which there is no query. */
+	/* A number without a query */
 	query_close(&q);
 	send_rows(&f, 0, 2, 0, ROWS, 1, false);
 	assert_int_equal(f.action, XDP_DROP);
@@ -432,7 +432,7 @@ static void two_cpus(void **state)
 	query_oracle_free(&got);
 }
 
-/* Row i of a frame: ties, and now and then one above all before. */
+/* Return the value of row i of a frame: ties, and now and then a value above all earlier ones. */
 static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
 {
 	uint64_t h = fpisa_digest_word(fpisa_digest_word(rank, s), i);
@@ -440,7 +440,7 @@ static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
 	return (float)(h % 50000) + (float)(h >> 32 & 1023 ? 0 : s);
 }
 
-/* Every frame of both workers, each on both CPUs; of which copy the master has is drawn a frame. */
+/* Send every frame of both workers on both CPUs. A random choice a frame decides whose copy the master has. */
 static void *topn_side(void *arg)
 {
 	struct side *side = arg;

@@ -3,10 +3,9 @@
  * Whole queries over a network that loses, copies, delays and reorders: workers and a
  * master that keep the rules of doc/query-wire.md, and the real programs between them.
  * The answer is right in every run, and no row is lost or counted twice; now and then all
- * join anew in the middle. With filters too, of which the keys cross the same network first; the master
- * then looks at rows of the join alone. Then the same with a rule broken, which must show.
- *
- * FPISA_ROUNDS says how many runs of each program, 100 by default.
+ * members join again in the middle. Some queries have filters, whose keys cross the same network first; the
+ * master then looks only at rows of the join. Then the same with a broken rule, which must show.
+ * FPISA_ROUNDS is the number of runs of each program, 100 by default.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,13 +23,13 @@
 #define WORKERS 3
 #define FRAMES 40
 #define KEY_FRAMES 5
-#define KEYS 4 /* in one */
+#define KEYS 4 /* keys of a frame */
 #define GROUPS 40
 #define ROW_BYTES 8
 #define MOST_ROWS 24
 #define NET 2048
-#define MUTANT_ROUNDS 60 /* fewer rounds leave broken rules out */
-#define MUTANT_MOST 800	 /* runs until one is wrong: of the rarest about one in 20 is */
+#define MUTANT_ROUNDS 60 /* fewer rounds would miss some broken rules */
+#define MUTANT_MOST 800	 /* runs until one is wrong; of the rarest fault about one run in 20 is wrong */
 
 enum broken {
 	NONE,
@@ -51,7 +50,7 @@ struct copy {
 	uint8_t rows[MOST_ROWS * ROW_BYTES];
 };
 
-/* Frames on the way to the aggregator, and from there to the master. */
+/* Frames on the way to the aggregator, and from there to the master */
 static struct copy up[NET], on[NET];
 static int n_up, n_on;
 
@@ -62,12 +61,12 @@ static double loss;
 static bool restarted;
 
 static struct {
-	int rows; /* a frame's */
+	int rows; /* rows of a frame */
 	float value[WORKERS][FRAMES][MOST_ROWS];
 	uint32_t key[WORKERS][FRAMES][MOST_ROWS];
 } data;
 
-/* The keys of the small table, which workers send first: key_frame[w][f] ends with a key that is in another frame too. */
+/* The keys of the small table, which workers send first. key_frame[w][f] ends with a key that is in another frame too. */
 static bool in_join[GROUPS];
 static uint32_t key_frame[WORKERS][KEY_FRAMES][KEYS];
 static bool keys_acked[WORKERS][KEY_FRAMES], ready[WORKERS], patient;
@@ -109,7 +108,10 @@ static int lowest_keys(int w)
 	return f;
 }
 
-/* Keys, until all of the worker's are in and, if it is patient, all others' too: then its last again. Whether it did. */
+/*
+ * Send keys until all of the worker's keys are in. A patient worker then repeats its last frame until all others' keys are in too.
+ * Return whether keys were sent.
+ */
 static bool send_keys(int w)
 {
 	int low = lowest_keys(w),
@@ -135,7 +137,7 @@ static int lowest(int w)
 	return f;
 }
 
-/* A worker sends the frame that is due, or any in its window. */
+/* Let a worker send the frame that is due, or any frame in its window. */
 static void send_one(void)
 {
 	int w = (int)vectors_below(&rng, WORKERS), low = lowest(w), f;
@@ -144,7 +146,7 @@ static void send_one(void)
 	if (low == FRAMES || send_keys(w))
 		return;
 	f = chance(0.6) ? low : low + (int)vectors_below(&rng, FRAMES - low);
-	/* The last comes after all others. */
+	/* The last frame is sent after all others. */
 	if (acked[w][f] || (f == FRAMES - 1 && low < f))
 		return;
 	c.w = w;
@@ -164,7 +166,7 @@ static void arrive_ack(const struct frame *f, uint32_t epoch)
 		acked[w][harness_hdr(&copy)->chunk - 1] = true;
 }
 
-/* State of the programs as a broken rule would have left it. Returns what to put back into `used`, or -1. */
+/* Change the programs' state as a broken rule would have left it. Return the value to put back into `used`, or -1. */
 static int break_before(const struct copy *c, uint64_t *high, uint64_t *bar)
 {
 	struct fpisa_query_state s = query_state(&q);
@@ -203,7 +205,7 @@ static void break_after(int used, struct frame *f, uint64_t high, uint64_t bar)
 		float value;
 
 		memcpy(&value, &row[2 * i + 1], sizeof(value));
-		/* All values are positive then. */
+		/* All values are positive for this broken rule. */
 		if (0x80000000ull + row[2 * i + 1] + 1 == bar)
 			continue;
 		memmove(&row[2 * n++], &row[2 * i], ROW_BYTES);
@@ -227,10 +229,10 @@ static void deliver_keys(const struct copy *c)
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	if (harness_hdr(&f)->type == FPISA_TYPE_ERROR) {
-		/* As of rows: of another epoch, and for nothing else. */
+		/* As for rows: a frame is refused only if it is of another epoch. */
 		assert_true(broken || harness_hdr(&f)->reason == FPISA_V_generation);
 		assert_true(broken || c->epoch != q.epoch);
-		/* Too late, as it is only for a filter that is used early. */
+		/* Too late, which happens only if a filter is used early */
 		if (c->epoch == q.epoch)
 			keys_acked[c->w][c->f] = true;
 		return;
@@ -243,7 +245,7 @@ static void deliver_keys(const struct copy *c)
 		ready[c->w] = true;
 }
 
-/* Deliver one frame to the aggregator; now and then a copy of it stays on its way, too. */
+/* Deliver one frame to the aggregator. Now and then a copy of it stays on its way, too. */
 static void deliver(void)
 {
 	uint8_t packed[MOST_ROWS * ROW_BYTES], *to = packed;
@@ -289,7 +291,7 @@ static void deliver(void)
 			put(on, &n_on, &c);
 		break;
 	default:
-		/* The frame is of another epoch; a worker that keeps the rules is refused for nothing else. */
+		/* The frame is of another epoch; a worker that keeps the rules is not refused otherwise. */
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
 		assert_int_not_equal(c.epoch, q.epoch);
@@ -336,7 +338,7 @@ static bool all_done(void)
 	return true;
 }
 
-/* Until the master has every worker's last frame, and then some; what is late comes late. */
+/* Run until the master has every worker's last frame, and some turns more, so that late frames arrive. */
 static void run(void)
 {
 	int restarts = vectors_below(&rng, 4) == 0, late = 100;
@@ -372,7 +374,7 @@ static void fill(uint32_t kind, uint32_t groups)
 	for (int n = 0; n < WORKERS * KEY_FRAMES * KEYS; n++) {
 		uint32_t *key = (uint32_t *)key_frame + n;
 
-		/* A small table has some of the keys; and a bitmap may be too short for some that no row has. */
+		/* The small table has some of the keys. A bitmap may be too short for a key that no row has. */
 		*key = n % KEYS == KEYS - 1 ? key[-1] : (vectors_below(&rng, groups) | 1) % GROUPS;
 		if (n == 1 && !vectors_below(&rng, 3))
 			*key = 100000;
@@ -388,7 +390,7 @@ static void fill(uint32_t kind, uint32_t groups)
 			}
 }
 
-/* Check the join at the master: it has no rows that a filter let pass for nothing. */
+/* Remove rows that a filter let pass although they are not in the join, as the master does. */
 static void join(void)
 {
 	int n = 0;
@@ -433,7 +435,7 @@ static bool topn_right(void)
 	harness_run(harness, &f);
 	bar = harness_hdr(&f)->aux;
 	if (bar) {
-		/* No row's place is T that is above the Nth: so many rows at or above T there are. */
+		/* T must not be above the Nth value: at least N rows lie at or above T. */
 		uint32_t place = (uint32_t)(bar - 1), bits = place >> 31 ? place - 0x80000000u : 0xffffffffu - place;
 		float t;
 
@@ -444,7 +446,7 @@ static bool topn_right(void)
 	return true;
 }
 
-/* The groups and what the master has, together, against all rows; and nobody is missing. */
+/* Are the groups and the master's rows, together, equal to all rows, and is no worker missing? */
 static bool table_right(void)
 {
 	static struct query_oracle want, got;
@@ -485,7 +487,7 @@ static bool table_right(void)
 	return right && (broken || query_oracle_equal(&want, &got));
 }
 
-/* Has the master every row of the join, and behind a bitmap that was used no other? */
+/* Does the master have every row of the join, and no other row if a bitmap was used? */
 static bool join_right(void)
 {
 	int n = 0, most = n_passed;
@@ -499,8 +501,8 @@ static bool join_right(void)
 }
 
 /*
- * Conservation: of a table what was sent was pruned by the filter, added, or came to the master, each row once; of the others
- * each copy of a row was pruned or went on, and the master has no more rows than did.
+ * Check that rows are conserved. Each row of a table was pruned by the filter, added, or came to the master, once. For other kinds,
+ * each copy of a row was pruned or went on, and the master has at most the rows that went on.
  */
 static void conserved(unsigned int kind, const struct fpisa_query_counters *before)
 {
@@ -520,9 +522,9 @@ static void conserved(unsigned int kind, const struct fpisa_query_counters *befo
 	assert_int_equal(rows, sent + c.repeated - before->repeated);
 }
 
-static int done; /* runs, of one program */
+static int done; /* runs of one program */
 
-/* Return how many of `rounds` runs are wrong; one is enough for a broken rule. */
+/* Return the number of wrong runs out of `rounds`. Stop at one for a broken rule. */
 static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 {
 	static const uint32_t limits[] = {1, 5, 12, 40};
@@ -544,7 +546,7 @@ static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 			bool right;
 
 			loss = 0.2 + 0.2 * vectors_below(&rng, 2);
-			/* Broken rules about ties take ties. */
+			/* Broken rules about ties need ties. */
 			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES),
 			     1 + vectors_below(&rng, GROUPS));
 			run();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Filters of join keys: frames of keys and what they are told, when a filter is used
- * and when all rows pass; and random rows behind one, against user space, bit for bit, and against a
- * plain set of the keys: no row of a key in it is ever pruned.
+ * Filters of join keys: frames of keys and their answers, when a filter is used
+ * and when all rows pass. Then random rows behind a filter, against user space, bit for bit, and against a
+ * plain set of the keys: a row whose key is in the set is never pruned.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 #define JOB 5
 #define WORKERS 2
-#define BLOCKS 4 /* of a filter, of 256 keys each or 16 and more */
+#define BLOCKS 4 /* blocks of a filter, with 256 bits or 16 and more keys each */
 #define ROW_MAX 40
 
 static struct query q;
@@ -44,7 +44,7 @@ static void send_keys(struct frame *f, uint32_t rank, uint64_t sequence, uint32_
 	assert_true(harness_checksums_right(f));
 }
 
-/* They are in, some workers' are missing, and that is what became of the filter. */
+/* Check the answer to keys: they are taken, the keys of the workers in `missing` are not in yet, and the filter has this state. */
 static void expect_keys(struct frame *f, uint64_t missing, uint32_t state)
 {
 	assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_KEYS_ACK);
@@ -56,7 +56,7 @@ static void expect_keys(struct frame *f, uint64_t missing, uint32_t state)
 	assert_int_equal(harness_hdr(f)->secret, fpisa_cookie(&q.job.key, harness_hdr(f)->rank, HARNESS_INCARNATION));
 }
 
-/* A row of each of `count` keys, the value 1; returns how many go on. */
+/* Send a row with value 1 for each of `count` keys. Return the number of rows that go on. */
 static uint32_t send_rows(uint32_t rank, uint64_t sequence, uint32_t count, const uint32_t *keys)
 {
 	uint8_t packed[FPISA_QUERY_ROWS * 8], *to = packed;
@@ -93,7 +93,7 @@ static void building(void **state)
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);
 		send_keys(&f, 1, 1, 1, some + 3, true);
 		expect_keys(&f, 0, FPISA_FILTER_BUILDING);
-		/* Again: the same. */
+		/* The same frame again gives the same answer. */
 		send_keys(&f, 0, 1, 2, some, false);
 		expect_keys(&f, 0, FPISA_FILTER_BUILDING);
 		for (uint64_t s = 1; s < 3; s++)
@@ -108,7 +108,7 @@ static void building(void **state)
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_keys_late);
 		send_keys(&f, 1, 2, 1, beyond, false);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_keys_late);
-		/* Another epoch has another filter, of which worker 1 has said nothing yet: all pass, until it ends. */
+		/* Another epoch has another filter. Worker 1 has sent nothing for it yet, so all rows pass, until it ends. */
 		query_join(&q);
 		send_keys(&f, 0, 1, 1, some, true);
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);
@@ -117,7 +117,7 @@ static void building(void **state)
 		expect_keys(&f, 0, FPISA_FILTER_OPEN);
 		assert_int_equal(send_rows(0, 2, 8, rows), kind == FPISA_QUERY_TABLE ? 0 : 8);
 		assert_int_equal(query_counters(&q).filtered, 8);
-		/* Nothing is left of the first keys; keys beyond the bitmap let their rows pass. */
+		/* The first keys are forgotten. With keys beyond the bitmap, their rows pass. */
 		query_join(&q);
 		send_keys(&f, 0, 1, 1, beyond, true);
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);
@@ -133,7 +133,7 @@ static void building(void **state)
 	}
 }
 
-/* A Top-N counts only rows that are in the join for certain. */
+/* Check that a Top-N counts only rows that are in the join for certain. */
 static void certain(void **state)
 {
 	static const uint32_t key[] = {7}, other[] = {8};
@@ -190,7 +190,7 @@ static void refused(void **state)
 	}
 	after = query_state(&q);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* A row without a number. */
+	/* A row without a number */
 	query_rows(&f, &q, 0, 0, 0, NULL, false);
 	harness_run(harness, &f);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_sequence);
@@ -203,9 +203,9 @@ static void refused(void **state)
 #define FRAMES 40
 
 static bool in_join[UNIVERSE];
-static uint64_t asked, let_pass; /* rows whose key is in no frame of keys, by a Bloom filter */
+static uint64_t asked, let_pass; /* rows whose key is not in any frame of keys, with a Bloom filter */
 
-/* Join key k, spread over its bytes; what stands behind it in a row's key is another part of it. */
+/* Spread join key k over its bytes. The bytes behind it in a row's key come from `part`. */
 static void key_words(uint64_t words[FPISA_KEY_WORDS], uint32_t k, uint32_t part)
 {
 	const struct fpisa_query_config *c = &q.config;
@@ -220,7 +220,7 @@ static void key_words(uint64_t words[FPISA_KEY_WORDS], uint32_t k, uint32_t part
 		words[c->filter_bytes / 8 - 1] = bitmap ? k : (k + 1) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Keys of even k below `keys`, in frames of both workers, some of them twice; the last ones last. */
+/* Send keys of even k below `keys`, in frames of both workers. The last keys come last. */
 static void fill(struct fpisa_soft_query *soft, uint32_t keys)
 {
 	uint8_t packed[FPISA_QUERY_ROWS * 32];
@@ -294,7 +294,7 @@ static void one_query(unsigned int kind, uint32_t filter, uint32_t key_bytes, ui
 			key_words(words, key[i], vectors_below(&rng, 5));
 			to = query_pack(to, &q.config, words, query_value(vectors_next(&rng), values, n++), 1);
 		}
-		/* Each frame twice. */
+		/* Each frame twice */
 		for (int copy = 0; copy < 2; copy++) {
 			enum fpisa_verdict v = fpisa_soft_query_rows(&soft, q.epoch, 1, s, packed, count, keep);
 
@@ -349,7 +349,7 @@ static void random_rows(void **state)
 		one_query(FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM, bytes[i][0], bytes[i][1], values);
 		one_query(FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, bytes[i][0], bytes[i][1], values);
 	}
-	/* At most 1500 keys, 128 blocks: 21 bits a key and more. */
+	/* At most 1500 keys in 128 blocks: at least 21 bits a key */
 	print_message("of %llu rows that are in no join %.3f%% pass a Bloom filter\n", (unsigned long long)asked,
 		      100 * (double)let_pass / (double)asked);
 	assert_true((double)let_pass < 0.002 * (double)asked);

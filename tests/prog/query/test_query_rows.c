@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The programs of queries on random rows: against user space, which runs the same
- * rules, bit for bit; and against what is right, the greatest rows by comparing
+ * rules, bit for bit; and against the right answer, the greatest rows by comparing
  * floats and sums of rationals. Frames come in any order and again.
  */
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static const uint32_t key_bytes[] = {4, 8, 16, 32};
 static struct vectors_rng rng;
 static struct query_oracle right, got;
 
-/* One worker's frame: packed rows, and their contents. */
+/* One worker's frame: packed rows, and their contents */
 struct part {
 	uint32_t count;
 	uint32_t key[FPISA_QUERY_ROWS];
@@ -38,7 +38,7 @@ struct part {
 
 static struct part parts[WORKERS][FRAMES];
 
-/* Key `k`, spread over all of its bytes; keys of several words differ in the last one too. */
+/* Spread key `k` over all of its bytes. Keys of several words differ in the last word too. */
 static void key_words(uint64_t words[FPISA_KEY_WORDS], const struct fpisa_query_config *c, uint32_t k)
 {
 	memset(words, 0, FPISA_KEY_WORDS * sizeof(*words));
@@ -85,7 +85,7 @@ static void make_parts(const struct fpisa_query_config *c, uint32_t kind, uint32
 	}
 }
 
-/* Sends a frame, here and there, and compares; keep[] as user space says. Returns the verdict. */
+/* Send a frame to both and compare; keep[] is user space's. Return the verdict. */
 static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, int w, uint64_t sequence, uint8_t *keep)
 {
 	const struct part *p = &parts[w][sequence - 1];
@@ -124,7 +124,7 @@ static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, i
 	return v;
 }
 
-/* Each frame at least once, within its worker's window, in any order; some again. */
+/* Send each frame at least once, within its worker's window, in any order, and some frames again. */
 static void shuffled(struct query *q, struct fpisa_soft_query *soft,
 		     void (*kept)(int w, uint64_t sequence, const uint8_t *keep))
 {
@@ -192,7 +192,7 @@ static void one_topn(uint32_t kind, uint32_t width, uint32_t limit, uint32_t fla
 	qsort(all, n, sizeof(*all), order);
 	qsort(passed, n_passed, sizeof(*passed), order);
 	want = (uint32_t)n < limit ? (uint32_t)n : limit;
-	/* WITH TIES all that equal the last one count. */
+	/* WITH TIES all rows that equal the last row count. */
 	while (flags & FPISA_QUERY_TIES && want < (uint32_t)n && want && !order(&all[want], &all[want - 1]))
 		want++;
 	assert_true((uint32_t)n_passed >= want);
@@ -261,12 +261,12 @@ static void table(void **state)
 		for (int width = 0; width < 4; width++) {
 			uint32_t groups = 1 + vectors_below(&rng, 1000);
 
-			/* Room for all, or for fewer than there are. */
+			/* Room for all groups, or for fewer */
 			one_table(kind, key_bytes[width], groups, vectors_below(&rng, 2) ? groups : groups / 3 + 1);
 		}
 }
 
-/* Far more than a limb holds without carries: 2^18 times the greatest value, then as many of the least. */
+/* Check far more values than a limb holds without carries: 2^18 times the greatest value, then as many of the least. */
 static void carries(void **state)
 {
 	static const float extreme[] = {3.40282347e38f, -3.40282347e38f, 1e-45f};
@@ -301,8 +301,8 @@ static void carries(void **state)
 }
 
 /*
- * The master gets so many of three million random rows, and reads so many groups. Seeds of hashes are given, so that
- * no draw fills a bucket of 521 groups, which one in some 1000 does.
+ * Check the shares of three million random rows that the master gets, and the groups that it reads. Seeds of hashes are given, so
+ * that no draw fills a bucket of 521 groups, which one in some 1000 does.
  */
 static void shares(void **state)
 {
