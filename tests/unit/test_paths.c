@@ -53,9 +53,8 @@ struct world {
 	struct fpisa_layout layout;
 	struct rank rank[MOST_RANKS];
 	struct round *round[MOST_RANKS];
-	struct queue out[MOST_HOSTS],
-		in[MOST_HOSTS]; /* of hosts: frames to send, frames that the switch holds for them */
-	int now, began;		/* the last call */
+	struct queue out[MOST_HOSTS], in[MOST_HOSTS]; /* of hosts: frames to send, frames from the switch */
+	int now, began;				      /* the last call */
 	uint64_t sent, again, dropped, vain;
 };
 

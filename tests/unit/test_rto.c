@@ -89,8 +89,8 @@ static void test_ambiguous(void **state)
 }
 
 /*
- * Samples of one chunk alone: as it is among two, in proportion among more, 100 ms at most, and no bound is known to be a wait. Samples among
- * many change that by eighths.
+ * Check the timeout among chunks in flight. After samples of one chunk alone it is unchanged among two, grows in proportion among more, to
+ * 100 ms at most, and a longer timeout stays. Samples among many chunks change this by eighths.
  */
 static void test_among(void **state)
 {
@@ -109,7 +109,7 @@ static void test_among(void **state)
 	assert_int_equal(r.load, 2 * FPISA_RTO_LOAD_ONE);
 	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 4), 5 * MS);
 	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 8), 20 * MS);
-	/* 8 ms would be twice what was seen, were it not among eight. */
+	/* 8 ms would be twice the round trip, hence maybe a wait, if it were not among eight chunks. */
 	fpisa_rto_bound(&r, 8 * MS, 8, 1);
 	assert_int_equal(r.srtt_ns, (7 * MS + 8 * MS) / 8);
 }
