@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Lines that test programs ran, by room, and the unit suite's share of all: tests/coverage.py BUILD PROGRAM...
+"""Print the lines that test programs ran, by room, and the unit suite's share of all: tests/coverage.py BUILD PROGRAM...
 
-BUILD is of `make coverage`, with --coverage in place of sanitizers. A line counts once, however many programs have it: it is
+BUILD is from `make coverage`, with --coverage in place of sanitizers. A line counts once, however many programs have it: it is
 covered if any ran it. Lines of headers count for the header. The exit status is 1 if a program failed.
 """
 import collections
@@ -14,7 +14,7 @@ import sys
 
 
 def run(programs):
-    """Names of those that failed."""
+    """Run the programs. Return the names of those that failed."""
     failed = []
     for p in programs:
         done = subprocess.run([p], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -25,7 +25,7 @@ def run(programs):
 
 
 def lines(build):
-    """{file of user/ or include/: {line: was it run?}}"""
+    """Return {file of user/ or include/: {line: whether it ran}}."""
     found = collections.defaultdict(dict)
     for data in glob.glob(os.path.join(build, "san", "**", "*.gcda"), recursive=True):
         out = subprocess.run(["gcov", "--json-format", "--stdout", data], text=True, stdout=subprocess.PIPE,

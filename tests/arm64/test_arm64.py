@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tree for arm64: a cross build without a warning, whose unit tests pass under qemu's emulation of the processor; at length the
-datapath too, in an arm64 kernel under qemu's emulation of a machine."""
+"""The tree for arm64: a cross build without a warning, whose unit tests pass under qemu's emulation of the processor. The long suite
+also runs the datapath, in an arm64 kernel under qemu's emulation of a machine."""
 import glob
 import os
 import re
@@ -15,9 +15,9 @@ from lab import BUILD, TOP, setting
 ARM = os.path.join(BUILD, "arm64")
 CC, SKIP, NO_GUEST = "aarch64-linux-gnu-gcc", 77, 125
 UNIT = [os.path.relpath(p, setting("B")) for p in setting("UNIT").split()]
-# System calls and options of sockets that qemu-user does not have: they are run in the guest.
+# System calls and socket options that qemu-user lacks: programs that need them run in the guest.
 NEED_KERNEL = {"query/test_partition", "query/test_query_master", "test_fork", "test_group", "test_shards", "test_time", "test_udp"}
-DEADLINES = {"test_time"}  # deadlines of a second are what it tests, and an emulated machine takes longer
+DEADLINES = {"test_time"}  # tests deadlines of a second; an emulated machine takes longer
 SLOW = {"lab/test_tables", "test_mau", "test_mem", "test_membership", "test_misordered"}
 KERNEL = "6.1"  # of vm/kernels
 IN_GUEST = ["uname -srm", "fpisa resources", "FPISA_CASES=64 FPISA_ROUNDS=1 tests/prog/test_ops",
@@ -32,7 +32,7 @@ def unit(name):
 
 @pytest.fixture(scope="module")
 def sysroot():
-    """Debian's libraries for arm64; the tree is built with them."""
+    """Return the root of Debian's libraries for arm64. The tree is built with them."""
     for tool in CC, "qemu-aarch64":
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed; make test installs it")
@@ -54,7 +54,7 @@ def emulated(root, *argv, **env):
 
 
 def test_built_for_arm64(sysroot):
-    """Every program and library, and none of this machine's among them."""
+    """Every program and library is built for arm64, and none for this machine."""
     for path in glob.glob(ARM + "/fpisa*") + glob.glob(ARM + "/lib*.so.*"):
         machine = re.search(r"Machine: +(.*)", subprocess.run(["readelf", "-h", path], text=True, capture_output=True).stdout)
         if machine:
@@ -63,7 +63,7 @@ def test_built_for_arm64(sysroot):
 
 
 def test_library(sysroot, tmp_path):
-    """A program against the shared library."""
+    """A program runs against the shared library."""
     (tmp_path / "p.c").write_text(install.PROGRAM)
     subprocess.run([CC, "--sysroot=" + sysroot, "-Wall", "-Werror", "-I" + TOP + "/include", tmp_path / "p.c", "-o", tmp_path / "p", "-L" + ARM,
                     "-lfpisa"], check=True)
@@ -81,7 +81,7 @@ def test_unit(sysroot, name):
 
 @pytest.mark.long
 def test_kernel(sysroot):
-    """All objects load, sum, and serve a demo over real packets; what qemu-user cannot run."""
+    """All objects load and sum, a demo runs over real packets, and programs run that qemu-user cannot run."""
     p = subprocess.run([os.path.join(TOP, "vm", "arm64"), KERNEL, BUILD, *IN_GUEST], text=True, capture_output=True)
     if p.returncode == NO_GUEST:
         pytest.skip(p.stderr.strip())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where these tests find what they share, and the table of verbs that the manual is made from."""
+"""Paths of shared parts, and the table of verbs from which the manual is made."""
 import os
 import sys
 

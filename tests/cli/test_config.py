@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa config check`: every error with its line, and nothing else; what job add takes, it takes."""
+"""`fpisa config check` reports every error with its line, and nothing else. It accepts what job add accepts."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ from lab import FPISA
 
 JOB = "[job 7]\nworkers = 10.0.0.11,10.0.0.12\n"
 
-# A line, and what is said of it; lines without a word are right.
+# A line and its expected error; lines without an error are right.
 WRONG = [
     ("# a comment", None),
     ("port = 1", "stands in no section"),
@@ -24,7 +24,7 @@ WRONG = [
     ("mode = hw", "mode: 'hw' is not native or skb"),
     ("mode = skb", "mode: is given twice, first in line 9"),
     ("[interface eth0]", "interface eth0 is there twice, first in line 8"),
-    ("anything = goes", None),	# in a section that was refused
+    ("anything = goes", None),	# in a refused section
     ("[interface " + "x" * 16 + "]", "is not an interface's name"),
     ("[datapath]", "is there twice, first in line 3"),
     ("[job 7]", None),
@@ -41,7 +41,7 @@ WRONG = [
     ("format = fp64", None),
     ("mode = exact", None),
     ("elements = 160", None),
-    ("workers = 10.0.0.11@eth0", None),	# that interface need not exist
+    ("workers = 10.0.0.11@eth0", None),	# the interface need not exist
     ("[job 10]", None),
     ("window = 1024", None),
     ("workers = 10.0.0.11", None),
@@ -62,7 +62,7 @@ def check(tmp_path, text):
     path = tmp_path / "f.conf"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
-    # Missing parts of this machine are worth a warning, whatever machine this is.
+    # Missing parts of this machine only give a warning, whatever machine this is.
     return p.returncode, p.stdout, [x for x in p.stderr.splitlines() if not x.startswith("fpisa: warning: ")]
 
 
@@ -96,7 +96,7 @@ def test_what_takes_the_whole_file(tmp_path):
 @pytest.mark.parametrize("line", ["networks = 192.168.100.1000", "networks = 10.0.0.0/8,192.168.100.1000/24", "networks = 10.0.0.1" + "0" * 80,
                                   "networks = 0.0.0.0/" + "0" * 60 + "33", "udp-ports = 00018100-18999", "udp-ports = 18100-" + "0" * 60 + "99999"])
 def test_what_is_too_long_is_not_cut(tmp_path, line):
-    """The beginning of each would be right: another network, or other ports, than the file says."""
+    """An overlong value is refused and not cut, since its beginning would be a valid network or port."""
     status, out, lines = check(tmp_path, f"[manager]\nwithout-key = yes\n{line}\n")
     assert status == 1 and not out and f"f.conf:3: {line.split()[0]}: '" in lines[0], (status, lines)
 
@@ -111,7 +111,7 @@ def test_no_file(tmp_path):
 
 
 def test_not_there_now(tmp_path):
-    """An interface that this machine lacks may come: a warning, with its line."""
+    """An interface that this machine lacks gives a warning with its line, since it may appear later."""
     path = tmp_path / "f.conf"
     path.write_text("\n[interface nosuch0]\n[job 7]\nworkers = 10.0.0.11@nosuch1\naddress = 10.0.0.1\n")
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
@@ -122,7 +122,7 @@ def test_not_there_now(tmp_path):
 
 
 def test_long_list(tmp_path):
-    """64 workers in one line, which makes more than a thousand bytes; 65 are one too many."""
+    """64 workers in one line of more than a thousand bytes are accepted; 65 are refused."""
     workers = [f"10.100.200.{100 + i}:18000@interface-{i:02}" for i in range(64)]
     assert check(tmp_path, "[job 1]\nworkers = " + ",".join(workers))[0] == 0
     status, _, lines = check(tmp_path, "[job 1]\nworkers = " + ",".join(workers + ["10.0.0.1"]))
@@ -130,7 +130,7 @@ def test_long_list(tmp_path):
 
 
 def test_each_option_of_job_add_is_a_key(tmp_path):
-    """All that `fpisa help job add` names; a value that it refuses is refused in the same words."""
+    """Each option that `fpisa help job add` names is a key, and a value that job add refuses is refused in the same words."""
     text = subprocess.run([FPISA, "help", "job", "add"], text=True, capture_output=True, check=True).stdout
     options = re.findall(r"^  --([a-z-]+)( [A-Z]+)?", text, re.M)
     assert len(options) > 10
@@ -163,7 +163,7 @@ def test_unreadable(tmp_path):
 def test_keys_as_serve_wants_them(tmp_path):
     keys, text = tmp_path / "keys", f"[manager]\nkey-file = {tmp_path / 'keys'}\n"
     status, out, lines = check(tmp_path, text)
-    assert status == 0 and "no errors" in out and not lines  # a warning: they may come
+    assert status == 0 and "no errors" in out and not lines  # a warning: the interfaces may come
     subprocess.run([FPISA, "key", "new", "train", keys], check=True, capture_output=True)
     assert check(tmp_path, text)[0] == 0
     keys.chmod(0o644)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One table of verbs: what `fpisa help` says, what getopt takes, the manual page and the
-completion in a real bash."""
+"""One table of verbs: `fpisa help`, getopt, the manual page and the
+completion in a real bash agree."""
 import glob
 import os
 import pty
@@ -30,8 +30,8 @@ def names_of_options(*path):
 
 
 def sources():
-    """Per file of the CLI, with the file of options that it uses if there is one: its verbs, the names of its options,
-    and those of them that it has from the table of a job's, whose help is printed from that table."""
+    """Return, for each file of the CLI with its file of options, the verbs, the names of its options,
+    and those names that come from the table of a job's options, which also prints their help."""
     for path in glob.glob(os.path.join(TOP, "user", "**", "*.c"), recursive=True):
         options, text = names_of_options(path)
         room = os.path.relpath(os.path.dirname(path), os.path.join(TOP, "user"))
@@ -47,7 +47,7 @@ def sources():
 
 
 def test_help_names_what_getopt_takes(verbs):
-    """An option without a line in the help, and a line without an option."""
+    """Each option has a line in the help, and each line an option."""
     seen = set()
     for path, names, options, job in sources():
         ours = [verbs[n.replace("_", " ")] for n in names]
@@ -61,7 +61,7 @@ def test_help_names_what_getopt_takes(verbs):
 
 
 def test_each_option_is_taken(verbs):
-    """The program itself knows each option of its help."""
+    """The program itself accepts each option of its help."""
     for v in verbs.values():
         for o in v.options.values():
             p = subprocess.run([FPISA, *v.name.split(), "--" + o.name, *(["?"] if o.metavar else []), "--no-such-option"],
@@ -70,7 +70,7 @@ def test_each_option_is_taken(verbs):
 
 
 def test_each_verb_takes_an_option_once_and_whole(verbs):
-    """By one that all of them have. The unknown option ends a verb that is content before it acts."""
+    """Each verb takes --help once and whole. An unknown option stops a verb before it acts."""
     for v in verbs.values():
         for words, says in (("--verbose --verbose", "--verbose: is given twice"),
                             ("--verbo", "unrecognized option '--verbo'; there is --verbose")):
@@ -79,7 +79,7 @@ def test_each_verb_takes_an_option_once_and_whole(verbs):
 
 
 def shown(page):
-    """A page as man shows it, unwrapped."""
+    """Return a page as man shows it, unwrapped."""
     env = {**os.environ, "MANWIDTH": "1000", "MANROFFOPT": "-rHY=0", "LC_ALL": "C.UTF-8", "MAN_KEEP_FORMATTING": ""}
     p = subprocess.run(["man", "--warnings", "-l", os.path.join(BUILD, "man", page)], text=True, capture_output=True,
                        env=env)
@@ -92,7 +92,7 @@ needs_man = pytest.mark.skipif(not shutil.which("man"), reason="man is not insta
 
 @needs_man
 def test_manual_page(verbs):
-    """A section a verb, in it all its options and no others."""
+    """The page has a section for each verb, with all its options and no others."""
     sections = re.split(r"^   (?=\S)", shown("fpisa.8"), flags=re.M)
     found = {}
     for s in sections:
@@ -110,7 +110,7 @@ def test_manual_page(verbs):
 
 @needs_man
 def test_lists_of_the_manual(verbs):
-    """Each item of the lists in help and header heads an item, not a paragraph: a head of 6 letters has its text beside it."""
+    """Each item of the lists in help and header starts an item, not a paragraph: a head of 6 letters has its text beside it."""
     page, api = shown("fpisa.8"), shown("libfpisa.3")
     keys = [m[1] for v in verbs.values() for m in (re.match(r"  ([a-z]\w*(?:, \w+)*)\s{2,}\S", x) for x in v.more) if m]
     assert {"error", "ulp", "touch_ns", "empty_ns"} <= set(keys)
@@ -188,7 +188,7 @@ def test_completion(verbs, tmp_path):
 
 
 def test_completion_as_typed(tmp_path):
-    """The keys of a user: an interactive bash completes the line."""
+    """An interactive bash completes the line when a user types the keys."""
     rc = tmp_path / "rc"
     rc.write_text(f"PS1='$ '\nbind 'set bell-style none'\nPATH={BUILD}:$PATH\n. {BUILD}/completion/fpisa\n")
     pid, fd = pty.fork()
@@ -227,7 +227,7 @@ def test_usage():
 
 
 def test_short_options(verbs):
-    """-h and -V are --help and --version of fpisa, of a group of verbs and of every verb, whatever stands before them."""
+    """-h and -V are --help and --version of fpisa, of a group of verbs and of every verb, whatever options come before them."""
     version = told("--version")
     for words in ([], *([w] for w in sorted({v.split()[0] for v in verbs if " " in v and v.split()[0] not in verbs})), *map(str.split, verbs)):
         assert told(*words, "-h") == told(*words, "--help") == told("help", *words), words

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make deb` says which step it is at, keeps the rest in its log, and ends as the build did. The packages: tests/package."""
+"""`make deb` prints its present step, logs the rest, and ends with the build's status. The packages: tests/package."""
 import os
 import subprocess
 

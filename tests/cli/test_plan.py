@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa plan`: shares and times against a linear program's answer by bisection, and what is refused."""
+"""`fpisa plan`: shares and times against the solution of a linear program by bisection, and refused arguments."""
 import json
 import random
 import subprocess
@@ -14,7 +14,7 @@ def plan(*argv):
 
 
 def feasible(t, n, k, b, r, colocated):
-    """Can all be done in t s, of a vector of one bit? By each link's bits alone: the largest share that it allows."""
+    """Can all sums of a one-bit vector be done in t s? Find the largest share that each link's bits allow."""
     if t * b < 1:
         return False
     dedicated = t * r / n
@@ -48,7 +48,8 @@ def test_random():
 
 
 def check_weights(p):
-    """Whole numbers up to 100 whose ratio is within 2% of the shares', or as near as such numbers come; none for a share that is too small."""
+    """Check whole-number weights up to 100: their ratio is within 2% of the shares', or as near as possible. A share that is
+    too small has none."""
     shares, weights = [[p[f"{who}_{what}"] for who in ("aggregator", "worker")] for what in ("share", "weight")]
     assert all(0 <= w <= 100 and (w > 0) == (s >= 0.005 * max(shares)) for w, s in zip(weights, shares)), p
     if all(weights):
@@ -67,7 +68,7 @@ def test_bound(cluster, bound):
 
 
 def test_byteps():
-    """n workers and k hosts of equal links: BytePS's bound, and a ring's where there are none."""
+    """n workers and k hosts with equal links meet BytePS's bound, and without hosts a ring's bound."""
     for n, k in (8, 4), (8, 0), (8, 8), (4, 2), (3, 1):
         p = plan("--workers", n, "--aggregators", k, "--rate", "10G", "--colocated")
         ratio = p["ring_ms"] / (2 * (n - 1) / n) / p["ms"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Three programs, one command: `fpisa VERB` runs the program that has the verb, from beside itself or from ../libexec/fpisa."""
+"""Three programs, one command: `fpisa VERB` runs the program that has the verb, from its own directory or from ../libexec/fpisa."""
 import os
 import shutil
 import subprocess
@@ -9,11 +9,11 @@ import pytest
 from lab import FPISA
 
 OTHERS = ("fpisa-query", "fpisa-lab")
-DEMO = "  query demo "  # a script of the source tree
+DEMO = "  query demo "  # a script in the source tree
 
 
 def place(folder, where):
-    """A copy of the programs; the others in the folder `where` from fpisa's."""
+    """Copy the programs: fpisa into `folder`, the others into the folder `where` relative to it."""
     path = folder / "sbin"
     path.mkdir()
     shutil.copy(FPISA, path / "fpisa")
@@ -51,7 +51,7 @@ def test_arguments_and_status_go_through(tmp_path):
 
 
 def test_not_installed(tmp_path):
-    """The core works alone, names no verb that it cannot run, and says whose a verb is that is asked for."""
+    """The core works alone, lists no verb that it cannot run, and names the program of a missing verb."""
     fpisa = place(tmp_path, None)
     status, out, err = run(fpisa, "help")
     assert status == 0 and "  job add " in out and "  query " not in out and "  demo " not in out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that take long say on a terminal how far they are, and leave nothing of it there."""
+"""Long verbs show their progress on a terminal, and erase it at the end."""
 import os
 import re
 import signal
@@ -23,7 +23,7 @@ def test_query_data(tmp_path):
 
 
 def test_analyze(tmp_path):
-    """Progress is shown of each file in turn."""
+    """Progress is shown for each file in turn."""
     for name in "one", "two":
         (tmp_path / name).write_bytes(os.urandom(4 * 8 * 3000))
     p = OnTerminal([FPISA, "analyze", "--workers", 8, "--orders", 500, tmp_path / "one", tmp_path / "two"])
@@ -42,7 +42,7 @@ def worker():
 
 @pytest.mark.parametrize("on_terminal", [False, True])
 def test_query_run(worker, on_terminal):
-    """While a worker is stopped; rows that go to the same terminal have no progress between them."""
+    """While a worker is stopped, progress is shown; rows that go to the same terminal have no progress between them."""
     worker.table("t", ["k int32 not null"], [(i,) for i in range(5000)])
     os.kill(worker.processes[0].pid, signal.SIGSTOP)
     p = OnTerminal([FPISA, "query", "run", "t", "--workers", worker.addresses, "--key", worker.key_file, "--prune", "none", "--timeout", "60"],

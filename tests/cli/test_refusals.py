@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every verb refuses before it looks at the machine: one line that says what is wrong, of a wrong word with the
-verb's usage after it; no output, nothing made."""
+"""Arguments that every verb refuses before it looks at the machine: one line that says what is wrong, for a wrong word followed by
+the verb's usage; no output, nothing created."""
 import re
 import subprocess
 
@@ -11,7 +11,7 @@ from lab import FPISA
 QUERY = "query add 7 --kind table --limit 10 --workers 10.0.0.11"
 ADD = "job add 7 --workers 10.0.0.11,10.0.0.12"
 
-# Words, what is said of them, the exit status. {} is an empty word, as an unset variable of the shell leaves it.
+# Words, the expected error, the exit status. {} is an empty word, as an unset shell variable leaves it.
 WRONG = [
     ("foo", "no verb 'foo'; fpisa help lists them", 2),
     ("foo bar", "no verb 'foo bar'; fpisa help lists them", 2),
@@ -104,7 +104,7 @@ def test_refused(words, says, status):
 
 
 def test_usage_names_what_a_verb_takes():
-    """--pin, where there is nothing to pin, is not offered."""
+    """--pin is not offered by verbs that pin nothing."""
     for verb, takes in (("demo", False), ("soak", False), ("analyze", True), ("load", True), ("upgrade", True)):
         text = subprocess.run([FPISA, "help", verb], text=True, capture_output=True, check=True).stdout
         usage, = re.findall("^usage: .*", text, re.M)

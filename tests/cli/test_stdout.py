@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Output that cannot be written is an error with its reason, whichever write it was that failed."""
+"""Output that cannot be written is an error with its reason, whichever write failed."""
 import fcntl
 import os
 import subprocess
@@ -34,7 +34,7 @@ def query(w, *options):
 @pytest.mark.parametrize("verb", ["--version", "help", "help load", "plan --workers 4 --rate 10G --aggregators 1 --json",
                                   "doctor lo --json", "resources --json", "query resources --json"])
 def test_full(verb):
-    """More and less than a buffer; with --json it is one call."""
+    """A full device is an error for output larger and smaller than a buffer; with --json it is one call."""
     assert run_full(*verb.split()) == (1, f"fpisa: stdout: {FULL}\n")
 
 
@@ -45,7 +45,7 @@ def test_full_rows(worker, form):
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_reader_is_slow(worker, form):
-    """A pipe that does not block, which is full at times, and has room again at the end."""
+    """A non-blocking pipe that is full at times, and has room again at the end, loses nothing."""
     out, end = os.pipe()
     os.set_blocking(end, False)
     fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of the suite `distros`: what each step came to in each environment, as the step's own output counts it."""
+"""The table of the suite `distros`: each step's outcome in each environment, as the step's own output counts it."""
 import os
 import re
 
 from lab import BUILD
 
 COUNTS = r"^(\d+) passed, (\d+) failed, (\d+) skipped$"
-STEPS = {}  # {environment: {step: (did it end well, its output)}}
+STEPS = {}  # {environment: {step: (whether it ended well, its output)}}
 
 
 def record(environment, step, status, out):
-    """A row of the table; the whole output goes to build/distros/ENVIRONMENT-STEP.log."""
+    """Add a row to the table. Write the whole output to build/distros/ENVIRONMENT-STEP.log."""
     STEPS.setdefault(environment, {})[step] = (status == 0, out)
     folder = os.path.join(BUILD, "distros")
     os.makedirs(folder, exist_ok=True)
@@ -30,7 +30,7 @@ def figure(step, ended_well, out):
 
 
 def lines():
-    """tests/run prints lines that begin with "table: "."""
+    """Return the table's lines. tests/run prints lines that begin with "table: "."""
     for environment, steps in STEPS.items():
         for step, (ended_well, out) in steps.items():
             yield f"table: {environment:32} {step:13} {figure(step, ended_well, out)}"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README's commands on releases of Debian: on each in a root directory with nothing in it but git and make, on "native" in a clone.
+"""README's commands on releases of Debian: each in a root directory that has only git and make, and "native" in a clone on this machine.
 
 Each step continues from the step before it: the demo, the packages, suites of `make test`, the wheel with the first program of
-doc/sums.md, netns in short. The table of what they came to is table.py's."""
+doc/sums.md, netns in short. table.py has the table of outcomes."""
 import functools
 import os
 import re
@@ -17,14 +17,14 @@ import table
 from lab import BUILD, TOP
 
 RELEASES = os.environ.get("FPISA_RELEASES", "oldstable stable testing").split()
-# Each way to load and to fan out, an upgrade, what else is installed here that these use.
+# Each way to load and to fan out, an upgrade, and other installed programs that these use
 NETNS = "test_load[ or test_bpftool or test_upgrade_to or test_fanout[native or test_healthy or test_load_refusals or test_tags"
 STEPS = {
     "demo": "make demo",
     "packages": "make deps && make deb",
     "reproducible": "git clone -q . /srv/again && make -C /srv/again deb && cd build/deb && for f in *.deb; do cmp $f /srv/again/build/deb/$f || exit; done",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
-    # Without headers of Python. The page's first program, from the wheel and from the source distribution.
+    # Without Python's headers: the page's first program, from the wheel and from the source distribution
     "wheel": "apt-get -qq update && apt-get -qq install -y --no-install-recommends gcc libc6-dev python3-pip python3-venv && make wheel && "
     "awk '/^```python/ {n++; next} /^```/ && n == 1 {exit} n == 1' doc/sums.md > /srv/page.py && grep -q '^import fpisa' /srv/page.py && "
     "for made in build/wheel/fpisa-*-py3-none-manylinux*.whl build/wheel/fpisa-*.tar.gz; do python3 -m venv --clear /srv/env && "
@@ -35,7 +35,7 @@ STEPS = {
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request):
-    """(its name, how a command is run there); the folder is gone afterwards."""
+    """Yield (the release's name, a function that runs a command there). The folder is removed afterwards."""
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed; make test installs it")
     place = tempfile.mkdtemp(dir=BUILD, prefix="root-")

@@ -11,14 +11,14 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
 os.environ["FPISA_SUMS"] = os.path.join(BUILD, "python", "libsums.so")
 os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["PYTHONPATH"] = os.path.join(TOP, "adapters", "python")  # of processes that engines start
+os.environ["PYTHONPATH"] = os.path.join(TOP, "adapters", "python")  # for processes that engines start
 sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "tests/lib")]
 
 from seeds import rng  # noqa: E402, F401
 
 
 class Data:
-    """Keys and values whose sums depend on the order, a null here and there, and what is right."""
+    """Keys and values whose sums depend on the order, some nulls, and the right results."""
 
     def __init__(self, rng):
         self.rows = [(rng.choice("abcde"), None if rng.random() < 0.01 else rng.uniform(-1, 1) * 10.0 ** rng.randint(-12, 12))

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums in the engines of PyPI: tests/doors/run.py BUILD [PYTEST ARGUMENT...]. They go into BUILD/doors, once; without PyPI exit status 77."""
+"""Test exact sums in the engines of PyPI: tests/doors/run.py BUILD [PYTEST ARGUMENT...]. The engines go into BUILD/doors, once.
+Without PyPI the exit status is 77."""
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[datafram
 
 
 def environment(build):
-    """The interpreter of an environment that has them all, or None."""
+    """Return the interpreter of an environment that has all engines, or None."""
     place = os.path.join(build, "doors")
     python, whole = os.path.join(place, "bin", "python3"), os.path.join(place, "whole")
     if os.path.exists(whole):
@@ -21,7 +22,7 @@ def environment(build):
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", python, "install", "--retries", "1"]
     if subprocess.run([*pip, "numpy"]).returncode:
         return None
-    for engine in ENGINES:  # one that has no wheel for this Python is skipped by its test
+    for engine in ENGINES:  # the test skips an engine that has no wheel for this Python
         subprocess.run([*pip, engine])
     with open(whole, "w") as f:
         print(*ENGINES, file=f)

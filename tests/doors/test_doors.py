@@ -48,13 +48,13 @@ def follow(program):
 
 @pytest.mark.parametrize("program", [p for p in programs() if "pyspark" not in p], ids=lambda p: re.search(r"import fpisa\.(\w+)", p)[1])
 def test_page(program):
-    """Each program of doc/sums.md runs as it stands."""
+    """Each program of doc/sums.md runs unchanged."""
     pytest.importorskip(re.search(r"import (\w+)", program)[1])
     follow(program)
 
 
 def test_numpy():
-    """tests/python with the newest numpy, and with ml_dtypes, which Debian does not have."""
+    """tests/python passes with the newest numpy, and with ml_dtypes, which Debian does not have."""
     pytest.importorskip("ml_dtypes")
     files = [os.path.join(TOP, "tests", "python", f"test_{name}.py") for name in ("sums", "inputs")]
     subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files], check=True)
@@ -83,7 +83,7 @@ def test_pandas(data):
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("sort", [False, True])
 def test_pandas_categories(observed, sort):
-    """Each group has its own rows' result, at the place where pandas has the group, also where groups have no rows."""
+    """Each group has the result of its own rows, at pandas' place of the group, also if groups have no rows."""
     pandas = pytest.importorskip("pandas")
     import fpisa.pandas  # noqa: F401
     df = pandas.DataFrame({"k": pandas.Categorical(list("cacab"), categories=list("zabdc")), "j": pandas.Categorical([2, 3, 1, 2, 2], categories=[3, 1, 4, 2]),
@@ -96,7 +96,7 @@ def test_pandas_categories(observed, sort):
 
 
 def test_pandas_null_keys():
-    """pandas.NA and NaT are of no group, in an array of pandas and in a list."""
+    """pandas.NA and NaT belong to no group, in an array of pandas and in a list."""
     pandas = pytest.importorskip("pandas")
     dates = [pandas.Timestamp(1), pandas.NaT, pandas.Timestamp(1)]
     for by in pandas.array([1, None, 1], dtype="Int64"), [1, pandas.NA, 1], dates, pandas.array(dates), pandas.array(["a", None, "a"], dtype="string"):
@@ -216,7 +216,7 @@ def test_spark(spark, data):
 
 
 def test_spark_jvm(spark, data):
-    """The Aggregators of adapters/spark: no Python takes part in the sums."""
+    """The Aggregators of adapters/spark sum without Python."""
     if not shutil.which("javac"):
         pytest.skip("no javac: apt install default-jdk-headless")
     program, = [p for p in programs() if "pyspark" in p]
@@ -231,7 +231,7 @@ def test_spark_jvm(spark, data):
 
 
 def test_across(spark, data):
-    """Partials made in Spark, Polars and pandas, merged in DuckDB: the bytes of one sum of all values."""
+    """Partials made in Spark, Polars and pandas merge in DuckDB to the bytes of one sum of all values."""
     import duckdb
     import polars as pl
     import pyarrow
@@ -255,7 +255,7 @@ def test_across(spark, data):
 
 
 def merged_by_postgres(parts, data):
-    """The same by fpisa_merge() of adapters/postgres, where that is built."""
+    """Merge the parts by fpisa_merge() of adapters/postgres, if that is built."""
     import postgres
     if postgres.lacking():
         return

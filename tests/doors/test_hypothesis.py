@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Any doubles that hypothesis thinks of, in any split and order, against rational numbers."""
+"""Any doubles from hypothesis, in any split and order, against rational numbers."""
 import math
 from fractions import Fraction
 
@@ -61,7 +61,7 @@ def test_groups(rows, unit, random):
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=340))
 def test_bytes(data):
-    """Any bytes are a partial that is written again as its own shortest form, or a ValueError."""
+    """Any bytes are a partial that is written again in its own shortest form, or a ValueError."""
     for given_bytes in data, b"FS\1\0" + data:
         try:
             a = fpisa.Accumulator.from_bytes(given_bytes)

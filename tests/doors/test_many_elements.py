@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A hundred million random elements: whatever the type, shape, address, chunks, order, threads and vector unit, the sum has the same
-bits; the oracle, rationals and math.fsum, looks at samples. FPISA_ELEMENTS sets another number."""
+"""A hundred million random elements: the sum has the same bits for any type, shape, address, chunks, order, threads and vector unit. The
+oracle, rationals and math.fsum, checks samples. FPISA_ELEMENTS sets another number."""
 import math
 import os
 from fractions import Fraction
@@ -16,7 +16,7 @@ UNITS = ["avx512", "avx2", "baseline"]
 
 
 def make(rng, n, dtype):
-    """Values alike, or of many exponents, or that cancel."""
+    """Make values that are alike, that have many exponents, or that cancel."""
     if dtype[0] in "iu":
         info = np.iinfo(dtype)
         return rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
@@ -36,7 +36,7 @@ def make(rng, n, dtype):
 
 
 def elsewhere(rng, x):
-    """At an address that is a multiple of nothing, of other strides, from its end."""
+    """Move the values to an unaligned address, with other strides, from the end."""
     gap, shift = int(rng.integers(0, 9)), int(rng.integers(0, 8))
     step = x.itemsize + gap
     memory = np.zeros(len(x) * step + shift + 64, "uint8")
@@ -56,7 +56,7 @@ def merged(rng, x):
 
 
 def shaped(x):
-    """In two dimensions, turned."""
+    """Return the values in two dimensions, transposed."""
     side = max(1, math.isqrt(len(x)))
     whole = len(x) // side * side
     return fpisa.Accumulator(x[:whole].reshape(-1, side).T).merge(fpisa.Accumulator(x[whole:]))
@@ -73,7 +73,7 @@ def check_sample(rng, x):
 
 
 def _exact(a):
-    """The number of doc/partial.md."""
+    """Return the number in doc/partial.md."""
     data = a.to_bytes()
     m, e = int.from_bytes(data[16:], "little"), int.from_bytes(data[4:6], "little", signed=True)
     return Fraction(-m if data[3] & 1 else m) * Fraction(2) ** e

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make image`, and what its containers need: with the capabilities of doc/deploy.md each does its work, without any one of them it
-does not. Their root is read-only, the BPF filesystem a mount, the network that of a Lab."""
+"""`make image`, and the needs of its containers: with the capabilities of doc/deploy.md each one works, and without any one capability it
+does not. Their root is read-only, the BPF filesystem a mount, and the network a Lab's."""
 import os
 import re
 import shutil
@@ -12,7 +12,7 @@ from lab import ADDRESS, BPFFS, BUILD, TOP, end, setting, wait_until
 
 PLACE = os.path.join(BUILD, "image")
 VERSION = setting("VERSION")
-# No container of ours may raise limits, which takes CAP_SYS_RESOURCE.
+# The containers may not raise limits, which takes CAP_SYS_RESOURCE.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"]
 RUNTIME = ["--runtime=runc"] if shutil.which("runc") else []
 SUM = ("import fpisa, numpy, sys\n"
@@ -22,7 +22,7 @@ SUM = ("import fpisa, numpy, sys\n"
 
 
 def capabilities():
-    """doc/deploy.md's table: what runs, and what it takes."""
+    """Return doc/deploy.md's table: what runs, and the capabilities that it needs."""
     with open(os.path.join(TOP, "doc", "deploy.md")) as f:
         rows = re.findall(r"^\| `([\w ]+)` \| (.*?) \|", f.read(), re.M)
     return {verb: re.findall(r"CAP_(\w+)", caps) for verb, caps in rows}
@@ -33,14 +33,14 @@ NEEDS = capabilities()
 
 @pytest.fixture(scope="module")
 def images(mounts, tmp_path_factory):
-    """The images, in a store of this test's."""
+    """Make the images, in a private store."""
     if subprocess.run(["podman", *RUNTIME, "info"], capture_output=True).returncode if shutil.which("podman") else True:
         pytest.skip("podman does not run here")
     shutil.rmtree(PLACE, ignore_errors=True)
     store = tmp_path_factory.mktemp("store")
     (store / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{store}/graph"\nrunroot = "{store}/run"\n')
     os.environ["CONTAINERS_STORAGE_CONF"] = str(store / "storage.conf")
-    debs = os.environ.get("FPISA_DEBS")  # those of an earlier `make deb`
+    debs = os.environ.get("FPISA_DEBS")  # from an earlier `make deb`
     p = subprocess.run(["make", *([] if debs else ["deb"]), "image", f"B={BUILD}", f"IMAGE={PLACE}", f"DEB={debs or PLACE + '/deb'}",
                         "DEB_BUILD_PROFILES=pkg.fpisa.nopostgres pkg.fpisa.notorch pkg.fpisa.nompi"], cwd=TOP, text=True, capture_output=True)
     assert p.returncode == 0, p.stdout[-3000:] + p.stderr[-3000:]
@@ -63,7 +63,7 @@ def run(*argv, **options):
 
 
 def aggregator(net, *argv, without=None, verb=None, options=()):
-    """A verb, by all that it needs but `without`."""
+    """Return a function that runs a verb with all capabilities that it needs, except `without`."""
     caps = [c for c in NEEDS[verb or argv[0]] if c != without]
     return run(net.agg, "aggregator", *argv, caps=caps, options=[f"--volume={BPFFS}:{BPFFS}", *options])
 
@@ -106,7 +106,7 @@ def configured(net, folder):
 
 
 def test_serve_and_workers(images, lab, tmp_path):
-    """A manager and two workers in containers: the workers have no capability and are nobody."""
+    """A manager and two workers run in containers; the workers have no capability and run as nobody."""
     net = prepared(lab)
     status, _, err = aggregator(net, "load", *net.ports)
     assert status == 0, err
@@ -155,7 +155,7 @@ def test_demo(images, lab):
 
 
 def test_compose(images, mounts):
-    """The file as it is, by the program that reads such files."""
+    """A program that reads compose files accepts the file unchanged."""
     if not shutil.which("podman-compose"):
         pytest.skip("podman-compose is not installed; make test-long installs it")
     p = subprocess.run(["podman-compose", *(f"--podman-args={option}" for option in RUNTIME), "--podman-run-args=" + " ".join(LIMITS), "-f",

@@ -1,18 +1,17 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-An independent worker: written from doc/wire.md alone, in Python's standard
-library, with nothing of this project. If it works beside other workers, the
-page suffices. "section N" below means that page.
+"""An independent worker, written from doc/wire.md alone in Python's standard
+library, without any code of this project. If it works beside other workers, the
+page suffices. "section N" below refers to that page.
 
-Reduces one vector of COUNT seeded random values over the ranks of a job, by one
+It reduces one vector of COUNT seeded random values over the ranks of a job, by one
 operation after the other, and prints a line of JSON for each: rank, workers,
 count, retransmits and the SHA-256 of the result's bytes. The job's values are
-FP32, value i the (i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
+FP32; value i is the (i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
 
-With --seeds, the seeds of all ranks, jobs of any format: the values are those
-of independent_numbers.py, every element of every result is recomputed in the
-order that it reports, and the line says how many are wrong.
+With --seeds, the seeds of all ranks, the job may have any format. The values are then
+those of independent_numbers.py, every element of every result is recomputed in the
+order that the result reports, and the line says how many are wrong.
 """
 
 import argparse
@@ -45,7 +44,7 @@ class Failure(Exception):
 
 
 def checksum(header72, payload):
-    """Section 4."""
+    """Return the checksum of section 4."""
     a_lo = a_hi = b_lo = b_hi = 0
     for lo, hi in struct.iter_unpack("<II", header72 + payload):
         a_lo += lo
@@ -59,7 +58,7 @@ def checksum(header72, payload):
 
 
 def siphash(key, words):
-    """SipHash-2-4 of 64-bit words under a key of two: section 4.1."""
+    """Return SipHash-2-4 of 64-bit words under a key of two words: section 4.1."""
     a, b = key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d
     c, d = key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573
     for m in (*words, len(words) << 59 & M64, None):
@@ -84,7 +83,7 @@ def siphash(key, words):
 
 
 class Tags:
-    """Section 4.1: the keys of a job with a token, and tags of its frames."""
+    """The keys of a job with a token, and tags of its frames: section 4.1."""
 
     HELLO, RANK, RESULTS, NH = range(1, 5)
 
@@ -121,13 +120,13 @@ class Header:
         self.__dict__.update(fields)
 
     def datagram(self, payload, checked=True):
-        """checked: with the checksum of section 4; else it is 0."""
+        """Return a datagram. If `checked`, it has the checksum of section 4, else 0."""
         head = HEADER.pack(*(getattr(self, n) for n in self.NAMES))[:72]
         return head + struct.pack("<I", checksum(head, payload) if checked else 0) + payload
 
 
 def digest(before, op, fmt, factor, elements, tag):
-    """Section 6.2."""
+    """Return the digest of section 6.2."""
     for word in (1 << 16 | fmt << 8 | op, factor, elements, tag):
         before = (before ^ word) * 0x9e3779b97f4a7c15 & M64
         before ^= before >> 32
@@ -144,7 +143,7 @@ class Worker:
         self.job, self.tags = job, Tags(token) if token else None
         self.deadline = time.monotonic() + timeout
         self.retransmits = 0
-        self.numbers = None  # WELCOME tells
+        self.numbers = None  # from WELCOME
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
@@ -157,7 +156,7 @@ class Worker:
             pass  # as good as lost
 
     def receive(self, until):
-        """The next frame that passes section 7.1, as (header, payload), or None at time `until`."""
+        """Return the next frame that passes section 7.1, as (header, payload), or None at time `until`."""
         while True:
             self.sock.settimeout(max(until - time.monotonic(), 1e-4))
             try:
@@ -184,7 +183,7 @@ class Worker:
                 return h, payload
 
     def sealed(self, h, data):
-        """Sections 4 and 4.1: are checksum, proof and tag right?"""
+        """Return whether checksum, proof and tag are right: sections 4 and 4.1."""
         if h.type == WELCOME or not self.tags:
             proof = self.tags.proof(data) if self.tags else 0
             return checksum(data[:72], data[76:]) == h.checksum and (
@@ -252,14 +251,14 @@ class Worker:
     # -- sections 6 and 7
 
     def allreduce(self, payloads, total, op, aux=0):
-        """The RESULT of every chunk of a call, as (header, payload)."""
+        """Return the RESULT of every chunk of a call, as (header, payload)."""
         chunks, form = len(payloads), self.numbers.format
         first, call = self.next_chunk, self.next_call
         self.digest = digest(self.digest, op, form, aux, total, 0)
         results = [None] * chunks
         counts = [min(self.elements, (total - c * self.elements + 31) // 32 * 32) for c in range(chunks)]
         waiting = {}  # chunk -> [when to send again, timeout, copies sent]
-        asked = [0, 0]  # ranks that the last STATUS counts on, and those that are in
+        asked = [0, 0]  # ranks that the last STATUS counts on, and ranks that have contributed
 
         def transmit(c):
             state = waiting.setdefault(c, [0, 0.02, 0])
@@ -314,7 +313,7 @@ class Worker:
         return results
 
     def reduce(self, op, factor, count, seed, seeds):
-        """Make one call; return what main() prints of it."""
+        """Make one call; return the object that main() prints."""
         n = self.numbers
         if seeds:
             vectors = {r: n.random_values(s, count) for r, s in enumerate(seeds)}

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-What independent_client.py knows of numbers: payloads of every format, and the
-bits that every operation gives. Like it written from doc/wire.md alone, in
-Python's standard library, with nothing of this project. "section N" below
-means that page.
+"""The numbers of independent_client.py: payloads of every format, and the bits
+that every operation gives. It too is written from doc/wire.md alone, in
+Python's standard library, without any code of this project. "section N" below
+refers to that page.
 
-On purpose not the page's own text: here values are fractions, in units of the
+It deliberately differs from the page's own text: here values are fractions, in units of the
 smallest subnormal, and so are registers; Fraction rounds.
 """
 
@@ -43,7 +42,7 @@ class Numbers:
         return count * self.bytes + (32 if self.format == MXINT8 else 0)
 
     def cut(self, values, elements):
-        """Payloads of a vector. Values are packed words; of mxint8 they are blocks, (scale, 32 elements)."""
+        """Return payloads of a vector. Values are packed words, or for mxint8 blocks: (scale, 32 elements)."""
         if self.format == MXINT8:
             step = elements // 32
             for i in range(0, len(values), step):
@@ -62,7 +61,7 @@ class Numbers:
         return [(payload[b], struct.unpack_from("32b", payload, 32 * (b + 1))) for b in range(len(payload) // 32 - 1)]
 
     def random_values(self, seed, count):
-        """Values of any kind, most of them near 1, the same ones for the same seed."""
+        """Return values of any kind, most of them near 1. The same seed gives the same values."""
         rng = random.Random(seed)
         if self.format == MXINT8:
             return [(255 if rng.random() < 0.01 else rng.randrange(120, 135),
@@ -83,7 +82,7 @@ class Numbers:
     # -- one element (section 7.3)
 
     def decode(self, word):
-        """A packed value: NAN, an infinity, or its sign and (exponent, integer)."""
+        """Decode a packed value: return NAN, an infinity, or its sign and (exponent, integer)."""
         field, fraction = word >> self.mbits & 2 ** self.ebits - 1, word & 2 ** self.mbits - 1
         sign = -1 if word >> self.ebits + self.mbits else 1
         if field == 2 ** self.ebits - 1:
@@ -105,7 +104,7 @@ class Numbers:
         return infinity + (2 ** (self.ebits + self.mbits) if value < 0 else 0)
 
     def accumulate(self, entries):
-        """Signed integers n of exponents e, in order -> n and e of the register, e of its last bit."""
+        """Add signed integers n of exponents e, in order. Return n and e of the register, and e of its last bit."""
         wide, spare = self.natural, 0
         if self.mode == EXACT:
             return sum(n * 2 ** (e - 1) for e, n in entries), 1
@@ -134,9 +133,9 @@ class Numbers:
         return register, at - spare
 
     def finish(self, op, factor, n, register, at):
-        """Return what the operation makes of a sum, in smallest subnormals."""
+        """Return the operation's result for a sum, in smallest subnormals."""
         if op == OPS["norm"]:
-            # Twice the exponent and a factor 2^(1 - M) in squares of them; a root to far below any rounding, then a bit.
+            # For squares, twice the exponent and a factor 2^(1 - M); the root to far below any rounding, then a bit
             square = register * Fraction(2) ** (at - 2 + 1 - self.mbits + 2 * self.mbits) * 4 ** 200
             root = math.isqrt(math.floor(square))
             return Fraction(2 * root + (root * root != square), 2 ** 201)
@@ -177,7 +176,7 @@ class Numbers:
         return best if order(best)[0] else 0
 
     def element(self, op, factor, words):
-        """Packed words in the order of arrival -> the packed result."""
+        """Return the packed result for packed words in the order of arrival."""
         if self.format == INT32:
             signed = [w - 2 ** 32 if w >= 2 ** 31 else w for w in words]
             total = signed[0]
@@ -189,7 +188,7 @@ class Numbers:
         specials, entries = set(), []
         for value in map(self.decode, words):
             if value == NAN or isinstance(value, float):
-                specials.add(value)  # they decide the result, whatever else there is
+                specials.add(value)  # they decide the result, whatever the other values are
             elif op == OPS["norm"]:
                 _, e, n = value
                 entries.append((2 * e, Fraction(n * n, 2 ** (self.mbits + 1))))
@@ -205,7 +204,7 @@ class Numbers:
         return self.encode(self.finish(op, factor, len(words), *self.accumulate(entries)))
 
     def block(self, op, factor, blocks):
-        """The same of a block of mxint8."""
+        """Return the result for a block of mxint8."""
         if any(scale == 255 for scale, _ in blocks):
             return 255, (0,) * 32
         exponents = [scale + 1 if any(k) else 1 for scale, k in blocks]
@@ -221,7 +220,7 @@ class Numbers:
         return 255, (0,) * 32
 
     def wrong(self, op, factor, contributions, result):
-        """Elements (blocks) of a RESULT's payload that are not what those in the order of arrival give."""
+        """Count the elements (blocks) of a RESULT's payload that differ from the result in the order of arrival."""
         one = self.block if self.format == MXINT8 else self.element
         columns = zip(*map(self.values, contributions))
         return sum(one(op, factor, words) != got for words, got in zip(columns, self.values(result)))

@@ -1,14 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-A member of a query, written from doc/query-wire.md (and what it takes of doc/wire.md, from independent_client.py): "section
-N" below means the former.
+"""A member of a query, written from doc/query-wire.md alone, with the parts of doc/wire.md in independent_client.py. "section
+N" below refers to the former.
 
-	independent_query.py AGG_IP QUERY worker --seed S --rows N --keys K [--join EVERY]
-	independent_query.py AGG_IP QUERY master
+        independent_query.py AGG_IP QUERY worker --seed S --rows N --keys K [--join EVERY]
+        independent_query.py AGG_IP QUERY master
 
-Row i of seed S is what rows() makes of them. The master prints the answer as a line of JSON: of topn its first N values
-as bits, of table a list of [key, count, least, greatest, sum x 2^149, specials], of join its rows. The small table of a query
+Row i of seed S comes from rows(). The master prints the answer as a line of JSON: for topn its first N values
+as bits, for table a list of [key, count, least, greatest, sum x 2^149, specials], for join its rows. The small table of a query
 with a filter has the keys that --join divides. Both lose --loss of what they send and receive.
 """
 
@@ -25,20 +24,20 @@ ROWS, ACK, SEAL, READ, GROUPS, KEYS, KEYS_ACK = range(16, 23)
 LAST = 0x20
 TOPN, TABLE, JOIN = 16, 17, 18
 FP32, FRAME_ROWS, FRAME_KEYS = 1, 50, 10
-WINDOW = 16  # 64 at most
-LINGER_S = 10  # more than a worker waits before it sends again
+WINDOW = 16  # at most 64
+LINGER_S = 10  # longer than a worker's interval between retransmissions
 HARD = [0x00000000, 0x80000000, 0x00000001, 0x7f7fffff, 0xff7fffff, 0x7149f2ca, 0xf149f2ca, 0x3f800000, 0x7f800000]
 
 
 def rows(seed, count, keys):
-    """(key, bits of the value), the same wherever they are asked for."""
+    """Return (key, bits of the value) of each row, the same at every call."""
     rng = random.Random(seed)
     return [(rng.randrange(keys), rng.choice(HARD) if rng.random() < 0.3 else rng.randrange(0x3e000000, 0x43000000)
              | rng.randrange(2) << 31) for _ in range(count)]
 
 
 def place(bits):
-    """Section 7."""
+    """Return the place of a value: section 7."""
     if bits & 0x7fffffff > 0x7f800000:
         return 2**32 - 1
     if not bits & 0x7fffffff:
@@ -47,12 +46,12 @@ def place(bits):
 
 
 def value(p):
-    """The bits of the value at a place."""
+    """Return the bits of the value at a place."""
     return p - 2**31 if p >= 2**31 else 2**32 - 1 - p
 
 
 def units(bits):
-    """A finite value as a multiple of 2^-149."""
+    """Return a finite value as a multiple of 2^-149."""
     e, m = bits >> 23 & 255, bits & 0x7fffff
     m = (m | 1 << 23) << e - 1 if e else m
     return -m if bits >> 31 else m
@@ -68,10 +67,10 @@ class Member(Worker):
     def __init__(self, *args, loss):
         super().__init__(*args)
         self.loss, self.rng = loss, random.Random()
-        self.epoch = None  # others may have joined, and send, before this one has heard that it has
+        self.epoch = None  # others may have joined, and send, before this member learns that it has joined
 
     def joined(self, h, payload):
-        """Section 1."""
+        """Handle WELCOME: section 1."""
         self.epoch = h.generation
         none, elements, members, self.rank, self.kind, self.key_bytes, form = struct.unpack_from("<IHHHBBB", payload)
         self.join_bytes, self.order = struct.unpack_from("<BB", payload, 13)
@@ -131,7 +130,7 @@ class Member(Worker):
     # -- section 11
 
     def build(self, keys):
-        """The join keys, and then until nobody's are missing."""
+        """Send the join keys, then wait until the keys of all workers are in."""
         frames = [keys[i:i + FRAME_KEYS] for i in range(0, len(keys), FRAME_KEYS)] + [[]]
         acked = set()
         while True:
@@ -187,7 +186,7 @@ class Member(Worker):
         self.say(ACK, chunk=h.chunk, slot=h.rank, aux=h.aux)
 
     def ask(self, kind, answer, payload, had, last, **fields):
-        """Asks until it is answered; workers may repeat themselves meanwhile."""
+        """Ask until the answer comes. Workers may send again meanwhile."""
         self.doing = "no answer to a frame of type %d" % kind
         while True:
             self.say(kind, payload, **fields)

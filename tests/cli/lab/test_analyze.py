@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa analyze`: every number of it by rational arithmetic, in every format and mode."""
+"""`fpisa analyze`: every number that it prints, by rational arithmetic, in every format and mode."""
 import itertools
 import math
 import os
@@ -15,7 +15,7 @@ from analyze import DATA, analyze, raw, run
 from rationals import (DOWN, EXACT, FPISA as FULL, FPISA64, FPISA_A, NEAREST, Case, Format,
                        finish, floor_log2)
 
-WORKERS = 3  # few enough that random orders meet all six
+WORKERS = 3  # few enough that random orders reach all six
 SEED = int(os.environ.get("FPISA_SEED") or random.randrange(2**32))
 FORMATS = {"fp32": (8, 23, 32), "fp16": (5, 10, 32), "bf16": (8, 7, 32), "fp64": (11, 52, 64),
            "e4m3": (4, 3, 32, 0, True), "e5m2": (5, 2, 32)}
@@ -27,7 +27,7 @@ SOURCES = ("rounding", "overwrite", "left_shift", "read_out")
 # -- rational arithmetic ------------------------------------------------------
 
 def register_format(name, mode):
-    """As a job of three workers has it."""
+    """Return the format's register, as a job of three workers has it."""
     f = Format(name, *FORMATS[name])
     if mode == FPISA64:
         return Format(name, f.ebits, f.mbits, 64, 63 - (f.mbits + 1) - 2, f.finite)
@@ -35,7 +35,7 @@ def register_format(name, mode):
 
 
 class Sum:
-    """The contributions of one element in one order: result, events, magnitudes of what was lost."""
+    """The contributions of one element in one order: result, events, magnitudes of discarded bits."""
 
     def __init__(self, name, mode, rounding, words):
         f = register_format(name, mode)
@@ -140,14 +140,14 @@ def check_ratios(got, f, columns):
 
 
 def gradients_like(rng, n, scale):
-    """Rows of floats: an element has a size of its own, workers differ by up to 2^spread."""
+    """Return rows of floats: each element has a size of its own, and workers differ by up to 2^spread."""
     rows = [[], [], []]
     for _ in range(n):
         size, spread = rng.uniform(-scale, 0), rng.choice((3, 12, 34))
         for row in rows:
             x = rng.choice((0, 1, 1, -1)) * rng.uniform(1, 2) * 2.0 ** (size - rng.uniform(0, spread))
             row.append(struct.unpack("<f", struct.pack("<f", x))[0])
-    # 128 and more small ones after a left shift: what makes fpisa-a saturate.
+    # 128 and more small values after a left shift make fpisa-a saturate.
     for row, x in zip(rows, (1.0, 255.5, 255.5)):
         row[0] = x
     return rows
@@ -204,7 +204,7 @@ def test_sample_of_real_gradients():
 
 
 def test_heavy_tailed_values(tmp_path):
-    """The file is what its script makes; fpisa64 is not exact on it, exact is, and few sums of fpisa are right."""
+    """The file equals its script's output; on it fpisa64 is not exact, exact is, and few sums of fpisa are right."""
     data = os.path.join(DATA, "..")
     subprocess.run([sys.executable, "-B", os.path.join(data, "heavy_tailed.py"), tmp_path / "h"], check=True)
     with open(os.path.join(data, "heavy_tailed.f32"), "rb") as f:
@@ -216,14 +216,14 @@ def test_heavy_tailed_values(tmp_path):
 
 
 def test_what_fpisa64_loses(tmp_path):
-    """2^30 - 2^30 + 1e-9 + 0: right in exact alone, in whatever order the large ones come first."""
+    """Only mode exact sums 2^30 - 2^30 + 1e-9 + 0 right in every order."""
     (tmp_path / "v").write_bytes(raw([2.0**30, -2.0**30, 1e-9, 0]))
     one, = analyze("--workers", 4, tmp_path / "v")["inputs"]
     assert {m["mode"]: m["correctly_rounded"] for m in one["modes"]} == {"fpisa": 0, "fpisa-a": 0, "fpisa64": 0, "exact": 1}
 
 
 def test_seed_and_orders(tmp_path):
-    """The same seed gives the same; no orders, no figure."""
+    """The same seed gives the same output; without orders no figure for orders is printed."""
     path = os.path.join(DATA, "epoch20.f32")
     argv = ("--workers", 8, "--orders", 1, "--mode", "fpisa", path)
     by_order = [analyze(*argv, "--seed", s)["inputs"][0]["modes"][0]["depend_on_order"] for s in (1, 1, 2)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""bench/collective/parties.py: whose a sample is."""
+"""bench/collective/parties.py: the party that a sample belongs to."""
 import os
 import sys
 

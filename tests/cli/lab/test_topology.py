@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""bench/collective/topology.py: its grid, and what it keeps of a run that was ended."""
+"""bench/collective/topology.py: its grid, and the results that it keeps from an unfinished run."""
 import itertools
 import json
 import os
@@ -16,7 +16,7 @@ from collective import Setting  # noqa: E402
 
 @pytest.mark.parametrize("quick", (False, True))
 def test_grid(quick):
-    """No point twice, no stage twice, and nothing that its stage cannot have."""
+    """No point or stage occurs twice, and each stage has only values that are valid for it."""
     points = topology.grid(quick)
     assert len(set(points)) == len(points)
     stages = [key for key, _ in itertools.groupby(points, lambda p: (p.workers, p.mtu))]
@@ -28,7 +28,7 @@ def test_grid(quick):
 
 
 def test_axes():
-    """The grid has all points that the benchmark is to show."""
+    """The grid has all points that the benchmark must show."""
     points = topology.grid(False)
     assert {p.workers for p in points} == {2, 4, 8, 16} and {p.loss for p in points} == {0, 0.001, 0.01}
     assert {1 << 10, 4 << 20, 16 << 20} <= {p.bytes for p in points} and max(p.rate_mbps for p in points) == 1000
@@ -40,7 +40,7 @@ def test_axes():
 @pytest.mark.parametrize("name, vectors", [
     ("switch", 1), ("dedicated-8", 1), ("everywhere-4", 112 / 88), ("everywhere-1", 112 / 70), ("colocated", 1.75), ("one-port", 112 / 70)])
 def test_bound(name, vectors):
-    """BytePS's, of 8 workers: 2 x 8 x 7 / (64 + 8k - 2k) times S/rate."""
+    """The bound is BytePS's for 8 workers: 2 x 8 x 7 / (64 + 8k - 2k) times S/rate."""
     assert Setting(name, 8, 8).byteps_s(1000000) == pytest.approx(vectors)
 
 
@@ -50,7 +50,7 @@ def line(point):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """Makes one with the given build and contenders."""
+    """Return a function that makes kept results for the given build and contenders."""
     def make(build, names=("fpisa", "gloo")):
         monkeypatch.setattr(topology, "built", lambda: build)
         return topology.Kept(str(tmp_path / "kept.jsonl"), list(names))
@@ -59,7 +59,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_kept(kept, tmp_path):
-    """Points of the same build and contenders, as they were; those of others are measured anew."""
+    """Points of the same build and contenders are kept; points of others are measured again."""
     first, second = topology.grid(False)[:2]
     kept("a").add(line(first))
     again = kept("a")
@@ -77,7 +77,7 @@ def test_kept(kept, tmp_path):
 
 
 def test_kept_in_the_middle_of_a_line(kept, tmp_path):
-    """A line that was cut short at the end does not keep the next run from the earlier points."""
+    """A truncated last line does not keep the next run from using the earlier points."""
     first = topology.grid(False)[0]
     kept("a").add(line(first))
     with open(tmp_path / "kept.jsonl", "a") as f:

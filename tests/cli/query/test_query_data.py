@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa query data`: rows that the seed repeats, dealt out to workers, and of the distributions that doc/query-data.md has."""
+"""`fpisa query data`: a seed gives the same rows, dealt out to workers, with the distributions of doc/query-data.md."""
 import csv
 import datetime
 import hashlib
@@ -18,7 +18,7 @@ from lab import FPISA, SLOW, wait_until
 from seeds import draw_seed
 
 PAGES, VISITS = 20000, 100000
-SIGMAS = 6  # a true distribution is beyond once in 10^8 cases or less
+SIGMAS = 6  # a true distribution exceeds this once in 10^8 cases or less
 COLUMNS = {"rankings": ["pageURL text", "pageRank int32", "avgDuration int32"],
            "uservisits": ["sourceIP text", "destURL text", "visitDate date", "adRevenue real", "userAgent text", "countryCode text",
                           "languageCode text", "searchWord text", "duration int32"]}
@@ -37,7 +37,7 @@ def made(directory, *argv):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Tables from a random seed: lists of rows, each a dictionary."""
+    """Return tables from a random seed: lists of rows, each a dictionary."""
     seed = draw_seed()
     directory = tmp_path_factory.mktemp("data")
     made(directory, "--pages", PAGES, "--visits", VISITS, "--workers", 1, "--seed", seed)
@@ -49,7 +49,7 @@ def tables(tmp_path_factory):
 
 
 def expect(counts, weights, total):
-    """Multinomial counts of weights: each, and all of them by chi squared."""
+    """Check multinomial counts against weights: each count, and all counts by chi squared."""
     whole = sum(weights.values())
     assert set(counts) <= set(weights)
     squares = 0
@@ -66,7 +66,7 @@ def uniform(values, choices):
 
 
 def test_files(tmp_path):
-    """A schema and a header that name the same columns; every worker has its share; nothing is left over."""
+    """A schema and a header name the same columns, every worker has its share, and no other file is left."""
     files = made(tmp_path, "--pages", 10, "--visits", 31, "--workers", 3)
     assert sorted(files) == sorted(f"{w}/{t}.{end}" for w in range(3) for t in COLUMNS for end in ("csv", "schema"))
     for name, content in files.items():
@@ -80,7 +80,7 @@ def test_files(tmp_path):
 
 
 def test_seed(tmp_path):
-    """The same seed, the same bytes, here and on every machine; another seed, other rows."""
+    """The same seed gives the same bytes, here and on every machine; another seed gives other rows."""
     argv = ("--pages", 100, "--visits", 1000)
     first = made(tmp_path / "a", *argv)
     assert first == made(tmp_path / "b", *argv, "--seed", 1)
@@ -92,7 +92,7 @@ def test_seed(tmp_path):
 
 
 def test_workers(tmp_path):
-    """Row i is worker i mod N's: in turns they have the rows of one."""
+    """Row i belongs to worker i mod N: taken in turns, the workers' rows are the rows of one worker."""
     sizes = ("--pages", 57, "--visits", 101, "--seed", random.randrange(1 << 64))
     one, four = made(tmp_path / "one", *sizes, "--workers", 1), made(tmp_path / "four", *sizes, "--workers", 4)
     for table in COLUMNS:
@@ -134,13 +134,13 @@ def test_uservisits(tables):
     expect(Counter(d.year for d in days), by_year, VISITS)
     assert len({(d.month, d.day) for d in days}) == 366
     uniform([int(d) for d in column["duration"]], range(1, 11))
-    # Each page as likely; all of them are in rankings.
+    # Each page is equally likely; all pages are in rankings.
     place = {row["pageURL"]: i for i, row in enumerate(tables["rankings"])}
     uniform([place[url] * 100 // PAGES for url in column["destURL"]], range(100))
 
 
 def test_revenue(tables):
-    """FP32 in [0, 1), multiples of 2^-24, in nine digits that name one value."""
+    """Revenue is FP32 in [0, 1), a multiple of 2^-24, in nine digits that name one value."""
     found = []
     for text in (row["adRevenue"] for row in tables["uservisits"]):
         value = float(text)
@@ -151,7 +151,7 @@ def test_revenue(tables):
 
 
 def test_names(tables):
-    """521 agents, 33 of them with HiBench's weights; none too long for a key of a group."""
+    """The names are 521 agents, 33 of them with HiBench's weights, and each fits into a group's key."""
     rows = tables["uservisits"]
     agents = Counter(row["userAgent"] for row in rows)
     assert len(agents) == 521 and all(re.fullmatch("[A-Z][a-z]{4,23}/[0-8][.][0-8]", a) for a in agents)
@@ -188,7 +188,7 @@ def test_refusals(tmp_path):
 
 
 def test_full_disk(tmp_path):
-    """An error that names the file, and no part of it stays."""
+    """A full disk gives an error that names the file, and no part of the file stays."""
     (tmp_path / "0").mkdir()
     p = subprocess.run(["sh", "-c", 'ulimit -f 100; trap "" XFSZ; exec "$@"', "sh", FPISA, "query", "data", tmp_path, "--workers", "1",
                         "--pages", "10", "--visits", "10000"], capture_output=True, text=True)
@@ -198,7 +198,7 @@ def test_full_disk(tmp_path):
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(tmp_path, sig):
-    """The file that was being written goes; those that were whole stay, and the signal is what ends the program."""
+    """A signal removes the unfinished file, keeps the whole files, and ends the program."""
     p = subprocess.Popen([FPISA, "query", "data", tmp_path, "--workers", "1", "--pages", "100", "--visits", str(10 ** 9)],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa query worker` serves masters that have a key, whatever others do, and says at which limit it stops."""
+"""`fpisa query worker` serves masters that have a key, whatever other clients do, and names the limit at which it stops."""
 import contextlib
 import fcntl
 import os
@@ -17,13 +17,13 @@ from foreign import Workers
 from lab import FPISA, SLOW, children, wait_until
 
 HELD = 512  # connections without a key
-GREETING_S = 5  # until one without a key is closed
-ROWS = 200_000  # more than sockets and queues take: a scan of them lasts until it is read
+GREETING_S = 5  # time until a connection without a key is closed
+ROWS = 200_000  # more than sockets and queues hold: a scan lasts until its rows are read
 
 
 @pytest.fixture
 def worker():
-    """worker(*options, stderr=..., before=...): a worker at the loopback with a table `t` of two rows and a table `long`."""
+    """worker(*options, stderr=..., before=...) starts a worker at the loopback with a table `t` of two rows and a table `long`."""
     with contextlib.ExitStack() as stack:
         def make(*options, **how):
             w = Workers(1, *options, **how)
@@ -39,7 +39,7 @@ def argv(w, table="t"):
 
 
 def ask(w):
-    """The worker answers."""
+    """Check that the worker answers."""
     p = subprocess.run(argv(w), capture_output=True, text=True)
     assert (p.returncode, p.stdout) == (0, "k,v\n1,1.0\n2,2.0\n"), p.stderr
 
@@ -49,7 +49,7 @@ def connect(w, source="127.0.0.1"):
 
 
 def ended(s):
-    """Has the worker closed it?"""
+    """Return whether the worker has closed the connection."""
     s.settimeout(0)
     try:
         return not s.recv(1)
@@ -60,7 +60,7 @@ def ended(s):
 
 
 def log(w, pattern, stop):
-    """A line of the log so far; the worker ends."""
+    """Return a line of the log so far; the worker ends."""
     end = w.processes[0]
     stop.set()
     end.kill()
@@ -70,7 +70,8 @@ def log(w, pattern, stop):
 
 
 def test_silent_connections(worker):
-    """They share their places by hosts, and the oldest gives way; a master is served beside ever new ones. No process is begun for them."""
+    """Silent connections share their places by hosts, the oldest gives way, and a master is served beside new ones. They
+    start no process."""
     w = worker(stderr=subprocess.PIPE)
     others = [connect(w, f"127.0.0.{i}") for i in range(2, 12)]
     held = [connect(w) for _ in range(HELD + 40)]
@@ -81,7 +82,7 @@ def test_silent_connections(worker):
     stop = threading.Event()
 
     def hold():
-        """As many as there were, a new one for each that ends."""
+        """Hold as many connections as there were, with a new connection for each that ends."""
         with selectors.DefaultSelector() as sel:
             for s in held[51:]:
                 sel.register(s, selectors.EVENT_READ)
@@ -109,7 +110,7 @@ def test_silent_connections(worker):
 
 
 def test_few_descriptors(worker):
-    """The worker may open fewer files than it wants: silent connections give way all the same, and a master does not wait for their time."""
+    """If the worker may open fewer files than it wants, silent connections still give way, and a master need not wait for their timeout."""
     w = worker(before=("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150"))
     held = [connect(w, "127.0.0.2") for _ in range(250)]
     wait_until("the oldest have given way", lambda: all(map(ended, held[:80])), GREETING_S / 2)
@@ -121,7 +122,7 @@ def test_few_descriptors(worker):
 
 @pytest.mark.parametrize("said", [b"G", b"\x16\x03\x01\x02\x00", b""])
 def test_floods(worker, said):
-    """Connections as fast as a host makes them, of garbage, half a handshake or nothing: a master elsewhere is served; the log stays short."""
+    """A flood of connections with garbage, half a handshake or nothing does not stop service to a master elsewhere; the log stays short."""
     w = worker(stderr=subprocess.PIPE)
     stop, made = threading.Event(), [0]
 
@@ -181,7 +182,7 @@ def test_stderr_that_nobody_reads(worker):
     while not line.endswith(b"\n"):
         line += os.read(r, 1)
     assert re.match(rb"\d+ lines left out\n", line) and int(line.split()[0]) >= 101, line
-    # A reader that goes ends nobody either.
+    # A reader that goes away does not end the worker either.
     os.close(r)
     os.close(to)
     with connect(w) as s:
@@ -197,7 +198,7 @@ def test_scans(worker):
     try:
         for p in running:
             assert p.stdout.readline() == b"k,v\n"
-        # At once, or after it has waited: none hears that a connection ended.
+        # At once, or after a wait: no master only sees its connection end.
         many = [subprocess.Popen(argv(w), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(12)]
         assert {p.communicate()[1] for p in many} == {
             f"fpisa: query run: worker 127.0.0.1:{w.ports[0]}: serves 2 scans already; try again, or start it with --scans N\n"}
@@ -212,6 +213,6 @@ def test_scans(worker):
             p.kill()
             p.wait()
             p.stdout.close()
-    # Scans follow each other at once: one that has ended does not count.
+    # Scans follow each other at once: a scan that has ended does not count.
     for _ in range(30):
         ask(w)
