@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several aggregators of one job: hosts by eth0 at one bridge."""
+"""Several aggregators of one job: hosts with eth0 at one bridge"""
 import contextlib
 import os
 
@@ -8,7 +8,7 @@ from lab import Lab
 
 
 class Switched(Lab):
-    """Whoever derives from it makes self.worker and self.agg of host()."""
+    """Hosts behind a switch. A subclass makes self.worker and self.agg by host()."""
 
     def __init__(self):
         self.spaces = []
@@ -34,7 +34,7 @@ class Switched(Lab):
 
 @contextlib.contextmanager
 def pins(folder):
-    """A BPF filesystem of a test's own, for datapaths that may not be where one datapath is."""
+    """Mount a BPF filesystem for a test, for datapaths that may not share one."""
     os.mkdir(folder)
     lab.mount(b"bpf", folder, b"bpf")
     yield
@@ -43,7 +43,7 @@ def pins(folder):
 
 
 def check_shares(chunks, weights, count):
-    """Each aggregator had its share of the chunks of `count` values, of 256 each."""
+    """Check that each aggregator had its share of the chunks of `count` values, of 256 each."""
     assert sum(chunks) == -(-count // 256)
     for chunk, weight in zip(chunks, weights):
         assert abs(chunk - sum(chunks) * weight / sum(weights)) < 2, (chunks, weights)

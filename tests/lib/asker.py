@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ranks that speak doc/manager.md's messages themselves, without a key: groups that only ask for jobs, as fast as they get them."""
+"""Ranks that speak doc/manager.md's messages themselves, without a key: groups that only ask for jobs, as fast as possible"""
 import socket
 import struct
 import threading
@@ -17,7 +17,7 @@ def message(kind, body=b"", version=VERSION, number=0):
 
 
 class Rank:
-    """A connection from worker `host`, which joins a group."""
+    """A connection from worker `host` that joins a group"""
 
     def __init__(self, host, name, rank, size):
         with host.entered():
@@ -32,7 +32,7 @@ class Rank:
         self.socket.sendall(message(kind, body))
 
     def hear(self, kind):
-        """The body of the next message of that kind; others are passed over, but a refusal is an error."""
+        """Return the body of the next message of that kind. Skip other messages, but raise for a refusal."""
         while True:
             while len(self.unread) < BYTES:
                 more = self.socket.recv(4096)
@@ -46,7 +46,7 @@ class Rank:
 
 
 class Group:
-    """All ranks of a group of these hosts."""
+    """All ranks of a group, on these hosts"""
 
     def __init__(self, hosts, name):
         self.ranks, self.jobs = [Rank(h, name, r, len(hosts)) for r, h in enumerate(hosts)], 0
@@ -54,7 +54,8 @@ class Group:
             rank.hear(JOINED)
 
     def job(self, window, form=0, mode=0):
-        """The next job, of that format and mode: its number, its window and the seconds from the last rank's ASK to the last one's JOB."""
+        """Get the next job, of that format and mode. Return its number, its window and the seconds from the last rank's ASK
+        to the last JOB."""
         index, self.jobs = self.jobs, self.jobs + 1
         for rank in self.ranks:
             rank.say(ASK, struct.pack("<IIBB6xI", index, 0, form, mode, window))
@@ -73,7 +74,7 @@ class Group:
 
 
 def churn(hosts, groups, seconds, window=8):
-    """So many groups at a time that join, take all the jobs they may have, and leave: the seconds of each job."""
+    """Run that many groups at a time, which join, take all the jobs they may have, and leave. Return the seconds of each job."""
     took, failed, end = [], [], time.monotonic() + seconds
 
     def run(which):

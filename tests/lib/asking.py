@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-A program with queries, by libfpisa-query's functions through ctypes: asking.py LIBRARY OPTIONS
+"""A program with queries that calls libfpisa-query's functions through ctypes: asking.py LIBRARY OPTIONS
 
-OPTIONS is JSON, members of struct fpisa_query_options. Opens three queries: one is closed when rows can be taken, one at once, one
-is polled to its end beside nothing else. Prints a line of JSON: columns, rows, counts of the third, and how the poll went. Its
-numbers are those of the environment's locale.
+OPTIONS is JSON, members of struct fpisa_query_options. The program opens three queries: it closes one when rows can be taken, one at
+once, and polls the third to its end with nothing else. It prints a line of JSON: columns, rows and counts of the third, and the
+poll's outcome. Its numbers follow the environment's locale.
 """
 import ctypes
 import json

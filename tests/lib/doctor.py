@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa doctor` for its tests: what it finds, and whether the command that it prints mends that."""
+"""`fpisa doctor` for its tests: its findings, and whether the command that it prints mends them"""
 import json
 import os
 import shutil
@@ -13,7 +13,7 @@ ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
 
 
 def examine(ns, *argv, **options):
-    """{(subject, check): finding} of `fpisa doctor`, whose exit status and counts agree with them."""
+    """Return {(subject, check): finding} of `fpisa doctor`, after checking that exit status and counts agree with the findings."""
     status, out, err = ns.try_run(FPISA, "doctor", *argv, "--json", **options)
     report = json.loads(out)
     levels = [f["level"] for f in report["findings"]]
@@ -29,11 +29,11 @@ def bad(found):
 
 
 def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False):
-    """The finding is there, as text too if asked; its command runs; the finding is gone. The command."""
+    """Check that the finding is there, also as text if asked, and gone after its command has run. Return the command."""
     env = env or ENV
     f = examine(ns, *argv, env=env)[subject, check]
     assert f["level"] == level and says in f["text"], f
-    if text:  # a further trial load, of which one is enough for each level
+    if text:  # needs another trial load, so once for each level is enough
         out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
         line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
         assert line == f"{level:5}  {subject}: {check}: {f['text']}; fix: {f['fix']}"
@@ -43,7 +43,7 @@ def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False
 
 
 def inhabited(net):
-    """A process in each worker's namespace, by which others can see into it."""
+    """Start a process in each worker's namespace, so that others can see into it."""
     for w in net.worker:
         w.spawn("sleep", "600")
     return net
@@ -54,7 +54,7 @@ def ethtool_gro(ns, dev, value):
 
 
 def sums(net, job, timeout_ms=1500, **options):
-    """Do all ranks get the sum?"""
+    """Return whether all ranks get the sum."""
     procs = [net.start(r, job, {"count": 500, "kind": "integers"}, timeout_ms=timeout_ms, **options)
              for r in range(len(net.worker))]
     return all([p.wait(COMMAND_S) == 0 for p in procs])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fixtures: mounts of our own, a fresh BPF filesystem and a lab for each test."""
+"""Fixtures: private mounts, a fresh BPF filesystem and a lab for each test"""
 import os
 
 import pytest
@@ -15,12 +15,13 @@ def mounts():
         pytest.skip("network namespaces need root")
     labs.own_mounts()
     labs.open_to_others(labs.TOP)
-    labs.mount(b"tmpfs", "/run", b"tmpfs")  # where xdp-loader has its lock
+    labs.mount(b"tmpfs", "/run", b"tmpfs")  # xdp-loader has its lock there
 
 
 @pytest.fixture(autouse=True)
 def bpffs(mounts):
-    """Pins are global to a BPF filesystem: one for each test; root's, as systemd's is, but for users to look into."""
+    """Mount a BPF filesystem for each test, since pins are global to it. It belongs to root, as systemd's does, but users
+    may look into it."""
     labs.mount(b"bpf", labs.BPFFS, b"bpf", data=b"mode=0755")
     yield labs.BPFFS
     labs.unmount(labs.BPFFS)
@@ -28,13 +29,14 @@ def bpffs(mounts):
 
 @pytest.fixture(scope="session")
 def shared(mounts):
-    """Objects that the first load of this session has made, for later loads."""
+    """Keep objects of this session's first load for later loads."""
     return shares.Shared(lambda directory: labs.mount(b"bpf", directory, b"bpf"))
 
 
 @pytest.fixture
 def lab(bpffs, shared, request):
-    """lab(workers=2, ...) makes a Lab; it goes when the test ends. In a test marked `cold` each load is a real one."""
+    """Yield lab(workers=2, ...), which makes a Lab that lasts until the test ends. In a test marked `cold` each load is a
+    real one."""
     made, cold = [], request.node.get_closest_marker("cold")
 
     def make(*args, **kwargs):
@@ -51,7 +53,8 @@ def lab(bpffs, shared, request):
 
 @pytest.fixture
 def groups(lab, tmp_path):
-    """groups(workers, *config) makes a Lab with a datapath, loaded with the options `load` unless that is None, and a manager."""
+    """Yield groups(workers, *config), which makes a Lab with a datapath, loaded with the options `load` unless that is None,
+    and a manager."""
     made = []
 
     def make(workers, *config, sections="", serve=True, load=()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers of queries on the loopback of this network namespace, and a PostgreSQL's foreign tables over them."""
+"""Workers of queries on the loopback of this network namespace, and a PostgreSQL's foreign tables over them"""
 import contextlib
 import os
 import shutil
@@ -14,7 +14,7 @@ FPISA = os.path.join(BUILD, "fpisa")
 
 
 def free_ports(n):
-    """No two are the same: all are held until all are known."""
+    """Return n different free ports. All are held until all are known."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(n)]
         for s in sockets:
@@ -23,7 +23,7 @@ def free_ports(n):
 
 
 class Workers:
-    """So many processes, each with a directory of its own, started by the command `before`."""
+    """That many processes, each with a directory of its own, started by the command `before`"""
 
     def __init__(self, n, *options, stderr=subprocess.DEVNULL, before=()):
         self.options, self.stderr, self.before = options, stderr, before
@@ -59,7 +59,7 @@ class Workers:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def table(self, name, schema, rows, form="csv"):
-        """Rows are dealt out to the workers by turns."""
+        """Deal a table's rows out to the workers by turns."""
         for rank, _ in enumerate(self.processes):
             write_table(self.directory(rank), name, schema, rows[rank::len(self.processes)], form)
 
@@ -81,7 +81,7 @@ class Workers:
 
 
 def server_sql(workers, name="far", options=""):
-    """Statements that make the server, and its mapping for the user postgres."""
+    """Return the statements that make the server and its mapping for the user postgres."""
     return f"""CREATE SERVER {name} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{workers.addresses}'{options});
 CREATE USER MAPPING FOR CURRENT_USER SERVER {name} OPTIONS (key '{workers.key}');"""
 

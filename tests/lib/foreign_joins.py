@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random joins of random tables, at workers and the same in PostgreSQL, in schemas `far` and `near`."""
+"""Random joins of random tables, at workers and the same in PostgreSQL, in schemas `far` and `near`"""
 from foreign_random import literal
 
 COLUMNS = ("k", "int32", "integer"), ("l", "int64", "bigint"), ("d", "date", "date"), ("s", "text", "text"), ("n", "int32", "integer"), \
     ("x", "real", "real")
 DATES = ["1970-01-01", "1969-12-31", "2024-02-29", "1970-01-05"]
 TEXTS = ["", "a", "ab", "b", "é", "it's"]
-EQUAL = "k", "l", "d", "s"  # those that tables are joined by
-OFTEN = 0.65  # a join that a filter may prune
+EQUAL = "k", "l", "d", "s"  # columns that tables are joined by
+OFTEN = 0.65  # share of joins that a filter may prune
 
 
 class Tables:
-    """big, small and third, of the same columns; keys may be NULL, or never are."""
+    """Tables big, small and third, with the same columns; keys may be NULL, or never are"""
 
     def __init__(self, rng, rows=None, not_null=None):
         self.rng = rng
@@ -20,7 +20,7 @@ class Tables:
         self.rows = rows or {"big": [self.row() for _ in range(rng.choice([50, 400]))],
                              "small": [self.row() for _ in range(rng.choice([0, 3, 30]))],
                              "third": [self.row() for _ in range(rng.choice([3, 30]))]}
-        # The planner's estimate, which decides which table prunes the other: it may be wrong.
+        # The planner's estimate, which decides which table prunes the other; it may be wrong
         self.thought = {"big": 10 ** 6, "small": rng.choice([10, 10, 10, 10 ** 8]), "third": rng.choice([10, 1000])}
 
     def row(self):
@@ -35,7 +35,7 @@ class Tables:
         return [f"{name} {kind}{' not null' if self.not_null.get(name, True) else ''}" for name, kind, _ in COLUMNS]
 
     def sql(self, server):
-        """Statements that make the tables anew, here and there."""
+        """Return the statements that make the tables again, at both places."""
         columns = [(name, sql, " NOT NULL" if self.not_null.get(name, True) else "") for name, _, sql in COLUMNS]
         text = "SET client_min_messages = error; DROP SCHEMA IF EXISTS near, far CASCADE; CREATE SCHEMA near; CREATE SCHEMA far;"
         for name, rows in self.rows.items():
@@ -49,7 +49,7 @@ class Tables:
     # -- statements ---------------------------------------------------------------
 
     def where(self, alias):
-        """Return conditions that workers evaluate, mostly."""
+        """Return conditions, most of which workers evaluate."""
         rng = self.rng
         return rng.choice([f"{alias}.n = {rng.randrange(6)}", f"{alias}.n < {rng.randrange(6)}", f"{alias}.s LIKE 'a%'",
                            f"{alias}.s = 'b'", f"{alias}.d <= date '1970-01-01'", f"{alias}.l IS NOT NULL AND {alias}.n > 2",

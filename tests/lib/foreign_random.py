@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random tables at workers and random queries of them: each answer is that of PostgreSQL over the same rows, sums by rationals."""
+"""Random tables at workers and random queries of them: each answer must be PostgreSQL's over the same rows, and sums must be
+rationals'"""
 import math
 
 from queries import HARD, groups_of, real, same
@@ -15,7 +16,7 @@ KEYS = {
 }
 BYTES = {"int32": 4, "date": 4, "real": 4, "int64": 8, "double": 8, "text": 5}
 NULL = "~"
-SUMMABLE = [v for v in HARD if not 1e38 < abs(v) < math.inf]  # what lies beyond the range has a test of its own
+SUMMABLE = [v for v in HARD if not 1e38 < abs(v) < math.inf]  # sums beyond the range have a test of their own
 AGGREGATES = "fpisa_sum", "fpisa_avg", "min", "max", "count"
 
 
@@ -24,7 +25,7 @@ def literal(v):
 
 
 def plain(text):
-    """A field that psql printed; -0 is 0."""
+    """Return a field that psql printed; -0 is 0."""
     return "0" if text == "-0" else text
 
 
@@ -33,7 +34,7 @@ def number(text):
 
 
 class Table:
-    """Columns: two to four keys, then the values x and y; one in two may be NULL."""
+    """A table with two to four keys, then the values x and y; one column in two may be NULL"""
 
     def __init__(self, rng, most=200):
         self.rng = rng
@@ -58,7 +59,7 @@ class Table:
         return [f"{name} {kind}{' not null' if not_null else ''}" for name, kind, not_null in self.columns]
 
     def sql(self, near, far, server, name):
-        """Statements that make the table, and the foreign one."""
+        """Return the statements that make the table, and the foreign table."""
         columns = ", ".join(f"{n} {TYPES[k]}{' NOT NULL' if nn else ''}" for n, k, nn in self.columns)
         foreign = ", ".join(f"{n} {TYPES[k]}{' OPTIONS (bytes $$4$$)' if k == 'text' else ''}{' NOT NULL' if nn else ''}"
                             for n, k, nn in self.columns).replace("$$", "'")
@@ -72,10 +73,10 @@ class Table:
     def queries(self, n):
         return [self.rng.choice([self.rows_query, self.first_query, self.groups_query, self.groups_query])() for _ in range(n)]
 
-    # Each is (statement with room for a table's name, check of its answer, of that over the near table, and of all rows).
+    # Each is (statement with room for a table's name, check of its answer, of the near table's answer, and of all rows)
 
     def where(self):
-        """Return conditions that workers take, and some that they do not."""
+        """Return conditions, most of which workers take."""
         rng, terms = self.rng, []
         for name, kind, _ in rng.sample(self.columns, rng.choice([0, 0, 1, 1, 2])):
             values = KEYS[kind] + ([0.5, -1e30, 1.0] if kind in ("real", "double") else [])
@@ -140,7 +141,7 @@ class Table:
 
     @staticmethod
     def normal(text):
-        """Numbers are equal that are written otherwise."""
+        """Return a text in which equal numbers are written alike."""
         try:
             return str(int(text))
         except ValueError:
@@ -153,7 +154,7 @@ class Table:
 
 
 def ask(server, table, near, far, foreign_server, name, settings, n):
-    """Asks n random questions of one table; the statements whose answers were others, with both."""
+    """Ask n random questions of one table. Return the statements whose answers differ, with both answers."""
     asked = table.queries(n)
     text = f"\\pset null {NULL}\n" + table.sql(near, far, foreign_server, name)
     for i, (query, _) in enumerate(asked):

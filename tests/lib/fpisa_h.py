@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The structs of fpisa.h and fpisa-query.h as ctypes, from the layouts in doc/interfaces.txt, which test_interfaces holds against the headers."""
+"""The structs of fpisa.h and fpisa-query.h as ctypes, from the layouts in doc/interfaces.txt, which test_interfaces checks against the
+headers"""
 import ctypes
 import os
 import re
@@ -11,7 +12,7 @@ MEMBER = re.compile(r"(\w+) (\d+)\+(\d+) (.*?)(?=, \w+ \d+\+\d+ |$)")
 
 
 def layouts():
-    """{struct: (bytes, its members)} of both APIs."""
+    """Return {struct: (bytes, its members)} of both APIs."""
     with open(os.path.join(TOP, "doc", "interfaces.txt"), encoding="utf-8") as f:
         rows = [line.rstrip("\n").split("\t") for line in f]
     found = (re.fullmatch(r"(\w+): (\d+) bytes, (.*)", row[2]) for row in rows if len(row) == 3 and row[1] == "struct")
@@ -19,7 +20,7 @@ def layouts():
 
 
 def structure(name, **callbacks):
-    """A ctypes.Structure for `name`; pointers to functions are of the types in `callbacks`, or void *."""
+    """Return a ctypes.Structure for `name`. Pointers to functions have the types in `callbacks`, or void *."""
     size, members = layouts()[name]
     wanted = {m[1]: (int(m[2]), int(m[3]), m[4]) for m in MEMBER.finditer(members)}
     fields = [(member, callbacks.get(member) or NUMBERS.get(c_type) or

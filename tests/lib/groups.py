@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager in a Lab, and ranks that join its groups."""
+"""A manager in a Lab, and ranks that join its groups"""
 import json
 import os
 import select
@@ -13,13 +13,13 @@ JOIN_MS = int(20000 * SLOW)
 
 
 class Rank:
-    """A process that joins a group."""
+    """A process that joins a group"""
 
     def __init__(self, process):
         self.process, self.text = process, ""
 
     def line(self):
-        """Its next answer."""
+        """Return the rank's next answer."""
         pipe = self.process.stdout.fileno()
         while "\n" not in self.text:
             ready, _, _ = select.select([pipe], [], [], COMMAND_S)
@@ -38,7 +38,8 @@ class Rank:
 
 
 class Groups:
-    """member and env: the command of a rank, and its environment. `fpisa serve` on the aggregator of `net`, with `config` lines of [manager], and a key unless they do without."""
+    """`fpisa serve` on the aggregator of `net`, with `config` lines of [manager], and with a key unless told otherwise.
+    member and env are the command of a rank and its environment."""
 
     def __init__(self, net, folder, *config, sections=""):
         self.net, self.folder, self.manager, self.ranks = net, folder, None, []
@@ -53,19 +54,19 @@ class Groups:
             f.write("\n".join(lines) + "\n" + sections)
 
     def serve(self, *before):
-        """Started by the command `before`, and ready."""
+        """Start the manager by the command `before`, and wait until it is ready."""
         self.manager = self.net.agg.spawn(*before, FPISA, "serve", self.config)
         said = self.manager.stdout.readline()
         assert said.startswith("serving groups"), said + self.manager.stderr.read()
         return said
 
     def read_again(self):
-        """Its answer to SIGHUP."""
+        """Send SIGHUP. Return the manager's answer."""
         self.manager.send_signal(signal.SIGHUP)
         return self.said()
 
     def said(self):
-        """The manager's next line that is not about who was refused."""
+        """Return the manager's next line that does not report a refusal."""
         while (line := self.manager.stdout.readline()).startswith("refused ") or "left out" in line:
             pass
         return line
@@ -76,14 +77,14 @@ class Groups:
         end(self.manager)
 
     def start(self, host, name, rank, size, *steps, hold=False, again=0, address=ADDRESS, **options):
-        """A rank on worker `host`."""
+        """Start a rank on worker `host`."""
         options = {"key_file": self.key, "join_timeout_ms": JOIN_MS, **options}
         plan = json.dumps({"options": options, "steps": steps, "hold": hold, "again": again})
         self.ranks.append(Rank(self.net.worker[host].spawn(*self.member, address, name, rank, size, plan, env=self.env)))
         return self.ranks[-1]
 
     def group(self, name, hosts, *steps, **more):
-        """A rank on each of these workers, all joined."""
+        """Start a rank on each of these workers. Return when all have joined."""
         ranks = [self.start(h, name, r, len(hosts), *steps, **more) for r, h in enumerate(hosts)]
         for rank in ranks:
             answer = rank.line()
@@ -101,11 +102,11 @@ class Groups:
                 {k: v for k, v in status.items() if k != "manager"})
 
     def empty(self):
-        """Nothing is left of any group."""
+        """Return whether nothing is left of any group."""
         wait_until("the end of all jobs", lambda: not self.jobs(), 15)
 
     def settle(self):
-        """Nothing is left of any group, nor a connection of any rank; what is held then."""
+        """Wait until nothing is left of any group, nor a connection of any rank. Return the counts of holds()."""
         self.empty()
         wait_until("the end of all groups", lambda: not self.net.json("group", "list"), 15)
         wait_until("the end of all connections", lambda: not self.net.agg.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/guide.md for the tests that run it: its blocks with the machines they are for, its table of faults."""
+"""doc/guide.md for the tests that run it: its blocks with their machines, and its table of faults"""
 import os
 import re
 
@@ -13,8 +13,8 @@ PLACES = ("the machine that builds", "the aggregator", "each worker", "the first
 
 
 class Block:
-    """kind: "sh", "c" or "ini"; section: its number, 0 before the first; place: one of PLACES, None for a program;
-    user: an ordinary one; text; prints: lines that the page says it prints."""
+    """A block. kind: "sh", "c" or "ini"; section: its number, 0 before the first; place: one of PLACES, None for a program;
+    user: for an ordinary user; text; prints: lines that the page says it prints."""
 
     def __init__(self, kind, section, paragraph, text):
         self.kind, self.section, self.text, self.prints = kind, section, text, []
@@ -22,7 +22,7 @@ class Block:
 
 
 def blocks():
-    """In the order of the page."""
+    """Return the blocks in the order of the page."""
     found, section, paragraph = [], 0, [""]
     with open(PAGE) as f:
         lines = iter(f.read().splitlines())
@@ -31,7 +31,7 @@ def blocks():
         if not fence:
             assert not line.startswith("```"), line
             section = int(line.split()[1].rstrip(".")) if re.match(r"## \d", line) else section
-            # The last line before an empty one ends a paragraph, and what is after it begins another.
+            # The last line before an empty line ends a paragraph; the text after it begins another.
             paragraph = [line] if paragraph[-1] == "" and line else [*paragraph, line]
             continue
         text = "".join(f"{body}\n" for body in iter(lambda: next(lines), "```"))
@@ -44,13 +44,13 @@ def blocks():
 
 
 def announced(paragraph):
-    """The place that the last sentence before a block names, and whether it is for an ordinary user."""
+    """Return the place that the last sentence before a block names, and whether the block is for an ordinary user."""
     last = re.split(r"\. |\) ", paragraph)[-1]
     return next((p for p in PLACES if last.endswith(":") and p in last), None), bool(re.search("ordinary user|same user", last))
 
 
 def faults(heading):
-    """(what is seen, what fixes it: (place, command)) of each row of the table with this heading; code without its marks."""
+    """Return {symptom: (place, command)} for each row of the table with this heading; code without its marks."""
     with open(PAGE) as f:
         table = f.read().split(f"| {heading} |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", table, re.M)
@@ -69,7 +69,7 @@ def shape(line):
 
 
 def missing(prints, output):
-    """Lines that the page promises and the output has not; addresses count in full."""
+    """Return lines that the page promises and the output lacks; addresses count in full."""
     shapes = [shape(line) for line in output.splitlines()]
     addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+", output))
     return [p for p in prints if not any(shape(p) in s for s in shapes) or

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Networks for the tests: an aggregator, its workers, and what runs in them.
+"""Networks for the tests: an aggregator, its workers, and their processes
 
 Network namespaces are anonymous, held by a descriptor of this process, and
 every process that is started here dies with it. With the private mount
@@ -32,12 +32,12 @@ QUERY_LIBRARY = os.path.join(BUILD, "libfpisa-query.so")
 WORKER = os.path.join(HERE, "worker.py")
 INDEPENDENT_CLIENT = os.path.join(TOP, "tests", "interop", "independent_client.py")
 BPFFS = "/sys/fs/bpf"
-PIN = BPFFS + "/fpisa"		     # where `fpisa load` pins
-IP_PIN = BPFFS + "/xdp/globals"	     # where iproute2 does
+PIN = BPFFS + "/fpisa"		     # used by `fpisa load`
+IP_PIN = BPFFS + "/xdp/globals"	     # used by iproute2
 PORT = 18000
 ADDRESS = "10.99.0.1"
 MTU = 1500
-SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # how much longer things may take, as on an emulated machine
+SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # factor for times, as on an emulated machine
 COMMAND_S = 60 * SLOW
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
@@ -61,14 +61,14 @@ def unmount(target):
 
 
 def own_mounts():
-    """A mount namespace of our own, whoever started us; it ends with us."""
+    """Enter a private mount namespace, whoever started this process. It ends with the process."""
     must(libc.unshare(CLONE_NEWNS), "unshare (run as root)")
     mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
 def open_to_others(tree):
-    """Let other users reach `tree` below a directory that is closed to them, as root's home is: in our mounts that
-    directory has nothing in it but the tree."""
+    """Let other users reach `tree` below a directory that is closed to them, as root's home is. In the private mounts that
+    directory contains only the tree."""
     above = tree
     while os.path.dirname(above) != above:
         above = os.path.dirname(above)
@@ -83,18 +83,18 @@ def open_to_others(tree):
 
 
 def mount_tree(source, target):
-    """Mount the tree at `source` at `target` too, with its mounts; they go with our mount namespace."""
+    """Mount the tree at `source` at `target` too, with its mounts. They go with the private mount namespace."""
     mount(source.encode(), target, None, MS_BIND | MS_REC)
     mount(None, target, None, MS_REC | MS_SLAVE)
 
 
 def setting(name):
-    """A variable of the Makefile."""
+    """Return a variable of the Makefile."""
     return subprocess.run(["make", "-s", "--no-print-directory", "print-" + name], cwd=TOP, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
 
 
 class Netns:
-    """A network namespace without a name; gone once closed and empty."""
+    """A network namespace without a name; gone once closed and empty"""
 
     def __init__(self):
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -110,7 +110,7 @@ class Netns:
 
     @contextlib.contextmanager
     def entered(self):
-        """This thread in the namespace."""
+        """Run the body with this thread in the namespace."""
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         must(libc.setns(self.fd, CLONE_NEWNET), "setns")
         try:
@@ -120,7 +120,7 @@ class Netns:
             os.close(home)
 
     def spawn(self, *argv, uid=0, **options):
-        """Start a command here; it does not outlive us."""
+        """Start a command here; it does not outlive this process."""
         def child():
             must(libc.setns(self.fd, CLONE_NEWNET), "setns")
             if uid:
@@ -135,7 +135,7 @@ class Netns:
         return p
 
     def try_run(self, *argv, **options):
-        """Run a command here to its end: (status, stdout, stderr)."""
+        """Run a command here to its end. Return (status, stdout, stderr)."""
         p = self.spawn(*argv, **options)
         try:
             out, err = p.communicate(timeout=COMMAND_S)
@@ -145,7 +145,7 @@ class Netns:
         return p.returncode, out, err
 
     def run(self, *argv, **options):
-        """Run a command that must succeed; its stdout."""
+        """Run a command that must succeed. Return its stdout."""
         status, out, err = self.try_run(*argv, **options)
         assert status == 0, f"{' '.join(map(str, argv))}: status {status}\n{out}{err}"
         return out
@@ -159,13 +159,13 @@ class Netns:
             f.write(str(value))
 
     def udp_counters(self):
-        """The kernel's counters of UDP in this namespace."""
+        """Return the kernel's counters of UDP in this namespace."""
         with self.entered(), open("/proc/thread-self/net/snmp") as f:
             names, values = [line.split()[1:] for line in f if line.startswith("Udp:")]
         return dict(zip(names, map(int, values)))
 
     def gro_on(self, dev):
-        """Switch on what a veth needs to take redirected frames."""
+        """Switch on GRO, which a veth needs to take redirected frames."""
         value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SGRO, 1))
         request = struct.pack("16sP16x", dev.encode(), ctypes.addressof(value))
         with self.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -187,7 +187,7 @@ class Netns:
 
 
 def end(p):
-    """Kill and reap a process that we started, if it still runs."""
+    """Kill and reap a process started here, if it still runs."""
     if p.poll() is None:
         p.kill()
     p.wait()
@@ -197,12 +197,12 @@ def end(p):
 
 
 class Lab:
-    """An aggregator and n workers.
+    """An aggregator and n workers
 
     star: a veth pair each, p0.. at the aggregator, eth0 at the worker, each
     worker in a subnet of its own. bridge: all workers share the port p0.
-    queues: of a worker to receive by; what CPU n sends comes by queue n.
-    load() shares a datapath with other tests (shared.py), where there is one.
+    queues: receive queues of a worker; frames that CPU n sends come by queue n.
+    load() shares a datapath with other tests (shared.py), if possible.
     """
 
     shared = None
@@ -251,14 +251,14 @@ class Lab:
             w.run("ethtool", "-L", "eth0", "rx", queues)
 
     def slow(self, mbit):
-        """Workers' uplinks of this rate, so that a sum is still under way when the test turns to it."""
+        """Give workers' uplinks this rate, so that a sum is still in progress when the test turns to it."""
         for w in self.worker:
             w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", "32kb",
                   "latency", "1s")
 
     def close(self):
         if self.shared and self.shared.leave(PIN):
-            self.agg.try_run(FPISA, "unload")  # the namespace and its links go later than we do
+            self.agg.try_run(FPISA, "unload")  # the namespace and its links go later than this process
         for ns in reversed(self.spaces):
             ns.close()
 
@@ -271,14 +271,14 @@ class Lab:
         return json.loads(self.fpisa(*argv, "--json"))
 
     def demo(self, *options):
-        """`fpisa demo`, whose bits, flags and counts are the oracle's: what it says."""
+        """Run `fpisa demo`, and check its bits, flags and counts against its oracle. Return its output."""
         out = self.json("demo", *options)
         assert [out[k] for k in ("mismatches", "disagreements", "flag_mismatches", "counts_agree", "passed")] == \
             [0, 0, 0, True, True]
         return out
 
     def ip_link(self, devs=None, mode="xdp"):
-        """The datapath by iproute2 alone."""
+        """Attach the datapath by iproute2 alone."""
         for dev in devs or self.ports:
             self.agg.ip(f"link set dev {dev} {mode} obj {OBJECT}")
 
@@ -300,13 +300,13 @@ class Lab:
         return json.loads(out) if out.strip() else None
 
     def counters(self, job, pin):
-        """The job's counters as bpftool names them, summed over CPUs."""
+        """Return the job's counters as bpftool names them, summed over CPUs."""
         dump = self.bpftool("map", "dump", "pinned", pin + "/fpisa_counters")
         cpus = [v["value"] for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
         return {name: sum(c[name] for c in cpus) for name in cpus[0]}
 
     def echo(self, address, port, *texts):
-        """Each comes from worker 0 to a socket of the aggregator, port 0 being any, and back in reverse."""
+        """Send datagrams from worker 0 to a socket of the aggregator (port 0 is any port). Check that each comes back reversed."""
         server, client = self.agg.socket(), self.worker[0].socket()
         with server, client:
             server.bind((address, port))
@@ -322,24 +322,24 @@ class Lab:
     # -- workers ----------------------------------------------------------
 
     def start(self, rank, job, *steps, address=ADDRESS, cpu=None, **options):
-        """A worker process; read_answers() takes what it says."""
+        """Start a worker process. read_answers() reads its output."""
         plan = json.dumps({"options": options, "steps": steps, **({} if cpu is None else {"cpu": cpu})})
         return self.worker[rank].spawn(sys.executable, "-B", WORKER, LIBRARY, address, job, plan)
 
     def work(self, job, *steps, ranks=None, timeout_s=COMMAND_S, **options):
-        """Workers of all ranks, from start to end; their answers to the steps."""
+        """Run workers of all ranks to their end. Return their answers to the steps."""
         procs = [self.start(r, job, *steps, **options) for r in ranks or range(len(self.worker))]
         return [read_answers(p, timeout_s)[1:] for p in procs]
 
     def check_sum(self, job, count=1000, kind="integers", ranks=None, workers=None, timeout_s=COMMAND_S,
                   **more):
-        """All ranks sum; each must have the exact sum. The answers."""
+        """Let all ranks sum, and check that each has the exact sum. Return the answers."""
         step = {"count": count, "kind": kind}
         procs = [self.start(r, job, step, **more) for r in ranks or range(len(self.worker))]
         return self.check_answers(procs, workers or len(procs), count, kind, timeout_s)
 
     def check_answers(self, procs, workers, count, kind="integers", timeout_s=COMMAND_S):
-        """The workers' one sum each is exact. Their answers."""
+        """Check that each worker's one sum is exact. Return their answers."""
         expect = hashlib.sha256(worker.exact_sum(kind, workers, count)).hexdigest()
         answers = [read_answers(p, timeout_s)[-1] for p in procs]
         for a in answers:
@@ -348,14 +348,14 @@ class Lab:
 
 
 def read_answers(p, timeout_s=COMMAND_S):
-    """All answers of a worker that has to succeed."""
+    """Return all answers of a worker that must succeed."""
     answers, status, err = read_all(p, timeout_s)
     assert status == 0, f"worker: status {status}: {answers} {err}"
     return answers
 
 
 def read_all(p, timeout_s=COMMAND_S):
-    """(answers, exit status, stderr) of a worker."""
+    """Return (answers, exit status, stderr) of a worker."""
     try:
         out, err = p.communicate(timeout=timeout_s)
     finally:
@@ -364,7 +364,7 @@ def read_all(p, timeout_s=COMMAND_S):
 
 
 def children(pid):
-    """Processes whose parent is `pid`; none of one that is gone."""
+    """Return the processes whose parent is `pid`; none if that is gone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as f:
             return [int(child) for child in f.read().split()]
@@ -373,7 +373,7 @@ def children(pid):
 
 
 def alive(pid):
-    """Neither gone nor a zombie."""
+    """Return whether the process is neither gone nor a zombie."""
     try:
         with open(f"/proc/{pid}/cmdline") as f:
             return f.read() != ""
@@ -382,7 +382,7 @@ def alive(pid):
 
 
 def wait_until(what, condition, timeout_s=10):
-    """Poll until condition() is true; its value."""
+    """Poll until condition() is true. Return its value."""
     deadline = time.monotonic() + timeout_s * SLOW
     while True:
         value = condition()
@@ -393,7 +393,7 @@ def wait_until(what, condition, timeout_s=10):
 
 
 def once_within(limit_s, act):
-    """act(), which says in how many seconds, once of three times: for other work on the machine may hold it up that long."""
+    """Check that act() returns a time within the limit once in three tries, because other work on the machine may delay it."""
     took = []
     for _ in range(3):
         took.append(act())

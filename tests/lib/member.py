@@ -1,36 +1,40 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A rank of a group as its user writes it: libfpisa through ctypes, no privilege.
+"""A rank of a group as its user writes it: libfpisa through ctypes, without privilege
 
     member.py LIBRARY HOST NAME RANK SIZE [PLAN]
 
-PLAN, JSON, has "options" of the group and "steps", each of which answers with
-one line of JSON on stdout; the first line is the answer of the join, with "gnutls", was that loaded before and after:
+PLAN, JSON, has "options" of the group and "steps". Each step answers with
+one line of JSON on stdout. The first line is the answer of the join, with "gnutls": was it loaded before and after.
 
-    {"sum": TYPE, "count": N}	 all-reduce N values rank + 1 of "float32", "float64" or "int32"; answers with the first
-    {"times": N, "pause": SECONDS, ...}	 N such sums, and pauses between; "calls" says how many went well
-    {"compute": SECONDS, ...}	 one that is started, then a CPU is kept busy for so long, then it is waited for: "waited", in seconds
-    {"late": SECONDS, ...}	 one that begins so late
-    {"poll": true, "times": N, ...}	 N such sums, in place, each started and asked for until it is done
-    {"told": N}			 N sums of one "float32", one after the other by on_done, without requests; "calls" says how
-				 many went well, "rc" is that of the last
-    {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
-    {"broadcast": [BYTES, ...], "times": N, "seed": S}	 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
-				 or from "root"; "wrong" says how many differ, or wrote beyond their end
-    {"threads": [TYPE, ...], "times": N}	 a thread a type, which start calls by turns: one that waits, then N each, whose ends an
-				 eventfd tells: "told", as it says, "done", by fpisa_test() then, "wrong"
-    {"queue": [TYPE, ...], ...}	 a sum of each, started one after the other, then waited for in that order: "started", the seconds that took, "rcs", "errors"; "pause" between the starts
-    {"descriptors": N}		 no more than N may be opened from here on, no answer
-    {"within": TYPE}		 what on_done of a "float32" may start: "rcs" of such a one, of TYPE, of one that waits
-    {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}	 all-reduce these bytes of any type by any operation; "result" is HEX
-    {"barrier": true}		 a barrier
-    {"sleep": SECONDS}		 do nothing, no answer
-    {"until": PATH}		 do nothing until that file exists, no answer
-    {"fork": true}		 leave a child behind that does nothing, no answer
-    {"leave": true}		 leave the group
+    {"sum": TYPE, "count": N}    all-reduce N values rank + 1 of "float32", "float64" or "int32"; answers with the first
+    {"times": N, "pause": SECONDS, ...}  N such sums, and pauses between; "calls" is the number of successful calls
+    {"compute": SECONDS, ...}    start a sum, keep a CPU busy for so long, then wait: "waited", in seconds
+    {"late": SECONDS, ...}       a sum that begins so late
+    {"poll": true, "times": N, ...}      N such sums, in place, each started and tested until it is done
+    {"told": N}                  N sums of one "float32", one after the other by on_done, without requests; "calls" is the number
+                                 of successful calls, "rc" the last call's
+    {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}
+                                 N sums of random length, also of "float16" and "bfloat16"; "wrong" counts wrong sums
+    {"broadcast": [BYTES, ...], "times": N, "seed": S}
+                                 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
+                                 or from "root"; "wrong" counts results that differ, or were written beyond their end
+    {"threads": [TYPE, ...], "times": N}         a thread a type, which start calls by turns: a call that waits, then N each, whose ends an
+                                 eventfd reports: "told", as it says, "done", by fpisa_test() then, "wrong"
+    {"queue": [TYPE, ...], ...}  a sum of each, started one after the other, then waited for in that order: "started", the
+                                 seconds of the starts, "rcs", "errors"; "pause" between the starts
+    {"descriptors": N}           at most N may be opened from here on, no answer
+    {"within": TYPE}             calls that on_done of a "float32" may start: "rcs" of such a call, of TYPE, of a call that waits
+    {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}
+                                 all-reduce these bytes of any type by any operation; "result" is HEX
+    {"barrier": true}            a barrier
+    {"sleep": SECONDS}           do nothing, no answer
+    {"until": PATH}              do nothing until that file exists, no answer
+    {"fork": true}               leave a child behind that does nothing, no answer
+    {"leave": true}              leave the group
 
-It stops at the first error but of a step with "anyway": true, and holds the group until it is killed if the plan says "hold". With "again", a number, it leaves,
-joins and begins anew so many times before.
+The program stops at the first error except in a step with "anyway": true, and holds the group until it is killed if the plan has "hold".
+With "again", a number, it leaves, joins and begins anew that many times before.
 """
 import ctypes
 import functools
@@ -50,7 +54,7 @@ from fpisa_h import structure
 TYPES = {"float32": (1, ctypes.c_float), "float64": (4, ctypes.c_double), "int32": (7, ctypes.c_int32)}
 HALVES = {"float16": (2, lambda x: struct.unpack("<H", struct.pack("<e", x))[0]),
           "bfloat16": (3, lambda x: struct.unpack("<HH", struct.pack("<f", x))[1])}  # as 16 bits, which C has no name for
-# NaN that signal, -0, subnormals, the extremes: as words of float32, and of float64 by two
+# Signalling NaN, -0, subnormals, the extremes: as words of float32, and by two of float64
 SPECIALS = struct.pack("<12I", 1 << 31, 0x7f800001, 0xffbfffff, 1, 0x807fffff, 0x7fffffff, 2**32 - 1, 0, 1 << 31, 1, 0x7ff00000, 0xfff7ffff)
 GUARD = b"guarded!"
 SUM = 1
@@ -104,7 +108,7 @@ class Member:
         return (kind * count)(*([self.rank + 1] * count)), (kind * count)()
 
     def arrays(self, kind, count):
-        """Made once: a large one takes Python as long as its sum, and a rank is not to be late for that."""
+        """Make arrays once. Making a large array takes Python as long as its sum, and a rank must not be late for that."""
         values, out = self.kept(kind, count)
         out[0] = out[count - 1] = 0
         return values, out
@@ -191,7 +195,7 @@ class Member:
         for i, size in enumerate(step["broadcast"] * step.get("times", 1)):
             root, rng = step.get("root", i % self.size), random.Random(step.get("seed", 0) + i)
             right = (SPECIALS + rng.randbytes(size))[:size] if i % 2 else rng.randbytes(size)
-            # At any address, in what is rank root's right from the start.
+            # At any address; in rank root's array, the right values from the start
             at = i % 8
             data = ctypes.create_string_buffer(bytes(at) + (right if root == self.rank else os.urandom(size)) + GUARD)
             place = ctypes.addressof(data) + at if size else None
@@ -323,7 +327,7 @@ class Member:
         self.group = ctypes.c_void_p()
 
     def run(self, host, name, rank, size, plan):
-        """Did it all go well?"""
+        """Run the plan. Return whether everything succeeded."""
         return not self.join(host, name, int(rank), int(size), plan.get("options", {})) and \
             not any(self.step(step) and "anyway" not in step for step in plan.get("steps", []))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs of Open MPI and MPICH: compiled, and run in a namespace of a Lab, with the adapter of doc/mpi.md or without."""
+"""Programs of Open MPI and MPICH: compiled, and run in a namespace of a Lab, with the adapter of doc/mpi.md or without"""
 import os
 import shutil
 import subprocess
@@ -9,7 +9,8 @@ from lab import BUILD
 MPIS = "openmpi", "mpich"
 # A program of mpif.h gives one routine arrays of several types.
 COMPILER = {".c": ("mpicc",), ".f90": ("mpifort", "-fallow-argument-mismatch")}
-# Ranks may be more than CPUs (by Open MPI 4, and by PRRTE, which starts those of 5); root may run them. A large message is its sender's to move, as it is between hosts.
+# Ranks may outnumber CPUs (for Open MPI 4, and for PRRTE, which starts the ranks of 5), and root may run them. The sender moves a large
+# message, as between hosts.
 OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
            "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
            "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none",
@@ -21,7 +22,7 @@ def adapter(mpi):
 
 
 def lacking(mpi, fortran=False):
-    """Why its programs cannot be run here, or None."""
+    """Return why the MPI's programs cannot be run here, or None."""
     for tool in (f"mpicc.{mpi}", f"mpirun.{mpi}", *([f"mpifort.{mpi}", "gfortran"] if fortran else [])):
         if not shutil.which(tool):
             return f"{tool} is not installed; make test installs it"
@@ -31,7 +32,7 @@ def lacking(mpi, fortran=False):
 
 
 def compiled(mpi, source, folder):
-    """Once in a folder: mpirun may be starting the program that is there."""
+    """Compile once in a folder: mpirun may be starting the present program."""
     program = os.path.join(folder, f"{os.path.basename(source)}.{mpi}")
     if os.path.exists(program):
         return program
@@ -43,7 +44,7 @@ def compiled(mpi, source, folder):
 
 
 class Hosts:
-    """Workers of a Lab that share a bridge, as hosts that mpirun starts ranks on: its remote shell enters them."""
+    """Workers of a Lab that share a bridge, as hosts on which mpirun starts ranks: its remote shell enters them"""
 
     def __init__(self, net, folder, ranks_each=1):
         self.net, self.each, self.space = net, ranks_each, getattr(net, "switch", net.spaces[-1])
@@ -70,7 +71,7 @@ class Hosts:
 
 
 def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, options=(), **env):
-    """mpirun, as argv and the environment of its own; on `hosts`, or where it is started. preload: or another library."""
+    """Return mpirun's argv and environment, on `hosts` or where it is started. preload: another library."""
     env = {k: str(v) for k, v in env.items()}
     if preload:
         env["LD_PRELOAD"] = adapter(mpi) if preload is True else preload

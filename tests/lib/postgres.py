@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A PostgreSQL of one's own, with the extension in it: for tests/postgres and bench/sum.py.
+"""A private PostgreSQL with the extension in it, for tests/postgres and bench/sum.py
 
-The server's programs are copied into a directory, where they look for all else beside them: its libraries and scripts,
-as links, and the extension as `make install-postgres` puts it there. So nothing of the machine's PostgreSQL is
-touched, and no privilege is needed; root becomes the user postgres, for the server does not run as root.
+The server's programs are copied into a directory, where they look for all other files beside them: its libraries and scripts,
+as links, and the extension as `make install-postgres` puts it there. The machine's PostgreSQL is not
+touched, and no privilege is needed; root becomes the user postgres, since the server does not run as root.
 """
 import ctypes
 import functools
@@ -17,7 +17,7 @@ import time
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
-# The pg_config of the server for which `make postgres` built the extension.
+# The pg_config of the server for which `make postgres` built the extension
 PG_CONFIG = os.environ.get("PG_CONFIG") or os.path.realpath(os.path.join(BUILD, "postgres", "pg_config"))
 PROGRAMS = ("postgres", "initdb")
 START_S = 120
@@ -27,17 +27,17 @@ libc = ctypes.CDLL(None)
 
 
 class Failed(Exception):
-    """The message of a statement or a program that failed."""
+    """The message of a statement or a program that failed"""
 
 
 @functools.cache
 def where(name):
-    """A directory of the machine's PostgreSQL."""
+    """Return a directory of the machine's PostgreSQL."""
     return subprocess.run([PG_CONFIG, f"--{name}"], text=True, capture_output=True, check=True).stdout.strip()
 
 
 def lacking():
-    """Why no server can run here, or None."""
+    """Return why no server can run here, or None."""
     if not os.path.exists(PG_CONFIG):
         return "the extension is not built: no postgresql-server-dev-N is installed; make test installs one, where apt offers it"
     if not all(os.path.exists(os.path.join(where("bindir"), p)) for p in PROGRAMS):
@@ -58,14 +58,15 @@ def user():
 
 
 def link_all(source, place):
-    """A directory with a link to each entry of another; the way to it is made."""
+    """Make a directory, and its parents, with a link to each entry of another directory."""
     os.makedirs(place)
     for name in os.listdir(source):
         os.symlink(os.path.join(source, name), os.path.join(place, name))
 
 
 class Server:
-    """Runs until close(); all that it has is below `home`. The extension is the build's, or that of a package unpacked in `files`."""
+    """A server that runs until close(). All its files are below `home`. The extension is the build's, or from a package
+    unpacked in `files`."""
 
     def __init__(self, files=None, **settings):
         self.files = files
@@ -79,7 +80,7 @@ class Server:
             raise
 
     def place(self, name):
-        """Our own directory in the place of the machine's."""
+        """Return the private directory that replaces the machine's."""
         return self.home + "/root" + where(name)
 
     def install(self):
@@ -140,7 +141,7 @@ class Server:
         return p.stdout
 
     def sql(self, text, database="postgres"):
-        """Statements in one session: the rows, as tuples of text."""
+        """Run statements in one session. Return the rows, as tuples of text."""
         return [tuple(row.split("|")) for row in self.psql("-d", database, "-f", "-", text=text).splitlines()]
 
     def stop(self):

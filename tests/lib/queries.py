@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers of queries in a Lab, whose last host is the master, and what the answers are by exact rationals."""
+"""Workers of queries in a Lab, whose last host is the master, and the right answers by exact rationals"""
 import fractions
 import json
 import math
@@ -20,17 +20,17 @@ def bits(x):
 
 
 def real(x):
-    """The binary32 next to x."""
+    """Return the binary32 next to x."""
     return struct.unpack("<f", struct.pack("<f", x))[0]
 
 
 def place(x):
-    """In the order of SQL: NaN last, -0 as 0."""
+    """Return the sort key in SQL's order: NaN last, -0 as 0."""
     return (1, 0) if math.isnan(x) else (0, x + 0.0)
 
 
 def rounded(exact, digits, least):
-    """The nearest number of so many bits, ties to even, not below 2^least: a rational."""
+    """Return the nearest number of so many bits, ties to even, not below 2^least, as a rational."""
     if not exact:
         return exact
     e = exact.numerator.bit_length() - exact.denominator.bit_length()
@@ -43,7 +43,7 @@ def rounded(exact, digits, least):
 
 
 def exact_sum(values):
-    """(sum, sum over their number), as fpisa has them: to a real, and to a double; of specials what IEEE says."""
+    """Return (sum, average) as fpisa rounds them: the sum to a real, the average to a double; for specials as IEEE says."""
     finite = [v for v in values if math.isfinite(v)]
     special = [v for v in values if not math.isfinite(v)]
     if special:
@@ -57,7 +57,7 @@ def exact_sum(values):
 
 
 def groups_of(rows):
-    """{key: (count, sum, min, max, avg)} of (key, value), value None being NULL."""
+    """Return {key: (count, sum, min, max, avg)} of (key, value), where value None is NULL."""
     found = {}
     for key, value in rows:
         found.setdefault(key, []).append(value)
@@ -73,7 +73,7 @@ def groups_of(rows):
 
 
 def same(a, b):
-    """Equal, or both NaN; -0 is 0."""
+    """Return whether a and b are equal, or both NaN; -0 is 0."""
     if a is None or b is None:
         return a is b
     return a == b or (a != a and b != b)
@@ -89,7 +89,7 @@ def last_key(file):
 
 
 def write_table(folder, name, schema, rows, form="csv"):
-    """rows: tuples; None is NULL."""
+    """Write a table. rows: tuples; None is NULL."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, name + ".schema"), "w") as f:
         f.write("\n".join(schema) + "\n")
@@ -106,7 +106,7 @@ def write_table(folder, name, schema, rows, form="csv"):
 
 
 def adversarial(rng, kind, rows, keys):
-    """(key, value) of a worker."""
+    """Return (key, value) rows of a worker that make sums hard."""
     if kind == "ascending":
         return [(i % keys, float(i)) for i in range(rows)]
     if kind == "equal":
@@ -130,7 +130,7 @@ def read_whole(p):
 
 
 def hear(p, pattern):
-    """Until this process has said so on stderr."""
+    """Read stderr until the process has printed the pattern."""
     said, until = "", time.monotonic() + COMMAND_S
     while not re.search(pattern, said):
         ready = select.select([p.stderr], [], [], max(0, until - time.monotonic()))[0]
@@ -140,7 +140,7 @@ def hear(p, pattern):
 
 
 class Queries:
-    """A worker with a directory on each host but the last, of the first `hosts`."""
+    """A worker with a directory on each of the first `hosts` hosts, except the last, the master"""
 
     def __init__(self, net, folder, hosts=None):
         self.net, self.folder, self.workers = net, folder, []
@@ -148,7 +148,7 @@ class Queries:
         self.key = os.path.join(folder, "keys")
         net.fpisa("key", "new", "queries", self.key)
         self.master = self.hosts[-1]
-        # Hosts reach each other through the aggregator's.
+        # Hosts reach each other through the aggregator's host.
         net.agg.sysctl("ip_forward", 1)
         for w, address in zip(self.hosts, self.addresses):
             w.ip(f"route add 10.99.0.0/16 via {address.rsplit('.', 1)[0]}.1")
@@ -171,7 +171,7 @@ class Queries:
             self.workers.append(p)
 
     def add(self, kind, limit, *options, number=5, port=None):
-        """port: UDP, of all members. limit: None of a join."""
+        """Add a query. port: UDP port of all members. limit: None for a join."""
         at = [f"{a}:{port}" if port else a for a in self.addresses]
         options = (*options, *(("--limit", limit) if limit is not None else ()))
         self.net.fpisa("query", "add", number, "--kind", kind, "--workers", ",".join(at[:-1]), "--master", at[-1],
@@ -186,7 +186,7 @@ class Queries:
                 *(() if "--timeout" in options else ("--timeout", TIMEOUT_S)), *there, *options)
 
     def run(self, *options, **where):
-        """The answer: (rows, counts)."""
+        """Run the query. Return the answer: (rows, counts)."""
         said = json.loads(self.master.run(*self.argv("--json", *options, **where)))
         counts = said["counts"]
         assert counts["sent"] == counts["pruned"] + counts["absorbed"] + counts["received"], counts
@@ -200,7 +200,7 @@ class Queries:
         return err
 
     def check_groups(self, all_rows, *options, **where):
-        """Groups by k of v: each is the exact one. The counts."""
+        """Check that groups of v by k are exact. Return the counts."""
         rows, counts = self.run("--by", "k", "--value", "v", *options, **where)
         want = groups_of(all_rows)
         assert len(rows) == len({r[0] for r in rows}) and {r[0] for r in rows} == set(want)
@@ -210,7 +210,7 @@ class Queries:
         return counts
 
     def check_top(self, all_rows, limit, *options, **where):
-        """The first rows by v: values are those of a sort; each row is one of the table, and there as often. The counts."""
+        """Check the first rows by v: values equal a sort's, and each row is in the table, as often. Return the counts."""
         rows, counts = self.run("--value", "v", "--limit", limit, *options, **where)
         up = "--ascending" in options
         there = sorted((v for _, v in all_rows if v is not None), key=place, reverse=not up)

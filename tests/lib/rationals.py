@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The numbers contract (doc/numbers.md) in rational numbers.
+"""The numbers contract (doc/numbers.md) in rational numbers
 
-A register here is an exponent and a rational value; nothing is shifted. Used
+A register here is an exponent and a rational value; nothing is shifted. This is used
 by fractions_check.py against the C oracle, and by tests of single results.
 """
 import math
@@ -13,23 +13,23 @@ DOWN, NEAREST = 1, 2
 SUM, MIN, MAX, AVG, SCALE, NORM = 1, 2, 3, 4, 5, 6
 OVERFLOW, INEXACT, OVERWRITE, NAN, INF = 1, 2, 4, 8, 16
 
-# A word is an integer, of mxint8 a block: (scale, 32 elements).
+# A word is an integer, or for mxint8 a block: (scale, 32 elements).
 Case = namedtuple("Case", "fmt mode rounding words op factor reciprocal", defaults=(SUM, 1.0, False))
 
 
 def floor_log2(x):
-    """The largest p with 2^p <= x, of a positive rational."""
+    """Return the largest p with 2^p <= x, for a positive rational x."""
     p = x.numerator.bit_length() - x.denominator.bit_length()
     return p if x >= Fraction(2) ** p else p - 1
 
 
 def step_of(x, unit, rounding):
-    """How many units x is, rounded; round() takes ties to even."""
+    """Return how many units x is, rounded; round() takes ties to even."""
     return math.floor(x / unit) if rounding == DOWN else round(x / unit)
 
 
 def root_steps(square, unit, rounding):
-    """(how many units the root of `square` is, rounded; whether that is exact)."""
+    """Return (how many units the root of `square` is, rounded; whether that is exact)."""
     target = square / (unit * unit)
     low = math.isqrt(math.floor(target))
     if rounding == NEAREST:
@@ -40,7 +40,7 @@ def root_steps(square, unit, rounding):
 
 
 class Format:
-    """A format in a register, and what follows from it."""
+    """A format in a register, and the quantities that follow from it"""
 
     integer = shared = False
 
@@ -63,7 +63,7 @@ class Format:
         return self.beyond if self.finite else self.beyond | 1 << (self.mbits - 1)
 
     def grid(self, op, e):
-        """The unit of a register's mantissa."""
+        """Return the unit of a register's mantissa."""
         if (op, e) not in self.grids:
             power = e - self.bias - self.mbits - self.guard
             if op == NORM:
@@ -72,7 +72,7 @@ class Format:
         return self.grids[op, e]
 
     def value(self, word):
-        """(special, exponent, value): special is "nan", "+inf", "-inf" or None."""
+        """Return (special, exponent, value): special is "nan", "+inf", "-inf" or None."""
         sign = word >> (self.bits - 1)
         exponent = word >> self.mbits & self.top
         fraction = word & (2**self.mbits - 1)
@@ -87,20 +87,20 @@ class Format:
         return max(Fraction(2) ** (floor_log2(size) - self.mbits), self.tiny) if size else self.tiny
 
     def packed(self, rounded, exact):
-        """(word, ulp, flags) of what a value was rounded to."""
+        """Return (word, ulp, flags) of a rounded value."""
         flags = 0 if exact else INEXACT
         if abs(rounded) > self.largest:
             return self.inf(rounded < 0), None, OVERFLOW | INEXACT | (NAN if self.finite else INF)
         return (self.word(rounded) if rounded else 0), self.ulp_of(abs(rounded)), flags
 
     def pack(self, value, rounding):
-        """(word, ulp, flags) of a rational."""
+        """Return (word, ulp, flags) of a rational."""
         ulp = self.ulp_of(abs(value))
         rounded = step_of(value, ulp, rounding) * ulp
         return self.packed(rounded, rounded == value)
 
     def pack_root(self, square, rounding):
-        """(word, ulp, flags) of the root of a rational."""
+        """Return (word, ulp, flags) of the root of a rational."""
         ulp = self.tiny
         if square:
             ulp = max(ulp, Fraction(2) ** (floor_log2(square) // 2 - self.mbits))
@@ -108,7 +108,7 @@ class Format:
         return self.packed(steps * ulp, exact)
 
     def word(self, value):
-        """A representable nonzero value, packed."""
+        """Return a representable nonzero value, packed."""
         size = abs(value)
         p = floor_log2(size)
         if p < 1 - self.bias:
@@ -121,7 +121,7 @@ class Format:
 
 
 class Int32:
-    """Signed integers; a register without an exponent."""
+    """Signed integers; a register without an exponent"""
 
     name, integer, shared, finite = "int32", True, False, False
     ebits, mbits, rbits, guard, bits = 0, 31, 32, 0, 32
@@ -132,7 +132,7 @@ class Int32:
 
 
 class MxInt8(Format):
-    """Blocks of 32 elements that share a scale: 1 + scale is the exponent, with bias 128."""
+    """Blocks of 32 elements that share a scale: 1 + scale is the exponent, with bias 128"""
 
     shared = True
 
@@ -141,7 +141,7 @@ class MxInt8(Format):
         self.bias = 128
 
     def lanes(self, block):
-        """(special, exponent, value) of each element."""
+        """Return (special, exponent, value) of each element."""
         scale, elements = block
         if scale == 255:
             return [("nan", 1, Fraction(0))] * 32
@@ -150,9 +150,9 @@ class MxInt8(Format):
 
     @staticmethod
     def pack_block(values, rounding):
-        """(block, flags) of 32 rationals."""
+        """Return (block, flags) of 32 rationals."""
         largest = max(map(abs, values))
-        least = max(0, floor_log2(largest) + 127 - 4) if largest else 0  # at least 2^10 there
+        least = max(0, floor_log2(largest) + 127 - 4) if largest else 0  # the largest is then at least 2^10
         for scale in range(least, 255):
             unit = Fraction(2) ** (scale - 127 - 6)
             steps = [step_of(v, unit, rounding) for v in values]
@@ -166,7 +166,7 @@ FP32 = Format("fp32", 8, 23, 32)
 
 
 class Register:
-    """The register of one element during a case's contributions."""
+    """The register of one element during a case's contributions"""
 
     def __init__(self, case):
         self.f, self.mode, self.op = case.fmt, case.mode, case.op
@@ -225,14 +225,14 @@ def event_flags(events):
 
 
 def reciprocal(n, bits):
-    """The value nearest to 1/n with so many significant bits."""
+    """Return the value nearest to 1/n with so many significant bits."""
     x = Fraction(1, n)
     unit = Fraction(2) ** (floor_log2(x) - bits + 1)
     return round(x / unit) * unit
 
 
 def operate(case, total):
-    """Return what the operation makes of the sum, before the root and the rounding."""
+    """Return the operation's result for the sum, before the root and the rounding."""
     if case.op == AVG and case.reciprocal:
         return total * reciprocal(len(case.words), 53 if case.fmt.name == "fp64" else 24)
     if case.op == AVG:
@@ -241,7 +241,7 @@ def operate(case, total):
 
 
 def finish(case, sticky, total):
-    """(result, flags) of a sum and the specials that came with it."""
+    """Return (result, flags) of a sum and the specials that came with it."""
     f = case.fmt
     if "nan" in sticky or len(sticky) == 2:
         return f.nan(), NAN
@@ -253,7 +253,7 @@ def finish(case, sticky, total):
 
 
 def extreme(case):
-    """min and max: result and flags."""
+    """Return result and flags of min and max."""
     f = case.fmt
     best = min if case.op == MIN else max
     if f.integer:
@@ -271,7 +271,7 @@ def extreme(case):
 
 
 def integer_sum(case):
-    """Result, flags, events, register of an int32 sum."""
+    """Return result, flags, events and register of an int32 sum."""
     total = overflowed = 0
     for word in case.words:
         exact = total + case.fmt.signed(word)
@@ -281,7 +281,7 @@ def integer_sum(case):
 
 
 def element(case):
-    """Run one element: result, flags, four events, register (exponent, mantissa, specials; 0 without one)."""
+    """Run one element. Return result, flags, four events, register (exponent, mantissa, specials; 0 without a register)."""
     if case.op in (MIN, MAX):
         return extreme(case) + (0,) * 7
     if case.fmt.integer:
@@ -297,7 +297,7 @@ def element(case):
 
 
 def block(case):
-    """Run one block: result, flags, four events, exponent, mantissas of its lanes (0 and none in exact)."""
+    """Run one block. Return result, flags, four events, exponent, mantissas of its lanes (in mode exact 0 and none)."""
     lanes = list(zip(*map(case.fmt.lanes, case.words)))
     nan = any(special for special, _, _ in lanes[0])
     if case.mode == EXACT:

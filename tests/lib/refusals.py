@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a command that is refused says and leaves: one line that says why and what to try, a nonzero exit status, and
-nothing half done."""
+"""The output and effect of a refused command: one line that says why and what to try, a nonzero exit status, and
+nothing half done"""
 import os
 import re
 
@@ -10,7 +10,7 @@ CHANGED_BY_JOBS = ("fpisa_jobs", "fpisa_sessions", "fpisa_stages", "fpisa_contro
 
 
 def state(net):
-    """All that a command could leave: pins, links, and the programs and maps behind the pins."""
+    """Return everything that a command could leave: pins, links, and the programs and maps behind the pins."""
     pins = sorted(os.path.join(d, f) for d, dirs, files in os.walk(BPFFS) for f in files + dirs)
     links = re.sub(r"(state|qdisc) \w+|NO-CARRIER,", "", net.agg.run("ip", "-o", "link"))
     maps = [p for p in pins if p.rsplit("/", 1)[1] in CHANGED_BY_JOBS]
@@ -19,7 +19,7 @@ def state(net):
 
 
 def refused(net, argv, says, status=1, usage=False, **options):
-    """`fpisa argv` fails, says one line in which `says` occurs, and changes nothing."""
+    """Check that `fpisa argv` fails, prints one line that contains `says`, and changes nothing."""
     before = state(net)
     got, out, err = net.agg.try_run(FPISA, *argv, **options)
     assert got == status and out == "", (got, out, err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Root directories with Debian in them: for tests/package and tests/distros."""
+"""Root directories with Debian in them, for tests/package and tests/distros"""
 import contextlib
 import re
 import subprocess
@@ -11,7 +11,7 @@ from lab import end
 
 LIMIT_S = 900
 NO_NETWORK = r"Temporary failure resolving|Could not connect|Could not resolve|Failed to fetch"
-# In mounts of its own: the root, with the kernel's filesystems, a BPF filesystem and a /run of its own. Names are resolved, and servers
+# Private mounts: the root, with the kernel's filesystems, a private BPF filesystem and /run. Names are resolved, and servers
 # trusted, as on this machine.
 ENTER = r"""set -e; root=$1; shift
 mount --bind "$root" "$root"
@@ -26,7 +26,7 @@ done
 cd "$root"; mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old
 exec env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
-# The same without a root: this machine, but for the folder's /srv.
+# The same without a root: this machine, except for the folder's /srv
 BESIDE = r"""set -e; place=$1; shift
 mount --bind "$place/srv" /srv
 mount -t proc proc /proc
@@ -35,7 +35,7 @@ mount -t bpf -o mode=0755 bpf /sys/fs/bpf
 
 
 def mirror():
-    """Where this machine has its Debian from: (address, release)."""
+    """Return where this machine gets Debian from: (address, release)."""
     targets = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages",
                               "Origin: Debian", "Label: Debian"], text=True, capture_output=True).stdout.split("\n")
     found = [t.split() for t in targets if re.fullmatch(r"\S+ \w+", t)]
@@ -46,7 +46,7 @@ def mirror():
 
 @contextlib.contextmanager
 def making(path, release, variant, include):
-    """mmdebstrap, which fetches as this machine's apt does, beside the body; the root is there when the body has ended."""
+    """Run mmdebstrap, which fetches as this machine's apt does, beside the body. The root exists when the body has ended."""
     settings = subprocess.run(["apt-config", "dump", "Acquire"], text=True, capture_output=True, check=True).stdout
     with open(path + ".apt.conf", "w") as f:
         f.writelines(line + "\n" for line in settings.splitlines() if "IndexTargets" not in line)
@@ -74,5 +74,5 @@ def inside(path, *argv, enter=ENTER):
 
 
 def beside(path, *argv):
-    """A command on this machine, with the folder's srv as its /srv."""
+    """Run a command on this machine, with the folder's srv as its /srv."""
     return inside(path, *argv, enter=BESIDE)

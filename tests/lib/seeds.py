@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random numbers of a test, which can be drawn again."""
+"""Random numbers of a test that can be repeated"""
 import os
 import random
 import time
@@ -8,7 +8,7 @@ import pytest
 
 
 def draw_seed():
-    """FPISA_SEED if it is set; said, so that a run can be repeated."""
+    """Return FPISA_SEED if it is set, else a random seed. Print it, so that a run can be repeated."""
     seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
     print(f"FPISA_SEED={seed}")
     return seed

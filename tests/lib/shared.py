@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A datapath that is loaded once and shared by the tests of a session, one after the other.
+"""A datapath that is loaded once and shared by the tests of a session, one after the other
 
-Loading is nearly all of what a short test costs: the verifier reads 1.3
-million instructions. So the first plain `fpisa load` of a session is a real
-one, after which its programs and maps are pinned a second time, in a BPF
+Loading takes nearly all of a short test's time: the verifier reads 1.3
+million instructions. Therefore the first plain `fpisa load` of a session is a real
+load, after which its programs and maps are pinned a second time, in a BPF
 filesystem of this session. Later tests find those pins in their own BPF
 filesystem, with every map as the load had left it, and `fpisa load` attaches
-what is there. Families that a test needed besides stay for those after it, and so do the maps of job numbers' ports: the kernel
-takes the ports out of them as their interfaces go.
+the pinned programs. Families that a test needed besides stay for later tests, and so do the maps of job numbers' ports: the kernel
+takes the ports out of them when their interfaces go.
 
-A datapath that a test has upgraded, or whose program array it has changed,
-is given up; the next load is a real one again.
+If a test upgrades a datapath or changes its program array, the
+datapath is given up; the next load is a real load again.
 """
 import ctypes
 import os
@@ -18,17 +18,17 @@ import struct
 
 STORE = "/run/fpisa-shared"
 JOBS, STAGES = "fpisa_jobs", "fpisa_stages"
-MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs"}  # which `fpisa serve` makes, and no load
+MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs"}  # made by `fpisa serve`, and not by a load
 LOOKUP, UPDATE, PIN, GET, INFO = 1, 2, 6, 7, 15  # commands of bpf(2)
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 ARRAY, PROG_ARRAY, PERCPU_ARRAY = 2, 3, 6
-RESTORED = 1 << 20  # of larger maps, registers and peers, a new job resets what is its own
+RESTORED = 1 << 20  # in larger maps, registers and peers, a new job resets its own entries
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bpf(command, attr):
-    """Result of the system call, OSError if it failed."""
+    """Return the result of the system call; raise OSError if it failed."""
     attr = ctypes.create_string_buffer(attr, 128)
     rc = libc.syscall(SYS_BPF, command, attr, len(attr))
     if rc < 0:
@@ -59,7 +59,7 @@ def copy_pin(source, target):
 
 
 class Map:
-    """A pinned map, by number of entry."""
+    """A pinned map, by number of entry"""
 
     def __init__(self, fd):
         self.fd = fd
@@ -74,7 +74,7 @@ class Map:
         return bpf(command, struct.pack("=IIQQQ", self.fd, 0, address(key), address(value) if value else 0, 0))
 
     def get(self, key):
-        """None of an entry that is empty, as those of arrays of programs may be."""
+        """Return an entry; None if it is empty, as entries of arrays of programs may be."""
         value = ctypes.create_string_buffer(self.value_bytes)
         try:
             self.entry(LOOKUP, key, value)
@@ -95,7 +95,7 @@ def possible_cpus():
 
 
 class opened:
-    """with opened(path) as m: a pinned map."""
+    """with opened(path) as m: a pinned map"""
 
     def __init__(self, path):
         self.path = path
@@ -109,7 +109,7 @@ class opened:
 
 
 def is_map(path):
-    """Programs' pins are no maps; nothing is read of them."""
+    """Return whether the pin is a map. Pins of programs are not; nothing is read from them."""
     fd = pin_get(path)
     try:
         return "map_type" in open(f"/proc/self/fdinfo/{fd}").read()
@@ -118,7 +118,7 @@ def is_map(path):
 
 
 class Datapath:
-    """The results of one load: pins in `store`, and the contents of its maps."""
+    """The results of one load: pins in `store`, and the contents of its maps"""
 
     def __init__(self, store, pin):
         self.store, self.maps = store, {}
@@ -131,19 +131,19 @@ class Datapath:
                         self.maps[name] = m.contents()
 
     def harvest(self, pin):
-        """Pins that the store has not got yet, as a further family's maps."""
+        """Take pins that the store lacks, such as a further family's maps."""
         for name in set(os.listdir(pin)) - set(os.listdir(self.store)) - MANAGER:
             copy_pin(f"{pin}/{name}", f"{self.store}/{name}")
 
     def here(self, pin):
-        """Is it what is pinned there?"""
+        """Return whether this datapath is pinned there."""
         if not os.path.exists(f"{pin}/{JOBS}"):
             return False
         with opened(f"{pin}/{JOBS}") as there, opened(f"{self.store}/{JOBS}") as ours:
             return there.id == ours.id
 
     def intact(self):
-        """Its own programs are where the load has put them; families may have come."""
+        """Return whether its own programs are where the load put them; families may have been added."""
         with opened(f"{self.store}/{STAGES}") as m:
             return all(before in (None, now) for before, now in zip(self.maps[STAGES], m.contents()))
 
@@ -166,7 +166,7 @@ class Datapath:
 
 
 class Shared:
-    """One datapath for each choice of load's options."""
+    """One datapath for each choice of load's options"""
 
     def __init__(self, mount):
         """mount(directory) mounts a BPF filesystem."""
@@ -176,14 +176,14 @@ class Shared:
 
     @staticmethod
     def choice(options):
-        """Return those of load's options that belong to the datapath; None: it is not for sharing."""
+        """Return the load options that belong to the datapath, or None if it cannot be shared."""
         words = [str(o) for o in options]
         pairs = dict(zip(words[::2], words[1::2]))
         pairs.pop("--mode", None)
         return None if len(words) % 2 or set(pairs) - {"--cpus", "--cpu-queue"} else tuple(sorted(pairs.items()))
 
     def load(self, pin, options, load):
-        """Run load(), which is `fpisa load`; where it can be, on what an earlier one has left."""
+        """Run load(), which is `fpisa load`, if possible on the pins that an earlier load has left."""
         choice = self.choice(options)
         if choice is None or os.path.exists(pin):
             return load()
@@ -201,7 +201,7 @@ class Shared:
         self.made[choice] = Datapath(store, pin)
 
     def leave(self, pin):
-        """A test is over, and what is pinned there will go. Was it one of these?"""
+        """Note that a test is over, and that its pins will go. Return whether they belong to a shared datapath."""
         here = [made for made in self.made.values() if made.here(pin)]
         for made in here:
             made.harvest(pin)

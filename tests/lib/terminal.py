@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command whose stderr is a terminal, and maybe its stdout."""
+"""A command whose stderr, and maybe stdout, is a terminal"""
 import contextlib
 import os
 import pty
@@ -8,7 +8,7 @@ import threading
 
 
 class OnTerminal:
-    """A program that runs on a terminal; `said` is its output so far."""
+    """A program that runs on a terminal; `said` is its output so far"""
 
     def __init__(self, argv, stdout=subprocess.PIPE, **options):
         self.said = ""
@@ -26,7 +26,7 @@ class OnTerminal:
         os.close(fd)
 
     def wait(self, timeout=60):
-        """Exit status and stdout; `said` is whole then."""
+        """Return exit status and stdout; `said` is complete then."""
         try:
             out, _ = self.process.communicate(timeout=timeout)
         finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Parts of the checks of torch_sweep.py: contributions of ranks, expected results."""
+"""Parts of the checks of torch_sweep.py: contributions of ranks, expected results"""
 import os
 
 import torch
@@ -33,7 +33,7 @@ def close(got, want, dtype):
 
 
 def same_everywhere(tensor):
-    """Bit for bit, by Gloo."""
+    """Check by Gloo that all ranks have the same bits."""
     bits = tensor.contiguous().view(-1).view(torch.uint8)
     all_bits = [torch.empty_like(bits) for _ in range(SIZE)]
     dist.all_gather(all_bits, bits)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Training by DistributedDataParallel with fpisa.torch_hook, and by Gloo alone: test_hook.py starts the ranks.
+"""Train by DistributedDataParallel with fpisa.torch_hook, and by Gloo alone. test_hook.py starts the ranks.
 
-    torch_hooks.py
+torch_hooks.py
 """
 import hashlib
 import os
@@ -18,7 +18,7 @@ RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
 def train(dtype, hook):
-    """Its weights after some steps."""
+    """Return the model's weights after some steps."""
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(30, 200), torch.nn.Tanh(), torch.nn.Linear(200, 200), torch.nn.Tanh(),
                               torch.nn.Linear(200, 3)).to(dtype)

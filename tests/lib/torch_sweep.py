@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The promises of torch.distributed about all-reduce, by backend "fpisa": each check is a function below, named in
-doc/torch.md. A rank of three; test_torch.py starts them, RANK and WORLD_SIZE as torchrun sets them.
+"""The promises of torch.distributed about all-reduce, by backend "fpisa". Each check is a function below, named in
+doc/torch.md. The program is a rank of three; test_torch.py starts them, with RANK and WORLD_SIZE as torchrun sets them.
 
     torch_sweep.py
 
-Expected values are reckoned from what all ranks contribute, which each rank can draw, in float64 or integers.
+Expected values are computed, in float64 or integers, from all ranks' contributions, which each rank can draw.
 """
 import atexit
 import datetime
@@ -79,7 +79,7 @@ def not_contiguous():
 
 @check
 def asynchronous():
-    """Many under way, of several types, waited for in another order."""
+    """Many calls in progress, of several types, may be waited for in another order."""
     shapes = [(n,) for n in (1, 5000, 33, 0, 20000, 800)] * 4
     types = list(TYPES)
     tensors = [draw(i, s, types[i % 4], RANK) for i, s in enumerate(shapes)]
@@ -92,7 +92,7 @@ def asynchronous():
 
 @check
 def progress():
-    """A call ends while nobody looks after it."""
+    """A call ends without any look at it."""
     dist.barrier()
     work = dist.all_reduce(torch.ones(100000), async_op=True)
     deadline = time.monotonic() + 60
@@ -131,7 +131,8 @@ def futures():
 
 @check
 def communication_hooks():
-    """PyTorch's own, which start calls in callbacks: PowerSGD has the weights that it has over Gloo, and float16 nearly."""
+    """PyTorch's own hooks, which start calls in callbacks, work: PowerSGD gives the same weights as over Gloo, and float16
+    nearly."""
     weights = {}
     for group in None, dist.new_group(backend="gloo"):
         for name, hook, state in (("half", default_hooks.fp16_compress_hook, group),
@@ -154,7 +155,7 @@ def communication_hooks():
 
 
 class Halt(torch.autograd.Function):
-    """Its backward() waits for the sums that have been asked for so far."""
+    """A function whose backward() waits for the sums that have been started so far"""
 
     asked, ended = [], []
 
@@ -174,7 +175,7 @@ class Halt(torch.autograd.Function):
 
 @check
 def overlap():
-    """DistributedDataParallel's buckets are summed while backward() goes on: there it waits until those so far are."""
+    """DistributedDataParallel's buckets are summed while backward() goes on: it waits there until the earlier sums are done."""
     def ask(_, bucket):
         Halt.asked.append(dist.all_reduce(bucket.buffer().div_(SIZE), async_op=True).get_future())
         return Halt.asked[-1].then(lambda future: future.value()[0])
@@ -187,14 +188,14 @@ def overlap():
     for step in range(3):
         Halt.asked.clear()
         model(draw(step, (4, 600), torch.float32, RANK)).sum().backward()
-        # The first step finds out in which order gradients come, and has one bucket.
+        # The first step finds out the order of gradients, and has one bucket.
         assert (len(Halt.asked), Halt.ended[-1]) == ((2, 1) if step else (1, 0))
         same_everywhere(first.weight.grad)
 
 
 @check
 def gradients():
-    """A leaf that requires a gradient."""
+    """A leaf that requires a gradient is summed."""
     for view in lambda t: t, lambda t: t[:, ::2]:
         leaf = torch.ones(4, 6, requires_grad=True)
         with torch.no_grad():
@@ -213,7 +214,7 @@ def complex_numbers():
 
 @check
 def negated_and_conjugated():
-    """Views whose memory has other values than they have, on one rank alone or on all."""
+    """Views whose memory holds other values than they have are summed right, on one rank alone or on all."""
     everywhere, here = range(SIZE), [r for r in range(SIZE) if r == 1]
     for seed, negated in enumerate((everywhere, here)):
         for dtype in TYPES:
@@ -230,7 +231,7 @@ def negated_and_conjugated():
         assert (imag(z) == -sum(range(SIZE + 1))).all() and (z.real == RANK).all()
     view = torch.full((4,), complex(1, RANK)).conj()
     raises(RuntimeError, "conj", dist.all_reduce, view)
-    # As reducers of DistributedDataParallel call it.
+    # As reducers of DistributedDataParallel call it
     dist.distributed_c10d._get_default_group().allreduce([view]).wait()
     assert (view == complex(SIZE, -sum(range(SIZE)))).all()
     integers = torch._neg_view(torch.ones(3, dtype=torch.int32))
@@ -239,7 +240,7 @@ def negated_and_conjugated():
 
 @check
 def layouts():
-    """Sparse tensors are Gloo's; of others it is said that there is no sum."""
+    """Gloo sums sparse tensors; other layouts are refused with a message."""
     t = torch.tensor([0.0, 1.0 + RANK, 0.0]).to_sparse()
     dist.all_reduce(t)
     assert t.to_dense().tolist() == [0, sum(range(SIZE + 1)), 0]
@@ -294,7 +295,7 @@ def subgroups():
             dist.all_reduce(t, group=group)
             assert (t == SIZE * i).all()
 
-    # From two threads, each in a group of its own.
+    # From two threads, each in a group of its own
     thread = threading.Thread(target=many, args=(everyone,))
     thread.start()
     many(None)
@@ -303,7 +304,8 @@ def subgroups():
 
 @check
 def first_calls():
-    """They wait for nobody: ranks use groups in another order, and a send stands between a call and its wait(). Their timeout holds."""
+    """First calls do not wait for other ranks: ranks may use groups in another order, and send between a call and its wait(). Their timeout
+    holds."""
     twenty = datetime.timedelta(seconds=20)
     groups = [dist.new_group(timeout=twenty) for _ in range(3)]
     values = [torch.full((4,), 10.0 ** i * (RANK + 1)) for i in range(3)]
@@ -328,7 +330,7 @@ def first_calls():
 
 @check
 def by_gloo():
-    """All-reduces of other types and operations, and all that is no all-reduce."""
+    """Gloo does all-reduces of other types and operations, and all other collectives."""
     for dtype in torch.int64, torch.int32, torch.uint8:
         t = torch.full((9,), RANK + 1).to(dtype)
         dist.all_reduce(t)
@@ -378,7 +380,7 @@ def refusals():
 
 @check
 def calls_that_differ():
-    """In a group of its own, for it is of no use after that."""
+    """Calls that differ are an error. They use a group of their own, since the group cannot be used after that."""
     group = dist.new_group()
     t = torch.ones(10)
     dist.all_reduce(t, group=group)
@@ -392,7 +394,7 @@ def calls_that_differ():
     group = dist.new_group()
     dist.all_reduce(t, group=group)
     raises(RuntimeError, "different calls", dist.all_reduce_coalesced, [torch.ones(n) for n in ((3, 2), (2, 3))[RANK > 0]], group=group)
-    group = dist.new_group()  # a call without values waits for nobody, and is one of the calls
+    group = dist.new_group()  # a call without values waits for no rank, and is one of the calls
     dist.all_reduce(t, group=group)
     if not RANK:
         dist.all_reduce(torch.empty(0), group=group)
@@ -421,7 +423,7 @@ def timeouts():
 
 @check
 def destroyed_while_under_way():
-    """Calls that others will never make: their Works and futures end with an error."""
+    """Works and futures of calls that the others will never make end with an error."""
     group, works = dist.new_group(), []
     dist.all_reduce(torch.ones(10), group=group)
     if RANK:
@@ -444,7 +446,7 @@ class Images(torch.utils.data.Dataset):
 
 @check
 def forks():
-    """A child has no process group, and its end changes nothing; so a DataLoader may have workers."""
+    """A child has no process group, and its end changes nothing, so a DataLoader may have workers."""
     child = os.fork()
     if not child:
         try:
@@ -463,7 +465,7 @@ def forks():
 def destroyed_and_made_again():
     dist.barrier()
     dist.destroy_process_group()
-    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)  # lest ranks find the store that is ending
+    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)  # so that ranks do not find the store that is ending
     dist.init_process_group("fpisa")
     t = torch.ones(10)
     dist.all_reduce(t)
@@ -482,7 +484,7 @@ def main():
             traceback.print_exc()
             sys.exit(f"rank {RANK}: {function.__name__}")
         print(f"{function.__name__} {time.monotonic() - began:.2f}", flush=True)
-    # No destroy_process_group(): the others' last calls end all the same.
+    # Without destroy_process_group() the others' last calls still end.
     dist.all_reduce(torch.ones(100000))
 
 

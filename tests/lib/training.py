@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ranks of torch.distributed in a Lab, each on a worker of its own, with a manager of groups."""
+"""Ranks of torch.distributed in a Lab, each on a worker of its own, with a manager of groups"""
 import os
 import signal
 import subprocess
@@ -13,7 +13,7 @@ STORE_PORT = 29500
 
 
 class Training(Groups):
-    """Workers of `net` are behind one switch, for Gloo connects them to each other; `package` has fpisa."""
+    """Workers of `net` behind one switch, because Gloo connects them to each other; `package` has fpisa"""
 
     def __init__(self, net, folder, package):
         super().__init__(net, folder, "without-key = yes")
@@ -21,13 +21,13 @@ class Training(Groups):
         self.serve()
 
     def environment(self, rank):
-        """As torchrun sets it, but for what FPISA and Gloo take."""
+        """Return the environment that torchrun sets, with variables of FPISA and Gloo."""
         return {**os.environ, "PYTHONPATH": self.package, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": ADDRESS,
                 "RANK": str(rank), "WORLD_SIZE": str(len(self.net.worker)), "MASTER_ADDR": self.net.addresses[0],
                 "MASTER_PORT": str(STORE_PORT), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
 
     def start_ranks(self, *argv):
-        """A Python program on each worker."""
+        """Start a Python program on each worker."""
         return [w.spawn(sys.executable, "-B", *argv, env=self.environment(r)) for r, w in enumerate(self.net.worker)]
 
 

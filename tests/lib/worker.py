@@ -1,27 +1,27 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker as its user writes it: libfpisa through ctypes, no privilege.
+"""A worker as its user writes it: libfpisa through ctypes, without privilege
 
     worker.py LIBRARY ADDRESS JOB [PLAN]
 
-Started by lab.py in a worker's namespace. It needs the aggregator's address
-and a job number; PLAN, JSON, says what else to try: "options" of the
-connection, and "steps", each of which answers with one line of JSON on
+lab.py starts it in a worker's namespace. It needs the aggregator's address
+and a job number. PLAN, JSON, has further "options" of the
+connection, and "steps". Each step answers with one line of JSON on
 stdout:
 
-    {"count": N, "kind": K, "seed": S}	 all-reduce N values of data(K, rank, N, S)
-    {..., "poll": true}			 by fpisa_test() alone
-    {..., "compute": SECONDS}		 start, keep a CPU busy for so long, wait; "idle": true: keep none busy
-    {"sleep": SECONDS}			 do nothing, no answer
-    {"rejoin": true}			 join the next generation
-    {"fork": true}			 leave a child behind that does nothing, no answer
-    {"spawn": true}			 leave a program behind that does nothing, no answer
-    {"reconnect": true}			 close, and connect as before
-    {"nobody": true}			 be an ordinary user from now on, no answer
+    {"count": N, "kind": K, "seed": S}   all-reduce N values of data(K, rank, N, S)
+    {..., "poll": true}                  by fpisa_test() alone
+    {..., "compute": SECONDS}            start, keep a CPU busy for so long, wait; "idle": true: keep none busy
+    {"sleep": SECONDS}                   do nothing, no answer
+    {"rejoin": true}                     join the next generation
+    {"fork": true}                       leave a child behind that does nothing, no answer
+    {"spawn": true}                      leave a program behind that does nothing, no answer
+    {"reconnect": true}                  close, and connect as before
+    {"nobody": true}                     be an ordinary user from now on, no answer
 
-"cpu" of the plan is the one to run on.
+"cpu" of the plan is the CPU to run on.
 
-The first line is the answer of the connection. It stops at the first error.
+The first line is the answer of the connection. The program stops at the first error.
 """
 import array
 import ctypes
@@ -51,17 +51,17 @@ Info = structure("fpisa_info")
 
 
 def repeat(pattern, count):
-    """`count` values of a pattern that goes on and on, as bytes."""
+    """Return `count` values of a repeated pattern, as bytes."""
     return (pattern * (count // (len(pattern) // 4) + 1))[: 4 * count]
 
 
 def integer(rank, i):
-    """Whole numbers, of which 64 have an exact sum in mode fpisa, in any order."""
+    """Return whole numbers, of which 64 have an exact sum in mode fpisa, in any order."""
     return (i * 7919 + rank * 104729) % 2003 - 1001
 
 
 def even(rank, i):
-    """The same with one exponent for all, exact in fpisa-a too."""
+    """Return whole numbers with one exponent, which sum exactly in fpisa-a too."""
     v = 1024 + (i * 811 + rank * 613) % 1024
     return -v if (i + rank) % 3 == 0 else v
 
@@ -80,7 +80,7 @@ def data(kind, rank, count, seed=0):
 
 
 def exact_sum(kind, workers, count):
-    """The sum of what ranks 0..workers-1 contribute, as bytes; of the kinds in EXACT."""
+    """Return the sum of the contributions of ranks 0..workers-1, as bytes, for the kinds in EXACT."""
     f = EXACT[kind]
     values = [sum(f(rank, i) for rank in range(workers)) for i in range(min(count, PERIOD))]
     return repeat(array.array("f", values).tobytes(), count)
@@ -109,7 +109,7 @@ class Worker:
         self.chunks.append([c.offset, c.count, c.flags, c.ranks, c.order])
 
     def answer(self, rc, **more):
-        """Answer with one line; it has the handle's figures if there is a handle."""
+        """Print one line as the answer. It has the handle's figures if there is a handle."""
         out = {"rc": rc, "error": self.lib.fpisa_error().decode() if rc else "", **more}
         if self.handle:
             info = Info(size=ctypes.sizeof(Info))
@@ -134,7 +134,7 @@ class Worker:
         return rc
 
     def overlap(self, send, recv, count, flags, seconds, idle):
-        """rc, and how long the wait took."""
+        """Return rc, and the duration of the wait."""
         request, until = ctypes.c_void_p(), time.monotonic() + seconds
         rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, FLOAT32, ctypes.byref(request))
         if idle:
@@ -183,7 +183,7 @@ class Worker:
 
 
 def leave_child():
-    """A child that has what it inherited until we end."""
+    """Leave a child that keeps the inherited descriptors until this process ends."""
     parent = os.getpid()
     if os.fork():
         return 0
@@ -194,13 +194,13 @@ def leave_child():
 
 
 def leave_program():
-    """A program that outlives what we close by some seconds; descriptors are closed on exec, or it has them."""
+    """Leave a program that outlives the closed handle by some seconds and has its descriptors, unless they are closed on exec."""
     os.posix_spawn("/bin/sleep", ["sleep", "5"], os.environ)
     return 0
 
 
 def become_nobody():
-    """Whoever started it is root; what follows must not need that."""
+    """Become an ordinary user: root started the program, and what follows must not need root."""
     parent = os.getppid()
     os.setgroups([])
     os.setgid(NOBODY)

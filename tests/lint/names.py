@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""One meaning a name: tests/lint/names.py
+"""Check that each name has one meaning: tests/lint/names.py
 
-In bpf/, include/ and user/ no two headers have one include guard, and no two definitions of a struct, union or enum of the
-prefix fpisa_ have one tag: files that include both would see the second not at all, or not compile.
+In bpf/, include/ and user/ no two headers have the same include guard, and no two definitions of a struct, union or enum of the
+prefix fpisa_ have the same tag: files that include both would not see the second, or not compile.
 """
 import glob
 import os
@@ -14,7 +14,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def named():
-    """(what, name, file) of each guard and each definition."""
+    """Yield (what, name, file) of each guard and each definition."""
     for folder in "bpf", "include", "user":
         for path in glob.glob(f"{folder}/**/*.[ch]", recursive=True):
             with open(path, encoding="utf-8") as f:

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Rooms of user/ know only those below them: tests/lint/rooms.py BUILD
+"""Check that rooms of user/ know only the rooms below them: tests/lint/rooms.py BUILD
 
-ROOMS has them from the ground up. A file may include headers, and its object use symbols, of its own room and of rooms
-that stand above its line there; files of one room do not use each other in circles. What does otherwise is named, with
+ROOMS lists the rooms from the ground up. A file may include headers, and its object use symbols, of its own room and of rooms
+on earlier lines; files of one room do not use each other in circles. The check names each violation, with
 the symbols or the header.
 """
 import glob
@@ -40,7 +40,7 @@ def room_of(path):
 
 
 def part(room):
-    """The program that it is of: both others know the core, and nobody else knows them."""
+    """Return the room's program: the other programs know the core, and no program knows them."""
     first = room.split("/")[0]
     return first if first in ("query", "lab") else "core"
 
@@ -50,7 +50,7 @@ def allowed(a, b):
 
 
 def includes():
-    """(file, header), both below user/."""
+    """Yield (file, header), both below user/."""
     for path in glob.glob("**/*.[ch]", root_dir="user", recursive=True):
         with open(os.path.join("user", path), encoding="utf-8") as f:
             for name in re.findall(r'^#include "([^"]+)"', f.read(), re.M):
@@ -61,10 +61,10 @@ def includes():
 
 
 def symbols(build):
-    """(file, file whose symbols it uses): those symbols."""
+    """Return {(file, file whose symbols it uses): those symbols}."""
     objects = os.path.join(build, "obj", "user")
     paths = [p for p in glob.glob("**/*.o", root_dir=objects, recursive=True)
-             if os.path.exists(os.path.join("user", p[:-2] + ".c"))]  # not those of files that are no more
+             if os.path.exists(os.path.join("user", p[:-2] + ".c"))]  # without files that no longer exist
     out = subprocess.run(["nm", "-A", *paths], cwd=objects, check=True, capture_output=True, text=True).stdout
     defined, wanted = {}, {}
     for path, kind, name in re.findall(r"^([^:]+)\.o:[0-9a-f ]{16} (\w) (\S+)$", out, re.M):
@@ -80,7 +80,7 @@ def symbols(build):
 
 
 def circles(edges):
-    """Sets of files that use each other in a circle: strongly connected, by Tarjan."""
+    """Return sets of files that use each other in a circle: strongly connected, by Tarjan."""
     graph = {}
     for a, b in edges:
         graph.setdefault(a, []).append(b)
