@@ -63,7 +63,7 @@ def faults(heading):
 
 
 def shape(line):
-    """A line of output without what differs from run to run and from machine to machine."""
+    """Return a line of output without what differs from run to run and from machine to machine."""
     line = re.sub(r"\bixgbe\b", "veth", line)
     return " ".join(re.sub(r"\d+(\.\d+)?", "#", line).split())
 

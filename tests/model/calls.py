@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-One generation that breaks: worker 0 makes other calls than the rest from some
+"""One generation that breaks: worker 0 makes other calls than the rest from some
 chunk on (same lengths, another digest), or the programs of the pipeline are
-missing from some chunk on. No sum may mix calls or hold half a contribution,
-and every worker has to be told, though a worker sends only its oldest chunk
-again once it waits (user/lib/window.c holds the others).
+missing from some chunk on. No sum may mix calls or hold half a contribution.
+Every worker must be told, though a waiting worker sends only its oldest chunk
+again (user/lib/window.c holds the others).
 
 The network forgets nothing, as in chunks.py.
 
-State: (received, told, broken, slots). received holds a bitmap of chunks a
+State: (received, told, broken, slots). received holds a bitmap of chunks for each
 worker, told a bitmap of workers; broken: the verdict with which the generation broke, or 0.
 """
 
@@ -23,9 +22,8 @@ NEVER = 1 << 30
 
 class Calls:
     def __init__(self, rules, chunks, differ=NEVER, missing=NEVER, broken_ignored=False):
-        """
-        differ: the first chunk of the calls that differ. missing: the first of those of which one contribution may be
-        lost on its way into the registers. broken_ignored: what breaks is its round's alone.
+        """differ: the first chunk of the calls that differ. missing: the first chunk of which one contribution may be
+        lost on its way into the registers. broken_ignored: a breach affects only its round.
         """
         self.rules, self.chunks, self.differ, self.missing = rules, chunks, differ, missing
         self.broken_ignored = broken_ignored
@@ -39,7 +37,7 @@ class Calls:
         return chunk < self.w or received >> (chunk - self.w) & 1
 
     def finished(self, s):
-        """All are told; or, of programs that are missing, those who lack a result."""
+        """All are told, or, if programs are missing, the workers that lack a result."""
         done = 0 if self.missing == NEVER else sum(1 << k for k, r in enumerate(s[0]) if r == (1 << self.chunks) - 1)
         return s[1] | done == self.live
 
@@ -56,7 +54,7 @@ class Calls:
         return None
 
     def add(self, s, k, c, lost=0):
-        """ADD of worker k for chunk c arrives; what is answered arrives at k, a new result at all."""
+        """ADD of worker k for chunk c arrives. Its answer arrives at k, a new result at all workers."""
         received, told, broken, slots = s
         digest = OTHER if k == 0 and c >= self.differ else SAME
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c, HALF if lost else digest), self.live,

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-Holds doc/wire.md to the code: its Python functions and its example frame
+"""Check doc/wire.md against the code: its Python functions and its example frame
 against the C headers (wire.c), and the example against the text around it.
 
-	check_wire.py [SEED]	check; exits nonzero if something differs
-	check_wire.py --dump	print the example frame as the page shows it
+        check_wire.py [SEED]    check; exits nonzero if something differs
+        check_wire.py --dump    print the example frame as the page shows it
 """
 
 import ctypes
@@ -24,7 +23,7 @@ FORMAT = re.compile(r"^\| (\d) \| (\w+) \| (?:(\d+) )?\| (?:(\d+) )?\| (\d) \| \
 
 
 def page_functions(text):
-    """All of them in one space, as a client would have them."""
+    """Return all functions of the page in one namespace, as a client would have them."""
     space = {}
     for block in re.findall(r"```python\n(.*?)```", text, re.S):
         exec(block, space)
@@ -38,7 +37,7 @@ def ip_checksum(header):
 
 
 def example(checksum, calls):
-    """The frame that section 4 of the page describes."""
+    """Return the frame that section 4 of the page describes."""
     payload = struct.pack("<32f", *[0.5 * (i + 1) for i in range(20)], *[0.0] * 12)
     chunk, window = 70, 64
     slot = 2 * (chunk % window) + chunk // window % 2
@@ -57,7 +56,7 @@ def dump(frame):
 
 
 def random_words(rng, n, e_bits, m_bits):
-    """Packed words of one element: exponents near each other, or not; specials; what cancels; few bits set."""
+    """Return packed words of one element: exponents near each other, or not; specials; cancellation; few bits set."""
     top, base = (1 << e_bits) - 1, rng.randrange(1 << e_bits)
     reach = rng.choice([0, m_bits // 2 + 1, 2 * m_bits, top])
     words = []
@@ -71,7 +70,7 @@ def random_words(rng, n, e_bits, m_bits):
 
 
 def random_block(rng, n):
-    """Scales and elements of one block of mxint8."""
+    """Return scales and elements of one block of mxint8."""
     base, reach, size = rng.randrange(256), rng.choice([0, 4, 40]), rng.choice([1, 15, 127, 127])
     for _ in range(n):
         scale = 255 if rng.random() < 0.02 else min(max(base + rng.randrange(-reach, reach + 1), 0), 254)
@@ -97,7 +96,7 @@ def random_factor(rng, name):
 
 
 def check_round(rng, page, lib, row, mode, op):
-    """32 random elements by the page and by the code; a complaint if they differ."""
+    """Compute 32 random elements by the page and by the code. Return a complaint if they differ."""
     number, name, e, m, size = row
     n, workers = rng.choice([1, 2, 3, 8]), rng.choice([8, 9, 16, 64])
     rounding, reciprocal, big = rng.randrange(1, 3), op == 4 and rng.random() < 0.5, size > 1 and rng.random() < 0.25
@@ -117,7 +116,7 @@ def check_round(rng, page, lib, row, mode, op):
 
 
 def check_tags(rng, page, lib):
-    """Tags under keys of every use, of random words."""
+    """Compare tags of random words under keys of every use."""
     bad = []
     for _ in range(40):
         token = [rng.getrandbits(64) for _ in range(2)]
@@ -133,7 +132,7 @@ def check_tags(rng, page, lib):
 
 
 def check_digests(rng, page, lib):
-    """Random histories of calls, by the page and by the code."""
+    """Compare random histories of calls, by the page and by the code."""
     bad = []
     for _ in range(200):
         mine = theirs = 0
@@ -148,7 +147,7 @@ def check_digests(rng, page, lib):
 
 
 def check_reasons(text):
-    """The numbers of ERROR's reasons are those of verdict.h."""
+    """Check that the numbers of ERROR's reasons are those of verdict.h."""
     verdicts = rules.load()
     shown = [(int(n), name) for n, name in REASON.findall(text[text.index("\n## 8."):])]
     bad = ["reason %d is %s in the page, %s in the code" % (n, name, verdicts.rules_verdict(n).decode())

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-One generation: chunks, slots, shrink.
+"""One generation: chunks, slots, shrink
 
-The network never forgets: whatever was sent once may arrive at any time, any
-number of times, in any order, or never. So what is in flight follows from
+The network never forgets: a sent message may arrive at any time, any
+number of times, in any order, or never. Therefore the frames in flight follow from
 what the workers have received (ADD: sent once the window allows it, and
 again at will) and from the results that ever left; neither needs a queue.
 
-State: (live, received, slots, results). received holds a bitmap of chunks a
-worker, results what left for each chunk: (bitmap, order, regs) or None.
+State: (live, received, slots, results). received holds a bitmap of chunks for each
+worker, results the result that left for each chunk: (bitmap, order, regs) or None.
 """
 
 from explore import Violation
@@ -21,8 +20,7 @@ SHRINK_TEXT = "rank %d is taken out of the job"
 class Chunks:
     def __init__(self, rules, chunks, shrink=0, eager=0, ordered=True, accept_any=False,
                  strict=False):
-        """
-        shrink: how many ranks may be taken out. eager: bitmap of workers that ignore the self clock.
+        """shrink: how many ranks may be taken out. eager: bitmap of workers that ignore the self clock.
         ordered: tell states apart by the order of arrival. accept_any: workers look at slot and version of
         a result, not at its chunk. strict: hold the aggregator to all promises even beside workers that
         ignore the self clock.
@@ -81,7 +79,7 @@ class Chunks:
         return None
 
     def add(self, s, k, c, door, reply=False):
-        """ADD of worker k for chunk c arrives; `reply`: what is answered arrives too."""
+        """ADD of worker k for chunk c arrives; `reply`: the answer arrives too."""
         live, received, slots, results = s
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c), door, live, GENERATION)
         label = ("add", k, c)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-Breadth-first search over a model, and the check that completion stays
-reachable.
+"""Breadth-first search over a model, and the check that completion stays
+reachable
 
 A model has initial(), steps(state) -> [(label, state)], finished(state) and
 fair(state): the next state when nothing is lost any more and live workers
@@ -22,7 +21,7 @@ class Verdict:
 
 
 def path(model, parent, order, i):
-    """Labels from the initial state to state i."""
+    """Return the labels from the initial state to state i."""
     labels = []
     while parent[i] >= 0:
         before, after = order[parent[i]], order[i]

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-Many generations: workers that restart or give up, HELLO and WELCOME, and
-contributions of every generation still under way. Window 1.
+"""Many generations: workers that restart or give up, HELLO and WELCOME, and
+contributions of every generation still on their way. Window 1
 
-As in chunks.py the network forgets nothing: `net` is the set of all that was
-ever sent. A worker is (incarnation, generation, received, life), generation 0
+As in chunks.py the network forgets nothing: `net` is the set of all messages
+ever sent. A worker is (incarnation, generation, received, life), with generation 0
 while it waits for a WELCOME; each restart is another life. It takes a WELCOME
 that names its own incarnation and is not pending. If the aggregator holds a newer incarnation (the worker's
-clock went back), it goes on with the next higher one; only then may a HELLO
-of its earlier life, still under way, end a generation too early. That costs
+clock went back), it goes on with the next higher incarnation; only then may a HELLO
+of its earlier life, still on its way, end a generation too early. That costs
 time and another generation, never a wrong sum.
 
-A worker may restart at any time, a limited number of times in a run. One
+A worker may restart at any time, a limited number of times in a run. A worker
 whose generation cannot go on, because another rank has left it, may always
 give up at its deadline and say HELLO again.
 
@@ -70,9 +69,8 @@ class Generations:
         return out
 
     def check_start(self, s):
-        """
-        When all ranks begin anew and nothing is lost, they join without anybody giving up, whatever their
-        order, and whatever the aggregator has heard of their earlier lives.
+        """When all ranks begin again and nothing is lost, they join and none gives up, whatever their
+        order, and whatever the aggregator has received of their earlier lives.
         """
         workers, session, live = s[0], s[1], s[4]
         ranks = [k for k in range(self.n) if live >> k & 1]
@@ -121,9 +119,8 @@ class Generations:
                                         for j in range(self.n))
 
     def outlived(self, s, k):
-        """
-        Worker k's contributions carry the cookie of an incarnation that is not the known one any more: refused. Those
-        that passed this check before are still to come, so steps() does without it; it is one more loss.
+        """Worker k's contributions carry the cookie of an incarnation that is no longer the known one: they are refused.
+        Contributions that passed this check before may still come, so steps() does without it; it is one more loss.
         """
         return s[1][2][k] != s[3][s[0][k][1] - FIRST_GENERATION][k]
 
@@ -142,7 +139,7 @@ class Generations:
         return getattr(self, label[0])(s, label, *label[1:])
 
     def aggregate(self, s, label):
-        """A frame reaches the aggregator. Returns the state after it and the answer, which is in net too."""
+        """A frame reaches the aggregator. Return the state after it and the answer, which is in net too."""
         after, reply = getattr(self, label[0])(s, label, *label[1:])
         if reply:
             after = after[:6] + (after[6] | {reply},) + after[7:]

@@ -1,19 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-The protocol's state model: explores what the network, the workers and the
+"""The protocol's state model: explores what the network, the workers and the
 aggregator can do, and says whether the protocol keeps its promises.
 
-	model.py		every configuration of the rules as they are
-	model.py --mutate NAME	one broken rule; exits 0 if a violation is found
-	model.py --self-test	every broken rule; fails if one is not caught
-	model.py --list		the names
+        model.py                every configuration of the rules as they are
+        model.py --mutate NAME  one broken rule; exits 0 if a violation is found
+        model.py --self-test    every broken rule; fails if one is not caught
+        model.py --list         the names
 
 The aggregator's rules are not written again here: the transition function is
 the C code of include/fpisa/frame.h and slot.h, compiled from rules.c with $CC
 (cc) and called through ctypes, each distinct call once. Broken rules are
-wrappers around it (rules.py). Written in Python: the network, the workers, and
-what must hold (chunks.py, generations.py, shards.py). doc/protocol.md explains the rules.
+wrappers around it (rules.py). The network, the workers and the required properties
+are written in Python (chunks.py, generations.py, shards.py). doc/protocol.md explains the rules.
 queries.py does the same for queries, whose rules are include/fpisa/query/topn.h and
 table.h, through query.c; doc/query-wire.md explains them.
 """
@@ -108,7 +107,7 @@ MUTATIONS = {
 
 
 def run(lib, name, build, trace):
-    """Explores one configuration and prints a line; returns whether it holds."""
+    """Explore one configuration and print a line; return whether it holds."""
     start = time.monotonic()
     model, text = build(lib)
     v = explore(model)

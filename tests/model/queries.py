@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-Queries: every order of loss, copies and delays, over the C rules through query.c.
+"""Queries: every order of loss, copies and delays, over the C rules through query.c
 
-The network forgets nothing: a frame that was sent once may arrive at any time, any
-number of times, or never; so may what the aggregator sends on, and an
-acknowledgement. Worker w's frame s has the rows ROWS[w][s - 1]; its last frame is
+The network forgets nothing: a sent frame may arrive at any time, any
+number of times, or never; so may a frame that the aggregator sends on, and an
+acknowledgement. Worker w's frame s has the rows ROWS[w][s - 1]. Its last frame is
 sent once all others are acknowledged, and goes to the master in any case.
 """
 
@@ -24,7 +23,7 @@ u8, u32, u64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
 
 @functools.cache
 def load():
-    """query.c, with the types of its functions."""
+    """Load query.c, with the types of its functions."""
     lib = rules.build("query.c")
     lib.query_seal.restype = lib.query_floor.restype = u64
     lib.query_seal.argtypes = [ctypes.POINTER(u64), u32, u32, u64, u32]
@@ -42,7 +41,7 @@ NOTHING = (0,) * END
 
 
 class Rules:
-    """As the datapath has them; each distinct call is made once."""
+    """The rules as the datapath has them; each distinct call is made once"""
 
     def __init__(self, lib, kind, limit, width=64, flags=0):
         self.lib, self.kind, self.limit, self.width, self.flags = lib, kind, limit, width, flags
@@ -60,7 +59,7 @@ class Rules:
         return hit
 
     def rows(self, state, epoch, w, s, rows):
-        """(0 or a negative verdict, state after it, which rows are left, rows added to each group)"""
+        """Return (0 or a negative verdict, state after it, remaining rows, rows added to each group)."""
         return self.call(state, self.limit, epoch, w, s, rows)
 
     def seal(self, state, epoch, last, workers):
@@ -69,7 +68,7 @@ class Rules:
         return missing, tuple(p)
 
     def keys(self, state, epoch, w, keys, last):
-        """(0 or a negative verdict, state after it, workers whose keys are missing, what became of the filter)"""
+        """Return (0 or a negative verdict, state after it, workers whose keys are missing, state of the filter)."""
         p, missing, filter_state = (u64 * END)(*state), u64(), u32()
         code = self.lib.query_keys(p, self.kind, self.flags, self.width, epoch, w, (u32 * len(keys))(*keys), len(keys), last,
                                    ctypes.byref(missing), ctypes.byref(filter_state))
@@ -94,7 +93,7 @@ class WindowIgnored(Rules):
 
 
 class WindowSlides(Rules):
-    """A number beyond the window moves it, whatever it then no longer covers."""
+    """A number beyond the window moves it, even if the window then leaves some numbers uncovered."""
 
     def rows(self, state, epoch, w, s, rows):
         if state[EPOCH] == epoch and s > state[HIGH + w]:
@@ -137,7 +136,7 @@ class CountsAlways(Rules):
 
 
 class TiesOfCopies(Rules):
-    """Top-N: what equals T is pruned from every copy."""
+    """Top-N: rows equal to T are pruned from every copy."""
 
     def rows(self, state, epoch, w, s, rows):
         code, after, keep, added = super().rows(state, epoch, w, s, rows)
@@ -147,10 +146,9 @@ class TiesOfCopies(Rules):
 
 
 class Query:
-    """
-    State: (epoch, aggregator, groups' rows, acknowledged, acknowledgements under way, sent on, at the master, old).
-    The four after the groups have an entry a frame: of the third the rows of each copy that was sent on, of the
-    fourth those of the copy that the master took, or None. `old`: frames of the first epoch are under way.
+    """State: (epoch, aggregator, groups' rows, acknowledged, acknowledgements in flight, sent on, at the master, old).
+    The four after the groups have an entry a frame. The third has the rows of each copy that was sent on, the
+    fourth the rows of the copy that the master took, or None. `old`: frames of the first epoch are in flight.
     """
 
     def __init__(self, rules_, frames, restart=False, copies_taken=False, early_last=False, eager=False, ack_of_busy=False,
@@ -182,11 +180,11 @@ class Query:
             s[6][self.at(w, self.n)] is not None for w in range(self.workers)) and self.judge(s)
 
     def wanted(self, r):
-        """Has the answer this row?"""
+        """Return whether the answer contains this row."""
         return True
 
     def judge(self, s):
-        """The master has every worker's last frame, and the table: is the result right?"""
+        """Check the result: the master has every worker's last frame, and the table."""
         epoch, agg, groups, acked, acks, on, master, pending = s
         want = [r for r in ((w, f, i) for w, f in self.list for i in range(len(self.frames[w][f - 1]))) if self.wanted(r)]
         at_master = [r for rows in master if rows for r in rows if self.wanted(r)]
@@ -231,7 +229,7 @@ class Query:
         return [(label, t) for label, t in out if t != s]
 
     def arrives(self, s, w, f):
-        """ROWS of worker w, frame f, reaches the aggregator; of the first epoch, too, once there was one."""
+        """ROWS of worker w, frame f, reaches the aggregator, also from the first epoch if there was one."""
         epoch, pending = s[0], s[7]
         out = []
         if self.lockless:
@@ -257,7 +255,7 @@ class Query:
         epoch, agg, groups, acked, acks, on, master, pending = s
         i, label = self.at(w, f), ("rows", w, f)
         if of_epoch != epoch:
-            # As the datapath asks under the lock; without, it adds to the table that runs.
+            # As the datapath asks under the lock; without it, rows are added to the running table.
             if not self.any_epoch:
                 return s
         known = [k for k, r in enumerate(self.frames[w][f - 1]) if not floor or self.rules.key(r[1]) >= floor]
@@ -279,7 +277,7 @@ class Query:
                 held = after[HELD:HELD + after[USED]]
                 groups = list(groups)
                 for k, r in enumerate(frame):
-                    # Else a filter has pruned it.
+                    # Otherwise a filter has pruned it.
                     if not keep[k] and r[0] in held:
                         g = held.index(r[0])
                         groups[g] = tuple(sorted(groups[g] + (tag[k],)))
@@ -327,7 +325,7 @@ class Query:
 
 
 class UsedEarly(Rules):
-    """The filter is used with the first rows, whoever's keys are missing."""
+    """The filter is used with the first rows, although keys are missing."""
 
     def rows(self, state, epoch, w, s, rows):
         return super().rows(state[:BUILT] + (3,) + state[BEYOND:], epoch, w, s, rows)
@@ -353,10 +351,9 @@ class CountsUnsure(Rules):
 
 
 class Joined(Query):
-    """
-    Behind a filter: worker w sends the keys KEYS[w], a frame each, then its rows; the last of its keys when the others are
-    acknowledged, and rows once it hears that no keys are missing, or, if they do not wait, once its own are acknowledged.
-    State: (that of Query, which keys are acknowledged, which acknowledgements are under way); 2: and nobody's are missing.
+    """Behind a filter: worker w sends the keys KEYS[w], a frame each, then its rows. It sends the last keys when the others are
+    acknowledged, and rows once it learns that no keys are missing, or, if workers do not wait, once its own are acknowledged.
+    State: (Query's state, acknowledged keys, acknowledgements in flight); 2: and no worker's keys are missing.
     """
 
     def __init__(self, rules_, keys, frames, impatient=False, last_early=False, untaken=False, late=False, **options):
@@ -405,7 +402,7 @@ class Joined(Query):
         return [(label, after) for label, after in out if after != t]
 
     def arrive(self, t, i, of_epoch):
-        """KEYS reaches the aggregator, which knows of the first epoch's that they are not the second's."""
+        """KEYS reaches the aggregator, which can tell the first epoch's keys from the second's."""
         s, acked, acks = t
         w, f = self.key_frames[i]
         code, agg, missing, state = self.rules.keys(s[1], s[0], w, self.keys[w][f], f == self.m - 1)
@@ -445,11 +442,11 @@ def text(label):
             "untaken keys": "keys of " + frame + " are acknowledged, and dropped"}[kind]
 
 
-# Rows are (key, value). Three keys, so that with room for two one of them finds none.
+# Rows are (key, value). Of three keys, with room for two, one key finds none.
 ONE = [[((0, 1), (1, 1)), ((2, 1), (0, 1)), ((1, 1), (2, 1)), ((2, 1),)]]
 TWO = [[((0, 1), (1, 1)), ((2, 1), (0, 1))], [((1, 1), (2, 1)), ((0, 1),)]]
 THREE = [[((0, 1),), ((1, 1),), ((2, 1),)], [((2, 1),), ((0, 1),), ((1, 1),)]]
-# Keys of a join, of which key 2 is none.
+# Keys of a join, without key 2
 SOME = [[(0,), ()], [(), (1,)]]
 ANEW = [[(1,), (0,)], [(), ()]]
 BOTH = [[((2, 1), (0, 1)), ((1, 1), (2, 1))], [((0, 1), (2, 1)), ((1, 1),)]]

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-The rules that the models run: the C functions of include/fpisa/frame.h and
-slot.h through rules.c, and deliberately broken variants of them.
+"""The rules that the models run: the C functions of include/fpisa/frame.h and
+slot.h through rules.c, and deliberately broken variants of them
 
 A slot's version is a tuple (generation, chunk, bitmap, order, arrivals, done,
 digest, regs): the fields of struct fpisa_slot and the tags of the contributions that
-are in the registers, in the order in which they were added. A tag says whose
-contribution it is and to which chunk; C never sees it.
+are in the registers, in the order in which they were added. A tag names the rank
+and the chunk of a contribution; C never sees it.
 """
 
 import ctypes
@@ -31,7 +30,7 @@ u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 
 
 def build(source="rules.c"):
-    """Compiles a file of this directory into a temporary one and loads it."""
+    """Compile a file of this directory into a temporary file and load it."""
     with tempfile.TemporaryDirectory(prefix="fpisa-model-") as tmp:
         so = os.path.join(tmp, "model.so")
         cc = shlex.split(os.environ.get("CC", "cc"))
@@ -41,7 +40,7 @@ def build(source="rules.c"):
 
 
 def load():
-    """rules.c, with the types of its functions."""
+    """Load rules.c, with the types of its functions."""
     lib = build()
     lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32, u32]
     lib.rules_verdict.restype = ctypes.c_char_p
@@ -62,11 +61,11 @@ class Rules:
         self.names = names
 
     def verdict(self, code):
-        """The name of a drop's verdict."""
+        """Return the name of a drop's verdict."""
         return self.names[-code & 0xff]
 
     def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
-        """(code, fields of the slot after it); the code as of rules_add()."""
+        """Return (code, fields of the slot after it); the code is rules_add()'s."""
         key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken, lost)
         hit = self.known.get(key)
         if hit is None:
@@ -77,7 +76,7 @@ class Rules:
         return hit
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current, *calls):
-        """Deliver one ADD; `calls`: digest, broken and lost. Returns (code, index, slots after it)."""
+        """Deliver one ADD; `calls`: digest, broken and lost. Return (code, index, slots after it)."""
         i = self.lib.rules_slot_of(chunk, self.window)
         code, fields = self.add(slots[i], rank, chunk, gen, door, live, current, *calls)
         regs = slots[i][REGS]
@@ -90,8 +89,7 @@ class Rules:
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
 
     def join(self, session, next_gen, rank, inc, live):
-        """
-        One HELLO. session is (joining, generation, incarnations, members). Returns (joined, session,
+        """Deliver one HELLO. session is (joining, generation, incarnations, members). Return (joined, session,
         next_gen).
         """
         key = (session, next_gen, rank, inc, live)
@@ -125,7 +123,7 @@ class Bitmap(Rules):
 
 
 class DoneUnchecked(Rules):
-    """A round starts 2W further on whether or not the last one is done."""
+    """A round starts 2W further on whether or not the last round is done."""
 
     def add(self, slot, rank, chunk, *rest):
         if chunk == slot[CHUNK] + 2 * self.window:
@@ -158,7 +156,7 @@ class OneVersion(Rules):
 
 
 class DuplicateAdded(Rules):
-    """The bitmap is not asked: a second copy is added again."""
+    """The bitmap is not checked: a second copy is added again."""
 
     def add(self, slot, rank, chunk, *rest):
         other = 1 << 63  # keeps the bitmap from looking empty

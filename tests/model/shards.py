@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-Several aggregators: one call whose chunks are spread over them, one chunk at each, window 1. Workers may restart, and an
-aggregator may lose all that it knew, at any time, a limited number of times in a run.
+"""Several aggregators: one call whose chunks are spread over them, one chunk at each, window 1. Workers may restart, and an
+aggregator may lose its state, at any time, a limited number of times in a run.
 
-As in generations.py the network forgets nothing. A worker is (life, incarnations, generations, taken), the last three with one entry an
-aggregator: generation 0 while it waits for a WELCOME there; what it took is None, or the contributions in that sum. Each attempt to
-join is another life, with the next higher incarnation at all aggregators. It contributes when all have let it in.
+As in generations.py the network forgets nothing. A worker is (life, incarnations, generations, taken). The last three have
+an entry for
+each aggregator: generation 0 while it waits for a WELCOME there; taken is None, or the contributions in that sum. Each attempt to
+join is another life, with the next higher incarnation at all aggregators. A worker contributes when all have let it in.
 
 An operator may take a rank out of the job, at one aggregator after the other, in a call or between calls.
 
-What must hold: a call that a worker completes has of each rank the contribution of one life, whatever aggregator it came by; no rank that
-had been taken out at one aggregator before the worker's generation there began; and from every state, when nothing is lost any more, all
-that are left complete a call together.
+What must hold: a call that a worker completes has from each rank the contribution of one life, at every aggregator, and
+none from a rank that
+had been taken out at one aggregator before the worker's generation there began. From every state, when nothing is lost any
+more, all remaining workers complete a call together.
 
-Two workers that give up in turns can go on so for ever: each time that one joins again the other's generation is over. So
+Two workers that give up in turns can go on so for ever: each time that one joins again the other's generation is over. Therefore
 they do it a limited number of times before losses end.
 
-State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left); an aggregator is (session, slot
-versions, the incarnations of the ranks of its generation, 0 of others, how often it has lost its state: a HELLO carries a cookie that counts until
-then, the ranks that are left). Messages that can change nothing any more are left out of the state.
+State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left). An aggregator is
+(session, slot
+versions, the incarnations of the ranks of its generation, 0 of others, its number of state losses (a HELLO carries a
+cookie that counts until the next), the ranks that are left). Messages that can change nothing any more are left out of the state.
 """
 
 from explore import Violation
@@ -30,8 +32,8 @@ NOBODY = ()
 
 class Shards:
     def __init__(self, rules, aggregators, restarts, losses, deadlines, shrinks=0, joined=True, early=False, alone=False, everywhere=True):
-        """
-        joined: it begins when all have joined; else with their first HELLO. early: a worker contributes where it has joined, though not
+        """joined: a worker begins when all have joined; else with their first HELLO. early: a worker contributes where it
+        has joined, though not
         everywhere. alone: it joins again only where it has to. everywhere: a rank that is taken out at one aggregator is taken out at all.
         """
         self.joined = joined
@@ -84,7 +86,7 @@ class Shards:
         return [(label, self.tidy(after)) for label, after in out]
 
     def may_shrink(self, s, r, a):
-        """Ranks are alike, and aggregators are: rank 0 is taken out, first by the last of these, then by all."""
+        """Ranks are alike, and so are aggregators: rank 0 is taken out, first by the last aggregator, then by all."""
         if r or not s[1][a][4] & 1:
             return False
         return s[7] and a == self.k - 1 if self.stays(s, r) else self.everywhere
@@ -100,7 +102,7 @@ class Shards:
         return (s[0], put(s[1], a, self.fresh(lost, s[1][a][4])), s[2], s[3] | hellos) + s[4:]
 
     def tidy(self, s):
-        """Without the messages that can change nothing any more."""
+        """Return the state without messages that can change nothing any more."""
         welcomes = {m for m in s[3] if m[0] == "welcome" and s[0][m[1]][1][m[2]] == m[3] and not s[0][m[1]][2][m[2]]}
         coming = {(m[2], m[4]) for m in welcomes}
 
@@ -152,7 +154,7 @@ class Shards:
         return self.early or 0 not in gens
 
     def outlived(self, s, r, a):
-        """Its contributions there carry a cookie that is not the known one any more."""
+        """The rank's contributions there carry a cookie that is no longer the known one."""
         return s[1][a][0][2][r] != s[0][r][1][a]
 
     def over(self, s, r, a):
@@ -172,7 +174,7 @@ class Shards:
         return self.become(s, r, worker, {("hello", r, a, newest, s[1][a][3]) for a in where})
 
     def give_up(self, s, r):
-        """The states after worker r has found its generation over: where it waits, if it joins again there alone."""
+        """Return the states after worker r has found its generation over: where it waits, if it joins again only there."""
         over = [a for a in range(self.k) if self.over(s, r, a)]
         if self.alone:
             return [self.restart(s, r, [a]) for a in over if s[0][r][3][a] is None]
@@ -187,7 +189,7 @@ class Shards:
         return getattr(self, label[0])(s, label, *label[1:])
 
     def aggregate(self, s, label):
-        """A frame reaches an aggregator. Returns the state after it and the answer, which is in net too."""
+        """A frame reaches an aggregator. Return the state after it and the answer, which is in net too."""
         after, reply = getattr(self, label[0])(s, label, *label[1:])
         return (after[:3] + (after[3] | {reply},) + after[4:] if reply else after), reply
 

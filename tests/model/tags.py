@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""
-The hash of tags (include/fpisa/tag.h) with halves of two bits in place of 32: over all keys, two different frames have
-equal A and B for at most one key in 2^4, as doc/protocol.md, section 6, says of 2^64. Every pair of frames of two and of
-four halves. --self-test: hashes that lack a part of it are caught.
+"""Check the hash of tags (include/fpisa/tag.h) with halves of two bits in place of 32: over all keys, two different frames have
+equal A and B for at most one key in 2^4, as doc/protocol.md, section 6, says of 2^64. The check covers every pair of
+frames of two and of four halves. --self-test: hashes that lack a part of it are caught.
 """
 
 import itertools
@@ -16,12 +15,12 @@ HALF = 1 << W
 
 
 def keys_of(n):
-    """All keys of n halves, a half a column."""
+    """Return all keys of n halves, a half a column."""
     return numpy.array(list(itertools.product(range(HALF), repeat=n)), dtype=numpy.uint8)
 
 
 def sums(frame, k, ends=(True, True), passes=2):
-    """A and B of a frame under each key, as one number."""
+    """Return A and B of a frame under each key, as one number."""
     z = (k + numpy.array((0, *frame, 0), dtype=numpy.uint8)) % HALF
     z[:, 0] *= ends[0]
     z[:, -1] *= ends[1]
@@ -31,7 +30,7 @@ def sums(frame, k, ends=(True, True), passes=2):
 
 
 def worst(halves, **how):
-    """The largest share of keys under which two frames collide, times 2^2W."""
+    """Return the largest share of keys under which two frames collide, times 2^2W."""
     k = keys_of(halves + 2)
     hashed = numpy.array([sums(f, k, **how) for f in itertools.product(range(HALF), repeat=halves)], dtype=numpy.uint16)
     most = max(int((hashed[i + 1:] == hashed[i]).sum(1).max()) for i in range(len(hashed) - 1))

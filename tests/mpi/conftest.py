@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager, and MPI programs beside it, in network namespaces."""
+"""A manager, and MPI programs beside it, in network namespaces"""
 import json
 import os
 import sys
@@ -23,7 +23,7 @@ def pytest_configure(config):
 
 
 class Cluster:
-    """A host that runs all ranks of programs of one MPI, or several, and the manager that serves them."""
+    """A host that runs all ranks of programs of one MPI, or several hosts, and the manager that serves them"""
 
     def __init__(self, net, mpi, folder, config, ranks_each):
         self.net, self.mpi, self.folder = net, mpi, folder
@@ -34,12 +34,12 @@ class Cluster:
         self.groups.serve()
 
     def run(self, ranks, source, *argv, **env):
-        """A program of this folder, to its end: (stdout, stderr)."""
+        """Run a program of this folder to its end. Return (stdout, stderr)."""
         return mpis.run(self.host, self.mpi, ranks, self.folder, self.compiled(source), *argv,
                         **{"FPISA_MANAGER": ADDRESS, "FPISA_MIN_BYTES": 0, "hosts": self.hosts, **env})
 
     def sent(self):
-        """Frames that the host has sent to the aggregator, whatever they are."""
+        """Return the number of frames that the host has sent to the aggregator."""
         return json.loads(self.net.worker[0].run("ip", "-j", "-s", "link", "show", "eth0"))[0]["stats64"]["tx"]["packets"]
 
     def start(self, ranks, source, *argv, **more):
@@ -48,7 +48,7 @@ class Cluster:
         return self.host.spawn(*argv, env=env)
 
     def compiled(self, source):
-        """A source of this folder or elsewhere, or a program, which stays."""
+        """Compile a source of this folder or elsewhere; a program is returned unchanged."""
         if not os.path.splitext(source)[1] in mpis.COMPILER:
             return source
         return mpis.compiled(self.mpi, os.path.join(HERE, source), self.folder)
@@ -56,7 +56,7 @@ class Cluster:
 
 @pytest.fixture(params=mpis.MPIS)
 def cluster(lab, tmp_path, request):
-    """cluster(*config of the manager); skipped where the MPI is not installed."""
+    """Yield cluster(*config of the manager). Skip if the MPI is not installed."""
     made = []
 
     def make(*config, fortran=False, hosts=1, ranks_each=1):

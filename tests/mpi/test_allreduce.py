@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""MPI programs under the adapter: every value, what is served, what is MPI's, and that it says so."""
+"""MPI programs with the adapter: every value, served calls, calls left to MPI, and the messages about them"""
 import json
 import os
 import re
@@ -14,13 +14,13 @@ from lab import ADDRESS, COMMAND_S, TOP, draw_seed, once_within, wait_until
 
 RANKS = 4
 EXAMPLES = os.path.join(TOP, "adapters", "mpi", "examples")
-SWEEP = 3 * 3 * 6 * 2 * 2  # types, operations, counts, in place or not, blocking or not: of each communicator
+SWEEP = 3 * 3 * 6 * 2 * 2  # types, operations, counts, in place or not, blocking or not, for each communicator
 CHECKED = 4 * SWEEP + 3
 FORTRAN = "mpifh.f90", "module.f90", "f08.f90"
 
 
 def counters(c):
-    """Frames that the aggregator had of all hosts."""
+    """Return the aggregator's counts of frames from all hosts."""
     return sum(json.loads(c.net.agg.run("ip", "-j", "-s", "link", "show", p))[0]["stats64"]["rx"]["packets"]
                for p in c.net.ports)
 
@@ -30,7 +30,7 @@ def said(err):
 
 
 def sweep(c, **env):
-    """All values right; the frames that it took, and what was said."""
+    """Check that all values are right. Return the frames that the sweep took, and its messages."""
     before = c.sent()
     out, err = c.run(RANKS, "sweep.c", **env)
     assert json.loads(out)["checked"] == CHECKED
@@ -38,7 +38,7 @@ def sweep(c, **env):
 
 
 def test_sweep(cluster):
-    """World, a copy, halves: served; then their jobs are gone."""
+    """World, a copy and halves are served; then their jobs are gone."""
     c = cluster()
     took, lines = sweep(c)
     assert took > 1000 and lines == []
@@ -46,7 +46,7 @@ def test_sweep(cluster):
 
 
 def test_progress(cluster):
-    """Between hosts MPICH's large messages are their sender's to move, who is in an all-reduce."""
+    """A rank that waits in an all-reduce moves MPICH's large messages between hosts, since the sender must move them."""
     c = cluster()
     out, _ = c.run(2, "sweep.c", "progress", UCX_TLS="tcp,self")
     assert json.loads(out)["checked"] == 1
@@ -54,20 +54,20 @@ def test_progress(cluster):
 
 @pytest.mark.parametrize("level", ["single", "multiple"])
 def test_requests(cluster, level):
-    """In flight together; of a communicator that is freed meanwhile; of threads."""
+    """Requests in flight together, on a freed communicator and in threads are right."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "requests.c", level)
     answer = json.loads(out)
     assert answer["right"] == answer["of"] and said(err) == []
-    # Two doubles in 17 bytes of a frame at most: all 36 calls of 5000 in each rank left as such.
+    # Two doubles in 17 bytes of a frame at most: all 36 calls of 5000 in each rank left as frames.
     assert c.sent() - before > 36 * RANKS * 5000 * 8 / 3500
     c.groups.empty()
 
 
 def test_a_cycle_of_requests(cluster):
-    """Requests on communicators that overlap, started in a cycle: MPI allows it, and nobody waits for ever. Those of a communicator that has
-    agreed, in whatever call that waits for all of it, are the datapath's."""
+    """Requests on overlapping communicators may be started in a cycle, as MPI allows, and none waits for ever. The
+    datapath serves the requests of a communicator that has agreed, in any call that waits for all of it."""
     c = cluster()
     frames = {}
     for how in "never", "first", "barrier", "integers":
@@ -86,7 +86,7 @@ def test_a_cycle_of_requests(cluster):
 
 
 def test_static_jobs(cluster):
-    """Without a manager: MPI_COMM_WORLD's jobs, a type each, and those of a communicator by its name."""
+    """Without a manager MPI_COMM_WORLD has static jobs, one a type, and another communicator has jobs by its name."""
     c = cluster()
     c.groups.kill()
     for job, kind in enumerate(("fp32", "fp64", "fp64")):
@@ -124,7 +124,7 @@ def test_static_jobs_that_are_none(cluster, env, why):
 
 
 def test_a_rank_taken_out_of_a_static_job(cluster):
-    """A sum of MPI's is over all ranks: the others have an error that names the one."""
+    """If a rank is taken out, the others get an error that names it, since a sum of MPI is over all ranks."""
     c = cluster()
     c.net.add_job(0, workers=[f"{c.net.addresses[0]}:{19000 + r}" for r in range(RANKS)])
     p, _, folder = begin(c, "call", FPISA_AGGREGATOR=ADDRESS, FPISA_JOBS="0:19000")
@@ -137,7 +137,7 @@ def test_a_rank_taken_out_of_a_static_job(cluster):
 
 
 def test_two_levels(cluster):
-    """A rank of each host sends: half the frames. Exact refuses it, and has its bits."""
+    """One rank of each host sends: half the frames. Exact refuses two levels and keeps its bits."""
     c = cluster(hosts=2, ranks_each=2)
     took = {}
     for levels in (0, 1):
@@ -152,14 +152,14 @@ def test_two_levels(cluster):
 
 
 def test_two_levels_of_static_jobs(cluster):
-    """A rank of each host is in the job. Whether that is exact the aggregator says: then all of it is MPI's, and it says so. MPI_Reduce
-    is MPI's."""
+    """One rank of each host is in the static job. If the aggregator says that the job is exact, all calls are left to MPI,
+    with a message. MPI_Reduce is left to MPI."""
     c = cluster(hosts=2, ranks_each=2)
     c.groups.kill()
     jobs = {"FPISA_MANAGER": "", "FPISA_AGGREGATOR": ADDRESS, "FPISA_JOBS": "0", "FPISA_TWO_LEVELS": 1}
     lines = ["fpisa: MPI_COMM_WORLD of 4 ranks: all reductions of float are MPI's: mode exact rounds once, and with FPISA_TWO_LEVELS "
              "hosts would before it"]
-    for mode, results, says in ("fpisa", 25, []), ("exact", 1, lines):  # of 24 calls, and one by which it is agreed
+    for mode, results, says in ("fpisa", 25, []), ("exact", 1, lines):  # of 24 calls and the agreement's call
         c.net.add_job(0, "--mode", mode, workers=[f"{a}:18000" for a in c.net.addresses])
         _, err = c.run(RANKS, "sweep.c", "orders", **jobs)
         assert said(err) == says and c.net.json("stats", 0)["v_result"] == results, (mode, err)
@@ -168,7 +168,7 @@ def test_two_levels_of_static_jobs(cluster):
 
 
 def test_specials(cluster):
-    """Without FPISA_MODE two ranks' sums are those of IEEE 754, but for doubles a hair from a tie; mode fpisa rounds down."""
+    """Without FPISA_MODE two ranks' sums are IEEE 754's, except for doubles a hair from a tie; mode fpisa rounds down."""
     c = cluster()
     differ = {mode: json.loads(c.run(2, "specials.c", FPISA_MODE=mode)[0]) for mode in ("", "exact", "fpisa")}
     assert (differ[""]["floats"], differ["exact"]["floats"], differ["exact"]["doubles"]) == (0, 0, 0), differ
@@ -183,7 +183,7 @@ def test_without_the_adapter(cluster):
 
 
 def test_exact(cluster):
-    """Requests before the first agreement are MPI's and each communicator says so; any order has one sum, below any size too."""
+    """Requests before the first agreement are MPI's, and each communicator says so. Any order gives one sum, below any size too."""
     c = cluster()
     took, lines = sweep(c, FPISA_MODE="exact")
     assert took > 1000
@@ -195,12 +195,12 @@ def test_exact(cluster):
 
 
 def test_exact_doubles(cluster):
-    """Doubles and complex numbers by MPI_Allreduce and MPI_Reduce; without the adapter most orders are wrong."""
+    """Doubles and complex numbers are right by MPI_Allreduce and MPI_Reduce; without the adapter most orders are wrong."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "doubles.c", FPISA_MODE="exact")
     answer = json.loads(out)
-    # Four calls of six types and 24 orders.
+    # Four calls of six types and 24 orders
     assert answer["right"] == answer["of"] == 4 * 6 * 24 + 1 and said(err) == [], (out, err)
     assert c.sent() - before > 4 * 6 * 24 * RANKS
     c.groups.empty()
@@ -209,7 +209,7 @@ def test_exact_doubles(cluster):
 
 
 def test_reduce_alone(cluster):
-    """In mode exact the datapath's; in others no communicator of it has a group, and no rank goes to the manager."""
+    """In mode exact the datapath serves MPI_Reduce; in other modes no communicator has a group, and no rank calls the manager."""
     c = cluster()
     frames = {}
     for mode in "exact", "", "fpisa":
@@ -222,15 +222,15 @@ def test_reduce_alone(cluster):
 
 
 def test_reduce_refused(cluster):
-    """A root that is none, and arrays that MPI refuses: the error is MPI's own, in mode exact too, and nobody waits for ever."""
+    """An invalid root, and arrays that MPI refuses, give MPI's own error, in mode exact too, and no rank waits for ever."""
     c = cluster()
-    # MPICH's UCX prints warnings of messages that were sent to a root with an error.
+    # MPICH's UCX prints warnings about messages that were sent to a root with an error.
     plain = json.loads(c.run(RANKS, "reduce.c", "refused", preload=False)[0].splitlines()[0])
     assert len({*plain["root"]}) == 1 and all(plain["arrays"]), plain
     for mode in "exact", "":
         out, err = c.run(RANKS, "reduce.c", "refused", FPISA_MODE=mode)
         answer = json.loads(out.splitlines()[0])
-        # The next sum is the datapath's promise, not MPI's.
+        # The datapath promises the next sum; MPI does not.
         assert answer == {**plain, "next": 1 if mode else answer["next"]} and said(err) == [], (mode, out, err)
     c.groups.empty()
 
@@ -247,7 +247,7 @@ def test_reduce_without_memory(cluster):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_fanout(cluster, fanout):
-    """FPISA_FANOUT: results come to each host by multicast, or none does, whatever the manager's default."""
+    """FPISA_FANOUT decides whether results come to each host by multicast, whatever the manager's default."""
     c = cluster(f"fanout = {'unicast' if fanout == 'multicast' else 'multicast'}", hosts=2)
 
     def multicast():
@@ -263,7 +263,7 @@ def test_fanout(cluster, fanout):
 
 
 def test_solver(cluster):
-    """A solver's answer has the same bits whichever rank has which part; by MPI alone it has not."""
+    """A solver's answer has the same bits whichever rank has which part; by MPI alone it does not."""
     c = cluster()
     program = os.path.join(EXAMPLES, "cg.c")
     for ranks in 2, 3, 4, 8:
@@ -275,7 +275,7 @@ def test_solver(cluster):
 
 
 def test_halves(cluster):
-    """MPICH's 16-bit floats, of a job of that format; Open MPI has none, and Debian's MPICH does not add them itself."""
+    """MPICH's 16-bit floats are summed by a job of that format. Open MPI has none, and Debian's MPICH does not add them itself."""
     c = cluster()
     if c.mpi != "mpich":
         pytest.skip("MPIX_C_FLOAT16 is MPICH's")
@@ -289,7 +289,7 @@ def test_halves(cluster):
 
 
 def test_misuse(cluster):
-    """MPI refuses what is MPI's to refuse, and the next calls are right; nothing is left of objects that were not freed."""
+    """MPI refuses invalid calls itself, and the next calls are right; nothing is left of objects that were not freed."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "misuse.c")
@@ -322,7 +322,7 @@ def test_manager_killed(cluster):
     assert not any(os.path.exists(os.path.join(folder, f"end.{r}")) for r in range(RANKS))
     c.net.fpisa("group", "kill", group["name"])
     answers, _ = ends(folder, p, range(RANKS))
-    # A rank that has yet to come back to the manager finds no group.
+    # A rank that has not yet come back to the manager finds no group.
     assert all(re.search("ended at the aggregator|no such group lives here any more", a["error"]) for a in answers), answers
 
 
@@ -337,7 +337,7 @@ def test_other_mpi(cluster):
 
 
 def test_exact_however_cut(cluster):
-    """The bits of a vector's sum: over runs, orders of the ranks, and any cut into calls."""
+    """The bits of a vector's sum are the same over runs, orders of the ranks, and any cut into calls."""
     c = cluster()
     seed = draw_seed()
     runs = [json.loads(c.run(RANKS, "cuts.c", seed, FPISA_MODE="exact")[0]) for _ in range(2)]
@@ -345,14 +345,14 @@ def test_exact_however_cut(cluster):
 
 
 def test_min_bytes(cluster):
-    """Groups there are, which talk to the manager."""
+    """With FPISA_MIN_BYTES small calls are MPI's, although groups exist that talk to the manager."""
     c = cluster()
     few, lines = sweep(c, FPISA_MIN_BYTES=10**9)
     assert few < 500 and lines == []
 
 
 def test_default_min_bytes(cluster):
-    """Without the variable a number alone is MPI's."""
+    """Without the variable a single number is MPI's."""
     c = cluster()
     frames = []
     for least in "", "4":
@@ -369,7 +369,8 @@ def test_default_min_bytes(cluster):
     ({"FPISA_TWO_LEVELS": 2}, "FPISA_TWO_LEVELS is '2'; it must be 0 or 1"),
 ])
 def test_said_once(cluster, env, why):
-    """Settings are each process's, so its communicators need not repeat it: rank 0 has three, each half one of another."""
+    """Settings belong to a process, so its communicators do not repeat the messages: rank 0 has three, each half one of
+    another rank."""
     c = cluster()
     took, lines = sweep(c, **env)
     assert took < 100 and lines and all(why in x for x in lines)
@@ -395,12 +396,12 @@ def test_format_that_is_not_given(cluster):
 NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
 
 
-# MPICH's launcher kills what lives on the host of a process that a signal has ended: so says doc/mpi.md.
+# MPICH's launcher kills the processes on the host of a process that a signal has ended, as doc/mpi.md says.
 SHELL = "sh", "-c", 'trap "" USR1; "$0" "$@"; exit $?'
 
 
 def begin(c, how, *shell, **env):
-    """until.c on all ranks, in a shell each or not: its process, theirs, and the folder for what they have to say at their end."""
+    """Start until.c on all ranks, in a shell each or not. Return its process, the ranks', and the folder for their last output."""
     folder = tempfile.mkdtemp(dir=c.folder)
     argv = *shell, c.compiled("until.c"), how, os.path.join(folder, "end")
     p = c.start(RANKS, *argv, options=NO_CLEAN_UP[c.mpi], **env)
@@ -421,7 +422,7 @@ def ends(folder, p, ranks):
 
 @pytest.mark.parametrize("how", ["call", "request"])
 def test_failure(cluster, how):
-    """The error handler has it, with the library's sentence, on every rank."""
+    """The error handler gets the error, with the library's sentence, on every rank."""
     c = cluster()
     p, _, folder = begin(c, how)
     group, = c.net.json("group", "list")
@@ -433,7 +434,7 @@ def test_failure(cluster, how):
 
 @pytest.mark.parametrize("how, victim, hosts", [("call", 1, 1), ("request", 0, 4), ("late", 1, 1)])
 def test_a_rank_dies(cluster, how, victim, hosts):
-    """The others have an error that names it, within a second; also where they have yet to agree on a datatype."""
+    """The others get an error that names a dead rank, within a second, also where they have yet to agree on a datatype."""
     c = cluster(hosts=hosts)
 
     def kill():
@@ -461,7 +462,7 @@ def test_fortran(cluster, source):
 
 @pytest.mark.parametrize("argv", [(), ("f08",)], ids=["mixed", "f08"])
 def test_fortran_entries(cluster, argv):
-    """The ranks agree in MPI_Barrier, by whatever module each calls it; requests end by each routine that asks for their end."""
+    """The ranks agree in MPI_Barrier, whichever module each uses; requests end by each routine that completes requests."""
     c = cluster(fortran=True)
     before = c.sent()
     out, err = c.run(RANKS, "entries.f90", *argv)

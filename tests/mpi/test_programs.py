@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs that others wrote and Debian built, preloaded: the answers are right, and the sums went to the aggregator."""
+"""Programs from Debian, preloaded: the answers are right, and the sums went to the aggregator"""
 import os
 import pathlib
 import re
@@ -25,7 +25,7 @@ def unserved(err):
 
 
 def run(c, *program, preload=True, env=(), ranks=RANKS, **more):
-    """On all ranks: stdout, stderr, frames that the host sent."""
+    """Run a program on all ranks. Return stdout, stderr, and the frames that the host sent."""
     argv, own = mpis.command(c.mpi, ranks, c.folder, *program, preload=preload, FPISA_MANAGER=ADDRESS, FPISA_MIN_BYTES=0,
                              **dict(env))
     before = c.sent()
@@ -47,7 +47,7 @@ def program(name, package):
 
 @pytest.fixture
 def openmpi(cluster, request):
-    """Debian builds these for Open MPI."""
+    """Skip unless the MPI is Open MPI, for which Debian builds these."""
     if "openmpi" not in request.node.name:
         pytest.skip("Debian builds this for Open MPI alone")
     return cluster()
@@ -96,7 +96,7 @@ def test_pw(openmpi):
     differ = [(name.strip(), p, o) for (name, p), (_, o) in zip(plain, ours) if p != o]
     print(f"pw.x: {many} frames, {few} without; {len(differ)} of {len(plain)} energies differ: {differ}; bands "
           f"{'equal' if bands == our_bands else 'not equal'}")
-    # Ry, of 8 digits; the estimate of the accuracy is what is left when nearly all cancels.
+    # Ry, with 8 digits; the estimate of the accuracy is the rest after nearly total cancellation.
     assert all(abs(float(p) - float(o)) <= 2e-8 for name, p, o in differ)
     assert max(abs(a - b) for p, o in zip(numbers(bands), numbers(our_bands)) for a, b in zip(p, o)) <= 1e-4
     assert many - few > 200 * RANKS
@@ -104,13 +104,13 @@ def test_pw(openmpi):
 
 # -- mpi4py's own tests -------------------------------------------------------------
 
-RANKS_OF_TESTS = 3	# they make communicators of each size to that
-# Programs that start others, which Open MPI 4.1 does not always end, with the library or without.
+RANKS_OF_TESTS = 3	# they make communicators of each size up to that
+# Programs that start others, which Open MPI 4.1 does not always end, with or without the library
 WITHOUT = "--exclude", "test_spawn", "--exclude", "test_dynproc"
 
 
 def source_of_mpi4py():
-    """Its source package's folder, of which the tests are run against Debian's module."""
+    """Return the folder of mpi4py's source package, whose tests run against Debian's module."""
     place = os.path.join(BUILD, "mpi4py")
     argv = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
             "--no-build-isolation", "--require-hashes", "-r", os.path.join(HERE, "mpi4py.txt"), "-d", place]
@@ -130,7 +130,7 @@ def test_mpi4py(openmpi):
     tests = os.path.join(source_of_mpi4py(), "test", "runtests.py")
     frames = []
     for preload in (False, True):
-        # A file each: mpirun mixes what ranks say within lines.
+        # A file each: mpirun mixes ranks' output within lines.
         _, _, sent = run(openmpi, "sh", "-c", 'exec "$@" > said.$OMPI_COMM_WORLD_RANK 2>&1', "sh", sys.executable, tests,
                          "--no-builddir", *WITHOUT, preload=preload, ranks=RANKS_OF_TESTS)
         said = [pathlib.Path(openmpi.folder, f"said.{rank}").read_text() for rank in range(RANKS_OF_TESTS)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random programs that MPI allows, over communicators that overlap: they end, and each rank has what it has without the adapter."""
+"""Random programs that MPI allows, over overlapping communicators, end, and each rank has the results that it has without
+the adapter"""
 import os
 import random
 
@@ -13,13 +14,13 @@ TYPES, OPERATORS, LONGEST = 3, 3, 3000
 
 
 def communicators(rng):
-    """The ranks of each; all overlap with others."""
+    """Return the ranks of each communicator; all overlap with others."""
     return [list(range(RANKS))] + [sorted(rng.sample(range(RANKS), rng.randint(2, RANKS))) for _ in range(4)]
 
 
 def begins(rng, comms, calls):
-    """Each rank's clock at the start of each request: between that of its call and a latest one, and in the order that the
-    calls have on their communicator. Also the latest of all ranks."""
+    """Return each rank's clock at the start of each request, and the latest over all ranks. A clock lies between that of
+    its call and a latest clock, and clocks keep the order of the calls on their communicator."""
     at, latest = {}, {}
     for c, ranks in enumerate(comms):
         mine = [k for k, call in enumerate(calls) if call[1] == c]
@@ -36,10 +37,11 @@ def begins(rng, comms, calls):
 
 
 def schedule(rng):
-    """
-    Lines of schedule.c. Every rank's calls stand at clocks, at the same one in their order: what blocks at one clock in all its ranks; a request's wait
-    after the last of its ranks has started it. So what waits at a clock waits only for what stands at it or before, and nobody
-    waits for ever. Requests of different communicators are started in any order, in cycles too.
+    """Return lines of schedule.c. Every rank's calls stand at clocks, in order within one clock. A call that blocks stands
+    at the same clock in all
+    its ranks; a request's wait stands after the last of its ranks has started it. Therefore a wait at a clock waits only
+    for calls at that
+    clock or before, and no rank waits for ever. Requests of different communicators are started in any order, in cycles too.
     """
     comms = communicators(rng)
     calls = [(rng.choices(("start", "call", "barrier"), (8, 1, 1))[0], rng.randrange(len(comms))) for _ in range(CALLS)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Marks, what begins first, and how processes share the tests among them."""
+"""Marks, the tests that begin first, and the sharing of tests among processes"""
 import os
 import sys
 
@@ -41,7 +41,8 @@ def claimed(items, folder):
 
 
 def pytest_runtestloop(session):
-    """tests/run starts several of us, and $FPISA_CLAIMS is the folder where each says what it takes, when it does."""
+    """Run the tests. tests/run starts several processes, each of which notes the tests that it takes in the folder
+    $FPISA_CLAIMS."""
     folder = os.environ.get("FPISA_CLAIMS")
     if not folder or session.testsfailed or session.config.option.collectonly:
         return None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Who may speak (doc/protocol.md, section 6): a host that is no member, writes any source address, knows job and
-members and hears multicast, while two members sum. It reads no secret, ends no generation, locks nobody out, moves
+"""Authentication (doc/protocol.md, section 6): a host outside the job writes any source address, knows job and
+members and receives multicast, while two members sum. It reads no secret, ends no generation, locks no rank out, moves
 no result and has nothing added."""
 import array
 import random
@@ -23,7 +23,7 @@ from queries import Queries
 ETH_P_IP = 0x0800
 MISMATCH, SECRET = 26, 32  # reasons
 SUM = 1
-COUNT, CHUNK = 4096, 256  # of a call that is attacked
+COUNT, CHUNK = 4096, 256  # of an attacked call
 
 
 def inet_sum(data):
@@ -33,7 +33,7 @@ def inet_sum(data):
 
 
 class Adversary(threading.Thread):
-    """On a host's eth0, with a raw socket: sends what it is given again and again, and keeps what it hears."""
+    """A host with a raw socket on eth0: it sends given frames again and again, and keeps the frames that it receives"""
 
     def __init__(self, host, gateway_mac):
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Adversary(threading.Thread):
         return header[:10] + struct.pack(">H", inet_sum(header)) + header[12:] + payload
 
     def frame(self, source, header, payload, checked=True):
-        """Make a frame whose source address is `source`, which is not ours."""
+        """Make a frame whose source address is `source`, which is not this host's."""
         datagram = header.datagram(payload, checked)
         udp = struct.pack(">HHHH", PORT, PORT, 8 + len(datagram), 0)
         return (self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) +
@@ -86,7 +86,7 @@ def hellos(adversary, victim, job, rng):
 
 
 def adds(adversary, victims, job, generation, chunks, secrets):
-    """Contributions of -1 to what may be under way."""
+    """Make contributions of -1 to chunks that may be in progress."""
     payload = array.array("f", [-1.0] * 256).tobytes()
     for rank, victim in enumerate(victims):
         for c in chunks:
@@ -99,7 +99,7 @@ def adds(adversary, victims, job, generation, chunks, secrets):
 @pytest.mark.parametrize("fanout, bridge", [("unicast", False), ("multicast", False), ("multicast", True),
                                             ("unicast", True)])
 def test_no_member(lab, fanout, bridge):
-    """Without a token, which is the weaker case."""
+    """A host outside the job cannot attack a job without a token, which is the weaker case."""
     net = lab(workers=3, bridge=bridge)
     rng = random.Random(draw_seed())
     net.load()
@@ -108,14 +108,14 @@ def test_no_member(lab, fanout, bridge):
     count = 100000
     net.slow(40)
     step = {"count": count, "kind": "integers"}
-    procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack is there before
+    procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack has begun by then
     generation = wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
     adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"))
     adversary.frames = [f for v in victims for f in hellos(adversary, v, 1, rng)]
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
     if bridge and fanout == "multicast":
-        # The multicast that it hears has the generation's secret. Nothing is added with that.
+        # The multicast frames carry the generation's secret. Nothing is added with that.
         wait_until("results", lambda: [f for f in adversary.heard if f[45] == RESULT])
         known = {struct.unpack_from("<Q", f, 42 + 48)[0] for f in adversary.heard if f[45] == RESULT}
         adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 53), known)
@@ -126,7 +126,7 @@ def test_no_member(lab, fanout, bridge):
     assert counters["v_mismatch"] == 0
     assert max(a["retransmits"] for a in answers) < 400
     assert net.json("job", "show", 1)["generation"] == generation
-    # No HELLO's answer came to who wrote it. It hears what the group hears, and that its secret is wrong.
+    # No HELLO's answer came to the attacker. It receives the group's results, and the error that its secret is wrong.
     told = {(f[45], struct.unpack_from("<H", f, 42 + 46)[0]) for f in adversary.heard}
     assert told <= {(ERROR, SECRET)} | ({(RESULT, 0)} if bridge and fanout == "multicast" else set()), told
     # No rank is locked out: both come back.
@@ -134,7 +134,7 @@ def test_no_member(lab, fanout, bridge):
 
 
 def test_tokens_are_not_told(lab):
-    """Neither token nor cookies are in what a group hears, and no two frames have one tag."""
+    """Multicast frames contain neither token nor cookies, and no two frames have the same tag."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -149,7 +149,7 @@ def test_tokens_are_not_told(lab):
 
 
 class Ears(threading.Thread):
-    """On a worker's own eth0: all that it sends and hears, as whoever taps its cable has it."""
+    """A tap on a worker's own eth0: all frames that the worker sends and receives"""
 
     def __init__(self, host):
         super().__init__(daemon=True)
@@ -166,7 +166,7 @@ class Ears(threading.Thread):
                 f = self.socket.recv(65536)
             except TimeoutError:
                 continue
-            # A host's own tap shows what its card would cut (GSO), and what it has put together (GRO).
+            # A host's own tap shows frames before its card cuts them (GSO), and after it merges them (GRO).
             outer, data = f[:42], f[42:]
             while data[:2] == b"FP":
                 n = 76 + {HELLO: 80, WELCOME: 80, ADD: 4 * CHUNK, RESULT: 4 * CHUNK}.get(data[3], 0)
@@ -180,7 +180,7 @@ class Ears(threading.Thread):
 
 
 def forged(frame, **fields):
-    """Return a heard frame with other fields and a payload of 666; its tag is unchanged."""
+    """Return a captured frame with other fields and a payload of 666; its tag is unchanged."""
     h, payload = Header(frame[42:]), frame[42 + 76:]
     h.__dict__.update(fields)
     size = len(payload) // 4 if h.type in (ADD, RESULT) else 0
@@ -188,14 +188,14 @@ def forged(frame, **fields):
 
 
 def to_worker(adversary, address, mac, port, header, payload, checked):
-    """A frame that says that it comes from the aggregator."""
+    """Make a frame that claims to come from the aggregator."""
     datagram = header.datagram(payload, checked)
     udp = struct.pack(">HHHH", PORT, port, 8 + len(datagram), 0)
     return mac + adversary.mac + struct.pack(">H", ETH_P_IP) + adversary.ip(ADDRESS, address, socket.IPPROTO_UDP, udp + datagram)
 
 
 def next_chunks(f, ahead):
-    """Remake the frames that were heard in the last chunks of a call for the first chunks of the next."""
+    """Remake the captured frames of the last chunks of a call for the first chunks of the next."""
     h = Header(f[42:])
     d = digest(h.digest, SUM, FP32, 0, COUNT, 0)
     for chunk in range(COUNT // CHUNK, COUNT // CHUNK + ahead):
@@ -226,7 +226,8 @@ def forgeries(adversary, heard, victims, ahead=3):
 
 
 class Attack:
-    """The third host, which hears the segment, or every cable. begin(): all ranks have had the first call, and rank 1 computes."""
+    """The third host, which captures the segment, or every cable. begin(): all ranks have had the first call, and rank 1
+    computes."""
 
     def __init__(self, net, everything):
         self.net, self.adversary = net, Adversary(net.worker[2], net.agg.mac("p0"))
@@ -252,7 +253,8 @@ class Attack:
 
 
 def test_forged_results_of_a_group(lab, tmp_path):
-    """A host of the segment that is in no group and has no key hears the results of one, and forges those of its next call."""
+    """A host of the segment, in no group and without a key, captures a group's results and forges those of its next call, in
+    vain."""
     net = lab(workers=3, bridge=True)
     net.load()
     g = Groups(net, str(tmp_path))
@@ -272,7 +274,7 @@ def test_forged_results_of_a_group(lab, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_who_hears_everything(lab, fanout):
-    """All cables are tapped, but the token is not known: nothing is added, believed or ended."""
+    """If all cables are tapped, but the token is not known, nothing is added, believed or ended."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", fanout, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -285,11 +287,11 @@ def test_who_hears_everything(lab, fanout):
     attack.end()
     counters = net.counters(1, PIN)
     assert counters["v_tag"] > 10 and counters["v_mismatch"] == 0
-    net.check_sum(1, 1000, ranks=[0, 1], token=token)  # nobody is locked out
+    net.check_sum(1, 1000, ranks=[0, 1], token=token)  # no rank is locked out
 
 
 class Forger(threading.Thread):
-    """The last host, while a query runs of which it hears every cable: at once it sends what it hears with other rows, and for
+    """The last host, which captures every cable while a query runs. At once it sends the frames with other rows, and for
     the next numbers, to the aggregator as a worker, and to workers and master as the aggregator."""
 
     def __init__(self, net):
@@ -331,7 +333,7 @@ class Forger(threading.Thread):
 
 
 def test_query_under_forgery(lab, tmp_path):
-    """Rows, groups and acknowledgements of a query with a token: whoever hears them all adds, hides and answers nothing."""
+    """A host that captures all rows, groups and acknowledgements of a query with a token adds, hides and answers nothing."""
     net = lab(workers=4, bridge=True)
     net.load()
     q = Queries(net, str(tmp_path), hosts=3)
@@ -351,7 +353,7 @@ def test_query_under_forgery(lab, tmp_path):
 
 
 def too_large(adversary, victim):
-    """ICMP "fragmentation needed, next hop's MTU 552" to a worker's host, about its frames to the aggregator."""
+    """Make ICMP "fragmentation needed, next hop's MTU 552" to a worker's host, about its frames to the aggregator."""
     host, victim_mac = victim
     quoted = adversary.ip(host, ADDRESS, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
     body = struct.pack(">BBHHH", 3, 4, 0, 0, 552) + quoted
@@ -360,8 +362,8 @@ def too_large(adversary, victim):
 
 
 def test_forged_path_mtu(lab):
-    """One ICMP frame tells a worker's host that the way to the aggregator is narrow. The kernel believes it for 10
-    minutes; no worker there does, neither one that is running nor the next."""
+    """One ICMP frame tells a worker's host that the path to the aggregator is narrow. The kernel believes it for 10
+    minutes; neither a running worker nor the next believes it."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", "unicast", "--token", "abc", workers=net.addresses[:2])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Faults at the aggregator, under traffic: its links go, its job is deleted, its programs are taken off. A result is right, or
-there is an error in time (doc/faults.md)."""
+"""Faults at the aggregator, under traffic: its links go down, its job is deleted, its programs are taken off. A result is right, or
+an error comes in time (doc/faults.md)."""
 import time
 
 from lab import PIN, read_all, wait_until
@@ -10,7 +10,7 @@ COUNT = 2_000_000
 
 
 def running(net, job, timeout_ms=60000, ranks=(0, 1)):
-    """Workers in the middle of a long sum."""
+    """Start workers in the middle of a long sum."""
     net.slow(25)  # 3 s
     start = net.counters(job, PIN)["v_result"]
     procs = [net.start(r, job, {"count": COUNT, "kind": "integers"}, timeout_ms=timeout_ms) for r in ranks]
@@ -19,7 +19,7 @@ def running(net, job, timeout_ms=60000, ranks=(0, 1)):
 
 
 def test_link_down_and_up(lab):
-    """At the aggregator, in the middle of a sum: it waits, and ends right."""
+    """If a link at the aggregator goes down in the middle of a sum, the sum waits, and ends right."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -35,7 +35,7 @@ def test_link_down_and_up(lab):
 
 
 def test_link_stays_down(lab):
-    """The rank behind it is missing to the others, the aggregator to itself; afterwards all is as before."""
+    """If a link stays down, the others name the rank behind it, and that rank names the aggregator; afterwards sums work again."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -51,7 +51,7 @@ def test_link_stays_down(lab):
 
 
 def test_job_deleted(lab):
-    """Under traffic: silence until the deadline; made anew, it works with the same workers' hosts."""
+    """If a job is deleted under traffic, workers get no answer until the deadline; when it is added again, the same hosts sum."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -67,7 +67,7 @@ def test_job_deleted(lab):
 
 
 def test_detached_and_attached(lab):
-    """The datapath leaves an interface and comes back: frames are lost meanwhile, nothing else."""
+    """If the datapath leaves an interface and comes back, only frames are lost meanwhile."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)

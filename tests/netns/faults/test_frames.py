@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Frames that are lost, come twice, out of order, late or damaged, one fault at a time (doc/faults.md): the sums are right all
-the same. `fpisa soak` mixes them."""
+"""Frames that are lost, duplicated, reordered, late or damaged, one fault at a time (doc/faults.md): the sums are still
+right. `fpisa soak` mixes the faults."""
 import pytest
 
 from lab import PIN
@@ -13,7 +13,8 @@ SHARES = [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3), (
     pytest.param(*f, p, marks=[pytest.mark.long] * ((i + k) % 2))
     for i, f in enumerate(SHARES) for k, p in enumerate(("fused", "staged"))])
 def test_frames(lab, fault, share, pipeline):
-    """Each at a rate that no network has; small windows, so that slots go round while copies are under way."""
+    """Sums are right with each fault at a rate that no network has, and small windows, so that slots are reused while copies
+    are on their way."""
     out = lab(workers=0).demo("--workers", 3, "--vector", 5000, "--elements", 64, "--window", 4, "--pipeline", pipeline,
                               "--" + fault, share)
     assert fault == "reorder" or out["retransmits"] + out["duplicates"] > 0
@@ -24,7 +25,7 @@ FAULTS = {"drop": 0.05, "duplicate": 0.1, "reorder": 0.25, "delay": 0.05, "corru
 
 @pytest.mark.parametrize("transport", [0, XSK], ids=["udp", "xsk"])
 def test_asked_by_the_job(lab, transport):
-    """--debug-faults: the workers' library does it, as long as the job says so; the sums are right all the same."""
+    """With --debug-faults the workers' library injects faults while the job has that option; the sums are still right."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--window", 16, "--debug-faults", ",".join(f"{k}={v}" for k, v in FAULTS.items()) + ",seed=7")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker that is killed in the middle: who hears what, from whom, and how it goes on."""
+"""A worker that is killed in the middle: which ranks are told, by whom, and how the job goes on"""
 import array
 import hashlib
 import re
@@ -18,21 +18,21 @@ LIMIT_S = 300
 
 
 def slots_and_show(net, job):
-    """Missing ranks of the open rounds, the oldest first, and as `job show` has it."""
+    """Return the missing ranks of the open rounds, oldest first, and as `job show` prints them."""
     rounds = sorted(net.json("slots", job), key=lambda r: r["chunk"])
     return [r["missing"] for r in rounds], net.json("job", "show", job)["missing"]
 
 
 def all_wait_for(net, job, rank):
-    """Every open round lacks `rank`, and the oldest lacks nobody else. Who has fewer chunks in flight than others is
-    missing from theirs beyond its own, too: from one such round on, in all."""
+    """Check that every open round lacks `rank`, and that the oldest lacks only this rank. A rank with fewer chunks in
+    flight than the others is also missing from their later rounds: from one such round on, from all."""
     missing, shown = slots_and_show(net, job)
     return missing and missing[0] == shown == [rank] and all({*a} <= {*b} for a, b in zip(missing, missing[1:]))
 
 
 @pytest.mark.early
 def test_killed_in_ten_million(lab):
-    """The other seven return by the deadline, each naming that rank; a new job and the old one run right."""
+    """The other seven return by the deadline, each naming that rank; a new job and the old job sum right."""
     net = lab(workers=8, mtu=3506)
     net.load()
     net.add_job(1, "--elements", 832)
@@ -61,8 +61,8 @@ def test_killed_in_ten_million(lab):
 
 
 def test_since_when_a_rank_is_silent(lab):
-    """`job show` and `slots` tell a rank that was killed from those that wait for it, and from one that never came;
-    frames that carry a wrong token do not count as its."""
+    """`job show` and `slots` tell a killed rank from ranks that wait for it, and from a rank that never came.
+    Frames that carry a wrong token do not count as the rank's."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--token", "5a")
@@ -101,7 +101,7 @@ def test_since_when_a_rank_is_silent(lab):
 
 
 def test_shrink_in_a_call(lab):
-    """The call that waits for the dead rank ends well without it, and results name who is in them."""
+    """The call that waits for the dead rank ends well without it, and results name the ranks in them."""
     count = 1_000_000
     net = lab(workers=3)
     net.load()
@@ -110,7 +110,7 @@ def test_shrink_in_a_call(lab):
     chunks = -(-count // 256)
     step = {"count": count, "kind": "integers"}
     more = {"count": 5000, "kind": "integers"}
-    # Rank 0 says the most, and is read first: nobody waits for a full pipe.
+    # Rank 0 prints the most, and is read first, so that no rank waits for a full pipe.
     procs = [net.start(0, 1, {**step, "values": True}, more, order=True, timeout_ms=60000)]
     procs += [net.start(r, 1, step, more, timeout_ms=60000) for r in (1, 2)]
     wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
@@ -127,7 +127,7 @@ def test_shrink_in_a_call(lab):
     for offset, ranks in with_all.items():
         for i in range(offset, min(offset + 256, count), 7):
             assert got[i] == sum(parts[r][i] for r in range(3) if ranks >> r & 1)
-    # A call after it is the two ranks' own, all of it.
+    # A later call is over the two ranks alone.
     assert [[step["flags"] for step in a[1:]] for a in answers] == [[worker.MIXED_RANKS | worker.FEWER_RANKS, worker.FEWER_RANKS]] * 2
     assert {c[3] for c in answers[0][2]["chunks"]} == {0b101}
     expect = array.array("f", [worker.integer(0, i) + worker.integer(2, i) for i in range(worker.PERIOD)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Whoever asks what cannot be, or does not ask at all, hears why; a group that sums meanwhile does not notice."""
+"""A caller that asks for something invalid, or does not ask at all, is told why; a group that sums meanwhile is not disturbed"""
 import collections
 import os
 import random
@@ -39,7 +39,7 @@ def waits(call):
     return message(WAITS, struct.pack("<QQ", call, 0))
 
 
-# The input, and the expected answer at the end.
+# The input, and the expected answer at the end
 AT_ONCE = [
     (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
     (b"\x16" + bytes(1000), b"the manager has no keys"),
@@ -71,12 +71,12 @@ def send(s, data):
     try:
         s.sendall(data)
     except OSError:
-        pass  # it has heard enough
+        pass  # the manager has heard enough
     return s
 
 
 def last(s):
-    """The last refusal before the end."""
+    """Return the last refusal before the end."""
     text = b""
     with s:
         while True:
@@ -87,7 +87,7 @@ def last(s):
             if struct.unpack_from("<H", m, 6)[0] == 23:
                 text = m[32:].rstrip(b"\0")
             if b"no UDP port" in text:
-                return text  # of a job: who has asked stays
+                return text  # of a job: the caller stays connected
 
 
 def test_all_of_it(lab, tmp_path):
@@ -105,7 +105,7 @@ def test_all_of_it(lab, tmp_path):
         with send(connect(g), join(b"a")[:100]) as half:
             half.shutdown(socket.SHUT_WR)
             assert last(half) == b"what came is half a message"
-        # Quotas, ranks and sizes, of a group that gathers.
+        # Quotas, ranks and sizes, for a group that gathers
         with send(connect(g, 2), join(b"q", 3, 0)), send(connect(g, 2), join(b"r", 2, 0)):
             time.sleep(0.3 * SLOW)
             for said, heard in ((join(b"s"), b"as many as it may (key-groups)"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
@@ -124,12 +124,12 @@ def test_all_of_it(lab, tmp_path):
         g.close()
 
 
-MANY, STAY = 600, 256  # connections, and how many of them the manager keeps that are over
+MANY, STAY = 600, 256  # connections, and how many finished connections the manager keeps
 
 
 @pytest.mark.parametrize("said, heard", [(join(b"a", 3), 23), (join(b"a") + message(LEAVE), JOINED)], ids=["refused", "left"])
 def test_who_does_not_close(groups, said, heard):
-    """A limited number of peers that were refused, or have left, and close nothing keep a descriptor; each is told why."""
+    """A limited number of peers that were refused, or have left, and do not close keep a descriptor; each is told why."""
     g = groups(1, "without-key = yes", "size = 2")
     before, kept = len(os.listdir(f"/proc/{g.manager.pid}/fd")), []
     try:
@@ -144,7 +144,7 @@ def test_who_does_not_close(groups, said, heard):
 
 
 def test_fewer_descriptors(lab, tmp_path):
-    """The manager may open fewer files than it wants: strangers still make room for others, the oldest first."""
+    """If the manager may open fewer files than it wants, strangers still make room for others, the oldest first."""
     net = lab(workers=2)
     net.load()
     g, kept = Groups(net, str(tmp_path), "without-key = yes"), []
@@ -160,7 +160,7 @@ def test_fewer_descriptors(lab, tmp_path):
 
 
 def test_refused_with_few_descriptors(lab, tmp_path):
-    """A host makes connections again and again that are refused at once, more than there are descriptors: ranks still join."""
+    """Ranks still join while a host makes more connections that are refused at once than there are descriptors."""
     net = lab(workers=2)
     net.load()
     g, held, over = Groups(net, str(tmp_path), "without-key = yes"), collections.deque(), threading.Event()

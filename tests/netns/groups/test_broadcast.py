@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A rank's bytes at all ranks, bit for bit; ranks that do not agree on what comes from whom."""
+"""Broadcasts bring a rank's bytes to all ranks, bit for bit; ranks that do not agree on root or length get an error"""
 import random
 
 import pytest
@@ -12,11 +12,12 @@ FOR_EVER = 10**6
 
 
 def test_bits_of_any_size(groups):
-    """From each rank, of any length, by the call and by its start: what the root has, NaN, -0 and subnormals as they are."""
+    """From each root, with any length, by the blocking call and by its start, all ranks get root's bits, with NaN, -0 and
+    subnormals."""
     rng = random.Random(draw_seed())
     sizes = [0, 1, 2, 3, 4, 5, 31, 127, 128, 129, 3327, 3328, 3329, *(rng.randrange(20000) for _ in range(20)), 1000001, 0]
     g = groups(RANKS, "without-key = yes", "formats = fp32,int32")
-    # Modes of floats are none of a broadcast's.
+    # Float modes do not apply to a broadcast.
     for options in {}, {"mode": 2, "elements": 64, "window": 8, "restore": 1}:
         steps = {"sum": "float32"}, {"broadcast": sizes, "seed": rng.randrange(1000)}, {"sum": "int32"}, {"leave": True}
         for rank in g.group("train", range(RANKS), *steps, **options):
@@ -35,7 +36,7 @@ def test_bits_of_any_size(groups):
     ({"sum": "int32", "count": 2}, {"broadcast": [8], "root": 0}, "the ranks made different calls"),
 ])
 def test_ranks_that_do_not_agree(groups, one, others, says):
-    """All of them hear it."""
+    """Ranks that do not agree all get an error."""
     g = groups(RANKS, "without-key = yes")
     ranks = [g.start(r, "train", r, RANKS, {"sum": "int32"}, others if r else one, hold=True) for r in range(RANKS)]
     for rank in ranks:

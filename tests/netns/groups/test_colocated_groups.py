@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Four hosts and no other machine: each runs `fpisa serve` by the same file, and has a rank of each group."""
+"""Four hosts and no other machine: each runs `fpisa serve` with the same file, and has a rank of each group"""
 import json
 import os
 
@@ -16,7 +16,7 @@ SUM = {"sum": "float32", "count": COUNT}
 
 
 class Hosts(Switched):
-    """10.98.0.11 on; the first is the manager."""
+    """Hosts from 10.98.0.11 on; the first is the manager"""
 
     def __init__(self, folder):
         super().__init__()
@@ -44,7 +44,7 @@ class Hosts(Switched):
         return err
 
     def start(self, *steps):
-        """A rank of one group on each host."""
+        """Start a rank of one group on each host."""
         plan = json.dumps({"options": {"key_file": self.key, "join_timeout_ms": 20000}, "steps": steps, "hold": True})
         ranks = [Rank(w.spawn("/usr/bin/python3", "-B", MEMBER, LIBRARY, FIRST, "g", r, HOSTS, plan)) for r, w in enumerate(self.worker)]
         self.ranks += ranks
@@ -123,7 +123,7 @@ def test_port_of_the_manager(hosts):
 
 
 def test_what_is_missing(hosts):
-    """Said with what to do, and nothing is left loaded; it is all that it takes."""
+    """Each missing part is reported with its remedy, nothing is left loaded, and the remedy suffices."""
     assert "eth7: no such interface; ip -br link lists them (colocated)" in hosts.refused(0, "--colocated", "eth7")
     hosts.agg.ip("link set lo down")
     assert "lo: is down; ip link set lo up, by which this host's ranks send" in hosts.refused(0)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups sum and queries are answered in hostile company: a host of the segment forges frames, floods of connections without a key run at
-full speed, ranks and workers with a key lie, and nobody reads stderr. No result is wrong, no call hangs, deaths are named, nothing is left."""
+"""Groups sum and queries are answered among attackers: a host of the segment forges frames, floods of connections without
+a key run at
+full speed, ranks and workers with a key lie, and stderr is not read. No result is wrong, no call hangs, deaths are named,
+nothing is left."""
 import json
 import os
 import random
@@ -24,12 +26,13 @@ QUERY_PORT, LIAR_PORT = 18001, 18005
 FLOODS = "G", "\x16\x03\x01\x02\x01", ""
 NOTICED_S = 1
 SUM = 1
-# Hosts: of ranks from 0 on, of workers of queries, of floods and lying ranks, of who forges; the last asks. A flood would fill the slow links of ranks.
+# Hosts: ranks from 0 on, workers of queries, floods and lying ranks, the forger; the last host asks. A flood would fill
+# the slow links of ranks.
 RANKS, WORKERS, STRANGER, FORGER = 3, 3, 4, 5
 
 
 class Forger(threading.Thread):
-    """On a host's eth0, in the members' segment: contributions and results in others' names, and what it hears again, changed."""
+    """A host in the members' segment: contributions and results in others' names, and captured frames again, changed"""
 
     def __init__(self, host, macs, rng):
         super().__init__(daemon=True)
@@ -81,7 +84,7 @@ class Forger(threading.Thread):
             except TimeoutError:
                 continue
             if heard[42:44] == b"FP" and heard[45] == RESULT and heard[6:12] != self.socket.getsockname()[4]:
-                # By its own Ethernet address: whoever takes the aggregator's takes its frames along.
+                # Use this host's own Ethernet address: a host that takes the aggregator's address would take its frames along.
                 for f in self.changes(heard[:6] + self.socket.getsockname()[4] + heard[12:40] + b"\0\0" + heard[42:]):
                     self.send(f)
                 self.changed += 1
@@ -113,7 +116,7 @@ def rss_kb(pid):
 
 
 class Company:
-    """All of them at once."""
+    """All attackers and users at once"""
 
     def __init__(self, net, folder, fanout, rng):
         self.net, self.folder, self.rng, self.attackers, self.forger = net, folder, rng, [], None
@@ -149,13 +152,13 @@ class Company:
         self.forger.start()
 
     def jobs_to_forge(self):
-        """All that are there; those of liars come and go meanwhile."""
+        """Return all present jobs; jobs of liars come and go meanwhile."""
         shown = [self.net.agg.try_run(FPISA, "job", "show", j["job"], "--json") for j in self.groups.jobs()] if self.forger else []
         if self.forger:
             self.forger.jobs = [json.loads(out) for status, out, _ in shown if not status]
 
     def sums(self, name, ranks):
-        """Run a group whose every result is recomputed."""
+        """Run a group and recompute its every result."""
         steps = [{"check": kind, "times": 60, "seed": self.rng.randrange(3000), "pause": 0.005} for kind in ("float32", "float16")]
         g = self.groups.group(name, range(ranks), *steps, {"leave": True})
         self.jobs_to_forge()
@@ -168,7 +171,7 @@ class Company:
             rank.end()
 
     def death(self, name):
-        """How long it took until another rank heard of one."""
+        """Return how long it took until another rank heard of a death."""
         forever = {"sum": "float32", "count": 1000, "times": 10**6, "pause": 0.01}
         g = self.groups.group(name, range(2), forever)
         self.jobs_to_forge()
@@ -190,7 +193,7 @@ class Company:
         assert said.startswith("fpisa: "), said
 
     def stop(self):
-        """How many connections liars had; that they did come."""
+        """Return how many connections liars made, after checking that some came."""
         lied = 0
         for p in self.liars:
             p.send_signal(signal.SIGTERM)
@@ -201,7 +204,7 @@ class Company:
         return lied
 
     def held(self):
-        """Count what may leak of groups, once all is quiet."""
+        """Count what groups may leak, once all is quiet."""
         wait_until("the end of all scans", lambda: not children(self.queries.workers[0].pid), 15)
         return self.groups.settle()
 
@@ -225,7 +228,7 @@ def test_company(lab, tmp_path, fanout, seconds):
     rng = random.Random(draw_seed())
     c = Company(net, str(tmp_path), fanout, rng)
     try:
-        # So that forged results may come first.
+        # Forged results may then come first.
         for w in net.worker[:RANKS]:
             w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "4kb", "latency", "1s")
         c.serve()
@@ -238,7 +241,7 @@ def test_company(lab, tmp_path, fanout, seconds):
             deaths.append(c.death(f"death-{rounds}"))
             c.ask()
             rounds += 1
-            # With as many connections as there may be.
+            # With as many connections as possible
             memory = memory or [rss_kb(pid) for pid in c.pids]
         forged, changed, lied = c.forger.sent, c.forger.changed, c.stop()
         report = {"fanout": fanout, "seconds": round(time.monotonic() - began), "rounds": rounds, "deaths": sorted(round(d, 3) for d in deaths),

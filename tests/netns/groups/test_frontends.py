@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs of MPI and PyTorch, unchanged, over a group with three aggregators of different links: the same bits as ever, and each
-aggregator adds its part."""
+"""Programs of MPI and PyTorch, unchanged, over a group with three aggregators on different links: the bits are the same, and each
+aggregator adds its part"""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ WEIGHTS = 1, 4, 1
 
 @pytest.fixture
 def weighted(site):  # noqa: F811
-    """The first of those that register has four times the link."""
+    """Give the first registered aggregator four times the link."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
     return site
@@ -38,7 +38,7 @@ def check_parts(net, before):
 
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
-    """Every value of a sweep over types and counts; doubles of which any order but the exact sum gives another."""
+    """A sweep over types and counts has every value right; any order of its doubles but the exact sum would give another."""
     why = mpis.lacking(mpi)
     if why:
         pytest.skip(why)
@@ -54,7 +54,7 @@ def test_mpi(weighted, mpi, tmp_path):
 
 
 def train(site):  # noqa: F811
-    """The digest of the weights, which all ranks have."""
+    """Return the digest of the weights, which all ranks have."""
     net = site.net
     env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": MANAGER, "FPISA_KEY": site.key, "WORLD_SIZE": str(RANKS),
            "MASTER_ADDR": "10.98.0.11", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}

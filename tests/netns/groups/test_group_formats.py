@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups' sums of the small formats and of blocks, and operations with a factor or a root, by the numbers contract in rational
-numbers. That has them in every order of arrival: a result is one of these, and the same at all ranks."""
+numbers in every order of arrival: a result is one of these, and the same at all ranks"""
 import itertools
 import random
 
@@ -11,7 +11,7 @@ from lab import draw_seed
 from rationals import DOWN, EXACT, FP32, FPISA, NEAREST, NORM, SCALE, SUM, Case, Format, MxInt8, block, element
 
 RANKS, COUNT = 3, 96
-FLAG = 2  # FPISA_OVERFLOW_FLAG: what overflows is a result, too
+FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is a result, too
 FACTORS = 1.0, 0.375, -3.0
 E4M3, E5M2 = Format("e4m3", 4, 3, 32, finite=True), Format("e5m2", 5, 2, 32)
 TYPES = [(1, FP32, 4), (5, E4M3, 1), (6, E5M2, 1), (8, MxInt8(32), 1)]
@@ -28,7 +28,7 @@ def groups(lab, tmp_path):
 
 
 def draw(rng, f):
-    """COUNT values: of floats any words, of nearby exponents, of blocks COUNT / 32."""
+    """Return COUNT values: floats of any words or of nearby exponents, or COUNT / 32 blocks."""
     if f.shared:
         return [(rng.randrange(118, 126), [rng.randint(-127, 127) for _ in range(32)]) for _ in range(COUNT // 32)]
     if f.name == "fp32":
@@ -73,7 +73,7 @@ def test_results(groups, mode, rounding):
 
 
 def test_operations_that_are_none(groups):
-    """Refused by what they are; the call counts as none, and the next one is right."""
+    """Invalid operations are refused; the call does not count, and the next call is right."""
     wrong = [(8, NORM, 32, 1.0), (7, SCALE, 1, 2.0), (7, NORM, 1, 1.0), (8, SUM, 31, 1.0), (1, SCALE, 1, 0.0)]
     for number, op, count, factor in wrong:
         step = {"words": "00" * 128, "type": number, "op": op, "count": count, "factor": factor}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a group's sums cost a rank that computes meanwhile, and the others one that is late. The best of several rounds
-counts: what else runs on the machine only ever adds."""
+"""The cost of a group's sums for a rank that computes meanwhile, and of a late rank for the others. The best of several rounds
+counts: other work on the machine only ever adds time."""
 import pytest
 
 from groups import Groups
@@ -43,13 +43,13 @@ BLOCKING = {"sum": "float32", "count": COUNT}
 
 
 def seconds_of_sums(g):
-    """The last rank's, by rounds."""
+    """Return the last rank's seconds, by rounds."""
     return [max(a["s"] for a in r) for r in rounds(g, [BLOCKING] * RANKS)]
 
 
 def test_computing_hides_the_sum(groups):
-    """Start, compute, wait: all is there. Four ranks that compute share this machine's CPUs with their sums, of which each try
-    measures its own: the machine may be slower by then."""
+    """A wait after computing returns at once. Four ranks that compute share this machine's CPUs with their sums. Each try
+    measures its own sums, since the machine may be slower by then."""
     def is_hidden():
         plain = min(seconds_of_sums(groups))
         seconds = max(COMPUTE_S, 4 * plain)
@@ -61,7 +61,8 @@ def test_computing_hides_the_sum(groups):
 
 
 def test_a_late_rank_delays_the_others_by_no_more(groups):
-    """Sums of one duration differ by what else runs: a late one is held to the slowest of the others, once of three times."""
+    """A late rank delays the others by no more than it is late. Sums differ by other load, so it is compared with the
+    slowest other, in one of three tries."""
     def as_late():
         plain = max(seconds_of_sums(groups))
         found = rounds(groups, [BLOCKING] * (RANKS - 1) + [{**BLOCKING, "late": COMPUTE_S}])

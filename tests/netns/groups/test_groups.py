@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups by the manager: sums of every type, who may not join, who dies, a manager that is killed."""
+"""Groups by the manager: sums of every type, refused ranks, dead ranks, a killed manager"""
 import os
 import random
 import re
@@ -22,7 +22,7 @@ FOR_EVER = 10**6
 
 
 def confined(caps):
-    """The command before one that may have these capabilities at most."""
+    """Return the command before a command that may have at most these capabilities."""
     return "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join(caps)
 
 
@@ -35,7 +35,7 @@ def check_sums(ranks, hosts, *types):
 
 
 def test_sums_of_every_type(groups):
-    """Three hosts, four jobs by nobody's hand; when the last has left nothing is there."""
+    """Three hosts get four jobs without an administrator; after the last rank has left nothing remains."""
     g = groups(3)
     types = "float32", "float64", "int32"
     ranks = g.group("train", range(3), *({"sum": t, "count": 5000} for t in types), {"barrier": True}, hold=True)
@@ -51,7 +51,7 @@ def test_sums_of_every_type(groups):
 
 
 def test_elements_of_wide_values(lab, tmp_path):
-    """Where a frame takes fewer float64 than `elements` says, it has as many as it takes; the other types have what it says."""
+    """If a frame holds fewer float64 than `elements` says, chunks have as many as fit; other types have `elements`."""
     net = lab(workers=2, mtu=3506)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -66,7 +66,7 @@ def test_elements_of_wide_values(lab, tmp_path):
 
 
 def test_no_elements(groups):
-    """The first call of a type as well as a later one; a sum after them is right."""
+    """A call of no elements works as the first call of a type and later; a sum after it is right."""
     g = groups(2)
     none = {"words": "", "count": 0, "type": 1, "op": 1}
     ranks = g.group("train", range(2), none, {"sum": "float32"}, none, {"sum": "float32"}, {"leave": True})
@@ -85,7 +85,7 @@ def test_ranks_of_one_host(groups):
 
 
 def test_unicast(groups):
-    """[manager] keeps all results off multicast, where each rank has an address of its own too."""
+    """[manager] keeps all results off multicast, although each rank has an address of its own."""
     g = groups(2, "fanout = unicast")
     ranks = g.group("train", range(2), {"sum": "float32", "count": 5000}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -94,7 +94,7 @@ def test_unicast(groups):
 
 @pytest.mark.parametrize("manager, group, has", [("multicast", 2, "unicast"), ("unicast", 1, "multicast")])
 def test_fanout_of_a_group(groups, manager, group, has):
-    """Its own option goes before the manager's."""
+    """A group's own fanout option overrides the manager's."""
     g = groups(2, f"fanout = {manager}")
     ranks = g.group("train", range(2), {"sum": "float32", "count": 5000}, hold=True, fanout=group)
     check_sums(ranks, 2, "float32")
@@ -140,7 +140,8 @@ def test_who_may_not_join(groups, tmp_path):
 
 @pytest.mark.parametrize("key", ["key", "without-key = yes"])
 def test_outside_of_the_networks(groups, key):
-    """The host hears which limit it is, whether it would have had a key or not, each time; and who is not a rank may say what it likes."""
+    """A host outside the networks is told which limit it met, with a key or without, each time; before that it may send
+    anything."""
     g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
     with g.net.worker[1].entered():
         others = [socket.create_connection((ADDRESS, PORT), 10 * SLOW) for _ in range(20)]
@@ -149,7 +150,7 @@ def test_outside_of_the_networks(groups, key):
             try:
                 s.sendall(b"\x16F\0G"[i % 4:][:1] * 1000)
             except OSError:
-                continue  # it has heard enough
+                continue  # the manager has heard enough
             assert b"10.99.2.3 is in none of the networks that may ask (networks)" in s.recv(256)
     ranks = [g.start(1, "train", 0, 2) for _ in range(10)]
     for rank in ranks:
@@ -161,7 +162,8 @@ def test_outside_of_the_networks(groups, key):
 
 
 def test_refusals_are_logged(groups, tmp_path):
-    """A refusal is one line: host, key, group, reason. In a flood a few are logged, and the others counted; an unread log stops nothing."""
+    """A refusal is logged in one line: host, key, group, reason. In a flood a few are logged and the others counted; an
+    unread log stops nothing."""
     g = groups(2, "formats = fp32", "key-groups = 1")
 
     def logged(*words):
@@ -199,7 +201,7 @@ def test_refusals_are_logged(groups, tmp_path):
 
 
 def test_no_manager_at_that_port(groups):
-    """The server at that port ends connections without a word."""
+    """A server that ends connections silently is reported as not a manager."""
     g = groups(1)
     with g.net.agg.entered():
         other = socket.create_server((ADDRESS, PORT + 1))
@@ -226,7 +228,8 @@ def test_formats_that_are_not_given(groups):
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_who_is_late_hears_why_too(groups, leaves):
-    """The others were told why they got no job, and have left or died of it, before the rank asks. In another call it learns which are gone."""
+    """A late rank learns why too: the others were told why they got no job, and have left or died, before it asks. In
+    another call it learns which ranks are gone."""
     g = groups(3, "formats = fp32,int32")
     refused = {"sum": "float32"}, {"sum": "float64", "anyway": True}, *[{"leave": True}] * leaves
     ranks = [g.start(h, "train", h, 3, *refused) for h in range(2)]
@@ -241,7 +244,7 @@ def test_who_is_late_hears_why_too(groups, leaves):
 
 
 def test_a_killed_rank_is_named(groups):
-    """Within a second, by all, whether they sum or wait; then the next group of that name."""
+    """A killed rank is named within a second, by all, whether they sum or wait; then the next group of that name works."""
     g = groups(3)
 
     def kill(victim):
@@ -263,14 +266,14 @@ def test_a_killed_rank_is_named(groups):
 
 @pytest.mark.parametrize("turns", [8, pytest.param(100, marks=pytest.mark.long)])
 def test_killed_at_random_moments(groups, turns):
-    """Of joins, calls and leaves: the others end or name it within a second, and the next group of that name works. Nothing
-    is left of any: no job, slot, pin or descriptor."""
+    """If ranks are killed in joins, calls and leaves, the others end or name the rank within a second, and the next group
+    of that name works. No job, slot, pin or descriptor is left."""
     g, rng = groups(3), random.Random(draw_seed())
     check_sums(g.group("train", range(3), {"sum": "float32"}, {"leave": True}), 3, "float32")
     before = g.settle()
 
     def kill(victim, times, after_s):
-        """Seconds until the last that names it has."""
+        """Kill the victim. Return the seconds until the last rank names it."""
         steps = {"sum": "float32", "times": times}, {"leave": True}
         ranks = [g.start(h, "train", h, 3, *steps, join_timeout_ms=3000) for h in range(3)]
         time.sleep(after_s)
@@ -280,13 +283,13 @@ def test_killed_at_random_moments(groups, turns):
             while r != victim:
                 answer = rank.line()
                 if answer["rc"] == 0 and "calls" not in answer and "pid" not in answer:
-                    break  # it has left
+                    break  # the rank has left
                 if answer["rc"] == -ECONNRESET:
                     assert f"rank {victim} " in answer["error"], answer
-                    assert "pid" in answer or answer["missing"] == 1 << victim  # of a join there is no group to ask
+                    assert "pid" in answer or answer["missing"] == 1 << victim  # a failed join has no group to ask
                     named = max(named, answer["ended"])
                 if answer["rc"]:
-                    assert answer["rc"] in (-ECONNRESET, -ETIMEDOUT), answer  # that of a join
+                    assert answer["rc"] in (-ECONNRESET, -ETIMEDOUT), answer  # a join's error
                     break
             rank.end()
         g.ranks.clear()
@@ -321,7 +324,7 @@ def test_a_child_holds_no_lease(groups):
 
 
 def test_a_host_that_vanishes(groups):
-    """The others hear of it within 6 s."""
+    """If a host vanishes, the others are told within 6 s."""
     g = groups(2)
 
     def cut_off():
@@ -345,7 +348,7 @@ def test_a_host_that_vanishes(groups):
 
 
 def test_calls_without_requests(groups):
-    """A caller that is told by on_done has no request, and learns of a vanished host though nobody waits in the library."""
+    """A caller that uses on_done has no request, and is told of a vanished host although no thread waits in the library."""
     g = groups(2)
     ranks = g.group("train", range(2), {"told": 20}, {"told": FOR_EVER}, hold=True)
     for rank in ranks:
@@ -362,7 +365,7 @@ def test_calls_without_requests(groups):
 
 
 def test_threads_and_an_eventfd(groups):
-    """Calls are started by any thread, of a type each; one descriptor tells of all their ends, of jobs before and after it."""
+    """Any thread may start calls, of a type each; one descriptor reports all their ends, for jobs that exist and for new jobs."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"threads": ["float32", "float64", "int32"], "times": 40}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -373,7 +376,7 @@ def test_threads_and_an_eventfd(groups):
 
 
 def test_calls_within_a_callback(groups):
-    """Calls that do not wait are allowed, the first of a type among them."""
+    """Calls that do not wait are allowed in a callback, also the first call of a type."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"within": "float64"}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -403,7 +406,7 @@ def test_who_leaves_early_is_named(groups):
 
 
 class Stub:
-    """A rank by doc/manager.md alone, without a key and without a sum."""
+    """A rank by doc/manager.md alone, without a key and without a sum"""
     JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOINED, BIND, JOB, LEFT, PONG = 1, 2, 3, 4, 5, 6, 18, 19, 20, 22, 24
 
     def __init__(self, g, name, rank, size):
@@ -420,7 +423,7 @@ class Stub:
         self.socket.sendall(asker.message(kind, body))
 
     def hear(self, kind):
-        """The body of the next message of that kind; others are skipped."""
+        """Return the body of the next message of that kind; skip others."""
         while True:
             m = b""
             while len(m) < 256:
@@ -432,7 +435,7 @@ class Stub:
 
 
 def test_who_leaves_instead_of_joining_a_job(groups):
-    """A rank has asked for the job, has heard of it, and leaves: ranks that wait for it in that call are told, and do not wait for ever."""
+    """If a rank asks for a job, receives it and leaves, ranks that wait for it in that call are told, and do not wait for ever."""
     g = groups(2, "without-key = yes")
     other = g.start(1, "train", 1, 2, {"sum": "float32"})
     one = Stub(g, "train", 0, 2)
@@ -450,7 +453,7 @@ def test_who_leaves_instead_of_joining_a_job(groups):
 
 
 def test_much_to_hear_at_its_return(groups):
-    """60 of 64 ranks have left when the manager is started again: a rank that comes back is told of each, and stays."""
+    """If 60 of 64 ranks have left when the manager is restarted, a rank that comes back is told of each, and stays."""
     g = groups(1, "without-key = yes")
     ranks = [Stub(g, "train", r, 64) for r in range(64)]
     joined = [struct.unpack_from("<QQ", s.hear(s.JOINED), 8) for s in ranks]
