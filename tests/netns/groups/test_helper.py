@@ -62,7 +62,8 @@ def test_jobs_it_may_not_have(groups):
 
 
 def test_what_is_no_request(groups):
-    """The manager ends with it; the next one finds what was there, a group that sums meanwhile among it."""
+    """An invalid request ends the helper and with it the manager; the next manager finds the records, also of a group that
+    sums meanwhile."""
     forever = {"sum": "float32", "times": 10**6, "pause": 0.01, "count": 8}
     groups.serve()
     ranks = groups.group("train", [0, 0], {"sum": "float32"}, forever, window=8, hold=True)
@@ -83,7 +84,7 @@ def test_what_is_no_request(groups):
                                           ("does not exist", "without-key = yes\nuser = nosuchuser"),
                                           ("Address already in use", "without-key = yes")])
 def test_refused_start(lab, tmp_path, says, config):
-    """A manager that is refused at its start leaves no pin that was not there; one that has served leaves its records."""
+    """A manager that is refused at its start leaves no new pin; a manager that has served leaves its records."""
     net = lab(workers=1)
     net.load()
     before = sorted(os.listdir(PIN))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Jobs on request: many a second, none of which waits for a grace period of the kernel, and nothing of an old one in a new one."""
+"""Many jobs a second on request: none waits for a grace period of the kernel, and none keeps anything of an old job"""
 import pytest
 
 import asker
 from groups import Groups
 from lab import PIN, SLOW, wait_until
 
-RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # four times what waits for grace periods gave on an idle machine; it is ten times that here
+RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # four times the rate with waits for grace periods on an idle machine; it is ten times that here
 FORMATS = "float32", "int32"
 
 
@@ -21,7 +21,7 @@ def groups(lab, tmp_path):
 
 
 def inner_maps(net):
-    """Ids of the device maps of job numbers, by map and number."""
+    """Return ids of the device maps of job numbers, by map and number."""
     rows = {}
     for name in "fpisa_fanout", "fpisa_replies":
         for row in net.bpftool("map", "dump", "pinned", f"{PIN}/{name}"):
@@ -31,8 +31,9 @@ def inner_maps(net):
 
 @pytest.mark.alone
 def test_many_a_second(groups):
-    """Device maps stay at their numbers: a change of one is what makes the kernel wait. The best of some tries, beside what else runs here."""
-    asker.churn(groups.net.worker, 1, 0.01)  # a job is made once all maps are; those of a test before this one are not these
+    """Device maps stay at their numbers, since a change makes the kernel wait. The best of some tries counts, because of
+    other load."""
+    asker.churn(groups.net.worker, 1, 0.01)  # a job is made once all maps exist; maps of an earlier test are others
     wait_until("the maps of all numbers", lambda: len(inner_maps(groups.net)) == 2 * 64)
     before, best = inner_maps(groups.net), None
     for _ in range(TRIES):
@@ -52,7 +53,8 @@ def test_many_a_second(groups):
 
 
 def test_started_again(lab, tmp_path):
-    """A manager as its unit starts it, which may not open maps by their ids, keeps the ports of jobs that an earlier one made."""
+    """A manager as its unit starts it, which may not open maps by their ids, keeps the ports of jobs that an earlier manager
+    made."""
     net, bare = lab(workers=2), ("setpriv", "--bounding-set", "-sys_admin")
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes", "jobs = 0-3")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a group is joined: by a host's name, in TLS 1.3 by a key that both have, with secrets that are fresh, within the manager's
-limits."""
+"""Joining a group: by a host's name, in TLS 1.3 by a shared key, with fresh secrets, within the manager's
+limits"""
 import select
 import socket
 import struct
@@ -23,7 +23,7 @@ def right(ranks):
 
 
 def sees(tmp_path, **files):
-    """The command before one that has these files in /etc."""
+    """Return the command before a command that sees these files in /etc."""
     binds = []
     for name, text in files.items():
         path = tmp_path / name
@@ -33,7 +33,7 @@ def sees(tmp_path, **files):
 
 
 def test_by_name(groups, tmp_path):
-    """With the port and without; a name that is none, one that nobody can look up just now, and what is no name."""
+    """A host's name works with the port and without; an unknown name, a failed look-up and an invalid name are errors."""
     g = groups(2)
     g.member = sees(tmp_path, hosts=f"127.0.0.1 localhost\n{ADDRESS} aggregator.example aggregator\n", nsswitch_conf="hosts: files\n")
     ranks = [g.start(0, "names", 0, 2, {"sum": "float32"}, {"leave": True}, address="aggregator"),
@@ -54,7 +54,8 @@ def test_by_name(groups, tmp_path):
 
 
 def test_name_server_that_never_answers(groups, tmp_path):
-    """resolv.conf lets the resolver wait for 30 s: the join ends after 6 s, or join_timeout_ms, and so does `fpisa doctor`'s look-up."""
+    """resolv.conf lets the resolver wait for 30 s, but a join ends after 6 s, or join_timeout_ms, and so does the look-up of
+    `fpisa doctor`."""
     g = groups(2)
     seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10 attempts:3\n")
     g.member = seen
@@ -67,7 +68,7 @@ def test_name_server_that_never_answers(groups, tmp_path):
 
 
 def test_name_with_several_addresses(groups, tmp_path):
-    """Each address is tried: one that refuses, one that drops, then the manager's. If all refuse, the join fails at once."""
+    """Each address is tried: a refusing address, a dropping one, then the manager's. If all refuse, the join fails at once."""
     g = groups(2)
     dead, silent = "10.99.0.2", "10.99.0.3"
     g.net.agg.ip(f"addr add {dead}/32 dev lo", f"addr add {silent}/32 dev lo")
@@ -95,7 +96,7 @@ def test_name_with_several_addresses(groups, tmp_path):
 
 
 class Relay(threading.Thread):
-    """Listens on a worker, goes on to the manager from there, and keeps what each side has said."""
+    """A relay on a worker that connects to the manager and keeps each side's bytes"""
 
     def __init__(self, worker):
         super().__init__(daemon=True)
@@ -122,7 +123,7 @@ class Relay(threading.Thread):
 
 
 def hello(said, kind):
-    """The extensions of the first handshake message, by number."""
+    """Return the extensions of the first handshake message, by number."""
     record, message = struct.unpack_from(">BHH", said), said[5:]
     assert record[0] == 22 and message[0] == kind
     at = 4 + 2 + 32
@@ -139,7 +140,8 @@ def hello(said, kind):
 
 
 def test_connection(groups):
-    """TLS 1.3 by the key that both have and a fresh exchange, whose library is there when it is needed; nothing is said in clear."""
+    """The connection is TLS 1.3 by the shared key and a fresh exchange; the library is loaded when needed; nothing is sent
+    in clear."""
     g = groups(2)
     relay = Relay(g.net.worker[0])
     ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address="127.0.0.1"),
@@ -164,7 +166,7 @@ def test_no_library_without_a_key(groups):
 
 
 def test_secrets_are_fresh(groups):
-    """Each job has another, also of the same name the next time."""
+    """Each job has another secret, also under the same name the next time."""
     g, seen = groups(2), set()
     for _ in range(3):
         ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, {"sum": "int32"}, hold=True)
@@ -180,7 +182,7 @@ def test_secrets_are_fresh(groups):
 
 
 def test_limits(groups):
-    """A mode and a format that are not given; windows shrink down to 8 first, and then the limit has a name."""
+    """Forbidden modes and formats are refused. Windows shrink down to 8 first, and then the refusal names the limit."""
     g = groups(2, "formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 36")
 
     def refused(rc, text, step, **options):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups over several aggregators go on for long: aggregators are killed and started again, ranks on aggregators' hosts are killed. No result is
-wrong, no rank hangs, and each death is named."""
+"""Long runs of groups over several aggregators: aggregators are killed and started again, ranks on aggregators' hosts are killed. No result
+is wrong, no rank hangs, and each death is named"""
 import collections
 import json
 import random
@@ -28,7 +28,7 @@ def plan(key, steps, **more):
 
 
 class Watched:
-    """Ranks whose answers are taken as they come. By kind of error, how many; calls that were recomputed."""
+    """Ranks whose answers are read as they come, with counts by kind of error and of recomputed calls"""
 
     def __init__(self):
         self.ranks, self.heard, self.errors = [], [], collections.Counter()
@@ -72,7 +72,7 @@ class Watched:
 
 
 def used(net):
-    """Return the other aggregators that the group's generation has."""
+    """Return the other aggregators in the group's generation."""
     shares = [a["address"] for g in net.json("group", "list") if g["name"] == "soak" for a in g["shares"]]
     return [i for i in range(OTHERS) if f"10.98.0.{i + 2}" in shares]
 
@@ -83,7 +83,8 @@ def report(**figures):
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
 def test_aggregators(site, seconds):  # noqa: F811
-    """Two registered aggregators of three are killed, ended or cut off, and come back: the group goes on with those that are there."""
+    """Two registered aggregators of three are killed, ended or cut off, and come back: the group goes on with the present
+    aggregators."""
     rng = random.Random(draw_seed())
     for i in range(OTHERS):
         site.register(i)
@@ -101,7 +102,7 @@ def test_aggregators(site, seconds):  # noqa: F811
         there = used(net)
         i, how = rng.choice(there) if there else 0, rng.choice(("killed", "killed", "ended", "cut off")) if there else "group kill"
         happened[how] += 1
-        if how == "group kill":  # those that came back are the next generation's
+        if how == "group kill":  # aggregators that came back are in the next generation
             net.fpisa("group", "kill", "soak")
         elif how == "cut off":
             net.switch.ip(f"link set a{i} down")
@@ -116,7 +117,7 @@ def test_aggregators(site, seconds):  # noqa: F811
         w.until("that all are back", lambda: len(net.registered()) == OTHERS)
         w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
     w.listen(1)
-    # The last generation has all that were there when it began; the next one has all three.
+    # The last generation has all aggregators that were present when it began; the next generation has all three.
     chunks = net.results()
     report(seconds=round(time.monotonic() - began), calls=w.calls, wrong=w.wrong, generations=min(w.joins), happened=happened, errors=w.errors, chunks=chunks)
     assert all(chunks) and w.calls > 100 * seconds
@@ -128,7 +129,7 @@ def test_aggregators(site, seconds):  # noqa: F811
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(1000, marks=pytest.mark.long)])
 def test_ranks_of_aggregators(hosts, rounds):  # noqa: F811
-    """Four hosts and no other machine: in each round one rank, in turn, is killed in a call, and all join again."""
+    """On four hosts and no other machine, one rank in turn is killed in a call each round, and all join again."""
     rng = random.Random(draw_seed())
     for i in range(HOSTS):
         hosts.serve(i)

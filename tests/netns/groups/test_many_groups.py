@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups in turn and at once, of random formats, modes and sizes, some of which lose a rank: no sum is wrong, nothing is lost."""
+"""Groups in turn and at once, of random formats, modes and sizes, some of which lose a rank: no sum is wrong, nothing leaks"""
 import random
 
 import pytest
@@ -18,7 +18,7 @@ class Group:
     """A group in progress."""
 
     def __init__(self, g, name, rng, lives_s):
-        """Starts it. Its sums take as long as that, in all."""
+        """Start the group. Its sums take that long in all."""
         self.types = rng.sample(TYPES, rng.randint(1, 2))
         hosts = rng.sample(range(HOSTS), rng.randint(2, HOSTS)) + rng.choices(range(HOSTS), k=rng.randint(0, 2))
         times = rng.randint(5, 40)
@@ -28,13 +28,13 @@ class Group:
         self.victim = rng.randrange(len(hosts)) if rng.random() < 0.25 else None
         self.ranks = []
         for r, h in enumerate(hosts):
-            # A victim holds what it has until it is killed; the others then hear of it in their last step.
+            # A victim holds the group until it is killed; the others then hear of it in their last step.
             last = {"barrier": True} if self.victim is not None else {"leave": True}
             mine = [*steps, last] if r != self.victim else steps
             self.ranks.append(g.start(h, name, r, len(hosts), *mine, hold=r == self.victim, **options))
 
     def check(self):
-        """All that its ranks say, to the end. The number of sums."""
+        """Check all output of the ranks, to the end. Return the number of sums."""
         calls = 0
         for r, rank in enumerate(self.ranks):
             answers = [rank.line() for _ in range(1 + len(self.types))]
@@ -77,7 +77,7 @@ def test_in_turn(lab, tmp_path, groups, lives_s):
                 calls += live.pop(rng.randrange(AT_ONCE)).check()
             live.append(Group(g, f"group-{n}", rng, lives_s))
             many()
-        wait_until("many groups at once", many, 30)  # ranks are slower to join than to start
+        wait_until("many groups at once", many, 30)  # ranks start faster than they join
         for group in live:
             calls += group.check()
         assert g.settle() == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Python package over the network: the example as its reader runs it, types, a rank that dies, a static job."""
+"""The Python package over the network: the example as its reader runs it, types, a rank that dies, a static job"""
 import os
 import re
 import select
@@ -105,7 +105,7 @@ with fpisa.Group(sys.argv[1], "barrier", int(sys.argv[2]), 2) as g:
 
 @pytest.fixture
 def net(lab):
-    """net(workers) has a datapath."""
+    """Yield net(workers), which makes a Lab with a datapath."""
     def make(workers):
         made = lab(workers=workers)
         made.load()
@@ -115,7 +115,7 @@ def net(lab):
 
 
 def python(worker, *argv, **options):
-    """A user's program on a worker."""
+    """Return a function that runs a user's program on a worker."""
     return worker.spawn(sys.executable, "-B", *argv, env={**os.environ, "PYTHONPATH": PACKAGE, "FPISA_LIBRARY": LIBRARY}, **options)
 
 
@@ -145,7 +145,7 @@ def test_types_and_a_rank_that_dies(net, tmp_path):
 
 
 def test_ranks_that_do_not_join(net, tmp_path):
-    """The exception names them; one that joins no manager names none."""
+    """The exception names the missing ranks; a rank that reaches no manager names none."""
     g = Groups(net(3), str(tmp_path), "without-key = yes")
     g.serve()
     python(g.net.worker[2], "-c", WAITS, ADDRESS, 2, 60 * SLOW)
@@ -158,7 +158,7 @@ def test_ranks_that_do_not_join(net, tmp_path):
 
 
 def test_ranks_taken_out(net):
-    """A static job returns the flag and the ranks that are in the sum or, if all are wanted, an error that names the others."""
+    """A static job returns the flag and the ranks in the sum or, if all ranks are required, an error that names the others."""
     n = net(3)
     n.add_job(1)
     ranks = [python(w, "-c", TAKEN_OUT, ADDRESS, 1, r, stdin=subprocess.PIPE) for r, w in enumerate(n.worker)]

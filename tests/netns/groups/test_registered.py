@@ -17,7 +17,7 @@ from lab import FPISA, PIN, children, end, wait_until
 
 EHOSTDOWN = 112
 WORKERS, OTHERS = 3, 2
-PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the aggregators beside the manager's
+PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the other aggregators
 COUNT = 100_000
 
 
@@ -41,12 +41,12 @@ class Site(Switched):
         return {a["address"]: a for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
 
     def results(self):
-        """Chunks that each aggregator has summed, in all jobs."""
+        """Return the chunks that each aggregator has summed, in all jobs."""
         return [sum(self.counters(job, pin).get("v_result", 0) for job in range(2)) for pin in (PIN, *(f"{PINS}/{i}" for i in range(OTHERS)))]
 
 
 class Several(Groups):
-    """A manager, and agents that register with it."""
+    """A manager, and agents that register with it"""
 
     def __init__(self, *args, **more):
         super().__init__(*args, **more)
@@ -102,7 +102,7 @@ def sums(site, name, times=3, count=COUNT, **more):
 
 
 def sum_with_shares(site, name):
-    """A group sums; its aggregators."""
+    """Sum in a group. Return its aggregators."""
     ranks = sums(site, name, hold=True)
     for rank in ranks:
         answer = rank.line()
@@ -114,7 +114,7 @@ def sum_with_shares(site, name):
 
 
 def test_shares(site):
-    """Each of three takes a third, ranks and program unchanged; what they leave is nothing."""
+    """Each of three aggregators takes a third, with ranks and program unchanged, and leaves nothing."""
     for i in range(OTHERS):
         site.register(i)
     assert set(site.net.registered()) == {"10.98.0.2", "10.98.0.3"}
@@ -191,7 +191,8 @@ def test_limits_of_its_own(site):
 
 
 def test_one_dies(site):
-    """Killed in the middle of a call: all ranks hear its name within a second, and the next group has the others."""
+    """If an aggregator is killed in the middle of a call, all ranks get its name within a second, and the next group has the
+    others."""
     for i in range(OTHERS):
         site.register(i)
     ranks = sums(site, "g", times=100000)
@@ -206,14 +207,14 @@ def test_one_dies(site):
         rank.end()
     assert set(site.net.registered()) == {"10.98.0.2"}
     assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
-    # The agent begins anew, and has its share again.
+    # The agent starts again, and gets its share again.
     end(site.agents[1])
     site.register(1)
     assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2", "10.98.0.3"]
 
 
 def test_one_is_unloaded(site):
-    """Without its datapath an aggregator ends, and its groups hear its name."""
+    """An aggregator without its datapath ends, and its groups get its name."""
     site.register(0)
     ranks = sums(site, "g", times=100000)
     wait_until("frames", lambda: all(site.net.results()[:2]), 30)
@@ -230,7 +231,7 @@ def test_one_is_unloaded(site):
 
 
 def test_one_is_silent(site):
-    """Its host vanishes, and no connection ends by that: named all the same within a second."""
+    """If an aggregator's host vanishes without closing a connection, it is named within a second all the same."""
     site.register(0)
     ranks = sums(site, "g", times=100000)
     wait_until("frames", lambda: all(site.net.results()[:2]), 30)
@@ -244,7 +245,7 @@ def test_one_is_silent(site):
     for rank in ranks:
         rank.end()
     wait_until("that it is back", lambda: "10.98.0.2" in site.net.registered(), 20)
-    # No rank ends before all have their sums: the others would hear that it is gone.
+    # No rank ends before all have their sums: the others would be told that it is gone.
     ranks = sums(site, "g", hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -255,7 +256,7 @@ def test_one_is_silent(site):
 
 
 def test_manager_begins_anew(site):
-    """Killed and started again under a call: aggregators and ranks come back, and the sum goes on."""
+    """If the manager is killed and restarted under a call, aggregators and ranks come back, and the sum goes on."""
     site.register(0)
     ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 200, "pause": 0.02}) for r in range(WORKERS)]
     for rank in ranks:
@@ -271,7 +272,8 @@ def test_manager_begins_anew(site):
 
 
 def test_asks_while_the_manager_begins_anew(site):
-    """The first call of a type is made while the manager is away: its job waits for the aggregator, which comes back a moment later."""
+    """If the first call of a type is made while the manager is away, its job waits for the aggregator, which comes back a
+    moment later."""
     site.register(0)
     go = os.path.join(site.folder, "go")
     ranks = site.group("g", range(WORKERS), {"sum": "float32"}, {"until": go}, {"sum": "int32"}, hold=True)
@@ -288,7 +290,7 @@ def test_asks_while_the_manager_begins_anew(site):
 
 @pytest.mark.long
 def test_asks_while_an_earlier_one_is_made(site):
-    """The manager is started again while the aggregator makes a job, and asks for it again before that is made."""
+    """A manager that restarts while the aggregator makes a job asks for the job again, before it is made."""
     agent = site.register(0)
     helper, = children(agent.pid)
     os.kill(helper, signal.SIGSTOP)
@@ -296,7 +298,7 @@ def test_asks_while_an_earlier_one_is_made(site):
         ranks = sums(site, "g", hold=True)
         time.sleep(0.5)
         site.kill()
-        ranks[0].kill(signal.SIGSTOP)  # comes back a second later than the aggregator
+        ranks[0].kill(signal.SIGSTOP)  # it comes back a second later than the aggregator
         site.serve()
         time.sleep(1)
         ranks[0].kill(signal.SIGCONT)
@@ -310,7 +312,7 @@ def test_asks_while_an_earlier_one_is_made(site):
 
 
 def stand_still(processes, seconds, again=0.05):
-    """The first of them runs again a moment before the others."""
+    """Stop the processes. The first runs again a moment before the others."""
     for process in processes:
         process.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
@@ -320,7 +322,8 @@ def stand_still(processes, seconds, again=0.05):
 
 
 def test_a_manager_that_stood_still(site):
-    """No aggregator is dead because the manager could not run, alone or with the aggregators, whose PINGs it had then no chance to hear."""
+    """An aggregator is not dead because the manager could not run, alone or with the aggregators, whose PINGs then could not
+    come."""
     for i in range(OTHERS):
         site.register(i)
     ranks = sums(site, "g", times=100000, count=1000)
@@ -334,7 +337,8 @@ def test_a_manager_that_stood_still(site):
 
 @pytest.mark.long
 def test_a_manager_that_stood_still_for_long(site):
-    """Longer than any of its limits and of the agents': those who are to come back after a restart, those who answer nothing."""
+    """After a stop longer than all limits of manager and agents, some must come back as after a restart, and others get no
+    answer."""
     for i in range(OTHERS):
         site.register(i)
     ranks = sums(site, "g", times=100000, count=1000)
@@ -365,7 +369,7 @@ def refused(agent):
 
 
 def test_who_is_refused(site):
-    """A key that may not register, and a key that the manager does not know, are both told so. An agent that ends by itself is gone."""
+    """A key that may not register, and an unknown key, are both told so. An agent that ends by itself is gone."""
     assert "key train may not register aggregators, which see the values of all groups (aggregator-keys)" in \
         refused(site.register(0, key="train", wait=False))
     site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
@@ -377,7 +381,7 @@ def test_who_is_refused(site):
 
 
 def test_reachable_by_some(site):
-    """A rank that does not reach one of the aggregators is told which; the others hear that rank's sentence."""
+    """A rank that cannot reach an aggregator is told which; the others get that rank's sentence."""
     site.register(0)
     site.net.worker[2].ip("route add blackhole 10.98.0.2/32")
     ranks = sums(site, "g", hold=True)
@@ -399,7 +403,7 @@ def test_rates(site):
 
 
 def test_only_another(site):
-    """The manager runs on rank 0's host, whose link has no room beside that of a faster aggregator: all sums are that one's alone."""
+    """If the manager runs on rank 0's host, whose link has no room beside a faster aggregator's, that aggregator does all sums."""
     site.net.worker[0] = site.net.agg
     site.register(0, "--rate", "40G")
     before = site.net.results()
@@ -410,7 +414,8 @@ def test_only_another(site):
 
 @pytest.mark.long
 def test_both_begin_anew(site):
-    """Manager and aggregator: what this one had is gone, and all ranks hear its name when the time to come back is over."""
+    """If manager and aggregator both restart, the aggregator's jobs are gone, and all ranks get its name when the time to
+    come back is over."""
     site.register(0)
     ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 100000, "pause": 0.02}) for r in range(WORKERS)]
     for rank in ranks:
@@ -430,7 +435,8 @@ def test_both_begin_anew(site):
 
 
 def test_two_of_one_address(site):
-    """A second datapath's agent on an aggregator's host is told so, waits, and disturbs no group; when the first has ended it takes its place."""
+    """A second datapath's agent on an aggregator's host is told so, waits, and disturbs no group. When the first has ended
+    it takes its place."""
     first = site.register(0)
     ranks = sums(site, "g", times=100000)
     wait_until("frames", lambda: all(site.net.results()[:2]), 30)
@@ -452,7 +458,8 @@ def test_two_of_one_address(site):
 
 
 def test_two_managers(site):
-    """Another host's manager gets nothing of an aggregator that has one: its agent is told who serves the datapath, and the groups of the first go on."""
+    """A second manager gets nothing from an aggregator that has a manager: its agent is told which, and the first manager's
+    groups go on."""
     first, config = site.register(0), os.path.join(site.folder, "second.conf")
     with open(config, "w") as f:
         f.write(f"[manager]\nkey-file = {site.manager_keys}\naggregator-keys = aggs\n")
@@ -512,7 +519,7 @@ def test_doctor(site):
 
 
 def test_wrong_address(site):
-    """An address that is not this host's to give ends the agent, and no group."""
+    """An address that does not belong to this host ends the agent, and no group."""
     for address in ("127.0.0.1", "224.1.1.1", "255.255.255.255"):
         assert f"{address} is not the address of a machine" in refused(site.register(0, "--address", address, wait=False))
     for address in ("10.98.0.255", "10.98.0.11", "10.98.0.3"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager that is killed while the process beside it has much to do: what it had asked for is done, and the next one knows it."""
+"""A manager that is killed while its helper has much to do: the helper does what the manager asked for, and the next manager
+knows it"""
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ def test_what_it_had_asked_for(lab, tmp_path):
         g.serve()
         helper, = children(g.manager.pid)
         os.kill(helper, signal.SIGSTOP)
-        time.sleep(1.5 * SLOW)  # what comes first is a question, whose answer nobody will hear
+        time.sleep(1.5 * SLOW)  # a question comes first, whose answer is not read
         ranks = g.group("train", range(2), {"sum": "float32", "times": 20}, {"leave": True})
         time.sleep(0.5 * SLOW)  # they ask for a job
         g.kill()
@@ -36,7 +37,7 @@ def test_what_it_had_asked_for(lab, tmp_path):
 
 @pytest.mark.long
 def test_a_manager_that_does_not_come_back(lab, tmp_path):
-    """A rank that then asks for a job is told, by name; a rank that has its jobs goes on."""
+    """A rank that asks for a job after the manager's death is told, by name; a rank that has its jobs goes on."""
     net = lab(workers=2)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -59,7 +60,7 @@ def test_a_manager_that_does_not_come_back(lab, tmp_path):
 
 @pytest.fixture
 def served(lab, tmp_path):
-    """The groups of a manager that serves two workers, without keys."""
+    """Yield the groups of a manager that serves two workers, without keys."""
     net = lab(workers=2)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -69,7 +70,7 @@ def served(lab, tmp_path):
 
 
 def named(answer, since):
-    """The error of who has waited for a manager in vain, within what faults.md promises."""
+    """Return the error of a rank that waited for a manager in vain, within the time in faults.md."""
     assert answer["rc"] == -ETIMEDOUT, answer
     assert f"{ADDRESS}: group train: the manager has not answered for 6 s" in answer["error"], answer
     assert answer["ended"] - since < 8 * SLOW, answer
@@ -84,7 +85,7 @@ def test_a_manager_that_is_gone_at_the_first_job(served):
 
 
 def test_a_manager_that_never_answers(served):
-    """The manager is stopped, so connections are made and no answer comes."""
+    """While the manager is stopped, connections are accepted and no answer comes; joins fail in time."""
     served.manager.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
@@ -92,7 +93,7 @@ def test_a_manager_that_never_answers(served):
 
 
 def test_first_packets_that_are_lost(served):
-    """A rank that joins tries again for as long as it would wait for an answer."""
+    """If the first packets of a join are lost, the rank tries again for as long as it would wait for an answer."""
     wall = "table ip cut { chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
     worker = served.net.worker
     worker[0].run("nft", wall)
@@ -107,7 +108,7 @@ def test_first_packets_that_are_lost(served):
 
 @pytest.mark.long
 def test_a_host_that_is_gone_at_a_later_job(served):
-    """The host has had a job; neither the manager nor the datapath answers."""
+    """If the host is gone at a later job, neither the manager nor the datapath answers, and the call fails."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "int32"}, hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -119,7 +120,7 @@ def test_a_host_that_is_gone_at_a_later_job(served):
 
 @pytest.mark.long
 def test_a_rank_that_was_stopped(served):
-    """The time in which the rank was stopped is not silence: it goes on waiting for its first job."""
+    """Time in which a rank was stopped is not silence: the rank goes on waiting for its first job."""
     ranks = [served.start(h, "train", h, 2, *steps, {"sum": "float32"}) for h, steps in enumerate(((), ({"sleep": 9},)))]
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     time.sleep(0.3)
@@ -133,7 +134,8 @@ def test_a_rank_that_was_stopped(served):
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
-    """Its connection waits for ARP when it leaves, or is given up then: the others hear that it has left, not that it died."""
+    """If a rank leaves while its connection waits for ARP or is given up, the others are told that it has left, not that it
+    died."""
     leave, worker = str(tmp_path / "leave"), served.net.worker[0]
     ranks = [served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": leave}, {"leave": True}, {"sleep": 60}),
              served.start(1, "train", 1, 2, {"sum": "float32"}, {"sum": "float32"})]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A group's threads under ThreadSanitizer, in processes over a network: the caller's, the progress thread, the one that keeps
-the connection to the manager. test_progress, test_udp and test_mem of tests/tsan have handles without a group."""
+"""A group's threads under ThreadSanitizer, in processes over a network: the caller's, the progress thread, and the thread of
+the manager's connection. test_progress, test_udp and test_mem of tests/tsan test handles without a group."""
 import os
 import re
 import subprocess
@@ -26,7 +26,7 @@ def groups(lab, tmp_path):
     net = lab(workers=3)
     net.load()
     g = Groups(net, str(tmp_path))
-    # Python, GnuTLS and what else is not compiled with it are not looked at.
+    # Python, GnuTLS and other code that is not compiled with the sanitizer are not checked.
     g.member = ["setarch", "-R", sys.executable, "-B", MEMBER, LIBRARY]
     g.env.update(LD_PRELOAD=runtime, TSAN_OPTIONS="ignore_noninstrumented_modules=1:exitcode=66:log_path=" + str(tmp_path / "tsan"))
     try:
@@ -42,7 +42,7 @@ def reports(folder):
 
 
 def test_it_sees_a_race(groups, tmp_path):
-    """Else the tests below would pass whatever it finds."""
+    """The sanitizer reports a race, so the tests below mean something."""
     source = tmp_path / "race.c"
     source.write_text("#include <pthread.h>\nstatic int n;\nstatic void *add(void *a) { n++; return a; }\n"
                       "void race(void) { pthread_t t; pthread_create(&t, 0, add, 0); n++; pthread_join(t, 0); }\n")
@@ -53,7 +53,8 @@ def test_it_sees_a_race(groups, tmp_path):
 
 
 def test_calls_of_every_kind(groups, tmp_path):
-    """Blocking, told, computing meanwhile, of several types; a barrier; a child; a leave."""
+    """Calls of every kind have no race: blocking, by callback, computing meanwhile, of several types; a barrier; a child; a
+    leave."""
     steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "poll": True, "times": 20}, {"sum": "float64", "times": 20}, {"told": 30},
              {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
              {"threads": ["float32", "float64", "int32"], "times": 20}, {"within": "float32"}, {"broadcast": [1, 4000, 0, 100001]},
@@ -70,7 +71,8 @@ def test_calls_of_every_kind(groups, tmp_path):
 
 
 def test_errors_of_every_kind(groups, tmp_path):
-    """The manager dies and comes back, a rank is killed in a call, a name is another's, a rank never comes."""
+    """Errors of every kind have no race: the manager dies and comes back, a rank is killed in a call, a name is taken, a
+    rank never comes."""
     forever = {"sum": "float32", "times": FOR_EVER}
     ranks = groups.group("train", range(3), {"sum": "float32", "times": 100, "pause": 0.02}, forever, hold=True)
     groups.kill()
@@ -95,7 +97,8 @@ def test_errors_of_every_kind(groups, tmp_path):
 
 
 def test_again_after_an_error(groups, tmp_path):
-    """As ranks of the soak do: who hears that one is dead leaves, with a call in place under way, and joins again with the next."""
+    """As ranks of the soak do, a rank that is told of a death leaves, with a call in place in progress, and joins again with
+    the next."""
     steps = {"sum": "float32", "count": 3000, "poll": True, "times": 600}, {"broadcast": [5, 3000]}, {"leave": True}
     ranks = groups.group("train", range(3), *steps, again=20, restore=1)
     for _ in range(2):

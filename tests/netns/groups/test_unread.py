@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Output of the manager and its helper goes to pipes that nobody reads, or fills them: both go on all the same."""
+"""Output of the manager and its helper goes to pipes that are not read, or are full: both go on all the same"""
 import fcntl
 import signal
 import time
@@ -22,14 +22,14 @@ def test_nobody_reads(lab, tmp_path):
         g.serve()
         for pipe in g.manager.stdout, g.manager.stderr:
             fcntl.fcntl(pipe, F_SETPIPE_SZ, SMALL)
-        # A line on stderr for each job that cannot be made, one on stdout for who was refused.
+        # A line on stderr for each job that cannot be made, a line on stdout for each refusal
         for n in range(16):
             group = asker.Group(net.worker[:1], f"wrong-{n}")
             for _ in range(asker.MOST):
                 with pytest.raises(AssertionError, match="job"):
                     group.job(8, INT32, EXACT)
             group.leave()
-        # And one for each of these, which nothing limits; two that come at once are one signal.
+        # And a line for each of these, without a limit; two that come at once are one signal
         for _ in range(200):
             g.manager.send_signal(signal.SIGHUP)
             time.sleep(0.01 * SLOW)
@@ -47,7 +47,7 @@ def test_nobody_reads(lab, tmp_path):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed(lab, tmp_path, closed):
-    """No socket of the manager is in their place, to which its lines would go."""
+    """If stdout and stderr are closed, no socket of the manager takes their place and its lines."""
     net = lab(workers=1)
     net.load()
     g = Groups(net, str(tmp_path))
