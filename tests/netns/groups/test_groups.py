@@ -477,7 +477,7 @@ def test_much_to_hear_at_its_return(groups):
 @pytest.mark.early
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_manager_that_is_killed(groups, times):
-    """Sums go on meanwhile, ranks come back, and a rank that dies after that is named at once."""
+    """Sums go on while the manager is dead, ranks come back, and a rank that dies afterwards is named at once."""
     g = groups(3)
 
     def kill():
@@ -506,7 +506,8 @@ def test_a_manager_that_is_killed(groups, times):
 
 
 def test_keys_are_changed_under_a_group(groups, tmp_path):
-    """The new key beside the old one, then the old one gone; a file with an error changes nothing. Nobody who sums notices."""
+    """The new key is added beside the old key, then the old key is removed; a file with an error changes nothing. Sums are
+    not disturbed."""
     g = groups(2)
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
 
@@ -531,7 +532,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
         answer = g.start(0, "late", 0, 1, key_file=old).line()
         assert answer["rc"] == -EACCES and "does not take key train:" in answer["error"]
         assert g.start(0, "late", 0, 1, {"leave": True}, key_file=new).line()["rc"] == 0
-        # The first group still belongs to the name, and is asked for by a rank with the other key.
+        # The first group still belongs to the name, and a rank with the other key asks for it.
         answer = g.start(0, "train", 0, 2, key_file=new).line()
         assert answer["rc"] == -EEXIST
         killed = time.monotonic()
@@ -546,7 +547,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
 
 
 def test_configuration_is_read_again(groups):
-    """Formats, quotas and networks are others then; what is wrong leaves all as it was."""
+    """Formats, quotas and networks change when the configuration is read again; an error leaves everything as it was."""
     g = groups(2, sections="[key train]\ngroups = 1\n")
     with open(g.config) as f:
         text = f.read()
@@ -604,7 +605,7 @@ def test_who_does_not_come_back(groups):
 
 @pytest.mark.long
 def test_one_manager_a_datapath(groups, tmp_path):
-    """A second one waits for the first, in vain, and says whom for."""
+    """A second manager on a datapath waits for the first, in vain, and says which process it waits for."""
     g = groups(1)
     with open(tmp_path / "other.conf", "w") as f:
         f.write(f"[manager]\nwithout-key = yes\nport = {PORT + 1}\n")
@@ -615,7 +616,7 @@ def test_one_manager_a_datapath(groups, tmp_path):
 
 
 def test_verbs(groups):
-    """The verbs list groups and what they have, and end one."""
+    """The verbs list groups with their jobs, and end a group."""
     g = groups(2)
     assert g.net.json("group", "list") == []
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER}, hold=True)
@@ -637,7 +638,7 @@ def test_verbs(groups):
 
 
 def test_a_group_that_gathers(groups):
-    """The list has the present and the missing ranks, until all or none are there, or their manager is gone."""
+    """The list shows the present and the missing ranks, until all have come or left, or their manager is gone."""
     g = groups(3)
 
     def shown(here, missing):
@@ -671,11 +672,11 @@ def test_a_group_that_gathers(groups):
 
 
 def test_status_and_metrics(groups):
-    """Status and metrics have the groups and the events, also those of managers that were killed, and when none runs."""
+    """Status and metrics show the groups and events, also of managers that were killed, and if none runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")
 
     def metrics():
-        """By name, or by name and reason."""
+        """Return the metrics by name, or by name and reason."""
         lines = [m.rsplit(" ", 1) for m in g.net.fpisa("stats", "--prometheus").splitlines() if m.startswith("fpisa_manager_")]
         return {name.removeprefix("fpisa_manager_"): int(value) for name, value in lines}
 
@@ -718,7 +719,7 @@ def test_status_and_metrics(groups):
 
 
 def test_a_job_that_is_deleted(groups):
-    """By hand, under the group that has it: that ends, too."""
+    """A job deleted by hand under its group ends the group, too."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -728,7 +729,7 @@ def test_a_job_that_is_deleted(groups):
 
 
 def test_a_job_that_is_shrunk(groups):
-    """`job shrink` refuses a group's job. Where another tool takes a rank out, no rank gets a sum of fewer."""
+    """`job shrink` refuses a group's job. If another tool takes a rank out, no rank gets a sum of fewer ranks."""
     g = groups(3)
     ranks = g.group("train", range(3), {"sum": "float32"}, {"sleep": 1 * SLOW}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01},
                     hold=True)
@@ -749,7 +750,7 @@ def test_a_job_that_is_shrunk(groups):
 
 
 def test_without_its_helper(groups):
-    """The manager ends with an error, and the next one finds the group."""
+    """Without its helper the manager ends with an error, and the next manager finds the group."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32", "times": 40, "pause": 0.1 * SLOW}, {"leave": True})
     wait_until("its record", lambda: g.net.json("group", "list"))
@@ -762,7 +763,8 @@ def test_without_its_helper(groups):
 
 
 def test_it_dies_with_who_started_it(groups):
-    """If it was told to (PR_SET_PDEATHSIG), though it becomes another user; its helper with it, whatever killed it."""
+    """With PR_SET_PDEATHSIG the manager dies with its parent, though it becomes another user, and so does its helper,
+    whatever killed it."""
     g = groups(1, serve=False)
     parent = ("import ctypes, subprocess, sys, time\n"
               "p = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))\n"
@@ -775,13 +777,14 @@ def test_it_dies_with_who_started_it(groups):
 
 
 def test_unit_has_the_capabilities_it_needs(groups):
-    """With another group's pins: job and group are made, and another user talks to the network. It says that it is ready."""
+    """The unit's capabilities suffice with another group's pins: job and group are made, and another user talks to the
+    network. It reports that it is ready."""
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
         unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"\w+=", line))
     assert unit["ExecStart"] == "@SBINDIR@/fpisa serve" and unit["Type"] == "notify"
     caps = ["+" + c.lower().removeprefix("cap_") for c in unit["CapabilityBoundingSet"].split()]
     g = groups(2, serve=False, load=("--group", "64321"))
-    # The test sees what is missing.
+    # The test detects a missing capability.
     for without in caps:
         status, _, err = g.net.agg.try_run(*confined(c for c in caps if c != without), FPISA, "serve", g.config)
         assert status == 1, (without, err)
@@ -793,12 +796,12 @@ def test_unit_has_the_capabilities_it_needs(groups):
         g.serve("env", "NOTIFY_SOCKET=@notify", *confined(caps))
         assert ready.recv(100) == b"READY=1"
     assert os.stat(os.path.join(PIN, "fpisa_groups")).st_gid == 64321
-    # The maps of another family are its group's, too.
+    # The maps of another family belong to its group, too.
     check_sums(g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True), 2, "float32", "float64")
 
 
 def test_hostile_connections(groups):
-    """Silence, garbage, half a message: who has a group does not notice."""
+    """Silence, garbage and half a message do not disturb a group."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32", "times": 50, "pause": 0.05}, {"leave": True})
     with g.net.worker[0].entered():

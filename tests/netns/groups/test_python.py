@@ -182,7 +182,7 @@ def test_static_job(net):
 
 
 def test_a_barrier_that_waits(net, tmp_path):
-    """A request of another thread is tested meanwhile, and a signal ends it."""
+    """Another thread's request is tested meanwhile, and a signal ends the barrier."""
     g = Groups(net(2), str(tmp_path), "without-key = yes")
     g.serve()
     ranks = [python(w, "-c", BARRIER, ADDRESS, r, stdin=subprocess.PIPE) for r, w in enumerate(g.net.worker)]

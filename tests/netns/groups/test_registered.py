@@ -78,7 +78,7 @@ def site(bpffs, tmp_path):
         net = Site()
         several = Several(net, str(tmp_path), "aggregator-keys = aggs")
         net.fpisa("key", "new", "aggs", several.key)
-        # The agents' file has their key alone; the workers' has both, and a rank uses the last.
+        # The agents' file has only their key; the workers' has both, and a rank uses the last.
         with open(several.key) as f:
             lines = f.read().splitlines()
         for name, line in zip(("train", "aggs"), lines):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No call waits without an end, and none waits for others before it is waited for: doc/faults.md, "What ends each wait"."""
+"""No call waits without an end, and none waits for other ranks before it is waited for (doc/faults.md, "What ends each wait")"""
 import shutil
 import time
 
@@ -14,7 +14,7 @@ FOR_EVER = 10**6
 
 @pytest.fixture
 def served(lab, tmp_path):
-    """The groups of a manager that serves three workers, without keys."""
+    """Yield the groups of a manager that serves three workers, without keys."""
     net = lab(workers=3)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -24,7 +24,7 @@ def served(lab, tmp_path):
 
 
 def start(g, *steps, name="train", **options):
-    """Two ranks with steps of their own, which have joined."""
+    """Start two ranks with steps of their own, and wait until they have joined."""
     ranks = [g.start(r, name, r, 2, *steps[r], **{k: v[r] for k, v in options.items()}) for r in range(2)]
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -32,7 +32,7 @@ def start(g, *steps, name="train", **options):
 
 
 def test_a_call_that_has_failed_is_told(served):
-    """Deadlines are each rank's own: one has passed, its rank stays or leaves, and the others do not wait for it."""
+    """Each rank has its own deadlines: when one has passed, its rank stays or leaves, and the others do not wait for it."""
     small, large = {"sum": "float32"}, {"sum": "float32", "count": 300000, "anyway": True}
     for leaves in (False, True):
         ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 2.5}, large, small],
@@ -53,7 +53,7 @@ def test_a_call_that_has_failed_is_told(served):
 
 
 def test_types_in_another_order(served):
-    """Each waits in a job of its own, and the manager sees it; both have used both types before."""
+    """Ranks that wait in different jobs are seen by the manager; both have used both types before."""
     both = {"sum": "float32"}, {"sum": "int32"}
     ranks = start(served, [*both, {"sum": "float32", "anyway": True}, {"sleep": 60}], [*both, {"sum": "int32", "anyway": True}, {"sleep": 60}])
     for rank in ranks:
@@ -65,7 +65,7 @@ def test_types_in_another_order(served):
 
 
 def test_types_in_another_order_at_once(served):
-    """Calls that meet, though not as the same ones: -EPROTO, whoever waits for which."""
+    """Calls of different types that meet get -EPROTO, whichever job a rank waits for."""
     both = {"sum": "float32"}, {"sum": "int32"}
     ranks = start(served, *[[*both, {"queue": types, "anyway": True}, {"sleep": 60}] for types in (["float32", "int32"], ["int32", "float32"])])
     for rank in ranks:
@@ -99,7 +99,7 @@ def test_types_over_af_xdp(served):
 
 
 def test_a_queue_that_another_has(served):
-    """AF_XDP cannot be had on one rank: all hear which and why, and go on with another type."""
+    """If AF_XDP is not available on one rank, all are told which and why, and go on with another type."""
     other = served.start(0, "other", 0, 1, {"sum": "float32"}, hold=True, transport=1)
     assert [other.line()["rc"] for _ in range(2)] == [0, 0]
     steps = {"sum": "float32", "anyway": True}, {"sum": "int32"}
@@ -109,7 +109,7 @@ def test_a_queue_that_another_has(served):
 
 
 def test_a_first_call_returns_at_once(served):
-    """Calls of three types wait for the other rank in their requests, and leave in their order when it comes."""
+    """Calls of three types return at once, wait for the other rank in their requests, and leave in their order when it comes."""
     types = ["float32", "float64", "int32", "float32", "int32"]
     ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
     answers = [rank.line() for rank in ranks]
@@ -120,7 +120,7 @@ def test_a_first_call_returns_at_once(served):
 
 
 def test_the_deadline_of_a_first_call(served):
-    """The other rank never makes it; a later call of another type has its own deadline."""
+    """A first call that the other rank never makes meets its deadline; a later call of another type has its own."""
     ranks = start(served, [{"queue": ["float32", "float32"]}], [{"sleep": 3}, {"sum": "float32"}], timeout_ms=(1000, 0))
     answer = ranks[0].line()
     assert answer["rcs"] == [-ETIMEDOUT] * 2 and "no job in 1000 ms" in answer["errors"][0], answer
@@ -137,7 +137,7 @@ def test_who_dies_or_leaves_while_a_first_call_waits(served):
 
 
 def test_the_manager_is_gone_then_a_rank(served):
-    """Sums go on without the manager; nobody tells of a death then, and a call that gets no result for 30 s ends."""
+    """Sums go on without the manager. A death is not reported then, and a call that gets no result for 30 s ends."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01})
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     served.kill()
@@ -152,7 +152,8 @@ def test_the_manager_is_gone_then_a_rank(served):
 @pytest.mark.long
 @pytest.mark.parametrize("command", [("xdp", "off"), ("unload",)])
 def test_a_datapath_that_is_taken_off_a_port(served, command):
-    """The manager goes on, so nobody is gone; the rank behind that port hears nothing, and ends its call, and that of the other."""
+    """If the datapath is taken off a port, the manager goes on, so no rank is gone; the rank behind the port gets no
+    answer and ends its call and the other rank's."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     time.sleep(0.5)
@@ -168,7 +169,8 @@ def test_a_datapath_that_is_taken_off_a_port(served, command):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_calls_that_who_left_had_completed(served):
-    """One rank's result is lost, the other has it and leaves: that call ends well, and the next one, in progress too, with an error."""
+    """If one rank's result is lost and the other rank has it and leaves, that call ends well, and the next, also in
+    progress, with an error."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "anyway": True},
                          {"sum": "float32"}, hold=True)
@@ -185,7 +187,7 @@ def test_calls_that_who_left_had_completed(served):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_call_that_begins_when_a_rank_has_left(served):
-    """The call cannot end, and is refused; the one before it, whose result is still lost, ends well."""
+    """A call that begins after a rank has left is refused; the call before it, whose result is still lost, ends well."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
@@ -204,8 +206,8 @@ CUT_TCP = "table ip cut { chain in { type filter hook input priority 0; tcp spor
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("then", [{"leave": True}, {"sum": "float64", "anyway": True}, {"sleep": 60}])
 def test_a_barrier_in_two_jobs(served, tmp_path, then):
-    """Rank 0 does not hear in time that rank 1 cannot go on with float32, so its barrier is in that job and fails. Rank 2 waits in it in another
-    job, and hears that it has, whatever rank 0 does next."""
+    """Rank 0 does not hear in time that rank 1 cannot go on with float32, so its barrier is in that job and fails. Rank 2
+    waits in another job's barrier, and is told of the failure, whatever rank 0 does next."""
     sums, meet = str(tmp_path / "sums"), str(tmp_path / "meet")
     both = {"sum": "float32"}, {"sum": "float64"}, {"until": sums}, {"sum": "float32", "anyway": True}
     barrier = {"until": meet}, {"barrier": True, "anyway": True}
@@ -217,7 +219,7 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
     served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     open(sums, "w").close()
     assert [rank.line()["rc"] for rank in ranks] == [0, -ETIMEDOUT, 0]
-    time.sleep(1 * SLOW)  # rank 2 hears of it
+    time.sleep(1 * SLOW)  # rank 2 is told
     open(meet, "w").close()
     time.sleep(0.3 * SLOW)
     served.net.worker[0].run("nft", "delete table ip cut")
@@ -234,7 +236,8 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_first_call_of_a_rank_that_computes(served):
-    """The other waits for its job, for longer than for an aggregator that says nothing: that begins when it has one. Its first answers are lost."""
+    """The first call of a rank waits for its job while the other computes, for longer than the silence limit, which only
+    begins with the job. The job's first answers are lost."""
     served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     ranks = start(served, [{"sum": "float32"}], [{"sleep": 33}, {"sum": "float32"}])
     time.sleep(36)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor as a whole: a machine in order, without its tools, without privilege, without a BPF filesystem."""
+"""fpisa doctor as a whole: a machine in order, without its tools, without privilege, without a BPF filesystem"""
 import os
 import subprocess
 
@@ -39,7 +39,7 @@ def test_trial_leaves_nothing(lab):
 
 
 def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
-    """A mount would hide what is there."""
+    """A pin path outside a BPF filesystem is reported; a mount would hide its contents."""
     net = lab(workers=1)
     (tmp_path / "file").write_text("")
     f = examine(net.agg, "p0", "--pin", str(tmp_path))["kernel", "bpffs"]
@@ -61,7 +61,7 @@ def test_bpffs(lab):
 
 
 def test_tools(lab, tmp_path):
-    """iproute2 without libbpf, and none; these mends install packages, so only what they say is checked."""
+    """Missing iproute2, and iproute2 without libbpf, are reported; the fixes install packages, so only their text is checked."""
     net = lab(workers=1)
     ip = tmp_path / "ip"
     ip.write_text("#!/bin/sh\necho ip utility, iproute2-5.10.0\n")
@@ -81,7 +81,7 @@ def test_without_privilege(lab):
 
 
 def test_privilege_that_suffices(lab):
-    """The privilege that load takes is not a fault, and what it does not let doctor see is not called wrong."""
+    """Sufficient privilege to load is not a fault, and parts that it cannot see are not called wrong."""
     net = lab(workers=1)
     caps = ["setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all,+net_admin,+bpf,+perfmon", FPISA]
     net.agg.run(*caps, "load", "p0")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of what this kernel may lack: a card with queues, offloads and rules, a kernel without its JIT (machine.c)."""
+"""fpisa doctor with hardware that this kernel may lack: a card with queues, offloads and rules, a kernel without its JIT
+(machine.c)"""
 import os
 import struct
 
@@ -18,7 +19,7 @@ RXH_IP, RXH_PORTS = 3 << 4, 3 << 6  # source and destination
 
 
 class Card:
-    """Interface nic0, whose driver is machine.c."""
+    """Interface nic0, whose driver is machine.c"""
 
     def __init__(self, net, tmp_path):
         self.state, self.jit = tmp_path / "state", tmp_path / "jit"
@@ -80,7 +81,7 @@ def ports_finding(card):
 
 
 def job_behind_card(card, *options):
-    """A job with four ports whose worker is behind nic0."""
+    """Make a job with four ports whose worker is behind nic0."""
     card.ns.ip("addr add 10.97.0.1/24 dev nic0")
     card.ns.run(FPISA, "load", "nic0", "--mode", "skb", *options)
     card.ns.run(FPISA, "job", "add", 1, "--workers", "10.97.0.2", "--address", "10.97.0.1")
@@ -89,7 +90,7 @@ def job_behind_card(card, *options):
 
 
 def test_ports_of_a_job_by_rules(card):
-    """A rule for each port; one that is lost; all for one queue."""
+    """Doctor checks a rule for each port: a lost rule, and all rules for one queue."""
     job_behind_card(card, "--port", "19000")
     fix = card_mends(card, "nic0", "ports", "warn", "4 of 4 ports of job 2 have no rule")
     add = [f"ethtool -N nic0 flow-type udp4 dst-port {19000 + i} action {i}" for i in range(4)]
@@ -104,7 +105,7 @@ def test_ports_of_a_job_by_rules(card):
     for i in range(4):
         card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "dst-port", str(19000 + i), "action", "3", env=env)
     card_mends(card, "nic0", "ports", "warn", "all 4 ports of job 2 have rules for one queue")
-    # A rule that looks at the source too leaves a rank's frames to other queues.
+    # A rule that also matches the source leaves a rank's frames to other queues.
     card.ns.run("ethtool", "-N", "nic0", "delete", "0", env=env)
     card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "src-ip", "10.97.0.2", "dst-port", "19000", "action", "0",
                 env=env)
@@ -127,7 +128,7 @@ def test_ports_of_a_job_by_hash(card):
 
 
 class Home(Netns):
-    """The network namespace that the tests were started in; for looking only."""
+    """The network namespace in which the tests were started, only for reading"""
 
     def __init__(self):
         self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -135,7 +136,8 @@ class Home(Netns):
 
 
 def test_jit(card):
-    """sysctl writes a file of the test's, bound over the kernel's, which other network namespaces do not show."""
+    """A disabled JIT is found. sysctl writes a file of the test's, bound over the kernel's, which other network namespaces
+    do not show."""
     proc = "/proc/sys/net/core/bpf_jit_enable"
     if not os.path.exists(proc):
         pytest.skip("this kernel has no bpf_jit_enable")

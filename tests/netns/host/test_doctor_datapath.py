@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of the datapath: which program is attached, where it is pinned, of which build and version."""
+"""fpisa doctor of the datapath: the attached program, its pin, build and version"""
 import os
 import re
 import shutil
@@ -29,7 +29,7 @@ def test_another_program(lab):
 
 
 def test_program_that_is_not_the_entry(lab):
-    """Stages use the maps too; no frame may come in by them."""
+    """An attached stage program is a fault: stages use the maps too, but no frame may come in by them."""
     net = lab(workers=1)
     net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp", "pinmaps", BPFFS)
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa_mau0", "dev", "p0")
@@ -54,16 +54,16 @@ def test_mends_that_keep_jobs(lab):
     net = inhabited(lab(workers=1))
     net.load()
     net.add_job(1)
-    # The program taken off by hand.
+    # The program was taken off by hand.
     net.agg.ip("link set p0 xdp off")
     assert fixes(net.agg, [], "datapath", "attached", "warn") == "fpisa load p0"
     net.check_sum(1)
-    # A directory that others may write.
+    # A directory that others may write to
     os.chmod(PIN, 0o777)
     assert examine(net.agg)["p0", "xdp"]["text"] == f"the datapath that is pinned in {PIN} is attached"
     assert fixes(net.agg, [], "datapath", "pins") == f"chmod go-w {PIN}"
     net.check_sum(1)
-    # A program of no pin beside what is pinned.
+    # A program without a pin beside the pinned programs
     net.fpisa("job", "del", 1)
     net.agg.ip("link set p0 xdp off", "link add q0 type veth peer name q1", "link set q0 up", "link set q1 up")
     net.fpisa("load", "q0", "--pin", BPFFS + "/gone")
@@ -73,7 +73,7 @@ def test_mends_that_keep_jobs(lab):
 
 
 def test_load_again(lab):
-    """A port that was detached by hand returns to the named datapath, for live ranks only."""
+    """A port that was detached by hand returns to the named datapath, only for live ranks."""
     net, other = inhabited(lab()), BPFFS + "/other"
     net.fpisa("load", *net.ports, "--pin", other)
     net.add_job(1, "--pin", other)
@@ -84,7 +84,7 @@ def test_load_again(lab):
 
 
 def test_where_it_is_pinned(lab):
-    """Found where iproute2 pins, and deep in a directory that was named."""
+    """A datapath is found where iproute2 pins, and deep in a named directory."""
     net = lab()
     net.ip_link(["p0"])
     says = f"runs the datapath that is pinned in {IP_PIN}"
@@ -103,7 +103,7 @@ def test_where_it_is_pinned(lab):
 
 
 def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
-    """The filesystem has a name of its own, or is mounted elsewhere: with jobs there, no fix detaches the program."""
+    """If the BPF filesystem has a name of its own, or is mounted elsewhere, no fix detaches a program with jobs there."""
     net, place = inhabited(lab()), tmp_path / "a b"
     place.mkdir()
     net.agg.run("mount", "-t", "bpf", "-o", "mode=0755", "bpf", place)
@@ -128,7 +128,7 @@ def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
 
 
 def test_another_version(lab):
-    """A map whose structure is not this build's."""
+    """A map whose structure is not this build's is found."""
     net = inhabited(lab())
     net.load()
     path = PIN + "/fpisa_counters"

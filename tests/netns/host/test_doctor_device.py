@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """fpisa doctor of a device, alone or with its peer: link, MTU, GRO, XDP mode, queues, offloads, VLAN tags. Every fault is
-made on purpose, found, and gone once the printed command has run. Of a card with more queues: test_doctor_card.py."""
+made on purpose, found, and gone once the printed command has run. A card with more queues: test_doctor_card.py"""
 import os
 import re
 import subprocess
@@ -30,12 +30,12 @@ def test_gro_of_the_peer(lab, loaded):
     assert sums(net, 1, 20000)
 
 
-@pytest.mark.alone  # another test's fpisa is for a moment in every namespace, which then can be seen
+@pytest.mark.alone  # another test's fpisa enters every namespace for a moment, which then can be seen
 def test_gro_warned_of(lab):
-    """Who loads, or makes a job, is told of a peer to which results vanish, with the command; not in mode skb, whose
-    results arrive. One whose namespace cannot be seen is told of where the kernel tells of it."""
+    """load and job add warn of a peer at which results vanish, with the command; not in mode skb, whose
+    results arrive. If the peer's namespace cannot be seen, the warning says where the kernel places it."""
     net = lab()
-    # A process sees the peer, the other does not.
+    # One peer is seen through a process, the other is not.
     keeper = net.worker[1].spawn("sleep", "600")
     for w in net.worker:
         ethtool_gro(w, "eth0", "off")
@@ -63,7 +63,7 @@ def test_gro_warned_of(lab):
 
 
 def test_gro_behind_a_bridge(lab):
-    """A bridge sends by the stack: its port's other end may have GRO off, and workers sum. Doctor says so, or what it
+    """A bridge sends by the stack, so its port's peer may have GRO off, and workers sum. Doctor says so, or what it
     cannot see."""
     net = lab(bridge=True)
     net.load()
@@ -79,7 +79,7 @@ def test_gro_behind_a_bridge(lab):
 
 
 def test_results_at_a_bridge(lab):
-    """They are put together where they enter it."""
+    """Results are merged where they enter the bridge."""
     net = inhabited(lab(bridge=True))
     net.spaces[-1].spawn("sleep", "600")
     fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="its peer uplink is a bridge's port")
@@ -102,7 +102,7 @@ def test_gro_of_a_peer_in_a_named_namespace(lab):
         net.agg.run("ip", "netns", "del", "doctor0")
 
 
-@pytest.mark.alone  # likewise
+@pytest.mark.alone  # as above
 def test_gro_of_a_peer_that_cannot_be_seen(lab):
     net = lab(workers=1)
     ethtool_gro(net.worker[0], "eth0", "off")
@@ -168,7 +168,7 @@ def test_queues(lab):
 
 
 def test_offloads(lab):
-    """Where the kernel has a device with LRO, and VLANs."""
+    """LRO and VLAN offloads are found if the kernel has a device with them."""
     net = lab(workers=1)
     made = 0
     if not net.agg.try_run("ip", "link", "add", "bond9", "type", "bond")[0]:

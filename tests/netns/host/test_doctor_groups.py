@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of groups: the manager by its configuration, and what a worker needs to join."""
+"""fpisa doctor of groups: the manager by its configuration, and a worker's needs to join"""
 import os
 import signal
 
@@ -24,7 +24,7 @@ def test_manager_in_order(groups):
 
 
 def test_manager_that_does_not_run(groups):
-    """The manager has never run, or was killed after it had given a job; its records stay then."""
+    """Doctor finds a manager that has never run, or was killed after it had given a job; its records stay then."""
     g = groups(1, serve=False)
     f = of_manager(g)["process"]
     assert f["level"] == "fault" and f["fix"] == "systemctl enable --now fpisa-manager"
@@ -52,7 +52,7 @@ def test_manager_s_keys(groups):
 
 
 def test_manager_s_limits(groups):
-    """Few descriptors, a pool that others have used up, anybody let in; and a file that has changed since it was started."""
+    """Doctor finds few descriptors, a used-up pool, open access, and a file that has changed since the manager started."""
     g = groups(1, "without-key = yes", "jobs = 3", serve=False)
     g.serve("prlimit", "--nofile=170:170", "setpriv", "--bounding-set=-sys_resource")
     g.net.add_job(3)
@@ -69,7 +69,7 @@ def test_manager_s_limits(groups):
 
 def test_configuration(groups, tmp_path):
     g = groups(1, serve=False, load=None)
-    assert set(of_manager(g)) == {"keys", "user"}  # no datapath is loaded: that is said elsewhere
+    assert set(of_manager(g)) == {"keys", "user"}  # no datapath is loaded, which is reported elsewhere
     for text, says in ("[datapath]\n", "has no section [manager]"), ("[manager]\nfrob = 1\n", "has errors"):
         with open(g.config, "w") as f:
             f.write(text)

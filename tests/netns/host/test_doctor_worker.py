@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor on a worker, of the device that leads to the aggregator: GRO, reverse-path filter, multicast, route."""
+"""fpisa doctor on a worker, for the device that leads to the aggregator: GRO, reverse-path filter, multicast, route"""
 from doctor import bad, ethtool_gro, examine, fixes, needs_ethtool
 from lab import ADDRESS
 
@@ -23,7 +23,7 @@ def test_gro_of_what_is_no_veth(lab):
 
 
 def test_reverse_path_filter(lab):
-    """Results that come in elsewhere than where the route leads."""
+    """Results that come in by another interface than the route are found."""
     net = lab(workers=1)
     w = net.worker[0]
     w.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")
@@ -39,7 +39,7 @@ def test_reverse_path_filter(lab):
 
 
 def test_worker_at_the_aggregator(lab):
-    """No command mends a wrong address; what to do is said."""
+    """No command mends a wrong address; doctor says what to do."""
     net = lab(workers=1)
     f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
     assert f["level"] == "fault" and f["fix"] is None

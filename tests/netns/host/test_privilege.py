@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Each verb as an ordinary user, as a member of the pins' group, and with single
-capabilities: it succeeds, or says in one line what is missing (doc/privileges.md)."""
+capabilities: it succeeds, or says in one line what is missing (doc/privileges.md)"""
 import os
 import re
 import stat
@@ -18,7 +18,7 @@ READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["
 
 
 def setpriv(*argv, uid=USER, groups=(), caps=""):
-    """A command with that user, those groups and just those capabilities."""
+    """Return a command with that user, those groups and only those capabilities."""
     each = [f"{sign}{c}" for sign, c in [("-", "all"), *(("+", c) for c in caps.split(",") if c)]]
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}",
             f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups",
@@ -92,7 +92,7 @@ def test_others_do_nothing(net):
 
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_user_with_capabilities(lab, options):
-    """No verb but shrink needs root: the table's capabilities are enough for a user who owns the pins."""
+    """Only shrink needs root: the table's capabilities are enough for a user who owns the pins."""
     net = lab()
     os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o700)
@@ -117,7 +117,7 @@ EVERY = READING + [["load", "p0"], ["unload"], ["upgrade"], ["job", "del", 3], [
 
 
 def test_directory_of_another_user(lab):
-    """On a BPF filesystem that all may write, as `mount -t bpf` makes it: who is first owns the directory."""
+    """On a BPF filesystem that all may write, as `mount -t bpf` makes it, the first user owns the directory."""
     net = lab()
     os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o750)
@@ -127,7 +127,7 @@ def test_directory_of_another_user(lab):
     out = net.agg.try_run(FPISA, "doctor")[1]
     assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out and f"; fix: rm -r {PIN}\n" in out
     assert not os.listdir(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
-    # With what somebody else's datapath looks like in it, every verb.
+    # Every verb, with something like another user's datapath in the directory
     os.rmdir(PIN)
     net.load()
     net.add_job(3)
@@ -139,19 +139,19 @@ def test_directory_of_another_user(lab):
     os.chown(PIN, 0, 0)
     said = net.fpisa("unload")
     assert not os.path.exists(PIN), said
-    # His link, to wherever.
+    # That user's link, to anywhere
     os.mkdir(BPFFS + "/mine", 0o700)
     os.symlink(BPFFS + "/mine", PIN)
     os.chown(PIN, USER, USER, follow_symlinks=False)
     for verb in ["load", "p0"], ["status"]:
         refused(net, [FPISA, *verb], f"{PIN}: belongs to user {USER}, " if verb[0] == "load" else "belongs to user|no datapath")
     os.unlink(PIN)
-    # Root's own, in a directory in which he may rename it; then one he may write into.
+    # Root's own, in a directory in which the user may rename it; then one that the user may write to
     os.chmod(BPFFS + "/mine", 0o777)
     refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine/fpisa"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
     refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
     assert os.listdir(BPFFS + "/mine") == []
-    # The filesystem's root has the sticky bit: it will do for a directory of root's.
+    # The filesystem's root has the sticky bit, so a directory of root's is accepted.
     os.chmod(BPFFS + "/mine", 0o700)
     net.load("--pin", BPFFS + "/mine")
     net.fpisa("unload", "--pin", BPFFS + "/mine")
@@ -159,7 +159,7 @@ def test_directory_of_another_user(lab):
 
 
 def test_remains_where_others_may_write(lab):
-    """The apparent rest of a killed load may be anybody's."""
+    """The apparent remains of a killed load are not trusted where others may write."""
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
     net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)
@@ -171,7 +171,8 @@ def test_remains_where_others_may_write(lab):
 
 
 def test_directory_of_no_bpf_filesystem(lab, tmp_path):
-    """The directory's write permissions do not matter: it holds no datapath, and nothing to take from others."""
+    """Write permission on a directory outside a BPF filesystem does not matter: it holds no datapath, and nothing to take
+    from others."""
     net = lab(workers=1)
     os.chmod(tmp_path, 0o777)
     refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; fpisa load --pin {tmp_path} DEV")

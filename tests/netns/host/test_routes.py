@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How the datapath finds the way to a rank: by the kernel's routes and neighbours, whatever else the host does."""
+"""The datapath's way to a rank: by the kernel's routes and neighbours, whatever else the host does"""
 import re
 import shutil
 
@@ -10,13 +10,14 @@ from lab import ADDRESS, FPISA, PIN, read_all, wait_until
 
 
 def neighbours(net):
-    """{address: what `ip neigh` says of it} at the aggregator."""
+    """Return {address: its line in `ip neigh`} at the aggregator."""
     return {line.split()[0]: line for line in net.agg.run("ip", "neigh").splitlines()}
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_firewall_that_drops(lab):
-    """Frames passed to the stack end there; neighbours are found all the same, because the kernel keeps them resolved."""
+    """Frames passed to the stack are dropped by the firewall; neighbours are still found, because the kernel keeps them
+    resolved."""
     net = lab(workers=2)
     net.load()
     net.add_job(2)
@@ -47,7 +48,7 @@ def test_neighbours_are_managed_while_jobs_need_them(lab):
 
 
 def test_forwarding_switched_off(lab):
-    """net.ipv4.ip_forward takes it from lo too: the counter, the doctor and its command say so."""
+    """net.ipv4.ip_forward switches forwarding off for lo too: the counter, the doctor and its command say so."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -60,7 +61,7 @@ def test_forwarding_switched_off(lab):
 
 
 def test_read_only_sysctl(lab):
-    """Forwarding of lo is on already, and nobody may write it, as in a container."""
+    """A read-only sysctl, as in a container, is not an error if forwarding of lo is on already."""
     net = lab(workers=1)
     net.load()
     read_only = ["unshare", "--mount", "sh", "-ec", "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; "
@@ -79,7 +80,7 @@ def managed(ns):
 
 
 def behind_routers(net, n):
-    """The last worker, behind each of the first `n` as a router. Nothing filters by reverse path."""
+    """Put the last worker behind each of the first `n` as a router. Reverse paths are not filtered."""
     routers, host = net.worker[:n], net.worker[-1]
     host.ip("link set eth0 down")
     host.sysctl("conf/all/rp_filter", 0)
@@ -97,7 +98,7 @@ def behind_routers(net, n):
 
 
 def sums(net, rank, worker):
-    """Does that worker, of one address, join and sum alone?"""
+    """Return whether that worker, at one address, joins and sums alone."""
     net.worker[rank].ip(f"route replace {ADDRESS} via 10.60.0.1 src {worker}")
     return not read_all(net.start(rank, 1, {"count": 1000, "kind": "integers"}, timeout_ms=2000))[0][-1]["rc"]
 
@@ -124,7 +125,7 @@ def test_two_nexthops(lab, policy):
 
 
 def test_route_by_source_address(lab):
-    """The router that is managed is the one that frames from the job's address go to."""
+    """The managed router is the router of frames from the job's address."""
     net = lab(workers=3, bridge=True)
     behind_routers(net, 1)
     r1, r2 = net.addresses[:2]
@@ -134,7 +135,7 @@ def test_route_by_source_address(lab):
                f"rule add from {ADDRESS} lookup 100")
     net.add_job(1, workers=["10.50.0.7"])
     assert managed(net.agg) == {r2}
-    # The route changes while the job runs: what was managed for it goes with it.
+    # The route changes while the job runs: the neighbour managed for it goes with it.
     net.agg.ip(f"route replace 10.50.0.0/24 via {r1} table 100")
     net.agg.run(FPISA, "job", "del", 1)
     assert managed(net.agg) == set()
@@ -165,7 +166,7 @@ def test_a_job_that_is_refused_manages_nothing(lab):
 
 
 def test_neighbours_of_others(lab):
-    """Entries that a routing daemon wrote, or that somebody has the kernel manage, stay as they are."""
+    """Entries that a routing daemon wrote, or that another program has the kernel manage, stay."""
     net = lab(workers=2)
     a, b = net.addresses
     net.load()
@@ -180,7 +181,7 @@ def test_neighbours_of_others(lab):
 
 
 def test_neighbours_in_two_namespaces(lab):
-    """Whoever unloads last takes back what was managed in the other, and so does who deletes a job of the other."""
+    """The last unload takes back the managed neighbours of another namespace, and so does job del for a job there."""
     net = lab(workers=1)
     other = net.netns()
     other.ip("link add e0 type veth peer name e1", "addr add 10.66.0.1/24 dev e0", "link set e0 up", "link set e1 up")
@@ -203,7 +204,7 @@ def test_neighbours_in_two_namespaces(lab):
 
 
 def test_neighbour_that_the_kernel_does_not_take(lab):
-    """As where its table is full: the job is made, and it is said what that means."""
+    """If the kernel does not take a neighbour, as with a full table, the job is made with a warning of the consequence."""
     net = lab(workers=2)
     net.load()
     net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")  # too small for IPv6
@@ -213,7 +214,8 @@ def test_neighbour_that_the_kernel_does_not_take(lab):
 
 
 def test_route_that_changed(lab):
-    """A rank is where its route led when the job was made: doctor says which are not, and its command makes the job anew."""
+    """After a route change doctor names the ranks that are no longer where the job expects them, and its command makes the
+    job again."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -222,7 +224,7 @@ def test_route_that_changed(lab):
 
 
 def test_neighbours_without_the_capability(lab):
-    """job del takes none; then the kernel is not told, and that is said."""
+    """job del needs no capability; without it the kernel's neighbours stay, with a warning."""
     net = lab(workers=1)
     net.load()
     net.add_job(1)

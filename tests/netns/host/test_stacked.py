@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The aggregator's card below a VLAN device, a bond, a macvlan, or in a VRF, where this kernel has them: what job add and doctor advise, and
-that sums come of it. A bridge is in test_doctor_jobs.py, the facts alone in tests/unit/test_stack.c."""
+"""The aggregator's card below a VLAN device, a bond, a macvlan, or in a VRF, if this kernel has them: the advice of job
+add and doctor, and sums after it. A bridge is in test_doctor_jobs.py, the facts alone in tests/unit/test_stack.c."""
 import pytest
 
 from doctor import ENV, bad, examine, fixes, inhabited
@@ -13,7 +13,7 @@ MAKES = {"vlan": "link add link p0 name up0 type vlan id 5", "bond": "link add u
 
 @pytest.fixture
 def made(lab):
-    """Two workers behind p0, on which `up0` of that kind stands."""
+    """Make two workers behind p0, with `up0` of that kind on p0."""
     def make(kind):
         net = inhabited(lab(bridge=True))
         status, _, err = net.agg.try_run("ip", *MAKES[kind].split())
@@ -35,7 +35,7 @@ def add(net, *workers, address=ADDRESS):
 
 
 def moves(net, fix):
-    """The datapath has to go from p0 to up0, and the job with it."""
+    """Check that the datapath must move from p0 to up0, and the job with it."""
     net.fpisa("load", "p0")
     assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 hears no worker there; {fix}\n"
     refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it: with both no worker joins; fpisa unload p0 first")
@@ -70,7 +70,7 @@ def test_macvlan(made):
 
 
 def test_vrf(made):
-    """Its address is this machine's, and workers' ports are named."""
+    """The VRF's address belongs to this machine, and workers' ports are named."""
     net = made("vrf")
     refused(net, ["load", "up0", "--mode", "skb"], "up0: is a VRF, which receives no frames itself; load its ports")
     net.fpisa("load", "p0")

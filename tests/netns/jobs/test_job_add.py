@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa job add`: what it refuses, with nothing made; addresses, flags, and how many jobs there is room for."""
+"""`fpisa job add`: refused arguments, with nothing made; addresses, flags, and the number of jobs that fit"""
 import json
 
 from lab import ADDRESS, FPISA, PIN
@@ -73,7 +73,7 @@ def test_bad_jobs(lab):
 
 
 def test_job_made_but_not_shown(lab):
-    """Output that cannot be written is an error, but the job is there."""
+    """Output that cannot be written is an error, but the job exists."""
     net = lab()
     net.load()
     with open("/dev/full", "w") as full:
@@ -83,7 +83,7 @@ def test_job_made_but_not_shown(lab):
 
 
 def test_address_of_several_interfaces(lab):
-    """Left to the routes, the address is that towards the first worker; one that is elsewhere is warned of, once."""
+    """The default address is the one towards the first worker; an interface elsewhere gives one warning."""
     net = lab(workers=3)
     net.load()
     status, out, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(net.addresses))
@@ -100,7 +100,7 @@ def test_address_of_several_interfaces(lab):
 
 
 def test_foreign_address(lab):
-    """An address that nobody answers for here is refused, unless it is said to be meant."""
+    """An address that no interface here has is refused, unless an option says that it is meant."""
     net = lab()
     net.load()
     argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address"]
@@ -120,7 +120,7 @@ def test_foreign_address(lab):
 
 
 def test_job_flags(lab):
-    """Options without an argument: shown where they are, refused where they mean nothing."""
+    """Options without an argument are shown where given, and refused where they have no meaning."""
     net = lab()
     net.load()
     flags = {"big_endian": "big-endian", "reciprocal": "averages by reciprocal", "histogram": "histogram",
@@ -144,7 +144,7 @@ def test_job_flags(lab):
 
 
 def test_slot_space(lab):
-    """2048 entries, 2 x window a job: the last that fits is taken, the next refused, a freed place used."""
+    """Of 2048 entries a job takes 2 x window: the last job that fits is taken, the next refused, a freed place used."""
     net = lab()
     net.load()
     for job in range(4):
@@ -158,7 +158,8 @@ def test_slot_space(lab):
 
 
 def test_what_a_deleted_job_leaves(lab):
-    """No generation that a late contribution could be of, no port; and a lock that nobody will give back keeps no later job out."""
+    """A deleted job leaves no generation for late contributions and no port; a lock that is never released does not stop a
+    later job."""
     net = lab()
     net.load()
     net.add_job(1)

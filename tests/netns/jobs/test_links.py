@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An aggregator whose links are slower than its workers' together: `job add` and `doctor` say what to expect of it, and what to do."""
+"""An aggregator whose links are slower than its workers' together: `job add` and `doctor` say what to expect, and what to do"""
 import re
 
 import pytest
@@ -22,7 +22,7 @@ def add(net, *options):
 
 @pytest.fixture
 def behind_one(lab):
-    """All behind one port, a veth, whose rate nobody knows."""
+    """Put all workers behind one port, a veth, whose rate is unknown."""
     net = lab(workers=WORKERS, bridge=True)
     net.load()
     yield net
@@ -39,7 +39,7 @@ def test_one_port(behind_one, tmp_path):
     net.fpisa("job", "del", 2)
     f = examine(net.agg, "--rate", rate)["job 1", "links"]
     assert (f["level"], f["text"]) == ("warn", said)
-    # The command that it names runs, and says that the ring is no faster then.
+    # The printed command runs, and says that the ring is no faster then.
     plan = net.agg.run("sh", "-c", re.search("fpisa (plan .*)", said)[1].join((FPISA + " ", "")))
     assert float(re.search(r"a ring of the workers takes [0-9.]+ ms, ([0-9.]+) times that$", plan, re.M)[1]) > 0.85
     # A rank that is taken out has no link; one alone has its own.
@@ -50,14 +50,14 @@ def test_one_port(behind_one, tmp_path):
 
 
 def test_rate_is_unknown(behind_one):
-    """A veth's is no wire's: nothing is said unless somebody says it."""
+    """A veth's rate is not a wire's: no warning without a stated rate."""
     net = behind_one
     assert add(net) == ""
     assert ("job 1", "links") not in examine(net.agg)
 
 
 def test_a_port_for_each(lab):
-    """The aggregator is the workers' switch: each has its link's rate."""
+    """If the aggregator is the workers' switch, each has its link's rate."""
     net = lab(workers=WORKERS)
     net.load()
     assert "a ring" not in add(net, "--rate", "10G")
