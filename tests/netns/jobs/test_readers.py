@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that read, and JSON of those that act: it parses, and agrees with the text, with bpftool and with the names of job add's options."""
+"""Verbs that read, and JSON of verbs that act: it parses, and agrees with the text, with bpftool and with the names of job
+add's options"""
 import json
 import re
 
@@ -40,7 +41,7 @@ def test_json_of_every_reader(lab):
     c = net.counters(5, PIN)
     stats = net.json("stats", 5)
     assert {k: stats[k] for k in c} == c and stats["drops"] == 0 and c["v_result"] == 32
-    # The stack's own frames (neighbours, groups) are not ours and may come at any time.
+    # The stack's own frames (neighbours, groups) are foreign and may come at any time.
     before = net.counters(64, PIN)["v_not_ours"]
     everything = net.json("stats")
     assert everything["job"] is None and everything["v_result"] == 32
@@ -73,7 +74,7 @@ def test_text_of_every_reader(lab):
 
 
 def test_job_list(lab):
-    """Its columns are its JSON, by the names of job add's options; so is what job show adds."""
+    """job list's columns are its JSON fields, by the names of job add's options, and so are the fields that job show adds."""
     net = lab()
     net.load()
     net.add_job(3, "--elements", 64, "--mode", "exact", "--clz", "lpm", "--format", "mxint8")
@@ -87,14 +88,14 @@ def test_job_list(lab):
             assert head in ("live", "joined") or shown[head] == job[head]
         assert row.index(job["format"]) == heads.index("format")
     assert len(rows) == 2
-    # Those two are not of the job: where its frames come from, and what its links are compared with.
+    # Those two do not belong to the job: the source of its frames, and the rate that its links are compared with.
     options = re.sub("--(foreign-address|rate)", "", net.fpisa("help", "job", "add"))
     assert {o.replace("-", "_") for o in re.findall(r"^  --(\S+)", options, re.M)} <= shown.keys()
     assert (shown["window"], shown["ports"], shown["pipeline"], shown["fanout"]) == (4, 2, "staged", "unicast")
 
 
 def test_slots_name_the_missing(lab):
-    """Two of three ranks contribute: every open round misses the third."""
+    """If two of three ranks contribute, every open round misses the third."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--window", 4)
@@ -109,7 +110,7 @@ def test_slots_name_the_missing(lab):
 
 
 def test_json_of_what_is_done(lab, tmp_path):
-    """Verbs that act say in one shape what they have done."""
+    """Verbs that act report their changes in one JSON shape."""
     net = lab(workers=2)
     assert net.json("load", *net.ports) == {"done": "load", "interfaces": net.ports, "mode": "native", "pin": PIN}
     net.add_job(5)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa job shrink`. What becomes of a call that it comes into: ../faults/test_liveness.py."""
+"""`fpisa job shrink`. Calls in progress: ../faults/test_liveness.py"""
 from lab import read_all, read_answers, wait_until
 
 
 def test_shrink(lab):
-    """A rank that never comes is taken out: its rounds finish without it."""
+    """A rank that never comes is taken out: the job's rounds finish without it."""
     net = lab(workers=3)
     net.load()
     net.add_job(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa stats for others: Prometheus' text format, and --watch, also on a terminal of 24 x 80."""
+"""fpisa stats for other programs: Prometheus' text format, and --watch, also on a terminal of 24 x 80"""
 import fcntl
 import json
 import os
@@ -20,7 +20,7 @@ from lab import FPISA, PIN, wait_until
 
 
 def parse(text):
-    """{(metric, labels): value} by the parser of Prometheus' own client library."""
+    """Return {(metric, labels): value}, by the parser of Prometheus' own client library."""
     parser = pytest.importorskip("prometheus_client.parser")
     samples = {}
     for family in parser.text_string_to_metric_families(text):
@@ -33,7 +33,7 @@ def parse(text):
 
 
 def expected(stats, job):
-    """Return the metrics that follow from the JSON of one job. Names of drops are those of the table's last part."""
+    """Return the metrics that follow from the JSON of one job. Names of drops come from the table's last part."""
     for key, value in stats.items():
         if key in ("job", "drops"):
             continue
@@ -42,7 +42,7 @@ def expected(stats, job):
 
 
 def with_strangers(net):
-    """Two jobs that worked, and frames that were dropped with and without a job."""
+    """Make two jobs that worked, and frames that were dropped with and without a job."""
     net.load()
     net.add_job(3)
     net.add_job(5, "--token", "77")
@@ -81,7 +81,7 @@ def test_prometheus(lab):
 
 
 def test_promtool(lab):
-    """promtool has no complaint, about the names, the types and the help texts."""
+    """promtool does not complain about the names, the types and the help texts."""
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed; it is in Debian's package prometheus")
     net = lab()
@@ -110,7 +110,7 @@ def test_prometheus_of_one_job(lab):
 
 
 def test_prometheus_file(lab, tmp_path):
-    """A reader sees a whole file at any time, and nothing else appears beside it."""
+    """A reader sees a whole file at any time, and no other file appears beside it."""
     net = lab()
     net.load()
     net.add_job(1)
@@ -151,13 +151,13 @@ def test_prometheus_file(lab, tmp_path):
 
 
 class Terminal:
-    """As much of a terminal as --watch needs; it counts what it should not see."""
+    """As much of a terminal as --watch needs; it counts errors"""
 
     def __init__(self, rows, columns):
         self.rows, self.columns = rows, columns
         self.screen = [""] * rows
-        self.picture = None  # the screen as the last home key found it
-        self.cut = ""  # a sequence whose end was not read yet
+        self.picture = None  # the screen at the last home key
+        self.cut = ""  # an incomplete sequence
         self.row = self.column = self.wraps = self.scrolls = self.redraws = 0
 
     def feed(self, text):
@@ -195,7 +195,7 @@ class Terminal:
 
 
 def watch(net, rows, columns, redraws, *argv):
-    """The lines of a terminal after `redraws` pictures of `fpisa stats --watch`."""
+    """Return the lines of a terminal after `redraws` pictures of `fpisa stats --watch`."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     p = net.agg.spawn(FPISA, "stats", *argv, "--watch", "0.1", stdout=slave, stderr=slave)

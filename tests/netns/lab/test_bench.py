@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa bench`: its figures hang together, and nothing stays behind. How fast this machine is, no test says."""
+"""`fpisa bench`: its figures are consistent, and nothing stays behind. No test checks this machine's speed."""
 import json
 import os
 import re
@@ -25,7 +25,7 @@ def bench(*argv, status=0):
 
 
 def on_terminal(verb, *argv):
-    """Its stdout; it says on the terminal how far it is, and leaves nothing of that there."""
+    """Run the verb on a terminal. Return its stdout; check that progress appears on the terminal and is erased."""
     p = OnTerminal([FPISA, "bench", verb, *argv])
     status, out = p.wait(600)
     assert status == 0 and p.screen() == "" and re.search(rf"\r\033\[Kbench {verb}: \d+%\r", p.said), p.said
@@ -40,7 +40,8 @@ def report(mounts):
 
 
 def in_order(of, key, quartiles=None):
-    """A read-out is what the last worker takes more than one before it: on a busy machine a few are below 0."""
+    """Check the order of figures. A read-out is the last worker's time minus an earlier worker's: on a busy machine a few
+    are below 0."""
     low, high = quartiles or of[key + "_quartiles"]
     assert low <= of[key] <= high and of[key] > 0 and (low > 0 or "readout" in key), (key, low, of[key], high)
 
@@ -52,14 +53,14 @@ def test_figures(report):
         in_order(report, key, report["quartiles"][key])
         in_order(report["ratios"], key)
     assert report["ratios"]["int32_add_ns"] == 1
-    # By a wide margin on any machine: the trie is walked a node a bit, an add does no more than a pass more.
+    # By a wide margin on any machine: the trie is walked a node a bit, and an add takes no more than one more pass.
     assert report["readout_lpm32_ns"] > 2 * report["readout_bits_ns"]
     assert report["staged_add_ns"] > report["int32_add_ns"] > report["empty_ns"]
 
 
 @pytest.mark.alone
 def test_frame(report):
-    """All but the add, which the estimate has too."""
+    """All figures except the add's, which the estimate has too, add up."""
     ns = report["frame_ns"]
     for key in ("known", "known_tagged", "known_live", "add_live_estimate"):
         in_order(ns, key)
@@ -68,7 +69,7 @@ def test_frame(report):
 
 @pytest.mark.alone
 def test_programs(report):
-    """The fastest of each kind is what is reported; two compilers where there are two."""
+    """The fastest of each kind is reported, with two compilers if there are two."""
     for kind, key in (("touch", "touch_ns"), ("int32_add", "int32_add_ns")):
         programs = {p["name"]: p["ns"] for p in report["programs"] if p["does"] == kind}
         assert len(programs) >= 6
@@ -91,7 +92,7 @@ def test_configurations(report):
         in_order(c, "set_ns")
         in_order(c, "round_ns")
         assert ("add_ns" in c) == (workers > 2)
-        # A whole round is its parts; medians do not add up to the last digit.
+        # A whole round is the sum of its parts; medians do not add up to the last digit.
         parts = c["set_ns"] + (workers - 2) * c.get("add_ns", 0) + c["last_ns"]
         assert parts / 2 < c["round_ns"] < parts * 2
         if workers > 2:
@@ -112,7 +113,7 @@ def test_cpus(report):
 
 
 def test_text(report):
-    """A table that fits a terminal; one CPU on demand; nothing pinned where it ran."""
+    """The table fits a terminal, one CPU can be asked for, and nothing stays pinned."""
     before = os.listdir(BPFFS)
     out = bench("arith", "--rounds", "9", "--cpus", "1").stdout
     assert max(map(len, out.splitlines())) <= 80
@@ -139,7 +140,7 @@ SHORT = ["--workers", "2", "--vector", "20000", "--elements", "64,256", "--windo
 
 
 def good(wire, rounds):
-    """Every setting is there, and the best is as good as the manual page says."""
+    """Check that every setting is there, and that the best meets the manual page."""
     assert wire["workers"] == 2 and wire["rounds"] == rounds and wire["vector"] == 20000
     found = [(s["elements"], s["window"], s["pipeline"], s["threads"]) for s in wire["settings"]]
     assert sorted(found) == [(e, w, "fused", t) for e in (64, 256) for w in (4, 16) for t in (1, 2)]
@@ -160,7 +161,7 @@ def good(wire, rounds):
 
 
 def test_wire_by_mtu(mounts):
-    """352 values are 1512 bytes: of those that were measured none fits an MTU of 1500."""
+    """352 values are 1512 bytes: no measured frame size fits an MTU of 1500."""
     wire = json.loads(bench("wire", "--json", "--rounds", "1", "--workers", "2", "--vector", "20000", "--elements", "352",
                             "--window", "16", "--threads", "1").stdout)
     assert [best["options"] for best in wire["best_by_mtu"]] == [None, wire["best_options"]]
@@ -188,7 +189,7 @@ def test_both(mounts):
 
 
 def on_wire(net, *options):
-    """An aggregator on its interfaces and `bench worker` on each worker: their reports."""
+    """Run an aggregator on its interfaces and `bench worker` on each worker. Return their reports."""
     options = ["--vector", "20000", "--elements", "64,256", "--window", "4,16", "--threads", "1,2", "--json", *options]
     agg = net.agg.spawn(FPISA, "bench", "wire", *net.ports, "--workers", ",".join(net.addresses), "--address", ADDRESS,
                         *options)
@@ -197,7 +198,7 @@ def on_wire(net, *options):
 
 
 def test_interfaces(lab):
-    """Workers on other machines: each side reports what it knows, and takes the datapath away."""
+    """With workers on other machines each side reports its own figures, and removes the datapath."""
     net, before = lab(workers=2), os.listdir(BPFFS)
     agg, workers = on_wire(net, "--rounds", "2")
     for p in [agg, *workers]:
@@ -247,7 +248,7 @@ def test_interfaces_interrupt(lab):
 
 
 def test_interrupt(mounts):
-    """Workers and links go with the process."""
+    """Workers and links end with the process."""
     p = subprocess.Popen([FPISA, "bench", "wire", "--workers", "2", "--vector", "30000000"], start_new_session=True)
     link = f"/proc/{p.pid}/root/sys/class/net/b{p.pid}a1"
     wait_until("links", lambda: len(children(p.pid)) >= 2 and os.path.exists(link), 60)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What bench/servers (build/bench/wire) and bench/switchml (build/bench/worker) measure beside fpisa, in short: every
-contender sums right, every figure is there, and nothing is left when they are cut short. How large the figures are is no
-matter of a test. `fpisa bench wire` is test_bench.py's."""
+"""A short run of bench/servers (build/bench/wire) and bench/switchml (build/bench/worker): every
+contender sums right, every figure is there, and nothing is left when they are interrupted. The size of the figures is not
+tested. `fpisa bench wire` is test_bench.py's."""
 import json
 import os
 import re
@@ -49,13 +49,13 @@ def test_wire():
 
 
 def test_wire_with_gso():
-    """The UDP server takes several frames in a message, also where links pass them so."""
+    """The UDP server takes several frames in a message, also if links pass them so."""
     lines = run("wire", "--workers", "2", "--elements", "256", "--gso")
     assert len(lines) == 3 and all(line["gso"] for line in lines)
 
 
 def test_wire_with_loss():
-    """Every contender keeps the protocol: sums are right whatever is lost, comes twice or in another order."""
+    """Every contender keeps the protocol: sums are right with lost, duplicated or reordered frames."""
     lines = run("wire", "--workers", "3", "--elements", "256", "--loss", "0.05")
     assert len(lines) == 3 and all(line["retransmit_share"] > 0.01 for line in lines)
 
@@ -82,7 +82,7 @@ def test_wrong_options(name):
 
 
 def threads_of(pid):
-    """Kernel threads that poll links which the process made: their names carry its number."""
+    """Return kernel threads that poll the process's links: their names carry its number."""
     found = []
     for task in os.listdir("/proc"):
         try:
@@ -98,7 +98,7 @@ def threads_of(pid):
 @pytest.mark.parametrize("name", ["wire", "worker"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_nothing(name, sent):
-    # Whoever started us in the background may have us ignore SIGINT.
+    # The parent may have made this background process ignore SIGINT.
     p = subprocess.Popen([os.path.join(BENCH, name), "--runs", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                          start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:

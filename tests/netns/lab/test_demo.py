@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa demo`: every bit right in each combination, nothing left on an interrupt."""
+"""`fpisa demo`: every bit right in each combination, nothing left on an interrupt"""
 import array
 import contextlib
 import json
@@ -16,7 +16,7 @@ from lab import BPFFS, FPISA, SLOW, TOP, alive, children, wait_until
 
 KEYS = """workers elements mode pipeline clz format mismatches max_ulp_error max_abs_error rounded overwritten
     left_shifted overflowed retransmits seconds goodput_gbps""".split()
-# Half of them have every pair of two choices; the others are long.
+# Half of the combinations have every pair of two choices; the others are long.
 COMBINATIONS = [pytest.param(mode, *p, loss, marks=[pytest.mark.long] * ((i + k + n) % 2))
                 for i, mode in enumerate(("fpisa", "fpisa-a"))
                 for k, p in enumerate((("staged", "lpm"), ("fused", "bits"))) for n, loss in enumerate((0, 0.05))]
@@ -49,14 +49,14 @@ def test_options(lab, options):
 
 @pytest.mark.parametrize("options", ["", "--fanout unicast --window 256", "--elements 832", "--drop 0.02"])
 def test_xsk(lab, options):
-    """Workers over AF_XDP: the same bits; what is lost goes again by UDP."""
+    """Workers over AF_XDP get the same bits; lost frames are sent again by UDP."""
     out = demo(lab(workers=0), "--workers", 3, "--vector", 300_000, "--transport", "xsk", *options.split())
     assert out["transport"] == "xsk" and out["mismatches"] == 0 and out["passed"]
     assert (out["retransmits"] > 0) == ("--drop" in options) or out["retransmits"] < out["results"] / 10
 
 
 def test_errors_are_those_of_analyze(lab):
-    """ulp and "correctly rounded" have the same meaning: if the order of arrival does not matter the figures are equal."""
+    """ulp and "correctly rounded" mean the same as in analyze: if the order of arrival does not matter the figures are equal."""
     out = demo(lab(workers=0), "--workers", 8, "--mode", "exact", "--rounding", "down")
     files = os.path.join(TOP, "data", "gradients", "epoch20.f32")
     one, = json.loads(subprocess.run([FPISA, "analyze", "--json", "--workers", "8", "--orders", "0", "--mode", "exact",
@@ -69,7 +69,7 @@ def test_errors_are_those_of_analyze(lab):
 
 
 def test_faults(lab):
-    """Frames that come twice, out of order, rounds late or damaged: more work, the same bits."""
+    """Duplicated, reordered, late or damaged frames mean more work and the same bits."""
     out = demo(lab(workers=0), "--workers", 4, "--vector", 50000, "--window", 4, "--drop", 0.05,
                "--duplicate", 0.2, "--reorder", 0.2, "--delay", 0.1, "--corrupt", 0.05)
     assert out["mismatches"] == 0 and out["flag_mismatches"] == 0 and out["counts_agree"]
@@ -77,7 +77,7 @@ def test_faults(lab):
 
 
 def test_npy_file(lab, tmp_path):
-    """A .npy of doubles is the raw file of floats, and says its rows itself."""
+    """A .npy of doubles equals the raw file of floats, and knows its rows itself."""
     values = array.array("f", [(-1) ** i * 1.5 ** (i % 40) for i in range(5 * 333)])
     (tmp_path / "raw.f32").write_bytes(values.tobytes())
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 333), }\n"
@@ -96,7 +96,7 @@ def test_above_sixteen_workers(lab):
 
 
 def namespaces(pids):
-    """Network namespaces that processes are in, of those that are there."""
+    """Return the network namespaces of those processes that exist."""
     found = set()
     for p in pids:
         try:
@@ -114,7 +114,8 @@ WITHOUT_KILL = ["setpriv", "--bounding-set=-all,+net_admin,+sys_admin,+setuid,+s
                                          (signal.SIGTERM, WITHOUT_KILL), (signal.SIGKILL, WITHOUT_KILL),
                                          (signal.SIGTERM, ["colocated"])])
 def test_interrupted(lab, sig, before):
-    """Midway: no process, no link, no pin of it is left, in whatever namespace, even if it may not send signals to its workers."""
+    """After an interrupt no process, link or pin is left, in any namespace, even if the demo may not send signals to its
+    workers."""
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     more = ["--colocated"] if "colocated" in before else []
@@ -122,14 +123,15 @@ def test_interrupted(lab, sig, before):
     workers = []
 
     def stay():
-        """Each worker has a network namespace of its own. A child that only asks the kernel something does not stay."""
+        """Return the children that stay. Each worker has a network namespace of its own. A child that only queries the
+        kernel does not stay."""
         workers[:] = children(p.pid)
         time.sleep(0.3)
         return len(workers) == 8 and len(namespaces(workers) - namespaces([p.pid])) == 8 and all(map(alive, workers))
 
     wait_until("workers", stay, 60)
     with contextlib.ExitStack() as held:
-        # The kernel gives the number of a namespace that is gone to the next one, which may be another test's.
+        # The kernel gives the number of a namespace that is gone to the next, which may be another test's.
         for w in (p.pid, *workers):
             held.enter_context(open(f"/proc/{w}/ns/net"))
         spaces = namespaces([p.pid, *workers])
@@ -138,14 +140,14 @@ def test_interrupted(lab, sig, before):
         p.send_signal(sig)
         p.wait(timeout=10)
         assert p.returncode == (-sig if sig == signal.SIGKILL else 128 + sig)
-        # After SIGKILL the kernel ends the workers; that one looks dead is a while before it has left its namespaces.
+        # After SIGKILL the kernel ends the workers. A worker looks dead before it has left its namespaces.
         wait_until("the workers' end", lambda: not spaces & namespaces(filter(str.isdigit, os.listdir("/proc"))))
     assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
 
 
 @pytest.mark.parametrize("links", [0, 4], ids=["before its link", "while the datapath is loaded"])
 def test_worker_killed_in_setup(lab, links):
-    """Its link goes with it: that it ended is what is said, not what failed because of it."""
+    """If a worker is killed in setup, its link goes with it: the error is its end, not a consequence."""
     net = lab(workers=0)
     p = net.agg.spawn(FPISA, "demo", "--workers", 4)
     wait_until("workers", lambda: len(namespaces(children(p.pid))) == 4)
@@ -153,7 +155,7 @@ def test_worker_killed_in_setup(lab, links):
     def linked():
         found = 0
         for child in children(p.pid):
-            # A child that only asks the kernel may have ended.
+            # A child that only queries the kernel may have ended.
             with contextlib.suppress(OSError), open(f"/proc/{child}/net/fib_trie") as f:
                 found += "/32 host LOCAL" in f.read()
         return found >= links
@@ -167,7 +169,7 @@ def test_worker_killed_in_setup(lab, links):
                                      pytest.param("--workers 16 --vector 3000 --histogram", marks=pytest.mark.long),
                                      "--loss 0.02 --format bf16"])
 def test_colocated(lab, options):
-    """No machine but the workers' hosts: bit for bit, and each link carries what a ring would, and headers."""
+    """With no machine but the workers' hosts all bits are right, and each link carries a ring's bytes, and headers."""
     out = demo(lab(workers=0), "--colocated", *options.split())
     n, ring = out["workers"], out["ring_bytes"]
     assert out["passed"] and out["mismatches"] == 0 and out["counts_agree"] and out["xdp"] == "skb" and out["fanout"] == "unicast"
@@ -206,7 +208,7 @@ def test_refusals(lab):
 
 
 def test_ends_without_cap_kill(lab):
-    """In a container a root without CAP_KILL may not end what runs as nobody: the demo fails in a sentence, and nothing stays."""
+    """In a container a root without CAP_KILL may not end what runs as nobody: the demo fails with a sentence, and nothing stays."""
     read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec \"$@\""
     p = lab(workers=0).agg.spawn("unshare", "-m", "sh", "-c", read_only, "sh", *WITHOUT_KILL, FPISA, "demo", "--vector", 1024)
     out, err = p.communicate(timeout=30 * SLOW)

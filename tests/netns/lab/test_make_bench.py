@@ -48,7 +48,7 @@ def test_merge(tmp_path):
 
 @pytest.mark.long
 def test_all_parts(tmp_path):
-    """All but mpi, and those that are not built here."""
+    """All parts except mpi, and except parts that are not built here, measure."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", "topology", *(["training", "training-colocated"] if TORCH else []),
              *([] if postgres.lacking() else ["sum"])]
@@ -63,7 +63,7 @@ def test_all_parts(tmp_path):
     assert {r["bytes"] for r in ours} == {1024, 65536}
     assert all(r["udp_gro"] in ("on", "off") for r in ours)
     assert {r["topology"] for r in ours} == {"switch", "one-port"}
-    # 64 KB less the bucket take 3 ms at 100 Mbit/s, and as long for each worker behind one port: shorter was not shaped.
+    # 64 KB less the bucket take 3 ms at 100 Mbit/s, and as long for each worker behind one port. A shorter time means no shaping.
     links = {"switch": 1, "one-port": 2}
     assert all(r["seconds"] > 0.8 * (r["bytes"] * links[r["topology"]] - 32768) * 8 / 1e8 for r in ours)
     assert [set(r["others"]) for r in results if r["bench"] == "topology"] == [{"gloo", "openmpi", "mpich"} - left_out(err)] * 3
@@ -81,7 +81,7 @@ def test_all_parts(tmp_path):
 
 
 def test_topology(tmp_path):
-    """Ended after its first point, it goes on with the second; each topology's links are shaped."""
+    """A run that ended after its first point goes on with the second; each topology's links are shaped."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     kept = tmp_path / "kept"
     command = [sys.executable, "-B", TOPOLOGY, "--quick", "--only", "fpisa", "--keep", kept]
@@ -92,7 +92,7 @@ def test_topology(tmp_path):
     assert p.returncode == 0, p.stderr
     lines = p.stdout.splitlines(keepends=True)
     assert lines[0] == first and len(lines) == 3 and not kept.exists()
-    # Vectors that come in by a link of 20 Mbit/s, of which a bucket is not delayed.
+    # Vectors come in by a link of 20 Mbit/s, of which one bucket is not delayed.
     vectors = {"switch": 1, "one-port": 2, "everywhere-1": 1, "dedicated-2": 1, "colocated": 1}
     points = [json.loads(line) for line in lines]
     assert set(points[1]["ours"]) == set(vectors) and points[2]["loss"] == 0.01
@@ -101,7 +101,7 @@ def test_topology(tmp_path):
 
 
 def test_a_part_that_fails(tmp_path):
-    """The failure is reported, and the results of an earlier run are gone."""
+    """A failed part is reported, and the results of an earlier run are gone."""
     (tmp_path / "wire.png").write_bytes(b"old")
     status, out, err = bench("--quick", "--out", tmp_path, tmp_path / "nothing", "wire")
     assert status == 1 and "wire" in err and "Traceback" not in err
@@ -114,12 +114,12 @@ def test_no_such_part(tmp_path):
 
 
 def left_out(err):
-    """Contenders that are not installed here."""
+    """Return the contenders that are not installed here."""
     return {line.split(": ")[1] for line in err.splitlines() if ": left out, " in line}
 
 
 def session(leader):
-    """Processes of a session but its leader."""
+    """Return the processes of a session except its leader."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as f:
@@ -131,7 +131,7 @@ def session(leader):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_ended(tmp_path, number):
-    """Whoever ends it ends the ranks with it."""
+    """If the benchmark is ended, its ranks end too."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     with subprocess.Popen([sys.executable, "-B", RUN, "--out", tmp_path, BUILD, "collective"],
                           stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True) as p:

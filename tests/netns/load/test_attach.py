@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The other ways to attach: fpisa load, bpftool, xdp-loader; native and generic."""
+"""The other ways to attach: fpisa load, bpftool, xdp-loader; native and generic"""
 import os
 import shutil
 
@@ -14,7 +14,7 @@ FUSED = ("--pipeline", "fused", "--clz", "bits")
 
 
 def check_both_pipelines(net, pin, *options):
-    """Two jobs at a time, of which one takes the nine stages."""
+    """Sum with two jobs at a time, of which one takes the nine stages."""
     net.add_job(1, *STAGED, *options)
     net.add_job(2, *FUSED, "--mode", "fpisa-a", *options)
     net.check_sum(1, 10000)
@@ -40,7 +40,7 @@ def test_load(lab, mode):
 
 
 def test_load_outlives_and_joins(lab):
-    """A second load of other interfaces uses the datapath that is there."""
+    """A second load of other interfaces uses the present datapath."""
     net = lab(workers=3)
     net.fpisa("load", "p0", "p1")
     net.add_job(7, *FUSED, workers=net.addresses[:2])
@@ -70,8 +70,8 @@ def test_bpftool(lab, pinmaps):
     check_both_pipelines(net, BPFFS)
 
 
-# libxdp 1.3's dispatcher declares that it leaves packets as they are, and kernels since 6.12 (6.1.192 too)
-# refuse under it a program that resizes them, as every reply of ours does.
+# libxdp 1.3's dispatcher declares that it leaves packets unchanged, and kernels since 6.12 (6.1.192 too)
+# refuse under it a program that resizes packets, as every reply of the datapath does.
 LOADER = ("env", "LIBXDP_SKIP_DISPATCHER=1", "xdp-loader")
 
 
@@ -112,6 +112,6 @@ def test_unload_leaves_nothing(lab):
 
 
 def ids(net):
-    """Programs and maps of ours that have a pin in, or a link to, this BPF filesystem or namespace."""
+    """Return this build's programs and maps with a pin in, or a link to, this BPF filesystem or namespace."""
     pins = sorted(os.path.join(d, f) for d, _, files in os.walk(BPFFS) for f in files if "fpisa" in d + f)
     return pins, [i for dev in net.bpftool("net", "show") for i in dev["xdp"]]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa config apply`, which the systemd unit runs: it makes what is missing and
-leaves alone what runs, under traffic too."""
+"""`fpisa config apply`, which the systemd unit runs, makes what is missing and
+leaves the rest alone, under traffic too"""
 import hashlib
 import os
 import re
@@ -19,7 +19,7 @@ COUNT, CALLS = 60000, 60
 
 
 class Config:
-    """A configuration file of a lab."""
+    """A configuration file of a lab"""
 
     def __init__(self, net, path):
         self.net, self.path = net, path
@@ -35,7 +35,7 @@ class Config:
         return self.net.agg.run(FPISA, "config", verb, self.path).splitlines()
 
     def refused(self, *says):
-        """All that is said, and each of it; nothing else."""
+        """Check that config apply refuses with all of these errors and no other."""
         status, out, err = self.net.agg.try_run(FPISA, "config", "apply", self.path)
         lines = err.splitlines()
         assert status == 1 and len(lines) == len(says), (status, out, err)
@@ -82,7 +82,7 @@ def test_apply(net, config):
 
 
 def unit_commands(config, *names):
-    """The unit's command lines, of our build and this file."""
+    """Return the unit's command lines, with this build and this file."""
     with open(UNIT) as f:
         lines = re.findall(r"^(Exec\w+)=(.*)$", f.read(), re.M)
     found = [shlex.split(c) for name, c in lines if name in names]
@@ -91,7 +91,7 @@ def unit_commands(config, *names):
 
 
 def test_unit_restarted_under_traffic(net, config):
-    """Stop, start, reload: the commands of the unit, while a job runs. No sum is wrong, no slot lost."""
+    """Stop, start and reload by the unit's commands, while a job runs, give no wrong sum and lose no slot."""
     config.write((1, {"pipeline": "staged", "clz": "lpm"}), (2, {"mode": "fpisa64"}))
     config.apply()
     before, ids = jobs(net), programs(net)
@@ -123,7 +123,7 @@ def test_unit_has_the_capabilities_it_needs(net, config):
     assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: made"
     assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: runs already, with ranks 0,1"
     net.check_sum(7)
-    # The test sees what is missing.
+    # The test detects a missing capability.
     config.write((8, {}))
     confined[-1] = "--bounding-set=-all,+" + caps[0]
     assert net.agg.try_run(*confined, *command)[0] == 1
@@ -156,7 +156,7 @@ def test_whole_or_nothing(net, config):
             "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
-    # To check, what is not there may come; what contradicts what is there is an error.
+    # For check, a missing part may still come; a contradiction to a present part is an error.
     status, out, err = net.agg.try_run(FPISA, "config", "check", config.path)
     lines = err.splitlines()
     assert status == 1 and out == "" and len(lines) == 5, err
@@ -169,7 +169,7 @@ def test_whole_or_nothing(net, config):
 
 @pytest.mark.cold
 def test_taken_back(net, config):
-    """An error in the middle takes back what was made, and leaves alone what ran."""
+    """An error in the middle takes back what was made, and does not change what ran."""
     config.write((1, {}), (2, {"format": "fp16"}))
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
@@ -183,7 +183,7 @@ def test_taken_back(net, config):
     net.agg.ip("link set p0 xdp off")
     config.refused("p1: attach native XDP")
     assert jobs(net) == before[0] and not programs(net)
-    # A map that no longer takes entries: the second job fails when the first is made.
+    # A map that no longer takes entries: the second job fails after the first is made.
     net.fpisa("unload")
     net.worker[1].ip("link set eth0 mtu 1500")
     net.agg.ip("link set p1 mtu 1500")
@@ -196,11 +196,11 @@ def test_taken_back(net, config):
 
 @pytest.mark.cold
 def test_interrupted(net, config, tmp_path):
-    """All of the file or nothing, when ever the signal comes; it ends by the signal, and what ran runs."""
+    """All of the file or nothing is applied, whenever the signal comes; the program ends by the signal, and running jobs go on."""
     config.write((1, {}), (2, {}))
 
     def applied(step, nth):
-        """fpisa_ports: the first job makes two, its own and the namespace's, the second one."""
+        """Apply with a signal at fpisa_ports: the first job makes two, its own and the namespace's, the second one."""
         status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1
         assert err.endswith(": interrupted; what it made is taken back\n"), err
@@ -211,7 +211,7 @@ def test_interrupted(net, config, tmp_path):
     net.fpisa("load", "p0")
     net.fpisa("job", "add", 9, "--workers", net.addresses[0], "--address", ADDRESS)
     before = jobs(net), programs(net)
-    # The device map of job 1's number stays, so the next that is made is job 2's.
+    # The device map of job 1's number stays, so the next map is job 2's.
     for step, nth in (("attach", 1), ("fpisa_ports", 1), ("fpisa_ports", 1)):
         applied(step, nth)
         assert (jobs(net), programs(net)) == before, (step, nth)
@@ -220,7 +220,7 @@ def test_interrupted(net, config, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_other_device(net, config, fanout):
-    """A rank that the file puts behind another interface than the job that runs."""
+    """A rank behind another interface than in the running job is reported."""
     a, b = net.addresses
     net.agg.ip(f"route add {b} dev p0 metric 1000")
     keys = {"fanout": fanout, "workers": f"{a}@p0,{b}@p1"}
@@ -246,7 +246,7 @@ def test_other_device(net, config, fanout):
 
 
 def test_program_of_another_pin(net, config):
-    """The running program must not be detached: the file lacks a --pin."""
+    """The running program must not be detached if the file lacks a --pin."""
     net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
     config.write((7, {}))
     config.refused("p0: runs the datapath that is pinned in /sys/fs/bpf/mine: give --pin /sys/fs/bpf/mine, or fpisa unload p0")
@@ -259,7 +259,7 @@ def test_wrong_file_changes_nothing(net, config):
 
 
 def test_interface_that_came_back(net, config):
-    """A job whose port was removed is named, not taken for one that runs."""
+    """A job whose port was removed is named, and not taken for a running job."""
     config.write((7, {}))
     config.apply()
     net.check_sum(7)
@@ -273,7 +273,7 @@ def test_interface_that_came_back(net, config):
 
 
 def test_job_of_another_namespace(net, config):
-    """The job is not taken for the file's: its interfaces and routes are others."""
+    """A job of another namespace is not taken for the file's: its interfaces and routes differ."""
     other = net.netns()
     other.ip("link add e9 type veth peer name e8", "addr add 10.99.1.1/24 dev e9", "link set e9 up", f"addr add {ADDRESS}/32 dev lo")
     other.run(FPISA, "load", "e9")
@@ -284,7 +284,7 @@ def test_job_of_another_namespace(net, config):
 
 def test_missing_privilege(net, config):
     config.write((7, {}))
-    with tempfile.NamedTemporaryFile(dir="/run") as file:  # tmp_path is nobody else's to enter
+    with tempfile.NamedTemporaryFile(dir="/run") as file:  # other users cannot enter tmp_path
         os.chmod(file.name, 0o644)
         file.write(config.path.read_bytes())
         file.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A load that ends before it is done: by a signal, when it takes back what it made; killed, when the next one completes it."""
+"""A load that ends early: after a signal it takes back what it made; after a kill the next load completes it"""
 import os
 import random
 import signal
@@ -14,7 +14,7 @@ from refusals import state
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_load(lab, number):
-    """load takes back what it made, and ends by the signal; an ignored signal does nothing."""
+    """After a signal load takes back what it made, and ends by the signal; an ignored signal does nothing."""
     net = lab(workers=1)
     before = state(net)
     p = net.agg.spawn("env", f"--default-signal={int(number)}", FPISA, "load", "p0")
@@ -43,7 +43,7 @@ def test_load_interrupted_while_it_attaches(lab, tmp_path):
 @pytest.mark.cold
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_load_killed(lab, options):
-    """The first load dies anywhere: another one completes it, or says that nothing is left to do; unload removes all."""
+    """After the first load dies anywhere, another load completes it, or says that nothing is left to do; unload removes all."""
     seed = draw_seed()
     rng = random.Random(seed)
     net = lab(workers=2)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Plain `ip link set dev DEV xdp obj fpisa.o`, with no step before it: real
 tail calls, holes in the program array, an upgrade to stage programs, and jobs
-written by bpftool alone."""
+written by bpftool alone"""
 import hashlib
 import os
 import socket
@@ -18,7 +18,7 @@ BANK_SIZE, BANKS = 16, 2
 
 
 def check_stages(counters):
-    """MAU0..4 ran once a contribution, MAU5..8 once a result, by tail calls."""
+    """Check that MAU0..4 ran once a contribution and MAU5..8 once a result, by tail calls."""
     accepted = counters["v_accepted"] + counters["v_result"]
     read = counters["v_result"] + counters["v_resent"]
     assert counters["v_result"] > 0
@@ -49,7 +49,7 @@ def test_trie_fills_itself(lab):
 
 
 def test_hole_in_the_program_array(lab):
-    """A stage whose slot is empty runs inline from the PHV as it stands, counted: each of the nine, by a job of its own."""
+    """A stage whose slot is empty runs inline from the present PHV, counted: each of the nine, by a job of its own."""
     net = lab(workers=3)
     net.ip_link()
     for stage in range(9):
@@ -66,7 +66,7 @@ def test_hole_in_the_program_array(lab):
         assert c["v_result"] == 20 and accepted == 60
         reads = c["v_result"] + c["v_resent"]
         assert c["missed_tail_calls"] == (accepted if stage < 5 else reads)
-        # A missed entry into a half is its fused body's work; within a half the chain goes on.
+        # A missed entry into a half does the work of its fused body; within a half the chain goes on.
         assert c["fused"] == (accepted if stage == 0 else 0)
         assert c["fused_reads"] == 0 or stage == 5
         adds, outs = 0 if stage == 0 else accepted, reads - c["fused_reads"]
@@ -74,7 +74,7 @@ def test_hole_in_the_program_array(lab):
 
 
 def number(value):
-    """bpftool's bytes of a map's value."""
+    """Return the number in bpftool's bytes of a map's value."""
     return int.from_bytes(bytes(int(b, 16) for b in value), "little")
 
 
@@ -93,7 +93,7 @@ def test_upgrade_to_stage_programs(lab):
     """`fpisa load` beside it fills the idle bank while frames flow, and switches."""
     net = lab(workers=3)
     net.ip_link(net.ports[:2])
-    net.agg.ip("link set dev p2 down")  # it joins late
+    net.agg.ip("link set dev p2 down")  # this worker joins late
     before = net.json("status")["banks"]
     assert [b["stage_programs"] for b in before] == [False, False] and before[0]["in_use"]
     workers = net.addresses[:2]
@@ -137,7 +137,7 @@ GROUP = "239.1.2.3"
 
 
 def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16):
-    """struct fpisa_job of include/fpisa/job.h."""
+    """Return struct fpisa_job of include/fpisa/job.h."""
     n = len(addresses)
     head = struct.pack("<IIQQQ", 1, n, (1 << n) - 1, 0, 0)  # no token
     head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP) + bytes([mode, rounding, pipeline, clz])
@@ -150,7 +150,7 @@ def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16)
 
 
 def update(net, name, key, value):
-    """`bpftool map update`, the value padded to the map's size."""
+    """Run `bpftool map update` with the value padded to the map's size."""
     size = net.bpftool("map", "show", "pinned", f"{IP_PIN}/{name}")["bytes_value"]
     net.bpftool("map", "update", "pinned", f"{IP_PIN}/{name}", "key", *struct.pack("<I", key), "value",
                 *value.ljust(size, b"\0"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads that are refused: why, what to try, and nothing is attached or pinned."""
+"""Refused loads: each says why and what to try, and nothing is attached or pinned"""
 import contextlib
 import os
 import re
@@ -28,14 +28,14 @@ def test_load_refusals(lab):
 
 
 def on_a_bridge(net):
-    """The aggregator's card becomes a port of a bridge, which has its address then."""
+    """Make the aggregator's card a port of a bridge, which then has its address."""
     net.agg.ip("link add br9 type bridge", "addr del 10.99.1.1/24 dev p0", "link set p0 master br9", "link set br9 up",
                "addr add 10.99.1.1/24 dev br9")
     return net
 
 
 def test_load_above_and_below(lab):
-    """A bridge and its port: with a datapath on both no worker joins."""
+    """With a datapath on a bridge and its port no worker joins, so the second load is refused."""
     net = on_a_bridge(lab(bridge=True))
     refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0: is below br9: load one of the two")
     net.fpisa("load", "p0")
@@ -79,7 +79,7 @@ def test_load_without_descriptors(lab):
 
 @pytest.mark.parametrize("most", [5, 16, 40])
 def test_verbs_without_descriptors(lab, most):
-    """What cannot be looked at is not taken for what is not there, and nothing is taken away."""
+    """Without descriptors, objects that cannot be examined are not taken for missing, and nothing is removed."""
     net = lab()
     net.load()
     net.add_job(3)
@@ -105,7 +105,7 @@ def test_load_twice(lab):
 
 
 def test_load_fails_on_the_second_interface(lab):
-    """A frame that no XDP buffer holds: what the first interface got is taken back."""
+    """A frame that no XDP buffer holds makes the second interface fail: the first interface's program is taken back."""
     net = lab()
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
@@ -114,7 +114,7 @@ def test_load_fails_on_the_second_interface(lab):
 
 @pytest.mark.parametrize("way", ["read-only", "no directory", "no bpffs"])
 def test_load_that_cannot_pin(lab, way):
-    """Refused before anything is attached."""
+    """A load that cannot pin is refused before anything is attached."""
     net = lab()
     with contextlib.ExitStack() as stack:
         pin = PIN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads in a network namespace with a name, by `ip netns exec` and `ip -n`, whose /sys ends with them."""
+"""Loads in a named network namespace, by `ip netns exec` and `ip -n`, whose /sys ends with them"""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ from shared import STORE
 
 @pytest.fixture
 def named(bpffs):
-    """The name of one, with the interface e0 in it; /run is the tests' own (fixtures.py)."""
+    """Make a named namespace with the interface e0, and yield its name; /run is the tests' own (fixtures.py)."""
     name = "named0"
     for command in (f"netns add {name}", f"-n {name} link add e0 type veth peer name e1", f"-n {name} link set e0 up",
                     f"-n {name} link set e1 up", f"-n {name} addr add {ADDRESS}/24 dev e0"):
@@ -24,7 +24,7 @@ def named(bpffs):
 
 
 def there(name, command):
-    """A shell's command in it, as the page says to enter one: (status, output)."""
+    """Run a shell's command in it, as the page says to enter a namespace. Return (status, output)."""
     p = subprocess.run(["nsenter", f"--net=/run/netns/{name}", "sh", "-c", command], text=True, capture_output=True)
     return p.returncode, p.stdout + p.stderr
 
@@ -35,7 +35,7 @@ def attached(name):
 
 @pytest.mark.parametrize("first", ["", "mount -t bpf bpf /sys/fs/bpf; "])
 def test_load_by_ip_netns_exec(named, first):
-    """Its /sys ends with it, and all pins: refused before it attaches, with the command that works."""
+    """ip netns exec's /sys ends with it, and all pins: the load is refused before it attaches, with the command that works."""
     p = subprocess.run(["ip", "netns", "exec", named, "sh", "-c", f"{first}exec {FPISA} load e0"], text=True,
                        capture_output=True)
     assert p.returncode == 1 and not attached(named), p.stderr
@@ -47,7 +47,7 @@ def test_load_by_ip_netns_exec(named, first):
 
 
 def test_load_elsewhere_by_ip_netns_exec(named):
-    """A BPF filesystem that was there before stays."""
+    """An earlier BPF filesystem stays."""
     with tempfile.TemporaryDirectory() as d:
         subprocess.run(["mount", "-t", "bpf", "bpf", d], check=True)
         try:
@@ -59,7 +59,7 @@ def test_load_elsewhere_by_ip_netns_exec(named):
 
 
 def test_verbs_by_ip_netns_exec(named):
-    """They do not find what is loaded, and say why."""
+    """Verbs do not find the loaded datapath, and say why."""
     assert there(named, f"{FPISA} load e0")[0] == 0
     p = subprocess.run(["ip", "netns", "exec", named, FPISA, "status"], text=True, capture_output=True)
     assert p.returncode == 1
@@ -69,7 +69,7 @@ def test_verbs_by_ip_netns_exec(named):
 
 
 def test_pins_that_were_lost(named):
-    """Plain ip -n attaches and loses its pins: said by whoever comes next, and the command works."""
+    """Plain ip -n attaches and loses its pins: the next verb says so, and its command works."""
     # In another BPF filesystem, as the tests' own, ip would pin for good.
     subprocess.run(["unshare", "-m", "sh", "-ec", 'umount -l "$0" || :; exec "$@"', STORE, "ip", "-n", named, "link", "set",
                     "dev", "e0", "xdp", "obj", OBJECT], check=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa load --slots N`: jobs share N slots, of any format and mode; other numbers are refused, and the manager gives what there is."""
+"""`fpisa load --slots N`: jobs share N slots, in any format and mode; other numbers are refused, and the manager gives what
+it has"""
 import os
 
 import pytest
@@ -15,7 +16,7 @@ def entries(name):
 
 
 def test_more_slots(lab):
-    """Four windows of 1,024 where the default has room for one; sums are right in the last entries, of each kind of register."""
+    """Four windows of 1,024 fit where the default has room for one; sums are right in the last entries of each kind of register."""
     net = lab()
     net.load("--slots", 4096)
     assert [entries("fpisa_" + m) for m in ("slots", "exponents", "mantissas")] == [8192] * 3
@@ -32,7 +33,7 @@ def test_more_slots(lab):
 
 
 def test_fewer_slots(lab):
-    """A quarter of them is for exact sums; a query has none; who loads a further interface takes what is there."""
+    """A quarter of the slots is for exact sums; a query has none; a load of a further interface keeps the number."""
     net = lab(workers=3)
     for n in 63, 65537:
         refused(net, ["load", "p0", "--slots", n], f"--slots: '{n}' is not a number from 64 to 65536", 2, usage=True)
@@ -52,7 +53,7 @@ def test_fewer_slots(lab):
 
 @pytest.mark.long
 def test_iproute2(lab):
-    """Its maps have the default; load adds to them what is missing, and takes no other number."""
+    """iproute2's maps have the default; load adds missing maps, and accepts no other number."""
     net = lab()
     net.ip_link(["p0"])
     refused(net, ["load", "p1", "--slots", 64, "--pin", IP_PIN], f"{IP_PIN}: a datapath with 1024 slots is loaded")
@@ -61,7 +62,7 @@ def test_iproute2(lab):
 
 
 def test_configuration(lab, tmp_path):
-    """[datapath] says how many, and the jobs of the file share them; what runs with another number is not touched."""
+    """[datapath] sets the number, and the jobs of the file share the slots; a datapath with another number is not touched."""
     net = lab()
     file = tmp_path / "fpisa.conf"
     jobs = "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2))
@@ -85,7 +86,8 @@ def test_configuration(lab, tmp_path):
 
 
 def test_configuration_without_slots(lab, tmp_path):
-    """Its jobs share what is loaded: more than the default has room for is checked with a warning, applied, left alone, and served beside."""
+    """Without a number the file's jobs share the loaded slots: more jobs than the default holds give a warning in check,
+    and are applied, left alone, and served."""
     net = lab()
     file = tmp_path / "fpisa.conf"
     file.write_text("[manager]\nwithout-key = yes\n" +
@@ -103,7 +105,8 @@ def test_configuration_without_slots(lab, tmp_path):
 
 
 def test_manager(groups):
-    """A quarter of what is free to the first group, so all of a window of 1,024 here; a policy with more than there is starts no manager."""
+    """The first group gets a quarter of the free slots, here a window of 1,024; a policy with more slots than exist starts
+    no manager."""
     g = groups(2, "slots = 4097", serve=False, load=("--slots", 4096))
     status, _, err = g.net.agg.try_run(FPISA, "serve", g.config)
     assert status == 1 and "[manager], slots = 4097: the datapath has 4096; say less, or fpisa load with more --slots" in err

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa unload`: what it takes away, what it leaves because others run it or made it, and what an interface that vanishes
-leaves to it."""
+"""`fpisa unload`: the objects that it removes, those that it leaves because other namespaces use them or other tools made
+them, and the remains of an interface that vanishes"""
 import os
 import re
 
@@ -16,7 +16,7 @@ def test_unload_refusals(lab):
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
     refused(net, ["unload", "p0"], "nothing is loaded")
     refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
-    os.mkdir(BPFFS + "/other")  # empty, and somebody's
+    os.mkdir(BPFFS + "/other")  # empty, and another owner's
     refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
     os.rmdir(BPFFS + "/other")
     net.fpisa("load", "p0")
@@ -29,16 +29,16 @@ def test_unload_refusals(lab):
 
 
 def another(net):
-    """A network namespace with an interface, e0, and the process by which it is found."""
+    """Make a network namespace with an interface, e0, and the process by which it is found."""
     ns = net.netns()
     ns.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
     return ns, ns.spawn("sleep", "600")
 
 
-@pytest.mark.alone  # another test's fpisa looks into every namespace, and is a process in it meanwhile
+@pytest.mark.alone  # another test's fpisa enters every namespace, and is a process in it meanwhile
 def test_unload_while_another_namespace_runs_it(lab):
-    """Pins are the BPF filesystem's, interfaces their namespace's: who unloads in one leaves what runs in another, and is
-    told how to get there."""
+    """Pins belong to the BPF filesystem, interfaces to their namespace: an unload in one namespace leaves what runs in another, and
+    says how to get there."""
     net = lab()
     other, keeper = another(net)
     net.fpisa("load", *net.ports)
@@ -59,12 +59,12 @@ def test_unload_while_another_namespace_runs_it(lab):
                         rf"another; nsenter -t {keeper.pid} -n fpisa doctor looks there", line)
     assert net.agg.run("sh", "-ec", there.replace(" fpisa", " " + FPISA)) == "" and not os.path.exists(PIN)
     assert "xdp" not in other.run("ip", "link", "show", "e0")
-    # Likewise the other way round.
+    # Likewise the other way round
     keeper = net.agg.spawn("sleep", "600")
     net.fpisa("load", "p0")
     other.run(FPISA, "load", "e0")
     assert f"run on p0 of another; nsenter -t {keeper.pid} -n fpisa unload" in other.run(FPISA, "unload")
-    # A descriptor of ours alone leads to the first.
+    # Only a descriptor of this process leads to the first.
     keeper.kill()
     keeper.wait()
     other.run(FPISA, "load", "e0")
@@ -75,7 +75,7 @@ def test_unload_while_another_namespace_runs_it(lab):
 
 
 def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
-    """The command for there has the --pin too."""
+    """The command for the other namespace includes the --pin."""
     net, pin = lab(workers=1), BPFFS + "/mine"
     other, keeper = another(net)
     net.fpisa("load", "p0", "--pin", pin)
@@ -88,7 +88,7 @@ def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
 
 
 def test_unload_that_may_not_look_into_processes(lab):
-    """Without CAP_SYS_PTRACE no other process says which network namespace it is in: what may run there keeps its pins."""
+    """Without CAP_SYS_PTRACE the network namespaces of other processes are unknown: pins that may be in use there stay."""
     net = lab(workers=1)
     other, keeper = another(net)
     net.load()
@@ -111,7 +111,7 @@ def pin_map(net, path, name):
 
 
 def test_many_pins(lab):
-    """Jobs of many network namespaces have a map of ports each: all are given to the group, and removed."""
+    """Jobs of many network namespaces have a map of ports each: all maps are given to the group, and removed."""
     net = lab(workers=1)
     net.fpisa("load", "p0", "--group", 64321)
     net.add_job(0)
@@ -120,14 +120,14 @@ def test_many_pins(lab):
         copy_pin(ports, f"{PIN}/fpisa_ports_{i}")
     net.add_job(1)
     assert {os.stat(f"{PIN}/fpisa_ports_{i}").st_gid for i in range(100)} == {64321}
-    # A load that fails removes only what it made.
+    # A failed load removes only what it made.
     refused(net, ["load", "p0"], "p0: is loaded already")
     assert net.fpisa("unload") == ""
     assert not os.path.exists(PIN)
 
 
 def test_pins_of_others(lab):
-    """A pin with one of our names that was made under another name stays, in every directory; so does its directory."""
+    """A pin with one of fpisa's names that was made under another name stays, in every directory; so does its directory."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
@@ -139,7 +139,7 @@ def test_pins_of_others(lab):
 
 
 def test_unload_beside_remains(lab):
-    """The rest of a killed load goes with a datapath that is pinned elsewhere."""
+    """The remains of a killed load are removed with a datapath that is pinned elsewhere."""
     net = lab(workers=1)
     net.ip_link()
     os.mkdir(PIN, 0o700)
@@ -151,7 +151,7 @@ def test_unload_beside_remains(lab):
 
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
 def test_unload_of_what_a_killed_one_left(lab, left):
-    """Pins without fpisa_jobs, as a load or an unload that was killed leaves them, or the directory alone."""
+    """Unload removes pins without fpisa_jobs, as a killed load or unload leaves them, or the directory alone."""
     net = lab(workers=1)
     net.load()
     net.agg.ip("link set p0 xdp off")
@@ -162,7 +162,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
     else:
         assert "nothing is loaded, nothing to unload" in net.agg.try_run(FPISA, "unload")[2]
     assert not os.path.exists(PIN)
-    # An interface that runs it is known by whichever map there is.
+    # An interface that runs it is found by any remaining map.
     for is_lost in (lambda name: name == "fpisa_jobs", lambda name: name != "fpisa_stages"):
         net.fpisa("load", "p0")
         for name in filter(is_lost, os.listdir(PIN)):
@@ -172,7 +172,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
 
 
 def test_interface_vanishes(lab):
-    """A port that goes away takes its attachment along; what is left can be unloaded."""
+    """A port that disappears takes its attachment along; the rest can be unloaded."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, workers=net.addresses[:2])

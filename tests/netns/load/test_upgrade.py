@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa upgrade`: new programs in the place of running ones while frames flow; killed at any moment. Maps of another version."""
+"""`fpisa upgrade`: new programs replace running programs while frames flow; it may be killed at any moment. Maps of another
+version"""
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ def programs(net):
 
 @pytest.mark.parametrize("pin", [PIN, IP_PIN])
 def test_under_traffic(lab, pin):
-    """Two families, one staged: no stage is missed, no sum wrong, both banks come and go."""
+    """With two families, one staged, no stage is missed, no sum is wrong, and both banks are used."""
     net = lab(workers=2)
     if pin == PIN:
         net.load()
@@ -60,7 +61,7 @@ def test_under_traffic(lab, pin):
 
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_killed(lab, options):
-    """A loader that dies anywhere leaves a datapath that runs, and that the next one upgrades."""
+    """A loader that dies anywhere leaves a datapath that runs, and that the next loader upgrades."""
     seed = draw_seed()
     rng = random.Random(seed)
     net = lab(workers=2)
@@ -88,7 +89,7 @@ def test_killed(lab, options):
 
 
 def test_generations_go_on(lab):
-    """After unload and load, too: no number comes back, however many there were."""
+    """Generation numbers go on after unload and load, too: no number comes back, however many there were."""
     net = lab(workers=1)
     seen = []
     for _ in range(2):
@@ -107,7 +108,7 @@ def test_generations_go_on(lab):
 
 
 def egress_programs(net, job):
-    """Ids of the programs in the entries of a job's device maps: its fan-out, and its way of replies."""
+    """Return ids of the programs in a job's device maps: its fan-out, and its way of replies."""
     found = set()
     for name in ("fpisa_fanout", "fpisa_replies"):
         inner = net.bpftool("map", "lookup", "pinned", f"{PIN}/{name}", "key", *job.to_bytes(4, "little"))
@@ -122,7 +123,7 @@ def word(value, at):
 
 
 def test_egress_program(lab):
-    """The jobs there are get the new one, unicast or not."""
+    """The present jobs get the new egress program, unicast or not."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "unicast")
@@ -144,7 +145,7 @@ PROGRAM = '#include "maps.h"\nSHARED_STAGES;\nSEC("xdp") int other(struct xdp_md
 
 
 def other_version(top, edit):
-    """Maps by another version of this tree's headers, in an object with a program of no use; its stamp."""
+    """Make maps by another version of this tree's headers, in an object with an unused program. Return its stamp."""
     for part in ("bpf", "include"):
         shutil.copytree(os.path.join(TOP, part), top / part)
     header = top / "include/fpisa/job.h"
@@ -162,12 +163,12 @@ def other_version(top, edit):
 
 
 def swapped(text):
-    """Two fields of a job in each other's place: nothing of it has another size."""
+    """Swap two fields of a job; no size changes."""
     return text.replace("__u8 mode;", "__u8 ;").replace("__u8 rounding;", "__u8 mode;").replace("__u8 ;", "__u8 rounding;")
 
 
 def test_other_layout(lab, tmp_path):
-    """Maps of equal sizes that hold other things are no maps of ours: no verb, and no other loader, mixes them."""
+    """Maps of equal sizes but other contents are foreign: no verb, and no other loader, mixes them."""
     with open(os.path.join(BUILD, "fpisa_abi.h"), "rb") as f:
         ours = f.read()
     assert other_version(tmp_path / "same", lambda text: text) == ours
@@ -183,7 +184,7 @@ def test_other_layout(lab, tmp_path):
     net.fpisa("unload")
     assert not [name for name in os.listdir(BPFFS) if name.startswith("fpisa")]
     os.unlink(BPFFS + "/x/other")
-    # The other way round, and what knows of no stamp: iproute2 finds ours pinned.
+    # The other way round, and with a loader that knows no stamp: iproute2 finds the pinned maps.
     net.ip_link()
     status, _, err = net.agg.try_run("ip", "-force", "link", "set", "dev", "p0", "xdp", "obj", tmp_path / "other" / "other.o",
                                      "sec", "xdp")

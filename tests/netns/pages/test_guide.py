@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, what
-`make install` installs, every command of the page in its order, every row of its table of faults made on
+"""doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, an installation by
+`make install`, every command of the page in its order, every row of its table of faults caused on
 purpose and mended. Its section 1, packages, is tests/package/test_package.py's."""
 import contextlib
 import json
@@ -28,7 +28,7 @@ AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
 NOBODY = 65534
 HAS_TORCH = os.path.exists(os.path.join(BUILD, "torch", "built"))
 WAIT_MS = 2000	# of a worker that is to fail
-# As Debian's /etc/nftables.conf, but closed. What goes out is free.
+# As Debian's /etc/nftables.conf, but closed. Outgoing packets are free.
 FIREWALL = """flush ruleset
 table inet filter {
 	chain input {
@@ -38,8 +38,8 @@ table inet filter {
 	}
 }
 """
-# No systemd runs in a network namespace: the commands of the installed units, as systemd would start them. What stays
-# (Type=notify) writes its process's number beside what it says.
+# No systemd runs in a network namespace: the commands of the installed units run as systemd would start them. A process that stays
+# (Type=notify) writes its number beside its output.
 SYSTEMCTL = r"""#!/usr/bin/python3
 import os, re, shlex, signal, socket, subprocess, sys
 verb, *rest = sys.argv[1:]
@@ -80,7 +80,7 @@ if starts:
 if verb == "reload":
     run("ExecReload")
 """
-# No sshd runs there either: what has this for ssh hands its command and files to the test, which runs it on that machine.
+# No sshd runs there either: this stand-in for ssh hands its command and files to the test, which runs it on that machine.
 SSH = r"""#!/usr/bin/python3
 import os, socket, sys
 argv = sys.argv[1:]
@@ -97,7 +97,7 @@ MPI_LIBRARY = "/usr/lib/x86_64-linux-gnu"
 
 @pytest.fixture(scope="module")
 def installed(mounts):
-    """Install with `make install PREFIX=/usr` over this machine's /usr and /etc, in our mounts only."""
+    """Install with `make install PREFIX=/usr` over this machine's /usr and /etc, in private mounts only."""
     top, over = tempfile.mkdtemp(), []
     try:
         os.chmod(top, 0o755)
@@ -126,14 +126,14 @@ def installed(mounts):
 
 
 class Site(labs.Lab):
-    """The page's three machines and their switch; every command runs as in a terminal there."""
+    """The page's three machines and their switch; every command runs as in a terminal there"""
 
     def __init__(self, home):
         self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], list(WORKERS), home
         self.agg, self.switch = self.netns(), self.netns()
         self.worker = [self.netns() for _ in WORKERS]
         self.places = {"the aggregator": [self.agg], "each worker": self.worker, "the first worker": self.worker[:1]}
-        # The switch floods groups, as one without IGMP snooping.
+        # The switch floods multicast frames, as a switch without IGMP snooping.
         self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
         for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [AGGREGATOR, *WORKERS])):
             self.switch.ip(f"link add port{n} type veth peer name eth0 netns {ns.path}", f"link set port{n} master br0",
@@ -160,7 +160,7 @@ class Site(labs.Lab):
                 threading.Thread(target=self.ssh, args=[self.sshd.accept()[0]], daemon=True).start()
 
     def ssh(self, client):
-        """A command for one of the machines, by the user of the workers: it has a name of its own."""
+        """Run a command on one of the machines as the workers' user, by the machine's name."""
         text, files, _, _ = socket.recv_fds(client, 1 << 16, 3)
         address, command = text.decode().split("\n", 1)
         ns = self.worker[WORKERS.index(address)]
@@ -174,7 +174,7 @@ class Site(labs.Lab):
 
     @staticmethod
     def nft(ns):
-        """The page's way through the firewall is all that lets a result in."""
+        """Check that only the page's way through the firewall lets a result in."""
         read, write = os.pipe()
         os.write(write, FIREWALL.encode())
         os.close(write)
@@ -202,7 +202,7 @@ class Site(labs.Lab):
         return outputs
 
     def hand_out(self, keys):
-        """The file, as the page says, to the workers' user."""
+        """Give the file to the workers' user, as the page says."""
         for w in self.worker:
             copy = shutil.copy(keys, os.path.join(w.home, "keys"))
             os.chown(copy, NOBODY, NOBODY)
@@ -219,11 +219,11 @@ class Site(labs.Lab):
         super().close()
 
     def at(self, place, text, **options):
-        """Run it on all machines of a place, at the same time: what each prints."""
+        """Run the text on all machines of a place, at the same time. Return each output."""
         return self.finish([self.start_text(ns, text, **options) for ns in self.places[place]])
 
     def tell(self, text):
-        """Something on the aggregator, whether it succeeds or not."""
+        """Run a command on the aggregator, whether it succeeds or not."""
         return self.finish([self.start_text(self.agg, text)], False)[0]
 
     def start(self, rank, job, *steps, address=AGGREGATOR, **options):
@@ -277,7 +277,7 @@ def follow(site, block):
         before = counts(site) if of_mpi else {}
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
-            # The call was served, by a job that has the number and the counters of the one before.
+            # The call was served, by a job with the number and the counters of the one before.
             assert not of_mpi or ("fpisa: " not in out and counts(site)["result"] != before["result"]), out
             if "--mode exact" in block.text:
                 digests.update(re.findall(r", weights (\w+), ", out))
@@ -291,7 +291,7 @@ def follow(site, block):
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make test installs it")
 def test_page(site):
-    """From nothing to an all-reduce, and back to nothing."""
+    """The page leads from nothing to an all-reduce, and back to nothing."""
     for block in guide.blocks():
         if block.section > 1:
             follow(site, block)
@@ -303,7 +303,7 @@ def test_page(site):
 
 
 # -- the table of faults ----------------------------------------------------
-# Each makes the row's fault and returns what is seen of it.
+# Each makes the row's fault and returns its symptom.
 
 FAULTS, GROUP_FAULTS = "what is seen", "what a group's program says"
 ADD = f"fpisa job add 7 --workers {','.join(WORKERS)} --address {AGGREGATOR}"
@@ -400,7 +400,7 @@ def two_on_one_host(site):
 
 
 def by_result(site):
-    """Fewer results are asked for again than there are."""
+    """Fewer results are asked for again than exist."""
     before = counts(site)
     site.check_sum(7, 3000)
     after = counts(site)
@@ -418,7 +418,7 @@ PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no
 
 
 def counts(site):
-    """The table of `fpisa stats`."""
+    """Return the table of `fpisa stats`."""
     return {name: int(n) for name, n in re.findall(r"^(\w+) +(\d+)\b", site.tell("fpisa stats"), re.M)}
 
 
@@ -447,27 +447,27 @@ def test_fault(site, row):
 
 
 # -- the table of groups' faults ---------------------------------------------
-# Each returns what the members of a group say of it.
+# Each returns the errors of a group's members.
 
 SUM = {"sum": "float32"}
 ENDLESS = {**SUM, "times": 10**6}
 
 def member(site, rank, *steps, name="sums", size=2, key=True, **options):
-    """A rank of a group on the worker of that number, for which nobody waits long."""
+    """Start a rank of a group on the worker of that number, with a short timeout."""
     options = {"join_timeout_ms": int(5 * WAIT_MS * SLOW), "key_file": "/etc/fpisa/keys" if key else "", **options}
     plan = json.dumps({"options": options, "steps": steps, "hold": True})
     return Rank(site.worker[rank].spawn(sys.executable, "-B", MEMBER, LIBRARY, AGGREGATOR, name, rank, size, plan))
 
 
 def members(site, *steps, name="sums"):
-    """Both ranks, joined, that do these steps."""
+    """Start both ranks, joined, with these steps."""
     found = [member(site, r, *steps, name=name) for r in range(2)]
     assert [m.line()["rc"] for m in found] == [0, 0]
     return found
 
 
 def said(*ranks):
-    """The errors that they end with."""
+    """Return the errors that they end with."""
     found = []
     for rank in ranks:
         while not (answer := rank.line())["rc"]:
@@ -585,7 +585,7 @@ PROVOKED_IN_GROUPS = [no_manager, no_way_in, other_networks, without_a_key, not_
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED_IN_GROUPS)), ids=[p.__name__ for p in PROVOKED_IN_GROUPS])
 def test_group_fault(site, row):
-    """The same of groups, and the page's program gets its sum then."""
+    """A fault of groups is seen, its command fixes it, and the page's program gets its sum then."""
     seen, (place, fix) = guide.faults(GROUP_FAULTS)[row]
     with contextlib.suppress(FileNotFoundError):
         os.unlink("/etc/fpisa/keys")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The beginning of doc/guide.md as its reader follows it: four hosts at a bridge and no other machine, each with mounts of its own."""
+"""The beginning of doc/guide.md as its reader follows it: four hosts at a bridge and no other machine, each with mounts of
+its own"""
 import contextlib
 import os
 import shutil
@@ -18,7 +19,7 @@ ADDRESSES = "10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"
 
 
 class Host(labs.Netns):
-    """A network namespace whose /sys/fs/bpf is its own."""
+    """A network namespace whose /sys/fs/bpf is its own"""
 
     def __init__(self, home):
         self.home, self.mounts = home, None
@@ -84,7 +85,7 @@ def hosts(installed, bpffs):  # noqa: F811
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_four_hosts(hosts):
-    """From nothing to an all-reduce by four hosts, and back to nothing."""
+    """The page leads from nothing to an all-reduce by four hosts, and back to nothing."""
     for block in guide.blocks():
         if block.section or "apt " in block.text:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The promises of doc/guide.md, section 12, about bpftool."""
+"""The promises of doc/guide.md, section 12, about bpftool"""
 import os
 import re
 import struct
@@ -14,7 +14,7 @@ JOB = 7
 
 
 def counters_command():
-    """The one command of the page that dumps maps: a block of its own, or a span."""
+    """Return the one command of the page that dumps maps: a block of its own, or a span."""
     with open(GUIDE) as f:
         text = f.read()
     found = re.findall(r"^    (?=.*bpftool map dump)(.*\n(?:    .*\n)*)", text, re.M)
@@ -24,7 +24,7 @@ def counters_command():
 
 @pytest.mark.parametrize("how", ["ip_link", "load"])
 def test_counters_by_bpftool(lab, how):
-    """As the page prints it, after either way to load: a line a counter, all CPUs added."""
+    """The command prints what the page shows, after either way to load: a line a counter, all CPUs added."""
     net = lab()
     getattr(net, how)()
     net.add_job(JOB)

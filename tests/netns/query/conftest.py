@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A PostgreSQL at the master, where one can run."""
+"""A PostgreSQL at the master, if it can run here"""
 import pytest
 
 import postgres
@@ -15,7 +15,7 @@ def possible():
 
 @pytest.fixture
 def master(possible, lab, tmp_path):
-    """A master of two workers, which serve nothing yet."""
+    """Yield a master of two workers, which serve nothing yet."""
     net = lab(workers=3)
     net.load()
     q = Far(net, str(tmp_path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign tables of a PostgreSQL on the master's host, pruned and added up by the aggregator."""
+"""Foreign tables of a PostgreSQL on the master's host, pruned and added up by the aggregator"""
 import json
 import os
 import random
@@ -23,7 +23,7 @@ QUERIES = "topn 1 limit 500, topn 2 limit 500 ascending, table 3 limit 100 key-b
 
 @pytest.fixture
 def far(master):
-    """A server with queries of both kinds."""
+    """Make a server with queries of both kinds."""
     master.serve()
     master.add("topn", 500, "--key-bytes", 8, number=1)
     master.add("topn", 500, "--key-bytes", 8, "--ascending", number=2)
@@ -36,13 +36,13 @@ def far(master):
 
 
 def explained(q, query, settings=""):
-    """{what: how much} of the foreign scan that ran."""
+    """Return {what: how much} of the foreign scan that ran."""
     lines = [r[0].strip() for r in q.sql(f"{settings} EXPLAIN (ANALYZE, VERBOSE, COSTS OFF) {query}")]
     return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
 def test_pruned_by_the_network(far):
-    """First rows and groups, over frames that are lost too: the answers, and that rows were pruned and absorbed."""
+    """First rows and groups are right, over frames that are lost too, and rows were pruned and absorbed."""
     rng = random.Random(draw_seed())
     rows = [(i % 40, float(rng.randrange(10 ** 6))) for i in range(20000)]
     far.deal("t", ("k int32 not null", "x real not null"), rows)
@@ -72,7 +72,8 @@ def test_random_tables(far):
 
 
 def test_queries_are_taken(far):
-    """A query at the aggregator has one master: another scan does without it, of another session, of the same, and of another program."""
+    """A query at the aggregator has one master: another scan of another session, of the same, or of another program does
+    without it."""
     far.deal("t", ("k int32 not null", "x real not null"), [(i % 7, float(i)) for i in range(1000)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
     top = "SELECT x FROM t ORDER BY x DESC LIMIT 2"
@@ -103,7 +104,7 @@ def test_queries_are_taken(far):
         said = explained(far, groups)
         assert said["Pruned By"].startswith("nobody: query 4 is not free: ") and "18002" in said["Pruned By"], said
         far.sql(f"ALTER SERVER far OPTIONS (SET queries '{QUERIES}')")
-    # Many at once.
+    # Many at once
     wrong = []
 
     def ask(n):
@@ -121,7 +122,7 @@ def test_queries_are_taken(far):
 
 
 def test_no_aggregator(far):
-    """A query that is not there is an error that says what to do."""
+    """A missing query is an error that says what to do."""
     far.deal("t", ("k int32 not null", "x real not null"), [(1, 1.0)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public; ALTER SERVER far OPTIONS (SET queries 'topn 9 limit 10', SET timeout '1')")
     with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} does not answer in 1000 ms"):
@@ -130,7 +131,7 @@ def test_no_aggregator(far):
 
 
 def test_page(master):
-    """doc/fdw.md, its statements and commands in their order, on the machines of doc/query.md's."""
+    """doc/fdw.md's statements and commands run in their order, on the machines of doc/query.md."""
     with open(os.path.join(TOP, "doc", "fdw.md")) as f:
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", f.read(), re.M | re.S)
     q, net = master, master.net
@@ -172,7 +173,7 @@ def test_demo(possible):
 
 @pytest.mark.long
 def test_demo_tpch(possible):
-    """TPC-H's 3 and 20, whose rows and groups filters prune, with frames that are lost."""
+    """TPC-H's queries 3 and 20, whose rows and groups filters prune, are right with lost frames."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "1000", "--scale", "0.01", "--loss", "0.02", "--json"], capture_output=True, text=True)
     if "from PyPI" in p.stderr:
         pytest.skip(p.stderr.strip())

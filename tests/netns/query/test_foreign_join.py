@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Joins of foreign tables, whose rows and groups the aggregator's filters prune: the answers of PostgreSQL alone."""
+"""Joins of foreign tables, whose rows and groups the aggregator's filters prune, give the answers of PostgreSQL alone"""
 import json
 import random
 
@@ -22,7 +22,7 @@ AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys"
 
 @pytest.fixture
 def far(master):
-    """A server with queries with filters, each with ports of its own."""
+    """Make a server with queries with filters, each with ports of its own."""
     master.serve()
     listed, addresses = [], master.net.addresses
     for kind, number, options in AT_AGGREGATOR:
@@ -43,18 +43,19 @@ def scans_of(plan):
 
 
 def explained(q, query, settings=""):
-    """The foreign scans of the statement, which ran."""
+    """Return the foreign scans of the statement, which ran."""
     rows = q.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
     scans = list(scans_of(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
     for s in scans:
-        # A scan that was read again, or not to its end, does not know what has not come.
+        # A scan that was read again, or not to its end, does not know which rows did not come.
         if s["Actual Loops"] == 1 and s.get("Rows Sent"):
             assert s["Rows Sent"] == s["Rows Pruned"] + s["Rows Absorbed"] + s["Rows Received"], s
     return scans
 
 
 def random_joins(far, rounds):
-    """How many were pruned. Joins of every kind over small tables: with and without what a filter may prune by, frames that are lost among them."""
+    """Run joins of every kind over small tables, with and without a key to prune by, with lost frames. Return how many were
+    pruned."""
     rng = random.Random(draw_seed())
     pruned = {"rows": 0, "groups": 0}
     for i in range(rounds):
@@ -84,7 +85,7 @@ def test_random_joins_long(far):
 
 
 def test_counts(far):
-    """The counts show the rows that a filter keeps from the master; two scans of a statement at once; no query is free."""
+    """The counts show the rows that a filter keeps from the master: two scans of a statement at once, then no free query."""
     rows = [(k, k * 3, "2024-01-01", "a", k % 5, 1.0) for k in range(1, 31)] * 20
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": rows, "small": few, "third": few}, not_null=True)
@@ -114,8 +115,8 @@ def test_counts(far):
 
 
 def test_no_room_for_places(far):
-    """Rows that may be in the join take 8 bytes each of hash_mem, whichever workers they are at: beyond it the filter is left alone, and
-    the answer is whole."""
+    """Rows that may be in the join take 8 bytes each of hash_mem, at whichever workers they are. Beyond it the filter is
+    not used, and the answer is whole."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 200, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
@@ -129,7 +130,7 @@ def test_no_room_for_places(far):
         assert far.sql(f"{path} SELECT count(*) FROM big JOIN small USING (k) WHERE small.n < 4") == [("4800",)]
     most = 64 * 1024 // 3 // 8
     for n in most, most + 1:
-        # All but one of those in the join are at one worker.
+        # All but one of the rows in the join are at one worker.
         far.deal("big", tables.schema, few[:1] + [few[0], few[3]] * (n - 1))
         path = "SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
         big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
@@ -138,8 +139,8 @@ def test_no_room_for_places(far):
 
 
 def test_replaced_meanwhile(far):
-    """The other table's files when the filter got its keys are those that the statement's own scan reads, or the statement fails: rows
-    that are in a join with the new ones alone were left out."""
+    """The statement fails unless its own scan reads the files of the other table that the filter's keys came from: otherwise rows
+    that join only with the new files were left out."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 20, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
@@ -161,7 +162,7 @@ def test_replaced_meanwhile(far):
 
 
 def test_types(far):
-    """Keys that are equal here and not at the workers, whose types are others: an error where a filter would compare them."""
+    """Keys that are equal here but of other types at the workers are an error if a filter would compare them."""
     far.deal("big", ["d int32 not null", "n int32 not null", "x real"], [(20240101, i, 1.0) for i in range(10)] + [(20240102, 1, 2.0)] * 10)
     far.deal("small", ["d int32 not null", "n int32 not null", "x real"], [(240101, 0, 1.0), (240102, 1, 2.0), (240102, 1, 3.0)])
     for name, rows in ("big", 1000000), ("small", 10):
@@ -172,7 +173,7 @@ def test_types(far):
     for query in of_rows, of_groups, "SELECT n FROM big WHERE d IN (SELECT d FROM small WHERE n = 0)":
         with pytest.raises(Failed, match="(big|small).csv: column d is int32, not date"):
             far.sql(query)
-    # Where one table alone has another type, that is named.
+    # If one table alone has another type, that table is named.
     far.deal("small", ["d date not null", "n int32 not null", "x real"], [("2024-01-01", 0, 1.0)])
     with pytest.raises(Failed, match="big.csv: column d is int32, not date"):
         far.sql(of_rows)
