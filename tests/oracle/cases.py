@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random cases for fractions_check.py: the places where results turn."""
+"""Random cases for fractions_check.py: the places where results change"""
 import math
 
 from rationals import (AVG, DOWN, EXACT, FP32, FPISA, FPISA64, FPISA_A, MAX, MIN, NEAREST, NORM, SCALE, SUM,
@@ -7,7 +7,7 @@ from rationals import (AVG, DOWN, EXACT, FP32, FPISA, FPISA64, FPISA_A, MAX, MIN
 
 
 def spare(mbits, workers):
-    """Guard bits of fpisa64."""
+    """Return the guard bits of fpisa64."""
     return 64 - 1 - (mbits + 1) - math.ceil(math.log2(workers))
 
 
@@ -58,7 +58,7 @@ def random_word(rng, f, kind, middle):
 
 
 def edge_words(rng, f):
-    """x - x, then numbers that fpisa-a shifts by all of its headroom: 2^(R-2) each, to both ends exactly."""
+    """Return x - x, then numbers that fpisa-a shifts by all of its headroom: 2^(R-2) each, to both ends exactly."""
     low = rng.randint(1, max(1, f.top - 1 - f.headroom))
     high = min(low + f.headroom, f.top - 1)
     sign = rng.getrandbits(1) << (f.bits - 1)
@@ -66,7 +66,7 @@ def edge_words(rng, f):
 
 
 def pythagorean_words(rng, f):
-    """Values whose squares add up to a square, at times with something tiny besides."""
+    """Return values whose squares add up to a square, at times with something tiny besides."""
     pair = rng.choice(((3, 4), (6, 8), (5, 12), (1, 0), (2, 2), (7, 0)))
     exponent = f.bias + rng.randint(-min(40, f.bias - 1), min(40, f.bias - 5))
     unit = f.tiny * 2 ** (f.mbits + exponent - 1)
@@ -78,7 +78,7 @@ def float_words(rng, f, op):
     kind = rng.choice(KINDS)
     if op == NORM and rng.randrange(4) == 0:
         return pythagorean_words(rng, f)
-    if op in (MIN, MAX) and rng.randrange(6) == 0:  # NaN alone, which is min's only way to NaN, or infinities
+    if op in (MIN, MAX) and rng.randrange(6) == 0:  # only NaN, which is min's only way to NaN, or infinities
         special = rng.choice((f.nan(), f.inf(0)))
         return [special | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
     if kind == "edge":
@@ -87,7 +87,7 @@ def float_words(rng, f, op):
     words = [random_word(rng, f, kind, middle) for _ in range(rng.randint(1, rng.choice((3, 9, 16))))]
     if kind == "saturate":
         words *= rng.choice((1, 1, 2 ** min(f.headroom, 7) // 8 + 1))
-    elif op != NORM and rng.randrange(4) == 0:  # cancel what is there
+    elif op != NORM and rng.randrange(4) == 0:  # cancel the earlier values
         words += [w ^ 1 << (f.bits - 1) for w in words[: rng.randint(1, 16)]]
         words = words[-16:]
     return words
@@ -130,7 +130,7 @@ def blocks(rng):
 
 
 def random_factor(rng, f):
-    """At most 24 significant bits, 53 for fp64; from no change to far beyond both ends of the format."""
+    """Return a factor of at most 24 significant bits, 53 for fp64: from no change to far beyond both ends of the format."""
     most = 53 if f.name == "fp64" else 24
     digits = rng.choice((1, 2, 3, most, most))
     mantissa = rng.choice((1, 3, 2**digits - 1, 2 ** (digits - 1) + 1, rng.getrandbits(digits) or 1))

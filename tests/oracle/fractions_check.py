@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The numbers contract a third time, in rational numbers, against the C oracle.
+"""Check the numbers contract a third time, in rational numbers, against the C oracle.
 
 rationals.py holds the contract, cases.py the cases. The driver (driver.c, the C
 oracle as a filter) must agree on every result, flag, event, register, correctly
-rounded sum and error. Exit status 1 if it does not.
+rounded sum and error. The exit status is 1 if it does not.
 
 usage: fractions_check.py DRIVER|BUILD [--cases N] [--seed S]
 Given a build directory, builds the driver there first.
@@ -33,7 +33,7 @@ FLOATS = ("fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2")
 
 
 def wanted_flags(name, op):
-    """Return the flags that the cases of a format and an operation must raise together, or they try too little."""
+    """Return the flags that the cases of a format and an operation must raise together; otherwise they try too little."""
     infinite = 0 if name in ("e4m3", "mxint8") else INF
     if name == "int32":
         return OVERFLOW | INEXACT if op == SUM else 0
@@ -46,7 +46,7 @@ WANTED.update({("mxint8", op): wanted_flags("mxint8", op) for op in (SUM, AVG, S
 
 
 def exact_sum(case, result):
-    """The correctly rounded sum, and the result's error in its ulps and absolutely."""
+    """Return the correctly rounded sum, and the result's error in its ulps and absolutely."""
     f = case.fmt
     values = [f.value(w) for w in case.words]
     sticky = {s for s, _, _ in values if s}
@@ -67,7 +67,7 @@ def real(x):
     try:
         return float(x)
     except OverflowError:
-        # The oracle cuts off what a float rounds: below 2^1024 that is the largest float.
+        # The oracle cuts off the bits that a float rounds: below 2^1024 that is the largest float.
         return sys.float_info.max if x < 1 << 1024 else math.inf
 
 
@@ -89,7 +89,7 @@ def near(a, b):
 
 
 def agree(case, answer):
-    """Whether the driver's line says what the rationals say; what they say."""
+    """Return whether the driver's line agrees with the rationals, and the rationals' line."""
     got = answer.split()
     f = case.fmt
     mine = rationals.block(case) if f.shared else rationals.element(case)
@@ -107,7 +107,7 @@ def agree(case, answer):
 
 
 def build_driver(folder):
-    """Build the driver under the sanitizers; its path."""
+    """Build the driver under the sanitizers. Return its path."""
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     driver = os.path.join(os.path.abspath(folder), "tests", "oracle", "driver")
     os.makedirs(os.path.dirname(driver), exist_ok=True)
@@ -119,7 +119,7 @@ def build_driver(folder):
 
 
 class Seen:
-    """The flags of the cases so far, and the number of disagreements."""
+    """The flags of the cases so far, and the number of disagreements"""
 
     def __init__(self):
         self.raised = defaultdict(int)
@@ -145,7 +145,7 @@ class Seen:
 
 
 def ask(driver, cases):
-    """The driver's answer to each."""
+    """Return the driver's answer to each case."""
     lines = "".join(map(line_of, cases))
     answers = subprocess.run([driver], input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     if len(answers) != len(cases):
@@ -163,7 +163,7 @@ def main():
     print("fractions_check: FPISA_SEED=%d" % args.seed, flush=True)
     rng = random.Random(args.seed)
     seen = Seen()
-    # A rare event may be missing by chance: then as many cases again, and again.
+    # A rare event may be missing by chance: then run as many cases again, and again.
     for _ in range(TURNS):
         cases = [random_case(rng) for _ in range(args.cases)]
         for case, answer in zip(cases, ask(driver, cases)):

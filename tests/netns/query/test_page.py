@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/query.md, section 1: its commands in their order, on the machines that the page names, print what it says."""
+"""doc/query.md, section 1: its commands in their order, on the machines that the page names, print what it says"""
 import os
 import re
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker's files while a query reads them: written, replaced, cut; and the process that reads Parquet, which may be slow, hang or die."""
+"""A worker's files while a query reads them: written, replaced, cut; and the process that reads Parquet, which may be slow,
+hang or die"""
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ def asked(lab, tmp_path):
 # -- Parquet ----------------------------------------------------------------------
 
 def read_parquet_by(q, tmp_path, script):
-    """Serves table t, whose Parquet a shell script in the place of Python makes CSV. Where it writes its number."""
+    """Serve table t, whose Parquet a shell script in place of Python converts to CSV. Return the file with its process number."""
     directory, bin_ = q.directory(0), tmp_path / "bin"
     pid = tmp_path / "pid"
     q.close()
@@ -47,7 +48,7 @@ def helper_of(pid):
 
 
 def test_parquet_takes_long(asked, tmp_path):
-    """A query waits for as long as rows come, whatever its timeout; and no longer."""
+    """A query waits as long as rows come, whatever its timeout, and no longer."""
     q = asked
     read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; echo $i,1; done")
     rows, counts = q.run(*GROUPS, "--timeout", 2, network=False)
@@ -61,7 +62,7 @@ def test_parquet_takes_long(asked, tmp_path):
 
 
 def test_silence_beside_progress(lab, tmp_path):
-    """A worker that says nothing is named after the timeout and 5 s, also while another one goes on."""
+    """A silent worker is named after the timeout and 5 s, also while another worker goes on."""
     q = Queries(lab(workers=3), str(tmp_path))
     try:
         read_parquet_by(q, tmp_path, "echo k,v; for i in $(seq 60); do sleep 0.2; echo $i,1; done")
@@ -95,14 +96,14 @@ def test_parquet_written_while_it_is_read(asked, tmp_path):
     path = os.path.join(q.directory(0), "t.parquet")
     read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo >> {path}")
     assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
-    # In place, and its mtime is put back.
+    # Written in place, with its mtime restored
     read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo z | dd of={path} conv=notrunc 2>/dev/null; touch -d @1000000 {path}")
     os.utime(path, (1000000, 1000000))
     assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
 
 
 def test_parquet_columns(asked, tmp_path):
-    """The process is asked for the columns that the query looks at, in the schema's order, and no others."""
+    """The process is asked for exactly the columns that the query uses, in the schema's order."""
     q = asked
     schema = "x int32 not null", "k int32 not null", "y text not null", "v real", "z date"
     asked_for = tmp_path / "columns"
@@ -114,7 +115,7 @@ def test_parquet_columns(asked, tmp_path):
         rows = q.run(*options, "--prune", "none", network=False)[0]
         return asked_for.read_text().split(), rows
 
-    # -I -B -c SCRIPT are before them; each column's value is its place.
+    # -I -B -c SCRIPT come before them; each column's value is its place.
     read_parquet_by(q, tmp_path, f'shift 4; echo "$@" > {asked_for}; echo "$@" | tr " " ","; n=0; '
                                  'for i; do n=$((n + 1)); printf "%s%s" "${c}" "$n"; c=,; done; echo')
     assert columns("--by", "k", "--value", "v") == (["k", "v"], [[1, 1, 2, 2, 2, 2]])
@@ -129,7 +130,8 @@ LONG = "k int32 not null", "s text not null"
 
 
 def stopped_scan(q, rows):
-    """A query for all rows, of which the worker has read a part, for nobody takes what the master prints: its process, stopped."""
+    """Return the stopped process of a query for all rows, of which the worker has read a part, because the master's output
+    is not read."""
     q.table(0, rows, LONG)
     p = q.master.spawn(*q.argv("--json", network=False))
     assert select.select([p.stdout], [], [], 30)[0]
@@ -140,7 +142,8 @@ def stopped_scan(q, rows):
 
 
 def test_files_change(asked):
-    """A file that is written while it is read gives no answer, and the error says why; a replaced file gives the old file's answer."""
+    """A file that is written while it is read gives no answer and an error that says why; a replaced file gives the old
+    file's answer."""
     q = asked
     rows = [(i, "x" * 1000) for i in range(30000)]
     path = os.path.join(q.directory(0), "t.csv")
@@ -149,7 +152,7 @@ def test_files_change(asked):
     for change in "cut", "overwritten", "hidden", "replaced":
         p = stopped_scan(q, rows)
         if change == "hidden":
-            # Its mtime is put back; what another name does to its ctime does not hide the rest.
+            # Its mtime is restored; a ctime change by another name does not hide the rest.
             before = os.stat(path)
             with open(path, "r+") as f:
                 f.seek(before.st_size - 100)

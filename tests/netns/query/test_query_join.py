@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries over a join: no row of it is missing, and what comes besides is what the filter may let pass."""
+"""Queries over a join: no row of it is missing, and other rows are only those that the filter may let pass"""
 import json
 import os
 import random
@@ -44,7 +44,8 @@ def big_rows(rng, n, keys):
 
 
 def test_random_joins(asked):
-    """Rows and groups by bitmaps and Bloom filters, with frames that are lost: all of the join, and of others what may be."""
+    """With bitmaps, Bloom filters and lost frames, rows and groups contain all of the join, and of other rows only permitted
+    ones."""
     rng = random.Random(draw_seed())
     q = asked
     spread(q, "big", BIG, [])
@@ -52,7 +53,7 @@ def test_random_joins(asked):
     q.serve()
     add(q, "join", 1, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8)
     add(q, "join", 2, "--key-bytes", 32, "--filter", "bloom", "--filter-keys", KEYS, "--filter-bytes", 16)
-    # 8 keys at most: other keys lie beyond the bitmap, and rows of these pass.
+    # At most 8 keys: other keys lie beyond the bitmap, and their rows pass.
     add(q, "join", 3, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", 1, "--filter-bytes", 8)
     pruned = 0
     for i in range(8):
@@ -86,7 +87,7 @@ def test_random_joins(asked):
 
 
 def test_groups(asked):
-    """Rows of other keys are dropped before they make groups; all is counted."""
+    """Rows of other keys are dropped before they make groups; everything is counted."""
     rng = random.Random(draw_seed())
     q = asked
     schema = "k int32 not null", "j int32 not null", "v real"
@@ -113,7 +114,7 @@ def test_groups(asked):
 
 
 def test_lost_state(asked):
-    """The query is made anew while keys, or rows, are on their way: all begins again, with the keys."""
+    """If the query is made again while keys or rows are on their way, everything begins again, with the keys."""
     rng = random.Random(draw_seed())
     q = asked
     rows = spread(q, "big", BIG, big_rows(rng, 20000, KEYS))
@@ -137,7 +138,7 @@ def test_lost_state(asked):
 
 
 def keying(q, slow, *options):
-    """A join whose keys are on their way, `slow` being the worker that has most of them: its process."""
+    """Return the process of a join whose keys are on their way; worker `slow` has most of them."""
     for w in range(2):
         q.table(w, [(k, "2024-02-29", 1.0, "x") for k in range(100)], BIG, name="big")
         q.table(w, [(k % KEYS, 1) for k in range(200000 if w == slow else 10)], SMALL, name="small")
@@ -150,7 +151,7 @@ def keying(q, slow, *options):
 
 @pytest.mark.parametrize("slow", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_worker_goes_while_keys_come(asked, slow):
-    """A worker that stops, or dies, with others waiting for its keys, is named; the one after it has the answer."""
+    """A worker that stops, or dies, while others wait for its keys is named; the next query has the answer."""
     q = asked
     q.serve()
     filter_ = "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8
@@ -175,7 +176,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     answer, status, err = read_whole(p)
     assert status == 0 and answer["counts"]["restarts"] > 0, err
     assert sorted(r[0] for r in answer["rows"]) == sorted(2 * list(range(100)))
-    # Gone for good.
+    # Gone for good
     p = keying(q, slow, "--timeout", 2)
     q.remove()
     _, status, err = read_whole(p)
@@ -183,7 +184,7 @@ def test_worker_goes_while_keys_come(asked, slow):
 
 
 def test_keys_at_borders(asked):
-    """The keys are at the ends of a bitmap, and of its words and blocks; negative numbers; NULL, and no keys at all."""
+    """Keys at the ends of a bitmap, of its words and of its blocks, negative numbers, NULL and an empty table give right joins."""
     q = asked
     at = [0, 1, 31, 32, 255, 256, KEYS, 1023, 1024, -1, -2, 2 ** 31 - 1, -2 ** 31, None]
     for kind, size in ("int32", 4), ("int64", 8):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries by `fpisa query run` over tables of `fpisa query worker`: every answer is the exact one, or an error."""
+"""Queries by `fpisa query run` over tables of `fpisa query worker`: every answer is the exact answer, or an error"""
 import concurrent.futures
 import glob
 import importlib.util
@@ -29,7 +29,7 @@ CHAOS = tuple(f"drop={loss},duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05" f
 
 @pytest.fixture
 def asked(lab, tmp_path):
-    """asked(workers) makes a Lab with a datapath, a host for each worker, and one for the master."""
+    """Yield asked(workers), which makes a Lab with a datapath, a host for each worker, and a host for the master."""
     made = []
 
     def make(workers, mtu=MTU):
@@ -46,7 +46,7 @@ def asked(lab, tmp_path):
 # -- answers ----------------------------------------------------------------------
 
 def test_groups(asked):
-    """Room for half of the groups; every way to prune has the same answer, which is that of rationals."""
+    """With room for half of the groups every way to prune has the same answer, which is the rationals'."""
     rng = random.Random(draw_seed())
     q = asked(3)
     kinds = "random", "ascending", "equal", "cancelling", "hard", "nulls"
@@ -59,7 +59,7 @@ def test_groups(asked):
             counts = q.check_groups(rows[kind], *options, table=kind)
             assert counts["table"] == len(rows[kind])
             assert (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
-            # The aggregator's room is all taken, and what it has no room for came to the master.
+            # The aggregator's room is full, and the groups without room came to the master.
             assert 0 < counts["values_received"] or kind == "nulls"
 
 
@@ -79,7 +79,7 @@ def test_topn(asked):
                 assert counts["certified"] == (way == "network")
                 assert counts["pruned"] > 0 if (way, kind) == ("network", "random") else way == "network" or not counts["pruned"]
         q.remove()
-    # Fewer rows than are asked for.
+    # Fewer rows than requested
     q.table(0, [(1, 2.0)], name="few")
     q.table(1, [], name="few")
     q.add("topn", 200, "--key-bytes", 16)
@@ -87,7 +87,7 @@ def test_topn(asked):
 
 
 def test_types(asked):
-    """Keys of several columns of every type, NULLs among them; .tbl; rows as they are; having; a small MTU."""
+    """Keys of several columns of every type, with NULLs, .tbl, plain rows, having and a small MTU give right answers."""
     rng = random.Random(draw_seed())
     q = asked(2, mtu=640)
     schema = ("d date", "s text", "i int64 not null", "x real not null")
@@ -109,7 +109,7 @@ def test_types(asked):
     assert {tuple(r[:3]): r[3] for r in counted} == {k: v[0] for k, v in want.items()}
     for pruning in ("--preaggregate",), ("--prune", "workers"):
         assert sorted(q.run("--by", "d,s,i", *pruning)[0], key=repr) == sorted(counted, key=repr)
-    # Some rows.
+    # Some rows
     for where, holds in (("d=1999-12-31", lambda r: r[0] == "1999-12-31"), ("s not null, s<>'a b'", lambda r: r[1] not in (None, "a b")),
                          ("x>=50.5,x<1e2,i int64 < 0", lambda r: r[3] >= 50.5 and r[2] < 0), ("d null", lambda r: r[0] is None),
                          ("s<'b', s>''", lambda r: r[1] is not None and b"" < r[1].encode() < b"b"),
@@ -119,7 +119,7 @@ def test_types(asked):
             got, _ = q.run("--by", "d,s,i", "--value", "x", "--where", where, *options)
             assert {tuple(r[:3]): (r[3], r[4]) for r in got} == {k: v[:2] for k, v in want.items()}, where
         assert len(q.run("--where", where, network=False)[0]) == sum(map(holds, rows))
-    # All of it, over TCP.
+    # All of it, over TCP
     scanned, counts = q.run(network=False)
     assert sorted(map(repr, map(tuple, scanned))) == sorted(map(repr, rows)) and counts["received"] == len(rows)
     assert sorted(r[0] for r in q.run("--columns", "x", network=False)[0]) == sorted(r[3] for r in rows)
@@ -135,11 +135,11 @@ def test_parquet(asked, tmp_path):
     with open(os.path.join(directory, "t.parquet"), "wb") as f:
         f.write(b"PAR1")
     q.serve()
-    # pyarrow is nobody's dependency; where it is the file is none.
+    # pyarrow is optional; without it the file is not a table.
     says = q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
     assert "t.parquet: no pyarrow in python3: pip install pyarrow, or give the table as CSV" in says or \
         (importlib.util.find_spec("pyarrow") and "t.parquet: " in says)
-    # A worker without any python3.
+    # A worker without any python3
     q.close()
     q.serve(env={**os.environ, "PATH": str(tmp_path)})
     assert "t.parquet: reading Parquet needs python3" in q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
@@ -149,7 +149,7 @@ def test_parquet(asked, tmp_path):
     q.check_groups(rows, "--prune", "none", network=False)
 
 
-# Beside what a schema can have: a list, bytes that are no text, a name that is there twice, a page that does not match its checksum.
+# Beside what a schema can have: a list, bytes that are not text, a repeated name, a page with a wrong checksum
 WRITE_PARQUET = """
 import json, sys
 import pyarrow as pa, pyarrow.parquet as parquet
@@ -173,7 +173,7 @@ with open(sys.argv[3], "r+b") as f:
 
 @pytest.mark.long
 def test_parquet_by_pyarrow(asked, tmp_path):
-    """pyarrow from PyPI, in an environment of its own: every type and special comes as it does from CSV."""
+    """With pyarrow from PyPI, in an environment of its own, every type and special is read as from CSV."""
     venv = tmp_path / "venv"
     python = str(venv / "bin" / "python3")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
@@ -204,7 +204,7 @@ def test_parquet_by_pyarrow(asked, tmp_path):
     says = q.fails("--by", "k", "--value", "v", table="bad")
     assert "bad.parquet: " in says and says.count("\n") == 1, says
     q.check_groups([r[:2] for r in rows])
-    # A damaged page is an error; where it is not read, none.
+    # A damaged page is an error; if it is not read, it is not.
     for name, schema in (("sum", "k int32\nv real\n"), ("wide", "k int32\ntags text\nbytes text\ntwice int64\nnone int32\n")):
         with open(os.path.join(q.directory(0), name + ".schema"), "w") as f:
             f.write(schema)
@@ -219,7 +219,7 @@ def test_parquet_by_pyarrow(asked, tmp_path):
 # -- faults -----------------------------------------------------------------------
 
 def chaos(q, lane, rounds, rng):
-    """Frames are lost, doubled, late, in another order and damaged, at every member: two runs a round."""
+    """Lose, double, delay, reorder and damage frames at every member: two runs a round."""
     repeated, port, table = 0, 18100 + lane, f"t{lane}"
     groups, first = {"number": 2 * lane, "table": table}, {"number": 2 * lane + 1, "table": table}
     ports = "--worker-port", port, "--local-port", port
@@ -243,7 +243,7 @@ def chaos(q, lane, rounds, rng):
 
 @pytest.mark.parametrize("runs", [6, pytest.param(2000, marks=pytest.mark.long)])
 def test_chaos(asked, runs):
-    """Several masters at once; most of the time all wait for what was lost."""
+    """Several masters at once get right answers; most of the time all wait for lost frames."""
     lanes = min(LANES, runs // 2)
     q = asked(2, mtu=640)
     for lane in range(lanes):
@@ -257,7 +257,7 @@ def test_chaos(asked, runs):
 
 
 def started(q, *options):
-    """A query of which some rows have come to the aggregator, and others cannot be acknowledged: its process, stopped."""
+    """Return the stopped process of a query of which some rows have come to the aggregator, and others cannot be acknowledged."""
     def rows():
         return q.net.json("query", "show", 5)["rows"]["rows"]
 
@@ -270,20 +270,21 @@ def started(q, *options):
 
 
 def ended(p):
-    """Return the output after the run goes on: as read_whole()."""
+    """Let the run go on. Return its output, as read_whole()."""
     p.send_signal(signal.SIGCONT)
     return read_whole(p)
 
 
 def test_interrupted(asked):
-    """The datapath's state is lost; a worker dies; a master reads no more: another attempt, or an error, never another answer."""
+    """If the datapath's state is lost, a worker dies or a master stops reading, another attempt or an error follows, never
+    another answer."""
     rng = random.Random(draw_seed())
     q = asked(2)
     rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, "random", 60000, 300))]
     q.serve()
     q.add("table", 100, "--key-bytes", 8)
 
-    # Made anew: it begins again.
+    # Made again: the query begins again.
     p = started(q)
     q.remove()
     q.add("table", 200, "--key-bytes", 8)
@@ -293,14 +294,14 @@ def test_interrupted(asked):
     assert {r[0]: (r[1], queries.number(r[2])) for r in answers["rows"]} == {k: v[:2] for k, v in want.items()}
     assert answers["counts"]["restarts"] > 0
 
-    # Gone for good.
+    # Gone for good
     p = started(q, "--timeout", 2)
     q.remove()
     _, status, err = ended(p)
     assert status == 1 and "query 5" in err and ADDRESS in err, err
     q.add("table", 100, "--key-bytes", 8)
 
-    # A master stops: its worker gives up, and serves the next one.
+    # A master stops: its worker gives up, and serves the next master.
     p = started(q, "--timeout", 2)
     wait_until("the end of its session", lambda: not children(q.workers[0].pid))
     hear(q.workers[0], f"query worker: master at {re.escape(q.net.addresses[-1])}: query 5: frame .*not acknowledged in 2000 ms")
@@ -388,7 +389,7 @@ def test_refusals(asked, tmp_path):
     with q.net.worker[-1].socket() as s:
         s.bind(("", 18000))
         assert "run: UDP port 18000 has another query, or another program; two queries at once take two ports (--local-port, " in q.fails(*groups)
-    # A port that another query is just leaving.
+    # A port that another query is just leaving
     with q.net.worker[0].socket() as s:
         s.bind(("", 18000))
         p = q.master.spawn(*q.argv("--json", *groups, number=7))
@@ -396,14 +397,14 @@ def test_refusals(asked, tmp_path):
         s.close()
     _, status, err = read_whole(p)
     assert status == 0, err
-    # A link out of the directory.
+    # A link out of the directory
     q.table(0, [(1, 1.0)], name="link")
     q.table(1, [(1, 1.0)], name="link")
     os.unlink(os.path.join(q.directory(0), "link.csv"))
     os.symlink("/etc/passwd", os.path.join(q.directory(0), "link.csv"))
     assert "link.csv: leads out of the worker's directory" in q.fails(*groups, table="link")
 
-    # Keys.
+    # Keys
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
     says = q.fails(*groups, key=other, workers=q.net.addresses[0])
@@ -430,7 +431,8 @@ def test_refusals(asked, tmp_path):
 
 @pytest.mark.parametrize("table_rows", [200, 400000])
 def test_library(asked, table_rows):
-    """By the functions of fpisa.h: cancelled, polled, groups, first rows and all rows; no more turns than there is to do."""
+    """By the functions of fpisa.h queries are cancelled and polled, for groups, first rows and all rows, with no turn more
+    than needed."""
     q = asked(1)
     rows = q.table(0, [(i % 7, float(i)) for i in range(table_rows)])
     q.serve()
@@ -452,7 +454,7 @@ def test_library(asked, table_rows):
 
 
 def test_key_itself(asked, tmp_path):
-    """As a file's line, in place of the file."""
+    """The key itself may be given, as a file's line, in place of the file."""
     q, other = asked(1), str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
     q.table(0, [(1, 2.0)])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A job over two aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and what
-becomes of a call when one of the two goes, begins anew or loses a rank."""
+"""A job over two aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and the fate
+of a call when one aggregator goes, begins again or loses a rank"""
 import random
 
 import pytest
@@ -10,7 +10,7 @@ from lab import FPISA, draw_seed, read_all, wait_until
 ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
 JOB, WORKERS, AGGREGATORS = 5, 3, 2
 COUNT = 1_000_000
-PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file; the usual one is a test's
+PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
 pytestmark = pytest.mark.together
 
 
@@ -40,7 +40,7 @@ class Several(Switched):
         return [self.start(r, JOB, step, address=shares, **options) for r in range(WORKERS)]
 
     def under_way(self, **options):
-        """Workers in the middle of a long sum."""
+        """Start workers in the middle of a long sum."""
         before = [self.results(i) for i in range(AGGREGATORS)]
         self.slow_down()
         procs = self.begin(**options)
@@ -69,7 +69,7 @@ def jobs(net):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(jobs, loss):
-    """The bits of one sum, and of the chunks each aggregator has its share."""
+    """The sum has the right bits, and each aggregator has its share of the chunks."""
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9), rng.randint(1, 9)]
     count = rng.randint(20000, 200000)
@@ -81,7 +81,7 @@ def test_sum(jobs, loss):
 
 
 def test_one_goes(jobs):
-    """In the middle of a sum: the call ends in time, everywhere, and names it; when it is back all go on."""
+    """If an aggregator goes in the middle of a sum, the call ends in time everywhere and names it; when it is back all go on."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.switch.ip("link set a1 down")
     answers = [read_all(p)[0][-1] for p in procs]
@@ -94,7 +94,7 @@ def test_one_goes(jobs):
 
 
 def test_one_begins_anew(jobs):
-    """Its job is made anew in the middle of a sum: no rank gets a sum of it, and after that all join again."""
+    """If its job is made again in the middle of a sum, no rank gets a sum of it, and then all join again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(1, "job", "del", JOB)
     jobs.job(1)
@@ -105,7 +105,7 @@ def test_one_begins_anew(jobs):
 
 
 def test_one_shrinks(jobs):
-    """A rank that one of the two takes out is told so; the others learn who is missing."""
+    """A rank that one aggregator takes out is told so; the others learn which rank is missing."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(0, "job", "shrink", JOB, 2)
     answers = [read_all(p)[0][-1] for p in procs]
@@ -116,7 +116,7 @@ def test_one_shrinks(jobs):
 
 
 def test_other_shares(jobs):
-    """A rank with other weights: all are told, and none gets a sum."""
+    """If a rank has other weights, all are told, and none gets a sum."""
     step = {"count": 50000, "kind": "integers"}
     lists = ["10.98.0.1,10.98.0.2"] * 2 + ["10.98.0.1*2,10.98.0.2"]
     procs = [jobs.start(r, JOB, step, address=a) for r, a in enumerate(lists)]

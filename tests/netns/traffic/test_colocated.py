@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No machine beside the workers: each one's host is an aggregator too, at its own address. Its own rank's frames go by `lo`, with the
-datapath there in generic mode; the others' come by eth0."""
+"""No machine beside the workers: each one's host is an aggregator too, at its own address. Frames of its own rank go by
+`lo`, with the datapath there in generic mode; the others' come by eth0."""
 import os
 import random
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.together
 
 
 class Colocated(Switched):
-    """Hosts 10.98.0.11 on."""
+    """Hosts from 10.98.0.11 on"""
 
     def __init__(self):
         super().__init__()
@@ -69,7 +69,7 @@ def test_lists_that_are_refused(net):
 
 @needs_ethtool
 def test_doctor(net):
-    """A rank on this host has all that it needs; what is removed is found, and the printed command restores it."""
+    """A rank on this host has all that it needs; a removed part is found, and the printed command restores it."""
     argv = ["--pin", f"{PINS}/0"]
     found = examine(net.agg, *argv)
     assert not [f for (subject, check), f in bad(found).items() if subject == f"job {JOB}" or check == "xdp"]
@@ -91,7 +91,8 @@ def test_doctor(net):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(net, loss):
-    """Each host adds its share, of its own rank's values too; nothing is refused, and a host's rank has its results without asking for them."""
+    """Each host adds its share, with its own rank's values; nothing is refused, and a host's rank has its results without
+    asking for them."""
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9) for _ in range(HOSTS)]
     count = rng.randint(20000, 200000)
@@ -105,7 +106,8 @@ def test_sum(net, loss):
 
 
 def test_stranger(net):
-    """A stranger that writes its own rank's address from outside has no cookie of it: the HELLO changes nothing, and sums are right after it."""
+    """A stranger that writes the host's own rank's address from outside lacks its cookie: the HELLO changes nothing, and
+    later sums are right."""
     forger = net.worker[1]
     forger.ip("addr add 10.98.0.11/32 dev lo")
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How results leave: to a group or to each worker, native and generic, through
-one port or many, past reverse-path filters."""
+"""The ways of results: to a multicast address or to each worker, native and generic, through
+one port or many, past reverse-path filters"""
 import contextlib
 import ctypes
 import json
@@ -36,7 +36,7 @@ def test_fanout(lab, mode, fanout):
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 @pytest.mark.parametrize("mode", ["native", "skb"])
 def test_shared_port(lab, mode, fanout):
-    """Workers behind a bridge: one frame for all of them, or one for each."""
+    """Workers behind a bridge get one frame for all, or one for each."""
     net = lab(workers=3, bridge=True)
     net.load("--mode", mode)
     net.add_job(1, "--fanout", fanout)
@@ -53,7 +53,7 @@ def test_shared_port(lab, mode, fanout):
 @pytest.mark.parametrize("elements", [32, 832])
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_results_are_put_together(lab, fanout, elements):
-    """Results have a right UDP checksum, as the kernel reckons it, so it puts them together: fewer datagrams than frames."""
+    """Results have a right UDP checksum, so the kernel merges them: fewer datagrams than frames."""
     net = lab(workers=3, mtu=3506)
     net.load()
     net.add_job(1, "--fanout", fanout, "--elements", elements)
@@ -67,7 +67,7 @@ def test_results_are_put_together(lab, fanout, elements):
 
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed")
 def test_results_are_put_together_behind_a_bridge(lab):
-    """Where the port by which they enter it does so; else they come one by one."""
+    """Results are merged if the port by which they enter the bridge does so; else they come one by one."""
     net = lab(workers=2, bridge=True)
     net.load()
     net.add_job(1)
@@ -96,7 +96,7 @@ SO_ATTACH_FILTER, ETH_P_ALL = 26, 3
 
 @contextlib.contextmanager
 def unaddressed(spaces):
-    """A function that counts the frames for 0.0.0.0 that came to eth0 of these namespaces."""
+    """Return a function that counts the frames for 0.0.0.0 that came to eth0 of these namespaces."""
     # ldh [12]; jne #0x800, no; ld [30]; jne #0, no; ret #64; no: ret #0
     code = [(0x28, 0, 0, 12), (0x15, 0, 3, 0x800), (0x20, 0, 0, 30), (0x15, 0, 1, 0), (6, 0, 0, 64), (6, 0, 0, 0)]
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *insn) for insn in code))
@@ -124,7 +124,7 @@ def unaddressed(spaces):
 
 @pytest.mark.parametrize("options", [(), ("--cpus", "0"), ("--mode", "skb")])
 def test_replies_among_copies(lab, options):
-    """A port sends kept results, answers to probes and copies in one go: every copy is addressed."""
+    """A port sends kept results, answers to probes and copies together: every copy is addressed."""
     net = lab(workers=3)
     net.load(*options)
     net.add_job(1, "--fanout", "unicast", "--debug-faults", "drop=0.05,seed=3")
@@ -137,7 +137,7 @@ def test_replies_among_copies(lab, options):
 
 @pytest.mark.parametrize("first", ["unicast", "multicast"])
 def test_jobs_share_a_port(lab, first):
-    """Unicast copies of one job behind results of another, which go to a group."""
+    """Unicast copies of one job follow results of another, which go to a multicast address, by one port."""
     net = lab(workers=3, bridge=True)
     net.load()
     for job, fanout in enumerate([first] + [f for f in ("unicast", "multicast") if f != first]):
@@ -152,7 +152,7 @@ def test_jobs_share_a_port(lab, first):
         assert net.counters(0, PIN)["unaddressed"] == net.counters(1, PIN)["unaddressed"] == 0
 
 
-# A worker that joins again when it is told so, and stays until it is told to go.
+# A worker that joins again on request, and stays until it is told to go
 AGAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -169,7 +169,7 @@ sys.stdin.readline()
 
 
 def members(ns):
-    """The interfaces with a multicast address of ours, as /proc/net/igmp has it."""
+    """Return the interfaces with the job's multicast address, from /proc/net/igmp."""
     with ns.entered(), open("/proc/thread-self/net/igmp") as f:
         lines = [line.split() for line in f][1:]
     heads = [i for i, words in enumerate(lines) if words[0].isdigit()]
@@ -178,7 +178,7 @@ def members(ns):
 
 
 def put_into_bridge(w, address):
-    """eth0's address, and its MAC, are br0's now."""
+    """Move eth0's address, and its MAC, to br0."""
     gateway = address.rsplit(".", 1)[0] + ".1"
     mac = ":".join(f"{byte:02x}" for byte in w.mac("eth0"))
     w.ip(f"link add br0 address {mac} type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set eth0 master br0",
@@ -187,7 +187,8 @@ def put_into_bridge(w, address):
 
 @pytest.mark.parametrize("changed", ["interface", "fanout"])
 def test_a_rejoin_joins_the_multicast_address_again(lab, changed):
-    """Where the aggregator is reached now, and no more where the job has none."""
+    """A rejoin joins the multicast address at the interface that now leads to the aggregator, and at none if the job has no
+    such address."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "multicast")
@@ -223,7 +224,7 @@ def test_rp_filter(lab, rp_filter, fanout):
 
 
 def test_workers_on_one_machine(lab):
-    """Two processes of one address: unicast, told apart by their UDP ports."""
+    """Two processes of one address, with unicast, are told apart by their UDP ports."""
     net = lab(workers=2)
     net.load()
     a, b = net.addresses

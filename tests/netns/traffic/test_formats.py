@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every format in every mode over real packets: `fpisa demo`, and how such jobs are shown."""
+"""Every format in every mode over real packets: `fpisa demo`, and how such jobs are shown"""
 import pytest
 
 from lab import FPISA
@@ -10,8 +10,8 @@ PIPELINES = [("fused", "bits", 0.05), ("staged", "lpm", 0)]
 
 
 def pairs():
-    """Each format with each mode, by one pipeline; each format and mode has both. The others are long: bits are
-    tests/prog/test_ops' to prove, here it is the way that they take."""
+    """Return each format with each mode, by one pipeline, such that each format and mode has both. The others are long:
+    tests/prog/test_ops checks bits, this test the way."""
     for i, form in enumerate(FORMATS):
         for k, mode in enumerate(MODES):
             for n, pipeline in enumerate(PIPELINES):
@@ -20,7 +20,7 @@ def pairs():
 
 @pytest.mark.parametrize("form, mode, pipeline, clz, loss", pairs())
 def test_pairs(lab, form, mode, pipeline, clz, loss):
-    """Random values, for the gradients vanish in the smallest formats."""
+    """Random values are right, since the gradients vanish in the smallest formats."""
     out = lab(workers=0).demo("--workers", 8, "--vector", 5001, "--format", form, "--mode", mode, "--pipeline", pipeline,
                               "--clz", clz, "--loss", loss)
     assert (out["format"], out["mode"]) == (form, mode)
@@ -30,7 +30,7 @@ def test_pairs(lab, form, mode, pipeline, clz, loss):
 
 
 def test_exact_above_sixteen_workers(lab):
-    """No order is reported, and none is needed."""
+    """Above sixteen workers no order is reported, and mode exact needs none."""
     lab(workers=0).demo("--workers", 17, "--vector", 1000, "--mode", "exact")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The histogram of what adds discard: by `fpisa demo` as the oracle has it, of two workers as Python computes it."""
+"""The histogram of discarded magnitudes: by `fpisa demo` it equals the oracle's, for two workers Python's"""
 import array
 import math
 import struct
@@ -27,7 +27,7 @@ def test_histogram(lab, form, mode, more):
 
 
 def discarded(a, b):
-    """What the sum of two floats discards in mode fpisa: of the one with the smaller exponent all below the other's
+    """Return what the sum of two floats discards in mode fpisa: all bits of the smaller exponent's float below the other's
     unit, by floor. The order of the two does not matter."""
     words = struct.unpack("<2I", struct.pack("<2f", a, b))
     exponents = [max(w >> 23 & 255, 1) for w in words]
@@ -36,13 +36,13 @@ def discarded(a, b):
 
 
 def exponent(x):
-    """floor(log2(x)) of a Fraction whose denominator is a power of two."""
+    """Return floor(log2(x)) of a Fraction whose denominator is a power of two."""
     return x.numerator.bit_length() - x.denominator.bit_length()
 
 
 @pytest.mark.parametrize("pipeline", ["fused", "staged"])
 def test_histogram_is_what_python_computes(lab, pipeline):
-    """The job has two workers; bpftool reads the same from the map, a bucket b being 2^(b - 150)."""
+    """The job of two workers has Python's histogram; bpftool reads the same from the map, where bucket b is 2^(b - 150)."""
     count, net = 3000, lab(workers=2)
     net.load()
     net.add_job(4, "--histogram", "--pipeline", pipeline)
@@ -60,7 +60,7 @@ def test_histogram_is_what_python_computes(lab, pipeline):
     table = [line.split() for line in net.fpisa("histogram", 4).splitlines()]
     assert [(int(x.removeprefix("2^")), int(n)) for x, n, _ in table[1:]] == sorted(expect.items())
     assert float(table[-1][2]) == 1
-    # A job made anew begins with an empty one.
+    # A job that is made again begins with an empty histogram.
     net.fpisa("job", "del", 4)
     net.add_job(4, "--histogram")
     assert net.json("histogram", 4)["buckets"] == [] and len(net.fpisa("histogram", 4).splitlines()) == 1

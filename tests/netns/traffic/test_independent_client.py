@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Clients written from doc/wire.md alone have every format, and recompute every operation bit for bit."""
+"""Clients written from doc/wire.md alone have every format, and recompute every operation bit for bit"""
 import sys
 
 from lab import ADDRESS, INDEPENDENT_CLIENT, read_all
@@ -9,7 +9,7 @@ SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
 
 
 def test_every_format_and_operation(lab):
-    """Also where a rank was taken out: avg divides by those that are in, guard bits stay those of all."""
+    """Every operation is right, also if a rank was taken out: avg divides by the remaining ranks, guard bits stay those of all."""
     net = lab(workers=3)
     net.load()
     for job, (lost, ops, *options) in enumerate([

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Frames that are not ours pass to the stack; frames of our protocol from hosts outside the job are dropped."""
+"""Foreign frames pass to the stack; frames of the protocol from hosts outside the job are dropped"""
 import struct
 
 import pytest
@@ -12,7 +12,7 @@ def test_what_is_not_ours_passes(lab, mode):
     net = lab()
     net.load("--mode", mode)
     net.add_job(1)
-    # Another port; our port without our magic, which a stack socket may have; what looks like ours, to an address that no job has.
+    # Another port; the port without the magic, as a stack socket may send; an FPISA frame to an address that no job has
     net.echo(ADDRESS, 0, b"hello", b"FP" + bytes(200))
     net.echo(ADDRESS, PORT, b"hello", bytes(1000))
     net.echo("10.99.1.1", PORT, b"FPGA", struct.pack("<2sBBBBBBI", b"FP", 2, 1, 1, 0, 0, 0, 55) + bytes(200))
@@ -22,7 +22,7 @@ def test_what_is_not_ours_passes(lab, mode):
 
 
 def test_strangers_are_dropped(lab):
-    """Frames of our protocol from who is not in the job: dropped, counted, not passed to the stack."""
+    """Frames of the protocol from hosts outside the job are dropped and counted, and do not reach the stack."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, workers=net.addresses[:2])

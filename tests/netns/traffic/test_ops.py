@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every operation, integers and blocks over real packets by `fpisa demo`."""
+"""Every operation, integers and blocks over real packets by `fpisa demo`"""
 import array
 
 import pytest
@@ -13,7 +13,7 @@ FACTOR = ["--factor", "0.1"]
 
 
 def long(*values):
-    """A case of `make test-long`: what it pairs is paired by the others too."""
+    """Mark a case of `make test-long`; other cases pair the same choices too."""
     return pytest.param(*values, marks=pytest.mark.long)
 
 
@@ -24,7 +24,7 @@ STAGED = "--pipeline staged --clz lpm"
     ("int32", "fpisa", "--loss 0.05"), long("int32", "fpisa", STAGED), ("mxint8", "fpisa", STAGED),
     ("mxint8", "fpisa-a", "--loss 0.05"), ("mxint8", "fpisa64", STAGED), long("mxint8", "exact", "--loss 0.05")])
 def test_integers_and_blocks(lab, form, mode, more):
-    """5001 is no multiple of 32, and the last chunk is short."""
+    """5001 values are right, although the count is not a multiple of 32 and the last chunk is short."""
     out = lab(workers=0).demo("--workers", 5, "--vector", 5001, "--format", form, "--mode", mode, *more.split())
     assert (out["format"], out["mode"], out["op"]) == (form, mode, "sum")
     assert out["vector"] == (5024 if form == "mxint8" else 5001)
@@ -34,7 +34,7 @@ def test_integers_and_blocks(lab, form, mode, more):
 
 
 def test_integers_do_not_overflow(lab, tmp_path):
-    """The largest shift at which no sum can: one more and three times the largest would."""
+    """The shift is the largest without overflow: three times the largest value overflows with one more."""
     (tmp_path / "v.f32").write_bytes(array.array("f", [1.0, -2.5, 715827882.0, 0.25] * 3).tobytes())
     out = lab(workers=0).demo("--workers", 3, "--rows", 3, "--file", tmp_path / "v.f32", "--format", "int32")
     assert out["int32_shift"] == -1 and out["overflowed"] == 0  # a float next to it is 715827904 > 2^31 / 3
@@ -45,7 +45,7 @@ def test_integers_do_not_overflow(lab, tmp_path):
 
 
 def test_scale_of_blocks(lab, tmp_path):
-    """The smallest at which all elements fit: 127 with unit 1; 127.75 would round to 128, so its unit is 2."""
+    """The scale is the smallest that fits all elements: 127 with unit 1; 127.75 would round to 128, so its unit is 2."""
     blocks = [[127.0, 0.75, 0.25] + [2.0] * 29, [127.75, 0.75, 1.25] + [2.0] * 29]
     (tmp_path / "v.f32").write_bytes(array.array("f", sum(blocks, [])).tobytes())
     out = lab(workers=0).demo("--workers", 1, "--rows", 1, "--file", tmp_path / "v.f32", "--format", "mxint8")
@@ -53,14 +53,14 @@ def test_scale_of_blocks(lab, tmp_path):
 
 
 def test_specials_in_blocks(lab, tmp_path):
-    """A block with a NaN in it is one; the others are not."""
+    """A block with a NaN in it is NaN; the others are not."""
     v = array.array("f", [1.0 + i for i in range(64)] * 2)
     v[3] = float("nan")
     (tmp_path / "v.f32").write_bytes(v.tobytes())
     lab(workers=0).demo("--workers", 2, "--rows", 2, "--file", tmp_path / "v.f32", "--format", "mxint8")
 
 
-# Each operation, format and mode, and each operation and mode with either pipeline.
+# Each operation, format and mode, and each operation and mode with either pipeline
 CALLS = [
     ("min", "int32", "fpisa", "fused"), ("min", "e4m3", "exact", "staged"), long("min", "fp64", "fpisa64", "fused"),
     long("max", "fp32", "fpisa", "staged"), ("max", "bf16", "fpisa-a", "staged"), ("max", "fp16", "fpisa", "fused"),
@@ -72,7 +72,7 @@ CALLS = [
 
 @pytest.mark.parametrize("op, form, mode, pipeline", CALLS)
 def test_operations(lab, op, form, mode, pipeline):
-    """Seven workers, for whom 1/n is no power of two."""
+    """Every operation is right for seven workers, where 1/n is not a power of two."""
     out = lab(workers=0).demo("--workers", 7, "--vector", 3001, "--op", op, "--format", form, "--mode", mode,
                *(STAGED.split() if pipeline == "staged" else []),
                *(FACTOR if op == "scale" else []))
@@ -84,7 +84,7 @@ def test_operations(lab, op, form, mode, pipeline):
 
 
 def test_averages_by_reciprocal(lab):
-    """The paper's way misrounds; division does not. Same sums."""
+    """The paper's reciprocal misrounds; division does not. The sums are the same."""
     exact = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32".split())
     rough = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32 --reciprocal".split())
     assert exact["correctly_rounded"] == 1 and rough["reciprocal"]
@@ -95,7 +95,7 @@ def test_averages_by_reciprocal(lab):
     ("fp16", "fpisa-a", ["--op", "avg"]), long("fp64", "fpisa64", ["--op", "norm"]),
     ("int32", "fpisa", ["--op", "max"]), ("fp32", "exact", ["--pipeline", "staged", "--loss", "0.05"])])
 def test_big_endian(lab, form, mode, more):
-    """The same results as a little-endian job's, to the bit, and so the same error."""
+    """A big-endian job has a little-endian job's results, to the bit, and the same error."""
     options = ["--workers", 3, "--vector", 3001, "--format", form, "--mode", mode, *more]
     out = lab(workers=0).demo(*options, "--big-endian")
     assert out["big_endian"] is True
@@ -110,7 +110,7 @@ def test_order_does_not_matter(lab):
 
 
 def test_refusals(lab):
-    """An option that is not offered is refused in one line that names it; options that conflict get the usage besides."""
+    """An unknown option is refused in one line that names it; options that conflict also get the usage."""
     net = lab(workers=0)
     offered = [(op, f, m) for f in FLOATS + ["mxint8"] for m in MODES for op in ("min", "max", "norm")
                if f == "mxint8" or (op == "norm" and m == "exact")]

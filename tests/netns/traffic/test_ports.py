@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Jobs with several ports: every contribution goes to the port of its slot, whatever happens to it on its way."""
+"""Jobs with several ports: every contribution goes to the port of its slot, whatever happens on its way"""
 import contextlib
 import ctypes
 import itertools
@@ -19,7 +19,7 @@ ELEMENTS, WINDOW, PORTS = 32, 16, 4
 
 @contextlib.contextmanager
 def captured(net):
-    """Packet sockets where the workers' links enter the switch: behind every transport, before the aggregator."""
+    """Open packet sockets where the workers' links enter the switch: behind every transport, before the aggregator."""
     sockets = []
     with net.spaces[-1].entered():
         for dev in ("p0", "p1"):
@@ -34,7 +34,7 @@ def captured(net):
 
 
 def contributions(sockets):
-    """(port, slot, version) of each ADD; a burst that nobody has cut yet is one packet of many."""
+    """Return (port, slot, version) of each ADD. A burst that is not cut yet is one packet of many."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -50,7 +50,7 @@ def contributions(sockets):
 
 
 def expect_own_ports(sockets):
-    """Each slot's were all at its port, and all slots, versions and ports were there. How many."""
+    """Check that each slot's frames were all at its port, and that all slots, versions and ports occurred. Return the count."""
     seen = list(contributions(sockets))
     assert set(seen) == {(PORT + slot // 4 % PORTS, slot, v) for slot, v in itertools.product(range(WINDOW), (0, 1))}
     return len(seen)
@@ -75,7 +75,7 @@ def test_every_frame(lab, transport, faults):
 
 
 def test_shrink(lab):
-    """A rank that is there and gives nothing is taken out; open rounds, of every port, go on."""
+    """A rank that has joined and contributes nothing is taken out; open rounds of every port go on."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--elements", ELEMENTS, "--window", WINDOW, "--ports", PORTS)
@@ -88,7 +88,7 @@ def test_shrink(lab):
 
 
 def arrives(net, receiver, port, data):
-    """Does a datagram of worker 0 come out at the aggregator's socket?"""
+    """Return whether a datagram of worker 0 comes out at the aggregator's socket."""
     with net.worker[0].socket() as s:
         s.bind(("", PORT + 1000))
         s.sendto(data, (ADDRESS, port))
@@ -98,7 +98,7 @@ def arrives(net, receiver, port, data):
 
 
 def test_ports_of_others(lab):
-    """The ports behind the first are looked at while a job has them; what does not say FP there passes."""
+    """The datapath looks at the ports behind the first while a job has them; frames there without FP pass."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -136,7 +136,7 @@ def bpf(command, attr):
 
 
 def pin_spreader(path, byte):
-    """A classifier that chooses one of two queues by the lowest bit of a byte of the frame."""
+    """Pin a classifier that chooses one of two queues by the lowest bit of a byte of the frame."""
     def insn(code, dst, src, off, imm):
         return struct.pack("<BBhi", code, src << 4 | dst, off, imm)
 
@@ -151,7 +151,7 @@ def pin_spreader(path, byte):
 
 
 def spread_by(net, byte):
-    """The switch sends to the aggregator's queues by it, as a card does what its rules say."""
+    """Let the switch send to the aggregator's queues by it, as a card does by its rules."""
     switch, path = net.spaces[-1], BPFFS + "/spreader"
     pin_spreader(path, byte)
     switch.try_run("tc", "filter", "del", "dev", "uplink", "egress")
@@ -160,7 +160,7 @@ def spread_by(net, byte):
 
 
 def two_queues(net):
-    """The aggregator's link anew, with two receive queues that two kernel threads on two CPUs poll. The CPUs."""
+    """Make the aggregator's link again, with two receive queues that two kernel threads on two CPUs poll. Return the CPUs."""
     cpus = sorted(os.sched_getaffinity(0))[:2]
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
@@ -184,14 +184,14 @@ def two_queues(net):
 
 
 def added(net, job):
-    """{CPU: (contributions that it added, HELLOs that it answered)}, of those that did something."""
+    """Return {CPU: (contributions that it added, HELLOs that it answered)}, without idle CPUs."""
     dump = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_counters")
     rows = [(v["cpu"], v["value"]) for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
     return {cpu: (c["v_accepted"] + c["v_result"], c["v_welcome"]) for cpu, c in rows if c["packets"]}
 
 
 def test_one_cpu_a_slot(lab):
-    """Spread by destination port each slot's frames meet on one CPU; spread by their source, on two."""
+    """Spread by destination port, each slot's frames meet on one CPU; spread by source, on two."""
     net = lab(workers=2, bridge=True)
     cpus = two_queues(net)
     window, chunks = 32, 2 * 32 * 20 + 11
@@ -201,19 +201,19 @@ def test_one_cpu_a_slot(lab):
         net.add_job(job, "--elements", ELEMENTS, "--window", window, "--ports", ports)
         net.check_sum(job, chunks * ELEMENTS, timeout_ms=60000)
         seen = added(net, job)
-        if byte == LAST_OF_SOURCE:  # each CPU has one rank's, of every slot, and may wait for the other in vain
+        if byte == LAST_OF_SOURCE:  # each CPU has one rank's frames of every slot, and may wait for the other in vain
             assert [seen[c][0] for c in cpus] == [chunks, chunks] and set(seen) == set(cpus)
             continue
         assert net.counters(job, PIN)["v_busy"] == 0
         if ports == 1:
             assert [n for n, _ in seen.values()] == [2 * chunks]
-        else:  # HELLO is the first port's
+        else:  # HELLO belongs to the first port
             assert sorted(seen) == cpus and sorted(seen.values(), key=lambda v: v[1])[0] == (2 * (chunks - first), 0)
             assert sum(n for n, _ in seen.values()) == 2 * chunks
 
 
 def test_through_a_cpu_map(lab):
-    """load --cpus hands on what comes to any of the ports, and no more; refusals are the same behind it."""
+    """load --cpus hands on exactly the frames to the job's ports; refusals are the same behind it."""
     net = lab(workers=2)
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
     net.load("--cpus", cpus)

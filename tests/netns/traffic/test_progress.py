@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""options.progress on real packets: what a rank computes between start and wait delays neither it nor the others.
+"""options.progress on real packets: computing between start and wait delays neither the rank nor the others
 
-Where one of several rounds has to hold, each measures a sum of its own: a machine may lose its CPUs for a while, or half its speed."""
+If one of several rounds must hold, each round measures a sum of its own: a machine may lose its CPUs for a while, or half
+its speed."""
 import hashlib
 
 import pytest
@@ -46,14 +47,14 @@ def computing(seconds):
 
 
 def seconds_of_a_sum(net, **options):
-    """Where nobody computes."""
+    """Measure a sum while no rank computes."""
     return max(a["seconds"] for a in together(net, [BLOCKING] * RANKS, **options))
 
 
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_computing_hides_the_sum(net, transport):
-    """Start, compute, wait: all is there. Four ranks that compute share the CPUs with four threads that sum; where others
-    have them too a sum takes longer, and so is the time to compute."""
+    """A wait after computing returns at once. Four ranks that compute share the CPUs with four threads that sum. If other
+    programs use the CPUs too a sum takes longer, and so does computing."""
     def waits():
         plain = seconds_of_a_sum(net, transport=transport)
         seconds = max(COMPUTE_S, 4 * plain)
@@ -65,7 +66,7 @@ def test_computing_hides_the_sum(net, transport):
 
 
 def test_without_it_nothing_is_hidden(net):
-    """The reference for the test above: the sum is made while all wait."""
+    """Without options.progress the sum is made while all wait: the reference for the test above."""
     def share():
         plain = seconds_of_a_sum(net)
         answers = together(net, [computing(COMPUTE_S)] * RANKS)
@@ -76,7 +77,7 @@ def test_without_it_nothing_is_hidden(net):
 
 
 def test_a_rank_that_computes_delays_nobody(net):
-    """The others' blocking calls take as long as they need, not as long as it computes."""
+    """The others' blocking calls take as long as they need, not as long as the rank computes."""
     seconds = max(4 * COMPUTE_S, 8 * seconds_of_a_sum(net))
     answers = together(net, [BLOCKING] * (RANKS - 1) + [computing(seconds)], **PROGRESS)
     assert max(a["seconds"] for a in answers[:-1]) < seconds / 2

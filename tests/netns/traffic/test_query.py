@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries over real packets, by clients that were written from doc/query-wire.md; and the verbs around them."""
+"""Queries over real packets, by clients written from doc/query-wire.md, and the verbs around them"""
 import os
 import re
 import struct
@@ -48,7 +48,7 @@ def grouped(rows):
 
 @pytest.mark.parametrize("limit, token", [(KEYS, "0"), (KEYS // 2, "0"), (KEYS // 2, "c0ffee")])
 def test_table(lab, limit, token):
-    """Room for every group, and for half of them: the rest is the master's, and no row is lost or there twice. With a
+    """With room for every group or for half of them no row is lost or doubled: the rest is the master's. With a
     token frames have tags."""
     net = lab(workers=3)
     net.load()
@@ -72,7 +72,7 @@ def test_topn(lab, options):
     assert said["answer"] == sorted((query.place(v) for _, v in rows), reverse="--ascending" not in options)[:500]
     shown = net.json("query", "show", 5)
     assert shown["rows"]["pruned"] > len(rows) / 2
-    # The counted rows, not all of them if frames came again, do not precede the last of the answer.
+    # The counted rows, which are not all rows if frames came again, do not precede the last row of the answer.
     value, = struct.unpack("<f", struct.pack("<I", query.value(said["answer"][-1])))
     threshold = shown["threshold"]
     assert threshold >= value if "--ascending" in options else threshold <= value
@@ -82,7 +82,7 @@ def test_topn(lab, options):
 
 @pytest.mark.parametrize("kind, options", [("join", ()), ("table", ("--limit", 5)), ("topn", ("--limit", 300))])
 def test_filter(lab, kind, options):
-    """A small table with every fourth key, its keys sent first: what is in no join is pruned on its way."""
+    """With the keys of a small table, every fourth, sent first, rows outside the join are pruned on their way."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", kind, "--filter", "bitmap", "--filter-keys", KEYS, *options)
@@ -109,7 +109,7 @@ def test_filter(lab, kind, options):
 
 @pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
 def test_cpus(lab):
-    """Frames that `load --cpus` hands to other CPUs than the one that receives."""
+    """Frames are right if `load --cpus` hands them to other CPUs than the receiving CPU."""
     net = lab(workers=3)
     net.load("--cpus", "0,1")
     make(net, "--kind", "table", "--limit", KEYS // 2, "--filter", "bloom", "--filter-keys", KEYS)
@@ -136,7 +136,7 @@ def test_mtu_towards_the_master(lab):
 
 
 def test_verbs(lab):
-    """A query and a job beside each other; neither is the other. What is gone leaves nothing."""
+    """A query and a job run beside each other and are not confused. Removed objects leave nothing."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", "table", "--limit", 10, "--token", "c0ffee")

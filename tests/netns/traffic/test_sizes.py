@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Vectors from one element to ten million, over eight workers; other numbers of workers; frames of every size."""
+"""Vectors from one element to ten million, over eight workers; other numbers of workers; frames of every size"""
 import pytest
 
 from lab import PIN

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The worker's side: an ordinary user with an address and a job number; ranks
-that are absent, come back, come late; an independent client; the bits."""
+that are absent, come back or come late; an independent client; the bits"""
 import array
 import hashlib
 import json
@@ -24,7 +24,7 @@ EACCES, EINVAL, ETIMEDOUT, EPROTO, EADDRINUSE, ESTALE = 13, 22, 110, 71, 98, 116
 
 
 def test_address_and_job_number_suffice(lab):
-    """No options, no privilege, nothing configured on the worker."""
+    """An address and a job number suffice: no options, no privilege, nothing configured on the worker."""
     net = lab(workers=2)
     net.load()
     net.add_job(7)
@@ -51,12 +51,12 @@ def test_absent_rank_at_connect(lab):
     assert time.monotonic() - t0 > 1.5
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]
-    net.check_sum(1)  # with none of those that gave up
+    net.check_sum(1)  # with none of the ranks that gave up
 
 
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_no_host_is_there(lab, transport):
-    """A network's broadcast address, which only its routes tell, is refused at once; a way that is closed may open."""
+    """A network's broadcast address, which only its routes reveal, is refused at once; a closed path may open."""
     net = lab(workers=1)
     net.worker[0].ip(f"route replace prohibit {ADDRESS}")
     for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; give one"),
@@ -67,7 +67,7 @@ def test_no_host_is_there(lab, transport):
 
 
 def test_port_cannot_be_had(lab):
-    """The port is taken, or root's: the header lists the errors, with what to do."""
+    """A port that is taken, or needs root, is an error that the header lists, with what to do."""
     net = lab(workers=1)
     with open(os.path.join(TOP, "include", "fpisa.h")) as f:
         listed, = re.findall(r"Join job `job`((?:(?!\*/).)*)\*/\nint fpisa_connect\(", f.read(), re.S)
@@ -91,7 +91,7 @@ def test_rank_that_was_taken_out_connects(lab):
 
 
 def test_absent_rank_in_a_call(lab):
-    """Ranks 1 and 2 have joined and do not contribute; then all join again on the same handles."""
+    """Ranks 1 and 2 join and do not contribute; the error names them, then all join again on the same handles."""
     net = lab(workers=3)
     net.load()
     net.add_job(1)
@@ -109,7 +109,7 @@ def test_absent_rank_in_a_call(lab):
     assert [read_answers(p)[-1]["digest"] for p in idle] == [expect] * 2
 
 
-# A worker that goes on after an error, as a careful program does.
+# A worker that goes on after an error, as a careful program does
 LATE_SUM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -135,7 +135,7 @@ def test_cohorts(lab):
 
 
 def test_killed_worker_is_replaced(lab):
-    """A worker dies in a call: the others learn that, and all join again with its successor."""
+    """If a worker dies in a call, the others learn that, and all join again with its successor."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -160,7 +160,7 @@ def test_ranks_that_disagree(lab):
 
 
 def test_job_made_anew(lab):
-    """Under the feet of a worker: it hears that its generation is over."""
+    """If the job is made again under a worker, the worker is told that its generation is over."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -173,7 +173,7 @@ def test_job_made_anew(lab):
 
 
 def test_job_made_anew_with_another_list(lab):
-    """A worker whose address is no longer at its rank is a stranger, and hears nothing."""
+    """A worker whose address is no longer at its rank is a stranger, and gets no answer."""
     net = lab(workers=2)
     net.load()
     a, b = net.addresses
@@ -192,7 +192,7 @@ def test_job_made_anew_with_another_list(lab):
 @pytest.mark.parametrize("pipeline, clz", [("staged", "lpm"), ("fused", "bits")])
 @pytest.mark.parametrize("mode, rounding", [("fpisa", "down"), ("fpisa", "nearest"), ("fpisa-a", "down")])
 def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
-    """Random values, added up in rational numbers in the order of arrival that each result reports."""
+    """The bits of random values are those of rational numbers added in the order of arrival that each result reports."""
     seed = draw_seed()
     net = lab(workers=4)
     net.load()
@@ -220,7 +220,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
 
 @pytest.mark.parametrize("ports", [1, 4])
 def test_beside_an_independent_client(lab, ports):
-    """A client written from doc/wire.md alone gets the bits of libfpisa's workers, and the right ones."""
+    """A client written from doc/wire.md alone gets the bits of libfpisa's workers, and the right bits."""
     net = lab(workers=3)
     net.load()
     count, seeds = 3000, {1: 5, 2: 6}

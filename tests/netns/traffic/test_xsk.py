@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers over AF_XDP beside workers over UDP; what it refuses, and what passes it by.
-test_demo.py has its bits against the oracle."""
+"""Workers over AF_XDP beside workers over UDP: what it refuses, and traffic that passes by it.
+test_demo.py checks its bits against the oracle."""
 import json
 import os
 import sys
@@ -16,13 +16,13 @@ NOBODY = 65534
 
 
 def attached(ns, dev="eth0"):
-    """Has it an XDP program?"""
+    """Return whether the device has an XDP program."""
     link, = json.loads(ns.run("ip", "-j", "link", "show", dev))
     return "xdp" in link
 
 
 def answers_echo(net, ns, address):
-    """Does a datagram from the aggregator reach a port of no worker's, and the answer it?"""
+    """Return whether a datagram from the aggregator reaches a port of no worker, and the answer the aggregator."""
     with ns.socket() as there, net.agg.socket() as here:
         there.bind((address, 5555))
         here.settimeout(5)
@@ -34,7 +34,7 @@ def answers_echo(net, ns, address):
 
 
 def test_beside_udp_and_other_traffic(lab):
-    """Ranks of both transports in one job. The interface is as before when the handle is gone."""
+    """Ranks of both transports sum in one job. The interface is as before when the handle is closed."""
     net = lab(workers=3)
     net.load()
     net.add_job(1)
@@ -49,7 +49,7 @@ def test_beside_udp_and_other_traffic(lab):
 
 
 def echoes(net, ns, address):
-    """Does a datagram from the aggregator's address and port to the workers' port arrive at this host?"""
+    """Return whether a datagram from the aggregator's address and port to the workers' port arrives at this host."""
     with ns.socket() as there, net.agg.socket() as here:
         there.bind((address, PORT))
         here.bind((ADDRESS, PORT))
@@ -63,8 +63,8 @@ def echoes(net, ns, address):
 
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_another_host_behind_it(lab, fanout):
-    """A host that is routed through the worker's hears the aggregator between the same ports, and the results of its
-    own job; results of ours never come to the UDP socket."""
+    """A host that is routed through the worker's gets the aggregator's frames between the same ports, and the results of its
+    own job; results of the worker's job never come to the UDP socket."""
     net = lab(workers=1)
     net.load()
     net.add_job(1, "--fanout", fanout)
@@ -99,7 +99,7 @@ def test_next_generation(lab):
 @pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_job_made_anew(lab, transport, options):
-    """Results come another way then. Over AF_XDP that takes none of the privilege that connecting took."""
+    """Results come another way then. Over AF_XDP this takes none of the privilege that connecting took."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -115,7 +115,7 @@ def test_job_made_anew(lab, transport, options):
 
 
 def move(net):
-    """The way between the aggregator and the worker leads by eth1 now, and the job is made anew for it."""
+    """Lead the way between the aggregator and the worker by eth1, and make the job again for it."""
     net.worker[0].ip(f"route replace {ADDRESS} via 10.99.9.1 src {net.addresses[0]}")
     net.agg.ip(f"route replace {net.addresses[0]}/32 dev q0")
     assert answers_echo(net, net.worker[0], net.addresses[0])
@@ -126,7 +126,7 @@ def move(net):
 
 @pytest.mark.parametrize("root", [True, False], ids=["root", "nobody"])
 def test_another_interface(lab, root):
-    """A new route takes another socket. A user who may not have it is told before any rank waits for it."""
+    """A new route needs another socket. A user who may not open it is told before any rank waits for it."""
     net = lab(workers=1)
     net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", "addr add 10.99.9.1/24 dev q0",
                "link set q0 up")
@@ -153,8 +153,8 @@ def test_another_interface(lab, root):
 
 
 def test_interface_is_free_late(lab):
-    """Another's program that goes while the worker waits for its turn has cost nothing: the socket that is made then
-    sends and receives as any."""
+    """If another program leaves the interface while the worker waits for its turn, nothing is lost: the socket opened then
+    sends and receives normally."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "unicast")
@@ -191,7 +191,8 @@ def cpu_seconds(pid):
 
 @pytest.mark.parametrize("how", ["blocking", "driving", "engine", "idle"])
 def test_interface_that_goes(lab, how):
-    """Whoever watches its socket, the caller or the progress thread, does not spin, and learns of it long before its deadline."""
+    """A caller or progress thread that watches a vanished interface's socket does not spin, and learns of it long before its
+    deadline."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -223,13 +224,13 @@ def test_without_privilege(lab):
     (answer,), status, _ = read_all(p)
     assert status == 1 and answer["rc"] == -EPERM
     assert "root" in answer["error"] and "udp" in answer["error"]
-    # No other rank was made to wait.
+    # No other rank had to wait.
     assert net.json("job", "show", 1)["generation"] == before
 
 
 @pytest.mark.parametrize("caps", ["net_raw,net_admin,bpf", "net_raw,net_admin,bpf,ipc_lock"], ids=["limit", "no_limit"])
 def test_capabilities(lab, caps):
-    """Three will do as far as the limit of locked memory goes, and who lacks memory is told which."""
+    """Three capabilities suffice up to the limit of locked memory, and an error names the limit if memory is lacking."""
     net = lab(workers=1)
     net.load()
     net.add_job(1, "--window", 64)
@@ -247,7 +248,7 @@ def test_capabilities(lab, caps):
 
 
 def test_no_room_for_the_frame(lab):
-    """As over UDP: a chunk that makes a packet larger than the MTU is an error, not silence."""
+    """As over UDP, a chunk that makes a packet larger than the MTU is an error, not silence."""
     net = lab(workers=1, mtu=3000)
     net.load()
     net.add_job(1, "--elements", 640)
@@ -257,7 +258,7 @@ def test_no_room_for_the_frame(lab):
 
 
 def test_results_at_another_queue(lab):
-    """A process that polls sees frames of a queue other than the socket's, which the kernel hands to the UDP socket."""
+    """A process that polls gets frames of another queue than the socket's, which the kernel hands to the UDP socket."""
     net = lab(workers=1, queues=2)
     net.load()
     net.add_job(1, "--window", 8)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The communication hook of adapters/python under DistributedDataParallel, over the network."""
+"""The communication hook of adapters/python under DistributedDataParallel, over the network"""
 import importlib.util
 import os
 import re
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not importlib.util.find_spec("torch"),
 
 
 def test_hook(lab, tmp_path):
-    """Several ranks, several buckets: the weights are alike, and those that Gloo's averages lead to."""
+    """With several ranks and buckets, all have the same weights, which are those of Gloo's averages."""
     net = lab(workers=3, bridge=True)
     net.load()
     training = Training(net, str(tmp_path), PACKAGE)

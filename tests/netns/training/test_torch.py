@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The backend of adapters/torch over the network: what torch.distributed promises of all-reduce, training by
-DistributedDataParallel, torchrun, a rank that is killed."""
+"""The backend of adapters/torch over the network: torch.distributed's promises about all-reduce, training by
+DistributedDataParallel, torchrun, a rank that is killed"""
 import os
 import re
 import signal
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(PACKAGE, "built"
 
 @pytest.fixture
 def training(lab, tmp_path):
-    """training(workers)"""
+    """Yield training(workers)."""
     made = []
 
     def make(workers):
@@ -39,7 +39,7 @@ def training(lab, tmp_path):
 
 
 def digest(outs):
-    """Return the digest of the weights, which all ranks share; the loss has fallen."""
+    """Return the digest of the weights, which all ranks share, after checking that the loss has fallen."""
     found = [re.search(r"rank \d: loss ([0-9.]+) -> ([0-9.]+), weights (\w+), flags", out) for out in outs]
     assert all(found), outs
     assert all(float(m[2]) < 0.9 * float(m[1]) for m in found), outs
@@ -48,7 +48,7 @@ def digest(outs):
 
 
 def test_sweep(training):
-    """Each check is a line of the page."""
+    """Each check is a line of the page, and passes."""
     t = training(3)
     outs = outputs(t.start_ranks(SWEEP))
     names = [[line.split()[0] for line in out.splitlines()] for out in outs]
@@ -59,7 +59,7 @@ def test_sweep(training):
 
 
 def test_exact_training_is_reproducible(training):
-    """Four ranks, a million parameters: one digest over ranks, runs and sizes of buckets."""
+    """Four ranks with a million parameters have one digest over ranks, runs and sizes of buckets."""
     t, digests = training(4), set()
     for bucket in 1, 1, 0.2:
         digests.add(digest(outputs(t.start_ranks(EXAMPLE, "--steps", 8, "--mode", "exact", "--bucket-mb", bucket))))
@@ -69,7 +69,7 @@ def test_exact_training_is_reproducible(training):
 
 @pytest.mark.long
 def test_torchrun(training):
-    """The example as its page says."""
+    """The example runs under torchrun as its page says."""
     t = training(2)
     with open(PAGE) as f:
         options = re.search(r" torchrun (-r 1 -t 1) --nnodes=4 ", f.read())[1].split()
@@ -103,6 +103,6 @@ def kill_rank_1(training):
 
 @pytest.mark.alone
 def test_rank_that_is_killed(training):
-    """The others' backward() ends within a second, with an error that names it."""
+    """After a kill the others' backward() ends within a second, with an error that names the rank."""
     t = training(4)
     once_within(1, lambda: kill_rank_1(t))
