@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The installed library as its user meets it: `make install` into a root of
+"""Use the installed library as its user does: `make install` into a root of
 its own, a program compiled and linked by pkg-config alone against the shared
 library, its result, the versions of the exported symbols, and nothing left
 after `make uninstall`.

@@ -39,7 +39,7 @@ address = {}
 
 
 def tree(top, *without):
-    """Every file below `top`, and what it is."""
+    """Return every file below `top` with its kind."""
     found = {}
     for d, dirs, files in os.walk(top):
         dirs[:] = [n for n in dirs if os.path.relpath(os.path.join(d, n), top) not in without]
@@ -57,7 +57,7 @@ def sh(*argv, **options):
 
 
 class Root:
-    """A root directory with Debian in it, and the two versions of the packages beside it."""
+    """A root directory with Debian in it, and the two versions of the packages beside it"""
 
     def __init__(self, path):
         self.path = path
@@ -79,12 +79,12 @@ class Root:
             shutil.rmtree(here)
 
     def state(self):
-        """Return what a package could leave behind."""
+        """Return everything that a package could leave behind."""
         own = ("proc", "sys", "dev", "tmp", "run", "var/lib/apt", "var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache")
         return {p: what for p, what in tree(self.path, *own).items() if p not in own}
 
     def unit(self, *names):
-        """Command lines of the installed unit."""
+        """Return the command lines of the installed unit."""
         with open(self.path + "/lib/systemd/system/fpisa.service") as f:
             return [shlex.split(c) for name, c in re.findall(r"^(Exec\w+)=(.*)$", f.read(), re.M) if name in names]
 
@@ -124,7 +124,7 @@ def renumber(folder, work):
 
 @pytest.fixture(scope="session")
 def debs(tmp_path_factory):
-    """The first version by `make deb`, the other made from it; the root is made meanwhile."""
+    """Make the first version by `make deb`, the other from it, and the root meanwhile."""
     for tool in ("dpkg-buildpackage", "dh", "mmdebstrap", "lintian"):
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed; make test installs it")
@@ -159,7 +159,7 @@ def test_lintian(debs):
 
 
 def test_postgres(debs, tmp_path):
-    """The extension as its package has it, in a server of its own."""
+    """The extension of the package works in a server of its own."""
     name = f"postgresql-{setting('PG_VERSION')}-fpisa"
     package = os.path.join(debs, f"{name}_{OLD}_amd64.deb")
     why = postgres.lacking() if os.path.exists(package) else "no such package: postgresql-server-dev-N is not installed; make test installs it"
@@ -176,7 +176,7 @@ def test_postgres(debs, tmp_path):
 
 
 def test_python(debs, tmp_path):
-    """The package as Debian's Python has it, over the library's package."""
+    """The package for Debian's Python works over the library's package."""
     for name in f"libfpisa1_{OLD}_amd64", f"python3-fpisa_{OLD}_amd64":
         sh("dpkg-deb", "-x", os.path.join(debs, name + ".deb"), tmp_path)
     assert "python3-numpy" in sh("dpkg-deb", "-f", os.path.join(debs, name + ".deb"), "Depends")
@@ -189,7 +189,7 @@ def test_python(debs, tmp_path):
 
 
 def test_torch(debs, tmp_path):
-    """The backend as its package has it: it loads, and has registered itself."""
+    """The backend of the package loads and registers itself."""
     package = os.path.join(debs, f"python3-fpisa-torch_{OLD}_amd64.deb")
     if not os.path.exists(package):
         pytest.skip("no such package: libtorch-dev is not installed; make test installs it")
@@ -238,7 +238,7 @@ def pages_commands(section, place):
 
 
 def test_guide_s_build():
-    """The fixture `debs` runs the last of them; the first does nothing where nothing is missing."""
+    """The guide's build commands run: the fixture `debs` runs the last; the first does nothing if nothing is missing."""
     assert "".join(pages_commands(1, "the machine that builds")) == "make deps\nmake deb\n"
     if sh("debian/deps", "--missing", *setting("PACKAGES").split(), cwd=TOP).strip():
         pytest.skip("packages are missing here; make test installs it")
@@ -270,7 +270,7 @@ def test_install(root, fresh):
 
 
 def test_scripts_of_the_manager_s_unit(debs, tmp_path):
-    """An upgrade restarts it, and does not stop it before; a removal stops it before the datapath goes."""
+    """An upgrade restarts the manager's unit and does not stop it before; a removal stops it before the datapath goes."""
     sh("dpkg-deb", "-e", os.path.join(debs, f"fpisa_{OLD}_amd64.deb"), tmp_path)
     script = {p.name: p.read_text() for p in tmp_path.iterdir()}
     restart = r"_dh_action=restart\n.*\n.*_dh_action=start\n\s*fi\n\s*deb-systemd-invoke \$_dh_action '?fpisa-manager.service"
@@ -281,7 +281,7 @@ def test_scripts_of_the_manager_s_unit(debs, tmp_path):
 
 @pytest.mark.parametrize("unit", ["fpisa", "fpisa-manager"])
 def test_unit_verifies(root, tmp_path, unit):
-    """By this machine's systemd, whose targets the root has not; the commands are those of the root."""
+    """systemd of this machine accepts the unit with the root's commands; the root lacks its targets."""
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
     with open(f"{root.path}/lib/systemd/system/{unit}.service") as f:
@@ -307,7 +307,7 @@ def test_program_against_the_library(root, how):
 
 
 def test_restart_and_upgrade_under_traffic(root, lab):
-    """The unit's commands, twice, then a new version of the packages: no sum is wrong, the job goes on."""
+    """The unit's commands, twice, then a new version of the packages give no wrong sum, and the job goes on."""
     net = lab()
     mount_tree("/sys", root.path + "/sys")
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The expected results of fpisa_sum() and fpisa_avg(), in rational numbers (tests/lib/rationals.py), and values to sum."""
+"""The expected results of fpisa_sum() and fpisa_avg(), in rational numbers (tests/lib/rationals.py), and values to sum"""
 import math
 import struct
 from fractions import Fraction
@@ -11,19 +11,19 @@ CODES = {"fp32": (">f", ">I", 8), "fp64": (">d", ">Q", 16)}
 
 
 def bits(f, value):
-    """A float as the packed value of format f."""
+    """Return a float as the packed value of format f."""
     real, integer, _ = CODES[f.name]
     return struct.unpack(integer, struct.pack(real, value))[0]
 
 
 def value_of(f, word):
-    """The float that a packed value is; every one of either format is one of Python's."""
+    """Return the float of a packed value; Python's floats hold every value of either format."""
     real, integer, _ = CODES[f.name]
     return struct.unpack(real, struct.pack(integer, word))[0]
 
 
 def rounded(f, values, to=None, average=False):
-    """The packed sum or average of floats of format f, rounded to format `to`, as hexadecimal; None where SQL has NULL."""
+    """Return the packed sum or average of floats of format f, rounded to format `to`, as hexadecimal; None for SQL's NULL."""
     to = to or f
     if not values:
         return None
@@ -38,14 +38,14 @@ def rounded(f, values, to=None, average=False):
 
 
 def literal(value):
-    """A float as COPY and SQL read it, without any loss; NULL is None."""
+    """Return a float as COPY and SQL read it, without any loss; None as NULL."""
     if value is None:
         return "\\N"
     return "NaN" if math.isnan(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, repr(value))
 
 
 def adversarial(f, n, rng):
-    """Floats of format f whose sum() depends on the order: cancellation, ties, subnormals. No sum() of them overflows."""
+    """Return floats of format f whose sum() depends on the order: cancellation, ties, subnormals. No sum() of them overflows."""
     large = 1e30 if f is REAL else 1e290
     tiny = value_of(f, 1)
     ulp = 2.0 ** -f.mbits

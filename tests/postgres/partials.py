@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Partials by doc/partial.md alone: bytes written and read, expansions made, in rational numbers."""
+"""Partials by doc/partial.md alone: bytes written and read, expansions made, in rational numbers"""
 import math
 import struct
 from fractions import Fraction
@@ -11,7 +11,7 @@ HEAD, COUNTS = struct.Struct("<2sBBhHQ"), struct.Struct("<3Q")
 
 
 def write(values):
-    """The bytes of these floats."""
+    """Return the bytes of these floats."""
     special = [sum(map(math.isnan, values)), values.count(math.inf), values.count(-math.inf)]
     total = sum((Fraction(v) for v in values if math.isfinite(v)), Fraction(0))
     magnitude, exponent = abs(total.numerator), 1 - total.denominator.bit_length()
@@ -23,7 +23,7 @@ def write(values):
 
 
 def read(data):
-    """(rows, counts of specials, sum of the rest) of any bytes, for binary64; None if they are no partial."""
+    """Return (rows, counts of specials, sum of the rest) of any bytes, for binary64; None if they are not a partial."""
     if len(data) < HEAD.size:
         return None
     magic, version, flags, exponent, zero, rows = HEAD.unpack_from(data)
@@ -43,7 +43,7 @@ def read(data):
 
 
 def expansion(f, values):
-    """The terms of finite floats of format f; None beyond its range."""
+    """Return the terms of finite floats of format f; None beyond its range."""
     left, terms = sum(map(Fraction, values), Fraction(0)), []
     while left or not terms:
         word = f.pack(left, NEAREST)[0]
@@ -55,5 +55,5 @@ def expansion(f, values):
 
 
 def hexadecimal(f, value):
-    """As float4send() and float8send() give it."""
+    """Return the value as float4send() and float8send() give it."""
     return struct.pack(CODES[f.name][0], value).hex()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_sum() and fpisa_avg() as aggregates: NULLs, specials, windows, what goes with an aggregate, memory."""
+"""fpisa_sum() and fpisa_avg() as aggregates: NULLs, specials, windows, SQL's clauses for aggregates, memory"""
 import json
 
 import pytest
@@ -35,7 +35,7 @@ def test_no_rows(server, sql_type):
 
 
 def test_types(server):
-    """The types are those of sum() and avg()."""
+    """The result types are those of sum() and avg()."""
     for name, sql_type in (("sum", "real"), ("sum", "double precision"), ("avg", "real"), ("avg", "double precision")):
         ours, theirs = server.sql(f"SELECT pg_typeof(fpisa_{name}(x)), pg_typeof({name}(x)) FROM {values(sql_type, '1')}")[0]
         assert ours == theirs
@@ -46,7 +46,7 @@ def test_types(server):
 
 @both
 def test_beyond_the_range(server, sql_type):
-    """An error, as of sum(), with its code; but of the exact sum alone: what comes back into the range is right. An average is."""
+    """A sum beyond the range is an error with sum()'s code, but only if the exact sum is; an average is never an error."""
     largest = LARGEST[sql_type]
     for function in ("sum", "fpisa_sum"):
         with pytest.raises(Failed, match="value out of range: overflow"):
@@ -61,7 +61,7 @@ def test_beyond_the_range(server, sql_type):
 
 @both
 def test_clauses(server, sql_type):
-    """DISTINCT, FILTER, ORDER BY, HAVING, beside each other over one scan."""
+    """DISTINCT, FILTER, ORDER BY and HAVING work beside each other over one scan."""
     assert server.sql(f"""SELECT fpisa_sum(DISTINCT x), fpisa_sum(x) FILTER (WHERE x < 2), fpisa_sum(x ORDER BY x DESC),
         fpisa_avg(DISTINCT x ORDER BY x), fpisa_sum(x) FROM {values(sql_type, '1', '1', '2', None, '4')}
         HAVING fpisa_sum(x) = 8""") == [("7", "2", "8", "2.3333333333333335", "8")]
@@ -69,7 +69,7 @@ def test_clauses(server, sql_type):
 
 @both
 def test_moving_windows(server, sql_type, rng):
-    """Frames whose rows go again, NULLs and specials among them: each result is its frame's exact sum."""
+    """In frames whose rows leave again, with NULLs and specials, each result is its frame's exact sum."""
     f, send = TYPES[sql_type]
     rows = [rng.choice((None, float("nan"), float("inf"), float("-inf"))) if rng.random() < 0.05 else x
             for x in adversarial(f, 1500, rng)]
@@ -90,7 +90,7 @@ SELECT encode({send}(fpisa_sum(x) OVER f), 'hex'), encode(float8send(fpisa_avg(x
 
 
 def test_windows_take_back(server):
-    """A frame over half of the rows: what leaves is taken back, for to sum each anew would be 10^8 adds."""
+    """In a frame over half of the rows, leaving rows are taken back: summing each frame again would need 10^8 adds."""
     def seconds(frame):
         plans = [server.sql(f"SELECT plan_of('SELECT fpisa_sum(x) OVER (ORDER BY i ROWS {frame} PRECEDING) FROM w', ', ANALYZE')")
                  for _ in range(3)]
@@ -104,7 +104,7 @@ def test_windows_take_back(server):
 
 
 def test_many_rows(server):
-    """More than a limb, or a window of limbs, takes without carries: of one sign, then gone again."""
+    """More rows than a limb, or a window of limbs, holds without carries are summed right, of one sign, then gone again."""
     assert server.sql(f"""SELECT fpisa_sum(0.1::real), fpisa_avg({LARGEST['real']}::real)::real FROM generate_series(1, 1000000);
 SELECT fpisa_avg({LARGEST['double precision']}) = {LARGEST['double precision']} FROM generate_series(1, 300000);
 SELECT fpisa_sum(x::real) FROM (SELECT {LARGEST['real']}::real * s x FROM generate_series(1, 200000), (VALUES (1), (-1)) s(s)
@@ -113,7 +113,7 @@ SELECT fpisa_sum(x::real) FROM (SELECT {LARGEST['real']}::real * s x FROM genera
 
 @pytest.mark.parametrize("sql_type, most", [("real", 160), ("double precision", 160)])
 def test_memory_of_groups(server, sql_type, most):
-    """Bytes a group of a hash aggregate: few, where a group's values are of like size."""
+    """A group of a hash aggregate takes few bytes if its values are of like size."""
     def peak(function):
         plan = server.sql(f"""SET work_mem = '1GB'; SET max_parallel_workers_per_gather = 0; SET enable_sort = off;
 SELECT plan_of('SELECT {function}(x) FROM groups GROUP BY g', ', ANALYZE')""")

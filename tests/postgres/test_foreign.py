@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign tables over workers on the loopback: right answers, whatever is asked; errors that say whose they are."""
+"""Foreign tables over workers on the loopback: right answers to any query; errors that name their source"""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.p
 
 @pytest.fixture
 def far(far, workers):
-    """With foreign tables of all that workers have, of which are `sales` and `many`."""
+    """Make foreign tables of all workers' tables, with `sales` and `many`."""
     workers.table("sales", ("shop int32 not null", "day date", "price real"), SALES)
     workers.table("many", ("i int32 not null", "x real not null"), [(i, float(i % 1000)) for i in range(30000)])
     far("IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public")
@@ -32,7 +32,7 @@ def far(far, workers):
 
 
 def plan(far, query, options=""):
-    """The foreign scan's part of a plan."""
+    """Return the foreign scan's part of a plan."""
     top = json.loads("".join(r[0] for r in far(f"EXPLAIN (FORMAT JSON{options}) {query}")))[0]["Plan"]
     while top["Node Type"] != "Foreign Scan":
         top = top["Plans"][0]
@@ -65,7 +65,7 @@ def test_random_tables_long(server, workers, rng):
 
 
 def test_import(far, workers):
-    """Every worker's tables; types, NOT NULL, names; those that are wanted alone."""
+    """Every worker's tables are imported, with types, NOT NULL and names, or only those that are named."""
     workers.table("Mixed", ("pageURL text not null", "a real", "A double not null"), [("x", 1.0, 2.0)])
     workers.table("lower", ("pageURL text not null", "n int64"), [("x", 1)])
     far("CREATE SCHEMA s; IMPORT FOREIGN SCHEMA anything FROM SERVER far INTO s")
@@ -83,7 +83,7 @@ def test_import(far, workers):
 
 
 def test_pushed_down(far):
-    """Workers are asked for what the statement has; the counts say where rows went."""
+    """Workers are asked only for what the statement needs; the counts say where rows went."""
     first = plan(far, "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
     assert first["Remote Query"] == "first 12 rows by x DESC NULLS FIRST" and first["Actual Rows"] == 12
     assert first["Pruned By"] == "nobody: the server has no query of kind topn" and first["Rows Received"] == 30000
@@ -98,7 +98,7 @@ def test_pushed_down(far):
 
 
 def test_parameters(far):
-    """A prepared statement's own plan knows the limit; the general one does not, and is right all the same."""
+    """A prepared statement's own plan knows the limit; the general plan does not, and is still right."""
     prepare = "PREPARE p(int) AS SELECT x FROM many ORDER BY x DESC LIMIT $1;"
     for mode, said in (("force_custom_plan", "Remote Query: first 3 rows"), ("force_generic_plan", "Not Pushed Down: LIMIT and OFFSET")):
         rows = far(f"SET plan_cache_mode = {mode}; {prepare} EXPLAIN EXECUTE p(3); EXECUTE p(3); EXECUTE p(3)")
@@ -109,7 +109,7 @@ def test_parameters(far):
 
 
 def test_cursors_and_rescans(far):
-    """Stopped in the middle, read again from the beginning, several at once, and in each other's rows."""
+    """Cursors and rescans are right: stopped in the middle, read again, several at once, and in each other's rows."""
     rows = far("""BEGIN; DECLARE a CURSOR FOR SELECT i FROM many; DECLARE b CURSOR FOR SELECT x FROM many ORDER BY x LIMIT 3;
 DECLARE c SCROLL CURSOR FOR SELECT shop, max(price) FROM sales GROUP BY shop ORDER BY 1; FETCH 2 FROM a; FETCH 1 FROM b; FETCH 2 FROM c;
 FETCH BACKWARD 1 FROM c; SELECT count(*) FROM many; FETCH 1 FROM a; FETCH ALL FROM b; CLOSE a; COMMIT""")
@@ -134,7 +134,7 @@ def test_memory_of_rescans(far):
 
 
 def test_early_end(far, workers):
-    """A statement that reads no further leaves workers that serve the next one; a pause is not a fault."""
+    """After a statement that stops early, workers serve the next; a pause is not a fault."""
     for _ in range(3):
         assert far("SELECT count(*) FROM (SELECT i FROM many LIMIT 1) s") == [("1",)]
     far("ALTER SERVER far OPTIONS (ADD timeout '1')")
@@ -164,7 +164,7 @@ def test_sums_beyond_the_range(far, workers):
 # -- errors -------------------------------------------------------------------------
 
 def test_import_of_a_bad_table(far, server, workers):
-    """The error names it, and says how the others are imported; one of a worker that does not run does not."""
+    """A bad table's error names it, and says how to import the others; a worker that does not run gives another error."""
     workers.table("bad", ("i int32 not null",), [(1,)])
     with open(os.path.join(workers.directory(1), "bad.schema"), "w") as f:
         f.write("i int32 perhaps\n")
@@ -183,7 +183,7 @@ def test_import_of_a_bad_table(far, server, workers):
 
 
 def test_dead_worker(far, server, workers):
-    """A worker that does not run is named, and so is one that ends in the middle; then all is as before."""
+    """A worker that does not run is named, and so is a worker that ends in the middle; then queries work again."""
     name = f"127.0.0.1:{workers.ports[1]}"
     workers.kill(1)
     try:
@@ -210,7 +210,7 @@ def test_dead_worker(far, server, workers):
 
 
 def test_cancel(far, server, workers):
-    """Also while a worker says nothing at all."""
+    """A statement can be cancelled, also while a worker is silent."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -225,7 +225,7 @@ def test_cancel(far, server, workers):
 
 
 def test_refusals(far, server, workers):
-    """A difference between this table and the workers' is refused: the error says whose it is, and what to do."""
+    """A difference between the local table and the workers' is refused with an error that names it, and what to do."""
     far("""CREATE FOREIGN TABLE none (i int) SERVER far; CREATE FOREIGN TABLE other (z int) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE wide (shop bigint NOT NULL, price real) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE odd (shop integer NOT NULL, day text) SERVER far OPTIONS (table_name 'sales');
@@ -246,7 +246,7 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
 
 
 def test_not_null(far, server, workers):
-    """A column that is NOT NULL here and has NULLs at the workers is in no answer; rows whose NULLs are not looked at are counted."""
+    """A column that is NOT NULL here with NULLs at the workers gives no answer; rows whose NULLs are not read are counted."""
     rows = [(1, 1, "2024-01-01", 1.0), (1, None, None, None), (2, 1, "2024-01-02", 2.0)]
     queries = ["SELECT k, count(d) FROM t GROUP BY k", "SELECT k, count(x) FROM t GROUP BY k", "SELECT g, count(g), count(d), max(x) FROM t GROUP BY g",
                "SELECT k FROM t GROUP BY k HAVING count(d) > 1", "SELECT count(d) FROM t", "SELECT k, g, count(*) FROM t GROUP BY k, g",
@@ -262,7 +262,7 @@ def test_not_null(far, server, workers):
 
 
 def test_encodings(far, server, workers):
-    """Conditions of a database that is not in UTF-8, and errors that quote what is no text at all."""
+    """Conditions of a database in another encoding than UTF-8, and errors that quote invalid text, work."""
     workers.table("words", ("i int32 not null", "t text"), [(1, "é"), (2, "a"), (3, "éa")])
     server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
     try:
@@ -280,7 +280,7 @@ def test_encodings(far, server, workers):
 
 
 def test_keys(far, server, workers):
-    """A user without a mapping, with another key, with a file; what a user that is no superuser may say."""
+    """A user without a mapping, with another key or with a file is treated right, and only a superuser may name a file."""
     other = pathlib.Path(server.home) / "other-keys"
     subprocess.run([foreign.FPISA, "key", "new", "queries", str(other)], check=True, stdout=subprocess.DEVNULL)
     key = last_key(other)
@@ -309,7 +309,7 @@ def test_keys(far, server, workers):
 
 
 def test_many_sessions(far):
-    """Eight at once, each its own answer."""
+    """Eight sessions at once each get their own answer."""
     wrong = []
 
     def ask(n):
@@ -328,7 +328,8 @@ def test_many_sessions(far):
 
 
 def test_descriptors_are_counted(workers):
-    """Each scan takes two a worker and three of the server's share for what is not its own; they come back however it ends."""
+    """Each scan takes two descriptors a worker, and three of the server's share for foreign ones; they come back however it
+    ends."""
     workers.clear()
     workers.table("many", ("i int32 not null", "x real not null"), [(i, 1.0) for i in range(30000)])
     server = postgres.Server(max_files_per_process=100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The extension as it is installed: its own regression tests, who may use it, that it goes again."""
+"""The installed extension: its own regression tests, permitted users, removal"""
 import os
 import subprocess
 
@@ -11,7 +11,7 @@ ADAPTER = os.path.join(postgres.TOP, "adapters", "postgres")
 
 
 def test_pg_regress(server, tmp_path):
-    """adapters/postgres/sql against adapters/postgres/expected."""
+    """adapters/postgres/sql gives adapters/postgres/expected."""
     program = os.path.join(postgres.where("pkglibdir"), "pgxs", "src", "test", "regress", "pg_regress")
     if not os.path.exists(program):
         pytest.skip("no pg_regress: the postgresql-server-dev-N of this server is not installed; make test installs it")
@@ -24,7 +24,7 @@ def test_pg_regress(server, tmp_path):
 
 
 def test_comes_and_goes(server):
-    """In a schema that it is given; what it made goes with it."""
+    """The extension goes into a given schema, and its objects go with it."""
     assert server.sql("""CREATE DATABASE other;
 \\c other
 CREATE SCHEMA s;
@@ -41,7 +41,7 @@ OBJECTS = """SELECT pg_describe_object(classid, objid, 0), obj_description(objid
 
 
 def test_update(server):
-    """From each version to the newest: what a new installation has, and sums that were there go on."""
+    """An update from each version gives what a new installation has, and existing sums go on."""
     newest = server.sql("SELECT default_version FROM pg_available_extensions WHERE name = 'fpisa'")[0][0]
     versions = [v for v, in server.sql("SELECT version FROM pg_available_extension_versions WHERE name = 'fpisa'")]
     assert "1.0" in versions and newest == max(versions)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers that have a key and lie (lying_worker.c): a statement fails with a message that says so, and no session dies."""
+"""Workers that have a key and lie (lying_worker.c): a statement fails with a message that says so, and no session dies"""
 import os
 import re
 import shutil
@@ -43,7 +43,7 @@ A, B, V, W, NAME = ("a", INT32, 1), ("b", TEXT), ("v", REAL, 1), ("v", REAL), ("
 SCAN, TOP, GROUPS = "SELECT a, b FROM t", "SELECT a FROM t ORDER BY v LIMIT 2", "SELECT f, max(v), fpisa_sum(v) FROM t GROUP BY f"
 IMPORT = "IMPORT FOREIGN SCHEMA x FROM SERVER {server} INTO {server}"
 
-# The case, the worker's messages, the statement, and its outcome: a message, or rows.
+# The case, the worker's messages, the statement, and its outcome: a message, or rows
 CASES = [
     ("honest", [ready([A, B]), records([b"1", None], [b"2", b"x"]), done(2)], SCAN, [("1", ""), ("2", "x")]),
     ("honest groups", [ready(keys=[("f", INT64)]), done()], GROUPS, []),
@@ -83,7 +83,7 @@ CASES = [
 
 
 class Liars:
-    """A process with a worker for each case."""
+    """A process with a worker for each case"""
 
     def __init__(self, folder):
         self.folder, program = str(folder), str(folder / "lying_worker")
@@ -99,7 +99,7 @@ class Liars:
         assert self.process.stdout.readline() == "serving\n"
 
     def setup(self):
-        """Servers, each with a table and a schema of its own."""
+        """Make servers, each with a table and a schema of its own."""
         return "".join(f"""CREATE SERVER liar{i} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1:{port}', timeout '5');
 CREATE USER MAPPING FOR CURRENT_USER SERVER liar{i} OPTIONS (key '{self.key}'); CREATE SCHEMA liar{i};
 CREATE FOREIGN TABLE liar{i}.t ({TABLE}) SERVER liar{i};\n""" for i, port in enumerate(self.ports))
@@ -125,7 +125,7 @@ def liars(tmp_path):
 
 
 def test_lies(server, liars):
-    """Each in a session of its own, and with it one from before that lives on."""
+    """Each lie, in a session of its own, fails right, and an earlier session lives on."""
     server.sql("CREATE DATABASE lies")
     try:
         server.sql(f"CREATE EXTENSION fpisa; {liars.setup()}", "lies")
@@ -143,7 +143,7 @@ def test_lies(server, liars):
 
 @pytest.mark.long
 def test_lies_under_valgrind(liars):
-    """No invalid access in what the wrapper and libfpisa do with such answers."""
+    """The wrapper and libfpisa make no invalid access with such answers."""
     why = None if shutil.which("valgrind") else "valgrind is not installed; make test installs it"
     if why:
         pytest.skip(why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/postgres.md as its reader follows it: its statements in their order, and what the page says that they print."""
+"""doc/postgres.md as its reader follows it: its statements in their order, and the output that the page shows"""
 import os
 import re
 
@@ -13,7 +13,7 @@ PARALLEL = "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0
 
 
 def blocks():
-    """(statements, what the page shows of their output or None)."""
+    """Return (statements, the output that the page shows or None)."""
     with open(PAGE) as f:
         found = re.findall(r"^```(\w+)\n(.*?)^```$", f.read(), re.M | re.S)
     for (kind, text), (next_kind, next_text) in zip(found, found[1:] + [("", "")]):
@@ -29,7 +29,7 @@ def database(server):
 
 
 def test_statements(server, database):
-    """Its query 15 again and again, by parallel workers: with sum() it finds its row when it may, with fpisa_sum() always."""
+    """Query 15 runs repeatedly, by parallel workers: with sum() it sometimes finds its row, with fpisa_sum() always."""
     found = {}
     for text, shown in blocks():
         rows = server.sql(text, database)

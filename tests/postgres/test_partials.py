@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_partial(), fpisa_expansion() and fpisa_merge() against doc/partial.md, which partials.py follows; and against anybody."""
+"""fpisa_partial(), fpisa_expansion() and fpisa_merge() against doc/partial.md, which partials.py follows, and against attackers"""
 import os
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import postgres
 from exact import DOUBLE, REAL, adversarial, literal, rounded
 
 COLUMNS = "(g int, x real, y double precision)"
-# The outcome of bytes: rows and the average's bits, or the class of the error.
+# The outcome of bytes: rows and the average's bits, or the class of the error
 TRY = """CREATE FUNCTION try(p bytea) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN fpisa_partial_rows(fpisa_merge(q)) || ' ' || encode(float8send(fpisa_partial_avg(fpisa_merge(q))), 'hex')
@@ -23,7 +23,7 @@ END $$;
 
 
 def parts(rng, rows, n):
-    """Rows dealt out to n machines."""
+    """Deal rows out to n machines."""
     dealt = [[] for _ in range(n)]
     for row in rows:
         rng.choice(dealt).append(row)
@@ -36,7 +36,7 @@ def table(name, rows):
 
 
 def test_from_machine_to_machine(server, rng):
-    """Each sums its rows; what it sends is what the page says, and merges, in any order, to the exact sum of all."""
+    """Each machine's partial is as the page says, and partials merge, in any order, to the exact sum of all rows."""
     rows = [(rng.randrange(3), x, y) for x, y in zip(adversarial(REAL, 900, rng), adversarial(DOUBLE, 900, rng))]
     if rng.random() < 0.5:
         rows.append((0, float("nan"), float("-inf")))
@@ -61,7 +61,7 @@ def test_from_machine_to_machine(server, rng):
 
 @pytest.mark.parametrize("f, sql_type, send", [(REAL, "real", "float4send"), (DOUBLE, "double precision", "float8send")])
 def test_expansions(server, rng, f, sql_type, send):
-    """Term by term what the page says, of parts and of what merges from them; the first is the sum."""
+    """Expansions have the page's terms, for parts and for merged parts; the first term is the sum."""
     rows = [(rng.randrange(40), x, None) for x in adversarial(f, 400, rng)]
     terms = f"(SELECT string_agg(encode({send}(t), 'hex'), ' ' ORDER BY i) FROM unnest(%s) WITH ORDINALITY u(t, i))"
     found = server.sql(f"""CREATE TEMP TABLE t (g int, x {sql_type});
@@ -76,13 +76,13 @@ UNION ALL SELECT NULL, m[1] = (SELECT fpisa_sum(x) FROM t), {terms % 'm'} FROM (
 
 
 def mutants(rng, n):
-    """Partials with flipped bits, counts at their limits, cut short, drawn out, and bytes at random."""
+    """Return partials with flipped bits, counts at their limits, cut short, extended, and bytes at random."""
     for _ in range(n):
         data = bytearray(partials.write(adversarial(DOUBLE, rng.randrange(1, 4), rng)
                                         + [float("inf"), float("nan")] * (rng.random() < 0.3)))
         for _ in range(rng.randrange(4)):
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        if rng.random() < 0.1:  # rows, and those that are special
+        if rng.random() < 0.1:  # rows, and the special rows
             data[3] |= 2
             data[8:40] = b"".join(rng.choice((0, 1, 2**63 - 1, 2**63 - 1, 2**63, 2**64 - 1)).to_bytes(8, "little") for _ in range(4))
         if rng.random() < 0.2:
@@ -93,7 +93,7 @@ def mutants(rng, n):
 
 
 def test_hostile_bytes(server, rng):
-    """A value or an error, the same as by the page; never anything else, and the server lives."""
+    """Any bytes give a value or an error, as by the page; the server lives."""
     data = list(mutants(rng, 3000))
     answers = server.sql(TRY.replace("FUNCTION try", "FUNCTION pg_temp.try")
                          + "".join(f"SELECT pg_temp.try('\\x{d.hex()}');\n" for d in data))
@@ -117,7 +117,7 @@ def test_hostile_bytes(server, rng):
 
 @pytest.mark.long
 def test_under_valgrind(rng):
-    """No invalid access in what the extension does with such bytes; the server's own are not ours to judge."""
+    """The extension makes no invalid access with such bytes; the server's own accesses are not judged."""
     why = postgres.lacking() or (None if shutil.which("valgrind") else "valgrind is not installed; make test installs it")
     if why:
         pytest.skip(why)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The issue's proof: one table, random plans, worker counts and row orders; one result, and it is the exact one rounded."""
+"""One table, random plans, worker counts and row orders give one result, the exact sum rounded"""
 import json
 from collections import defaultdict
 
@@ -10,7 +10,7 @@ from exact import DOUBLE, REAL, adversarial, literal, rounded
 ROWS, GROUPS = 12000, 40
 RESULTS = """encode(float4send(fpisa_sum(x)), 'hex'), encode(float8send(fpisa_sum(y)), 'hex'),
     encode(float8send(fpisa_avg(x)), 'hex'), encode(float8send(fpisa_avg(y)), 'hex'), sum(x), sum(y)"""
-# Where the rows come from: the same in other orders, by other nodes of a plan.
+# The source of the rows: the same rows in other orders, by other nodes of a plan
 SOURCES = ("plain", "shuffled", "parts", "(SELECT * FROM plain ORDER BY random()) r",
            "(SELECT * FROM shuffled WHERE g % 2 = 0 UNION ALL SELECT * FROM plain WHERE g % 2 = 1) u",
            "plain JOIN keys USING (g)", "(SELECT * FROM shuffled ORDER BY i) o")
@@ -25,7 +25,7 @@ ALWAYS = "SET min_parallel_table_scan_size = 0; SET min_parallel_index_scan_size
 
 @pytest.fixture(scope="module")
 def tables(server):
-    """The rows as (g, x, y); NULLs among them."""
+    """Make the tables. Return the rows as (g, x, y), with NULLs among them."""
     import random
     rng = random.Random(20)
     rows = [(rng.randrange(GROUPS), x if rng.random() < 0.99 else None, y if rng.random() < 0.99 else None)
@@ -50,7 +50,7 @@ ANALYZE;""")
 
 
 def wanted(rows):
-    """{group: the four results}; the whole table is None."""
+    """Return {group: the four results}; the whole table is None."""
     columns = defaultdict(lambda: ([], []))
     for g, x, y in rows:
         for key in (g, None):

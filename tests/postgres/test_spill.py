@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups beyond work_mem: they go to a sort of PostgreSQL's, and what comes has the bits that it has without."""
+"""Groups beyond work_mem go to a sort of PostgreSQL's, and the results have the same bits as without"""
 import random
 import re
 import struct
@@ -11,13 +11,13 @@ from lab import draw_seed
 
 
 def reals(rng, n):
-    """Any bits of numbers below 2, numbers that cancel, and what is none; no sum is beyond the range."""
+    """Return any bits of numbers below 2, numbers that cancel, and specials; no sum is beyond the range."""
     others = -1.0, 1e-30, 1e30, -1e30, None, float("inf"), float("nan")
     return [struct.unpack("<f", struct.pack("<I", rng.getrandbits(32) & ~(1 << 30)))[0] if rng.random() < 0.5 else rng.choice(others) for _ in range(n)]
 
 
 def table(workers, far, name, rng, rows, keys):
-    """Rows in any order, so that a key's are on both sides of a spill."""
+    """Make a table with rows in any order, so that a key's rows are on both sides of a spill."""
     values = reals(rng, rows)
     workers.table(name, ("k int32", "d date", "x real"), [(rng.choice((None, rng.randrange(keys))), f"2024-02-{1 + rng.randrange(28):02}", x) for x in values])
     far(f"IMPORT FOREIGN SCHEMA x LIMIT TO ({name}) FROM SERVER far INTO public")
@@ -28,7 +28,7 @@ def peak(said):
 
 
 def test_same_bits(far, workers):
-    """Whatever the memory: one digest of keys and of the bits of all aggregates, PostgreSQL's own grouping's among them."""
+    """With any memory the digest of keys and of the bits of all aggregates is the same, also by PostgreSQL's own grouping."""
     rng = random.Random(draw_seed())
     table(workers, far, "spilled", rng, 60000, 9000)
     query = ("SELECT count(*), md5(string_agg(t, ',' ORDER BY t)) FROM (SELECT concat_ws('/', k, d, count(x), float4send(max(x)), float4send(min(x)), "
@@ -44,7 +44,7 @@ def test_same_bits(far, workers):
 
 
 def test_memory(far, workers):
-    """The peak of the session, with 200,000 groups of about 40 MB, and of one that keeps them."""
+    """With 200,000 groups of about 40 MB the session's peak is below that of a session that keeps them."""
     rng = random.Random(draw_seed())
     n = 200000
     workers.table("wide", ("k int32 not null", "x real"), [(i, rng.random()) for i in range(n)])
@@ -58,7 +58,7 @@ def test_memory(far, workers):
         assert said[0] == (str(n), str(n))
         used[work_mem] = peak(said) - none
     assert used["1GB"] > 30000, used
-    # Besides groups and sort: what libfpisa and the server take for any statement that sorts.
+    # Besides groups and sort: memory of libfpisa and the server for any statement that sorts
     for work_mem, kb in (("64kB", 64), ("1MB", 1024), ("4MB", 4096)):
         assert used[work_mem] < kb + 6000, used
 

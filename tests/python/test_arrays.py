@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Arrays of every type, operation and shape over `mem`: sums that are exact, and what no call can have."""
+"""Arrays of every type, operation and shape over `mem`: exact sums, and arguments that are refused"""
 import functools
 import math
 
@@ -16,7 +16,7 @@ SMALL = {"bfloat16": (127, 7), "e4m3": (7, 3), "e5m2": (15, 2)}  # bias and frac
 
 
 def encode(values, type_):
-    """Numbers as arrays of a type; exact, or it fails."""
+    """Return numbers as arrays of a type; exact, or fail."""
     values = np.asarray(values)  # numpy makes scalars of what has no dimension
     if type_ not in SMALL:
         out = np.array(values, type_)
@@ -37,7 +37,7 @@ def encode(values, type_):
 
 
 def pair(rank, op, type_, shape):
-    """Whole numbers whose results are exact, 3 and 4 for the norm; eight bits do not hold the sum of their squares."""
+    """Return whole numbers whose results are exact, 3 and 4 for the norm; eight bits do not hold the sum of their squares."""
     norm = ((4, -4, 0), (0, 0, -4)) if BITS.get(type_) == "uint8" else ((3, -3), (4, 4, -4))
     choices = (norm if op == "norm" else ((1, -2, 2), (2, -1, 1, -2, 0)))[rank]
     return np.array([choices[i % len(choices)] for i in range(math.prod(shape))], float).reshape(shape)
@@ -54,7 +54,7 @@ OPERATIONS = [(t, op) for t in TYPES for op in ("sum", "min", "max", "avg", "sca
 
 @pytest.mark.parametrize("type_,op", OPERATIONS)
 def test_every_type_and_operation(type_, op):
-    """Each works with every shape, in place and not, by the bits."""
+    """Every type and operation works with every shape, in place and not, bit for bit."""
     def rank_of(handle):
         for shape in SHAPES:
             a, b = pair(0, op, type_, shape), pair(1, op, type_, shape)
@@ -76,7 +76,7 @@ def test_every_type_and_operation(type_, op):
 
 
 def magnitude(array):
-    """Zeros have no sign here."""
+    """Return the array without the sign of zeros."""
     return array & 0x7FFF if array.dtype == np.uint16 else array & 0x7F if array.dtype == np.uint8 else abs(array)
 
 
@@ -91,7 +91,7 @@ def test_types_of_ml_dtypes(name, type_):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_integers(seed, rng):
-    """Lengths around frames and windows, any number of ranks: sums of int32 that numpy adds too."""
+    """With lengths around frames and windows and any number of ranks, sums of int32 are numpy's."""
     workers, count = rng.randrange(1, 6), rng.choice([1, 255, 256, 257, rng.randrange(1, 40000)])
     draw = np.random.default_rng(rng.getrandbits(32))
     arrays = draw.integers(-10**8, 10**8, (workers, count), "int32")
@@ -115,7 +115,7 @@ def refused(kind, function, *args, **more):
 
 
 def test_flags():
-    """Each of them, where the value is; of an overflow also the exception with all results."""
+    """Each flag is raised at its value; an overflow also raises the exception, with all results."""
     def flags_of(value, h):
         return h.allreduce(np.array([1, value], "float32")).flags
 
@@ -173,7 +173,7 @@ CASES = [
 
 
 def test_what_no_call_can_have():
-    """Refused on one rank, of which the other does not hear: the sum after that is right."""
+    """Invalid arguments are refused on one rank, and the other is not told: the next sum is right."""
     def rank_of(handle):
         if handle.rank == 0:
             for kind, message, args, more in CASES:

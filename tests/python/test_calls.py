@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Requests, threads, forks and errors over `mem`; the structs that ctypes has, against the header's."""
+"""Requests, threads, forks and errors over `mem`; ctypes' structs against the header's"""
 import ctypes
 import gc
 import os
@@ -25,7 +25,7 @@ def ones(count=1000):
 
 
 def test_many_requests():
-    """In order, waited for backwards; arrays that nobody else has live as long as they are needed."""
+    """Requests may be waited for backwards, and arrays without other references live as long as they are needed."""
     def rank_of(handle):
         requests = [handle.start(np.full(5000, i + handle.rank, "float32")) for i in range(50)]
         gc.collect()
@@ -39,7 +39,7 @@ def test_many_requests():
 
 
 def test_an_interrupt_after_a_start():
-    """A signal's exception between the library's start and ours leaves it the arrays, until it is closed."""
+    """After a signal's exception between the library's start and Python's, the library keeps the arrays until it is closed."""
     with fpisa.Mem(1) as mem, mem.connect(0) as handle:
         begin = handle._start
 
@@ -60,7 +60,7 @@ def test_an_interrupt_after_a_start():
 
 
 def test_test_and_timeouts():
-    """A rank that is late: the other's test says so, its wait ends in time, and then there is a sum."""
+    """With a late rank the other's test says so, its wait ends in time, and then there is a sum."""
     late = threading.Event()
 
     def rank_of(handle):
@@ -79,7 +79,7 @@ def test_test_and_timeouts():
 
 
 def test_an_array_that_is_left_half_summed():
-    """In place, without restore: refused until it is written again. By whatever loss some values have come, and not all."""
+    """An array left half summed in place, without restore, is refused until it is written again."""
     array = ones(10**7)
     with fpisa.Mem(1, elements=32, window=4) as mem, mem.connect(0, loss=0.5, seed=1, timeout=1) as handle:
         with pytest.raises(fpisa.TimedOut):
@@ -94,7 +94,7 @@ def test_an_array_that_is_left_half_summed():
 
 
 def test_descriptor():
-    """Readable when a request has ended, not before; it counts them."""
+    """The descriptor is readable when a request has ended, not before, and counts requests."""
     def rank_of(handle):
         with selectors.DefaultSelector() as selector:
             selector.register(handle, selectors.EVENT_READ)
@@ -122,7 +122,7 @@ def test_descriptor():
 
 
 def test_progress_while_python_computes():
-    """Rank 0 starts and computes; rank 1 has its sum long before that ends."""
+    """While rank 0 computes, rank 1 has its sum long before rank 0 ends."""
     ended = threading.Event()
 
     def rank_of(handle):
@@ -137,14 +137,14 @@ def test_progress_while_python_computes():
 
 
 def test_threads_share_a_handle():
-    """Started in any order: tags say which is which."""
+    """Threads may start calls in any order: tags tell them apart."""
     def rank_of(handle):
         out, order = {}, threading.Lock()
         turns = iter(range(8))
 
         def call():
             for _ in range(10):
-                with order:  # ranks agree on the order of starts, threads do not on who makes them
+                with order:  # ranks agree on the order of starts, not on the threads
                     k = next(turns, None)
                     request = None if k is None else handle.start(np.full(3000, k, "float32"), tag=k + 1)
                 if request is None:
@@ -196,7 +196,7 @@ def test_calls_that_differ_and_rejoin():
 
 
 def test_close():
-    """close() gives up all calls in progress, also those that another thread waits for, and may be called twice."""
+    """close() gives up all calls in progress, also calls that another thread waits for, and may be called twice."""
     def rank_of(handle):
         if handle.rank:
             return
@@ -214,7 +214,7 @@ def test_close():
 
 
 def test_collected_without_close():
-    """A cycle of all that there is, with a request under way."""
+    """A cycle of all objects, with a request in progress, is collected."""
     before = threading.active_count()
     for _ in range(5):
         mem = fpisa.Mem(1)
@@ -226,7 +226,7 @@ def test_collected_without_close():
 
 
 def test_fork():
-    """A child has no part in the handle, although a thread was in a call at that moment, and the parent goes on."""
+    """A child cannot use the handle, although a thread was in a call at the fork, and the parent goes on."""
     with fpisa.Mem(1) as mem, mem.connect(0) as handle:
         request = handle.start(ones())
         inside, forked = threading.Event(), threading.Event()
@@ -262,7 +262,7 @@ def test_fork():
 
 
 def test_a_signal_ends_a_wait():
-    """Ctrl-C, of a call that would never end."""
+    """Ctrl-C ends a wait for a call that would never end."""
     program = """
 import fpisa, numpy, threading
 mem = fpisa.Mem(2)
@@ -312,7 +312,7 @@ STRUCTS = {"fpisa_options": _library.Options, "fpisa_info": _library.InfoStruct,
 
 
 def test_structs_of_the_header(tmp_path):
-    """Every member where the compiler has it, and none too few."""
+    """Every member is where the compiler has it, and none is missing."""
     lines = []
     for name, struct in STRUCTS.items():
         lines.append(f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "{name}");')
@@ -332,7 +332,7 @@ LISTS = {"MODE": _library.MODES, "ROUND": _library.ROUNDINGS, "FANOUT": _library
 
 
 def test_names_of_the_tree(tmp_path):
-    """They are those of fpisa/names.h; arrays of mxint8, which have scales behind them, the package does not take."""
+    """Names are those of fpisa/names.h, without mxint8, whose arrays have scales behind them."""
     source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
     calls = [f'#define {p}(id, name) printf("{p} %s %d\\n", name, FPISA_{p}_##id);\nFPISA_{p}_NAMES({p}, )' for p in LISTS]
     calls.append('#define TYPE(id, name, type) printf("TYPE %s %d\\n", type, FPISA_FORMAT_##id);\nFPISA_FORMAT_NAMES(TYPE, )')
@@ -347,7 +347,7 @@ def test_names_of_the_tree(tmp_path):
 
 
 def test_end_of_the_interpreter():
-    """Threads that poll when it comes do not use a handle that is closed."""
+    """Threads that poll at the interpreter's end do not use a closed handle."""
     program = """
 import threading, time, numpy, fpisa
 mem = fpisa.Mem(2, "float32")

@@ -47,7 +47,7 @@ def of_numpy(dtype, view):
 
 
 class Interface:
-    """Nothing but __array_interface__."""
+    """Nothing but __array_interface__"""
 
     def __init__(self, x):
         self.keep, self.__array_interface__ = x, x.__array_interface__
@@ -59,11 +59,11 @@ def of_interface(rng, n):
 
 
 class Buffer(bytearray):
-    """Its own memory is the data: an interface without any."""
+    """Its own memory is the data: an interface without any"""
 
 
 def of_interface_in_a_buffer(whose):
-    """Values behind others in a buffer, each second one, from the end: Pillow's images have their bytes as data."""
+    """Return values behind others in a buffer, each second value, from the end: Pillow's images have their bytes as data."""
     def make(rng, n):
         x = numbers(rng, 2 * n + 3, "float32")
         made = {"typestr": "<f4", "shape": (n,), "strides": (-8,), "offset": 4 * (2 * n + 1), "version": 3}
@@ -78,7 +78,7 @@ def of_interface_in_a_buffer(whose):
 
 
 def of_scalars(*types):
-    """numpy's scalars, and arrays of one value of either byte order, in a list."""
+    """Return numpy's scalars, and arrays of one value of either byte order, in a list."""
     def make(rng, n):
         of = [str(rng.choice(types)) for _ in range(n)]
         x = [numbers(rng, 1, t)[0] for t in of]
@@ -159,7 +159,7 @@ KINDS = {
 
 
 class Halves(Interface):
-    """bfloat16 as ml_dtypes has it, but for its axes and operators."""
+    """bfloat16 as ml_dtypes has it, except for its axes and operators"""
 
     dtype = types.SimpleNamespace(name="bfloat16")
 
@@ -181,7 +181,7 @@ except ImportError:
 
 
 def added(values):
-    """The exact sum: a Fraction, or two."""
+    """Return the exact sum: a Fraction, or two."""
     there = [v for v in values if v is not None]
     if any(isinstance(v, tuple) for v in there):
         return tuple(sum(v[i] for v in there) for i in (0, 1))
@@ -218,7 +218,7 @@ def variance(values, ddof):
 
 
 def root(values):
-    """The nearest double to the root: its neighbours' midpoints, squared, lie about the sum of squares."""
+    """Return the nearest double to the root: its neighbours' midpoints, squared, lie about the sum of squares."""
     total = sum((size(v) for v in values if v is not None), Fraction(0))
     if not total:
         return 0.0
@@ -314,7 +314,7 @@ def test_values_of_a_list_that_are_refused(value, error, says):
 
 
 def test_integers_of_both_signs_in_a_list():
-    """Those of numpy that neither int64 nor uint64 has all of."""
+    """A list of numpy integers that neither int64 nor uint64 can hold together is summed right."""
     values, rest = [np.uint64(2 ** 63 + 1), np.int64(1 - 2 ** 63)], np.uint64(2 ** 64 - 1)
     for x in values, np.array(values, object):
         assert fpisa.sum(x) == 2 and fpisa.mean(x) == 1

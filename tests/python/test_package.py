@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The wheel, built and installed without a network; what doc/python.md shows."""
+"""The wheel, built and installed without a network, and doc/python.md's programs"""
 import asyncio
 import importlib.util
 import os
@@ -26,7 +26,7 @@ def pip(*argv):
 
 
 def test_wheel(tmp_path):
-    """The wheel is made from a source distribution only; in an environment that has nothing else, sums work, and groups ask for numpy."""
+    """The wheel is made from a source distribution only; alone in an environment sums work, and groups ask for numpy."""
     for module in "pip", "setuptools", "wheel":
         if not importlib.util.find_spec(module):
             pytest.skip(f"python3-{module} is not installed; make test installs it")
@@ -75,7 +75,7 @@ async def many(reducer, handle):
 
 
 def test_page():
-    """Its programs compile, those over mem run, and it has every name that doc/sums.md has not."""
+    """The page's programs compile, those over mem run, and it has every name that doc/sums.md lacks."""
     with open(os.path.join(TOP, "doc", "python.md")) as f:
         text = f.read()
     with open(os.path.join(TOP, "doc", "sums.md")) as f:

@@ -34,7 +34,7 @@ UNITS = ["avx512", "avx2", "baseline"]
 
 
 def rounded(x, dtype="float64"):
-    """The nearest value to a Fraction, ties to even, by trying its neighbours."""
+    """Return the nearest value to a Fraction, ties to even, by trying its neighbours."""
     mantissa, least, most = FLOATS[dtype]
     if not x:
         return 0.0
@@ -51,7 +51,7 @@ def exact(values):
 
 
 def wide(rng, n, dtype="float64"):
-    """Values of one of several kinds: alike, any exponent, cancelling, few with holes in their exponents."""
+    """Return values of one of several kinds: alike, any exponent, cancelling, few with holes in their exponents."""
     kind = rng.integers(5)
     x = rng.standard_normal(n)
     if kind == 1:
@@ -94,7 +94,8 @@ def test_sums(unit, rng):
 
 
 def test_spreading_exponents(unit, rng):
-    """Each 2000 values have more exponents than those before them, or fewer; no call sees what an earlier one left in its memory."""
+    """If each 2000 values have more exponents than the earlier ones, or fewer, no call sees what an earlier call left in its
+    memory."""
     for _ in range(4):
         x = np.ldexp(rng.standard_normal(8000), np.concatenate([rng.integers(-w, w, 2000) for w in (40, 200, 500, 1000)]))
         assert fpisa.sum(x) == math.fsum(x) == fpisa.sum(x[::-1].copy()) and fpisa.sum(x[2000:3000]) == math.fsum(x[2000:3000])
@@ -114,7 +115,7 @@ def test_integers(unit, rng):
 
 
 def test_every_half(rng):
-    """Each finite float16 and bfloat16 once, in any order, is what its bits say."""
+    """Each finite float16 and bfloat16, once and in any order, is what its bits say."""
     bits = rng.permutation(1 << 16).astype("uint16")
     for name, exponent in ("float16", 0x7c00), ("bfloat16", 0x7f80):
         finite = bits[bits & exponent != exponent]
@@ -128,7 +129,7 @@ def test_every_half(rng):
 
 
 def test_many_groups(unit, rng):
-    """More groups than a cache holds, more values than blocks do: each group's sum is math.fsum's, in any order."""
+    """With more groups than a cache holds and more values than blocks, each group's sum is math.fsum's, in any order."""
     n, groups = (2_700_000 if unit == "avx512" else 40_000), 140_000
     codes, x = rng.integers(0, groups, n), rng.standard_normal(n)
     x[::1001] *= 2.0 ** rng.integers(-300, 300, len(x[::1001]))
@@ -147,7 +148,7 @@ def test_many_groups(unit, rng):
     at = int(rng.integers(0, len(present)))
     values = x[order[ends[present[at]]:ends[present[at] + 1]]].tolist()
     assert means[at] == rounded(exact(values) / len(values))
-    with pytest.raises(OverflowError):  # a code that is of no group
+    with pytest.raises(OverflowError):  # a code without a group
         state = fpisa._core.lib.sums_groups_new(groups, False)
         try:
             wrong = np.full(3, groups)
@@ -158,7 +159,7 @@ def test_many_groups(unit, rng):
 
 @pytest.mark.parametrize("span", [3, 70_000, 1 << 40])
 def test_integer_keys(rng, span):
-    """Close together or not, of either sign and any width, keys are what they are and ascend."""
+    """Keys close together or not, of either sign and any width, are unchanged and ascend."""
     for dtype in INTEGERS + ["bool"]:
         info = np.iinfo(dtype) if dtype != "bool" else None
         low = int(info.min) if info and rng.integers(2) else 0
@@ -173,7 +174,7 @@ def test_integer_keys(rng, span):
 
 
 def test_orders_splits_and_threads(rng):
-    """The same bits, and the same bytes, whatever the way."""
+    """Any order, split and number of threads gives the same bits, and the same bytes."""
     for _ in range(12):
         x = wide(rng, int(rng.integers(2, 200000)))
         want = fpisa.Accumulator(x).to_bytes()
@@ -196,7 +197,7 @@ def test_orders_splits_and_threads(rng):
 
 
 def test_shapes(rng):
-    """Views of any strides, and axes."""
+    """Views of any strides, with axes, are summed right."""
     x = np.asarray(rng.standard_normal((7, 6, 5, 8)) * 2.0 ** rng.integers(-90, 90, (7, 6, 5, 8)))
     for view in x, x.T, x[::2, ::-1, 1:, ::3], x.transpose(2, 0, 3, 1), np.broadcast_to(x[0, 0, 0], (3, 8)), x[:0], x[2, 1, 1, 3:4]:
         assert fpisa.sum(view) == rounded(exact(view.ravel().tolist()))
@@ -254,7 +255,7 @@ def test_specials():
 
 
 def test_integers_times_specials(rng):
-    """Either side is an array of integers, or a list of them; infinities meet integers of which one half is 0."""
+    """If one side is an array or list of integers, infinities meet integers of which one half is 0."""
     integers = [0, 1, -1, 2 ** 32, -2 ** 32, 2 ** 32 + 1, -2 ** 33, 2 ** 63 - 1, -2 ** 63, 2 ** 31] + rng.integers(-1 << 63, 1 << 63, 9).tolist()
     floats = [0.0, 1.0, -1e300, 1.7e308, 5e-324, math.inf, -math.inf, math.nan]
     for i in integers:
@@ -277,7 +278,7 @@ def test_integers_times_specials(rng):
 
 
 def test_complex_specials():
-    """An infinite half does not touch the other."""
+    """An infinite half does not affect the other."""
     x = np.array([[complex(1, math.inf)], [complex(2, 1)]])
     for got in fpisa.sum(x, axis=0)[0], fpisa.sum(x.ravel(), by=[5, 5]).values[0], fpisa.sum(x):
         assert got == complex(3, math.inf)
@@ -286,7 +287,7 @@ def test_complex_specials():
 
 
 def test_ties_of_a_long_run(unit):
-    """Each value leaves half a unit of the upper lane, which is as much as the lower one ever takes."""
+    """Each value leaves half a unit of the upper lane, as much as the lower lane ever takes."""
     x = np.full(5 * 10 ** 6, 2.0 ** -42, "f4")
     x[0] = 1
     want = rounded(1 + (len(x) - 1) * Fraction(1, 2 ** 42))
@@ -303,7 +304,7 @@ def test_groups_beyond_the_range():
 
 
 def test_keys(rng):
-    """A masked key and None are of no group, NaN of the last one."""
+    """A masked key and None belong to no group, NaN to the last."""
     nan = math.nan
     for dtype in int, float, object:
         by = np.ma.array(np.array([7, 7, 8, 9], dtype), mask=[0, 1, 0, 1])
@@ -316,7 +317,7 @@ def test_keys(rng):
 
 
 def test_null_keys():
-    """NaT and a masked key are of no group; a NaT that is masked is not, either."""
+    """NaT and a masked key belong to no group, nor does a masked NaT."""
     x, dates = [1.0, 2.0, 4.0, 8.0], np.array(["2020-01-02", "NaT", "NaT", "2020-01-01"], "M8[D]")
     for by in dates, np.ma.array(dates, mask=[0, 1, 0, 0]), list(dates), dates.astype(object):
         got = fpisa.sum(x, by=by)
@@ -375,7 +376,7 @@ class Tensor:
 
 
 def test_keys_are_values():
-    """Arrays of other libraries are keys by their values, and what has none is refused."""
+    """Arrays of other libraries are keys by their values, and objects without values are refused."""
     torch = sys.modules.get("torch")
     for by in [Tensor([7, 7, 8]), np.frombuffer(b"-" + np.array([7, 7, 8]).tobytes(), "u1")[1:].view("i8")] + ([torch.tensor([7, 7, 8])] if torch else []):
         for call in fpisa.sum, fpisa.norm2:
@@ -404,7 +405,7 @@ def test_misaligned(rng):
 
 
 def test_arguments_of_numpy(rng):
-    """An integer of numpy is one of Python's."""
+    """An integer of numpy counts as Python's."""
     x = rng.standard_normal(200_000)
     some = x[:50]
     for one in np.int64(1), np.uint8(1), np.float32(1), np.float64(1), Fraction(1), Decimal(1), True:
@@ -416,7 +417,7 @@ def test_arguments_of_numpy(rng):
 
 
 def test_bits_of_results(rng):
-    """Each pattern of the small types is the number that numpy makes of it, and back."""
+    """Each pattern of the small types is numpy's number, and converts back."""
     bits = np.arange(1 << 16)
     wide32 = rng.integers(0, 1 << 32, 4000) & rng.choice([0xffffffff, 0x807fffff], 4000)  # half of them subnormal
     for name, these, kind in ("float16", bits, "u2 f2"), ("bfloat16", bits, "u4 f4"), ("float32", wide32, "u4 f4"):
@@ -430,7 +431,7 @@ def test_bits_of_results(rng):
 
 
 def test_crafted_keys(rng):
-    """Keys that all fell into one place of a table with known constants do not take long."""
+    """Keys made to collide in a table with known constants do not take long."""
     mask, n = (1 << 64) - 1, 60000
     back = [pow(c, -1, 1 << 64) for c in (0xd6e8feb86659fd93, 0x9e3779b97f4a7c15)]
     crafted = []
@@ -511,7 +512,7 @@ class Column:
 
 
 def test_arrow(rng):
-    """Chunks, offsets and nulls; each chunk is released once."""
+    """Chunks, offsets and nulls are read right; each chunk is released once."""
     for n in 1, 10, 3001:
         x, valid, offset = wide(rng, n), rng.integers(0, 2, n).astype(bool), min(3, n // 2)
         column, seen = Column(x, valid, offset), valid & (np.arange(n) >= offset)
@@ -545,7 +546,7 @@ def test_arrow_types(rng):
 
 
 def test_nulls_keep_their_place(rng):
-    """A mask and a None leave out the row, on either side of a product, and axis does not lose the shape."""
+    """A mask and a None leave out the row, on either side of a product, and axis keeps the shape."""
     x, y, by = rng.integers(-9, 9, (3, 50)) * 1.0
     off, gone = rng.integers(0, 2, (2, 50)).astype(bool)
     seen = ~off & ~gone
@@ -597,7 +598,7 @@ def test_numbers_are_exact():
 
 
 def test_buffers():
-    """ctypes tells no strides, and formats whose size is not the machine's."""
+    """ctypes reports no strides, and formats whose size is not the machine's, and both are handled."""
     assert fpisa.sum((ctypes.c_double * 3)(1, 2, 3)) == 6 and fpisa.sum(ctypes.c_double(2.5)) == 2.5
     assert fpisa.sum(((ctypes.c_float * 2) * 3)((1, 2), (3, 4), (5, 6)), axis=0).tolist() == [9, 12]
     for type_ in ctypes.c_long, ctypes.c_int, ctypes.c_ubyte, ctypes.c_short, ctypes.c_ulonglong:
@@ -692,7 +693,8 @@ def test_without_numpy():
 @pytest.mark.parametrize("call", [fpisa.sum, lambda x: fpisa.Accumulator(x).value(), lambda x: fpisa.sum(x, by=np.zeros(len(x), int)).values[0],
                                   lambda x: fpisa.dot(x, x)], ids=["sum", "accumulator", "groups", "dot"])
 def test_two_at_once(call):
-    """While a call sums many values another thread's calls begin and end: neither Python's lock nor one of the library is held."""
+    """While a call sums many values another thread's calls begin and end: neither Python's lock nor a lock of the library is
+    held."""
     many, few = np.ones(10_000_000), np.full(20_000, 0.5)
     began, over, during = threading.Event(), threading.Event(), []
 
@@ -717,7 +719,7 @@ def test_two_at_once(call):
 
 @pytest.mark.skipif(not shutil.which("objdump"), reason="binutils are not installed; make test installs them")
 def test_no_global_state():
-    """The library's only variable is which kernel was chosen, and all threads choose the same; the others are the compiler's."""
+    """The library's only variable is the chosen kernel, and all threads choose the same; the others are the compiler's."""
     table = subprocess.run(["objdump", "-t", os.environ["FPISA_SUMS"]], check=True, text=True, capture_output=True).stdout
     names = {line.split()[-1] for line in table.splitlines() if re.search(r" \.(data|bss|tdata|tbss)\s", line)}
     assert {n for n in names if not re.match(r"\.|__|completed", n)} == {"chosen"}
@@ -725,7 +727,8 @@ def test_no_global_state():
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="vector units of x86-64")
 def test_dispatch(tmp_path):
-    """The widest unit that the CPU has is chosen, and each gives the same bytes: this CPU, and emulated ones without AVX-512 and AVX2."""
+    """The CPU's widest unit is chosen, and each unit gives the same bytes: on this CPU, and on emulated CPUs without AVX-512
+    and AVX2."""
     program = """if True:
         import sys
         sys.modules["numpy"] = None
@@ -747,7 +750,7 @@ def test_dispatch(tmp_path):
 
 
 def test_page():
-    """The examples of doc/sums.md that need no other package run, and print what they say."""
+    """The examples of doc/sums.md that need no other package run, and print what the page says."""
     with open(f"{TOP}/doc/sums.md") as f:
         text = f.read()
     for program in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):

@@ -17,7 +17,7 @@ from seeds import rng  # noqa: E402, F401
 
 @pytest.fixture
 def sweep():
-    """sweep(records, ...) runs paper/training/sweep.py on noise, one step of VGG in fp32; what it says."""
+    """Yield sweep(records, ...), which runs paper/training/sweep.py on noise, one step of VGG in fp32, and returns its output."""
     def run(records, *options, status=0):
         p = subprocess.run([sys.executable, "-B", os.path.join(TOP, "paper", "training", "sweep.py"), BUILD, "--records", records,
                             "--data", "noise:320", "--epochs", "1", "--models", "vgg", "--formats", "fp32", "--processes", "1", *options],

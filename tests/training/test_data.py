@@ -46,7 +46,7 @@ def test_cifar10_lacks_images(cifar, tmp_path):
 
 
 def test_cifar10_makes_arrays_alone(tmp_path):
-    """A pickle may call anything: these are read without that."""
+    """Pickles of CIFAR-10 are read without calling anything, although a pickle may call anything."""
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "made"),)
@@ -66,7 +66,7 @@ def test_another_wheel(tmp_path):
 
 
 def test_split():
-    """A fifth is held out, of images that are in no other part; the same at every call."""
+    """A fifth of the images is held out, in no other part, and the same at every call."""
     a, b = data.noise(50), data.noise(50)
     assert torch.equal(a.images, b.images) and len(a.images) == 40 and len(a.test_images) == 10
     assert not any(torch.equal(x, y) for x in a.images for y in a.test_images)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs: the same bits a second time, arms that are what they say, a sweep that goes on where it stopped."""
+"""Runs: the same bits a second time, arms that are what they say, a sweep that goes on where it stopped"""
 import argparse
 import contextlib
 import json
@@ -46,7 +46,7 @@ def test_a_second_run_has_the_same_bits(noise, model, format, arm):
 
 
 def test_arms_differ(noise):
-    """Another arm ends elsewhere, and raises the flags that its mode can."""
+    """Another arm ends elsewhere, and raises only the flags that its mode can."""
     records = {arm: run(noise, "resnet", arm=arm) for arm in plan.ARMS}
     assert len({r["weights"] for r in records.values()}) == len(plan.ARMS)
     assert not records["default"]["flags"] and not records["reversed"]["flags"]
@@ -91,7 +91,7 @@ def test_totals(rng, monkeypatch, dtype, words, format):
 # -- errors -----------------------------------------------------------------------
 
 def test_errors():
-    """The errors of these values are known: none, 2^-24 relative, a sum lost, one of zero."""
+    """The errors of these values are known: none, 2^-24 relative, a lost sum, a sum of zero."""
     gradients = [np.array([1, 1, 1e-3, 1], "f4"), np.array([1, 2.0**-24, 0, -1], "f4")]
     total = np.array([2, 1, 0, 0], "f4")
     found = errors.against_truth(gradients, total)
@@ -101,7 +101,7 @@ def test_errors():
 
 
 def test_adds():
-    """A small value before one that is beyond the headroom is overwritten; equal ones are not."""
+    """A small value before a value beyond the headroom is overwritten; equal values are not."""
     gradients = [np.array(v, "f4") for v in ([1e-6, 1], [1, 1])]
     assert errors.adds(gradients, "fpisa-a", "fp32", PROGRAM) == \
         {"adds": 2, "rounded": 0, "overwritten": 1, "left_shifted": 0, "overflowed": 0}
@@ -111,7 +111,7 @@ def test_adds():
 # -- a sweep -------------------------------------------------------------------------
 
 def test_sweep_goes_on(sweep, tmp_path):
-    """A run that is there is not done again, nor one that another file has; a line that was cut off is no run."""
+    """A run that exists is not done again, nor a run in another file; a truncated line is not a run."""
     first, second = str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")
     assert "2 runs, 0 of them are in" in sweep(first, "--arms", "default,exact", "--processes", "2")
     with open(first) as f:
@@ -133,7 +133,7 @@ def test_sweep_goes_on(sweep, tmp_path):
 
 
 def test_records_are_one_sweep_s(tmp_path):
-    """A second sweep is told of the first; a line that is broken is named."""
+    """A second sweep is told of the first; a broken line is named."""
     path = tmp_path / "r.jsonl"
     one = sweep_module.Records(str(path))
     with pytest.raises(SystemExit, match="another sweep writes .*r.jsonl; wait"):
@@ -145,7 +145,7 @@ def test_records_are_one_sweep_s(tmp_path):
 
 
 def test_a_process_dies(tmp_path, monkeypatch, capsys):
-    """Before it has its order: the other goes on, and what is left is said."""
+    """If a process dies before it has its order, the other goes on, and the sweep says what is left."""
     started = []
 
     def start(args, pipes):
@@ -177,7 +177,7 @@ def test_a_process_dies(tmp_path, monkeypatch, capsys):
 
 
 def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
-    """The second process is ready when the first has done all there is to do: none is started in its place."""
+    """If the second process is ready when the first has done everything, none is started in its place."""
     ended, started = threading.Event(), []
 
     def start(args, pipes):

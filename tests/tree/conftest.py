@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where these tests find what they share, and the scripts that write what they look at."""
+"""Paths of shared parts, and the scripts that write the tested files"""
 import os
 import sys
 
