@@ -36,11 +36,11 @@ MEMORY = os.environ.get("FPISA_VM_MEMORY", "3G")
 
 
 class NoGuest(Exception):
-    """The guest could not be set up."""
+    """The guest could not be set up"""
 
 
 def modules(kernel, release, names=MODULES):
-    """Files of the modules that lead to the root, in the order in which they are loaded."""
+    """Return files of the modules that lead to the root, in loading order."""
     order = []
     for module in names:
         p = subprocess.run(["modprobe", "-C", "/dev/null", "-d", os.path.join(kernel, "root"), "-S", release,
@@ -52,7 +52,7 @@ def modules(kernel, release, names=MODULES):
 
 
 def copy_modules(order, folder):
-    """Uncompressed, with a file `order` that names them."""
+    """Copy modules uncompressed, with a file `order` that names them."""
     names = [re.sub(r"\.ko.*", ".ko", os.path.basename(source)) for source in order]
     for source, name in zip(order, names):
         with (lzma.open if source.endswith(".xz") else open)(source, "rb") as f, open(f"{folder}/{name}", "wb") as out:
@@ -62,7 +62,7 @@ def copy_modules(order, folder):
 
 
 def pack(top, path):
-    """An initramfs of what is below `top`."""
+    """Make an initramfs of the files below `top`."""
     with open(path, "wb") as f:
         subprocess.run("find . | cpio -o -H newc --quiet -R 0:0", shell=True, cwd=top, stdout=f, check=True)
 
@@ -166,7 +166,7 @@ class Guest:
         self.qemu.wait()
 
     def follow(self, limit_s):
-        """Copy what the command writes until the guest is gone; False if that took too long."""
+        """Copy the command's output until the guest is gone. Return False if that took too long."""
         end = time.monotonic() + limit_s
         streams = [(open(os.path.join(self.share, "stdout"), "rb"), sys.stdout.buffer),
                    (open(os.path.join(self.share, "stderr"), "rb"), sys.stderr.buffer)]
@@ -183,7 +183,7 @@ class Guest:
             time.sleep(0.05)
 
     def wait(self, limit_s):
-        """Until the guest is gone; False if that took too long."""
+        """Wait until the guest is gone. Return False if that took too long."""
         try:
             self.qemu.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -192,7 +192,7 @@ class Guest:
         return True
 
     def verdict(self, finished):
-        """(exit status, what to say about it or None)."""
+        """Return (exit status, complaint or None)."""
         status, console = self.read("status").strip(), self.read("console")
         # Of virtme-ng's initramfs, which panics then; ours names the module in the line below.
         rootless = re.search(r"Failed to mount real root.*", console)
@@ -211,7 +211,7 @@ class Guest:
 
 
 def kvm_works(kernel):
-    """Can this machine's KVM run a stock guest? Some cannot although /dev/kvm exists; the answer is kept."""
+    """Return whether this machine's KVM can run a stock guest. Some cannot although /dev/kvm exists; the answer is kept."""
     path = os.path.join(STATE, "kvm." + os.uname().release)
     if not os.path.exists(path):
         works = False
@@ -278,7 +278,7 @@ def prepare(name):
 
 
 def script(argv):
-    """The guest's shell script that runs this in the tree."""
+    """Return the guest's shell script that runs this in the tree."""
     exports = {k: v for k, v in os.environ.items() if k.startswith("FPISA_") and not k.startswith("FPISA_VM_")}
     return "\n".join([f"export {k}={shlex.quote(v)}" for k, v in exports.items()] +
                      ["export HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin",

@@ -31,7 +31,7 @@ BindPaths={second}/fpisa:/etc/fpisa {second}/bpf:/sys/fs/bpf
 
 
 class Here(lab.Netns):
-    """The namespace that systemd is in."""
+    """The namespace that systemd is in"""
 
     def __init__(self):
         self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -40,7 +40,7 @@ class Here(lab.Netns):
 
 
 class Machine(lab.Lab):
-    """A lab whose aggregator is this machine, with another aggregator behind the port a0."""
+    """A lab whose aggregator is this machine, with another aggregator behind the port a0"""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ class Machine(lab.Lab):
 
 
 def ready():
-    """Tell systemd that the network is there."""
+    """Tell systemd that the network is ready."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
 
@@ -130,7 +130,7 @@ TRIES = 5  # to join: an emulated machine may take longer to show its key than t
 
 
 def lines(files):
-    """The whole lines of each, which are JSON."""
+    """Return the complete lines of each file, which are JSON."""
     return [[json.loads(line) for line in open(f.name) if line.endswith("\n")] for f in files]
 
 
@@ -145,11 +145,11 @@ class Job:
         self.goes_on()
 
     def said(self):
-        """What each worker has said: of its connection, then of each sum."""
+        """Return each worker's output: of its connection, then of each sum."""
         return lines(self.files)
 
     def goes_on(self):
-        """A sum of each worker, begun from here on, ends well."""
+        """Check that a sum of each worker, begun from here on, ends well."""
         seen = [len(answers) for answers in self.said()]
 
         def more():
@@ -160,7 +160,7 @@ class Job:
         lab.wait_until("sums of the job", more, 120)
 
     def counted(self):
-        """(sums, wrong ones)."""
+        """Return (sums, wrong sums)."""
         expect = hashlib.sha256(worker.exact_sum("integers", len(self.procs), COUNT)).hexdigest()
         digests = [a["digest"] for rank in self.said() for a in rank[1:] if not a["rc"]]
         return len(digests), sum(d != expect for d in digests)
@@ -196,7 +196,7 @@ class Sums:
                                       len(self.net.worker), plan, stdout=self.files[-1]))
 
     def said(self):
-        """What each rank has said: of its join, then of each step."""
+        """Return each rank's output: of its join, then of each step."""
         return lines(self.files)
 
     def failed(self):
@@ -204,7 +204,7 @@ class Sums:
         return [next(a for a in answers if a["rc"]) for answers in self.said() if any(a["rc"] for a in answers)]
 
     def goes_on(self):
-        """A step of each rank, begun from here on, ends well."""
+        """Check that a step of each rank, begun from here on, ends well."""
         seen = [len(answers) for answers in self.said()]
 
         def more():
@@ -214,7 +214,7 @@ class Sums:
         lab.wait_until(f"sums of group {self.name}", more, 120)
 
     def shares(self):
-        """The aggregators of the group."""
+        """Return the aggregators of the group."""
         found, = [g["shares"] for g in self.net.json("group", "list") if g["name"] == self.name]
         return [a["address"] for a in found]
 

@@ -44,7 +44,7 @@ def at(document, path):
 
 
 def pods(path):
-    """(kind, spec of its pods) of each document that has pods."""
+    """Return (kind, spec of its pods) of each document that has pods."""
     return [(d["kind"], d["spec"]["template"]["spec"]) for d in documents(path) if "template" in d.get("spec", {})]
 
 
@@ -71,14 +71,14 @@ def test_manifest(path):
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=os.path.basename)
 def test_manifest_by_schema(path):
-    """Every field, by Kubernetes' own schema, where that is installed (kubernetes-validate)."""
+    """Every field follows Kubernetes' own schema, if that is installed (kubernetes-validate)."""
     validate = pytest.importorskip("kubernetes_validate")
     for d in documents(path):
         validate.validate(d, validate.latest_version(), strict=True)
 
 
 def test_names_that_manifests_share():
-    """Secrets, configurations and selectors lead to something."""
+    """Secrets, configurations and selectors refer to existing objects."""
     every = [d for path in MANIFESTS for d in documents(path)]
     named = {kind: {d["metadata"]["name"] for d in every if d["kind"] == kind} for kind in KINDS}
     labels = [d["spec"]["template"]["metadata"]["labels"] for d in every if "template" in d.get("spec", {})]
@@ -96,7 +96,7 @@ def test_names_that_manifests_share():
 
 
 def test_configuration_of_the_cluster(tmp_path):
-    """The program takes it."""
+    """The program accepts the cluster's configuration."""
     config, = [d for d in documents(DEPLOY + "/kubernetes/aggregator.yaml") if d["kind"] == "ConfigMap"]
     (tmp_path / "fpisa.conf").write_text(config["data"]["fpisa.conf"])
     p = subprocess.run([FPISA, "config", "check", tmp_path / "fpisa.conf"], text=True, capture_output=True)
@@ -109,7 +109,7 @@ def needs():
 
 
 def test_capabilities():
-    """Manifests and the compose file give what the page says, which tests/image has tried, and nothing else."""
+    """Manifests and the compose file give exactly the page's capabilities, which tests/image has tried."""
     page = needs()
     for path in MANIFESTS:
         for _, pod in pods(path):
@@ -147,7 +147,7 @@ def test_metrics_exist():
 
 
 def test_packages_of_pages_and_images():
-    """Every package of ours that they name is built."""
+    """Every package that pages and images name is built."""
     built = set(re.findall(r"^Package: (.*)", read("debian", "control"), re.M))
     image = read("deploy", "image", "make").replace('"libfpisa$soversion"', "libfpisa" + setting("SOVERSION"))
     named = re.findall(r"(?<![\w/.])(?:python3-fpisa|libfpisa)[\w-]*", read("doc", "deploy.md") + image)
@@ -179,7 +179,7 @@ def test_script(path):
 
 @pytest.fixture
 def slurm(tmp_path):
-    """(environment, run a script): a site's files, and a fpisa that notes how it was called."""
+    """Return (environment, function that runs a script): a site's files, and a fpisa that notes its calls."""
     for name, text in ("fpisa", '#!/bin/sh\necho "$*" "$FPISA_KEY" > "$FPISA_RUN/said"\n'), ("keys", "train:1:secret\n"), \
             ("slurm.conf", f"FPISA_MANAGER=10.0.0.1:18000\nFPISA_SITE_KEY={tmp_path}/keys\n"):
         (tmp_path / name).write_text(text)
@@ -190,7 +190,7 @@ def slurm(tmp_path):
 
 
 def test_prolog_and_epilog(slurm, tmp_path):
-    """The user alone reads the key while the job runs; nothing is left; what doctor finds drains the node."""
+    """Only the user can read the key while the job runs; nothing is left; a finding of doctor drains the node."""
     env, run = slurm
     for _ in range(2):  # the second time as of a requeued job
         assert run("prolog").returncode == 0
@@ -205,7 +205,7 @@ def test_prolog_and_epilog(slurm, tmp_path):
 
 @pytest.mark.parametrize("source", ["user/lib/call.c", "user/datapath/families.c", "bpf/fpisa.bpf.c", "adapters/python/sums/state.c"])
 def test_big_endian_is_refused(source):
-    """The compiler prints one error, before all others, that says why."""
+    """On a big-endian target the compiler prints one error, before all others, that says why."""
     flags = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__", "-std=gnu11", "-fmax-errors=1", "-fsyntax-only",
              "-Iinclude", "-Iuser", "-Ibuild"]
     p = subprocess.run(["gcc", *flags, source], cwd=TOP, text=True, capture_output=True)
@@ -214,7 +214,7 @@ def test_big_endian_is_refused(source):
 
 
 def test_without_postgres():
-    """Nothing that needs its headers is built."""
+    """Without PostgreSQL nothing that needs its headers is built."""
     p = subprocess.run(["make", "-s", "--no-print-directory", "print-FUZZ_USER", "print-PG_VERSION", "POSTGRESQLS=1 2"], cwd=TOP, text=True,
                        capture_output=True, check=True)
     assert "fdw" not in p.stdout.split() and not re.search(r"\d", p.stdout), p.stdout
@@ -249,7 +249,7 @@ def test_ci():
 
 
 def test_ci_of_long_suites():
-    """Each has a machine, or one for each release (below), and none of them has one at a push."""
+    """Each long suite has a machine, or one for each release (below), and none runs at a push."""
     jobs = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))[0]["jobs"]
     known = re.search(r"^LONG_SUITES = \{(.*?)\}", read("tests/run"), re.M | re.S)[1]
     assert sorted([*jobs["long"]["strategy"]["matrix"]["suite"], "distros"]) == sorted(re.findall(r'"([\w-]+)":', known))

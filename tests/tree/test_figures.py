@@ -35,7 +35,7 @@ def words(path):
 # -- the tree --------------------------------------------------------------------
 
 def test_table():
-    """The tables here, and in bench/README.md, are those that `make bench-figures` and the benchmark by topology wrote."""
+    """The tables here and in bench/README.md are those that `make bench-figures` and the benchmark by topology wrote."""
     for path, marks, rows in readme.tables(readme.load(), readme.read_lines(readme.POINTS)):
         assert readme.shown(page(path), marks) == rows
     assert all(part in run.PARTS for part, *_ in readme.ROWS)
@@ -43,7 +43,7 @@ def test_table():
 
 
 def test_no_figure_beside_the_table():
-    """A time or a ratio that is not in it has a command beside it, or is none of ours."""
+    """A time or a ratio outside the table has a command beside it, or belongs to another system."""
     section = page().split("## Results\n")[1].split("\n## ")[0]
     rest = section.replace(readme.shown(page(), readme.FIGURES), "")
     assert not re.findall(r"\d+\.\d+(?: to \d+\.\d+)?", rest), rest
@@ -66,7 +66,7 @@ def test_first_screen():
 
 
 def test_picture_of_the_all_reduce():
-    """Its bars are the record's medians."""
+    """The picture's bars are the record's medians."""
     shown = words(os.path.join(PICTURES, "allreduce.svg"))
     for key, values in readme.load()["figures"].items():
         if key.startswith("allreduce."):
@@ -82,7 +82,7 @@ def test_whole_grid():
 
 
 def test_picture_by_topology():
-    """Its bars are the record's ratios, and the last of a cluster is the bound's."""
+    """The picture's bars are the record's ratios, and the last of a cluster is the bound's."""
     shown = words(readme.TOPOLOGIES)
     bars = [x for x in grid.points(readme.read_lines(readme.POINTS)) if x["bytes"] in (64 << 10, 1 << 20) and x["rate_mbps"] == 20
             and (x["workers"], x["mtu"], x["queue_bytes"], x["loss"]) == (8, 3506, 1 << 20, 0)]
@@ -96,7 +96,7 @@ def test_picture_by_topology():
 
 @needs_gnuplot
 def test_picture_of_the_errors(tmp_path):
-    """The picture is the one that the page's command draws."""
+    """The picture is drawn by the page's command."""
     files = [os.path.join(TOP, "data", "gradients", f"epoch{n}.f32") for n in ("01", "20", "40")]
     subprocess.run([FPISA, "analyze", "--workers", "8", "--plot", tmp_path / "gradients", *files], check=True,
                    stdout=subprocess.DEVNULL)

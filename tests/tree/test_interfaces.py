@@ -17,14 +17,14 @@ def found():
 # -- the tree --------------------------------------------------------------------
 
 def test_record(found):
-    """A change of what others build on is not in doc/interfaces.txt: say it in NEWS.md, then `make interfaces`."""
+    """doc/interfaces.txt records the present interfaces. After a change: name it in NEWS.md, then `make interfaces`."""
     items, soname = interfaces.recorded()
     assert interfaces.changes(found, items) == {}
     assert soname == f"libfpisa.so.{setting('SOVERSION')}"
 
 
 def test_news():
-    """Every change is named in its version's section, the newest of which is the Makefile's."""
+    """Every change is named in its version's section, and the newest section is the Makefile's version."""
     items, _ = interfaces.recorded()
     sections = interfaces.news()
     versions = list(sections)
@@ -37,7 +37,7 @@ def test_news():
 
 
 def test_header_alone():
-    """The header is installed without the tree: it names no file of that, and its numbers are the protocol's."""
+    """The header is installed without the tree: it names no file of the tree, and its numbers are the protocol's."""
     header, numbers = read("include", "fpisa.h"), read("include", "fpisa", "format.h")
     assert re.findall(r"\b(?:bpf|doc|include|user)/\S+", header) == []
     for name in "mode", "pipeline", "clz", "fanout":
@@ -57,7 +57,7 @@ def symbols():
 
 
 def versions_of_structs(items, what):
-    """Return the versions of the structs that it points to, and they to."""
+    """Return the versions of the structs that it points to, directly or through others."""
     for name in re.findall(r"struct (\w+) \*", what):
         if ("struct", name) in items:
             version, inside = items["struct", name]
@@ -119,7 +119,7 @@ STRUCT, OPTIONS, MEM = "fpisa_chunk", "fpisa_options", "fpisa_mem_options"
     ({"v_stale": None, "job add --mode": None, "stats.drops": None}, None),
 ])
 def test_breaks(found, edits, broken):
-    """A change that breaks programs in use is refused, unless the version that tells them changes too."""
+    """A change that breaks programs in use is refused, unless the version that reports it changes too."""
     texts = {n: what for (_, n), what in found.items()}
     new = change(found, **{n: w(texts[n]) if callable(w) else w for n, w in edits.items()})
     assert new != found
@@ -134,7 +134,7 @@ def test_breaks(found, edits, broken):
     ("job add --mode", "`job add --mode` is gone"), ("stats.drops", "`drops` is `dropped`"),
     ("fpisa_drops_total", "`fpisa_drops_total`"), ("FPISA_VERSION", "`FPISA_VERSION` is 2"), ("fpisa_close", "no `fpisa_close`")])
 def test_unsaid(found, name, says):
-    """Gone, changed and new: each has to be named in the section of its version."""
+    """A removed, changed or new interface must be named in the section of its version."""
     texts = {n: what for (_, n), what in found.items()}
     for new in (change(found, **{name: None}), change(found, **{name: texts[name] + " other"})):
         items = interfaces.updated(new, recorded_now(found), "0.2.0")

@@ -28,7 +28,7 @@ def test_links(page):
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("page", ["README.md", "include/fpisa.h"])
 def test_first_program(page, language):
-    """The program of the page compiles unchanged, between the usual lines of a program."""
+    """The page's program compiles unchanged, between the usual lines of a program."""
     lines, = re.findall(r"(^(?: {4}| \*\t)struct fpisa \*f;\n.*?fpisa_close\(f\);\n)", read(page), re.M | re.S)
     program = f"""#include <err.h>
 #include <fpisa.h>
@@ -42,14 +42,14 @@ void sum(float *grad, size_t n)
 
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_are_whole(page):
-    """A table has its line of dashes second, and as many cells in every row."""
+    """A table has its line of dashes second, and equally many cells in every row."""
     for rows in re.findall(r"(?:^\|.*\n)+", re.sub(r"```.*?```", "", read(page), flags=re.S), re.M):
         cells = [len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", r))) for r in rows.splitlines()]
         assert re.fullmatch(r"\|[-:|]+\|", rows.splitlines()[1]) and len(set(cells)) == 1, rows
 
 
 def test_map():
-    """DEVELOPING.md names no program that is not there, and each of the rooms whose files it lists."""
+    """DEVELOPING.md names only existing programs, and each of the rooms whose files it lists."""
     there = {f for path, _, files in os.walk(TOP) if not {".git", "build"} & set(path.split(os.sep)) for f in files}
     named = set(re.findall(r"[\w-][\w.-]*\.(?:py|sh|c|h|hpp|cpp|mk)\b", read("DEVELOPING.md")))
     assert named - there <= {"fpisa_abi.h"}, named - there  # that one is made
@@ -88,7 +88,7 @@ def commands(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands(page):
-    """Every verb is one, and has every option that is given to it."""
+    """Every verb on a page exists, and has every option that it is given."""
     names = {v.name for v in table.verbs(FPISA)[0]}
     found = 0
     for words in commands(page):
@@ -104,7 +104,7 @@ def test_commands(page):
 
 
 def test_faults_are_shown():
-    """Each test that doc/faults.md names is there, and each row names one."""
+    """Each test that doc/faults.md names exists, and each row names one."""
     source, rows = {}, 0
     for path in glob.glob(os.path.join(TOP, "tests", "**", "test_*.*"), recursive=True):
         name = os.path.basename(path).split(".")[0]
@@ -130,7 +130,7 @@ def test_privileges_of_every_verb():
 
 
 def test_program():
-    """The worker of "Use it" compiles as it stands there."""
+    """The worker of "Use it" compiles unchanged."""
     lines = re.search(r"^    #include <fpisa\.h>\n(?:    .*\n)+", read("README.md"), re.M)[0].splitlines()
     text = "#include <err.h>\n" + lines[0].strip() + "\nvoid f(float *grad, size_t n);\nvoid f(float *grad, size_t n)\n{\n" + \
         "\n".join(lines[1:]) + "\n}\n"
@@ -148,7 +148,7 @@ def rng(values, percent=True):
 
 
 def test_figures_of_analyze():
-    """The table under "What was measured", by the first command there."""
+    """The table under "What was measured" is the output of the first command there."""
     text = read("doc/numbers.md")
     command, = [w for w in commands("doc/numbers.md") if w[1] == "analyze" and "data/gradients/*.f32" in w]
     files = sorted(glob.glob(os.path.join(TOP, "data", "gradients", "*.f32")))

@@ -86,7 +86,7 @@ def test_nothing_run():
 
 
 def test_intervals():
-    """Student's, of three pairs by hand: differences 0.2, 0.4, 0.9 have the mean 0.5, and the deviation 0.3606."""
+    """Student's intervals of three pairs, by hand: differences 0.2, 0.4, 0.9 have mean 0.5 and deviation 0.3606."""
     records = [record(seed=s, last=97.0 + s) for s in (2, 3, 4)]
     records += [record(arm="exact", seed=s, last=97.0 + s + d) for s, d in ((1, 5.0), (2, 0.2), (3, 0.4), (4, 0.9))]
     text = report.text(records, [])
@@ -143,7 +143,7 @@ def test_verdicts():
 
 
 def test_index():
-    """Another experiment's records are none of this one's; other images are refused."""
+    """Another experiment's records are ignored; other images are refused."""
     assert report.index([record(experiment=0), record(seed=11), record(epochs=3)]) == {}
     with pytest.raises(ValueError, match="records of cifar10 and mnist in one file"):
         report.index([record(), record(data="cifar10")])
@@ -212,7 +212,7 @@ def test_network():
 
 
 def test_again(monkeypatch, tmp_path):
-    """Runs that were done twice, by the CPUs that did them; one by a CPU that did it before takes the earlier one's place."""
+    """Of runs done twice, by the CPUs that did them, a run by the same CPU replaces the earlier run."""
     first = [record(seed=s, weights=w, machine={"cpu": "X"}) for s, w in ((1, "a"), (2, "b"), (3, "c"))]
     paths = {name: tmp_path / name for name in ("RECORDS", "AGAIN")}
     for name, path in paths.items():
@@ -254,7 +254,7 @@ def test_time_left(monkeypatch):
 
 @needs_gnuplot
 def test_draws(tmp_path, monkeypatch):
-    """All pictures, of all arms and of one alone."""
+    """Pictures are drawn of all arms, and of one arm alone."""
     monkeypatch.setattr(pictures, "PICTURES", str(tmp_path))
     for records in ([record()], [record(m, f, a, s, 96 + s / 7) for m in plan.NETWORKS for f in plan.FORMATS
                                  for a in plan.ARMS for s in (1, 2)]):
