@@ -215,6 +215,12 @@ int config_read(struct config **c, const char *file)
 	return in.left && input_byte(&in) & 1 ? -EINVAL : 0;
 }
 
+int config_give(struct config *c, const struct config_given *given)
+{
+	c->given = *given;
+	return 0;
+}
+
 void config_free(struct config *c)
 {
 	CHECK(c == configuration || c == configuration + 1);
