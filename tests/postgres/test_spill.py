@@ -4,9 +4,7 @@ import random
 import re
 import struct
 
-import pytest
 
-import foreign
 from lab import draw_seed
 
 
