@@ -4,7 +4,6 @@ import random
 import re
 import struct
 
-
 from lab import draw_seed
 
 
