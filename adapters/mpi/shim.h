@@ -134,8 +134,8 @@ int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *c
 /* -- agree.c: by MPI's own collectives on c, while all its ranks are in the same call ----------- */
 
 enum service_state agree(struct comm *m, MPI_Comm c);
-int agree_on_offer(struct comm *m,
-		   MPI_Comm c); /* the part of agree() that does not join; returns 0 if MPI serves everything */
+/* The part of agree() that does not join; returns 0 if MPI serves everything. */
+int agree_on_offer(struct comm *m, MPI_Comm c);
 
 /*
  * Return whether the datapath takes calls of this type and size. All ranks of c ask alike and get the same answer. The first
@@ -154,8 +154,8 @@ void agree_on_requests(struct comm *m, MPI_Comm c);
 
 #define REQUEST_NOT_HERE (-1) /* this MPI does not support it: MPI has to make the call */
 
-int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call,
-		  MPI_Request *r);		      /* may return an error of MPI */
+/* May return an error of MPI. */
+int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r);
 int request_complete_ended(void);		      /* tells MPI of completed requests; returns their number */
 void request_await(int count, const MPI_Request r[]); /* waits for our requests in the array; MPI completes the rest */
 void request_forget(const struct comm *m);	      /* call when the communicator is freed */

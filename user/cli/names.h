@@ -5,8 +5,6 @@
 
 #include "fpisa/names.h"
 
-#include "fpisa/names.h"
-
 struct name {
 	int id;
 	const char *name;

@@ -152,8 +152,8 @@ int fpisa_joining(const struct fpisa *f); /* -EBUSY if another thread joins; for
 int fpisa_look(struct fpisa *f); /* begin a function that only reads, as on_chunk may; its end gets the value returned here */
 void fpisa_look_away(struct fpisa *f, int locked);
 int fpisa_refuse_inherited(const struct fpisa *f); /* -ECHILD: the handle belongs to another process */
-int fpisa_poison(struct fpisa *f,
-		 int error); /* make the handle return this error, with the thread's message, until it rejoins */
+/* Make the handle return this error, with the thread's message, until it rejoins. */
+int fpisa_poison(struct fpisa *f, int error);
 void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* the same, with that message */
 int fpisa_poisoned(const struct fpisa *f); /* return the handle's error, and make its message the thread's */
 

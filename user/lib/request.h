@@ -42,8 +42,8 @@ struct fpisa_request {
 	int error;	      /* why results are missing then: -errno */
 	int blocking;	      /* the owner waits for the request, and needs no event */
 	int told;	      /* the end or failure was reported */
-	void (*on_done)(void *arg, int rc,
-			uint32_t flags); /* the library owns the request then, in the list `ended` once told */
+	/* If it is set, the library owns the request, in the list `ended` once told. */
+	void (*on_done)(void *arg, int rc, uint32_t flags);
 	void *arg;
 };
 

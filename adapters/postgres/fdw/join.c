@@ -219,8 +219,11 @@ static List *sure_columns(const struct fdw_rel *r, List *by)
 	List *sure = NIL;
 	ListCell *cell;
 
-	foreach(cell, by) if (fdw_not_null(r->table, (AttrNumber)lfirst_int(cell))) sure =
-		lappend_int(sure, lfirst_int(cell));
+	foreach(cell, by)
+	{
+		if (fdw_not_null(r->table, (AttrNumber)lfirst_int(cell)))
+			sure = lappend_int(sure, lfirst_int(cell));
+	}
 	return sure;
 }
 

@@ -25,7 +25,7 @@ static size_t next_name(const char **at, const char **name)
 
 	*name = *at;
 	*at += n + ((*at)[n] == ',');
-	return n < strcspn(*name, " ") ? n : strcspn(*name, " ");
+	return strcspn(*name, " ,");
 }
 
 /* Return whether the columns are named as in the list "a,b", in that order. */
