@@ -101,6 +101,15 @@ def sums(site, name, times=3, count=COUNT, **more):
     return site.group(name, range(WORKERS), {"sum": "float32", "count": count, "times": times}, **more)
 
 
+def sums_over_all(site, **more):
+    """Register the other aggregators, begin sums in a group over all, and wait until each has had frames."""
+    for i in range(OTHERS):
+        site.register(i)
+    ranks = sums(site, "g", times=100000, **more)
+    wait_until("frames", lambda: all(site.net.results()), 30)
+    return ranks
+
+
 def sum_with_shares(site, name):
     """Sum in a group. Return its aggregators."""
     ranks = sums(site, name, hold=True)
@@ -193,10 +202,7 @@ def test_limits_of_its_own(site):
 def test_one_dies(site):
     """If an aggregator is killed in the middle of a call, all ranks get its name within a second, and the next group has the
     others."""
-    for i in range(OTHERS):
-        site.register(i)
-    ranks = sums(site, "g", times=100000)
-    wait_until("frames", lambda: all(site.net.results()), 30)
+    ranks = sums_over_all(site)
     site.agents[1].send_signal(signal.SIGKILL)
     began = time.monotonic()
     for rank in ranks:
@@ -324,10 +330,7 @@ def stand_still(processes, seconds, again=0.05):
 def test_a_manager_that_stood_still(site):
     """An aggregator is not dead because the manager could not run, alone or with the aggregators, whose PINGs then could not
     come."""
-    for i in range(OTHERS):
-        site.register(i)
-    ranks = sums(site, "g", times=100000, count=1000)
-    wait_until("frames", lambda: all(site.net.results()), 30)
+    ranks = sums_over_all(site, count=1000)
     for i in range(6):
         stand_still([site.manager, *(site.agents.values() if i % 2 else ())], 0.56)
         time.sleep(0.1 + 0.037 * i)
@@ -339,10 +342,7 @@ def test_a_manager_that_stood_still(site):
 def test_a_manager_that_stood_still_for_long(site):
     """After a stop longer than all limits of manager and agents, some must come back as after a restart, and others get no
     answer."""
-    for i in range(OTHERS):
-        site.register(i)
-    ranks = sums(site, "g", times=100000, count=1000)
-    wait_until("frames", lambda: all(site.net.results()), 30)
+    ranks = sums_over_all(site, count=1000)
     stand_still([site.manager, *site.agents.values()], 8)
     time.sleep(1)
     site.kill()

@@ -235,17 +235,24 @@ class Site(labs.Lab):
         return "\n".join(a["error"] for p in procs for a in read_all(p)[0] if a.get("error"))
 
 
-@pytest.fixture
-def site(installed, bpffs):
-    home, site = tempfile.mkdtemp(), None
+@contextlib.contextmanager
+def in_a_home(make):
+    """Give what make() sets up in a folder of its own, and close it and remove the folder at the end."""
+    home, made = tempfile.mkdtemp(), None
     os.chmod(home, 0o755)
     try:
-        site = Site(home)
-        yield site
+        made = make(home)
+        yield made
     finally:
-        if site:
-            site.close()
+        if made:
+            made.close()
         shutil.rmtree(home)
+
+
+@pytest.fixture
+def site(installed, bpffs):
+    with in_a_home(Site) as made:
+        yield made
 
 
 def test_program_is_the_tree_s():

@@ -5,13 +5,12 @@ import contextlib
 import os
 import shutil
 import signal
-import tempfile
 
 import guide
 import lab as labs
 import pytest
 from lab import end
-from test_guide import CONFIG, NOBODY, Site, installed  # noqa: F401
+from test_guide import CONFIG, NOBODY, Site, in_a_home, installed  # noqa: F401
 
 pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 
@@ -72,15 +71,8 @@ class Hosts(Site):
 
 @pytest.fixture
 def hosts(installed, bpffs):  # noqa: F811
-    home, made = tempfile.mkdtemp(), None
-    os.chmod(home, 0o755)
-    try:
-        made = Hosts(home)
+    with in_a_home(Hosts) as made:
         yield made
-    finally:
-        if made:
-            made.close()
-        shutil.rmtree(home)
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
