@@ -24,6 +24,18 @@ def exit_on_signals():
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
 
 
+def runnable(tool, only, missing):
+    """Return the names in `only`, a list with commas, of the contenders that can run here. missing() says what one lacks, or None."""
+    names = []
+    for name in only.split(","):
+        lacks = missing(name)
+        if lacks:
+            print(f"{tool}: {name}: left out, {lacks} is not installed", file=sys.stderr)
+        else:
+            names.append(name)
+    return names
+
+
 def numbers(text):
     return [int(x) for x in text.split(",")]
 

@@ -60,7 +60,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 
-from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
+from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles, runnable  # noqa: E402
 
 import mpi as mpis  # noqa: E402
 
@@ -548,15 +548,8 @@ def missing(name):
 
 
 def installed(only):
-    """Return the contenders' names, with a comma between them, that can run here."""
-    names = []
-    for name in only.split(","):
-        lacks = missing(name)
-        if lacks:
-            print(f"collective: {name}: left out, {lacks} is not installed", file=sys.stderr)
-        else:
-            names.append(name)
-    return names
+    """Return the names in `only`, a list with commas, of the contenders that can run here."""
+    return runnable("collective", only, missing)
 
 
 def main():

@@ -36,7 +36,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
 
 from collective import ALGORITHMS, Failure, Network, mpi_agent, mpi_command  # noqa: E402
-from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
+from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles, runnable  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ANSWER_S, START_S = 300, 300
@@ -51,9 +51,9 @@ def missing(name):
     """Return what a contender lacks here, if anything."""
     if name == "openmpi":
         if not shutil.which("mpirun"):
-            return "openmpi-bin is not installed"
+            return "openmpi-bin"
         if not importlib.util.find_spec("mpi4py"):
-            return "python3-mpi4py is not installed"
+            return "python3-mpi4py"
     return None
 
 
@@ -202,17 +202,6 @@ def measure(stage, args, mbit, model, format, algorithm):
         print(json.dumps(line), flush=True)
 
 
-def names_of(only):
-    names = []
-    for name in only.split(","):
-        lacks = missing(name)
-        if lacks:
-            print(f"training: {name}: left out, {lacks}", file=sys.stderr)
-        else:
-            names.append(name)
-    return names
-
-
 def main():
     p = argparse.ArgumentParser(prog="training", description=__doc__.splitlines()[0])
     p.add_argument("--workers", type=int, default=4)
@@ -231,7 +220,7 @@ def main():
     exit_on_signals()
     own_mounts()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        stage = Stage(args, names_of(args.only), folder)
+        stage = Stage(args, runnable("training", args.only, missing), folder)
         stack.callback(stage.close)
         try:
             stage.open()
