@@ -1,56 +1,58 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# make		the datapath objects, the CLI, the library; needs `make deps` once
-# make demo	install what is needed, build, sum real gradients over real XDP;
+# make		build the datapath objects, the CLI and the library; run `make deps` once before
+# make demo	install what is missing, build, and sum real gradients over real XDP;
 #		DEMO_ARGS=--colocated: on four hosts without a further machine
-# make test	install what is needed, build, run every test this machine can run
-# make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
-# make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels
-# make lint	the rooms of user/, which know only those below them; cppcheck over user space, library and tests
-# make coverage	lines that the unit tests run, by room
-# make format	C as .clang-format says, by the version that `make lint-tools` installs where the system has another
-# make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
-# make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
-# make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
-# make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
-# make bench-figures	README's figures: three runs of their parts on an idle machine, 22 minutes; make pictures draws them
-# make training	neural networks by five ways to add gradients, one seed, 25 minutes at most; make training-long does ten, in parts
-# make training-page	doc/training.md's tables and plots, from paper/training/records; make training-again, -network and -cost make the records
-# make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
-# make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
-# make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
-# make resources	verifier instructions by program and memory by map, into doc/resources.txt
-# make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
-# make postgres	fpisa_sum() for PostgreSQL 15 to 18 (doc/postgres.md); make install-postgres puts it where pg_config says
-# make torch	the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch
-# make python	the exact sums of the package for Python (doc/sums.md); make wheel builds its wheel; make install-python
-# make spark	exact sums as Aggregators of Spark, a jar (doc/sums.md); needs javac and SPARK_HOME=
-# make mpi	what MPI programs preload (doc/mpi.md), for Open MPI and MPICH, whichever is installed; make install-mpi
-# make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
-# make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
-# make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work; DEB_ARCH=arm64
-# make rpm	RPM packages of the same in build/rpm, without those three
-# make image	an aggregator and a worker as images for containers, of those packages (doc/deploy.md)
-# make arm64	all of it for arm64 in build/arm64, over SYSROOT=build/vm/arm64/root, which vm/sysroot makes
+# make test	install what is missing, build, and run every test that this machine can run
+# make check	run the tests without installing anything; SUITES="unit model prog" selects suites of tests/run
+# make test-long	run the tests that are too long for `make test`, two hours: bits, combinations, kernels
+# make lint	check the order of the rooms of user/, and run cppcheck over user space, library and tests
+# make coverage	report the lines that the unit tests run, by room
+# make format	lay out C as .clang-format says; `make lint-tools` installs the version that this needs
+# make stress	use the same slots from two CPUs, ROUNDS=1000000 of each variant, or of VARIANT=staged
+# make fuzz	send hostile packets to the loaded datapath, CASES=10000000 SEED=S
+# make fuzz-user	run libFuzzer on the parsers of user space, SECONDS=600 each, SEED=S
+# make bench	measure speed beside other systems; results, plots and targets in build/bench; BENCH="arith wire" selects parts
+# make bench-figures	measure README's figures: three runs on an idle machine, 22 minutes; make pictures draws them
+# make training	train neural networks with five ways to add gradients, one seed, 25 minutes at most; make training-long runs ten seeds
+# make training-page	write doc/training.md's tables and plots from paper/training/records; make training-again, -network and -cost measure the records
+# make check-vm	run the tests under stock kernels in a VM; KERNEL="6.1 6.12" selects kernels; make vm-deps installs the tools
+# make hw	check the pipeline in RTL against include/fpisa/mau.h, and prove properties; HW_MUTATE=1 plants faults
+# make hw-area	measure the cost of that RTL in standard cells: the tables of doc/hardware.md; UPDATE=1 writes them
+# make resources	write verifier instructions by program and memory by map to doc/resources.txt
+# make interfaces	write the public interfaces, by version, to doc/interfaces.txt; edit NEWS.md first
+# make release	is this tree ready for its tag? then the command that makes the tag (DEVELOPING.md, "Versions")
+# make postgres	build the extension for PostgreSQL 15 to 18 (doc/postgres.md); make install-postgres installs it where pg_config says
+# make torch	build the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch. TORCH=2.15.0: for that version
+# make wheels	build the wheels of the package for Python, with libfpisa inside, and of that backend for TORCH=2.15.0, in build/wheel
+# make python	build the exact sums of the package for Python (doc/sums.md); make wheel builds its wheel; make install-python
+# make spark	build a jar with exact sums as Aggregators of Spark (doc/sums.md); needs javac and SPARK_HOME=
+# make mpi	build the library that MPI programs preload (doc/mpi.md), for Open MPI and MPICH if installed; make install-mpi
+# make man	write the manual pages and the completion to build/man and build/completion: man -l build/man/fpisa.8
+# make install	install to DESTDIR= PREFIX=/usr/local; make uninstall removes it
+# make deb	build Debian packages in build/deb, with those for PostgreSQL, PyTorch and MPI if their make targets work; DEB_ARCH=arm64
+# make rpm	build the same as RPM packages in build/rpm, without those three
+# make image	build container images of an aggregator and a worker from the packages (doc/deploy.md)
+# make arm64	build everything for arm64 in build/arm64, with SYSROOT=build/vm/arm64/root, which vm/sysroot creates
 # make clean	remove build/
 
-# Versions, in the order in which they are taken. clang-19 comes first: every kernel of vm/kernels verifies its programs.
+# Compilers in order of preference. clang-19 comes first: every kernel of vm/kernels verifies its programs.
 CLANGS := 19 20 21 22 18 17 16 15 14
 OLD_CLANGS := 14 15 16 17 18 19 20 21 22
 POSTGRESQLS := 18 17 16 15
 installed_clang = $(shell for v in $(1); do command -v clang-$$v && break; done)
 BPF_CLANG ?= $(or $(notdir $(call installed_clang,$(CLANGS))),clang)
-# The datapath is built and tested by this one too, and libFuzzer is its.
+# This older compiler also builds the datapath for tests, and provides libFuzzer.
 OLD_CLANG ?= $(notdir $(call installed_clang,$(OLD_CLANGS)))
-# A PostgreSQL that is here, with the headers of its server or without.
+# The installed PostgreSQL, with or without the headers of its server.
 pg_here = $(strip $(foreach v,$(POSTGRESQLS),$(if $(wildcard /usr/$(subst N,$v,$(1))),$v)))
 PG_VERSION ?= $(firstword $(call pg_here,include/postgresql/N/server/postgres.h) $(call pg_here,lib/postgresql/N/bin/postgres))
-# Where a package has it for another kernel than this one, bpftool is not in the path.
+# bpftool is not in the path if its package is for another kernel than the running one.
 BPFTOOL ?= $(or $(shell bpftool version > /dev/null 2>&1 && echo bpftool),$(lastword $(sort $(wildcard /usr/lib/linux-tools*/*/bpftool))),bpftool)
 CC ?= gcc
 PYTHON ?= /usr/bin/python3
 PREFIX ?= /usr/local
 B ?= build
-# One name for it: dependencies are by name, and make knows this directory by none.
+# Use one name for the build directory, because make compares dependencies by name.
 override B := $(patsubst $(CURDIR)/%,%,$(B))
 
 VERSION := 0.3.0
@@ -59,7 +61,7 @@ SOVERSION := 1
 WARN := -Wall -Wextra -Werror=implicit-function-declaration -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARN) $(CFLAGS) -Iinclude -Iuser -I$(B) -DFPISA_VERSION_STRING='"$(VERSION)"'
-# Objects are the same wherever they are built: they name their sources from the top of the tree.
+# Objects name their sources from the top of the tree, so they are the same wherever they are built.
 BPF_CFLAGS := -std=gnu11 $(WARN) -g -O2 -ffile-compilation-dir=. -target bpf -mcpu=v3 -Iinclude -I$(B) -I/usr/include/$(shell uname -m)-linux-gnu
 DEP = -MMD -MP -MF $@.d
 
@@ -71,7 +73,7 @@ endif
 
 LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c)
 QUERY_LIB_SRC := $(wildcard user/query/lib/*.c user/query/soft/*.c)
-# Three programs: the core, which knows neither of the others, and two that stand on it.
+# Three programs: the core, which does not use the others, and two that use the core.
 CORE_SRC := $(filter-out user/lib/%,$(wildcard user/*.c user/*/*.c))
 QUERY_SRC := $(filter-out $(QUERY_LIB_SRC),$(wildcard user/query/*.c user/query/*/*.c))
 LAB_SRC := $(wildcard user/lab/*.c user/lab/*/*.c)
@@ -90,32 +92,32 @@ PROGRAMS := $(B)/fpisa $(B)/fpisa-query $(B)/fpisa-lab
 UNIT := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 
-# What a fresh Debian lacks, in the words of debian/deps: `make deps` installs what is missing and nothing else.
+# Packages that a fresh Debian lacks, in the syntax of debian/deps. `make deps` installs only the missing ones.
 comma := ,
 among = $(1)@$(subst $(subst ,, ),$(comma),$(2))
-# `make` and `make demo` need these;
+# Needed by `make` and `make demo`
 BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) bpftool|linux-tools-generic libbpf-dev libxdp-dev \
 	iproute2 util-linux libjson-c-dev libgmp-dev libmnl-dev libelf-dev zlib1g-dev libgnutls28-dev python3
-# the tests and `make deb` these too.
+# Needed by the tests and `make deb`
 PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
 	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
 	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?sparse ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables \
-	?python3-yaml ?gcc-aarch64-linux-gnu+qemu-user
-# What guests of other kernels need besides (vm/README.md).
+	?python3-yaml ?libpython3-dev ?gcc-aarch64-linux-gnu+qemu-user
+# Needed by guests with other kernels (vm/README.md)
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
-# A machine of arm64, emulated, for arm64-long.
+# Needed by arm64-long: an emulated arm64 machine
 ARM_PACKAGES := ?qemu-system-arm
-# What images are made and run by.
+# Needed to build and run images
 IMAGE_PACKAGES := ?podman ?podman-compose
-# What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
+# Needed to build and test the extension for PostgreSQL (adapters/postgres/rules.mk)
 PG_PACKAGES := ?$(call among,postgresql-N+postgresql-server-dev-N,$(or $(PG_VERSION),$(POSTGRESQLS))) ?valgrind
-# What the backend for PyTorch is (adapters/torch/rules.mk).
+# Needed by the backend for PyTorch (adapters/torch/rules.mk)
 TORCH_PACKAGES := ?python3-torch+libtorch-dev+pybind11-dev+python3-dev
-# What the MPI adapter is built and tested with (adapters/mpi/rules.mk).
+# Needed to build and test the MPI adapter (adapters/mpi/rules.mk)
 MPI_PACKAGES := ?openmpi-bin+libopenmpi-dev ?mpich+libmpich-dev ?gfortran
-# Programs that others wrote, which use it in mpi-long.
+# Programs of other projects that mpi-long runs with the MPI adapter
 MPI_PROGRAMS := ?lammps ?quantum-espresso+quantum-espresso-data ?python3-mpi4py
-# What Spark runs on, and what its jar is built with (adapters/spark/rules.mk), for doors; the engines come from PyPI.
+# Needed by the suite doors to run Spark and to build its jar (adapters/spark/rules.mk). The engines come from PyPI.
 DOORS_PACKAGES := ?default-jdk-headless python3-venv
 
 .PHONY: all
@@ -123,7 +125,7 @@ all: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROGRAMS) $(LIBS:=.so) $(LIBS:=.a)
 
 # -- datapath -------------------------------------------------------------
 
-# The stamp of what is shared through maps comes first: every object has it.
+# Build the stamp of the maps' layout first: every object contains it.
 $(B)/abi.o: bpf/abi.bpf.c
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
@@ -161,7 +163,7 @@ $(LAB_OBJ): $(B)/fpisa_%.o: bpf/lab/%.bpf.c $(B)/fpisa_abi.h
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
-# What `fpisa bench` holds the datapath against, by an older compiler too where there is one.
+# The programs that `fpisa bench` compares the datapath with, also built by an older compiler if there is one.
 BENCH_CLANG ?= $(or $(OLD_CLANG),$(BPF_CLANG))
 $(B)/fpisa_bench_old.o: bpf/lab/bench.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
@@ -191,9 +193,9 @@ $(LIBS:=.a):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# Its name, and what the CLI says, follow the VERSION above.
+# The library's name and the version that the CLI prints follow VERSION above.
 $(LIBS:=.so) $(B)/obj/user/cli/verb.o: Makefile
-# What queries take of libfpisa is inside and hidden: a program may have both, of any versions.
+# libfpisa-query contains hidden copies of its parts of libfpisa, so a program may use any versions of both.
 $(B)/libfpisa.so: $(LIB_OBJ) user/lib/libfpisa.map
 $(B)/libfpisa-query.so: $(QUERY_LIB_OBJ) $(B)/libfpisa.a user/query/lib/libfpisa-query.map
 $(LIBS:=.so):
@@ -204,7 +206,7 @@ $(LIBS:=.so):
 
 # -- CLI ------------------------------------------------------------------
 
-# Skeletons must be there; which of them a file includes, its dependencies say.
+# Build all skeletons first. The dependency files say which of them a file includes.
 $(B)/obj/user/%.o: user/%.c | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -227,7 +229,7 @@ $(PROGRAMS): $(B)/obj/core.a $(B)/libfpisa.a
 SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Itests -Itests/prog -I$(B)
 
-# What tests share is compiled once: san with sanitizers, for the unit tests; tsan for threads; chk plainly.
+# Compile the tests' shared code once for each kind: san, with sanitizers, for unit tests; tsan, for threads; chk, plain.
 $(B)/san/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
@@ -243,7 +245,7 @@ $(B)/chk/%.o: %.c | $(SKEL)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -c $< -o $@
 
-UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/lab/tables/fill.c $(LIB_SRC) $(QUERY_LIB_SRC)
+UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/lab/tables/entries.c $(LIB_SRC) $(QUERY_LIB_SRC)
 $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -254,14 +256,16 @@ $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names
 $(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) user/plan/shares.c $(addprefix user/cli/,names.c options.c progress.c report.c))
 $(B)/tests/unit/test_agent: $(B)/san/user/serve/agent_jobs.o
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
-$(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet listing identity)
-$(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
+$(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet engine listing identity)
+$(B)/tests/unit/query/test_batch: $(B)/san/user/query/worker/batch.o
+$(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/kind host/stack job/port)
 $(B)/tests/unit/test_links: $(patsubst %,$(B)/san/user/%.o,plan/shares cli/progress cli/report)
 $(B)/tests/unit/query/test_sender: $(B)/san/user/query/worker/sender.o
+$(B)/tests/unit/query/test_query_values: $(B)/san/user/query/worker/reduction.o
 $(B)/tests/unit/test_sums: $(SUMS_SRC:%.c=$(B)/san/%.o)
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c user/lib/base/error.c $(ORACLE_SRC) \
-	user/datapath/families.c user/query/datapath/queries.c user/lab/tables/fill.c user/lab/tables/kernel.c user/lib/soft/blocks.c \
+	user/datapath/families.c user/query/datapath/queries.c user/lab/tables/entries.c user/lab/tables/kernel.c user/lib/soft/blocks.c \
 	user/query/soft/query.c tests/prog/query/queries.c tests/prog/query/query_oracle.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	@mkdir -p $(@D)
@@ -294,7 +298,7 @@ ROUNDS ?= 1000000
 stress: $(B)/tests/prog/test_concurrency
 	$(Q)$(if $(VARIANT),FPISA_VARIANT="$(VARIANT)") FPISA_ROUNDS=$$(($(ROUNDS) / 8)) $(B)/tests/prog/test_concurrency
 
-# What may use what; static analysis, of which tests/lint/cppcheck says what is left out and why.
+# Check the order of the rooms, and run static analysis. tests/lint/cppcheck lists what is left out and why.
 .PHONY: lint
 lint: $(CLI_OBJ) $(LIB_OBJ) $(QUERY_LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/names.py && tests/lint/run $(B)
@@ -316,7 +320,7 @@ lint-tools:
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/lab/tables/kernel.c
-PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/lab/tables/fill.c $(LIB_SRC) $(QUERY_LIB_SRC)
+PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/lab/tables/entries.c $(LIB_SRC) $(QUERY_LIB_SRC)
 PACKETS_packets := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/targets.c
 PACKETS_queries := tests/fuzz/queries.c tests/fuzz/query_checker.c tests/prog/query/queries.c user/query/datapath/queries.c
 FUZZ := $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
@@ -330,7 +334,7 @@ $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 
 # libFuzzer targets for what user space parses, with their corpora in tests/fuzz/corpus.
 FUZZ_CC ?= $(OLD_CLANG)
-# Empty where it has no libFuzzer.
+# Empty if the compiler has no libFuzzer.
 LIBFUZZER := $(wildcard $(shell $(or $(FUZZ_CC),:) -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a)
 FUZZ_USER := $(if $(LIBFUZZER),$(filter-out $(if $(call pg_here,include/postgresql/N/server/postgres.h),,fdw),$(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
@@ -342,7 +346,7 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \
 	user/lib/manager/protocol.c
 FUZZ_partial := adapters/python/sums/state.c
-FUZZ_partition := user/query/worker/schema.c user/query/worker/text.c user/query/worker/where.c user/query/lib/column.c user/lib/base/error.c
+FUZZ_partition := user/query/worker/schema.c user/query/worker/text.c user/query/worker/condition.c user/query/lib/column.c user/query/lib/decimal.c user/lib/base/error.c
 FUZZ_CHANNEL := tests/fuzz/channel.c tests/fuzz/input.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(QUERY_LIB_SRC)
 FUZZ_control := tests/fuzz/silent_udp.c $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL)) $(filter-out $(addprefix user/query/worker/,worker.c newcomers.c),$(wildcard user/query/worker/*.c)) $(PARSERS)
 FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
@@ -350,19 +354,19 @@ FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base
 FUZZ_SOCKETS := tests/fuzz/sockets.c tests/fuzz/tls_fake.c tests/fuzz/message.c tests/fuzz/input.c user/lib/manager/channel.c $(FUZZ_MANAGER)
 FUZZ_channel := $(FUZZ_SOCKETS)
 FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/lib/manager/watch.c user/lib/manager/interface.c user/plan/shares.c $(wildcard user/manager/*.c) $(filter-out user/cli/log.c $(FUZZ_SOCKETS),$(PARSERS))
-# Of the wrapper for PostgreSQL, where the server's headers are.
-FUZZ_fdw := tests/fuzz/input.c adapters/postgres/fdw/values.c adapters/postgres/fdw/ask.c
+# Fuzzers of the foreign data wrapper, if the server's headers are installed.
+FUZZ_fdw := tests/fuzz/input.c adapters/postgres/fdw/values.c adapters/postgres/fdw/query.c
 $(patsubst %.c,$(B)/fuzz/%.o,tests/fuzz/user_fdw.c $(filter adapters/%,$(FUZZ_fdw))): FUZZ_CFLAGS = -fno-strict-aliasing -fwrapv \
 	-Iadapters/postgres -isystem $(call pg_dir,includedir-server)
 FUZZ_helper := tests/fuzz/input.c user/serve/helper_jobs.c user/serve/requests.c user/job/spec.c user/datapath/job_check.c user/manager/policy.c user/datapath/names.c \
 	$(filter-out user/cli/log.c user/cli/report.c,$(PARSERS)) $(filter-out user/lib/base/error.c,$(FUZZ_MANAGER))
-FUZZ_link := user/lib/hear.c user/lib/manager/protocol.c user/lib/base/error.c
-FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
+FUZZ_link := user/lib/messages.c user/lib/manager/protocol.c user/lib/base/error.c
+FUZZ_config := $(FUZZ_args) user/config/parser.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) user/plan/shares.c $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
-# Operands of comparisons are not traced, which takes half of the time: targets make well-formed messages themselves.
+# Do not trace operands of comparisons, which takes half of the time: targets write well-formed messages themselves.
 FUZZ_COVER := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp
-# Stand-ins are not under test; what they copy to and from what is, by the library's functions, is looked at all the same.
+# Stand-ins are not instrumented. Their copies to and from the code under test are still checked, in the library's functions.
 FUZZ_STAND_INS := $(addprefix $(B)/fuzz/tests/fuzz/,$(addsuffix .o,channel input message silent_udp sockets tls_fake))
 $(FUZZ_STAND_INS): FUZZ_COVER := -fno-sanitize=all -fno-builtin
 $(B)/fuzz/%.o: %.c
@@ -388,28 +392,27 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 # -- measurements -----------------------------------------------------------
 
 .PHONY: bench
-# Processes with libfpisa in a network of their own.
+# Processes with libfpisa, each in its own network namespace.
 $(B)/chk/bench/%.o: TEST_CFLAGS += -O2
-$(B)/bench/wire: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(wildcard bench/servers/*.c))
-$(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(filter-out %/vector.c,$(wildcard bench/switchml/*.c)))
-$(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(LAB_SRC:%.c=$(B)/obj/%.o)) $(B)/obj/core.a $(B)/libfpisa.a
+$(B)/bench/contenders: $(patsubst %.c,$(B)/chk/%.o,$(filter-out %/vector.c,$(wildcard bench/contenders/*.c))) \
+	$(filter-out %/main.o,$(LAB_SRC:%.c=$(B)/obj/%.o)) $(B)/obj/core.a $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(filter %.o,$^) $(filter %.a,$^) -lxdp $(CLI_LIBS) -o $@
 
 # SwitchML's arithmetic for bench/training and training/cost_rank.py, by ctypes.
-$(B)/bench/libquantise.so: $(addprefix bench/switchml/,vector.c switchml.c vector.h switchml.h)
+$(B)/bench/libquantise.so: $(addprefix bench/contenders/,vector.c switchml.c vector.h switchml.h)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 -shared -fPIC $(filter %.c,$^) -o $@
 
-# Programs under BPF_PROG_TEST_RUN, as the tests of queries have them.
+# Programs under BPF_PROG_TEST_RUN, as in the tests of queries.
 $(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $^ -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 
-# What memory costs by groups, beside bench/sums.py.
+# The cost of memory for sums by groups, beside bench/sums.py.
 $(B)/bench/gather: bench/gather.c
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -420,31 +423,33 @@ $(B)/bench/endian: paper/endian.c
 	$(call say,LINK,$@)
 	$(Q)$(CC) -std=gnu11 $(WARN) -O3 $< -o $@
 
-# All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
+# Run all parts, or BENCH="arith wire". This installs the other collectives.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith endian query pruning wire steer worker collective topology mpi training training-colocated sum merge
-# What a part is built of, beside the programs of build/.
+BENCH ?= arith endian query pruning wire steer worker collective topology mpi mpi-exact training training-colocated training-exact sum merge
+# The targets that a part needs in addition to the programs of build/.
 BENCH_endian := $(B)/bench/endian
 BENCH_query := $(B)/bench/query
-BENCH_wire := $(B)/bench/wire
-BENCH_worker := $(B)/bench/worker
+BENCH_wire := $(B)/bench/contenders
+BENCH_worker := $(B)/bench/contenders
 BENCH_mpi := mpi
+BENCH_mpi-exact := mpi
 BENCH_training := torch $(B)/bench/libquantise.so
 BENCH_training-colocated := $(BENCH_training)
+BENCH_training-exact := $(BENCH_training)
 BENCH_sum := postgres
 BENCH_merge := postgres
 BENCH_sums := python $(B)/bench/gather
 bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training%,$(BENCH)),$(TORCH_PACKAGES)) \
-	$(if $(filter mpi,$(BENCH)),$(MPI_PACKAGES))
+	$(if $(filter mpi mpi-exact,$(BENCH)),$(MPI_PACKAGES))
 bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(foreach part,$(BENCH),$(BENCH_$(part)))
 	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)
 
-# Three times that: README's table, and pictures. Of the errors it takes no quiet machine.
+# Three runs, for README's table and pictures. The part `errors` does not need an idle machine.
 .PHONY: bench-figures pictures
 bench-figures: PACKAGES += $(BENCH_PACKAGES)
 bench-figures: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/contenders
 	$(Q)$(PYTHON) -B bench/report/readme.py run $(B)
 pictures: $(PROGRAMS)
 	$(Q)mkdir -p $(B)/pictures && $(B)/fpisa analyze --workers 8 --plot $(B)/pictures/gradients data/gradients/*.f32 \
@@ -453,7 +458,7 @@ pictures: $(PROGRAMS)
 
 include paper/training/rules.mk
 
-# The same datapath by the oldest compiler that is here; its BPF tests run beside the others.
+# Build the datapath with the oldest compiler installed too. Its BPF tests run beside the others.
 OLD := $(B)/old-clang
 .PHONY: old-compiler prog-tests
 prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
@@ -475,14 +480,14 @@ include adapters/postgres/rules.mk adapters/python/rules.mk adapters/spark/rules
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3 $(B)/man/libfpisa-query.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/gather $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
+test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/gather $(B)/bench/query $(B)/bench/contenders $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
 	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
-# What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
+# Tests that are too long for `make test`: bits at length, the other combinations of netns, all kernels.
 test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS) $(DOORS_PACKAGES) $(IMAGE_PACKAGES)
 test-long: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long arm64-long distros image vm-long)"
@@ -490,7 +495,7 @@ test-long: deps
 deps:
 	$(Q)debian/deps $(if $(filter deps,$(MAKECMDGOALS)),--table) $(foreach p,$(PACKAGES),'$p')
 
-# A second make, so that what deps installed is seen by this file's shell calls.
+# Run a second make, so that this file's shell calls find the packages that deps installed.
 test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES)) \
 	$(if $(filter postgres package,$(or $(SUITES),postgres)),$(PG_PACKAGES)) \
 	$(if $(filter python training netns package,$(or $(SUITES),netns)),$(TORCH_PACKAGES)) \
@@ -505,22 +510,27 @@ demo: deps
 
 include paper/hw/rules.mk
 
-# -- what review wants to see growing ---------------------------------------
+# -- records for review -------------------------------------------------------
 
 .PHONY: resources
 resources: $(PROGRAMS)
 	$(Q)for of in '' query; do $(B)/fpisa $$of resources || exit 1; done > doc/resources.txt && cat doc/resources.txt
 
-# API, wire and names in outputs, each with the version that changed it; refuses what NEWS.md does not say.
+# Record the API, the wire and the names in outputs, each with the version that changed it. Fail if NEWS.md lacks a change.
 .PHONY: interfaces
 interfaces: $(PROGRAMS) $(LIBS:=.so)
 	$(Q)$(PYTHON) -B tests/tree/interfaces.py $(B) --write
+
+# VERSION above is the one source; what states it too has to agree, and NEWS.md to begin with the tag, its day and highlights.
+.PHONY: release
+release:
+	$(Q)$(PYTHON) -B tests/tree/release.py
 
 # -- install ------------------------------------------------------------------
 
 LIBDIR ?= $(PREFIX)/lib
 SBINDIR ?= $(PREFIX)/sbin
-# What fpisa runs for verbs that it has not itself; it looks there from its own place.
+# Programs that fpisa runs for verbs of its other packages. It looks for them relative to its own path.
 LIBEXECDIR ?= $(abspath $(SBINDIR)/../libexec/fpisa)
 MANDIR ?= $(PREFIX)/share/man
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
@@ -545,15 +555,15 @@ $(B)/completion/fpisa: doc/man/completion.py $(PROGRAMS)
 # Debian packages in $(B)/deb, from a copy of the tree: nothing is written beside it.
 DEB := $(B)/deb
 DEB_TREE := $(DEB)/fpisa-$(VERSION)
-# The day of the last commit, or of this file where there is no repository.
+# The date of the last commit, or of this file without a repository.
 DAY = $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y Makefile))
 
-# Another architecture than this machine's, arm64, whose libraries are installed beside this machine's: DEB_LIBRARIES, with :arm64.
+# To build for arm64, install the libraries DEB_LIBRARIES with the suffix :arm64 beside this machine's.
 DEB_ARCH ?=
 DEB_LIBRARIES := linux-libc-dev libbpf-dev libxdp-dev libjson-c-dev libgmp-dev libmnl-dev libgnutls28-dev
-# A package for each version of PostgreSQL whose headers are here.
+# Build a package for each version of PostgreSQL whose headers are installed.
 DEB_POSTGRESQLS = $(or $(call pg_here,include/postgresql/N/server/postgres.h),$(PG_VERSION),15)
-# Profiles of what cannot be built here.
+# Build profiles that leave out what cannot be built here.
 DEB_WITHOUT = $(if $(and $(PG_HEADERS),$(DEB_NATIVE)),,pkg.fpisa.nopostgres) $(if $(and $(TORCH_HEADERS),$(DEB_NATIVE)),,pkg.fpisa.notorch) \
 	$(if $(and $(filter 2,$(words $(MPIS))),$(DEB_NATIVE)),,pkg.fpisa.nompi)
 DEB_NATIVE = $(if $(DEB_ARCH),,yes)
@@ -572,7 +582,7 @@ deb:
 		test -e built || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
 
-# RPM packages in $(B)/rpm, from a copy of the tree; RPMBUILD_FLAGS=--nodeps where the libraries are another system's.
+# RPM packages in $(B)/rpm, from a copy of the tree. Set RPMBUILD_FLAGS=--nodeps if the libraries are not installed as RPMs.
 RPM := $(B)/rpm
 .PHONY: rpm
 rpm:
@@ -620,7 +630,7 @@ install: all man
 	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/
 	$(if $(DESTDIR),,test "$$(id -u)" != 0 || ldconfig)
 
-# A configuration that somebody wrote stays.
+# Keep a configuration that was edited.
 uninstall: $(B)/man/functions
 	rm -f $(addprefix $(DESTDIR),$(SBINDIR)/fpisa $(addprefix $(PREFIX)/include/,fpisa.h fpisa-query.h) $(MANDIR)/man8/fpisa.8 \
 		$(foreach l,$(notdir $(LIBS)),$(LIBDIR)/$l.so* $(LIBDIR)/$l.a $(LIBDIR)/pkgconfig/$l.pc $(MANDIR)/man3/$l.3) \
@@ -647,10 +657,10 @@ vm-deps: deps
 check-vm: all prog-tests old-compiler
 	$(Q)$(if $(KERNEL),,vm/selftest &&) vm/check $(B) $(KERNEL)
 
-# A root directory that tests/package makes has other files of that name; bench/ may have those of older sources.
+# Skip the root directories of tests/package, which have other files of that name, and bench/, which may be of older sources.
 DEPS := $(shell find $(B) \( -path $(B)/package -o -path $(B)/bench -o -path '$(B)/root-*' \) -prune -o -name '*.d' -type f -print 2>/dev/null)
 -include $(DEPS)
-# Sources that have moved since: what depended on them is built again.
+# Rebuild what depended on sources that have moved.
 NAMED := $(if $(DEPS),$(shell cat $(DEPS) | tr ' ' '\n' | grep '\.c$$' | sort -u))
 MOVED := $(filter-out $(B)/% $(wildcard $(NAMED)),$(NAMED))
 $(if $(MOVED),$(eval $(MOVED): ;))

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import lab as labs  # noqa: E402
 
-HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: bytes that tbf counts beside the values
+HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: bytes that tbf counts in addition to the values
 
 
 def own_mounts():

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Floods of connections without a key at `fpisa query worker`, and their effect on a master: the table of doc/query.md.
+"""Measure how floods of connections without a key at `fpisa query worker` affect a master: the table of doc/query.md.
 
 A worker, a master and a host that floods, each in a network namespace. tests/netns/groups/flood.c makes connections as fast as one
 process can. A query of 2,000 rows that the master adds up is repeated again and again. Prints a line of JSON for each flood, or with
@@ -63,8 +63,8 @@ def measure(net, q, flood, name, says, processes, times):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--times", type=int, default=40, help="queries beside each flood")
-    p.add_argument("--table", action="store_true", help="rows of the page in place of JSON")
+    p.add_argument("--times", type=int, default=40, help="queries during each flood")
+    p.add_argument("--table", action="store_true", help="print rows of the page instead of JSON")
     o = p.parse_args()
     common.own_mounts()
     with tempfile.TemporaryDirectory() as folder:

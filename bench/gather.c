@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The cost of a sum by groups before any exactness: reading keys and values, adding doubles at the places of the keys, and the same
- * by parts of the groups. bench/sums.py runs this program beside fpisa.sum(x, by=). Prints CPU time in ns per element, one JSON line.
+ * by parts of the groups. bench/sums.py compares this program with fpisa.sum(x, by=). Prints CPU time in ns per element, one JSON line.
  *
  *     gather ELEMENTS GROUPS ROUNDS
  */

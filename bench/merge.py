@@ -29,10 +29,10 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import common  # noqa: E402
+import duckdb_query  # noqa: E402
 
 import lab  # noqa: E402
 import postgres  # noqa: E402
-import third  # noqa: E402
 from queries import Queries  # noqa: E402
 
 YARDSTICK = "postgres_fdw"
@@ -181,7 +181,7 @@ def main():
     if why:
         sys.exit(f"merge: {why}")
     common.own_mounts()
-    duckdb = third.installed()
+    duckdb = duckdb_query.installed()
     for workers, groups in (map(int, case.split(":")) for case in args.cases.split(",")):
         case = Case(workers, groups)
         try:

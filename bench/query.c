@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The cost of queries in the kernel per row, and the share of rows that go on to the master:
+ * The cost of queries in the kernel per row, and the share of rows that pass on to the master:
  *
  *	query [--rows N] [--rounds R]
  *
- * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes, each with
- * fresh random rows, and each round has a new epoch. In the same round C in user space runs on the same
+ * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes, or as many rows of 24
+ * or 32 bytes as an MTU of 1500 takes if values are doubles or integers, each with fresh random rows, and each round has a new epoch. In the same round C in user space runs on the same
  * rows and fetches a frame's lines ahead: a heap, a table with sums as doubles, or the same filter. One
  * JSON line per case:
  *
  *	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
- *	c_ns_per_row	the same for the C beside it
+ *	c_ns_per_row	the same for C code in user space
  *	ratio		of the two in the same round
- *	forwarded	the share of rows that go on to the master, the most of any round
+ *	forwarded	the largest share of rows that pass on to the master in any round
  *	ns_per_key	for a filter: time to insert a key
  */
 #define _GNU_SOURCE
@@ -44,11 +44,15 @@ static const struct query_case {
 	uint32_t filter, limit, keys;
 	enum values values;
 	uint64_t token; /* frames have tags; 0: checksums */
+	uint32_t form;	/* enum fpisa_value_form; 0: reals */
 } cases[] = {
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM},
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, ASCENDING},
 	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM},
 	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, TOKEN},
+	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, .form = FPISA_FORM_DOUBLE},
+	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, .form = FPISA_FORM_INT64},
+	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, .form = FPISA_FORM_INT128},
 	{"table", FPISA_QUERY_TABLE, 0, 100000, 100000, RANDOM},
 	{"table", FPISA_QUERY_TABLE, 0, 1000000, 1000000, RANDOM},
 	{"join", FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP, 0, 1000000, RANDOM},
@@ -64,6 +68,7 @@ struct row {
 
 static struct vectors_rng rng;
 static struct query q;
+static uint32_t in_frame; /* rows of a frame */
 
 static uint64_t cpu_ns(void)
 {
@@ -118,10 +123,10 @@ static uint32_t c_place(const struct in_c *c, uint32_t key)
 
 static void c_table(struct in_c *c, const struct row *row, const uint8_t *keep)
 {
-	for (int i = 0; i < ROWS; i++)
+	for (uint32_t i = 0; i < in_frame; i++)
 		if (keep[i])
 			__builtin_prefetch(&c->cell[c_place(c, row[i].key)], 1);
-	for (int i = 0; i < ROWS; i++) {
+	for (uint32_t i = 0; i < in_frame; i++) {
 		uint32_t at = c_place(c, row[i].key);
 		struct cell *to;
 
@@ -145,10 +150,10 @@ static void c_rows(struct in_c *c, const struct query_case *k, uint64_t sequence
 	uint8_t keep[ROWS];
 
 	if (c->soft.filter && k->filter & FPISA_QUERY_BITMAP)
-		for (int i = 0; i < ROWS; i++)
+		for (uint32_t i = 0; i < in_frame; i++)
 			__builtin_prefetch(&c->soft.filter[row[i].key / FPISA_FILTER_BLOCK_KEYS & q.config.filter_mask]);
 	if (k->kind != FPISA_QUERY_TABLE || k->filter)
-		fpisa_soft_query_rows(&c->soft, q.epoch, 0, sequence, row, ROWS, keep);
+		fpisa_soft_query_rows(&c->soft, q.epoch, 0, sequence, row, in_frame, keep);
 	else
 		memset(keep, 1, sizeof(keep));
 	if (k->kind == FPISA_QUERY_TABLE)
@@ -195,6 +200,29 @@ static double fill_filter(struct in_c *c, const struct query_case *k)
 	return (double)ns / all;
 }
 
+/* Make a frame of the rows. A value that is not a real is the real, or 2^24 times it. */
+static void make_frame(struct frame *f, const struct query_case *k, uint32_t n, const struct row *row)
+{
+	static uint8_t packed[ROWS * 32];
+	const uint32_t bytes = q.config.row_bytes, one = 1;
+
+	if (!k->form) {
+		query_rows(f, &q, 0, n, in_frame, row, false);
+		return;
+	}
+	memset(packed, 0, sizeof(packed));
+	for (uint32_t i = 0; i < in_frame; i++) {
+		const double value = (double)row[i].value;
+		const int64_t whole = (int64_t)(value * 0x1p24);
+		uint8_t *to = packed + i * bytes;
+
+		memcpy(to, &row[i].key, sizeof(row[i].key));
+		memcpy(to + 8, k->form == FPISA_FORM_DOUBLE ? (const void *)&value : &whole, 8);
+		memcpy(to + bytes - 8, &one, sizeof(one));
+	}
+	query_rows(f, &q, 0, n, in_frame, packed, false);
+}
+
 static int one_round(const struct query_case *k, struct figures *g, uint32_t round, uint32_t frames)
 {
 	uint64_t ns = 0, c_ns = 0, forwarded = 0;
@@ -213,13 +241,13 @@ static int one_round(const struct query_case *k, struct figures *g, uint32_t rou
 	for (uint32_t n = 1; n <= frames; n++) {
 		struct row *row = rows[n_batch++];
 
-		for (int i = 0; i < ROWS; i++) {
+		for (uint32_t i = 0; i < in_frame; i++) {
 			uint64_t r = vectors_next(&rng);
 
 			row[i].key = (uint32_t)(r >> 40) % k->keys;
 			row[i].value = k->values == ASCENDING ? next++ : (float)(r & 0xffffff) * 0x1p-24f;
 		}
-		query_rows(&f, &q, 0, n, ROWS, row, false);
+		make_frame(&f, k, n, row);
 		ns += harness_run(harness, &f);
 		if (f.action != XDP_REDIRECT)
 			return fprintf(stderr, "query: frame %u is dropped\n", n), -1;
@@ -231,10 +259,10 @@ static int one_round(const struct query_case *k, struct figures *g, uint32_t rou
 		n_batch = 0;
 	}
 	c_close(&c);
-	g->ns[round] = (double)ns / (frames * ROWS);
-	g->c_ns[round] = (double)c_ns / (frames * ROWS);
+	g->ns[round] = (double)ns / (frames * in_frame);
+	g->c_ns[round] = (double)c_ns / (frames * in_frame);
 	g->ratio[round] = g->ns[round] / g->c_ns[round];
-	g->forwarded = fmax(g->forwarded, (double)forwarded / (frames * ROWS));
+	g->forwarded = fmax(g->forwarded, (double)forwarded / (frames * in_frame));
 	return 0;
 }
 
@@ -270,26 +298,28 @@ static int measure(const struct query_case *k, uint32_t rounds, uint32_t frames)
 	memset(&g, 0, sizeof(g));
 	q = (struct query){.token = k->token,
 			   .config = {.job = JOB,
-				      .key_bytes = 4,
+				      .key_bytes = k->form ? 8 : 4,
+				      .form = k->form,
 				      .limit = k->limit,
 				      .flags = k->filter,
 				      .filter_bytes = k->filter ? 4 : 0,
 				      .filter_mask = filter_mask(k),
 				      .seed = vectors_next(&rng)}};
 	query_open(&q, harness, k->kind, 1);
+	in_frame = k->form ? 1376 / q.config.row_bytes : ROWS;
 	for (uint32_t r = 0; !err && r < rounds; r++)
 		err = one_round(k, &g, r, frames);
 	query_close(&q);
 	if (err)
 		return err;
-	printf("{\"bench\": \"query\", \"program\": \"%s\", \"filter\": %s, \"limit\": %u, \"keys\": %u, \"values\": \"%s\", \"tags\": %s, "
+	printf("{\"bench\": \"query\", \"program\": \"%s\", \"filter\": %s, \"limit\": %u, \"keys\": %u, \"values\": \"%s\", \"tags\": %s, \"form\": %u, "
 	       "\"rows\": %u, \"rounds\": %u, \"forwarded\": %.6f",
 	       k->program,
 	       !k->filter		       ? "null" :
 	       k->filter == FPISA_QUERY_BITMAP ? "\"bitmap\"" :
 						 "\"bloom\"",
 	       k->limit, k->keys, k->values == ASCENDING ? "ascending" : "random", k->token ? "true" : "false",
-	       frames * ROWS, rounds, g.forwarded);
+	       k->form ? k->form : FPISA_FORM_REAL, frames * in_frame, rounds, g.forwarded);
 	print_quartiles("ns_per_row", g.ns, rounds);
 	print_quartiles("c_ns_per_row", g.c_ns, rounds);
 	print_quartiles("ratio", g.ratio, rounds);

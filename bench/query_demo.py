@@ -19,10 +19,10 @@ import tempfile
 sys.dont_write_bytecode = True
 
 import common  # noqa: E402
+import duckdb_query  # noqa: E402
 
 import lab  # noqa: E402
 import postgres  # noqa: E402
-import third  # noqa: E402
 from queries import Queries  # noqa: E402
 
 VISITS_OF_A_PAGE = 5 / 3
@@ -140,7 +140,7 @@ def measure(server, args, name):
         equal &= server.sql(f"SELECT count(*) FROM (({whole.format('far')}) EXCEPT ALL SELECT * FROM near.uservisits) s") == [("0",)]
     opinion = {}
     if args.duckdb:
-        opinion["duckdb_equal"] = third.agrees(args.folder, args.workers, args.tables, near, answers["on"], "ORDER BY" in statement)
+        opinion["duckdb_equal"] = duckdb_query.agrees(args.folder, args.workers, args.tables, near, answers["on"], "ORDER BY" in statement)
     return {"name": name, **counts, **{"seconds_" + way: round(seconds[way], 4) for way in seconds},
             "speedup": round(seconds["off"] / seconds["on"], 3), "answer_rows": len(answers["on"]), "answers_equal": equal, **opinion}
 
@@ -223,16 +223,16 @@ plot $data using 2:xtic(1) title 'the network prunes', '' using 3 title 'nobody 
 
 def parse():
     p = argparse.ArgumentParser(prog="fpisa query demo", description=__doc__.splitlines()[0])
-    p.add_argument("--rows", type=int, default=300000, help="of uservisits, over all workers; default 300000")
+    p.add_argument("--rows", type=int, default=300000, help="rows of uservisits, over all workers; default 300000")
     p.add_argument("--scale", default="0.01", help="of TPC-H; 0: without it, as where PyPI cannot be reached; default 0.01")
     p.add_argument("--workers", type=int, choices=(2, 4), default=2)
     p.add_argument("--loss", type=float, default=0, help="share of frames that members drop, to 0.9")
-    p.add_argument("--mbit", type=int, default=0, help="rate of every link, Mbit/s; default as fast as it goes")
-    p.add_argument("--runs", type=int, default=1, help="of each query and way: medians")
+    p.add_argument("--mbit", type=int, default=0, help="rate of every link, Mbit/s; default unlimited")
+    p.add_argument("--runs", type=int, default=1, help="runs of each query and way, of which the median counts")
     p.add_argument("--seed", type=int, default=1, help="of uservisits")
-    p.add_argument("--duckdb", action="store_true", help="ask DuckDB, from PyPI, too")
-    p.add_argument("--plot", metavar="FILE.svg", help="the seconds as bars, by gnuplot")
-    p.add_argument("--json", action="store_true", help="an array, an object a query")
+    p.add_argument("--duckdb", action="store_true", help="also run DuckDB, from PyPI")
+    p.add_argument("--plot", metavar="FILE.svg", help="draw the seconds as bars, by gnuplot")
+    p.add_argument("--json", action="store_true", help="print an array with an object for each query")
     args = p.parse_args()
     args.scale = None if float(args.scale) == 0 else args.scale
     if args.rows < 1 or not 0 <= args.loss <= 0.9 or args.runs < 1:
@@ -243,7 +243,7 @@ def parse():
     if why:
         p.exit(1, f"fpisa: query demo: {why}; make postgres\n")
     if args.plot and not os.access(os.path.dirname(os.path.abspath(args.plot)), os.W_OK):
-        p.error(f"--plot {args.plot}: its directory is not there, or may not be written")
+        p.error(f"--plot {args.plot}: its directory does not exist or is not writable")
     if args.plot and not shutil.which("gnuplot"):
         p.exit(1, "fpisa: query demo: --plot draws by gnuplot, which is not installed: apt install gnuplot-nox\n")
     return args
@@ -252,7 +252,7 @@ def parse():
 def run(args, folder):
     os.chmod(folder, 0o755)  # the server reads the files too
     args.folder, args.tables = folder, make_data(args, folder)
-    args.duckdb = args.duckdb and third.installed() is not None
+    args.duckdb = args.duckdb and duckdb_query.installed() is not None
     common.own_mounts()
     net = q = server = None
     try:

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every measurement, one after the other: JSON lines, plots, and the targets.
+"""Run all measurements, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|topology|mpi|training|training-colocated|sum|sums|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|merge...]
 
 Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and
 summary.txt (report/summary.py), which it also prints. The first line of
 results.jsonl describes the machine. After each part a line gives its duration
 and how busy other processes were before. Files of an earlier run are removed
-first, so that all files are of one run, but topology goes on where it was
-interrupted. --quick shows that everything works: its figures are worth
+first, so that all files are of one run, but topology continues where it
+was interrupted. --quick shows that everything works: its figures are worth
 nothing. If a part fails, the exit status is 1, and the others still run.
 """
 import argparse
@@ -45,17 +45,20 @@ PARTS = {
     "endian": ("{build}/bench/endian", "--rounds 1"),
     "query": ("{build}/bench/query", "--rounds 1 --rows 100000"),
     "pruning": (f"{sys.executable} -B {HERE}/pruning.py", "--workers 2 --rows 20000 --rounds 1"),
-    "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),
+    "wire": ("{build}/bench/contenders wire", "--runs 1 --workers 2 --vector 100000"),
     "steer": (f"{sys.executable} -B {HERE}/steer.py", "--rounds 1 --elements 64 --values 20000"),
-    "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
+    "worker": ("{build}/bench/contenders worker", "--runs 1 --vector 100000"),
     "collective": (f"{sys.executable} -B {HERE}/collective/collective.py --topologies switch,one-port",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
     "topology": (f"{sys.executable} -B {HERE}/collective/topology.py --keep {{folder}}/topology-kept.jsonl", "--quick"),
     "mpi": (f"{sys.executable} -B {HERE}/mpi/mpi.py", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),
+    "mpi-exact": (f"{sys.executable} -B {HERE}/mpi/mpi.py --doubles", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),
     "training": (f"{sys.executable} -B {HERE}/training/training.py",
                  "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp --formats fp32"),
-    "training-colocated": (f"{sys.executable} -B {HERE}/training/training.py --topology colocated --rates 50,200 --formats fp32 --only fpisa,gloo",
+    "training-colocated": (f"{sys.executable} -B {HERE}/training/training.py --topologies colocated --rates 50,200 --formats fp32 --only fpisa,gloo",
                            "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp"),
+    "training-exact": (f"{sys.executable} -B {HERE}/training/training.py --topologies switch,colocated --rates 100 --models mlp-10m --formats fp32 "
+                       "--only fpisa,fpisa-exact,gloo --rounds 7 --steps 1", "--rounds 1 --workers 2 --rates 1000 --models mlp"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
     "sums": (f"{sys.executable} -B {HERE}/sums.py", "--rounds 1 --sizes 1000,100000 --elements 100000"),
     "merge": (f"{sys.executable} -B {HERE}/merge.py", "--rounds 1 --cases 2:1000"),
@@ -117,14 +120,14 @@ def measure(name, command, build, keep, look_s):
 
 def main():
     p = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.splitlines()[0])
-    p.add_argument("--quick", action="store_true", help="as little as shows that it works")
+    p.add_argument("--quick", action="store_true", help="run only enough to show that everything works")
     p.add_argument("--out", metavar="DIR")
     p.add_argument("build", metavar="BUILD")
     p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS) + "; by default all")
     args = p.parse_args()
     unknown = [name for name in args.parts if name not in PARTS]
     if unknown:
-        p.error(f"{unknown[0]}: no such part; there are {', '.join(PARTS)}")
+        p.error(f"{unknown[0]}: no such part; the parts are {', '.join(PARTS)}")
     if os.geteuid():
         p.error("network namespaces and XDP need root")
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -91,7 +91,7 @@ def main():
     p = argparse.ArgumentParser(prog="sum", description=__doc__.splitlines()[0])
     p.add_argument("--rows", type=int, default=10000000)
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--workers", type=int, default=2, help="of a parallel query, besides the process that asks")
+    p.add_argument("--workers", type=int, default=2, help="workers of a parallel query, in addition to the leader")
     p.add_argument("--data", choices=DATA, default="uniform")
     p.add_argument("--jit", choices=("on", "off"), default="on", help="on is PostgreSQL's default")
     args = p.parse_args()

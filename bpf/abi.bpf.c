@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The types that programs and user space share. abi.py makes the stamp FPISA_ABI from the BTF of this object. It
- * covers all maps except those of families and of queries, whose entries are below, and of steering.
+ * The types that programs and user space share. abi.py makes the stamp FPISA_ABI from the BTF of this object. It covers
+ * all maps except those of steering, and those of families and of queries, whose entries are below.
  */
 #define FPISA_ABI 1 /* not known yet */
 #include "phv.h"

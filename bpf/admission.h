@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 4 of 7, from phv.h to pipeline.h: a contribution that has passed every check takes its slot (lock.h), and the
- * protocol's rules (fpisa/slot.h) decide about it. The entry has family 0's admission and tail-calls the others'.
+ * Step 4 of 7, from phv.h to pipeline.h: take the slot of a contribution that has passed every check (lock.h), and
+ * apply the protocol's rules (fpisa/slot.h) to it. The entry contains family 0's admission and tail-calls that of the
+ * other families.
  */
 #ifndef FPISA_BPF_ADMISSION_H
 #define FPISA_BPF_ADMISSION_H
@@ -10,8 +11,8 @@
 #include "pipeline.h"
 
 /*
- * Prepare the payload for the steps that add it: in host order, its discards observed if the job wants that (units.h,
- * family.h).
+ * Prepare the payload for the steps that add it: swap it to host order, and observe its discards if the job requires
+ * that (units.h, family.h).
  */
 static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
@@ -31,8 +32,8 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	int step;
 
 	/*
-	 * Units without registers would silently do nothing: an exact job that was not made by the CLI may lie beyond
-	 * its family's.
+	 * Units without registers would silently do nothing. The slots of an exact job that was not made by the CLI may
+	 * lie beyond its family's registers.
 	 */
 	if (!slot || !exponents_of(phv) || !mantissas_of(phv))
 		return count_verdict(p->id, FPISA_V_internal, XDP_DROP);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Element loops that the verifier accepts: non-inlined global functions over one block of 32 elements. Each is
- * verified once, however many programs and loops call it; inlined, the same loops exceed a million instructions on
- * 6.1 and crash the verifier of 6.18.44.
+ * Element loops that the verifier accepts. They are non-inlined global functions over one block of 32 elements. Each is
+ * verified once, however many programs and loops call it. Inlined loops exceed a million instructions on 6.1 and crash
+ * the verifier of 6.18.44.
  *
  * `fmt` is the packed format (family.h).
  */
@@ -12,9 +12,9 @@
 #include "forms.h"
 
 /*
- * Define a function over a block. To the verifier a pointer that a global function takes may be NULL: `given` is the
- * condition that none is. The function returns 0 unless the rest of the arguments, which call a body for the block,
- * return its value.
+ * Define a function over a block. The verifier assumes that a pointer argument of a global function may be NULL;
+ * `given` is the condition that all pointers are set. The function returns 0 unless the other arguments, which call a
+ * body for the block, return a value.
  */
 #define BLOCK_FN(type, name, given, parameters, ...) \
 	type name parameters                         \
@@ -32,8 +32,8 @@
 
 /*
  * A global function's return costs as much as three elements if the kernel guards returns. FP32's bodies of
- * fpisa/lookup32.h, which have no masks, stand in the loops over blocks; a verifier cannot follow several formats in
- * one program.
+ * fpisa/lookup32.h, which have no masks, are therefore inline in the loops over blocks. A verifier cannot follow
+ * several formats in one program.
  */
 #if FAMILY_BYTES == 4
 #define FUSED_FN static __always_inline
@@ -55,7 +55,7 @@ BLOCK_FN(FUSED_SET_FN int, fused_set_block, in && e && m,
 	(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt),
 	set_values(in, e, m, FORMAT(fmt)))
 
-/* Has the family its own body for adds whose events are not counted? */
+/* Return whether the family has its own body for adds whose events are not counted. */
 #define FUSED_UNCOUNTED (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
 
 BLOCK_FN(FUSED_FN __u64, fused_add_block, in && e && m,
@@ -67,8 +67,8 @@ BLOCK_FN(FUSED_A_FN __u64, fused_add_a_block, in && e && m,
 	return add_values_a(in, e, m, FORMAT(fmt)))
 
 /*
- * By default FP32 is rounded down, so that body stands in the loop over blocks; a verifier cannot follow two bodies
- * there.
+ * By default FP32 is rounded down, so only the body that rounds down is inline in the loop over blocks. A verifier
+ * cannot follow two bodies in one loop.
  */
 #if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
 #define READ_FN static __always_inline
@@ -87,8 +87,9 @@ BLOCK_FN(GLOBAL_FN __u32, read_near_block, out && e && m,
 /* -- staged ------------------------------------------------------------ */
 
 /*
- * Stages of fpisa/lanes.h have no masks and stand in units.h without a call a block. If the kernel guards returns
- * (safe RET), a call takes some 10 ns, as long as a stage takes for ten elements. The functions here do the rest.
+ * Stages of fpisa/lanes.h have no masks, and units.h contains them without a call for each block. If the kernel guards
+ * returns (safe RET), a call takes some 10 ns, as long as a stage takes for ten elements. The functions here do the
+ * rest.
  */
 
 /* Run MAU1 on a block with special values. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 2 of 7, from parse.h to phv.h: is this a whole contribution that the job takes, from the rank in its header?
- * Nothing of a slot has been read yet. The rules are fpisa/frame.h's.
+ * Step 2 of 7, from parse.h to phv.h: check that a contribution is whole, that the job accepts it, and that it comes
+ * from the rank in its header. No slot has been read yet. fpisa/frame.h has the rules.
  */
 #ifndef FPISA_BPF_CHECK_H
 #define FPISA_BPF_CHECK_H
@@ -9,9 +9,10 @@
 #include "checksum.h"
 
 /*
- * Has an ADD its checksum, or in jobs with a token its tag? The tag is checked by the key of its rank's present
- * incarnation. An ADD with another cookie (`v`: secret), which gets an ERROR, is checked by the key that follows from
- * that cookie. One function for the two cases: the entry makes one call, and its verifier has one state behind it.
+ * Return whether an ADD has its checksum, or in jobs with a token its tag. The tag is checked with the key of its
+ * rank's present incarnation. An ADD with another cookie (`v` is `secret`) gets an ERROR, and is checked with the key
+ * that follows from its cookie. One function handles both cases, so that the entry makes one call and its verifier has
+ * one state after it.
  */
 GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 {
@@ -51,7 +52,10 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	return p->job->keyed ? FPISA_V_tag : FPISA_V_checksum;
 }
 
-/* Note that rank `rank` of job `id` is alive. The tick is a load if programs are compiled, the clock a call. */
+/*
+ * Record that rank `rank` of job `id` is alive. If programs are compiled by the JIT, reading the tick is a load, and
+ * reading the clock a call.
+ */
 static __always_inline void mark_seen(__u32 id, __u32 rank)
 {
 	struct fpisa_last_seen *seen =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The checksums of a frame: IPv4's, our own over FPISA header and payload (fpisa/wire.h), and UDP's. UDP's costs a
- * reply nothing more, because the same sums give it. In jobs with a token a tag replaces our own checksum
- * (fpisa/tag.h).
+ * The checksums of a frame: IPv4's, our own over FPISA header and payload (fpisa/wire.h), and UDP's. UDP's checksum
+ * costs a reply no extra work, because it follows from the same sums. In jobs with a token a tag replaces our own
+ * checksum (fpisa/tag.h).
  */
 #ifndef FPISA_BPF_CHECKSUM_H
 #define FPISA_BPF_CHECKSUM_H
@@ -52,7 +52,7 @@ static __always_inline __s64 checksums_of(const struct fpisa_sum *sum)
 	return (__s64)(fpisa_sum_16(sum) << 32 | fpisa_sum_fold(sum));
 }
 
-/* Is `checksum` right by `sums` of checksums_of()? If the frame ended early, no checksum is. */
+/* Return whether `checksum` is right by `sums` of checksums_of(). If the frame ended early, no checksum is right. */
 static __always_inline int is_checksum(__s64 sums, __u32 checksum)
 {
 	return sums >= 0 && (__u32)sums == checksum;
@@ -75,7 +75,7 @@ static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 		fpisa_sum_words(&sum, p, SUM_LARGE / 8);
 		p += SUM_LARGE;
 	}
-	/* clang knows that small < 8 and drops `i < 7`; 6.1's verifier then sees no end of the loop. */
+	/* clang derives that small < 8 and drops `i < 7`; the verifier of 6.1 then finds no end of the loop. */
 	fpisa_opaque(small);
 	for (__u32 i = 0; i < 7 && i < small; i++) {
 		if (p + SUM_SMALL > (void *)(long)ctx->data_end)
@@ -96,7 +96,7 @@ GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 }
 
 /*
- * Return the tag of the frame: header and `payload` bytes, a multiple of 32, with job `id`'s key of NH. 0 if the
+ * Return the tag of the frame: header and `payload` bytes, a multiple of 32, with job `id`'s key of NH. Return 0 if the
  * frame ends before.
  */
 static __always_inline __u64 tag_frame(struct xdp_md *ctx, const struct fpisa_key *key, __u32 id, __u32 payload)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Count the fate of a frame: one place turns a verdict into a counter. */
+/* Count the verdict of a frame; only this file turns a verdict into a counter. */
 #ifndef FPISA_BPF_COUNTERS_H
 #define FPISA_BPF_COUNTERS_H
 

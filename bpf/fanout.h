@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 7 of 7, from finish.h to the wire: the result leaves in the frame of the contribution that completed the
- * round, for all ranks. A kept result leaves for the rank that asked. Copies for single addresses are addressed at
- * their port (fpisa_egress.bpf.c).
+ * Step 7 of 7, from finish.h to the wire. Send the result to all ranks, in the frame of the contribution that completed
+ * the round. Send a kept result to the rank that requested it. The egress program of a port addresses unicast copies
+ * (fpisa_egress.bpf.c).
  */
 #ifndef FPISA_BPF_FANOUT_H
 #define FPISA_BPF_FANOUT_H
@@ -19,7 +19,7 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 	c->results_inf += !!(flags & FPISA_INF);
 }
 
-/* Has job `id` a further port after its first? */
+/* Return whether job `id` has a further port after its first. */
 GLOBAL_FN int has_further_port(__u32 id)
 {
 	void *ports = lookup(&fpisa_fanout, id);
@@ -34,10 +34,10 @@ GLOBAL_FN int has_further_port(__u32 id)
 }
 
 /*
- * Send the result to every port of the job, by its device map. A unicast job has multicast address 0: its copies
- * leave for 0.0.0.0, by which the egress program recognises them.
+ * Send the result to every port of the job, by the job's device map. A unicast job has multicast address 0. Its copies
+ * therefore have destination 0.0.0.0, by which the egress program recognises them.
  */
-static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
+static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 payload, __s64 sums)
 {
 	void *ports = lookup(&fpisa_fanout, p->id);
 	struct ethhdr *eth = p->h.eth;
@@ -55,7 +55,7 @@ static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 	eth->h_dest[4] = group[2];
 	eth->h_dest[5] = group[3];
 	address_reply(&p->h, p->job->address, p->job->group, p->job->group_port, payload, sums);
-	if (bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
+	if ((p->job->vlan && push_tag(ctx, p->job->vlan)) || bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	return count_verdict(p->id, FPISA_V_result, XDP_REDIRECT);
 }
@@ -76,7 +76,7 @@ static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv
 	if (phv->resend)
 		return count_verdict(p->id, FPISA_V_resent, to_sender(ctx, &p->h, p->id, payload, sums));
 	count_flags(p->counters, flags);
-	return fan_out(p, payload, sums);
+	return fan_out(ctx, p, payload, sums);
 }
 
 #endif

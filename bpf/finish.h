@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Step 6 of 7, from pipeline.h to fanout.h: the end of the slot's use. After MAU4 the contribution is recorded, and
- * the packet ends here unless it completes the round; after MAU8 the round is done. In each case the slot is given
- * back.
+ * the packet ends here unless it completes the round; after MAU8 the round is done. In each case the slot's lock is
+ * released.
  */
 #ifndef FPISA_BPF_FINISH_H
 #define FPISA_BPF_FINISH_H
@@ -10,10 +10,10 @@
 #include "fanout.h"
 #include "lock.h"
 
-/* A step returns this if the packet goes on to the next step, else the XDP action that ends it. */
+/* A step returns this if the packet continues with the next step, else the XDP action that ends it. */
 #define GO_ON (-1)
 
-/* Give the slot back and count `v`, because the round is not complete; answer a probe. */
+/* Release the slot and count `v`, because the round is not complete; answer a probe. */
 GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
 {
 	struct fpisa_slot *slot;
@@ -34,7 +34,7 @@ GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live
 	return bare_to_sender(ctx, phv->job, FPISA_V_status);
 }
 
-/* Store the read-out's work in the PHV, because the round is complete. */
+/* The round is complete: store the work of the read-out in the PHV. */
 static __always_inline void plan_read(struct fpisa_phv *phv, const struct packet *p)
 {
 	phv->final = fpisa_final_of(fpisa_job_format(p->job), p->slot->op, p->slot->operand, p->slot->arrivals,
@@ -57,7 +57,7 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, con
 	p->counters->elements += phv->blocks * FPISA_BLOCK;
 	if (!phv->uncounted)
 		count_events(p->counters, phv->events);
-	if (fpisa_slot_commit(p->slot, phv->rank, live, fpisa_event_flags(phv->events))) {
+	if (fpisa_slot_commit(p->slot, phv->rank, live, fpisa_event_flags(phv->events) | phv->marked)) {
 		plan_read(phv, p);
 		return GO_ON;
 	}
@@ -69,9 +69,9 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, con
 }
 
 /*
- * Break the generation because the pipeline cannot go on. The next unit's program and its stand-in are missing, or an
- * entry of a map, which cannot happen. The registers may hold half a contribution, so the round gives no sum, and all
- * ranks of the generation are told that. `why` counts this frame.
+ * Break the generation because the pipeline cannot continue. The program of the next unit and its substitute are
+ * missing, or a map's entry is missing, which cannot happen. The registers may hold half a contribution, so the round
+ * gives no sum, and all ranks of the generation get an ERROR. `why` counts this frame.
  */
 GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 {
@@ -83,8 +83,8 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	slot = lookup(&fpisa_slots, phv->key);
 	session = lookup(&fpisa_sessions, phv->job);
 	/*
-	 * Each stage has this function, and so fpisa_jobs, by which status and unload recognise our programs on a
-	 * device.
+	 * Each stage has this function, and therefore uses fpisa_jobs, by which status and unload recognise our
+	 * programs on a device.
 	 */
 	if (!slot || !session || !lookup(&fpisa_jobs, phv->job)) {
 		if (slot)
@@ -102,14 +102,14 @@ static __always_inline void tell_lost(struct packet *p)
 	__u32 key = p->job->slot_base + fpisa_slot_of(p->h.fpisa->chunk - 1, p->job->window);
 	struct fpisa_slot *before = lookup(&fpisa_slots, key);
 
-	if (before)
-		fpisa_tell_lost(p->h.fpisa, p->job, before, fpisa_read_once(&p->job->live));
+	if (before && fpisa_tell_lost(p->h.fpisa, p->job, before, fpisa_read_once(&p->job->live)))
+		p->counters->told_lost++;
 }
 
 /*
- * Finish the round: the payload is the packed result, the header becomes the result's, the slot is free. The packet
- * is found again even if admission found it in the same program. From 6.13 on a kernel invalidates packet pointers at
- * a tail call, even a missed one.
+ * Finish the round: the payload has the packed result; turn the header into the result's, and release the slot. Find
+ * the packet again, even if admission found it in the same program, because kernels from 6.13 on invalidate packet
+ * pointers at a tail call, even a missed one.
  */
 GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
@@ -129,7 +129,7 @@ GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 	lock_release(&p.slot->lock);
 	if (!phv->resend)
 		tell_lost(&p);
-	/* The frame belongs to this CPU: it is sent while others may have the slot. */
+	/* The frame belongs to this CPU, so it can be sent after the slot is released. */
 	return send_result(ctx, phv, &p, flags);
 }
 

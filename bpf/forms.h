@@ -42,7 +42,7 @@ static const __u8 clz_of_window[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
 
 /* -- leading zeros of a register ------------------------------------------ */
 
-/* A macro: in a function clang forgets that a magnitude of 32 bits has no more bits. */
+/* This is a macro, because in a function clang loses the bound of a magnitude of 32 bits. */
 #define clz_bits(x) (FAMILY_RBITS == 32 ? (__u32)fpisa_clz32_bits(x) : (__u32)fpisa_clz64_bits(x))
 
 /* Return the leading zeros by the trie; a register of 64 bits is matched by halves. */
@@ -76,6 +76,15 @@ GLOBAL_FN int add_lane(const struct words *in, struct fpisa_exp_block *e, struct
 	return 0;
 }
 
+/* Run MAU4 of element i. */
+GLOBAL_FN int add_limbs(struct fpisa_limbs64_block *a, __u32 i, __s64 m, __u32 place, __u32 before)
+{
+	if (!a || i >= FPISA_BLOCK)
+		return 0;
+	fpisa_exact64_add_limbs(a, i, m, place, before);
+	return 0;
+}
+
 /* -- MAU0..4, fused -------------------------------------------------------- */
 
 static __always_inline void set_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
@@ -91,7 +100,7 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 		fpisa_block_set(in, e, m, f);
 }
 
-/* Return the events; unless `counted`, FP32's are one or none. */
+/* Return the events. Without `counted`, FP32 returns at most one event. */
 static __always_inline __u64 add_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
 					struct fpisa_format f, __u32 counted)
 {
@@ -172,7 +181,7 @@ static __always_inline __u64 stage3_a(struct fpisa_phv_ref p, struct fpisa_forma
 static __always_inline void stage4_first(struct fpisa_phv_ref p, man_block *m, struct fpisa_format f)
 {
 	if (EXACT64)
-		fpisa_exact64_stage4(p, LIMBS64(m), f, 1, clear_limbs);
+		fpisa_exact64_stage4(p, LIMBS64(m), f, 1, add_limbs);
 	else if (EXACT)
 		fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 1);
 	else
@@ -184,7 +193,7 @@ static __always_inline __u64 stage4(struct fpisa_phv_ref p, man_block *m, struct
 	if (!EXACT)
 		return fpisa_lanes_stage4(p, m, f);
 	if (EXACT64)
-		fpisa_exact64_stage4(p, LIMBS64(m), f, 0, clear_limbs);
+		fpisa_exact64_stage4(p, LIMBS64(m), f, 0, add_limbs);
 	else
 		fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 0);
 	return 0;
@@ -204,7 +213,7 @@ struct accumulator {
 	__s64 limb[FPISA_LIMBS];
 };
 
-/* Run MAU5 of one element of eight limbs: a verifier cannot follow it 32 times. */
+/* Run MAU5 of one element of eight limbs. It is a function, because a verifier cannot follow it 32 times. */
 GLOBAL_FN int collapse(struct fpisa_lane *l, const struct accumulator *acc, __u64 factor)
 {
 	if (!l || !acc)
@@ -247,7 +256,7 @@ static __always_inline void stage5(const struct fpisa_exp_block *e, const man_bl
 
 /* -- MAU5..8, fused -------------------------------------------------------- */
 
-/* Bit of `fmt`, beside the format: round to nearest. */
+/* A bit of `fmt`, in addition to the format: round to nearest. */
 #define READ_NEAREST 0x40000000u
 
 /* Read lane i of registers out by the units, as staged programs do. Return its flags. */

@@ -7,8 +7,8 @@
  *
  * A contribution's way from wire to wire, a file a step:
  *
- *	parse.h		is the frame ours, for whom is it, is it whole?
- *	check.h		does the job take it, from the rank in its header? By fpisa/frame.h
+ *	parse.h		is it a whole frame of ours, and of which job
+ *	check.h		does its job accept it, from the rank in its header; by fpisa/frame.h
  *	phv.h		the data that later steps need
  *	admission.h	its slot, and the protocol's rules, of fpisa/slot.h
  *	pipeline.h	MAU0..8, in one program (fused.h) or a program each (staged.h)
@@ -26,9 +26,9 @@
  * because the verifier wants a number.
  *
  * The entry is in section "prog", where iproute2 looks; iproute2 loads that program alone. So the entry can run every
- * stage itself, and stands in every slot of the program array until a loader puts the stage programs there. `ip link
- * set dev DEV xdp obj fpisa.o` then runs the pipeline through real tail calls with no other step. Beside the stage
- * programs the entry stands in for missing ones.
+ * stage itself, and is in every slot of the program array until a loader puts the stage programs there. `ip link set
+ * dev DEV xdp obj fpisa.o` then runs the pipeline through real tail calls with no other step. When stage programs are
+ * loaded, the entry replaces missing ones.
  */
 #include "parse.h"
 #include "check.h"
@@ -75,11 +75,38 @@ static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *ph
 		return count_verdict(p->id, FPISA_V_busy, XDP_DROP);
 	if (p->h.fpisa->flags & FPISA_F_RETRANSMIT)
 		p->counters->retransmissions++;
+	if (phv->marked)
+		p->counters->marked++;
 	if (!p->job->family)
 		return admission(ctx, phv, p);
-	/* No slot is taken yet: a family that is not loaded loses only this frame. */
+	/* No slot is locked yet, so if the family is not loaded, only this frame is lost. */
 	tail_call(ctx, phv->bank + FPISA_ADMISSION);
 	return count_verdict(p->id, FPISA_V_family, XDP_DROP);
+}
+
+/* Remove the tag of a frame that has_tag(), if it is a frame of a job with that tag. Return GO_ON, or how it ends. */
+GLOBAL_FN int untag(struct xdp_md *ctx)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	enum fpisa_verdict v;
+	struct packet p;
+
+	if (!control)
+		return XDP_PASS;
+	v = find_tagged(ctx, control, &p);
+	if (v != FPISA_V_ok)
+		return count_verdict(p.id, v, XDP_PASS);
+	return pop_tag(ctx) ? count_verdict(p.id, FPISA_V_internal, XDP_DROP) : GO_ON;
+}
+
+/* Process a HELLO to the job. If the kernel must see it, it gets its tag again. */
+static __always_inline int joining(struct xdp_md *ctx, const struct fpisa_phv *phv, const struct packet *p)
+{
+	int action = hello(ctx, p->id, p->payload);
+
+	if (action == XDP_PASS && phv->tagged && push_tag(ctx, p->job->vlan))
+		return XDP_DROP;
+	return action;
 }
 
 /* Process a new frame. */
@@ -91,12 +118,21 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!control)
 		return XDP_PASS;
+	phv->tagged = has_tag(ctx);
+	if (phv->tagged) {
+		int action = untag(ctx);
+
+		if (action != GO_ON)
+			return action;
+	}
 	p.whole = find_headers(ctx, &p.h);
 	if (!is_ours(ctx, &p.h, control))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	v = find_job(&p);
 	if (v != FPISA_V_ok)
 		return count_verdict(p.id, v, XDP_PASS);
+	if (!phv->tagged && !may_be_bare(p.job))
+		return count_verdict(p.id, FPISA_V_vlan, XDP_PASS);
 	v = parse(ctx, control, &p);
 	if (v != FPISA_V_ok)
 		return count_verdict(FPISA_MAX_JOBS, v, XDP_DROP);
@@ -119,7 +155,7 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.h.udp->dest = bpf_htons(first_port(control));
 	if (p.h.fpisa->type == FPISA_TYPE_ADD)
 		return contribution(ctx, phv, control, &p);
-	return p.port ? count_verdict(p.id, FPISA_V_port, XDP_DROP) : hello(ctx, p.id, p.payload);
+	return p.port ? count_verdict(p.id, FPISA_V_port, XDP_DROP) : joining(ctx, phv, &p);
 }
 
 SEC("prog")

@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Unicast fan-out: runs on each copy of a result as it leaves through the job's device map, and addresses it. It is a
- * separate object, because bpftool cannot load a device-map program together with fpisa.o's.
+ * Unicast fan-out. This program runs on each copy of a result as it leaves through the job's device map, and addresses
+ * the copy. It is a separate object, because bpftool cannot load a device-map program together with fpisa.o's.
  *
  * The copies of one port are equal, and the kernel runs one program, that of the first frame, on all that it queues
  * for a device (bq_enqueue()). But the copies of one result follow each other, on one CPU. So the first copy is for
  * the first rank behind the port, the next copy for the next rank.
  *
- * For the same reason all frames that leave through the aggregator's ports pass this program. A frame without the
- * program at the queue's head would take it from the copies behind. Frames that are not copies pass unchanged, and so
- * do frames of others, whatever their contents: only a copy is for 0.0.0.0.
+ * For the same reason all frames that leave through the aggregator's ports pass this program. If the first frame of the
+ * queue did not have the program, the copies after it would not get it either. Frames that are not copies pass
+ * unchanged, and so do frames of other senders, whatever their contents: only a copy has destination 0.0.0.0.
  *
- * A rank that was taken out of the job gets no copy. All other ranks have sent HELLO, or the round would not be
+ * A rank that was removed from the job gets no copy. All other ranks have sent HELLO, or the round would not be
  * complete.
  */
 #include "checksum.h"
 #include "counters.h"
+#include "vlan.h"
+
+/* Find the headers of a frame that may have a tag. */
+static __always_inline int find_headers_of(struct xdp_md *ctx, struct headers *h)
+{
+	return has_tag(ctx) ? find_headers_after(ctx, h, FPISA_VLAN_LEN) : find_headers(ctx, h);
+}
 
 /* Return the rank that gets the next copy of this result at `port`; FPISA_MAX_WORKERS if all ranks have theirs. */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
@@ -26,7 +33,7 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 	struct headers h;
 
 	cursor = bpf_map_lookup_elem(&fpisa_cursors, &index);
-	if (!cursor || !find_headers(ctx, &h))
+	if (!cursor || !find_headers_of(ctx, &h))
 		return FPISA_MAX_WORKERS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -50,7 +57,7 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 	return rank;
 }
 
-/* Is the frame a copy that is not addressed yet? */
+/* Return whether the frame is a copy that is not addressed yet. */
 static __always_inline int is_copy(const struct headers *h)
 {
 	return h->eth->h_proto == bpf_htons(ETH_P_IP) && *(__u8 *)h->ip == 0x45 && h->ip->protocol == IPPROTO_UDP &&
@@ -70,7 +77,7 @@ static __always_inline int unaddressed(__u32 id)
 /* Address the copy and update its UDP checksum, which it has from the original, by RFC 1624, equation 3. */
 static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
 {
-	/* A frame without a checksum, from a datapath whose upgrade is in progress, stays without. */
+	/* A frame without a checksum, from a datapath whose upgrade is in progress, does not get one. */
 	if (h->udp->check)
 		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest +
 						  (__u64)(__u32)~h->ip->daddr + port + address);
@@ -81,9 +88,9 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 }
 
 /*
- * Is the worker's device the loopback device, which has no Ethernet address? A copy for it keeps the result's
- * multicast address. loopback_xmit() does not change the type of a frame for its own address. If another device
- * completed the round, that type is "for another host".
+ * Return whether the worker's device is the loopback device, which has no Ethernet address. A copy for it keeps the
+ * result's multicast address. loopback_xmit() does not change the type of a frame for its own address. If another
+ * device completed the round, that type is "for another host".
  */
 static __always_inline int is_loopback(const struct fpisa_peer *peer)
 {
@@ -95,10 +102,11 @@ int fpisa_egress(struct xdp_md *ctx)
 {
 	struct fpisa_peer *peer;
 	struct fpisa_job *job;
+	struct ethhdr *eth;
 	struct headers h;
 	__u32 id, key, rank;
 
-	if (!find_headers(ctx, &h) || !is_copy(&h))
+	if (!find_headers_of(ctx, &h) || !is_copy(&h))
 		return XDP_PASS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -110,11 +118,14 @@ int fpisa_egress(struct xdp_md *ctx)
 		return unaddressed(id);
 	key = id * FPISA_MAX_WORKERS + rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
-	if (!peer || !find_headers(ctx, &h))
+	if (!peer || !find_headers_of(ctx, &h))
+		return unaddressed(id);
+	eth = (void *)(long)ctx->data;
+	if ((void *)(eth + 1) > (void *)(long)ctx->data_end)
 		return unaddressed(id);
 	if (!is_loopback(peer))
-		__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
+		__builtin_memcpy(eth->h_dest, peer->mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, peer->local_mac, ETH_ALEN);
 	address_copy(&h, job->rank[rank].addr, job->rank[rank].port);
 	return XDP_PASS;
 }

@@ -45,9 +45,9 @@ struct {
 SHARED_STAGES;
 
 /*
- * Give frames to the CPUs. fpisa makes every check, except for frames that must pass here untouched: frames that are
- * not ours, and frames for another address than a job's. Behind a CPU map they would have lost the device's
- * information about their checksum.
+ * Give frames to the CPUs. fpisa makes every check, except for frames that must pass this program untouched: frames
+ * that are not ours, and frames for an address that no job has. Behind a CPU map those frames would have lost the
+ * device's information about their checksum.
  */
 SEC("xdp")
 int fpisa_steer(struct xdp_md *ctx)
@@ -55,16 +55,15 @@ int fpisa_steer(struct xdp_md *ctx)
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
 	struct fpisa_steering *steering = lookup(&fpisa_steering, 0);
 	struct fpisa_steered *count = lookup(&fpisa_steered, 0);
+	enum fpisa_verdict v;
 	__u32 index = 0;
 	struct packet p;
 
 	if (!control || !steering || !count)
 		return XDP_PASS;
-	p.whole = find_headers(ctx, &p.h);
-	if (!is_ours(ctx, &p.h, control))
-		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	if (find_job(&p) != FPISA_V_ok)
-		return count_verdict(p.id, FPISA_V_wrong_destination, XDP_PASS);
+	v = has_tag(ctx) ? find_tagged(ctx, control, &p) : find_bare(ctx, control, &p);
+	if (v != FPISA_V_ok)
+		return count_verdict(p.id, v, XDP_PASS);
 	/* A HELLO has no slot. */
 	if (p.whole && p.h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
 		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);

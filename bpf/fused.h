@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The pipeline in one program: each half is one body, over all blocks of the frame. If no body supports a format or
- * an operation, its units run one after the other, each over all blocks. The body: blocks.h, by the table in forms.h
- * one of fpisa/lookup32.h (FP32), lookup.h, lookup_read.h, block.h.
+ * The pipeline in one program. Each half is one body, over all blocks of the frame. blocks.h has the bodies; the table
+ * in forms.h chooses among fpisa/lookup32.h (FP32), lookup.h, lookup_read.h and block.h. If no body supports a format
+ * or an operation, its units run one after the other, each over all blocks.
  */
 #ifndef FPISA_BPF_FUSED_H
 #define FPISA_BPF_FUSED_H
@@ -10,8 +10,8 @@
 #include "units.h"
 
 /*
- * Blocks of one call. A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call
- * does a group of blocks, half of the largest frame; 416 elements are one group.
+ * Blocks of one call. A fused body is inline in a loop over blocks, and a verifier walks it once for each iteration. So
+ * a call handles a group of blocks, half of the largest frame; 416 elements are one group.
  */
 #define GROUP (FAMILY_BLOCKS / 2)
 
@@ -21,8 +21,8 @@
 
 /*
  * Iterate: for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the payload.
- * The verifier needs a separate count, __i, and one hidden index for all parts of a block: otherwise clang makes
- * pointers of it, which have no bound.
+ * The verifier needs a separate count, __i, and one hidden index for all parts of a block. Otherwise clang turns the
+ * index into pointers without a bound.
  */
 #define EACH_OF_GROUP(b, phv, from, words)                                    \
 	for (__u32 __i = 0, b; __i < GROUP && ({                              \
@@ -62,7 +62,7 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fro
 }
 
 /*
- * Is the contribution added unit by unit? This is so if no fused body supports its format or operation, or a sum may
+ * Return whether the contribution is added unit by unit: no fused body supports its format or operation, or a sum may
  * overflow.
  */
 static __always_inline int adds_by_unit(const struct fpisa_phv *phv)
@@ -89,7 +89,10 @@ static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 			run_fused_add(ctx, phv, from);
 }
 
-/* Is the round read out unit by unit? With the trie it is: its look-ups cost many times the saving of one loop. */
+/*
+ * Return whether the round is read out unit by unit. With the trie it is, because look-ups cost many times the saving
+ * of one loop.
+ */
 static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
 {
 	return phv->by_unit || phv->final.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A HELLO, whole: from parse.h back to the wire. The steps find its rank (check_hello()) and the rank's location
- * (find_nexthop()), and check that the sender knows the cookie, which only that rank is told there. Then the HELLO
- * joins the session. Rules are in fpisa/frame.h and slot.h.
+ * All steps of a HELLO, from parse.h back to the wire. The steps find its rank (check_hello()) and the rank's location
+ * (find_nexthop()), and check that the sender knows the cookie, which was sent only to that rank at that location. Then
+ * the HELLO joins the session. Rules are in fpisa/frame.h and slot.h.
  *
- * The steps are global functions, each of which looks up its data itself: a HELLO is rare, and its parts are verified
- * once each.
+ * The steps are global functions, each of which looks up its data itself: a HELLO is rare, and each part is verified
+ * once.
  */
 #ifndef FPISA_BPF_HELLO_H
 #define FPISA_BPF_HELLO_H
@@ -40,7 +40,7 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	return v == FPISA_V_ok ? (int)rank : -v;
 }
 
-/* Does the sender know the job's token? */
+/* Return whether the sender knows the job's token. */
 GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 {
 	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
@@ -56,8 +56,8 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 
 /*
  * Find the destination of the answer to `rank`'s HELLO and of its later results. It is the route by the kernel's
- * routes and neighbours to the rank's listed address, never to the address that the frame claims. Ask as the host
- * itself would, from `lo`. `job add` switches forwarding on there, because the helper refuses without it.
+ * routes and neighbours to the rank's listed address, never to the address that the frame claims. Look the route up as
+ * for the host itself, from `lo`. `job add` switches forwarding on for `lo`, because the BPF helper refuses otherwise.
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
@@ -65,9 +65,12 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_peer *peer;
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	__u32 ingress = ctx->ingress_ifindex;
 	struct headers h;
 	long rc;
 
+	/* Otherwise clang shares one load between the port of the frame and that of the peer, which verifiers refuse. */
+	fpisa_opaque(ingress);
 	fpisa_opaque(rank);
 	if (!hop || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
 		return FPISA_V_internal;
@@ -75,11 +78,11 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	if (!peer)
 		return FPISA_V_internal;
 	if (job->rank[rank].given) {
-		if (peer->ifindex && peer->ifindex != ctx->ingress_ifindex)
+		if (peer->ifindex && peer->ifindex != ingress)
 			return FPISA_V_route;
 		__builtin_memcpy(hop->mac, h.eth->h_source, ETH_ALEN);
 		__builtin_memcpy(hop->local_mac, h.eth->h_dest, ETH_ALEN);
-		hop->ifindex = ctx->ingress_ifindex;
+		hop->ifindex = ingress;
 		return FPISA_V_ok;
 	}
 	fib.ipv4_dst = h.ip->saddr;
@@ -89,11 +92,11 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 		return FPISA_V_unresolved;
 	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)
 		return FPISA_V_forwarding;
-	if (rc || fib.ifindex != peer->ifindex)
+	if (rc || fib.ifindex != (peer->vlan_device ?: peer->ifindex))
 		return FPISA_V_route;
 	__builtin_memcpy(hop->mac, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(hop->local_mac, fib.smac, ETH_ALEN);
-	hop->ifindex = fib.ifindex;
+	hop->ifindex = peer->ifindex;
 	return FPISA_V_ok;
 }
 
@@ -193,7 +196,7 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
 	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p), checksums_of(&sum));
-	return count_verdict(id, v, through(id, hop->ifindex));
+	return count_verdict(id, v, through(ctx, id, hop->ifindex));
 }
 
 #endif

@@ -3,16 +3,16 @@
  * The lock of a slot, a session or a query: a word, 1 while a CPU owns it. The kernel's spin lock cannot be used,
  * because no program may hold it over a tail call.
  *
- * A slot's lock is taken in admission() and held over the tail calls. Each way out gives it back, in the step that
- * ends there:
+ * A slot's lock is taken in admission() and held over the tail calls. Each path that ends releases it, in its last
+ * step:
  *
  *	admission()	the rules refuse the contribution
  *	not_complete()	the round waits for other ranks, which are named in answer to a probe
- *	commit()	the same, without a probe
+ *	commit()	the round waits for other ranks, and no probe was sent
  *	finish()	the result is in the frame; or, which cannot happen, the frame is not found again
  *	lose_round()	a program of the pipeline, or an entry of the slot's job, is missing
  *
- * A session's lock is taken and given back in join_session() (hello.h), a query's in its programs.
+ * A session's lock is taken and released in join_session() (hello.h), a query's in its programs.
  */
 #ifndef FPISA_BPF_LOCK_H
 #define FPISA_BPF_LOCK_H
@@ -31,8 +31,8 @@ struct waiting {
 };
 
 /*
- * Make one attempt; nonzero ends them. Two readings of the clock make FPISA_LOCK_SPINS of them some 100 us: longer
- * than a staged read-out of the largest frame through the trie.
+ * Make one attempt to take the lock; a nonzero result ends the attempts. With two readings of the clock each,
+ * FPISA_LOCK_SPINS attempts take some 100 us: longer than a staged read-out of the largest frame through the trie.
  */
 static long lock_attempt(__u32 number, void *waiting)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Leading zeros by longest prefix match, in the paper's trie (section 3.2,
- * figure 5). The first frame that needs it fills it, unless a loader did.
+ * figure 5). The first frame that needs the trie fills it, unless a loader has filled it.
  */
 #ifndef FPISA_BPF_LPM_H
 #define FPISA_BPF_LPM_H
@@ -12,8 +12,8 @@
 /* -- reading, by MAU6 --------------------------------------------------- */
 
 /*
- * Look up the leading zeros. A look-up visits a node for each leading zero: the four that a sum of few values has in
- * its headroom are skipped.
+ * Look up the leading zeros. A look-up visits a node for each leading zero, so the four zeros that a sum of few values
+ * has in its headroom are skipped.
  */
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
@@ -27,8 +27,8 @@ static __always_inline __u32 clz32_lpm(__u32 x)
 /* -- filling, before the first round that reads -------------------------- */
 
 /*
- * Insert one entry a bit; return 0, or -1 without memory for an entry. `zeros` is a copy: the loop's bound must stay
- * in a register.
+ * Insert an entry for each bit; return 0, or -1 if there is no memory for an entry. `zeros` is a copy, because the
+ * loop's bound must stay in a register.
  */
 GLOBAL_FN int fill_trie(void)
 {
@@ -43,7 +43,10 @@ GLOBAL_FN int fill_trie(void)
 	return 0;
 }
 
-/* Is the trie filled? 0 while another CPU fills it, and if it could not be filled, which the next frame tries again. */
+/*
+ * Return whether the trie is filled. 0: another CPU fills it, or it could not be filled, and the next frame tries
+ * again.
+ */
 static __always_inline int trie_ready(struct fpisa_control *control)
 {
 	int full;
@@ -57,7 +60,7 @@ static __always_inline int trie_ready(struct fpisa_control *control)
 	return full;
 }
 
-/* Can a job's rounds be read out by the method `clz` (enum fpisa_clz)? 0: not yet. */
+/* Return whether a job's rounds can be read out by the method `clz` (enum fpisa_clz); 0: not yet. */
 static __always_inline int clz_ready(struct fpisa_control *control, __u32 clz)
 {
 	return clz != FPISA_CLZ_LPM || trie_ready(control);

@@ -18,8 +18,8 @@
 #endif
 
 /*
- * A global function: verified once on its own, then called by its type. Its pointer arguments point to memory of
- * their type's size or are NULL.
+ * Mark a global function, which is verified once on its own and then called by its type. Its pointer arguments point to
+ * memory of their type's size or are NULL.
  */
 #define GLOBAL_FN __attribute__((noinline))
 
@@ -29,16 +29,19 @@
  */
 #define KEEP_ARGUMENT(x) asm volatile("" : : "r"(x))
 
-/* Return an entry by key. Up to 6.1 a key must not lie in memory that a global function was given, as the PHV is. */
+/*
+ * Return an entry by key. Up to 6.1 a key must not lie in memory that is an argument of a global function, such as the
+ * PHV.
+ */
 static __always_inline void *lookup(void *map, __u32 key)
 {
 	return bpf_map_lookup_elem(map, &key);
 }
 
 /*
- * The stamp of the types that programs and user space share (abi.py) is this map's max_entries; there are no entries,
- * and a trie takes no memory for them. Programs that open the pins read it, and any loader that finds another stamp
- * pinned refuses to share maps.
+ * The stamp of the types that programs and user space share (abi.py) is this map's max_entries. The map has no entries,
+ * and a trie takes no memory for unused entries. Programs that open the pins read the stamp, and a loader that finds
+ * another stamp pinned refuses to share maps.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -49,7 +52,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_abi SEC(".maps");
 
-/* The exponent registers: one entry a slot version, one vector an entry (paper, section 3.1). */
+/* The exponent registers: one entry for each slot version, with one vector each (paper, section 3.1). */
 struct fpisa_exponents {
 	struct fpisa_exp_block b[FPISA_MAX_BLOCKS];
 };
@@ -85,7 +88,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_slots SEC(".maps");
 
-/* Job configuration, key: job number. Mappable: `live` changes by one store. */
+/* Job configuration; the key is the job number. The map is mappable, so `live` changes by one store. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -132,7 +135,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_last_seen SEC(".maps");
 
-/* The route of the answer to the current HELLO; one a CPU. */
+/* The route of the answer to the current HELLO; one for each CPU. */
 struct fpisa_nexthop {
 	__u8 mac[6];
 	__u8 local_mac[6];
@@ -148,7 +151,7 @@ struct {
 } fpisa_nexthop SEC(".maps");
 
 /*
- * Cursors of unicast fan-out: for the result whose copies leave a port, the rank of the next copy. One a CPU and
+ * Cursors of unicast fan-out: for the result whose copies leave a port, the rank of the next copy. One for each CPU and
  * port, key: the port's ifindex mod their number.
  */
 #define FPISA_CURSORS 256
@@ -158,7 +161,7 @@ struct fpisa_cursor {
 	__u32 generation;
 	__u32 job;
 	__u32 port; /* ifindex */
-	__u32 next; /* first rank to look at */
+	__u32 next; /* first rank to consider */
 };
 
 struct {
@@ -205,7 +208,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_histogram SEC(".maps");
 
-/* State of the whole datapath, one entry. */
+/* State of the whole datapath; the map has one entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -215,7 +218,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_control SEC(".maps");
 
-/* An array of device maps, one a job. */
+/* An array of device maps, one for each job. */
 #define PORTS_OF_JOBS(name, inner)                        \
 	struct {                                          \
 		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
@@ -226,9 +229,9 @@ struct {
 	} name SEC(".maps")
 
 /*
- * Ports of a job's results, key: job number; the inner map has one entry a port (multicast) or one a worker
- * (unicast), with the egress program, which addresses unicast copies. A number's map stays when its job ends, without
- * entries.
+ * Ports of a job's results; the key is the job number. The inner map has one entry for each port (multicast) or worker
+ * (unicast), with the egress program, which addresses unicast copies. When a job ends, its inner map stays at the
+ * number without entries.
  */
 struct fpisa_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -240,9 +243,9 @@ struct fpisa_ports {
 PORTS_OF_JOBS(fpisa_fanout, struct fpisa_ports);
 
 /*
- * Ports by which replies go back to one sender, key: job number; in the inner map, key: ifindex. The kernel runs the
- * program of the first frame on all that it queues for a port, so every frame that leaves a port has the egress
- * program, needed or not. Jobs of one network namespace have one inner map.
+ * Ports by which replies go back to one sender. The key is the job number, and in the inner map the ifindex. The kernel
+ * runs the program of the first frame on all frames that it queues for a port. So every frame that leaves a port has
+ * the egress program, needed or not. Jobs of one network namespace have one inner map.
  */
 struct fpisa_reply_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 1 of 7, from the wire to check.h: is a frame ours, for whom is it, is it whole? In this order, so that frames
- * for others pass, even if they are damaged. The first program that meets a frame asks: the entry, or the program
- * that steers frames to CPUs.
+ * Step 1 of 7, from the wire to check.h: check whether a frame is ours, find its job, and check that it is whole. The
+ * checks run in this order, so that frames for other hosts pass even if they are damaged. The first program that gets a
+ * frame runs them: the entry, or the program that steers frames to CPUs.
  */
 #ifndef FPISA_BPF_PARSE_H
 #define FPISA_BPF_PARSE_H
 
 #include "checksum.h"
+#include "vlan.h"
 
 /* Return the aggregator's first port, host order. */
 static __always_inline __u16 first_port(const struct fpisa_control *control)
@@ -21,7 +22,10 @@ static __always_inline __u16 port_index(const struct fpisa_control *control, con
 	return bpf_ntohs(h->udp->dest) - first_port(control);
 }
 
-/* Is the frame ours? Then it holds our magic. IPv6, VLAN tags, IP options and later fragments are not ours. */
+/*
+ * Return whether the frame is ours. If so, it holds our magic. IPv6, IP options and later fragments are not ours; a
+ * VLAN tag is one that find_headers_after() has skipped.
+ */
 static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, const struct fpisa_control *control)
 {
 	void *end = (void *)(long)ctx->data_end;
@@ -35,7 +39,7 @@ static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, 
 	return (void *)(&h->fpisa->magic + 1) <= end && h->fpisa->magic == FPISA_MAGIC;
 }
 
-/* Do workers of some job send to this address? */
+/* Return whether workers of some job send to this address. */
 GLOBAL_FN int is_address(__be32 address)
 {
 #pragma clang loop unroll(disable)
@@ -64,6 +68,49 @@ static __always_inline enum fpisa_verdict find_job(struct packet *p)
 	p->id = p->h.fpisa->job;
 	p->job = job;
 	return p->h.ip->daddr == job->address ? FPISA_V_ok : FPISA_V_wrong_destination;
+}
+
+/*
+ * Find the headers and the job of a frame that has_tag(). Return FPISA_V_ok if it is a frame of a job with that VLAN ID,
+ * or the verdict with which to pass it.
+ */
+static __always_inline enum fpisa_verdict find_tagged(struct xdp_md *ctx, const struct fpisa_control *control,
+						      struct packet *p)
+{
+	struct tagged *t = (void *)(long)ctx->data;
+	__u32 id;
+
+	p->id = FPISA_MAX_JOBS;
+	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
+		return FPISA_V_not_ours;
+	if (t->type == bpf_htons(ETH_P_8021AD) || is_tag(t->inner_type))
+		return FPISA_V_qinq;
+	id = bpf_ntohs(t->tci) & VLAN_ID;
+	p->whole = find_headers_after(ctx, &p->h, FPISA_VLAN_LEN);
+	if (!is_ours(ctx, &p->h, control))
+		return FPISA_V_not_ours;
+	if (find_job(p) != FPISA_V_ok)
+		return FPISA_V_wrong_destination;
+	return p->job && p->job->vlan == id ? FPISA_V_ok : FPISA_V_vlan;
+}
+
+/* Return whether frames of the job may come without a tag. */
+static __always_inline int may_be_bare(const struct fpisa_job *job)
+{
+	return !job || !job->vlan || job->stripped;
+}
+
+/* Find the headers and the job of a frame without a tag. Return FPISA_V_ok, or the verdict with which to pass it. */
+static __always_inline enum fpisa_verdict find_bare(struct xdp_md *ctx, const struct fpisa_control *control,
+						    struct packet *p)
+{
+	p->id = FPISA_MAX_JOBS;
+	p->whole = find_headers(ctx, &p->h);
+	if (!is_ours(ctx, &p->h, control))
+		return FPISA_V_not_ours;
+	if (find_job(p) != FPISA_V_ok)
+		return FPISA_V_wrong_destination;
+	return may_be_bare(p->job) ? FPISA_V_ok : FPISA_V_vlan;
 }
 
 /* Check that a frame for us is whole. Set p->payload and p->port. */

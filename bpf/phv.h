@@ -10,8 +10,9 @@
 #include "packet.h"
 
 /*
- * The state that flows between the stages of one packet. One a CPU: XDP programs of a CPU do not nest, and tail calls
- * stay on it. Kernels with PREEMPT_RT, where one program may preempt another, are refused (user/datapath/kernel.c).
+ * The state that flows between the stages of one packet. There is one for each CPU: XDP programs of a CPU do not nest,
+ * and tail calls stay on it. Kernels with PREEMPT_RT, where one program may preempt another, are refused
+ * (user/datapath/kernel.c).
  */
 struct fpisa_phv {
 	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */
@@ -26,19 +27,21 @@ struct fpisa_phv {
 	__u16 rank;    /* the sender's rank */
 	__u8 first;    /* the registers take the values instead of adding them */
 	__u8 resend;   /* the result goes to the sender alone */
-	__u8 probe;    /* the sender wants a STATUS if the round is not complete */
+	__u8 probe;    /* the sender requests a STATUS if the round is not complete */
 	__u8 mode;
 	__u8 rounding;
 	__u8 clz;
 	__u8 pipeline;
 	__u8 op;	/* operation of the round */
 	__u8 encoded;	/* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
-	__u8 by_unit;	/* no fused body does this format or operation: its units run one after the other */
+	__u8 by_unit;	/* no fused body supports this format or operation: its units run one after the other */
 	__u8 swap;	/* the payload is big-endian */
 	__u8 shared;	/* the payload begins with its scales */
 	__u8 checked;	/* the round has more adds than the headroom bounds: every sum is checked */
 	__u8 uncounted; /* only the result's flags depend on the adds' events */
-	__u8 pad[4];
+	__u8 marked;	/* FPISA_F_MARKED if the frame came with a mark of congestion, else 0 */
+	__u8 tagged;	/* the frame came with a VLAN tag, which has been removed */
+	__u8 pad[2];
 	struct fpisa_final final; /* the read-out's work besides rounding */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
@@ -88,11 +91,12 @@ static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet 
 	phv->swap = job->flags & FPISA_JOB_BIG_ENDIAN;
 	phv->shared = f.shared;
 	phv->uncounted = job->flags & FPISA_JOB_UNCOUNTED;
+	phv->marked = FPISA_IS_CE(p->h.ip->tos) ? FPISA_F_MARKED : 0;
 }
 
 /*
- * Find the PHV's packet again after a tail call, except `whole`, `payload` and `port`, which only the checks need. 0
- * if an entry is missing, which cannot happen; p->slot is set if it exists, whatever else is missing.
+ * Find the PHV's packet again after a tail call, except `whole`, `payload` and `port`, which only the checks need.
+ * Return 0 if an entry is missing, which cannot happen. p->slot is set if it exists, whatever else is missing.
  */
 static __always_inline int find_packet(struct xdp_md *ctx, const struct fpisa_phv *phv, struct packet *p)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The nine stage programs of a family, a unit each. The object that includes this file names them fpisa_mau0..8. */
+/*
+ * The nine stage programs of a family, one for each unit. The object that includes this file names them fpisa_mau0..8.
+ */
 #ifndef FPISA_BPF_PROGRAMS_H
 #define FPISA_BPF_PROGRAMS_H
 
 #include "staged.h"
 
-/* Run MAU k, then tail-call the next program, or its stand-in; else the round is lost. */
+/* Run MAU k, then tail-call the next program, or its substitute; else the round is lost. */
 static __always_inline int stage(struct xdp_md *ctx, __u32 k)
 {
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and the way out of all frames except the
+ * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and the exit of all frames except the
  * fan-out. A reply leaves by redirect, because a veth peer with only GRO never sees XDP_TX.
  */
 #ifndef FPISA_BPF_REPLY_H
@@ -8,10 +8,11 @@
 
 #include "checksum.h"
 #include "counters.h"
+#include "vlan.h"
 
 /*
- * Write the outer headers, and all checksums, of a frame whose FPISA header and payload are complete; `sums`: of
- * frame_sum().
+ * Write the outer headers, and all checksums, of a frame whose FPISA header and payload are complete. `sums` is the
+ * result of frame_sum(). The reply may be marked in the network (ECN) if the frame that it answers could be.
  */
 static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port, __u32 payload,
 					  __s64 sums)
@@ -22,7 +23,7 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 	h->ip->saddr = from;
 	h->ip->daddr = to;
 	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
-	h->ip->tos = 0;
+	h->ip->tos = h->ip->tos & FPISA_ECN_MASK ? FPISA_ECT0 : 0;
 	h->ip->frag_off = bpf_htons(0x4000);
 	h->ip->ttl = 64;
 	h->ip->check = 0;
@@ -30,14 +31,38 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 	set_checksums(h, sums);
 }
 
-/*
- * Send out through `port`, by the entry that has the egress program (fpisa_replies). A job that was not made by the
- * CLI has no entry. Its replies may then take the program from unicast copies that other jobs queue for the port
- * behind them.
- */
-static __always_inline int through(__u32 job, __u32 port)
+/* Insert the tag of VLAN `id`. Return 0, or nonzero on an error. Packet pointers become invalid. */
+GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 {
+	struct tagged *t = (void *)(long)ctx->data;
+	__u8 addresses[2 * ETH_ALEN];
+
+	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
+		return 1;
+	__builtin_memcpy(addresses, t->addresses, sizeof(addresses));
+	if (bpf_xdp_adjust_head(ctx, -FPISA_VLAN_LEN))
+		return 1;
+	t = (void *)(long)ctx->data;
+	if ((void *)(t + 1) > (void *)(long)ctx->data_end)
+		return 1;
+	__builtin_memcpy(t->addresses, addresses, sizeof(addresses));
+	t->type = bpf_htons(ETH_P_8021Q);
+	t->tci = bpf_htons((__u16)id);
+	return 0;
+}
+
+/*
+ * Send out through `port`, by the entry that has the egress program (fpisa_replies). A job that the CLI did not create
+ * has no entry. If other jobs then queue unicast copies for the same port after its replies, those copies may not
+ * get the program. Packet pointers become invalid.
+ */
+static __always_inline int through(struct xdp_md *ctx, __u32 job, __u32 port)
+{
+	struct fpisa_job *j = lookup(&fpisa_jobs, job);
 	void *ports = lookup(&fpisa_replies, job);
+
+	if (j && j->vlan && push_tag(ctx, j->vlan))
+		return XDP_DROP;
 
 	if (ports && bpf_redirect_map(ports, port, 0) == XDP_REDIRECT)
 		return XDP_REDIRECT;
@@ -53,11 +78,11 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 	__builtin_memcpy(h->eth->h_dest, h->eth->h_source, ETH_ALEN);
 	__builtin_memcpy(h->eth->h_source, mac, ETH_ALEN);
 	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload, sums);
-	return through(job, ctx->ingress_ifindex);
+	return through(ctx, job, ctx->ingress_ifindex);
 }
 
 /*
- * Write the tag of a STATUS or an ERROR. Does not use frame_tag(), so that programs that send no result need not
+ * Write the tag of a STATUS or an ERROR. This does not use frame_tag(), so that programs that send no result need not
  * contain it.
  */
 GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
@@ -84,7 +109,8 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	struct fpisa_job *j = lookup(&fpisa_jobs, job);
 	struct headers h;
 	struct fpisa_sum sum = {};
-	int action, extra, keyed;
+	int action, keyed;
+	long extra;
 
 	if (!j)
 		return count_verdict(job, FPISA_V_internal, XDP_DROP);
@@ -94,14 +120,17 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	if (!find_headers(ctx, &h))
 		return count_verdict(job, FPISA_V_internal, XDP_DROP);
 	sum_header(h.fpisa, &sum);
+	/* The tag comes later. An opaque length keeps clang from spilling half of a pointer. */
+	extra = (long)ctx->data_end - (long)ctx->data;
+	fpisa_opaque(extra);
+	extra -= FPISA_PAYLOAD_OFFSET;
 	action = to_sender(ctx, &h, job, 0, keyed ? without_checksum(checksums_of(&sum)) : checksums_of(&sum));
-	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
 	if (extra > 0)
-		bpf_xdp_adjust_tail(ctx, -extra);
+		bpf_xdp_adjust_tail(ctx, -(int)extra);
 	return count_verdict(job, v, action);
 }
 
-/* Drop a member's frame, and send the member the reason if that helps it. */
+/* Drop a member's frame, and send the member the reason if members get this reason. */
 GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct headers h;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The pipeline as in the paper: each unit is a program (programs.h), which ends in the tail call of the next. If the
- * next is missing, which is counted, one program that contains the whole chain stands in for it: the entry or, in a
- * further family, admission. It goes on from the present PHV.
+ * The pipeline as in the paper. Each unit is a program (programs.h), which ends in the tail call of the next unit. If
+ * the next program is missing, count that, and replace it by a program that contains the whole chain: the entry or, in
+ * a further family, admission. That program continues from the present PHV.
  */
 #ifndef FPISA_BPF_STAGED_H
 #define FPISA_BPF_STAGED_H
@@ -83,7 +83,7 @@ static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv
 		c->missed_tail_calls++;
 }
 
-/* Run MAU k and, as far as their programs are missing, all later units, in a program that stands in for others. */
+/* Run MAU k and, as far as their programs are missing, all later units, in a program that replaces others. */
 static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	switch (k) {

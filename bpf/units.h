@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..8 over a whole frame, block by block (blocks.h): the stages of the chain, to which the fused bodies fall back
- * (fused.h). A unit takes the form for the format and the operation. Two further passes over a payload: its byte
- * order, and the observer of the bits that an add discards.
+ * MAU0..8 over a whole frame, block by block (blocks.h). These are the stages of the chain, to which the fused bodies
+ * fall back (fused.h). A unit has the form for the format and the operation. Two further passes over a payload swap its
+ * byte order, and observe the bits that an add discards.
  */
 #ifndef FPISA_BPF_UNITS_H
 #define FPISA_BPF_UNITS_H
@@ -11,7 +11,7 @@
 
 #define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FAMILY_BLOCKS && b < (phv)->blocks; b++)
 
-/* Constants if a family cannot have the property, so that its programs do not contain the code. */
+/* These are constants if a family cannot have the property, so that its programs do not contain the code. */
 #define SHARED(phv) (FAMILY_BYTES == 1 && (phv)->shared)
 #define SWAPPED(phv) (FAMILY_BYTES > 1 && (phv)->swap)
 
@@ -148,7 +148,7 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 
-	/* The first value of a round has nothing to align with, but a superaccumulator has a limb for it. */
+	/* The first value of a round needs no alignment, except for the choice of a limb in a superaccumulator. */
 	if (!phv || !p || phv->encoded || (phv->first && !FAMILY_LIMBS))
 		return 0;
 	if (phv->mode == FPISA_MODE_FPISA_A) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make values that are hard on sums in a register.
+"""Make values whose sums in a register lose much.
 
 	heavy_tailed.py OUT.f32 [SIGMA [COLUMNS]]
 

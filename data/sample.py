@@ -26,7 +26,7 @@ def splitmix64(state):
 
 
 def choose(total, wanted):
-    """`wanted` of range(total), ascending."""
+    """Choose `wanted` numbers of range(total), in ascending order."""
     rng = splitmix64(SEED)
     chosen = []
     for column in range(total):
@@ -36,7 +36,7 @@ def choose(total, wanted):
 
 
 def main(full, out):
-    # Words, not floats: NaN payloads pass through, and so does the byte order.
+    # Copy words, not floats, so that NaN payloads and the byte order stay.
     words = array.array("I")
     assert words.itemsize == 4
     with open(full, "rb") as f:

@@ -47,7 +47,7 @@ def run(argv, what):
 
 
 def installed(directory):
-    """The program, of this version; installed if it is not there."""
+    """Return the path of tpchgen-cli in the version of tpch.txt, after installing it if needed."""
     program = os.path.join(directory, "bin", "tpchgen-cli")
     if not os.path.exists(program) or run([program, "--version"], program).split()[-1] != VERSION:
         shutil.rmtree(directory, ignore_errors=True)
@@ -65,7 +65,7 @@ def make_worker(program, args, worker):
         for table, columns in TABLES.items():
             made = os.path.join(files, table, f"{table}.{worker + 1}.tbl")
             os.makedirs(os.path.dirname(made), exist_ok=True)
-            with open(made, "a"):  # nation and region are whole in the first part, and nothing in others
+            with open(made, "a"):  # the first worker has all rows of nation and region
                 pass
             with open(os.path.join(place, f"{table}.schema"), "w") as f:
                 f.writelines(f"{column} not null\n" for column in columns.split(", "))

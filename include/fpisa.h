@@ -32,7 +32,7 @@ struct fpisa;
 struct fpisa_request;
 struct fpisa_mem;
 
-/* Type of an array's values: the job's format, with the numbers of the wire. */
+/* Type of an array's values, which is the job's format. The numbers are those on the wire. */
 enum fpisa_dtype {
 	FPISA_FLOAT32 = 1,
 	FPISA_FLOAT16 = 2,  /* IEEE binary16 */
@@ -51,7 +51,7 @@ enum fpisa_operation {
 	FPISA_MAX = 3,	 /* not MXINT8 */
 	FPISA_AVG = 4,	 /* not INT32 */
 	FPISA_SCALE = 5, /* the sum times a factor; not INT32 */
-	FPISA_NORM = 6,	 /* root of the sum of squares; not INT32, MXINT8, mode exact */
+	FPISA_NORM = 6,	 /* root of the sum of squares; not INT32, MXINT8 or mode exact */
 };
 
 /* Arithmetic of a job: `mode` of struct fpisa_info, fpisa_group_options and fpisa_mem_options. */
@@ -59,7 +59,7 @@ enum fpisa_job_mode {
 	FPISA_JOB_MODE_FPISA = 1,   /* the smaller exponent's mantissa is shifted right */
 	FPISA_JOB_MODE_FPISA_A = 2, /* the stored mantissa is never shifted */
 	FPISA_JOB_MODE_FPISA64 = 3, /* as fpisa, in a register of 64 bits */
-	FPISA_JOB_MODE_EXACT = 4,   /* the exact sum, rounded once: the same bits in every order of arrival */
+	FPISA_JOB_MODE_EXACT = 4,   /* the exact sum, rounded once, so its bits do not depend on the order of arrival */
 };
 
 /* Flags of a chunk's result. The flags of a call are the union over its chunks. */
@@ -68,7 +68,7 @@ enum fpisa_job_mode {
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
-#define FPISA_RESULT_MIXED_RANKS 0x100u /* in a call's flags: a rank was taken out, and some chunks lack it */
+#define FPISA_RESULT_MIXED_RANKS 0x100u /* in a call's flags: a rank was removed, and some chunks lack it */
 #define FPISA_RESULT_FEWER_RANKS 0x200u /* in a call's flags: some or all chunks lack a rank of the job */
 
 /* Policy of the library for a result that has the flag OVERFLOW. */
@@ -84,7 +84,7 @@ enum fpisa_transport_name {
 	/*
 	 * AF_XDP on the interface that leads to the aggregator, zero-copy if its driver supports that. Connecting
 	 * needs root (or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF), libxdp.so.1, and an interface whose first queue nobody
-	 * else uses. Other traffic of the interface is not affected. One handle per interface.
+	 * else uses. Other traffic of the interface is not affected. An interface can have one handle.
 	 */
 	FPISA_TRANSPORT_XSK = 1,
 };
@@ -123,7 +123,7 @@ struct fpisa_options {
 	void *arg;
 	uint32_t overflow; /* enum fpisa_overflow */
 	/*
-	 * Fault injection as `loss`: shares of frames, each way, 0..0.9, that arrive twice, after up to 1 ms of later
+	 * More fault injection: shares of frames, each way, 0..0.9, that arrive twice, after up to 1 ms of later
 	 * frames, after 1 to 256 ms, or with 1 to 8 bits flipped.
 	 */
 	double duplicate, reorder, delay, corrupt;
@@ -131,8 +131,8 @@ struct fpisa_options {
 	/*
 	 * Nonzero: restore the array of a call in place (recv is send) if the handle fails, joins again or is closed
 	 * before the call has all of its results. The array then is as it was before the call. on_chunk may have
-	 * reported some chunks. Costs as much memory again as the array while the call is in progress, and one more
-	 * copy of each chunk when its result arrives. Calls with separate arrays cost nothing.
+	 * reported some chunks. This costs as much memory again as the array while the call is in progress, and one
+	 * more copy of each chunk when its result arrives. Calls with separate arrays cost nothing.
 	 */
 	uint64_t restore;
 	/*
@@ -149,9 +149,9 @@ struct fpisa_options {
 	 */
 	uint64_t progress;
 	/*
-	 * Nonzero: every sum has all ranks of the job. A result without a rank, which `fpisa job shrink` has taken
-	 * out, is not delivered: the call fails with -ECONNRESET, and the error and fpisa_missing() name the rank. A
-	 * group always does this. 0: such a result is delivered with FPISA_RESULT_FEWER_RANKS.
+	 * Nonzero: every sum has all ranks of the job. If `fpisa job shrink` has removed a rank, a result without it
+	 * is not delivered. The call fails with -ECONNRESET, and the error and fpisa_missing() name the rank. A group
+	 * always does this. 0: such a result is delivered with FPISA_RESULT_FEWER_RANKS.
 	 */
 	uint64_t all_ranks;
 };
@@ -179,6 +179,7 @@ struct fpisa_info {
 	uint64_t duplicates;	 /* results that were not awaited */
 	uint64_t bad;		 /* frames dropped: wrong source, checksum or header */
 	uint64_t rtt_ns;	 /* smoothed round trip of a chunk; the longest of several aggregators */
+	uint64_t marked;	 /* results that reported congestion (ECN), on their own path or on a contribution's */
 };
 
 /*
@@ -192,34 +193,34 @@ struct fpisa_info {
  * the same bits as with one aggregator. In other modes the bits of each chunk follow from its order of arrival, as
  * always.
  *
- * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options; or the job differs between
+ * -EINVAL	bad address (it must be a host's), job number (0..63) or options; or the job differs between
  *		aggregators
- * -ETIMEDOUT	no answer: aggregator, route, or the aggregator knows no such job, address and port or token;
- *		or some ranks have not joined: the error names them
+ * -ETIMEDOUT	no answer: the aggregator or the route is down, or the aggregator does not know the job, this
+ *		address and port, or the token; or some ranks have not joined: the error names them
  * -EADDRINUSE	another socket of this host has the UDP port options.local_port
- * -EACCES	this rank was taken out of the job; or that port is below 1024, which takes privilege
- * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk is not available, and why; it serves one aggregator
+ * -EACCES	this rank was removed from the job; or options.local_port is below 1024, which needs privilege
+ * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk is not available, as the error says; it serves one aggregator
  */
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
 
 /*
  * Set recv[i] to the sum over all ranks of send[i], i = 0..count-1, in the job's mode. send and recv are arrays of
  * `type`, which must be the job's format, little-endian unless the job is big-endian. They may be the same array,
- * else they must not overlap. count is 0 to 2^40. A call of 0 elements waits for no other rank, and all ranks make
- * it. *flags, if not NULL, is the union of FPISA_RESULT_*.
+ * else they must not overlap. count is 0 to 2^40. A call of 0 elements sends nothing, and ends when the calls before
+ * it have ended; all ranks make it. *flags, if not NULL, is the union of FPISA_RESULT_*.
  *
  * -EINVAL	another type than the job's, or bad arguments; nothing was sent
- * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle goes on
+ * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle can still be used
  * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
  * -EPROTO	the ranks made different calls: another kind, length, type, operation, factor or tag, or in another order,
  *		or have different lists of aggregators; every rank gets this error with its next frame, and no rank gets a sum
  * -ESTALE	the job was created again, its ranks joined again, another process joined as this rank, or this rank was
- *		taken out of the job
+ *		removed from the job
  * -EUCLEAN	the array has sums of a call in place that failed, not input; nothing was sent
  * -ENOMEM	no memory; or calls in place of the process, in progress or failed, would have more than 2^26 chunks together
  *		(64 GiB of 256 floats each): the library could not remember more chunks for -EUCLEAN. Calls of a group that does
  *		not have a job of the type yet count chunks of group options.elements, or of 32 if that is 0. Nothing was sent
- * -ECONNRESET	another rank was taken out of the job (options.all_ranks)
+ * -ECONNRESET	another rank was removed from the job (options.all_ranks)
  * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns the same error until fpisa_rejoin().
  *
  * Results go into recv as they arrive. After a failure other than -ERANGE recv has sums in some places, and its
@@ -269,17 +270,18 @@ struct fpisa_call {
 	 */
 	uint64_t tag;
 	/*
-	 * Not NULL (options.progress only, else -EINVAL): the progress thread calls it once when the request is done
-	 * or has failed, also by fpisa_close(). rc is what fpisa_wait() would have returned, and fpisa_error() is set
-	 * alike. The library owns the request: fpisa_start() sets *request to NULL, and `request` may be NULL.
-	 * The callback may use any handle, start requests and test them. Functions that wait (fpisa_wait(),
-	 * fpisa_allreduce(), fpisa_rejoin()) are refused with -EBUSY on its own handle, and fpisa_close() does
-	 * nothing. The handle makes no progress until the callback returns, unless a caller waits. A child that the
-	 * callback forks must end or exec within the callback.
+	 * Not NULL (options.progress only, else -EINVAL): the progress thread calls it once when the request is done or
+	 * has failed, also by fpisa_close(). rc is what fpisa_wait() would have returned, and fpisa_error() returns its
+	 * message. The library owns the request: fpisa_start() sets *request to NULL, and `request` may be NULL. The
+	 * callback may use any handle, start requests and test them. Functions that wait (fpisa_wait(),
+	 * fpisa_allreduce(), fpisa_rejoin()) are refused with -EBUSY on its own handle, and fpisa_close() does nothing.
+	 * The handle makes no progress until the callback returns, unless a caller waits. A child that the callback
+	 * forks must end or exec within the callback.
 	 */
 	void (*on_done)(void *arg, int rc, uint32_t flags);
 	void *arg;
 	uint64_t *ranks; /* NULL, or where to store the bitmap of the ranks in every value of the result, before the call succeeds */
+	uint64_t timeout_ms; /* deadline of this call, up to FPISA_FOREVER; 0: options.timeout_ms */
 };
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request);
@@ -292,7 +294,7 @@ int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
  * Requests that ended before the first call of this function and are not released have added theirs. Requests with
  * on_done, fpisa_allreduce() and fpisa_allreduce_op() add nothing. read() of 8 bytes returns the number since the
  * last read as a uint64_t and clears it. Only read() clears it: fpisa_test() and fpisa_wait() do not. Each call
- * returns the same descriptor. It belongs to the handle: fpisa_close() closes it. -EMFILE, -ENFILE, -ENOMEM
+ * returns the same descriptor. It belongs to the handle: fpisa_close() closes it. Errors: -EMFILE, -ENFILE, -ENOMEM
  */
 int fpisa_eventfd(struct fpisa *f);
 
@@ -307,7 +309,7 @@ int fpisa_rejoin(struct fpisa *f);
 
 /*
  * Return the bitmap of ranks that the last -ETIMEDOUT or -ECONNRESET of this handle names. For NULL, return the ranks
- * that this thread's last fpisa_connect(), fpisa_mem_connect() or fpisa_group_join() named, if it failed.
+ * that this thread's last fpisa_connect(), fpisa_mem_connect() or fpisa_group_join() named, if that call failed.
  */
 uint64_t fpisa_missing(const struct fpisa *f);
 
@@ -330,16 +332,16 @@ struct fpisa_group;
 struct fpisa_group_options {
 	size_t size; /* sizeof(struct fpisa_group_options), so that the struct may grow */
 	const char *key_file; /* the file whose last key is used; NULL: the file that FPISA_KEY names, if it is set; "": no key */
-	uint32_t join_timeout_ms; /* limit until all ranks have joined; 0: 10000 */
+	uint32_t join_timeout_ms; /* limit until all ranks have joined, including the look-up of the host's name; 0: 10000 */
 	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
-	uint32_t window;   /* of its jobs, at most: a power of two up to 1024; 0: 64. The manager may give less */
-	uint16_t elements; /* of a frame: a multiple of 32 up to 832, for FPISA_FLOAT64 416 of them at most; 0: the default, or what the way to the ranks carries */
+	uint32_t window;   /* largest window of its jobs: a power of two up to 1024; 0: 64. The manager may give less */
+	uint16_t elements; /* elements of a frame: a multiple of 32 up to 832, or up to 416 for FPISA_FLOAT64; 0: the default, or what the paths from all aggregators to the ranks carry */
 	uint8_t mode;	   /* enum fpisa_job_mode; 0: the default of `fpisa job add` */
-	uint8_t pipeline;  /* of its jobs, as in struct fpisa_info; 0 as mode */
+	uint8_t pipeline;  /* pipeline of its jobs, as in struct fpisa_info; 0: the default */
 	uint32_t overflow; /* enum fpisa_overflow */
-	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
+	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type; the other types use UDP */
 	uint64_t restore;   /* as options.restore of a handle */
-	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
+	uint8_t rounding;   /* as in struct fpisa_info; 0: down, but nearest for modes fpisa64 and exact */
 	uint8_t fanout; /* fanout of the jobs' results: 1 multicast where that is possible, 2 unicast; 0: the manager's setting */
 };
 
@@ -362,19 +364,20 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
 
 /*
  * Start a call, as fpisa_start() does for a handle, or make one and wait, as fpisa_allreduce_op() does. fpisa_test()
- * and fpisa_wait() take the request. A start does not wait for other ranks. The first call of a type gets its job
- * when all ranks have made it. Until then its request, and those started after it, wait, and options.timeout_ms
- * applies to them. call.on_done needs no option, because a group has its thread; then `request` may be NULL, and the
- * callback may start any call. Errors besides those of the handle's functions and of fpisa_group_join():
+ * and fpisa_wait() take the request. A start does not wait for other ranks. The first call of a type, even of 0
+ * elements, gets its job when all ranks have made it. Until then its request, and those started after it, wait, and
+ * options.timeout_ms applies to them. call.on_done needs no option, because a group has its thread; then `request` may
+ * be NULL, and the callback may start any call. Errors besides those of the handle's functions and of
+ * fpisa_group_join():
  *
  * -ECONNRESET	ranks have died, or have left before they completed this call: the error and fpisa_group_missing() name
  *		them. Every later call fails too; leave, and join again. Or a result lacks a rank, as with options.all_ranks
  *		of a handle: a group's sums have all of its ranks
  * -EPROTO	ranks have made different calls, or the same calls in another order, whatever their types; also if each
  *		rank waits in a call of another type. The group cannot be used any more
- * -EREMOTEIO	another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor, its
+ * -EREMOTEIO	another rank cannot continue with calls of this type: its deadline has passed, it has no descriptor, its
  *		interface is gone. The error names the rank and its reason. Calls of this type fail from then on, calls of
- *		other types go on
+ *		other types continue
  * -EBUSY	a call that waits, made within on_done
  * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s;
  *		or the aggregator has not answered for 30 s, while a call waited for it;
@@ -382,12 +385,30 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  *		group has a job and the aggregator does answer;
  *		or the manager has not answered for 30 s, and a call has waited as long for a result: the manager could
  *		not report a dead rank
- * If a job for a type was refused, or a rank cannot go on with that type, this does not change for the rest of the
+ * If a job for a type was refused, or a rank cannot continue with that type, this does not change for the rest of the
  * group's life.
  */
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request);
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  enum fpisa_operation op, double factor, uint32_t *flags);
+
+/*
+ * Reduce, and keep this rank's part of the result: `send` has the parts of all ranks one after the other, `count`
+ * elements together, and recv gets counts[rank] of them. counts has an element for each rank of the group, the same on
+ * all ranks, 0 to 2^40; their sum is count. NULL: equal parts of count / size elements. If only one rank's count is
+ * not 0, this is a reduce to that rank. The bits are those of the all-reduce of `send`. recv may be the place of this
+ * rank's part in send, except with FPISA_MXINT8, else they must not overlap; it may be NULL if its count is 0. In place
+ * the rest of send is not written. The call takes as many frames as the all-reduce. Errors and the request's life are
+ * those of fpisa_group_start() and fpisa_group_allreduce(). Also:
+ *
+ * -EINVAL	counts do not add up to count; or counts is NULL and count is not a multiple of the group's size; or
+ *		a count of FPISA_MXINT8 is not a multiple of 32
+ * -EPROTO	ranks gave other counts, or another kind of call
+ */
+int fpisa_group_reduce_scatter(struct fpisa_group *g, const void *send, void *recv, size_t count, const size_t *counts,
+			       enum fpisa_dtype type, enum fpisa_operation op, double factor, uint32_t *flags);
+int fpisa_group_reduce_scatter_start(struct fpisa_group *g, const struct fpisa_call *call, const size_t *counts,
+				     struct fpisa_request **request);
 
 /*
  * Return when all ranks have called the barrier; errors are those of a call. A barrier that fails ends the calls of
@@ -398,18 +419,18 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 int fpisa_group_barrier(struct fpisa_group *g);
 
 /*
- * Start a barrier and return at once. The request, of fpisa_test() and fpisa_wait(), ends when all ranks have called
- * the barrier.
+ * Start a barrier and return at once. fpisa_test() and fpisa_wait() take the request, which ends when all ranks have
+ * called the barrier.
  *
  * -EAGAIN	the group's first job is still being created; nothing was started: call again
  */
 int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **request);
 
 /*
- * Send `bytes` of data, 0 to 2^42, from rank `root` to all ranks, unchanged. The data travel as FPISA_INT32, of which
- * the group gets a job at its first use. data may be NULL if bytes is 0. Rank root's data is only read. After a
- * failure the data of another rank has what came in some places and its former contents in the rest. Errors and the
- * request's life are those of fpisa_group_start(). Also:
+ * Send `bytes` of data, 0 to 2^42, from rank `root` to all ranks, unchanged. The data travel as FPISA_INT32. The group
+ * gets a job of this type at the first use. data may be NULL if bytes is 0. Rank root's data is only read. After a
+ * failure the data of other ranks have the received bytes in some places, and their former contents in the rest. Errors
+ * and the request's life are those of fpisa_group_start(). Also:
  *
  * -EINVAL	root is not a rank of the group, or bad arguments; nothing was sent
  * -EUCLEAN	root's data has sums of a call in place that failed; nothing was sent
@@ -421,8 +442,8 @@ int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes,
 				struct fpisa_request **request);
 
 /*
- * Return a descriptor as fpisa_eventfd() does, for all requests of the group: of fpisa_group_start() without on_done,
- * of fpisa_group_broadcast_start() and of fpisa_group_barrier_start(). fpisa_group_leave() closes it.
+ * Return a descriptor as fpisa_eventfd() does, for all requests of the group: those of fpisa_group_start() without
+ * on_done, fpisa_group_broadcast_start() and fpisa_group_barrier_start(). fpisa_group_leave() closes it.
  */
 int fpisa_group_eventfd(struct fpisa_group *g);
 
@@ -432,11 +453,14 @@ int fpisa_group_eventfd(struct fpisa_group *g);
  */
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 
-/* Return 0 while the group goes on, else the -errno with which it ended for this rank: -ECONNRESET if ranks are dead or have left. */
+/*
+ * Return 0 while the group is alive, else the -errno with which it ended for this rank: -ECONNRESET if ranks are dead
+ * or have left.
+ */
 int fpisa_group_ended(struct fpisa_group *g);
 
 /*
- * Leave the group and release its requests. The other ranks go on with calls that this rank has completed. NULL is
+ * Leave the group and release its requests. The other ranks continue calls that this rank has completed. NULL is
  * allowed. Do not call it while another thread is in a function of the group. Within on_done it does nothing.
  */
 void fpisa_group_leave(struct fpisa_group *g);
@@ -453,8 +477,9 @@ const char *fpisa_error(void);
  * 0x01	values are big-endian
  * 0x02	an average is multiplied by 1/n, not divided by n
  * 0x08	adds are not counted, as with `fpisa job add --no-statistics`
+ * 0x10	the workers are leaves: aggregators for which fpisa_mem_set_parent() names this one
  *
- * fpisa_mem_create() returns -EINVAL for any other.
+ * fpisa_mem_create() returns -EINVAL for any other flag.
  */
 struct fpisa_mem_options {
 	size_t size; /* sizeof(struct fpisa_mem_options) */
@@ -465,7 +490,16 @@ struct fpisa_mem_options {
 
 int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);
 int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options);
-void fpisa_mem_destroy(struct fpisa_mem *m); /* after its handles are closed */
+void fpisa_mem_destroy(struct fpisa_mem *m); /* after its handles are closed, and its leaves destroyed */
+
+/*
+ * Turn an aggregator into a leaf of a tree. It becomes worker `rank` of `parent`, and its sums then contain the workers
+ * of all leaves of the parent, up to 64 times 64. The bits are those of one sum over all these workers. Leaf and parent
+ * need mode exact and equal options, except workers, and the parent needs flag 0x10. A handle sees the ranks, and the
+ * bitmaps of ranks, of its own leaf. An average has up to 64 workers in all. Call this function before handles connect.
+ * Return 0, -EINVAL, or -EBUSY if the leaf has a parent or the rank is taken.
+ */
+int fpisa_mem_set_parent(struct fpisa_mem *leaf, struct fpisa_mem *parent, uint32_t rank);
 
 #pragma GCC visibility pop
 

@@ -19,7 +19,7 @@ const char *cases_name(const struct cases_call *c, char *buf)
 	return buf;
 }
 
-/* Does the mode offer the operation? This repeats the page's table, not the header's functions. */
+/* Return whether the mode offers the operation, by the table in doc/numbers.md and not by the header's functions. */
 static bool offered(uint8_t format, uint8_t mode, uint8_t op)
 {
 	bool ordered = op == FPISA_OP_MIN || op == FPISA_OP_MAX;

@@ -2,7 +2,7 @@
 /*
  * The one set of FP32 test vectors. The unit tests (user space against the
  * oracle) and the BPF tests (tests/prog) draw from it, so that every executor
- * sees the same contributions. Everything is a function of (seed, index).
+ * sees the same contributions. Every vector is a function of (seed, index).
  */
 #ifndef VECTORS_H
 #define VECTORS_H

@@ -10,7 +10,7 @@
 #include "verbs/verbs.h"
 
 static const char doctor_more[] =
-	"Print a line a finding: ok, warn or fault. The command after \"fix:\" fixes the finding, if a command can.\n"
+	"Print a line for each finding: ok, warn or fault. The command after \"fix:\" fixes the finding, if a command can.\n"
 	"The exit status is 1 if there is a fault, and 0 otherwise, whatever the warnings.\n"
 	"  DEV                interfaces to check; default all that are up. If a named interface\n"
 	"                     has no XDP program, doctor attaches one for a moment to see\n"
@@ -110,7 +110,7 @@ static const struct verb verbs[] = {
 	 "discarded a magnitude in [2^x, 2^(x+1)).\n"},
 	{"slots", verb_slots, "[JOB] [--json]", "show rounds under way, and the ranks that they wait for",
 	 "After the missing ranks comes the one that has been silent the longest, counted from its last frame that passed\n"
-	 "all checks. In JSON, silent_s has the time for each missing rank; null means never heard.\n"},
+	 "all checks. In JSON, silent_s has the time for each missing rank; null means never heard from.\n"},
 	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--rate RATE] [--json]",
 	 "find what is wrong on this machine, and what fixes it", doctor_more},
 	{"plan", verb_plan,

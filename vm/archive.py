@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian's archive without installing anything: this machine's apt state is only read, other suites and architectures get one
-of their own under build/vm/apt, from the mirror that is configured here, with signatures checked as apt does."""
+"""Use Debian's archive without installing anything. This machine's apt state is only read. Other suites and architectures get their
+own state under build/vm/apt, from the mirror that is configured here. Signatures are checked as apt checks them."""
+import glob
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def output(argv, **kw):
 
 
 def mirrors():
-    """The archive's and its security part's addresses, as this machine's sources have them."""
+    """Return the addresses of the archive and of its security part, from this machine's sources."""
     found = {}
     for line in output(["apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)"]).splitlines():
         uri, label = line.split(" ", 1)
@@ -34,13 +35,13 @@ def mirrors():
 
 
 def configured():
-    """The suite that this machine's archive is configured for, by its code name."""
+    """Return the code name of the suite that this machine's archive is configured for."""
     found = output(["apt-get", "indextargets", "--format", "$(CODENAME)", "Created-By: Packages", "Origin: Debian", "Label: Debian"])
     return found.split()[0] if found.strip() else fail("no Debian archive among the configured sources")
 
 
 def private_apt(suites, arch="amd64"):
-    """Options that make apt see only these suites, from the mirror that is configured, and nothing as installed."""
+    """Return options with which apt sees only these suites of the configured mirror, and no package as installed."""
     top = os.path.join(STATE, "apt", "+".join(suites) + ("" if arch == "amd64" else "-" + arch))
     for part in ("lists/partial", "archives/partial"):
         os.makedirs(os.path.join(top, part), exist_ok=True)
@@ -49,10 +50,11 @@ def private_apt(suites, arch="amd64"):
         for suite in suites:
             uri = security if suite.endswith("-security") else archive
             f.write(f"deb [arch={arch} signed-by={KEYRING}] {uri} {suite} main\n")
+    open(top + "/status", "w").close()  # apt's lock is in the same folder
     opts = {"Dir::Etc::SourceList": top + "/sources.list", "Dir::Etc::SourceParts": "/dev/null",
             "Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": "/dev/null",
             "Dir::State::Lists": top + "/lists", "Dir::Cache::archives": top + "/archives",
-            "Dir::State::status": "/dev/null", "APT::Architecture": arch, "APT::Architectures": arch,
+            "Dir::State::status": top + "/status", "APT::Architecture": arch, "APT::Architectures": arch,
             "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "", "Acquire::Languages": "none",
             "APT::Sandbox::User": "root"}
     opts = [arg for k, v in opts.items() for arg in ("-o", f"{k}={v}")]
@@ -60,6 +62,21 @@ def private_apt(suites, arch="amd64"):
     return opts
 
 
+def download(names, arch, folder):
+    """Download packages of the configured suite, by name or file, and all that they depend on. Return the downloaded files."""
+    os.makedirs(folder + "/partial")
+    output(["apt-get", "-q", *private_apt([configured()], arch), "-o", f"Dir::Cache::archives={folder}", "install", "-y",
+            "--no-install-recommends", "--download-only", *names])
+    return glob.glob(folder + "/*.deb")
+
+
+def make_merged(root):
+    """Make an empty root whose bin, sbin and lib are those of usr."""
+    for part in "lib", "bin", "sbin":
+        os.makedirs(f"{root}/usr/{part}")
+        os.symlink("usr/" + part, f"{root}/{part}")
+
+
 def unpack(deb, root):
-    """Its files below `root`, whose links to directories stay."""
+    """Unpack a package's files below `root`, and keep the links to directories there."""
     output(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"', "sh", deb, root])

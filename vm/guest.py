@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot of a kernel of vm/kernels under qemu; vm/run and vm/pair are made of it. vm/run's may go by
+"""One boot of a kernel of vm/kernels under qemu, for vm/run and vm/pair. The boot of vm/run may go by
 virtme-ng (vm/vng.py), which then calls qemu.
 
 The guest's root is this machine's, read-only, under an overlay in memory. A
@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 DIED, TIMEOUT, NO_GUEST = 123, 124, 125
 KVM_PROBE_S = 15
-VNG_PROBE_S = 120  # of emulation on a busy machine
+VNG_PROBE_S = 120  # time limit for emulation on a busy machine
 CPUS = os.environ.get("FPISA_VM_CPUS", "2")
 VM_SERVICE = """[Unit]
 DefaultDependencies=no
@@ -33,6 +33,7 @@ DefaultDependencies=no
 Type=oneshot
 ExecStart=/bin/sh /run/vm/init command"""
 MEMORY = os.environ.get("FPISA_VM_MEMORY", "3G")
+SLOW = "5"  # factor for the tests' own limits
 
 
 class NoGuest(Exception):
@@ -68,7 +69,7 @@ def pack(top, path):
 
 
 def initramfs(kernel, release):
-    """Busybox, vm/init and those modules; made once, and again if vm/init is newer."""
+    """Return an initramfs of busybox, vm/init and those modules. It is made once, and again if vm/init is newer."""
     path, init = os.path.join(kernel, "initramfs"), os.path.join(HERE, "init")
     if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(init):
         return path
@@ -85,13 +86,13 @@ def initramfs(kernel, release):
 
 
 def tsc_khz():
-    """The rate of an emulated time stamp counter, this machine's. A guest that measures it on a busy machine is wrong."""
+    """Return this machine's rate for an emulated time stamp counter. A guest on a busy machine would measure a wrong rate."""
     with open("/proc/cpuinfo") as f:
         return round(float(re.search(r"bogomips\s*: ([\d.]+)", f.read()).group(1)) * 500)
 
 
 def options():
-    """Of the kernel's command line."""
+    """Return the options of the kernel's command line."""
     return ["loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nokaslr", "tsc=reliable",
             f"tsc_early_khz={tsc_khz()}"]
 
@@ -123,11 +124,11 @@ class Guest:
                 self.write("units/" + name, text)
             self.write("before", before)
         if boot == "vng":
-            modules(kernel, self.release, vng.MODULES)  # virtme-ng would not name one that is not there
+            modules(kernel, self.release, vng.MODULES)  # virtme-ng would not name a missing module
             argv, console = vng.argv(kernel, share, accel, CPUS, MEMORY, options()), self.console
         else:
             argv, console = self.by_qemu(kernel, accel, net), share + "/qemu"
-        # What virtme-ng leaves behind when it is killed goes with the share.
+        # If virtme-ng is killed, its temporary files are removed with the share.
         self.qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=open(console, "w"), env={**os.environ, "TMPDIR": share},
                                      preexec_fn=die_with_parent)
@@ -156,7 +157,7 @@ class Guest:
             return ""
 
     def kill(self):
-        # Under unshare it is the child whose end waits for all the others.
+        # Under unshare, the child ends after all other processes.
         first = self.read(f"/proc/{self.qemu.pid}/task/{self.qemu.pid}/children").split()
         if self.qemu.poll() is None and first:
             with contextlib.suppress(ProcessLookupError):
@@ -194,7 +195,7 @@ class Guest:
     def verdict(self, finished):
         """Return (exit status, complaint or None)."""
         status, console = self.read("status").strip(), self.read("console")
-        # Of virtme-ng's initramfs, which panics then; ours names the module in the line below.
+        # virtme-ng's initramfs prints this line and panics. Ours names the module in the line below.
         rootless = re.search(r"Failed to mount real root.*", console)
         if rootless:
             failed = re.search(r"insmod: .*", console)
@@ -226,7 +227,7 @@ def kvm_works(kernel):
 
 
 def vng_works(kernel, accel):
-    """(Does virtme-ng boot this kernel here, if not why); the answer is kept until virtme-ng or the kernel changes."""
+    """Return (whether virtme-ng boots this kernel here, the reason if not). The answer is kept until virtme-ng or the kernel changes."""
     path = os.path.join(kernel, "vng")
     if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(vng.installed()):
         with tempfile.TemporaryDirectory(prefix="fpisa-vm-") as share:
@@ -246,7 +247,7 @@ def vng_works(kernel, accel):
 
 
 def boot(name, kernel, accel):
-    """What boots a guest of vm/run, "vng" or "qemu"; says why where it is not virtme-ng although that is installed."""
+    """Return "vng" or "qemu", the program that boots a guest. If virtme-ng is installed and not used, print why."""
     forced = os.environ.get("FPISA_VM_BOOT", "")
     if forced not in ("", "vng", "qemu"):
         raise NoGuest(f"FPISA_VM_BOOT={forced}: neither vng nor qemu")
@@ -261,14 +262,14 @@ def boot(name, kernel, accel):
 
 
 def tools():
-    """NoGuest if a program is missing that guests need."""
+    """Raise NoGuest if a program is missing that guests need."""
     for tool in ("qemu-system-x86_64", "busybox", "cpio", "modprobe"):
         if not shutil.which(tool):
             raise NoGuest(f"{tool} is not installed; run `make vm-deps`")
 
 
 def prepare(name):
-    """(the kernel's folder, how to run guests): fetches what is not there. NoGuest says what is missing."""
+    """Return (the kernel's folder, how to run guests). Fetch the kernel if needed. Raise NoGuest if something is missing."""
     tools()
     p = subprocess.run([os.path.join(HERE, "fetch"), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if p.returncode:
@@ -279,13 +280,14 @@ def prepare(name):
 
 def script(argv):
     """Return the guest's shell script that runs this in the tree."""
-    exports = {k: v for k, v in os.environ.items() if k.startswith("FPISA_") and not k.startswith("FPISA_VM_")}
+    given = {k: v for k, v in os.environ.items() if k.startswith("FPISA_") and not k.startswith("FPISA_VM_")}
+    exports = {"FPISA_SLOW": SLOW, **given}
     return "\n".join([f"export {k}={shlex.quote(v)}" for k, v in exports.items()] +
                      ["export HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin",
                       f"cd {shlex.quote(TREE)}", f"exec {shlex.join(argv)}"])
 
 
 def end_on_signals():
-    """As exceptions, so that guests and their folders go."""
+    """Turn signals into exceptions, so that guests end and their folders are removed."""
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, _: sys.exit(128 + number))

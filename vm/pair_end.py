@@ -33,7 +33,7 @@ def run(*argv):
 
 
 def card(module):
-    """The network card, once its driver has it."""
+    """Return the network card's name, as soon as its driver has created the interface."""
     run("modprobe", module)
     end = time.monotonic() + 30
     while time.monotonic() < end:
@@ -45,7 +45,7 @@ def card(module):
 
 
 class Peer:
-    """The other end: what one says the other hears, once both are there."""
+    """The connection to the other end, as soon as both ends run."""
 
     def __init__(self, number):
         if number == 0:
@@ -71,7 +71,7 @@ class Peer:
 
 
 def load(fpisa, dev, mode, cpus):
-    """Attach in this mode; where that is skb, native must be refused in one line. What it and the kernel said."""
+    """Attach in this mode. In mode skb, native must be refused in one line. Return the output of the program and of the kernel."""
     said = []
     if mode == "skb":
         p = subprocess.run([fpisa, "load", dev, "--mode", "native"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

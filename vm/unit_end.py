@@ -18,17 +18,17 @@ from unit_site import (COUNT, SECOND_ADDRESS, Job, Machine, Sums, active, comman
 
 RESTARTS = int(os.environ.get("FPISA_RESTARTS", "3"))
 STRANGERS = 100
-BURST = 5  # of journald, in the flood that it cuts
+BURST = 5  # journald's limit, in the flood that it cuts
 
 
 def state(net):
-    """What a restart must leave alone."""
+    """Return the state that a restart must leave alone: jobs and interfaces."""
     jobs = [(j["job"], j["generation"], j["window"]) for j in net.json("job", "list")]
     return jobs, [(i["name"], i["mode"], i["program_id"]) for i in net.json("status")["interfaces"]]
 
 
 def booted(net):
-    """Each unit was started by the boot, when what it waits for was there, and with the datapath as the file says."""
+    """Check that the boot started each unit after its dependencies, with the datapath of the configuration file."""
     active("fpisa", "fpisa-manager")
     times = [int(shown(unit, name)) for unit, name in (("network-online.target", "ActiveEnterTimestampMonotonic"),
                                                        ("fpisa", "ExecMainStartTimestampMonotonic"), ("fpisa", "ActiveEnterTimestampMonotonic"),
@@ -40,7 +40,7 @@ def booted(net):
 
 
 def waits_for_the_datapath(net):
-    """A manager that is started where no datapath is goes on trying, and serves once there is one."""
+    """Check that a manager that is started without a datapath keeps trying, and serves as soon as a datapath exists."""
     command(lab.FPISA, "unload")
     systemctl("restart", "--no-block", "fpisa-manager")
     lab.wait_until("a try in vain", lambda: int(shown("fpisa-manager", "NRestarts")) > 1, 60)
@@ -54,13 +54,13 @@ def restarts(net, job, sums):
             before = state(net)
             systemctl(verb, unit)
             active(unit)
-            assert state(net) == before, (verb, unit, before, state(net))
+            assert state(net) == before, (verb, unit, before, state(net), sums.failed(), journal("fpisa-manager")[-3000:])
             job.goes_on()
             sums.goes_on()
 
 
 def strangers(net):
-    """Connections that say nothing of the protocol, each of which the manager logs as refused, and closes."""
+    """Make connections that do not speak the protocol. The manager logs each as refused, and closes it."""
     with net.worker[0].entered():
         for _ in range(STRANGERS):
             with socket.create_connection((lab.ADDRESS, lab.PORT), 60) as s:
@@ -71,7 +71,7 @@ def strangers(net):
 
 
 def flood(net, sums):
-    """The manager's own limit of lines is below journald's, which drops none; where journald's is lower, nothing waits for it."""
+    """Check that the manager's own limit of lines is below journald's, so no line is dropped. If journald's is lower, nothing waits for it."""
     strangers(net)
     said = journal("fpisa-manager")
     assert "refused " in said and suppressed() == 0, said[-2000:]
@@ -86,7 +86,7 @@ def flood(net, sums):
 
 
 def upgrade(net, job, sums):
-    """dpkg, as apt calls it: the manager is restarted, the datapath is not, and everything goes on."""
+    """Upgrade by dpkg, as apt calls it: the manager is restarted, the datapath is not, and everything continues."""
     before, pid = state(net), shown("fpisa-manager", "MainPID")
     command("dpkg", "-i", *glob.glob(sys.argv[2] + "/fpisa_*.deb"), *glob.glob(sys.argv[2] + "/fpisa-lab_*.deb"))
     active("fpisa", "fpisa-manager")
@@ -96,7 +96,7 @@ def upgrade(net, job, sums):
 
 
 def loses_the_second(net, sums):
-    """An aggregator that is started again has no jobs, and its groups hear so; the next group has it again."""
+    """Check that an aggregator that is started again has no jobs, that its groups get an error, and that the next group uses it again."""
     assert sorted(sums.shares()) == sorted([lab.ADDRESS, SECOND_ADDRESS]), sums.shares()
     systemctl("restart", "second-fpisa-manager")
     lab.wait_until("the group's end", lambda: len(sums.failed()) == len(sums.ranks), 60)

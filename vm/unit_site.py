@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What vm/unit's guests share: the network, units by systemctl, and ranks that sum while units come and go.
+"""Shared by the guests of vm/unit: the network, units by systemctl, and ranks that sum while units come and go.
 
 The aggregator and its manager are the guest itself, of packages that were installed before it was booted. Workers have namespaces
 (tests/lib/lab.py), and so has a second aggregator, which runs the same two units with a configuration and pins of its own.
@@ -19,7 +19,7 @@ sys.path.insert(0, PROGRAMS)
 import lab  # noqa: E402 - found by the line above
 import worker  # noqa: E402
 
-lab.FPISA = "/usr/sbin/fpisa"  # that of the packages
+lab.FPISA = "/usr/sbin/fpisa"  # the program of the packages
 FOLDER, SECOND = "/etc/fpisa", "/run/second"
 SECOND_ADDRESS = "10.99.100.2"
 COUNT, CALLS = 20000, 2000  # calls: more than there is time for
@@ -31,7 +31,7 @@ BindPaths={second}/fpisa:/etc/fpisa {second}/bpf:/sys/fs/bpf
 
 
 class Here(lab.Netns):
-    """The namespace that systemd is in"""
+    """The network namespace of systemd"""
 
     def __init__(self):
         self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -40,7 +40,7 @@ class Here(lab.Netns):
 
 
 class Machine(lab.Lab):
-    """A lab whose aggregator is this machine, with another aggregator behind the port a0"""
+    """A lab whose aggregator is this machine, with another aggregator at the port a0"""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +83,10 @@ def shown(unit, name):
 
 def active(*units):
     for unit in units:
-        lab.wait_until(unit, lambda unit=unit: shown(unit, "ActiveState") == "active", 60)
+        try:
+            lab.wait_until(unit, lambda unit=unit: shown(unit, "ActiveState") == "active", 60)
+        except AssertionError as e:
+            sys.exit(f"{e}\n{shown(unit, 'ActiveState')}, {shown(unit, 'SubState')}\n{journal(unit)[-3000:]}")
 
 
 def write(path, text, mode=0o600):
@@ -93,7 +96,7 @@ def write(path, text, mode=0o600):
 
 
 def configure(net, more):
-    """Before systemd starts what needs it: jobs 1 and 2, groups in 32 and after, with `more` in [manager]; the second's file."""
+    """Write both aggregators' files before systemd starts the units: jobs 1 and 2, groups from job 32 on, and `more` in [manager]."""
     for key in "train", "aggs":
         command(lab.FPISA, "key", "new", key, FOLDER + "/keys")
     with open(FOLDER + "/keys") as f:
@@ -108,7 +111,7 @@ def configure(net, more):
 
 
 def register(net):
-    """The second aggregator by the units of the packages, on its host."""
+    """Run the second aggregator on its host, by the units of the packages."""
     os.makedirs(SECOND + "/bpf", exist_ok=True)
     lab.mount(b"bpf", SECOND + "/bpf", b"bpf")
     for name in "fpisa", "fpisa-manager":
@@ -126,7 +129,7 @@ def registered(net):
     return [a["address"] for a in net.json("status")["manager"]["aggregators"] if not a["gone"]]
 
 
-TRIES = 5  # to join: an emulated machine may take longer to show its key than the manager gives strangers
+TRIES = 5  # to join: an emulated machine may take longer to present its key than the manager waits for strangers
 
 
 def lines(files):
@@ -173,7 +176,7 @@ class Job:
 
 
 class Sums:
-    """A group of all workers, whose ranks sum until they are ended, and say how many sums were wrong."""
+    """A group of all workers. Its ranks sum until they are ended, and report how many sums were wrong."""
 
     def __init__(self, net, name, library=lab.LIBRARY, programs=PROGRAMS):
         self.net, self.name, self.library, self.programs = net, name, library, programs
@@ -200,7 +203,7 @@ class Sums:
         return lines(self.files)
 
     def failed(self):
-        """The first answer that is an error, of each rank that has one."""
+        """Return the first error of each rank that has one."""
         return [next(a for a in answers if a["rc"]) for answers in self.said() if any(a["rc"] for a in answers)]
 
     def goes_on(self):
@@ -226,10 +229,10 @@ class Sums:
 
 
 def journal(unit, *options):
-    time.sleep(1)  # what was written until now is read by journald
+    time.sleep(1)  # journald reads all lines that were written before
     return subprocess.run(["journalctl", "-b", "--no-pager", "-o", "cat", *(["-u", unit] if unit else []), *options], text=True, stdout=subprocess.PIPE).stdout
 
 
 def suppressed():
-    """Lines of the manager's unit that journald's limit has dropped, by its own count."""
+    """Return the number of lines of the manager's unit that journald has dropped, by journald's own count."""
     return sum(map(int, re.findall(r"Suppressed (\d+) messages from fpisa-manager.service", journal(None))))

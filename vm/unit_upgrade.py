@@ -3,8 +3,8 @@
 
     unit_upgrade.py BUILD PACKAGES OLD
 
-OLD has the library and the test programs of that release (vm/packages). Its datapath holds other maps: it goes on, dpkg says how the
-new one takes its place, and what it ends then, programs hear.
+OLD has the library and the test programs of that release (vm/packages). Its datapath has other maps and continues. dpkg says how to
+replace it with the new datapath, and programs get an error when that ends their job.
 """
 import glob
 import os
@@ -23,7 +23,7 @@ def old_library():
 
 
 def replaced(job, sums):
-    """dpkg's words; the old job and group sum on, and the manager, which would serve only what it can read, does not start."""
+    """Check dpkg's message. The old job and group continue to sum. The manager does not start, because it cannot read the old maps."""
     said = command("dpkg", "-i", *glob.glob(sys.argv[2] + "/fpisa_*.deb"), *glob.glob(sys.argv[2] + "/libfpisa1_*.deb"))
     assert "made by another version of fpisa" in said and "fpisa unload && systemctl restart fpisa fpisa-manager" in said, said
     job.goes_on()
@@ -32,7 +32,7 @@ def replaced(job, sums):
 
 
 def new_datapath(net, job, sums):
-    """As dpkg has said it. Programs of the old library hear that it is over, those of the new one sum."""
+    """Replace the datapath as dpkg has said. Programs of the old library get an error, and programs of the new library sum."""
     command("sh", "-c", f"{lab.FPISA} unload && systemctl restart fpisa fpisa-manager")
     active("fpisa", "fpisa-manager")
     lab.wait_until("the old programs' end", lambda: all(p.poll() is not None for p in job.procs) and len(sums.failed()) == len(sums.ranks), 240)

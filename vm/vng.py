@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 MODULES = ("virtio_pci", "9pnet_virtio", "fs-9p", "overlay")  # as virtme-ng asks for them
-# Not on the root's overlays: the guest has its own. Of the rest virtme-ng does a part by itself.
+# Directories without an overlay, because the guest has its own. virtme-ng mounts some of them by itself.
 OWN = ("boot", "dev", "lost+found", "proc", "run", "sys")
 
 
@@ -24,7 +24,7 @@ def version():
 
 
 def image(kernel):
-    """The kernel, beside lib/modules: a folder above the image is where virtme-ng looks for them."""
+    """Return the kernel's path near lib/modules: virtme-ng looks for modules in a folder above the image."""
     path = os.path.join(kernel, "root", "vmlinux")
     try:
         os.symlink("../vmlinux", path)
@@ -34,7 +34,7 @@ def image(kernel):
 
 
 def argv(kernel, share, accel, cpus, memory, options):
-    """The command that boots it; `options` are of the kernel. All its processes end with the first of them."""
+    """Return the command that boots it with these options of the kernel. All of its processes end with the first process."""
     overlays = [d.path for d in sorted(os.scandir("/"), key=lambda d: d.name)
                 if d.is_dir(follow_symlinks=False) and d.name not in OWN]
     return ["unshare", *([] if os.geteuid() == 0 else ["--map-current-user"]), "--pid", "--fork", "--kill-child",

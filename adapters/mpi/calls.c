@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The entries of MPI that replace the library's. Sums, minima and maxima of floating-point numbers over a communicator that is
- * served go to the datapath, all other calls to MPI. Calls that wait for all ranks agree also on the types of requests, which
- * may not wait.
+ * The functions that replace those of the MPI library. Sums, minima and maxima of floating-point numbers over a
+ * communicator that is served go to the datapath, all other calls to MPI. Calls that wait for all ranks agree also on
+ * the types of requests, which may not wait.
  */
 #include <stdlib.h>
+#include <string.h>
 #include "shim.h"
 
 static int is_real(MPI_Datatype t)
@@ -73,7 +74,10 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	m = type ? comm_of(c, waits) : NULL;
 	if (!m || !agree_serves(m, c, type, bytes_of(type) * each * (size_t)count, waits))
 		return NULL;
-	/* All ranks number their calls alike. One that cannot make a call has counted it: its next one is not taken for that. */
+	/*
+	 * All ranks number their calls in the same way. A rank that cannot make a call still counts it, so its next
+	 * call has the right number.
+	 */
 	*call = (struct fpisa_call){.size = sizeof(*call),
 				    .send = send == MPI_IN_PLACE ? recv : send,
 				    .recv = recv,
@@ -85,6 +89,43 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	return m;
 }
 
+/* Return why MPI has made a call of `type`, or 0, by `op`, or 0. `waits` as for served(); reduces: it is MPI_Reduce(). */
+static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, int waits, int reduces)
+{
+	if (!op)
+		return "the operation is not supported";
+	if (!type)
+		return "the datatype is not supported";
+	if (m && !waits && (!comm_has_agreed(m) || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN)))
+		return "a request before the ranks agreed";
+	if (!m || m->state == SERVICE_MPI || m->type[type] == SERVICE_MPI)
+		return "not served: see the line about it";
+	if (m->offer.two_levels && (reduces || !waits))
+		return "FPISA_TWO_LEVELS";
+	return reduces ? "served only in mode exact" : "below FPISA_MIN_BYTES";
+}
+
+/* Count a call that MPI has made. Arguments are valid, because MPI took them. A single rank has nothing to reduce. */
+static int kept(int rc, const char *call, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c, int waits)
+{
+	struct kept k = {.call = call, .type = t, .op = o};
+	enum fpisa_operation op = operation_of(o);
+	int inter = 0, size = 0;
+	size_t each;
+
+	if (rc || !count)
+		return rc;
+	PMPI_Comm_test_inter(c, &inter);
+	PMPI_Comm_size(c, &k.size);
+	PMPI_Type_size(t, &size);
+	k.bytes = (uint64_t)size * (uint64_t)count;
+	k.why = inter ? "between two groups" :
+			reason(comm_find(c), dtype_of(t, op, &each), op, waits, !strcmp(call, "MPI_Reduce"));
+	if (inter || k.size > 1)
+		report_kept(&k);
+	return rc;
+}
+
 ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c)
 {
 	struct fpisa_call call;
@@ -93,7 +134,8 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 	comm_agree_on_requests(c);
 	m = send == recv ? NULL : served(&call, send, recv, count, t, o, c, 1);
 	if (!m)
-		return PMPI_Allreduce(send, recv, count, t, o, c);
+		return kept(PMPI_Allreduce(send, recv, count, t, o, c), "MPI_Allreduce", count, t, o, c, 1);
+	report_served(!m->offer.two_levels && service_is_exact(m->service, call.type));
 	return m->offer.two_levels ? comm_allreduce_levels(m, c, &call, count, t, o) : comm_allreduce(m, c, &call);
 }
 
@@ -149,7 +191,8 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 	/* The other ranks ignore `recv`; `send` stands in for it and is not written. */
 	m = reduce_served(&call, send, rank == root && !refused ? recv : (void *)(uintptr_t)send, count, t, o, root, c);
 	if (!m)
-		return PMPI_Reduce(send, recv, count, t, o, root, c);
+		return kept(PMPI_Reduce(send, recv, count, t, o, root, c), "MPI_Reduce", count, t, o, c, 1);
+	report_served(1);
 	if (rank == root && !refused)
 		return comm_allreduce(m, c, &call);
 	rc = take_part(m, c, &call);
@@ -173,7 +216,10 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 	/* A second level would need another call, which this rank would not make before the program waits. */
 	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
 
-	return rc == REQUEST_NOT_HERE ? PMPI_Iallreduce(send, recv, count, t, o, c, r) : rc;
+	if (rc == REQUEST_NOT_HERE)
+		return kept(PMPI_Iallreduce(send, recv, count, t, o, c, r), "MPI_Iallreduce", count, t, o, c, 0);
+	report_served(service_is_exact(m->service, call.type));
+	return rc;
 }
 
 #ifdef MPICH_VERSION

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Communicators. A record is an attribute of its communicator, so MPI deletes the record with the communicator, in whatever
- * language that is freed. Requests in progress keep the record longer.
+ * Communicators. A record is an attribute of its communicator, so MPI deletes the record with the communicator, in
+ * whatever language it is freed. Requests in progress keep the record longer.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -70,18 +70,19 @@ static int end(MPI_Comm c, int key, void *value, void *extra)
 	LIST_FOREACH(m, &comms, link)
 		let_go(m);
 	pthread_mutex_unlock(&lock);
+	report_print();
 	request_end();
 	return MPI_SUCCESS;
 }
 
-static int make_keys(void)
+int comm_prepare(void)
 {
 	int code, begun = 0, rc = 0;
 
 	pthread_mutex_lock(&once);
 	if (record_key != MPI_KEYVAL_INVALID)
 		goto out;
-	/* A program with sessions only does not have an MPI_COMM_SELF that tells of the end. */
+	/* A program that uses only sessions does not have an MPI_COMM_SELF whose attributes report the end. */
 	PMPI_Initialized(&begun);
 	if (!begun) {
 		rc = -EINVAL;
@@ -136,7 +137,7 @@ static struct comm *record_of(MPI_Comm c)
 {
 	struct comm *m;
 
-	if (make_keys())
+	if (comm_prepare())
 		return NULL;
 	m = find(c);
 	return m ? m : make(c);
@@ -156,15 +157,20 @@ struct comm *comm_of(MPI_Comm c, int waits)
 	return m;
 }
 
-void comm_agree_on_requests(MPI_Comm c)
+struct comm *comm_find(MPI_Comm c)
 {
-	struct comm *m;
 	int any;
 
 	pthread_mutex_lock(&once);
 	any = record_key != MPI_KEYVAL_INVALID;
 	pthread_mutex_unlock(&once);
-	m = any && c != MPI_COMM_NULL ? find(c) : NULL;
+	return any && c != MPI_COMM_NULL ? find(c) : NULL;
+}
+
+void comm_agree_on_requests(MPI_Comm c)
+{
+	struct comm *m = comm_find(c);
+
 	if (m)
 		agree_on_requests(m, c);
 }
@@ -202,9 +208,19 @@ static int fail(const struct comm *m, MPI_Comm c, const char *error)
 
 int comm_no_memory(const struct comm *m, MPI_Comm c)
 {
-	return fail(
-		m, c,
-		"no memory for a call that the other ranks make; give the process more, or reduce fewer values at a time");
+	return fail(m, c,
+		    "no memory for a call that the other ranks make; give the process more memory, or reduce fewer "
+		    "values at a time");
+}
+
+int comm_no_request(const struct comm *m, MPI_Comm c, int rc)
+{
+	char why[MPI_MAX_ERROR_STRING] = "?", error[MPI_MAX_ERROR_STRING + 64];
+	int n;
+
+	PMPI_Error_string(rc, why, &n);
+	snprintf(error, sizeof(error), "MPI gives no request for a call that the other ranks make: %s", why);
+	return fail(m, c, error);
 }
 
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call)

@@ -188,9 +188,10 @@ int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *what, MPI
 		return comm_no_memory(m, c);
 	s->comm = m;
 	s->handle = c;
-	if (start(s)) {
+	rc = start(s);
+	if (rc) {
 		free(s);
-		return comm_no_memory(m, c);
+		return comm_no_request(m, c, rc);
 	}
 	*r = s->request;
 	comm_get(m);

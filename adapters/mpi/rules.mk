@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-# The MPI adapter (doc/mpi.md), one source for each MPI whose compiler is there, by a target of its own: neither `make all`
-# nor `make install` needs MPI.
+# The MPI adapter (doc/mpi.md), built once for each MPI whose compiler is installed. It has its own target: neither
+# `make all` nor `make install` needs MPI.
 
 MPI_DIR := adapters/mpi
-# Empty where none can be built.
+# Empty if no MPI is installed.
 MPIS := $(strip $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(if $(shell mpicc.$(m) -E -include mpi.h -x c \
 	/dev/null >/dev/null 2>&1 && echo yes),$(m)))))
 MPI_LIBS := $(MPIS:%=$(B)/mpi/%/libfpisa-mpi.so)
@@ -19,8 +19,8 @@ $(B)/mpi/$(1)/%.o: $(MPI_DIR)/%.c $(MPI_DIR)/rules.mk
 	$$(call say,CC,$$@)
 	$$(Q)mpicc.$(1) -std=gnu11 $$(WARN) $$(CFLAGS) -fPIC -fvisibility=hidden -Iinclude $$(DEP) -c $$< -o $$@
 
-# The library is inside and hidden: a program may have another version of it. libmpi is linked, or programs without it
-# that inherit LD_PRELOAD would not start.
+# The adapter contains libfpisa and hides it: a program may have another version of it. Link libmpi, because a program
+# without MPI that inherits LD_PRELOAD would not start otherwise.
 $(B)/mpi/$(1)/libfpisa-mpi.so: $(patsubst $(MPI_DIR)/%.c,$(B)/mpi/$(1)/%.o,$(wildcard $(MPI_DIR)/*.c)) $(B)/libfpisa.a
 	$$(call say,LINK,$$@)
 	$$(Q)mpicc.$(1) -shared $$(CFLAGS) $$(LDFLAGS) -Wl,-soname,libfpisa-mpi.so -Wl,-z,defs -Wl,--exclude-libs,ALL $$^ \

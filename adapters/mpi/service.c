@@ -31,7 +31,7 @@ static int join_group(struct service *s, const struct offer *o, uint32_t rank, u
 	return fpisa_group_join(&s->group, o->host, o->name, rank, size, &options);
 }
 
-/* Join a static job. Its type is the job's format, which the aggregator tells. */
+/* Join a static job. Its type is the job's format, which the aggregator reports. */
 static int join_job(struct service *s, const struct offer *o, int k, uint32_t size, uint32_t local)
 {
 	const struct fpisa_options options = {.size = sizeof(options),
@@ -50,11 +50,13 @@ static int join_job(struct service *s, const struct offer *o, int k, uint32_t si
 	else
 		return rc;
 	if (!rc && info.workers != size) {
-		snprintf(own_error, sizeof(own_error), "job %u is of %u ranks; %u are to use it", o->job[k].job,
+		snprintf(own_error, sizeof(own_error), "job %u has %u ranks, but %u are to use it", o->job[k].job,
 			 info.workers, size);
 		rc = -EINVAL;
 	} else if (!rc && (info.format >= TYPES || s->job[info.format])) {
-		snprintf(own_error, sizeof(own_error), "job %u has no format that is served, or that of another job",
+		snprintf(own_error, sizeof(own_error),
+			 "job %u has a format that is not supported, or the same "
+			 "format as another job",
 			 o->job[k].job);
 		rc = -EINVAL;
 	}

@@ -2,16 +2,17 @@
 /*
  * The interfaces between the files of the MPI adapter (doc/mpi.md):
  *
- *	calls.c    the entries
- *	fortran.c  entries that Fortran programs reach directly
- *	comm.c     a record of each communicator
- *	agree.c    agreement of the ranks whether a communicator is served
- *	levels.c   sums within hosts first
- *	service.c  a group or static jobs
- *	offer.c    the settings of the environment
- *	request.c  MPI_Iallreduce()
- *	wait.c     waiting
- *	other.c    refusal of programs of the other MPI
+ *	calls.c      the entries
+ *	fortran.c    entries that Fortran programs reach directly
+ *	comm.c       a record of each communicator
+ *	agreement.c  agreement of the ranks whether a communicator is served
+ *	levels.c     sums within hosts first
+ *	service.c    a group or static jobs
+ *	settings.c   the settings of the environment
+ *	request.c    MPI_Iallreduce()
+ *	wait.c       waiting
+ *	report.c     the line at MPI_Finalize() about who made the calls
+ *	mismatch.c   refusal of programs of the other MPI
  */
 #ifndef FPISA_MPI_SHIM_H
 #define FPISA_MPI_SHIM_H
@@ -27,7 +28,7 @@
 #define TYPES (FPISA_FLOAT64 + 1)
 #define TEXT 512
 
-/* -- offer.c: the settings of rank 0, which all ranks of a communicator use, sent as bytes --- */
+/* -- settings.c: the settings of rank 0, which all ranks of a communicator use, sent as bytes */
 
 #define MAX_JOBS 4 /* static jobs of a communicator, each of another type */
 
@@ -74,10 +75,10 @@ struct levels {
 	int rank, hosts, number;
 };
 
-int levels_make(struct levels *l, MPI_Comm c); /* collective; returns MPI_SUCCESS, or an error of MPI */
+int levels_make(struct levels *l, MPI_Comm c); /* collective; returns MPI_SUCCESS, or an MPI error */
 void levels_free(struct levels *l);	       /* collective */
 
-/* Make the call over all ranks. Return 0 or an error of MPI. Set `error` to the datapath's error, or "". */
+/* Make the call over all ranks. Return 0 or an MPI error. Set `error` to the datapath's error, or "". */
 int levels_allreduce(struct comm *m, const struct fpisa_call *call, int count, MPI_Datatype t, MPI_Op op,
 		     char error[TEXT]);
 
@@ -96,7 +97,7 @@ struct comm {
 	struct offer offer;
 	struct levels levels; /* used if offer.two_levels */
 	MPI_Request mover;
-	int vote[2];	/* agree.c's, with MPI */
+	int vote[2];	/* agreement.c's, with MPI */
 	uint64_t calls; /* served, those among them that this rank could not make; each has its number as its tag */
 	int rank, size;
 	char name[MPI_MAX_OBJECT_NAME + 1];
@@ -107,6 +108,12 @@ struct comm {
  * whether the communicator is served.
  */
 struct comm *comm_of(MPI_Comm c, int waits);
+
+/* Return the record, or NULL if it does not exist. */
+struct comm *comm_find(MPI_Comm c);
+
+/* Prepare records and the end of MPI. Return 0 or -errno. */
+int comm_prepare(void);
 
 int comm_has_agreed(const struct comm *m); /* whether the ranks have agreed if it is served */
 
@@ -124,6 +131,9 @@ int comm_error_code(const char *text);
 /* Report to c's error handler a call for which this rank alone has no memory, and return its error code. */
 int comm_no_memory(const struct comm *m, MPI_Comm c);
 
+/* Report to c's error handler that MPI refused the call's request with error `rc`, and return its error code. */
+int comm_no_request(const struct comm *m, MPI_Comm c, int rc);
+
 /* Make the call. Return 0, or an error code of MPI that c's error handler has had. */
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call);
 
@@ -131,7 +141,7 @@ int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call);
 int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, int count, MPI_Datatype t,
 			  MPI_Op op);
 
-/* -- agree.c: by MPI's own collectives on c, while all its ranks are in the same call ----------- */
+/* -- agreement.c: by MPI's own collectives on c, while all its ranks are in the same call ------- */
 
 enum service_state agree(struct comm *m, MPI_Comm c);
 /* The part of agree() that does not join; returns 0 if MPI serves everything. */
@@ -150,16 +160,31 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
  */
 void agree_on_requests(struct comm *m, MPI_Comm c);
 
-/* -- request.c: a request of MPI for a call of the datapath -------------------------------------- */
+/* -- request.c: an MPI request for a call of the datapath -------------------------------------- */
 
 #define REQUEST_NOT_HERE (-1) /* this MPI does not support it: MPI has to make the call */
 
-/* May return an error of MPI. */
+/* May return an MPI error. */
 int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r);
 int request_complete_ended(void);		      /* tells MPI of completed requests; returns their number */
 void request_await(int count, const MPI_Request r[]); /* waits for our requests in the array; MPI completes the rest */
 void request_forget(const struct comm *m);	      /* call when the communicator is freed */
 void request_end(void);				      /* call when MPI ends */
+
+/* -- report.c: which calls the datapath made, and which MPI made ------------------------------------- */
+
+/* A call that MPI has made. `call` and `why` are constants. */
+struct kept {
+	const char *call, *why;
+	MPI_Datatype type;
+	MPI_Op op;
+	int size;	/* ranks of the communicator */
+	uint64_t bytes; /* of its array */
+};
+
+void report_served(int exact);		/* count a call of the datapath */
+void report_kept(const struct kept *k); /* count an MPI call */
+void report_print(void);		/* call when MPI ends */
 
 /* -- wait.c ------------------------------------------------------------------------------------- */
 
@@ -168,13 +193,13 @@ void request_end(void);				      /* call when MPI ends */
  * wait for ever for messages of this rank. A mover is a request that never completes, for these calls. Only one thread at a time
  * may use it.
  */
-int wait_mover(MPI_Request *mover); /* returns MPI_SUCCESS, or an error of MPI */
+int wait_mover(MPI_Request *mover); /* returns MPI_SUCCESS, or an MPI error */
 void wait_mover_free(MPI_Request *mover);
 void wait_move(MPI_Request *mover);
 
 int wait_request(MPI_Request *mover, struct fpisa_request **r); /* like fpisa_wait() */
 
-/* Wait until a request of MPI is complete and return 1, also on error. Return 0 when given_up() returns true. */
+/* Wait until an MPI request is complete and return 1, also on error. Return 0 when given_up() returns true. */
 int wait_mpi(MPI_Request *r, int (*given_up)(void *arg), void *arg);
 
 /* Run `work`, which blocks, in a thread, and return when it has ended. */

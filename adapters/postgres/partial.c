@@ -94,7 +94,7 @@ static Datum merge_terms(FunctionCallInfo fcinfo, struct fpisa_format f)
 	for (int i = 0; i < n; i++) {
 		if (null[i])
 			ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				errmsg("an expansion of fpisa has no NULL in it"));
+				errmsg("an expansion of fpisa must not contain NULL"));
 		a = state_add(a, value_bits(term[i], f), f, 0);
 	}
 	PG_RETURN_POINTER(a);

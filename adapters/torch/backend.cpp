@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The process group "fpisa" of torch.distributed: all-reduce of floating-point
- * tensors by a group of libfpisa (session.hpp), all other calls by an inner Gloo.
+ * The process group "fpisa" of torch.distributed: all-reduce, reduce-scatter and
+ * reduce of floating-point tensors by a group of libfpisa (group.hpp), all other
+ * calls by an inner Gloo.
  * fpisa/torch/__init__.py creates both and registers the process group. Torch 1
  * expects a ProcessGroup, torch 2 a Backend, whose methods are the same.
  */
@@ -13,9 +14,15 @@
 #else
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #endif
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/utils/pybind.h>
 
-#include "session.hpp"
+#include <pybind11/chrono.h>
+#include <pybind11/functional.h>
+
+#include "group.hpp"
+#include "report.hpp"
+#include "together.hpp"
 #include "views.hpp"
 
 namespace fpisa_torch
@@ -29,6 +36,12 @@ using Base = c10d::ProcessGroup;
 using Tensors = std::vector<at::Tensor>;
 using Lists = std::vector<Tensors>;
 using Pending = c10::intrusive_ptr<c10d::Work>;
+using Milliseconds = std::chrono::milliseconds;
+/* Join a group of the given ranks of the world, as the rank and of the size given, with the options of this one. */
+using Join = std::function<c10::intrusive_ptr<Base>(c10::intrusive_ptr<c10d::Store>, int, int, Milliseconds,
+						    std::vector<int64_t>)>;
+
+static const char NOT_OURS[] = "fpisa reduces, and leaves the movement of data to Gloo";
 
 /* Return the type in libfpisa, or false if libfpisa does not have it. Complex numbers are two values each. */
 static bool type_of(at::ScalarType type, enum fpisa_dtype *out)
@@ -57,6 +70,7 @@ static bool operation_of(const c10d::ReduceOp &op, enum fpisa_operation *out)
 {
 	switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
 	case c10d::ReduceOp::SUM:
+	case c10d::ReduceOp::PREMUL_SUM: /* of products, which the rank computes */
 		*out = FPISA_SUM;
 		return true;
 	case c10d::ReduceOp::AVG:
@@ -90,30 +104,90 @@ static at::Tensor values_of(const Tensors &tensors)
 	return at::cat(flat);
 }
 
+/* Return the tensors, each multiplied by the factor of PREMUL_SUM. For other operations return the tensors themselves. */
+static Tensors multiplied(const Tensors &tensors, const c10d::ReduceOp &op)
+{
+	at::NoGradGuard no_grad;
+	Tensors products;
+
+	if (static_cast<c10d::ReduceOp::RedOpType>(op) != c10d::ReduceOp::PREMUL_SUM)
+		return tensors;
+	auto *factor = dynamic_cast<c10d::NCCLPreMulSumSupplement *>(op.supplement_.get());
+	TORCH_CHECK(factor, "fpisa: PREMUL_SUM has no factor");
+#if TORCH_VERSION_MAJOR >= 2
+	const bool scalar = !factor->tensor_factor.defined();
+#else
+	const bool scalar = factor->tensor_factors.empty();
+#endif
+	TORCH_CHECK(scalar, "fpisa: the factor of PREMUL_SUM is a tensor; pass a number");
+	for (const auto &t : tensors)
+		products.push_back(t.mul(factor->double_factor));
+	return products;
+}
+
+/* Return the list of all tensors of the lists. */
+static Tensors joined(const Lists &lists)
+{
+	Tensors all;
+
+	for (const auto &list : lists)
+		all.insert(all.end(), list.begin(), list.end());
+	return all;
+}
+
+/*
+ * Return where the result of `out`, the part of `values` from element `first` on, goes: into `out` if that is
+ * contiguous and apart from the values or in their place, else into new memory.
+ */
+static at::Tensor place_for(const at::Tensor &out, const at::Tensor &values, int64_t first)
+{
+	const auto *from = (const char *)values.data_ptr(), *to = (const char *)out.data_ptr();
+	const auto sent = values.numel() * values.element_size(), received = out.numel() * out.element_size();
+	const bool apart = to + received <= from || from + sent <= to;
+
+	if (out.is_contiguous() && !out.is_neg() && !out.is_conj() &&
+	    (apart || to == from + first * values.element_size()))
+		return out;
+	return at::empty(out.sizes(), values.options());
+}
+
+/* Set the timeout of a backend's later calls, in versions of torch that have this. */
+template <class Any>
+static auto set_timeout(Any &backend, Milliseconds timeout, int) -> decltype(backend.setTimeout(timeout))
+{
+	return backend.setTimeout(timeout);
+}
+
+template <class Any> static void set_timeout(Any &, Milliseconds, long)
+{
+}
+
 class Backend final : public Base
 {
       public:
 	/* Take over the group, which Python has joined and whose address `group` is. */
-	Backend(c10::intrusive_ptr<Base> inner, uintptr_t group, int rank, int size, std::vector<int64_t> ranks)
+	Backend(c10::intrusive_ptr<Base> inner, uintptr_t group, int rank, int size, std::vector<int64_t> ranks,
+		Milliseconds timeout, Join join)
 	    : Base(rank, size), inner_(std::move(inner)),
-	      session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), std::move(ranks)))
+	      session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), ranks)),
+	      ranks_(std::move(ranks)), timeout_(timeout), join_(std::move(join))
 	{
 		session_->run();
 	}
 
 	~Backend() override
 	{
-		if (PyGILState_Check()) {
-			py::gil_scoped_release released;
-			session_->leave();
-		} else {
-			session_->leave();
-		}
+		leave();
 	}
 
 	Session &session()
 	{
 		return *session_;
+	}
+
+	Report &report()
+	{
+		return report_;
 	}
 
 	const std::string getBackendName() const override
@@ -123,102 +197,138 @@ class Backend final : public Base
 
 	Pending allreduce(Tensors &tensors, const c10d::AllreduceOptions &o) override
 	{
-		enum fpisa_operation op;
-		enum fpisa_dtype type;
-
-		check(tensors);
-		/* Several tensors belong to one rank: Gloo adds them to each other. */
-		if (tensors.size() != 1 || !ours(tensors, o.reduceOp, &type, &op))
-			return inner_->allreduce(for_gloo(tensors), o);
-		return reduce_all(tensors, type, op);
+		return reduce_or(tensors, "all_reduce", tensors.size() == 1, o.reduceOp,
+				 [&] { return inner_->allreduce(tensors, o); });
 	}
 
 	Pending allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &o) override
 	{
+		return reduce_or(tensors, "all_reduce_coalesced", true, o.reduceOp,
+				 [&] { return inner_->allreduce_coalesced(tensors, o); });
+	}
+
+	/* Only the root's tensor is written. */
+	Pending reduce(Tensors &tensors, const c10d::ReduceOptions &o) override
+	{
 		enum fpisa_operation op;
 		enum fpisa_dtype type;
 
-		check(tensors);
-		if (!ours(tensors, o.reduceOp, &type, &op))
-			return inner_->allreduce_coalesced(for_gloo(tensors), o);
-		return reduce_all(tensors, type, op);
+		check(tensors, "reduce");
+		if (tensors.size() != 1 || o.rootRank < 0 || o.rootRank >= getSize() ||
+		    !ours(tensors, o.reduceOp, &type, &op))
+			return by_gloo("reduce", tensors, o.reduceOp, [&] { return inner_->reduce(tensors, o); });
+		const bool root = getRank() == o.rootRank;
+		auto values = values_of(multiplied(tensors, o.reduceOp));
+		std::vector<int64_t> parts(getSize());
+		parts[o.rootRank] = values.numel();
+		report_.ours("reduce", tensors);
+		return start(c10d::OpType::REDUCE, "fpisa:reduce", tensors, values,
+			     root ? place_for(tensors[0], values, 0) : at::Tensor(), parts, type, op);
+	}
+
+	Pending _reduce_scatter_base(at::Tensor &out, at::Tensor &in, const c10d::ReduceScatterOptions &o) override
+	{
+		Tensors outs{out}, ins{in};
+
+		return scatter_equal("reduce_scatter_tensor", outs, ins, o.reduceOp,
+				     [&] { return inner_->_reduce_scatter_base(out, in, o); });
+	}
+
+	Pending reduce_scatter(Tensors &out, Lists &in, const c10d::ReduceScatterOptions &o) override
+	{
+		enum fpisa_operation op;
+		enum fpisa_dtype type;
+		std::vector<int64_t> parts;
+
+		check(out, "reduce_scatter");
+		if (out.size() == 1 && in.size() == 1)
+			check(in[0], "reduce_scatter");
+		if (out.size() != 1 || in.size() != 1 || !ours(in[0], o.reduceOp, &type, &op) || !same(out, in[0]))
+			return by_gloo("reduce_scatter", joined(in), o.reduceOp,
+				       [&] { return inner_->reduce_scatter(out, in, o); });
+		TORCH_CHECK(
+			in[0].size() == (size_t)getSize() && in[0][getRank()].numel() == out[0].numel(),
+			"fpisa: reduce_scatter: a tensor for each rank is needed, and this rank's must be as large as the output");
+		for (const auto &t : in[0])
+			parts.push_back(t.numel());
+		report_.ours("reduce_scatter", in[0]);
+		return start(c10d::OpType::REDUCE_SCATTER, "fpisa:reduce_scatter", out,
+			     at::cat(flat(multiplied(in[0], o.reduceOp))),
+			     place_for(out[0], at::empty(0, out[0].options()), 0), parts, type, op);
 	}
 
 	/* -- calls of Gloo --------------------------------------------------------- */
 
 	Pending broadcast(Tensors &tensors, const c10d::BroadcastOptions &o) override
 	{
+		report_.gloo("broadcast", NOT_OURS, tensors);
 		return inner_->broadcast(tensors, o);
-	}
-
-	Pending reduce(Tensors &tensors, const c10d::ReduceOptions &o) override
-	{
-		return inner_->reduce(tensors, o);
 	}
 
 	Pending allgather(Lists &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
+		report_.gloo("all_gather", NOT_OURS, in);
 		return inner_->allgather(out, in, o);
 	}
 
 	Pending _allgather_base(at::Tensor &out, at::Tensor &in, const c10d::AllgatherOptions &o) override
 	{
+		report_.gloo("all_gather_into_tensor", NOT_OURS, {in});
 		return inner_->_allgather_base(out, in, o);
 	}
 
 	Pending allgather_coalesced(Lists &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
+		report_.gloo("all_gather_coalesced", NOT_OURS, in);
 		return inner_->allgather_coalesced(out, in, o);
 	}
 
 	Pending gather(Lists &out, Tensors &in, const c10d::GatherOptions &o) override
 	{
+		report_.gloo("gather", NOT_OURS, in);
 		return inner_->gather(out, in, o);
 	}
 
 	Pending scatter(Tensors &out, Lists &in, const c10d::ScatterOptions &o) override
 	{
+		report_.gloo("scatter", NOT_OURS, joined(in));
 		return inner_->scatter(out, in, o);
-	}
-
-	Pending reduce_scatter(Tensors &out, Lists &in, const c10d::ReduceScatterOptions &o) override
-	{
-		return inner_->reduce_scatter(out, in, o);
-	}
-
-	Pending _reduce_scatter_base(at::Tensor &out, at::Tensor &in, const c10d::ReduceScatterOptions &o) override
-	{
-		return inner_->_reduce_scatter_base(out, in, o);
 	}
 
 	Pending alltoall_base(at::Tensor &out, at::Tensor &in, std::vector<int64_t> &out_sizes,
 			      std::vector<int64_t> &in_sizes, const c10d::AllToAllOptions &o) override
 	{
+		report_.gloo("all_to_all_single", NOT_OURS, {in});
 		return inner_->alltoall_base(out, in, out_sizes, in_sizes, o);
 	}
 
 	Pending alltoall(Tensors &out, Tensors &in, const c10d::AllToAllOptions &o) override
 	{
+		report_.gloo("all_to_all", NOT_OURS, in);
 		return inner_->alltoall(out, in, o);
 	}
 
 	Pending send(Tensors &tensors, int to, int tag) override
 	{
-		return inner_->send(tensors, to, tag);
+		report_.gloo("send", NOT_OURS, tensors);
+		return noted(inner_->send(tensors, to, tag));
 	}
 
 	Pending recv(Tensors &tensors, int from, int tag) override
 	{
-		return inner_->recv(tensors, from, tag);
+		report_.gloo("recv", NOT_OURS, tensors);
+		return noted(inner_->recv(tensors, from, tag));
 	}
 
 	Pending recvAnysource(Tensors &tensors, int tag) override
 	{
+		report_.gloo("recv", NOT_OURS, tensors);
 		return inner_->recvAnysource(tensors, tag);
 	}
 
 	Pending barrier(const c10d::BarrierOptions &o) override
 	{
+		report_.gloo("barrier", NOT_OURS, {});
 		return inner_->barrier(o);
 	}
 
@@ -237,45 +347,130 @@ class Backend final : public Base
 		return inner_->getSequenceNumberForGroup();
 	}
 
+	/* Overrides a method that newer versions of torch have. Calls in progress keep their deadline. */
+	void setTimeout(Milliseconds timeout)
+	{
+		timeout_ = timeout;
+		session_->set_timeout(timeout);
+		set_timeout(*inner_, timeout, 0);
+	}
+
 #if TORCH_VERSION_MAJOR >= 2
+	void startCoalescing() override
+	{
+		coalesced_ = std::make_unique<std::vector<Pending>>();
+	}
+
+	Pending endCoalescing() override
+	{
+		TORCH_CHECK(coalesced_, "fpisa: endCoalescing() without startCoalescing()");
+		auto works = std::move(*coalesced_);
+		coalesced_.reset();
+		return c10::make_intrusive<Together>(getRank(), std::move(works));
+	}
+
+#ifdef C10D_BACKEND_HAS_HOOKS /* torch whose Backend has the following methods as well */
+	c10::intrusive_ptr<Base::Options> getBackendOptions() override
+	{
+		return c10::make_intrusive<Base::Options>("fpisa", timeout_);
+	}
+
+	bool supportsSplitting() const override
+	{
+		return true;
+	}
+
+	/* Join the group of these ranks of this group, or return null if this rank is not one of them. */
+	c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
+				       const c10::intrusive_ptr<Base::Options> &o) override
+	{
+		auto mine = std::find(ranks.begin(), ranks.end(), getRank());
+		std::vector<int64_t> world;
+
+		if (mine == ranks.end())
+			return nullptr;
+		for (int r : ranks)
+			world.push_back(ranks_.empty() ? r : ranks_.at(r));
+		return join_(store, int(mine - ranks.begin()), int(ranks.size()), o->timeout, world);
+	}
+
+	/* End the calls in progress with an error, here and at the other ranks. */
+	void abort() override
+	{
+		leave();
+		inner_->abort();
+	}
+
+	void shutdown() override
+	{
+		leave();
+		inner_->shutdown();
+	}
+#endif
+
 	Pending allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &o) override
 	{
+		report_.gloo("all_reduce", "sparse tensors are not summed by fpisa", tensors, true);
 		return inner_->allreduce_sparse(tensors, o);
 	}
 
 	Pending allgather_into_tensor_coalesced(Tensors &out, Tensors &in, const c10d::AllgatherOptions &o) override
 	{
+		report_.gloo("all_gather_into_tensor_coalesced", NOT_OURS, in);
 		return inner_->allgather_into_tensor_coalesced(out, in, o);
 	}
 
 	Pending reduce_scatter_tensor_coalesced(Tensors &out, Tensors &in, const c10d::ReduceScatterOptions &o) override
 	{
-		return inner_->reduce_scatter_tensor_coalesced(out, in, o);
+		return scatter_equal("reduce_scatter_tensor_coalesced", out, in, o.reduceOp,
+				     [&] { return inner_->reduce_scatter_tensor_coalesced(out, in, o); });
 	}
 #endif
 
       private:
-	static void check(const Tensors &tensors)
+	void leave()
+	{
+		if (PyGILState_Check()) {
+			py::gil_scoped_release released;
+			session_->leave();
+		} else {
+			session_->leave();
+		}
+	}
+
+	/* Return the work, which endCoalescing() waits for too. */
+	Pending noted(Pending work)
+	{
+		if (coalesced_)
+			coalesced_->push_back(work);
+		return work;
+	}
+
+	static void check(const Tensors &tensors, const std::string &name)
 	{
 		for (const auto &t : tensors) {
-			TORCH_CHECK(t.device().is_cpu(), "fpisa: all_reduce: the tensor is on ", t.device(),
+			TORCH_CHECK(!at::isFloatingType(t.scalar_type()) || t.element_size() > 1, "fpisa: ", name,
+				    ": the tensor is of ", t.scalar_type(),
+				    ", which is not summed; pass tensor.to(torch.bfloat16)");
+			TORCH_CHECK(t.device().is_cpu(), "fpisa: ", name, ": the tensor is on ", t.device(),
 				    "; it must be on a CPU: pass tensor.cpu()");
 			TORCH_CHECK(t.layout() != at::kStrided || at::has_internal_overlap(t) != at::MemOverlap::Yes,
-				    "fpisa: all_reduce: some values of the tensor share memory, as of expand(); pass "
-				    "tensor.contiguous()");
-			TORCH_CHECK(!t._is_zerotensor(), "fpisa: all_reduce: the tensor has no memory for results; pass "
-							 "tensor.clone()");
+				    "fpisa: ", name,
+				    ": some values of the tensor share memory, as after expand(); "
+				    "pass tensor.contiguous()");
+			TORCH_CHECK(!t._is_zerotensor(), "fpisa: ", name,
+				    ": the tensor has no memory for results; pass "
+				    "tensor.clone()");
 		}
 	}
 
 	/* Refuse views that Gloo does not sum: it sums the contents of memory. */
-	static Tensors &for_gloo(Tensors &tensors)
+	static void refuse_views(const Tensors &tensors, const std::string &name)
 	{
 		for (const auto &t : tensors)
-			TORCH_CHECK(!t.is_neg() && !t.is_conj(),
-				    "fpisa: all_reduce: the tensor is a negated or conjugated view, "
+			TORCH_CHECK(!t.is_neg() && !t.is_conj(), "fpisa: ", name,
+				    ": the tensor is a negated or conjugated view, "
 				    "which Gloo does not sum; pass tensor.resolve_neg().resolve_conj()");
-		return tensors;
 	}
 
 	/* Return whether libfpisa sums the tensors, which have one type. */
@@ -292,10 +487,120 @@ class Backend final : public Base
 		return true;
 	}
 
-	Pending reduce_all(const Tensors &tensors, enum fpisa_dtype type, enum fpisa_operation op)
+	/* Return whether the tensors are of one type, and all dense. */
+	static bool same(const Tensors &a, const Tensors &b)
+	{
+		for (const auto &t : a)
+			if (t.layout() != at::kStrided || t.scalar_type() != b[0].scalar_type())
+				return false;
+		return true;
+	}
+
+	/* Return each tensor's values in a row. */
+	static Tensors flat(const Tensors &tensors)
+	{
+		at::NoGradGuard no_grad;
+		Tensors rows;
+
+		for (const auto &t : tensors)
+			rows.push_back(t.resolve_conj().resolve_neg().reshape(-1));
+		return rows;
+	}
+
+	/* Return why Gloo reduces tensors that are not ours(). */
+	static std::string why_gloo(const Tensors &tensors, const c10d::ReduceOp &reduce)
+	{
+		enum fpisa_operation op;
+		enum fpisa_dtype type;
+
+		if (tensors.empty() || !type_of(tensors[0].scalar_type(), &type))
+			return "fpisa does not reduce this type";
+		if (!operation_of(reduce, &op))
+			return "fpisa does not have this operation";
+		return "fpisa reduces one tensor, or dense tensors of one type";
+	}
+
+	template <class Run>
+	Pending by_gloo(const char *name, const Tensors &tensors, const c10d::ReduceOp &reduce, Run run)
+	{
+		refuse_views(tensors, name);
+		report_.gloo(name,
+			     tensors.empty() ? "no tensors" :
+					       c10::toString(tensors[0].scalar_type()) + std::string(": ") +
+						       why_gloo(tensors, reduce),
+			     tensors, true);
+		return noted(run());
+	}
+
+	/* All-reduce by libfpisa if it may, else run() Gloo. Several tensors of one rank are added to each other by Gloo. */
+	template <class Run>
+	Pending reduce_or(Tensors &tensors, const char *name, bool may, const c10d::ReduceOp &reduce, Run run)
+	{
+		enum fpisa_operation op;
+		enum fpisa_dtype type;
+
+		check(tensors, name);
+		if (!may || !ours(tensors, reduce, &type, &op))
+			return by_gloo(name, tensors, reduce, run);
+		report_.ours(name, tensors);
+		return noted(reduce_all(tensors, reduce, type, op));
+	}
+
+	/*
+	 * Reduce-scatter equal parts: ins[i] has a part for each rank, one after the other, and outs[i] gets this rank's. A
+	 * single contiguous tensor is sent as it is; several are one call, for which they are copied.
+	 */
+	template <class Run>
+	Pending scatter_equal(const char *name, Tensors &outs, Tensors &ins, const c10d::ReduceOp &reduce, Run run)
+	{
+		const int64_t size = getSize();
+		enum fpisa_operation op;
+		enum fpisa_dtype type;
+		Tensors rows;
+
+		check(outs, name);
+		check(ins, name);
+		if (!ours(ins, reduce, &type, &op) || !same(outs, ins))
+			return by_gloo(name, ins, reduce, run);
+		TORCH_CHECK(outs.size() == ins.size(), "fpisa: ", name, ": ", outs.size(), " outputs for ", ins.size(),
+			    " inputs");
+		for (size_t i = 0; i < ins.size(); i++)
+			TORCH_CHECK(ins[i].numel() == size * outs[i].numel(), "fpisa: ", name, ": the input has ",
+				    ins[i].numel(), " values; it must have those of the output, ", outs[i].numel(),
+				    ", for each of ", size, " ranks");
+		report_.ours(name, ins);
+		at::NoGradGuard no_grad;
+		const Tensors products = multiplied(ins, reduce);
+		for (const auto &t : flat(products))
+			rows.push_back(t.view({size, t.numel() / size}));
+		auto values = ins.size() == 1 ? values_of(products) : at::cat(rows, 1).view(-1);
+		const int64_t part = values.numel() / size;
+		auto kept = outs.size() == 1 ? place_for(outs[0], values, part * getRank()) :
+					       at::empty(part, values.options());
+		return start(c10d::OpType::_REDUCE_SCATTER_BASE, "fpisa:reduce_scatter", outs, values, kept,
+			     std::vector<int64_t>(size, part), type, op);
+	}
+
+	/* Start a call that gives each rank a part of the values. */
+	Pending start(c10d::OpType kind, const char *name, const Tensors &outs, const at::Tensor &values,
+		      const at::Tensor &kept, const std::vector<int64_t> &parts, enum fpisa_dtype type,
+		      enum fpisa_operation op)
 	{
 		const uint64_t number = session_->count_call();
-		auto call = c10::make_intrusive<Call>(getRank(), tensors, values_of(tensors));
+		std::vector<size_t> counts;
+
+		for (int64_t part : parts)
+			counts.push_back((size_t)part * (values.is_complex() ? 2 : 1));
+		auto call = c10::make_intrusive<Call>(getRank(), kind, name, outs, values, kept, std::move(counts));
+		session_->start(call, type, op, number);
+		return noted(call);
+	}
+
+	Pending reduce_all(const Tensors &tensors, const c10d::ReduceOp &reduce, enum fpisa_dtype type,
+			   enum fpisa_operation op)
+	{
+		const uint64_t number = session_->count_call();
+		auto call = c10::make_intrusive<Call>(getRank(), tensors, values_of(multiplied(tensors, reduce)));
 
 		session_->start(call, type, op, number);
 		return call;
@@ -303,6 +608,11 @@ class Backend final : public Base
 
 	c10::intrusive_ptr<Base> inner_;
 	std::shared_ptr<Session> session_;
+	const std::vector<int64_t> ranks_; /* the world's ranks by rank of the group; empty for the world */
+	Milliseconds timeout_;
+	const Join join_;
+	std::unique_ptr<std::vector<Pending>> coalesced_; /* works since startCoalescing(), else null */
+	Report report_;
 };
 
 } // namespace fpisa_torch
@@ -322,9 +632,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 	using fpisa_torch::Backend;
 
 	py::class_<Backend, c10::intrusive_ptr<Backend>, fpisa_torch::Base>(m, "ProcessGroup")
-		.def(py::init<c10::intrusive_ptr<fpisa_torch::Base>, uintptr_t, int, int, std::vector<int64_t>>(),
+		.def(py::init<c10::intrusive_ptr<fpisa_torch::Base>, uintptr_t, int, int, std::vector<int64_t>,
+			      fpisa_torch::Milliseconds, fpisa_torch::Join>(),
 		     py::arg("inner"), py::arg("group"), py::arg("rank"), py::arg("size"), py::arg("ranks"),
-		     py::call_guard<py::gil_scoped_release>())
-		.def("take_flags", [](Backend &b) { return b.session().take_flags(); });
+		     py::arg("timeout"), py::arg("join"), py::call_guard<py::gil_scoped_release>())
+		.def("take_flags", [](Backend &b) { return b.session().take_flags(); })
+		.def("report", [](Backend &b) { return b.report().rows(); });
 	m.def("leave_all", fpisa_torch::Session::leave_all, py::call_guard<py::gil_scoped_release>());
 }

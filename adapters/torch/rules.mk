@@ -1,34 +1,56 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-# The extension of fpisa.torch (doc/torch.md), by targets of its own: neither `make all` nor `make install` needs PyTorch. What
-# `make test` builds has it where PyTorch's headers are. $(B)/torch/fpisa is the whole package, to be used as it is.
+# The extension of fpisa.torch (doc/torch.md). It has its own targets: neither `make all` nor `make install` needs PyTorch.
+# `make test` builds it if PyTorch's headers are installed. $(B)/torch/fpisa is the whole package, ready to use.
 
 TORCH_INCLUDE := /usr/include/torch/csrc/distributed/c10d/ProcessGroup.hpp
-# Empty where it cannot be built.
+# Empty if the extension cannot be built.
 TORCH_HEADERS = $(and $(wildcard $(TORCH_INCLUDE)),$(wildcard /usr/include/pybind11/pybind11.h),$(wildcard \
 	/usr/lib/python3/dist-packages/torch))
 
 TORCH_DIR := adapters/torch
-TORCH_PACKAGE := $(patsubst $(PY_DIR)/%,$(B)/torch/fpisa/%,$(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed) \
-	$(B)/torch/fpisa/torch/__init__.py
+# A version of PyPI: `make torch TORCH=2.15.0` builds $(B)/torch-2.15.0, whose env/ has that version. Empty: Debian's.
+TORCH :=
+TORCH_OUT := $(B)/torch$(addprefix -,$(TORCH))
+TORCH_PYTHON := $(if $(TORCH),$(abspath $(TORCH_OUT))/env/bin/python,$(PYTHON))
+TORCH_SRC := $(addprefix $(TORCH_DIR)/,backend.cpp group.hpp report.hpp together.hpp views.hpp setup.py rules.mk)
+TORCH_PACKAGE := $(patsubst $(PY_DIR)/%,$(TORCH_OUT)/fpisa/%,$(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed) \
+	$(TORCH_OUT)/fpisa/torch/__init__.py
 
 .PHONY: torch
-torch: $(B)/torch/built $(TORCH_PACKAGE)
+torch: $(TORCH_OUT)/built $(TORCH_PACKAGE)
 
-$(B)/torch/built: $(TORCH_DIR)/backend.cpp $(TORCH_DIR)/session.hpp $(TORCH_DIR)/views.hpp $(TORCH_DIR)/setup.py $(TORCH_DIR)/rules.mk \
-		include/fpisa.h | $(B)/libfpisa.so
-	$(Q)test -n "$(TORCH_HEADERS)" || { echo "make torch: no headers of PyTorch; install python3-torch libtorch-dev pybind11-dev python3-dev" >&2; exit 1; }
-	$(call say,TORCH,$(B)/torch)
-	$(Q)rm -rf $(B)/torch/fpisa/torch/_backend* && mkdir -p $(@D)
-	$(Q)cd $(TORCH_DIR) && FPISA_BUILD=$(abspath $(B)) CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(PYTHON) -B setup.py -q \
-		build_ext --build-lib $(abspath $(B))/torch --build-temp $(abspath $(B))/torch/obj > $(abspath $@).log 2>&1 || \
+$(B)/torch-%/env/usable: tests/torch/environment.py tests/torch/without_cuda.py
+	$(call say,PIP,torch==$*)
+	$(Q)$(PYTHON) -B $< $* $(@D) && touch $@
+
+$(TORCH_OUT)/built: $(TORCH_SRC) include/fpisa.h $(if $(TORCH),$(TORCH_OUT)/env/usable) | $(B)/libfpisa.so
+	$(Q)test -n "$(TORCH)$(TORCH_HEADERS)" || { echo "make torch: no headers of PyTorch; install python3-torch libtorch-dev pybind11-dev python3-dev" >&2; exit 1; }
+	$(call say,TORCH,$(TORCH_OUT))
+	$(Q)rm -rf $(TORCH_OUT)/fpisa/torch/_backend* && mkdir -p $(@D)
+	$(Q)cd $(TORCH_DIR) && FPISA_BUILD=$(abspath $(B)) CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(TORCH_PYTHON) -B setup.py -q \
+		build_ext --build-lib $(abspath $(TORCH_OUT)) --build-temp $(abspath $(TORCH_OUT))/obj > $(abspath $@).log 2>&1 || \
 		{ tail -n 40 $(abspath $@).log >&2; exit 1; }
 	$(Q)touch $@
 
-# Links: what is edited is what is used.
-$(B)/torch/fpisa/torch/__init__.py: $(TORCH_DIR)/fpisa/torch/__init__.py
+# Link the Python files, so that edits take effect without a build.
+$(TORCH_OUT)/fpisa/torch/__init__.py: $(TORCH_DIR)/fpisa/torch/__init__.py
 	$(Q)mkdir -p $(@D) && ln -sfn $(abspath $<) $@
-$(B)/torch/fpisa/%: $(PY_DIR)/%
+$(TORCH_OUT)/fpisa/%: $(PY_DIR)/%
 	$(Q)mkdir -p $(@D) && ln -sfn $(abspath $<) $@
+
+# Build the wheels that users install, in build/wheel: fpisa with libfpisa inside, and fpisa-torch for the version TORCH of
+# PyTorch. The libraries of torch are not copied into it.
+.PHONY: wheels
+wheels: $(B)/libfpisa.so $(if $(TORCH),$(TORCH_OUT)/env/usable)
+	$(Q)FPISA_WHEEL_LIBRARY=$(abspath $<) $(MAKE) --no-print-directory wheel
+	$(call say,WHEEL,fpisa-torch)
+	$(Q)mkdir -p $(WHEEL)/tree && tar -c --exclude=__pycache__ $(TORCH_DIR) include | tar -x -C $(WHEEL)/tree
+	$(Q)FPISA_BUILD=$(abspath $(B)) $(PYTHON) -m pip --disable-pip-version-check $(if $(TORCH),--python $(TORCH_PYTHON)) wheel --no-index \
+		--no-deps --no-build-isolation -w $(WHEEL)/raw $(WHEEL)/tree/$(TORCH_DIR) >> $(WHEEL)/build.log 2>&1 || \
+		{ tail -20 $(WHEEL)/build.log; exit 1; }
+	$(Q)$(AUDITWHEEL) --exclude 'libtorch*' --exclude 'libc10*' --exclude libfpisa.so.1 $(WHEEL)/raw/*.whl >> $(WHEEL)/build.log 2>&1 || \
+		{ tail -20 $(WHEEL)/build.log; exit 1; }
+	$(Q)rm -rf $(WHEEL)/raw $(WHEEL)/tree && ls $(WHEEL)/fpisa_torch-*
 
 .PHONY: install-torch
 install-torch: torch

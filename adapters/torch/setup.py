@@ -3,16 +3,20 @@
 a tree whose build directory FPISA_BUILD names."""
 import os
 
+import torch
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 build = os.environ.get("FPISA_BUILD")
+TORCH = torch.__version__.split("+")[0]
 
 setup(
+    install_requires=["fpisa == 0.3.0", f"torch == {TORCH}"],
+    options={"egg_info": {"tag_build": f"+torch{TORCH}"}},
     packages=["fpisa.torch"],
     ext_modules=[CppExtension(
-        "fpisa.torch._backend", ["backend.cpp"], depends=["session.hpp", "views.hpp"],
+        "fpisa.torch._backend", ["backend.cpp"], depends=["group.hpp", "report.hpp", "together.hpp", "views.hpp"],
         include_dirs=[os.path.join(HERE, "..", "..", "include")] if build else [],
         library_dirs=[build] if build else [], libraries=["fpisa"],
         extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"])],

@@ -68,7 +68,7 @@ RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
-QUALIFY_S = 0.15  # of the link's time: a longer sum uses the algorithm that won at a quarter of its size
+QUALIFY_S = 0.15  # the link's time: a longer sum uses the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
@@ -194,7 +194,7 @@ class Network(labs.Lab):
         return features.get("rx-udp-gro-forwarding", "off").split()[0]
 
     def flood(self, workers):
-        """Send results to a group to the ports of the first so many workers only."""
+        """Send multicast results only to the ports of the first `workers`."""
         for r in range(len(self.worker)):
             self.switch.run("bridge", "link", "set", "dev", f"p{r}", "mcast_flood",
                             "on" if r < workers else "off")
@@ -258,7 +258,7 @@ class Run(typing.NamedTuple):
     seconds: float  # from the first rank's start to the last rank's end
     busy: float	 # share of the CPUs' time
     again: int	# contributions that the ranks sent again
-    unasked: int  # results that they had already, so that sending again was in vain
+    unasked: int  # results that they had already, so that they did not need to send again
     cpu_s: float  # seconds of all CPUs
     waited: float  # share of the time in which a rank could have run but did not have a CPU
     dropped: int = 0  # frames that found no room at the bridge
@@ -565,7 +565,7 @@ def main():
     p.add_argument("--operations", default="allreduce")
     p.add_argument("--mtu", type=int, default=3506)
     p.add_argument("--window", type=int, default=64)
-    p.add_argument("--udp-gro", choices=["on", "off"], default="on", help="put results together at the bridge")
+    p.add_argument("--udp-gro", choices=["on", "off"], default="on", help="merge results at the bridge")
     args = p.parse_args()
     operations, args.topologies = args.operations.split(","), args.topologies.split(",")
     for option, given, known in (("operations", operations, OPERATIONS),

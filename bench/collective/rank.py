@@ -11,7 +11,7 @@ starting at T of CLOCK_MONOTONIC, and answers with the times of start and end
 and whether the sum was right. A failure's answer has an "error". The process
 ends when the socket closes.
 
-Operations beside allreduce, all with C values: broadcast, from rank 0; reduce, to rank 0; allgather, of each rank's
+Operations other than allreduce, all with C values: broadcast, from rank 0; reduce, to rank 0; allgather, of each rank's
 part; reduce_scatter, a part of the sum to each rank. libfpisa does not have them: an all-reduce of values and zeros
 replaces them.
 """
@@ -187,7 +187,7 @@ class Mpich:
 
 
 def part(workers, rank, count):
-    """Return the rank's part of so many values, whose number is a multiple of the number of workers."""
+    """Return the rank's part of `count` values; `count` is a multiple of `workers`."""
     return slice(rank * count // workers, (rank + 1) * count // workers)
 
 

@@ -14,7 +14,7 @@ sums are of the same minute. The grid is not the product of its axes. Its rows a
     1 Gbit/s, where the CPUs are the limit;
     a queue of 128 KB at each port, an MTU of 1500, and loss, at the sizes and topologies that they matter to.
 
-K hosts beside the workers' are `everywhere-K`, where the workers' hosts add too, and `dedicated-N`, where they need not.
+K hosts in addition to the workers' are `everywhere-K`, where the workers' hosts add too, and `dedicated-N`, where they need not.
 
 One JSON line per point: `ours`, by topology, and `others`, by contender, with the fields of collective.py. --keep saves the points in
 FILE as they are measured. A run that is started again after an interruption takes them from there if it has the same build. The file
@@ -83,7 +83,7 @@ def grid(quick):
 
 
 class Bench:
-    """A stage: the points with so many workers and this MTU."""
+    """A stage: the points with one number of workers and one MTU."""
 
     def __init__(self, stage, contenders):
         self.stage = stage
@@ -204,7 +204,7 @@ def measure(workers, mtu, wanted, names, keep):
 def main():
     p = argparse.ArgumentParser(prog="topology", description=__doc__.splitlines()[0])
     p.add_argument("--quick", action="store_true", help="two workers, one round")
-    p.add_argument("--keep", metavar="FILE", help="where a run that is ended leaves its points, and the next one finds them")
+    p.add_argument("--keep", metavar="FILE", help="file in which an interrupted run keeps its points for the next run")
     p.add_argument("--only", default=",".join((OURS, "gloo", "openmpi", "mpich")), help="FPISA and these")
     args = p.parse_args()
     names = collective.installed(args.only)

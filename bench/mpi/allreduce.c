@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Times of MPI_Allreduce of floats, and the rest of MPI_Iallreduce with computing in between. mpi.py runs this program under
+ * Times of MPI_Allreduce of floats or doubles, and the rest of MPI_Iallreduce with computing in between. mpi.py runs this program under
  * each MPI, preloaded and not.
  *
- *	allreduce SECONDS BYTES...
+ *	allreduce float|double SECONDS BYTES...
  *
  * Each size takes about SECONDS, and at least one call after the call that says how many fit. Rank 0 prints a line of JSON per
  * size: medians over the calls of the slowest rank's time. `exposed_s` is the time of an MPI_Iallreduce less the computing in
@@ -12,9 +12,17 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MOST 1000
 #define LEAST 1
+
+static int wide; /* doubles */
+
+static size_t width(void)
+{
+	return wide ? sizeof(double) : sizeof(float);
+}
 
 static int by_value(const void *a, const void *b)
 {
@@ -29,33 +37,41 @@ static double median(double *t, int n)
 	return t[n / 2];
 }
 
-static void fill(float *x, size_t n, int rank)
+static void fill(void *x, size_t n, int rank)
 {
-	for (size_t i = 0; i < n; i++)
-		x[i] = (float)(rank + 1 + (int)(i % 1000));
+	for (size_t i = 0; i < n; i++) {
+		int value = rank + 1 + (int)(i % 1000);
+
+		if (wide)
+			((double *)x)[i] = value;
+		else
+			((float *)x)[i] = (float)value;
+	}
 }
 
-static void check(const float *x, size_t n, int ranks)
+static void check(const void *x, size_t n, int ranks)
 {
 	for (size_t i = 0; i < n; i++)
-		if (x[i] != (float)(ranks * (ranks + 1) / 2 + ranks * (int)(i % 1000))) {
+		if ((wide ? ((const double *)x)[i] : ((const float *)x)[i]) !=
+		    ranks * (ranks + 1) / 2 + ranks * (int)(i % 1000)) {
 			fprintf(stderr, "allreduce: wrong sum of %zu values\n", n);
 			MPI_Abort(MPI_COMM_WORLD, 1);
 		}
 }
 
 /* Make one call. Return the slowest rank's seconds less the seconds of computing. */
-static double call(float *x, size_t n, double compute_s)
+static double call(void *x, size_t n, double compute_s)
 {
 	double t, slowest, until;
+	MPI_Datatype type = wide ? MPI_DOUBLE : MPI_FLOAT;
 	MPI_Request r;
 
 	MPI_Barrier(MPI_COMM_WORLD);
 	t = MPI_Wtime();
 	if (compute_s == 0) {
-		MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+		MPI_Allreduce(MPI_IN_PLACE, x, (int)n, type, MPI_SUM, MPI_COMM_WORLD);
 	} else {
-		MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
+		MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, type, MPI_SUM, MPI_COMM_WORLD, &r);
 		for (until = t + compute_s; MPI_Wtime() < until;)
 			;
 		MPI_Wait(&r, MPI_STATUS_IGNORE);
@@ -66,7 +82,7 @@ static double call(float *x, size_t n, double compute_s)
 }
 
 /* Return the median of as many calls as fit, barriers and checks included. The first call says how many fit. */
-static double measure(float *x, size_t n, int rank, int ranks, double seconds, double compute_s)
+static double measure(void *x, size_t n, int rank, int ranks, double seconds, double compute_s)
 {
 	double t[MOST], first = MPI_Wtime();
 	int calls;
@@ -93,11 +109,12 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	for (int k = 2; k < argc; k++) {
-		size_t bytes = strtoull(argv[k], NULL, 10), n = bytes / sizeof(float);
-		float *x = malloc(bytes);
-		double blocking = measure(x, n, rank, ranks, atof(argv[1]), 0);
-		double exposed = measure(x, n, rank, ranks, atof(argv[1]), blocking);
+	wide = !strcmp(argv[1], "double");
+	for (int k = 3; k < argc; k++) {
+		size_t bytes = strtoull(argv[k], NULL, 10), n = bytes / width();
+		void *x = malloc(bytes);
+		double blocking = measure(x, n, rank, ranks, atof(argv[2]), 0);
+		double exposed = measure(x, n, rank, ranks, atof(argv[2]), blocking);
 
 		if (!rank) {
 			printf("{\"bytes\": %zu, \"seconds\": %.7f, \"exposed_s\": %.7f}\n", bytes, blocking, exposed);

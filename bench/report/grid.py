@@ -81,7 +81,7 @@ def tables(results):
         return steps
     return "\n".join(["Time of an all-reduce in ms, with the bound in brackets:", "",
                       table(lines, "workers, links, size", time, other_time),
-                      "How many times faster than the fastest of the others, in the same rounds:", "",
+                      "The table shows how many times faster FPISA is than the fastest of the others, in the same rounds:", "",
                       table(lines, "workers, links, size", times_faster, None), *([steps] if steps else [])])
 
 
@@ -141,7 +141,7 @@ def slower(topology, **which):
 
 
 def steps(results):
-    """Yield the time of a training step, Gloo's to ours."""
+    """Yield the time of a training step of Gloo divided by ours."""
     for x in trained(results):
         if "gloo" in x:
             yield f"{x['model']}, N = {x['workers']}, {rate(x['mbit'])}", x["gloo"], x["gloo_quartiles"]

@@ -10,7 +10,7 @@ wire, worker	CPU seconds per gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
 topology	times faster than the fastest other, by the place of the aggregators
 relative	the same in units of the link's time for the values
-mpi		time of MPI_Allreduce over its size, and the rest of MPI_Iallreduce beside computing
+mpi		time of MPI_Allreduce over its size, and the part of MPI_Iallreduce that computing does not hide
 training-mlp, training-cnn  ms per training step, a point for each contender
 sum		ns per row of PostgreSQL's aggregates and ours
 sums		ns per element of fpisa.sum and others: by size, groups, condition number
@@ -195,7 +195,7 @@ def mpi(results):
         return None
     out = ["set logscale xy", "set grid", "set xlabel 'bytes'", "set format y '10^{%T}'", "set ylabel 'seconds'",
            "set key top left font ',10' samplen 2", "set multiplot layout 1,2"]
-    for key, title in ("seconds", "MPI\\_Allreduce"), ("exposed_s", "left of MPI\\_Iallreduce beside computing"):
+    for key, title in ("seconds", "MPI\\_Allreduce"), ("exposed_s", "MPI\\_Iallreduce, not hidden by computing"):
         plots = []
         for i, c in enumerate(("fpisa-openmpi", "fpisa-mpich", "openmpi", "mpich")):
             # The rest may be zero: the axis ends at 100 ns.
@@ -278,7 +278,7 @@ def pictures(results):
 def there():
     """Return whether gnuplot exists, and report if it does not."""
     if not shutil.which("gnuplot"):
-        print("bench: plots: gnuplot is not there; install gnuplot-nox", file=sys.stderr)
+        print("bench: plots: gnuplot is not installed; install gnuplot-nox", file=sys.stderr)
     return bool(shutil.which("gnuplot"))
 
 

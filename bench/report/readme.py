@@ -11,7 +11,7 @@
 bench/report/figures.json, from which the table in bench/README.md, its first rows in README.md and the picture
 doc/pictures/allreduce.svg are written. Figures are never written by hand (tests/tree/test_figures.py). Results of
 `make bench BENCH=topology` go to bench/report/topology.jsonl, from which the table in bench/README.md and
-doc/pictures/topology.svg are written. A run beside other work is refused. --busy takes it nevertheless, and the
+doc/pictures/topology.svg are written. A run with other work on the machine is refused. --busy takes it nevertheless, and the
 tables then say so.
 """
 import argparse
@@ -47,17 +47,21 @@ LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 ROWS = [
     ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of what a worker's link carries",
      ["collective.100.share"], "{:.2f}"),
-    ("collective", "the same: how many times faster than the best of Open MPI and Gloo", ["collective.100.faster"], "{:.2f}"),
+    ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: how many times faster than the best of Open MPI and Gloo",
+     ["collective.100.faster"], "{:.2f}"),
     ("collective", "all-reduce of 1 KB, 8 workers, 100 Mbit/s, in ms: FPISA; Open MPI; Gloo",
      ["small.fpisa", "small.openmpi", "small.gloo"], "{:.1f}"),
     ("worker", "CPU time of a worker, relative to a SwitchML-style worker: 256; 832 values a frame",
      ["worker.udp.256", "worker.udp.832"], "{:.2f}"),
-    ("worker", "the same by AF_XDP", ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
+    ("worker", "CPU time of a worker over AF_XDP, relative to a SwitchML-style worker: 256; 832 values a frame",
+     ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
     ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: share of what a worker's link carries", ["collective.1000.share"], "{:.2f}"),
-    ("collective", "the same: how many times faster than the best of Open MPI and Gloo", ["collective.1000.faster"], "{:.2f}"),
+    ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: how many times faster than the best of Open MPI and Gloo",
+     ["collective.1000.faster"], "{:.2f}"),
     ("wire", "CPU time of the aggregator, relative to a UDP server with AVX2: 256; 832 values a frame",
      ["wire.udp-avx2.256", "wire.udp-avx2.832"], "{:.1f}"),
-    ("wire", "the same, relative to an AF_XDP server with AVX2", ["wire.xdp-avx2.256", "wire.xdp-avx2.832"], "{:.1f}"),
+    ("wire", "CPU time of the aggregator, relative to an AF_XDP server with AVX2: 256; 832 values a frame",
+     ["wire.xdp-avx2.256", "wire.xdp-avx2.832"], "{:.1f}"),
     ("steer", "what one queue of a card can take with `--cpus 0,1`, relative to without: 256; 832 values a frame",
      ["steer.256", "steer.832"], "{:.1f}"),
     ("arith", "time of an add, relative to a 32-bit integer add: `fpisa`; `fpisa` without statistics; `exact`",
@@ -129,7 +133,7 @@ def read_run(folder, busy, only=None):
     """Return the machine and the results of a run that may be taken, of all parts or of these."""
     results = read_lines(os.path.join(folder, "results.jsonl"))
     if results[0]["quick"]:
-        sys.exit(f"readme.py: {folder}: a quick run, whose figures are worth nothing")
+        sys.exit(f"readme.py: {folder}: a quick run, whose figures are not valid")
     parts = [x for x in results if x["bench"] == "part" and (not only or x["part"] in only)]
     if not parts:
         sys.exit(f"readme.py: {folder}: no part has ended; make bench BENCH=\"{' '.join(only or ['all'])}\"")
@@ -175,19 +179,21 @@ def spread(values, form):
 
 
 def beside(busy):
-    return "without other work" if busy <= IDLE else f"beside other work, which took {busy:.0%} of them"
+    return "without other work" if busy <= IDLE else f"with other work, which took {busy:.0%} of them"
 
 
 def heading(runs):
     last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
     count = f"{len(runs)} runs" if len(runs) > 1 else "one run"
     idle = beside(max(r["busy"] for r in runs))
-    yield f"Medians of {count} of `make bench-figures` on {last['date'][:10]}, {minutes:.0f} minutes each, on {last['cpus']} CPUs ({last['cpu']},"
-    yield f"Linux {last['kernel']}) {idle}. The spread is the lowest and the highest run. Relative figures are of one round."
+    when = f"on {last['date'][:10]}, {minutes:.0f} minutes each"
+    yield f"These are medians of {count} of `make bench-figures` {when}, on {last['cpus']} CPUs ({last['cpu']},"
+    yield f"Linux {last['kernel']}) {idle}. The spread is from the lowest to the highest run. Each relative"
+    yield "figure compares two measurements of the same round."
 
 
 def table(record, rows):
-    """Return the text between the marks: the first so many rows."""
+    """Return the text between the marks: the first `rows` rows."""
     runs, figures = record["runs"], record["figures"]
     lines = ["", *heading(runs), "", "| `make bench BENCH=...` | figure | median | spread |", "|---|---|---|---|"]
     for part, what, keys, form in ROWS[:rows]:
@@ -200,10 +206,10 @@ def table(record, rows):
 def topologies(lines):
     """Return the tables of the benchmark by topology, with the machine above them."""
     m, counts = lines[0], sorted({x["rounds"] for x in lines[1:]})
-    return "\n".join(["", f"Medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of "
+    return "\n".join(["", f"These are medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of "
                       f'`make bench BENCH="topology training-colocated"` on {m["date"][:10]}, on {m["cpus"]} CPUs',
                       f"({m['cpu']}, Linux {m['kernel']}) {beside(m['busy'])}.", "", grid.tables(lines),
-                      "What was asked of it:", "", summary.measured(lines), ""])
+                      "The next table has the targets:", "", summary.measured(lines), ""])
 
 
 def shown(page, marks):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The targets: asked, measured, met or missed. run.py prints it.
+"""The targets: required, measured, met or missed. run.py prints it.
 
     summary.py RESULTS.jsonl
 """
@@ -22,6 +22,15 @@ def arith(key):
     return measured
 
 
+def exact64(key):
+    """Return a figure: a ratio of fused exact sums of fp64."""
+    def measured(results):
+        for line in results:
+            if line["bench"] == "arith" and line.get("exact64"):
+                yield "", line["exact64"][key], line["exact64"].get(key + "_quartiles")
+    return measured
+
+
 def staged(results):
     for line in results:
         if line["bench"] == "arith" and line.get("staged_add_ns") and line.get("fpisa_add_ns"):
@@ -35,7 +44,7 @@ def cpus(results):
 
 
 def wire(contender, elements):
-    """Return a figure: CPU time at the aggregator, ours to the contender's."""
+    """Return a figure: our CPU time at the aggregator, divided by the contender's."""
     def measured(results):
         for line in results:
             if line["bench"] == "wire" and (line["contender"], line["elements"]) == (contender, elements):
@@ -44,7 +53,7 @@ def wire(contender, elements):
 
 
 def worker(contender):
-    """Return a figure: CPU time at the worker, the contender's to a SwitchML-style worker's."""
+    """Return a figure: the contender's CPU time at the worker, divided by a SwitchML-style worker's."""
     def measured(results):
         for line in results:
             if line["bench"] == "worker" and line["contender"] == contender:
@@ -79,7 +88,7 @@ def mpi(results):
 
 
 def training(mbit):
-    """Return a figure: time of a step, Gloo's to the backend's, of the model that waits for the network."""
+    """Return a figure: Gloo's time of a step, divided by the backend's, of the model that waits for the network."""
     def measured(results):
         for line in results:
             if (line["bench"] == "training" and line["mbit"] == mbit and line["model"] == "mlp" and line["format"] == "fp32"
@@ -89,7 +98,7 @@ def training(mbit):
 
 
 def forwarded(program, limit):
-    """Return a figure: per cent of random rows that go on to the master, in the worst round."""
+    """Return a figure: per cent of random rows that pass on to the master, in the worst round."""
     def measured(results):
         for line in results:
             if (line["bench"] == "query" and line["program"] == program and line["limit"] == limit
@@ -129,36 +138,40 @@ def merged(workers, groups):
 # The figure, its bound, whether the bound is the least or the most, and the source of the figure.
 TARGETS = [
     ("fused fpisa fp32 add : integer add", 4.7, "most", arith("fpisa_add_ns")),
-    ("the same without statistics", 4.0, "most", arith("fpisa_add_no_statistics_ns")),
+    ("fused fpisa fp32 add without statistics : integer add", 4.0, "most", arith("fpisa_add_no_statistics_ns")),
     ("fused exact fp32 add : integer add", 3.0, "most", arith("exact_add_ns")),
     ("fused fpisa64 fp32 add : integer add", 5.0, "most", arith("fpisa64_add_ns")),
     ("fused fpisa-a fp32 add : integer add", 6.5, "most", arith("fpisa_a_add_ns")),
+    ("fused exact add, fp64 : fp32", 1.8, "most", exact64("add_ratio")),
+    ("read-out of exact, fp64 : fp32", 2.5, "most", exact64("readout_ratio")),
+    ("fused exact of fp64, first contribution : add", 1.0, "most", exact64("set_over_add")),
     ("staged add : fused add", 2.0, "most", staged),
     ("read-out by bits : integer add", 6, "most", arith("readout_bits_ns")),
     ("read-out by the 32-entry trie : integer add", 100, "most", arith("readout_lpm32_ns")),
-    ("Top-250, percent of rows that go on", 0.1, "most", forwarded("topn", 250)),
-    ("table of 521 groups, percent of rows that go on", 0.02, "most", forwarded("table", 521)),
-    ("table of 100,000 groups, percent of rows that go on", 4, "most", forwarded("table", 100000)),
+    ("Top-250, percent of rows that pass on", 0.1, "most", forwarded("topn", 250)),
+    ("table of 521 groups, percent of rows that pass on", 0.02, "most", forwarded("table", 521)),
+    ("table of 100,000 groups, percent of rows that pass on", 4, "most", forwarded("table", 100000)),
     ("Top-250 pruned on its way, share of the possible", 0.9, "least", pruned("topn")),
     ("521 groups added on their way, share of the possible", 0.9, "least", pruned("groups")),
     ("aggregator CPU, ours : UDP with AVX2, 256 values", 1.4, "most", wire("udp-avx2", 256)),
-    ("the same, 832 values", 1.6, "most", wire("udp-avx2", 832)),
+    ("aggregator CPU, ours : UDP with AVX2, 832 values", 1.6, "most", wire("udp-avx2", 832)),
     ("aggregator CPU, ours : AF_XDP with AVX2, 256 values", 1.0, "most", wire("xdp-avx2", 256)),
-    ("the same, 832 values", 1.3, "most", wire("xdp-avx2", 832)),
+    ("aggregator CPU, ours : AF_XDP with AVX2, 832 values", 1.3, "most", wire("xdp-avx2", 832)),
     ("worker CPU, ours by udp : SwitchML-style", 0.48, "most", worker("udp")),
     ("worker CPU, ours by xsk : SwitchML-style", 0.5, "most", worker("xsk")),
     ("all-reduce, share of what the link carries", 0.95, "least", collective("share")),
     ("all-reduce, faster than the best of MPI, Gloo", 1.6, "least", collective("faster", 8, 100)),
-    ("the same, a link that two CPUs just cannot fill", 1.5, "least", collective("faster", 8, 1000)),
+    ("all-reduce, faster than the best, on a link that two CPUs cannot quite fill", 1.5, "least", collective("faster", 8, 1000)),
     ("N = 8, 8 hosts more: faster than the best, 1 MB and more", 1.6, "least", grid.faster("dedicated-8", large)),
-    ("N = 8, 4 hosts more: the same", 1.25, "least", grid.faster("everywhere-4", large)),
-    ("N = 8, the workers' hosts alone: the same", 1.0, "least", grid.faster("colocated", large)),
-    ("the same with an MTU of 1500", 0.95, "least", grid.faster("colocated", large, mtu=1500)),
-    ("N = 8, the workers' hosts alone: faster, up to 64 KB", 2, "least", grid.faster("colocated", small)),
+    ("N = 8, 4 hosts more: faster than the best, 1 MB and more", 1.25, "least", grid.faster("everywhere-4", large)),
+    ("N = 8, the workers' hosts alone: faster than the best, 1 MB and more", 1.0, "least", grid.faster("colocated", large)),
+    ("N = 8, the workers' hosts alone, MTU of 1500: faster than the best, 1 MB and more", 0.95, "least",
+     grid.faster("colocated", large, mtu=1500)),
+    ("N = 8, the workers' hosts alone: faster than the best, up to 64 KB", 2, "least", grid.faster("colocated", small)),
     ("1 MB with a queue of 128 KB : of 1 MB", 1.1, "most", grid.slower("colocated", queue_bytes=128 << 10)),
-    ("the same, 8 hosts more", 1.1, "most", grid.slower("dedicated-8", queue_bytes=128 << 10)),
+    ("1 MB with a queue of 128 KB : of 1 MB, 8 hosts more", 1.1, "most", grid.slower("dedicated-8", queue_bytes=128 << 10)),
     ("1 MB with 1% loss : without", 1.3, "most", grid.slower("colocated", loss=0.01)),
-    ("the same, 8 hosts more", 1.3, "most", grid.slower("dedicated-8", loss=0.01)),
+    ("1 MB with 1% loss : without, 8 hosts more", 1.3, "most", grid.slower("dedicated-8", loss=0.01)),
     ("share of BytePS's bound, headers counted, 1 MB and more", 0.95, "least", grid.of_bound),
     ("MPI_Allreduce, faster than the best of both MPIs", 1.4, "least", mpi),
     ("training step, Gloo : ours, 50 Mbit/s", 1.35, "least", training(50)),
@@ -195,7 +208,7 @@ def table(results):
         out.append(f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['date']}")
         if m["quick"]:
             out.append("a quick run: its figures are worth nothing")
-    lines = [("target", "asked", "measured", "quartiles", "", "where"), *rows(results)]
+    lines = [("target", "required", "measured", "quartiles", "", "where"), *rows(results)]
     widths = [max(len(row[i]) for row in lines) for i in range(5)]
     out += ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in lines]
     return "\n".join(out) + "\n"
@@ -203,7 +216,7 @@ def table(results):
 
 def measured(results):
     """Return rows of the measured targets, for a page."""
-    out = ["| target | asked | measured | quartiles | | where |", "|---|---|---|---|---|---|"]
+    out = ["| target | required | measured | quartiles | | where |", "|---|---|---|---|---|---|"]
     return "\n".join([*out, *(f"| {' | '.join(row)} |" for row in rows(results) if row[4] != "not measured")]) + "\n"
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""One rank of a training by DistributedDataParallel, with every contender's all-reduce; training.py starts it.
+"""One rank of a training with DistributedDataParallel and every contender's all-reduce; training.py starts it.
 
     rank.py SOCKET PLAN
 
@@ -37,26 +37,32 @@ import fpisa  # noqa: E402
 import fpisa.torch  # noqa: E402
 import fpisa.torch_hook  # noqa: E402
 
+GROUPS = {"fpisa": {}, "fpisa-exact": {"mode": "exact"}}
 BUCKET_MB, CHUNK = 1, 256
 HOST_ORDER = 1  # jobs of groups are little-endian
 RATE = 0.01
 
 
-def mlp():
+def mlp(width=1024):
     """Return a model that waits for the network: 1.1 million parameters, with little computation for each."""
-    return torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024), torch.nn.ReLU(),
-                               torch.nn.Linear(1024, 10)), (16, 64)
+    return torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU(),
+                               torch.nn.Linear(width, 10)), (16, 64)
+
+
+def mlp_10m():
+    """Return an mlp of 10 million parameters."""
+    return mlp(3125)
 
 
 def cnn():
-    """Return a model that computes: 56 thousand parameters, most of them used at 256 places of each of 64 pictures."""
+    """Return a model with much computation: most of its 56 thousand parameters are used at 256 places of each of 64 pictures."""
     conv, relu = torch.nn.Conv2d, torch.nn.ReLU
     return torch.nn.Sequential(conv(1, 32, 3, padding=1), relu(), conv(32, 64, 3, padding=1), relu(), torch.nn.MaxPool2d(2),
                                conv(64, 64, 3, padding=1), relu(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
                                torch.nn.Linear(64, 10)), (64, 1, 16, 16)
 
 
-MODELS = {"mlp": mlp, "cnn": cnn}
+MODELS = {"mlp": mlp, "mlp-10m": mlp_10m, "cnn": cnn}
 
 
 class InOrder:
@@ -146,7 +152,7 @@ class Trainings:
         dist.init_process_group("gloo", init_method=plan["meeting"], rank=plan["rank"], world_size=plan["world"])
         self.plan, self.trained = plan, {}
         contenders = plan["contenders"]
-        self.group = dist.new_group(backend="fpisa") if "fpisa" in contenders else None
+        self.groups = {name: dist.new_group(backend="fpisa", pg_options=options) for name, options in GROUPS.items() if name in contenders}
         self.hooks = (fpisa.Group(None, "hook", plan["rank"], plan["world"], elements=plan["elements"])
                       if "fpisa-hook" in contenders else None)
         self.openmpi = OpenMpi(plan) if "openmpi" in contenders else None
@@ -161,7 +167,7 @@ class Trainings:
                     self.trained[name, model, format] = ddp, torch.optim.SGD(ddp.parameters(), lr=RATE), batch
 
     def wrap(self, name, net, format):
-        group = self.group if name == "fpisa" else None
+        group = self.groups.get(name)
         ddp = DistributedDataParallel(net, bucket_cap_mb=BUCKET_MB, process_group=group)
         if name == "fpisa-hook":
             hook = fpisa.torch_hook.Hook(self.hooks, torch.float16 if format == "fp16" else None)

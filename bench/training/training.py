@@ -3,7 +3,7 @@
 """Time of a training step under DistributedDataParallel over shaped links: FPISA, Gloo, Open MPI, SwitchML's arithmetic.
 
     training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
-                [--topology switch|colocated]
+                [--topologies switch,colocated]
 
 The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways except the
 aggregator's. With `colocated` there is no such host: each worker's host adds, and the first is the manager. Results are
@@ -11,13 +11,15 @@ coalesced where they enter the bridge (`udp_gro`). Contenders are in the same pr
 and train in turns:
 
 fpisa       the process group of adapters/torch
+fpisa-exact the same in mode exact; only if --only names it
 fpisa-hook  the communication hook of adapters/python
 gloo        PyTorch's own
 openmpi     MPI_Allreduce in a hook, by the algorithm that is fastest at the rate for the largest bucket; without float16
 switchml    as a SwitchML worker: exponents, then int32 quantised in C, summed by FPISA; float32 only
 
 One JSON line per point: `step_ms` from the first rank's start to the last rank's end, `cpu_ms` of a rank's process,
-per step, medians; for fpisa also `gloo`, Gloo's time over ours, in the same round.
+per step, medians; for fpisa and fpisa-exact also `gloo`, Gloo's time over ours, and for fpisa-exact `fpisa`, its time
+over fpisa's, in the same round.
 """
 import argparse
 import contextlib
@@ -41,9 +43,9 @@ from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartile
 RANK = os.path.join(HERE, "rank.py")
 ANSWER_S, START_S = 300, 300
 CONTENDERS = ["fpisa", "fpisa-hook", "gloo", "openmpi", "switchml"]
-HALF = ["fpisa", "fpisa-hook", "gloo"]	# contenders that sum float16
+HALF = ["fpisa", "fpisa-exact", "fpisa-hook", "gloo"]  # contenders that sum float16
 TRIALS = 2
-LARGEST = {"mlp": 1 << 20, "cnn": 56 << 10}  # values of a bucket
+LARGEST = {"mlp": 1 << 20, "mlp-10m": 3125 * 3125, "cnn": 56 << 10}  # values of a bucket
 PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # variables that mpirun passes to ranks
 
 
@@ -60,8 +62,8 @@ def missing(name):
 class Stage:
     """The network, the aggregator, its manager, and the ranks."""
 
-    def __init__(self, args, names, folder):
-        self.args, self.names, self.folder = args, names, folder
+    def __init__(self, args, topology, names, folder):
+        self.args, self.topology, self.names, self.folder = args, topology, names, folder
         self.net = Network(args.workers, args.mtu)
         self.pins = os.path.join(folder, "pins")  # pins of several aggregators: a BPF filesystem
         os.mkdir(self.pins)
@@ -78,7 +80,7 @@ class Stage:
         config = os.path.join(self.folder, "fpisa.conf")
         with open(config, "w") as f:
             f.write("[manager]\nwithout-key = yes\n")
-        if self.args.topology == "switch":
+        if self.topology == "switch":
             self.net.load()
             self.started(self.net.agg.spawn(labs.FPISA, "serve", config))
             return labs.ADDRESS
@@ -177,6 +179,10 @@ class Stage:
         labs.unmount(self.pins)
 
 
+def ratio(name, ratios):
+    return {name: round(statistics.median(ratios), 3), f"{name}_quartiles": [round(q, 3) for q in quartiles(ratios)]}
+
+
 def measure(stage, args, mbit, model, format, algorithm):
     """Measure all rounds of one point. Print a line per contender."""
     names = [n for n in stage.names if format == "fp32" or n in HALF]
@@ -188,7 +194,7 @@ def measure(stage, args, mbit, model, format, algorithm):
         rounds.append({n: stage.train(n, model, format, args.steps) for n in names[turn:] + names[:turn]})
     for n in names:
         times = [1e3 * r[n][0] for r in rounds]
-        line = {"model": model, "format": format, "mbit": mbit, "topology": args.topology, "contender": n, "workers": args.workers,
+        line = {"model": model, "format": format, "mbit": mbit, "topology": stage.topology, "contender": n, "workers": args.workers,
                 "rounds": args.rounds, "step_ms": round(statistics.median(times), 3),
                 "quartiles": [round(q, 3) for q in quartiles(times)],
                 "cpu_ms": round(1e3 * statistics.median(r[n][1] for r in rounds), 3)}
@@ -196,10 +202,24 @@ def measure(stage, args, mbit, model, format, algorithm):
             line["algorithm"] = algorithm
         if n.startswith("fpisa"):
             line["udp_gro"] = stage.udp_gro
-        if n == "fpisa" and "gloo" in names:
-            faster = [r["gloo"][0] / r[n][0] for r in rounds]
-            line.update(gloo=round(statistics.median(faster), 3), gloo_quartiles=[round(q, 3) for q in quartiles(faster)])
+        if n in ("fpisa", "fpisa-exact") and "gloo" in names:
+            line.update(ratio("gloo", [r["gloo"][0] / r[n][0] for r in rounds]))
+        if n == "fpisa-exact" and "fpisa" in names:
+            line.update(ratio("fpisa", [r[n][0] / r["fpisa"][0] for r in rounds]))
         print(json.dumps(line), flush=True)
+
+
+def measure_topology(args, topology, names):
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stage = Stage(args, topology, names, folder)
+        stack.callback(stage.close)
+        stage.open()
+        for mbit in args.rates:
+            stage.net.shape(mbit)
+            for model in args.models:
+                algorithm = stage.choose(model) if "openmpi" in stage.names else None
+                for format in args.formats:
+                    measure(stage, args, mbit, model, format, algorithm)
 
 
 def main():
@@ -210,29 +230,22 @@ def main():
     p.add_argument("--formats", type=lambda s: s.split(","), default=["fp32", "fp16"])
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--steps", type=int, default=2, help="of a turn")
-    p.add_argument("--topology", choices=["switch", "colocated"], default="switch", help="where the aggregators are")
+    p.add_argument("--topologies", type=lambda s: s.split(","), default=["switch"], help="where the aggregators are: switch, colocated")
     p.add_argument("--only", default=",".join(CONTENDERS))
     p.add_argument("--mtu", type=int, default=3506)
     args = p.parse_args()
     if not os.path.exists(os.path.join(labs.BUILD, "torch", "built")):
-        print("training: build/torch is not there; make torch", file=sys.stderr)
+        print("training: build/torch does not exist; run make torch", file=sys.stderr)
         return 1
     exit_on_signals()
     own_mounts()
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        stage = Stage(args, runnable("training", args.only, missing), folder)
-        stack.callback(stage.close)
-        try:
-            stage.open()
-            for mbit in args.rates:
-                stage.net.shape(mbit)
-                for model in args.models:
-                    algorithm = stage.choose(model) if "openmpi" in stage.names else None
-                    for format in args.formats:
-                        measure(stage, args, mbit, model, format, algorithm)
-        except Failure as e:
-            print(f"training: {e}", file=sys.stderr)
-            return 1
+    names = runnable("training", args.only, missing)
+    try:
+        for topology in args.topologies:
+            measure_topology(args, topology, names)
+    except Failure as e:
+        print(f"training: {e}", file=sys.stderr)
+        return 1
     return 0
 
 

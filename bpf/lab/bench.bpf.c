@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN. Some read a payload
- * (touch_*), some add a payload of 32-bit integers to a row (add_*: SwitchML's arithmetic). Others do nothing, or
- * stay in registers. Each does its work in several ways; user space (user/lab/bench/reference.c) finds them by their
- * names and takes the fastest.
+ * (touch_*), some add a payload of 32-bit integers to a row (add_*: SwitchML's arithmetic). Others do nothing, or use
+ * only registers. Each does its work in several ways; user space (user/lab/bench/reference.c) finds them by their names
+ * and takes the fastest.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -55,7 +55,7 @@ static __always_inline void *parse(struct xdp_md *ctx, struct row **row)
 	return *row ? data + FPISA_PAYLOAD_OFFSET : NULL;
 }
 
-/* A program that does STEP for all i in steps, UNROLL of them between two tests of the loop. */
+/* Define a program that runs STEP for all i, with UNROLL steps between two tests of the loop. */
 #define PROGRAM(name, lane, unroll, STEP)                                                                              \
 	SEC("xdp") int name##_x##unroll(struct xdp_md *ctx)                                                            \
 	{                                                                                                              \
@@ -118,7 +118,7 @@ PROGRAM(add_split, __u64, 8, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 32, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 128, add_split((__u32 *)&out[i], in[i]))
 
-/* Measure the cost of every run of a program, whatever it does. */
+/* Measure the fixed cost of every run of a program. */
 SEC("xdp")
 int empty(struct xdp_md *ctx)
 {

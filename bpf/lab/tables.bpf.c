@@ -45,7 +45,7 @@ static __always_inline struct fpisa_entry look(enum fpisa_table t, __u32 i)
 	}
 }
 
-/* A global function: verified once, for any operands (blocks.h). */
+/* This is a global function, so that it is verified once for any operands (blocks.h). */
 __attribute__((noinline)) int apply_item(struct fpisa_run_item *item, __u32 function, __u32 format, __u32 rounding)
 {
 	if (item)

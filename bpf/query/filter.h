@@ -25,7 +25,7 @@ static __always_inline struct fpisa_filter_block *fpisa_filter_at(void *filter, 
 /* Begin an epoch, for each kind of query. The caller holds the lock. */
 GLOBAL_FN int begin(__u32 epoch);
 
-/* Take the lock, if the state is of this epoch. Otherwise return a verdict, without the lock. */
+/* Take the lock if the state belongs to this epoch. Otherwise return a verdict, without the lock. */
 static __always_inline int take_state(const struct fpisa_query_config *q, struct fpisa_query_state *s, __u32 epoch)
 {
 	if (!lock_take(&s->lock))
@@ -41,7 +41,7 @@ static __always_inline int take_state(const struct fpisa_query_config *q, struct
 
 /* -- rows -------------------------------------------------------------------- */
 
-/* Return enum fpisa_filter_answer of row `i`, if it is `asked` for. */
+/* Return enum fpisa_filter_answer of row `i`, if `asked` is set. */
 GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u32 state)
 {
 	const struct fpisa_query_config *q = config();
@@ -53,7 +53,7 @@ GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u
 	p = row_at(ctx, q, i);
 	if (!p)
 		return FPISA_FILTER_MAYBE;
-	r = fpisa_row_load(p, q->key_bytes);
+	r = fpisa_row_load(p, q->key_bytes, q->form);
 	fpisa_join_key(r.key, q->filter_bytes);
 	return fpisa_filter_ask(q, NULL, epoch, state, r.key);
 }
@@ -100,7 +100,7 @@ GLOBAL_FN int use_filter(__u32 epoch)
 		state = fpisa_filter_state(s->filter, epoch);
 		lock_release(&s->lock);
 	}
-	/* A full barrier: the filter is read after it was found whole. */
+	/* This is a full barrier: the filter is read after the check that it is whole. */
 	__sync_fetch_and_add(&s->barrier, 0);
 	return (int)(state & 3);
 }
@@ -117,7 +117,7 @@ GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 
 	if (!s || !(q->flags & FPISA_QUERY_FILTER) || i >= FPISA_QUERY_ROWS)
 		return 0;
-	/* As in row_at(). */
+	/* see row_at() */
 	fpisa_opaque(i);
 	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->filter_bytes;

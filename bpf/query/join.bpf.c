@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Rows of a join: rows whose key is in the filter (fpisa/query/filter.h has the rules) go on to the master. Nothing
- * else of them is kept, so copies do no harm, and rows need no lock.
+ * Rows of a join: rows whose key is in the filter (fpisa/query/filter.h has the rules) pass on to the master. The
+ * program keeps no state of rows, so copies have no effect, and rows need no lock.
  */
 #include "query.h"
 
@@ -44,7 +44,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Answer SEAL: the master knows of everything that is missing here. */
+/* Answer SEAL: list everything that is missing here for the master. */
 GLOBAL_FN int seal(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The parts that programs of queries share: the query for which a program is specialised, its state, the checks, and
- * ways out. The entry (../fpisa.bpf.c) has parsed the frame and calls the query's program for frames of other types
+ * the replies. The entry (../fpisa.bpf.c) has parsed the frame and calls the query's program for frames of other types
  * than its own. User space loads a program for each query, over the maps of fpisa.o and the query's own.
  */
 #ifndef FPISA_BPF_QUERY_H
@@ -67,7 +67,7 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 	return v;
 }
 
-/* Is the epoch of the frame still the query's? Call under the lock. */
+/* Return whether the epoch of the frame is still the query's. Call this under the lock. */
 static __always_inline int epoch_runs(const struct fpisa_query_config *q, __u32 epoch)
 {
 	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
@@ -82,7 +82,7 @@ static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query
 
 	if (i >= FPISA_QUERY_ROWS)
 		return NULL;
-	/* 6.1 knows no bound for a product of a word whose upper half it does not know. */
+	/* The verifier of 6.1 has no bound for a product of a word whose upper half is unknown. */
 	fpisa_opaque(i);
 	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->row_bytes;
@@ -100,9 +100,9 @@ static __always_inline __u64 rows_of(__u32 half, __u32 count)
 }
 
 /*
- * Return the lowest of `rows`, which is not 0. Loops over a few rows step by it from one to the next. With a branch
- * on each of 64 bits 6.1 would follow both ways, row after row; loops over many rows have that branch in a separate
- * function.
+ * Return the lowest of `rows`, which is not 0. Loops over a few rows use it to step to the next row. With a branch on
+ * each of 64 bits, the verifier of 6.1 would follow both ways, row after row. Loops over many rows have that branch in
+ * a separate function.
  */
 static __always_inline __u32 lowest_row(__u64 rows)
 {
@@ -128,14 +128,18 @@ GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
 		out[1] = in[1];
 	if (q->row_bytes > 16)
 		out[2] = in[2];
-	if (q->row_bytes > 24) {
+	if (q->row_bytes > 24)
 		out[3] = in[3];
+	if (q->row_bytes > 32)
 		out[4] = in[4];
-	}
+	if (q->row_bytes > 40)
+		out[5] = in[5];
+	if (q->row_bytes > 48)
+		out[6] = in[6];
 	return 0;
 }
 
-/* Move the rows in `kept`, of 64 from 64 x `half` on, to place `to` and behind; return the next place. */
+/* Move the rows in `kept`, of 64 from 64 x `half` on, to place `to` and after it; return the next place. */
 GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
 {
 	if (half > 1)
@@ -146,7 +150,7 @@ GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
 	return to;
 }
 
-/* Write zeros behind `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. Rows are multiples of 8. */
+/* Write zeros after `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. Rows are multiples of 8. */
 GLOBAL_FN int pad_payload(struct xdp_md *ctx, __u32 bytes)
 {
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
@@ -166,7 +170,7 @@ GLOBAL_FN int pad_payload(struct xdp_md *ctx, __u32 bytes)
 	return 0;
 }
 
-/* Cut the frame off behind the payload. */
+/* Cut the frame off after the payload. */
 static __always_inline void cut(struct xdp_md *ctx, __u32 payload)
 {
 	long length = (long)ctx->data_end - (long)ctx->data;
@@ -221,8 +225,8 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
 	address_reply(&h, h.ip->daddr, job->rank[rank].addr, job->rank[rank].port, payload, sums);
-	action = through(q->job, peer->ifindex);
 	cut(ctx, payload);
+	action = through(ctx, q->job, peer->ifindex);
 	return count_verdict(q->job, v, action);
 }
 
@@ -254,7 +258,7 @@ GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
 
 /* -- the program ------------------------------------------------------------- */
 
-/* Each kind of query defines these functions. */
+/* Each kind of query defines these functions: */
 GLOBAL_FN int rows(struct xdp_md *ctx);
 GLOBAL_FN int seal(struct xdp_md *ctx);
 GLOBAL_FN int read_groups(struct xdp_md *ctx);

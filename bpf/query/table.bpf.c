@@ -32,7 +32,7 @@ static __always_inline struct fpisa_query_group *fpisa_group_at(void *table, __u
 	return lookup(&fpisa_groups, i);
 }
 
-/* Carry; not inlined, because it is rare, and a loop. */
+/* Carry. This is not inlined, because it is rare and contains a loop. */
 GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 {
 	if (g)
@@ -43,7 +43,7 @@ GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 #include "fpisa/query/table.h"
 
 /*
- * Look for the group of row `i`, if it is `asked` for: return 1 if it found no place; else add the row, if `fresh`.
+ * If `asked`, find the group of row `i`. Return 1 if it found no place; else add the row if `fresh`.
  * The caller holds the lock. `asked` is tested here: in the loop over rows the verifier would follow each branch, row
  * after row.
  */
@@ -52,6 +52,7 @@ GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 	const struct fpisa_query_config *q = config();
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
 	void *p;
+	struct fpisa_query_counters *c;
 	struct fpisa_query_group *g;
 	struct fpisa_row r;
 
@@ -60,12 +61,18 @@ GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 	p = row_at(ctx, q, i);
 	if (!p || !s)
 		return 1;
-	r = fpisa_row_load(p, q->key_bytes);
+	r = fpisa_row_load(p, q->key_bytes, q->form);
 	g = fpisa_table_find(s, q, NULL, &r);
 	if (!g)
 		return 1;
+	if (!fpisa_group_fits(q, g, &r)) {
+		c = lookup(&fpisa_query_rows, 0);
+		if (c && fresh)
+			c->beyond++;
+		return 1;
+	}
 	if (fresh)
-		fpisa_group_add(g, &r);
+		fpisa_group_add(q, g, &r);
 	return 0;
 }
 
@@ -134,7 +141,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	asked = (__u32)(__builtin_popcountll(low) + __builtin_popcountll(high));
 	low = add_rows(ctx, 0, low, fresh);
 	high = add_rows(ctx, 1, high, fresh);
-	/* Only now: a thread that finds the number taken knows that all rows are in. */
+	/* Take the number only now, because another thread that finds it taken assumes that all rows are in. */
 	if (fresh)
 		fpisa_query_window_take(&s->window[rank], sequence, FPISA_QUERY_WINDOW);
 	lock_release(&s->lock);
@@ -266,8 +273,10 @@ GLOBAL_FN int read_groups(struct xdp_md *ctx)
 	sums = seal_for(ctx, q->master, payload);
 	if (!find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
-	action = to_sender(ctx, &h, q->job, payload, sums);
 	cut(ctx, payload);
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	action = to_sender(ctx, &h, q->job, payload, sums);
 	return count_verdict(q->job, FPISA_V_groups, action);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Top-N by pruning (fpisa/query/topn.h has the rules and why they hold). Most frames have no row that could be among
- * the first: one comparison a row finds that, without the lock.
+ * Top-N by pruning (fpisa/query/topn.h has the rules and the reasons for them). Most frames have no row that could be
+ * among the first; one comparison for each row detects that, without the lock.
  */
 #include "query.h"
 
-/* A key each, the least first; user space sets the number of entries. */
+/* Each entry is a key, the least first; user space sets the number of entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -21,7 +21,10 @@ static __always_inline __u32 *fpisa_heap_at(void *heap, __u32 i)
 
 #include "fpisa/query/heap.h"
 
-/* Separate functions: a verifier sees the loops around them once, and not for each way through a step. */
+/*
+ * These are separate functions, so that a verifier walks the loops around them once and not for each path through a
+ * step.
+ */
 GLOBAL_FN __u32 sink(__u32 i, __u32 n, __u32 key)
 {
 	return fpisa_heap_sink_step(NULL, i, n, key);
@@ -39,7 +42,7 @@ GLOBAL_FN int rise(__u32 i, __u32 key)
 
 /*
  * Return a bit for each of rows 32 x `block` to + 31 whose key is at least `floor`. Zero if the frame does not hold
- * them all. Unrolled, and without branches.
+ * them all. The loop is unrolled and has no branches.
  */
 GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
 {
@@ -154,7 +157,7 @@ static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct 
 	if (fpisa_read_once(&s->epoch) != h->generation)
 		return 0;
 	bar = fpisa_read_once(&s->bar);
-	/* A full barrier: no later load precedes the load above. */
+	/* This is a full barrier: no later load precedes the load above. */
 	__sync_fetch_and_add(&s->barrier, 0);
 	high = fpisa_read_once(&s->window[h->rank & (FPISA_MAX_WORKERS - 1)].high);
 	return fpisa_topn_floor(q, bar, h->chunk > high);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 #SBATCH --job-name=train --nodes=4 --ntasks-per-node=1
-# sbatch train.sh ddp.py --mode exact: a training by torchrun, a rank a node; prolog has put the key there.
+# sbatch train.sh ddp.py --mode exact: train with torchrun, one rank on each node. The prolog has installed the key.
 set -eu
 . /etc/fpisa/slurm.conf
 export FPISA_MANAGER FPISA_KEY=/run/fpisa/$SLURM_JOB_ID/keys

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Bash completion of the CLI, from its own table of verbs (table.py).
+"""Write the bash completion of the CLI, from the CLI's table of verbs (table.py).
 
     completion.py FPISA
 """
@@ -13,7 +13,7 @@ _fpisa()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} first=1 verb words what
 	COMPREPLY=()
-	# --pin before the verb is no usage of fpisa: the verb is the first word, or the first two.
+	# --pin before the verb is not valid: the verb is the first word, or the first two.
 	verb=${COMP_WORDS[1]}
 	if [[ $verb == help ]]; then
 		verb=${COMP_WORDS[2]}
@@ -69,7 +69,7 @@ def array(name, entries):
 
 
 def main():
-    # A file that is installed does not offer what stays behind.
+    # The installed file does not offer verbs that are not installed.
     verbs = [v for v in table.verbs(sys.argv[1])[0] if not v.of_the_tree]
     first = list(dict.fromkeys(v.name.split()[0] for v in verbs))
     second = [(f, " ".join(v.name.split()[1] for v in verbs if v.name.startswith(f + " "))) for f in first]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Manual pages from what is written once elsewhere.
+"""Write manual pages from the help, the headers and the pages of this tree.
 
     render.py verbs FPISA PAGE.in	a page whose line @VERBS@ becomes the CLI's own help
     render.py api HEADER PAGE.in	a page whose line @API@ becomes the header's declarations and comments
@@ -16,7 +16,7 @@ import time
 
 import table
 
-WIDTH, GAP = 72, 2  # of tables, and between their columns
+WIDTH, GAP = 72, 2  # columns of a table's text, and spaces between the table's columns
 KEYS = 3  # columns that both halves of a table have that is too wide for one page
 
 
@@ -30,7 +30,7 @@ def literal(lines):
 
 
 def fill(lines, head):
-    """Paragraphs, indented code and lists of `head`ed items, of plain text as this tree's help and comments have it."""
+    """Render plain text, as in this tree's help and comments: paragraphs, indented code, and lists of items that begin with `head`."""
     out, listing = [], False
     for line in lines:
         item = re.match(head, line)
@@ -38,7 +38,7 @@ def fill(lines, head):
             if not listing:
                 out.append(".Bl -tag -width Ds")
             if listing and out[-2].startswith(".It") and out[-2].endswith(",") and not out[-1]:
-                out[-2] += " " + escape(item[1].strip())  # an item of two lines
+                out[-2] += " " + escape(item[1].strip())  # an item on two lines
                 out[-1] = escape(item[2] or "")
             else:
                 out += [f".It {escape(item[1].strip())}", escape(item[2] or "")]
@@ -54,7 +54,7 @@ def fill(lines, head):
             else:
                 out.append(escape(line.strip()) or ".Pp")
     text = "\n".join(out + [".El"] * listing)
-    text = text.replace(".Ed\n.Bd -literal\n", "")  # one block of code, not one a line
+    text = text.replace(".Ed\n.Bd -literal\n", "")  # join lines of code into one block
     text = re.sub(r"(?:\.Pp\n)+(?=\.B[dl]|\.S[hs]|\.Pp)", "", text)
     return [line for line in re.sub(r"^(\.Pp\n)+|(\n\.Pp)+$", "", text).splitlines() if line]
 
@@ -77,7 +77,7 @@ def verbs(fpisa):
 
 
 def declarations(header):
-    """(comment lines, declaration lines) in the header's order; the first is the file's own comment."""
+    """Return (comment lines, declaration lines) in the header's order. The first comment is the file's own."""
     with open(header) as f:
         text = f.read()
     text = re.sub(r"^#(?!define FPISA_\w+ ).*\n", "", text, flags=re.M).replace('extern "C" {', "")
@@ -144,7 +144,7 @@ def inline(text):
 
 
 def tbl(rows):
-    """Tables of tbl(1): one, its columns narrowed until it fits, or two."""
+    """Return tables of tbl(1): one table whose columns are narrowed until it fits, or two tables."""
     cells = [[c.strip() for c in re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
     cells = [c for c in cells if not all(re.fullmatch(r":?-+:?", x) for x in c)]
     columns = max(map(len, cells))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The CLI's own table of verbs, as the program tells it: for its manual page (render.py),
-its completion (completion.py) and their tests."""
+"""Read the CLI's table of verbs from its help: for its manual page (render.py), its completion (completion.py) and their tests."""
 import re
 import subprocess
 
@@ -30,7 +29,7 @@ class Verb:
                         for head in heads for n, meta in re.findall(METAVAR, head)}
 
     def operand(self):
-        """What its first operand is: "DEV", "JOB", "FILE", or "" for none."""
+        """Return the first operand: "DEV", "JOB", "FILE", or "" for none."""
         m = re.match(r"\[?([A-Z]+)", self.args)
         return m[1] if m and m[1] != "OPTION" else ""
 
@@ -40,7 +39,7 @@ def ask(fpisa, *argv):
 
 
 def values(fpisa, verb, option):
-    """The words that an option takes, as its refusal names them. The unknown option ends the verb before it acts."""
+    """Return the words that an option takes, from the error for a wrong word. An unknown option ends the verb before it acts."""
     p = subprocess.run([fpisa, *verb.split(), "--" + option, "?", "--no-such-option"], text=True, capture_output=True)
     m = re.match(rf"fpisa: --{option}: '\?' is not (.*)", p.stderr)
     words = m[1].split(" or ") if m else []
@@ -48,7 +47,7 @@ def values(fpisa, verb, option):
 
 
 def verbs(fpisa):
-    """All of them, in the order of `fpisa help`, which also says what holds for every one: (verbs, lines)."""
+    """Return (verbs, lines): all verbs in the order of `fpisa help`, and the lines of it that hold for every verb."""
     lines = ask(fpisa, "help").splitlines()[1:]
     end = lines.index("Options of every verb:")
     return [Verb(fpisa, re.split(r"\s{2,}", line.strip(), maxsplit=1)[0]) for line in lines[:end]], lines[end + 1:]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The base of every shared header: fixed-width types, inlining, and the few idioms that keep a compiler from turning
+ * The base of every shared header: fixed-width types, inlining, and a few idioms that prevent a compiler from turning
  * arithmetic back into branches.
  *
  * All headers in this directory compile for BPF (clang -target bpf) and for user space (gcc, clang) from the same text.
@@ -19,7 +19,7 @@
 #endif
 
 /*
- * Keeps clang from unrolling: old verifiers reject an unrolled body of masks as too large, and the verifier of
+ * Prevent clang from unrolling: old verifiers reject an unrolled body of masks as too large, and the verifier of
  * 6.18.44 crashes on it.
  */
 #ifdef __clang__
@@ -28,7 +28,7 @@
 #define FPISA_ROLLED
 #endif
 
-/* Unroll short bodies without masks; only if the compiler is clang. */
+/* Unroll short bodies without masks, only if the compiler is clang. */
 #ifdef __bpf__
 #define FPISA_UNROLLED _Pragma("clang loop unroll(full)")
 #else
@@ -39,13 +39,13 @@
 #define fpisa_unlikely(x) __builtin_expect(!!(x), 0)
 
 /*
- * BPF has no conditional move: LLVM rebuilds branches from mask arithmetic, and on unpredictable exponents those cost
- * three times the masks. Hiding the value before its sign is spread, and the mask, keeps the masks. User space has
- * conditional moves and vectors, so the compiler may see through there.
+ * BPF has no conditional move, so LLVM rebuilds branches from mask arithmetic. On unpredictable exponents the branches
+ * cost three times as much as the masks. Hiding the value before its sign is spread, and the mask, keeps the masks.
+ * User space has conditional moves and vectors, so the compiler may see through there.
  */
 #ifdef __bpf__
 #define fpisa_opaque(x) asm volatile("" : "+r"(x))
-/* x += y and x |= y without a copy of x: clang computes many of them in the register of y and moves the result back. */
+/* x += y and x |= y without a copy of x. clang would compute many of them in the register of y and move the result back. */
 #define fpisa_add_to(x, y) asm volatile("%0 += %1" : "+r"(x) : "r"(y))
 #define fpisa_or_to(x, y) asm volatile("%0 |= %1" : "+r"(x) : "r"(y))
 #else

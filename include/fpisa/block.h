@@ -4,10 +4,10 @@
  *
  * A block is a frame's unit of work: one bounds check, one loop of constant length. The fused composition runs
  * MAU0..4 (or MAU5..8) on each element with the PHV in registers. The staged composition runs one unit over the block
- * and keeps the PHV in memory between the units. Same functions, same order, same bits. bpf/forms.h decides which of
- * them the kernel's programs have, and their substitutes.
+ * and keeps the PHV in memory between the units. Both run the same functions in the same order, so the bits are equal.
+ * bpf/forms.h decides which of these functions, or which substitutes, the kernel's programs run.
  *
- * Registers (paper, section 3.1): exponents and signed mantissas stand in two separate arrays.
+ * Registers (paper, section 3.1): exponents and signed mantissas are in two separate arrays.
  */
 #ifndef FPISA_BLOCK_H
 #define FPISA_BLOCK_H
@@ -21,7 +21,7 @@ struct fpisa_exp_block {
 	__u16 e[FPISA_BLOCK];
 };
 
-/* The mantissa register array, one block, R = 32; and R = 64. */
+/* The mantissa register array, one block, for R = 32 and for R = 64. */
 struct fpisa_man_block {
 	__s32 m[FPISA_BLOCK];
 };
@@ -75,8 +75,8 @@ struct fpisa_phv_ref {
 #define FPISA_EACH(i) FPISA_ROLLED for (int i = 0; i < FPISA_BLOCK; i++)
 
 /*
- * Access to lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits. The widths are the format's, and constant
- * where these functions are used.
+ * Access to lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits. The format determines the widths, which are
+ * constant where these functions are used.
  */
 static __always_inline __u64 fpisa_get_word(const void *in, int i, struct fpisa_format f)
 {
@@ -176,8 +176,8 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * Run MAU6..8: element i of `out` from the magnitude of a lane; clz(x) is the match of MAU6. A macro, because the
- * match is a map look-up in one program and arithmetic in the other.
+ * Run MAU6..8: compute element i of `out` from the magnitude of a lane. clz(x) is the match of MAU6. This is a macro,
+ * because the match is a map look-up in one program and arithmetic in the other.
  */
 #define fpisa_lane_read(out, i, l, f, rounding, clz)  \
 	({                                            \
@@ -293,7 +293,7 @@ static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const 
 	}
 }
 
-/* Run stage 6; as in fpisa_block_read, clz(x) is the match. */
+/* Run stage 6. clz(x) is the match, as in fpisa_block_read(). */
 #define fpisa_stage6(p, f, clz)                                                              \
 	({                                                                                   \
 		FPISA_EACH(__i) {                                                            \

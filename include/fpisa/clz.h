@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * A table of leading zeros. Sums have their leading one near the leading one of the format's mantissa, so the
- * read-out (lookup_read.h) looks up a window of the register that begins there. Outside are sums that cancelled four
- * bits or more, zero and superaccumulators of mode exact.
+ * read-out (lookup_read.h) looks up a window of the register that begins there. The leading one lies outside the window
+ * for sums that cancelled four bits or more, for zero, and for superaccumulators of mode exact.
  */
 #ifndef FPISA_CLZ_H
 #define FPISA_CLZ_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The bits that an add discards: the paper's error distribution (section 5.2.1),
- * taken in the datapath while it happens. An observer looks at a block's
- * PHV after MAU1 and at its registers before MAU2, and changes neither.
+ * The bits that an add discards, which give the paper's error distribution (section 5.2.1). They are
+ * measured in the datapath during the add. An observer reads a block's PHV after MAU1 and its registers before MAU2,
+ * and does not change them.
  *
  * A right shift discards the low bits of the shifted mantissa, a nonnegative
  * amount because the shift is a floor. An overwrite discards the stored
  * magnitude. A magnitude in [2^x, 2^(x+1)) counts in the bucket
- * x + bias + M + G. Saturation also loses value, but not single bits: it is
- * counted as `overflowed` and not here. The rounding of a read-out is not
+ * x + bias + M + G. Saturation loses value, but not single bits, so only
+ * `overflowed` counts it. The rounding of a read-out is not
  * counted. Squares are left out, because their exponents differ.
  */
 #ifndef FPISA_DISCARD_H

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Mode `exact`: a superaccumulator (Kulisch's long accumulator) in place of the mantissa register.
+ * Mode `exact`, which has a superaccumulator (Kulisch's long accumulator) in place of the mantissa register.
  *
- * It has signed 64-bit limbs, 32 bits apart, so that carries can wait. A value goes to limb (e - 1) / 32, at place (e
- * - 1) mod 32, so an add touches one limb and loses nothing. Limb i holds units of 2^(32 i + 1 - bias - M). A
- * mantissa of M + 1 bits moved by up to 31 leaves 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a limb could
- * overflow, 2^24 for bf16. Formats of five exponent bits or fewer fit one limb, with the place e - 1 in it: 2^(63 -
- * 29 - 11) adds for FP16.
+ * It has signed 64-bit limbs, 32 bits apart, so that carries can wait. A value goes to limb (e - 1) / 32, at bit (e -
+ * 1) mod 32, so an add touches one limb and loses no bit. Limb i holds units of 2^(32 i + 1 - bias - M). A mantissa of
+ * M + 1 bits moved by up to 31 leaves 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a limb could overflow, 2^24 for
+ * bf16. Formats of five exponent bits or fewer fit one limb, with the place e - 1 in it: 2^(63 - 29 - 11) adds for
+ * FP16.
  *
- * The order of adds does not matter, because integers are associative; the one rounding is at read-out. MAU0, 1 and 6
- * to 8 are those of mau.h with a 64-bit register; here are MAU2 to 5. The exponent register keeps only the sticky
- * bits.
+ * The order of adds does not matter, because the addition of integers is associative; the only rounding is at read-out.
+ * MAU0, 1 and 6 to 8 are those of mau.h with a 64-bit register; this file has MAU2 to 5. The exponent register keeps
+ * only the sticky bits. With FPISA_LIMBS limbs at the root of a tree, its other bits are a signed number of FPISA_SPILL,
+ * units of the top limb, that the sum has beside its limbs (planes.h).
  */
 #ifndef FPISA_EXACT_H
 #define FPISA_EXACT_H
@@ -18,6 +19,8 @@
 #include "block.h"
 
 #define FPISA_LIMBS 8 /* ceil(254 / 32): exponents of eight bits */
+#define FPISA_SPILL_BITS 62
+#define FPISA_SPILL (1ll << FPISA_SPILL_BITS)
 
 /* One block of superaccumulators with FPISA_LIMBS limbs. With one limb it is struct fpisa_man64_block. */
 struct fpisa_limbs_block {
@@ -30,7 +33,7 @@ static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 	return (__s64 *)limbs + i * n;
 }
 
-/* Run MAU2: the limb, of `n`, a power of two (st), and the place in it (in). */
+/* Run MAU2: find the limb (st) among `n`, a power of two, and the place in the limb (in). */
 static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
@@ -39,13 +42,13 @@ static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 	l->st = n == 1 ? 0 : place >> 5 & (__u32)(n - 1);
 }
 
-/* Run MAU3: move the incoming mantissa to its place; exact. */
+/* Run MAU3: move the incoming mantissa to its place, without loss. */
 static __always_inline void fpisa_exact_mau3(struct fpisa_lane *l)
 {
 	l->m = (__s64)((__u64)l->m << l->in);
 }
 
-/* Run MAU4 for a first contribution: the accumulator is this value alone. */
+/* Run MAU4 for a first contribution: set the accumulator to its value. */
 static __always_inline void fpisa_exact_mau4_first(const struct fpisa_lane *l, __s64 *acc, int n)
 {
 	for (int k = 0; k < n; k++)
@@ -59,14 +62,14 @@ static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *
 }
 
 /*
- * Run MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): the two uppermost nonzero digits of 32
- * bits, with all lower digits as a sticky bit. m has at least 31 significant bits, or is exact. With several limbs
- * the magnitude is multiplied on the way by `factor`, which is below 2^24 (op.h).
+ * Run MAU5: carry, find the sign, and return the magnitude as m x 2^(e - bias - M). m has the two uppermost nonzero
+ * digits of 32 bits, with all lower digits as a sticky bit. m has at least 31 significant bits, or is exact. With
+ * several limbs, multiply the magnitude on the way by `factor`, which is below 2^24 (op.h).
  */
 static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *acc, int n, __u64 factor)
 {
 	__u64 high = 0, low = 0, rest = 0, before = 0, below = 0, product = 0;
-	__s64 carry = 0, sign;
+	__s64 carry = 0, sign, spilled;
 	__u32 top = 0;
 
 	if (n == 1) {
@@ -75,10 +78,12 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 		fpisa_mau5_sign(l);
 		return;
 	}
+	/* In units of the limb that would follow the top one. */
+	spilled = fpisa_exponent_of(l->e) * (1ll << (FPISA_SPILL_BITS - 32));
 	FPISA_ROLLED
 	for (int k = 0; k < FPISA_LIMBS; k++)
 		carry = (carry + acc[k]) >> 32;
-	sign = carry >> 63;
+	sign = (carry + spilled) >> 63;
 	carry = 0;
 	FPISA_ROLLED
 	for (int k = 0; k <= FPISA_LIMBS + 1; k++) {
@@ -86,6 +91,8 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 
 		if (k < FPISA_LIMBS)
 			carry += (acc[k] ^ sign) - sign;
+		else if (k == FPISA_LIMBS)
+			carry += (spilled ^ sign) - sign;
 		product += (__u32)carry * factor;
 		digit = (__u32)product;
 		carry >>= 32;
@@ -145,8 +152,8 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 }
 
 /*
- * Read out as fpisa_block_read. collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a call of it, because a
- * verifier cannot follow its loops 32 times.
+ * Read out as fpisa_block_read() does. collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a function that calls
+ * it, because a verifier cannot follow its loops 32 times.
  */
 #define fpisa_exact_read(out, ereg, limbs, n, f, rounding, clz, collapse)                \
 	({                                                                               \

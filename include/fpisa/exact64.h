@@ -2,17 +2,17 @@
 /*
  * Mode `exact` of FP64: a superaccumulator over exponents of eleven bits.
  *
- * Limbs are exact.h's, signed, of 64 bits, 32 bits apart. A mantissa of 53 bits moved by up to 31 has 84 bits, so an
- * add touches two limbs. Its low 32 bits go to limb (e - 1) / 32. The bits above them, at most 52 and a sign, go to
- * the next one (Neal, "Fast exact summation using small and large superaccumulators"). Values reach 65 limbs; the
- * 66th digit of a sum is a carry, which the read-out adds. 2^11 contributions fit before a limb could overflow.
+ * Limbs are as in exact.h: signed, of 64 bits, 32 bits apart. A mantissa of 53 bits moved by up to 31 has 84 bits, so
+ * an add touches two limbs. Its low 32 bits go to limb (e - 1) / 32. The bits above them, at most 52 and a sign, go to
+ * the next one (Neal, "Fast exact summation using small and large superaccumulators"). Values reach 65 limbs; the 66th
+ * digit of a sum is a carry, which the read-out adds. 2^11 contributions fit before a limb could overflow.
  *
- * The exponent register keeps the range of limbs in use beside the sticky bits. Limbs outside that range hold values
- * of an earlier round. So a first contribution writes two limbs and clears none, a later one clears the limbs that it
- * adds to the range, and a read-out walks the range alone. Zeros and specials leave the range as it is.
+ * The exponent register keeps the range of limbs in use and the sticky bits. Limbs outside that range hold values of an
+ * earlier round. So a first contribution writes two limbs and clears none, a later one clears the limbs that it adds to
+ * the range, and a read-out walks only the range. Zeros and specials do not change the range.
  *
- * Limb k of all elements of a block stands together: neighbours of similar magnitude share cache lines. MAU0, 1 and 6
- * to 8 are mau.h's; here are MAU2, 4 and 5. MAU3 has nothing to do, because its result would not fit a PHV's word.
+ * Limbs k of all elements of a block are adjacent, so neighbours of similar magnitude share cache lines. MAU0, 1 and 6
+ * to 8 are mau.h's; this file has MAU2, 4 and 5. MAU3 does nothing, because its result would not fit a word of the PHV.
  *
  * A block takes 16,640 bytes, so chunks have 128 elements at most (FPISA_MAX_EXACT64_BLOCKS).
  */
@@ -21,7 +21,7 @@
 
 #include "block.h"
 
-#define FPISA_LIMBS64 65 /* (2046 - 1) / 32 and the one above it are the last two */
+#define FPISA_LIMBS64 65 /* the last two limbs have the numbers (2046 - 1) / 32 and the next */
 
 /* One block of superaccumulators. */
 struct fpisa_limbs64_block {
@@ -50,7 +50,7 @@ static __always_inline __u32 fpisa_range_limbs(__u32 e)
 	return fpisa_range_first(e) == FPISA_RANGE_NONE ? 0 : fpisa_range_more(e) + 2;
 }
 
-/* Run MAU2: the limb in which the value begins (st), and its place there (in). */
+/* Run MAU2: find the limb in which the value begins (st), and the place in that limb (in). */
 static __always_inline void fpisa_exact64_place(struct fpisa_lane *l)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
@@ -82,7 +82,7 @@ static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
 	return (__u16)(sticky | first << 6 | (last - first));
 }
 
-/* Run MAU4 for a first contribution: the two limbs are this value alone. A zero has none. */
+/* Run MAU4 for a first contribution: set its two limbs to the value. A zero has no limbs. */
 static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l, struct fpisa_limbs64_block *a, int i)
 {
 	if (!l->m)
@@ -92,8 +92,8 @@ static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l,
 }
 
 /*
- * Clear limbs from..to - 1 of element i. Here and below an index is hidden: otherwise clang makes a pointer of it,
- * which has no bound.
+ * Clear limbs from..to - 1 of element i. Here and below, indices are hidden from clang, which would otherwise turn them
+ * into pointers without a bound.
  */
 static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __u32 to)
 {
@@ -110,7 +110,7 @@ static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, _
 
 /*
  * Run MAU4: clear the limbs that the value adds to the former range, `before`, and add. `clear` is
- * fpisa_exact64_clear() or a call of it: a verifier cannot follow its loop 32 times.
+ * fpisa_exact64_clear() or a function that calls it, because a verifier cannot follow its loop 32 times.
  */
 #define fpisa_exact64_mau4(l, a, i, before, clear)                               \
 	({                                                                       \
@@ -129,13 +129,22 @@ static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, _
 		}                                                                \
 	})
 
+/* Run MAU4 of an element of a PHV. MAU2 has left `m`, `place` and `before` in the PHV. */
+static __always_inline void fpisa_exact64_add_limbs(struct fpisa_limbs64_block *a, __u32 i, __s64 m, __u32 place,
+						    __u32 before)
+{
+	struct fpisa_lane l = {.m = m, .in = (__s32)(place & 31), .st = place >> 8 & 63};
+
+	fpisa_exact64_mau4(&l, a, i, before, fpisa_exact64_clear);
+}
+
 /*
  * A number whose digits of 32 bits come one by one, the lowest first: the three uppermost digits from the first
  * nonzero one on, and the rest.
  */
 struct fpisa_digits {
 	__u64 high, low, lower, rest, before, before2, below;
-	__u64 product; /* product of the digits so far and a factor, the part above them: below 2^54 */
+	__u64 product; /* product of the digits so far and a factor, only the part above these digits; below 2^54 */
 	__u32 top;     /* the place of `high` */
 };
 
@@ -186,16 +195,16 @@ static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block
 }
 
 /*
- * Run MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): its 64 uppermost bits, all lower bits as a
- * sticky bit. Two digits alone could be 33 bits, and 53 are needed, 8 more for a quotient. So three digits are
- * aligned here by the zeros of the first, and MAU6 has nothing left to move. The magnitude is multiplied by `factor`,
- * below 2^53, on the way (op.h).
+ * Run MAU5: carry, find the sign, and return the magnitude as m x 2^(e - bias - M). m has the 64 uppermost bits, with
+ * all lower bits as a sticky bit. Two digits alone could be 33 bits, and 53 are needed, 8 more for a quotient. So three
+ * digits are aligned here by the zeros of the first, and MAU6 has nothing left to move. Multiply the magnitude on the
+ * way by `factor`, which is below 2^53 (op.h).
  */
 static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
 					       __u64 factor)
 {
 	/*
-	 * Read the range twice: otherwise a verifier would know by the end of the first loop how often the second one
+	 * Read the range twice. Otherwise a verifier would know by the end of the first loop how often the second loop
 	 * repeats, and walk it for each number.
 	 */
 	const __s64 sign = fpisa_exact64_sign(a, i, l->e);
@@ -242,7 +251,7 @@ static __always_inline void fpisa_exact64_set(const void *in, struct fpisa_exp_b
 	}
 }
 
-/* Add one element, in a form that calls `clear`; see fpisa_exact64_mau4. */
+/* Add one element, by calling `clear`; see fpisa_exact64_mau4(). */
 #define fpisa_exact64_add_lane(in, e, a, i, f, clear)                       \
 	({                                                                  \
 		struct fpisa_lane __l = {.word = fpisa_get_word(in, i, f)}; \
@@ -261,7 +270,7 @@ static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_b
 		fpisa_exact64_add_lane(in, e, a, i, f, fpisa_exact64_clear);
 }
 
-/* Read out as fpisa_exact_read() does: collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or a call of it. */
+/* Read out as fpisa_exact_read() does. collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or calls it. */
 #define fpisa_exact64_read(out, ereg, a, f, rounding, clz, collapse)                     \
 	({                                                                               \
 		__u32 __flags = 0;                                                       \
@@ -287,22 +296,26 @@ static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct 
 	}
 }
 
-/* Not formatted, because clang-format 14 moves the end of a loop in a macro. */
+/*
+ * This is not formatted, because clang-format 14 moves the end of a loop in a macro. `add` is fpisa_exact64_add_limbs()
+ * or a function that calls it, because a verifier cannot follow its branches 32 times.
+ */
 /* clang-format off */
-#define fpisa_exact64_stage4(p, a, f, first, clear)                     \
+#define fpisa_exact64_stage4(p, a, f, first, add)                       \
 	({                                                              \
 		FPISA_EACH(__i) {                                       \
+			const __s64 __m = fpisa_get_man((p).m, __i, f); \
+			const __u16 __d = (p).d[__i];                   \
 			struct fpisa_lane __l = {                       \
-				.m = fpisa_get_man((p).m, __i, f),      \
-				.in = (p).d[__i] & 31,                  \
-				.st = (p).d[__i] >> 8 & 63,             \
+				.m = __m,                               \
+				.in = __d & 31,                         \
+				.st = __d >> 8 & 63,                    \
 			};                                              \
                                                                         \
 			if (first)                                      \
 				fpisa_exact64_mau4_first(&__l, a, __i); \
 			else                                            \
-				fpisa_exact64_mau4(&__l, a, __i,        \
-						   (p).e[__i], clear);  \
+				add(a, (__u32)__i, __m, __d, (p).e[__i]); \
 		}                                                       \
 	})
 

@@ -132,7 +132,7 @@ static __always_inline int fpisa_headroom(struct fpisa_format f)
 	return f.rbits - 1 - (f.mbits + 1) - f.guard;
 }
 
-/* Is a register that has taken `adds` safe from overflow by one more contribution, in a mode that moves right? */
+/* Return whether a register after `adds` adds cannot overflow by one more contribution, in a mode that shifts right. */
 static __always_inline int fpisa_bounded(struct fpisa_format f, __u32 adds)
 {
 	return adds < 1ull << (fpisa_headroom(f) & 63);
@@ -199,7 +199,7 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 	return f;
 }
 
-/* Is the mode offered for the format? Integers need only the first mode. */
+/* Return whether the mode is offered for the format. Integers need only the first mode. */
 static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_mode mode)
 {
 	if (!f.bytes || mode < FPISA_MODE_FPISA || mode >= FPISA_MODE_END)
@@ -209,7 +209,7 @@ static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_
 	return 1;
 }
 
-/* Does a job of this format and mode offer the operation? */
+/* Return whether a job of this format and mode offers the operation. */
 static __always_inline int fpisa_op_offered(struct fpisa_format f, enum fpisa_mode mode, __u32 op)
 {
 	switch (op) {

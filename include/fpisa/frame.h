@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Headers in and out: every check that needs no slot, and the replies. Shared by the datapath, which works in the
- * frame, and the in-process transport.
+ * Headers of received and sent frames: every check that needs no slot, and the replies. The datapath, which works in
+ * the frame, and the in-process transport share this file.
  *
- * Cheap checks come first. The checksum is the last check; nothing of a slot is read or written before it has passed.
+ * Cheap checks come first. The checksum is the last check, and no slot is read or written before a frame has passed it.
  */
 #ifndef FPISA_FRAME_H
 #define FPISA_FRAME_H
@@ -11,7 +11,7 @@
 #include "op.h"
 #include "slot.h"
 
-/* Is this a frame that a worker sends, in a version spoken here? */
+/* Return whether this is a frame that a worker sends, in a supported version. */
 static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hdr *h)
 {
 	if (h->version != FPISA_VERSION)
@@ -21,7 +21,7 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 	return FPISA_V_ok;
 }
 
-/* Return the rank that the job lists at saddr:sport; FPISA_MAX_WORKERS if none. */
+/* Return the rank that the job lists at saddr:sport, or FPISA_MAX_WORKERS if there is none. */
 static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 saddr, __be16 sport)
 {
 	__u32 i;
@@ -54,17 +54,16 @@ static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_
 	return FPISA_V_ok;
 }
 
-/* Check that an ADD of `payload` bytes from saddr:sport comes from a member of the job and fits the job. */
-static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
-							  const struct fpisa_job *job,
-							  const struct fpisa_session *session, __be32 saddr,
-							  __be16 sport)
+/* Check that an ADD whose payload is `right` from saddr:sport comes from a member of the job and fits the job. */
+static __always_inline enum fpisa_verdict fpisa_check_contribution(const struct fpisa_hdr *h, int right,
+								   const struct fpisa_job *job,
+								   const struct fpisa_session *session, __be32 saddr,
+								   __be16 sport)
 {
 	__u32 rank = h->rank, count = h->count;
 	enum fpisa_verdict v;
 
-	if (!count || count % FPISA_BLOCK || count > job->elements ||
-	    payload != fpisa_payload_bytes(fpisa_format_of(job->format), count))
+	if (!count || count % FPISA_BLOCK || count > job->elements || !right)
 		return FPISA_V_length;
 	v = fpisa_check_member(h, job, session, saddr, sport);
 	if (v != FPISA_V_ok)
@@ -82,7 +81,18 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 	return FPISA_V_ok;
 }
 
-/* Check that an ADD came to its slot's port. `port` counts from the aggregator's first. */
+/* Check an ADD of `payload` bytes as above: the payload has the values of a rank. */
+static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
+							  const struct fpisa_job *job,
+							  const struct fpisa_session *session, __be32 saddr,
+							  __be16 sport)
+{
+	int right = payload == fpisa_payload_bytes(fpisa_format_of(job->format), h->count);
+
+	return fpisa_check_contribution(h, right, job, session, saddr, sport);
+}
+
+/* Check that an ADD came to its slot's port. `port` counts from the aggregator's first port. */
 static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							   __u32 port)
 {
@@ -107,7 +117,7 @@ static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const st
 }
 
 /*
- * Return the value of `proof` in a HELLO to the job, or in a WELCOME from it, that is otherwise complete. `k`: the
+ * Return the value of `proof` for a HELLO to the job, or a WELCOME from it, that is otherwise complete. `k` is the
  * job's key of NH.
  */
 static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u64 *k, const struct fpisa_hdr *h,
@@ -122,9 +132,9 @@ static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u6
 }
 
 /*
- * Check that a HELLO of `payload` bytes, *p, names a member's address. Only the cookie shows that it comes from
- * there. *rank is set to the rank that is listed there if the HELLO passes, or is refused as not_live. A sender that
- * knows the token is told not_live: fpisa_proof() follows.
+ * Check that a HELLO of `payload` bytes, *p, names a member's address. Only the cookie proves that the HELLO comes from
+ * that address. If the HELLO passes, or is refused as not_live, set *rank to the rank listed at the address. Only a
+ * sender that knows the token gets not_live; fpisa_proof() checks that.
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
 							    __u32 payload, const struct fpisa_job *job, __be32 saddr,
@@ -132,6 +142,8 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 {
 	__u32 i;
 
+	if (payload == 2 * sizeof(*p) + FPISA_HDR_LEN)
+		return FPISA_V_uncut;
 	if (payload != sizeof(*p))
 		return FPISA_V_length;
 	if (!h->aux || h->aux >> 63)
@@ -166,14 +178,17 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 
 /*
  * Turn a contribution's header into its round's result. Fields that identify the chunk stay as they are; they agree
- * with the slot's. The RETRANSMIT flag stays too: the round was then completed late, by a rank's timeout.
+ * with the slot's. The RETRANSMIT flag stays too: the round was then completed late, by a rank's timeout. `flags`: the
+ * slot's and the read-out's. The result tells all ranks about a mark on any contribution, as in ATP (NSDI 2021),
+ * because a round is as fast as its slowest rank. A kept result does not have the mark, because its rank lost a frame,
+ * which is the stronger sign.
  */
 static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
 					      const struct fpisa_job *job, __u64 secret, __u32 flags, int resent)
 {
 	h->type = FPISA_TYPE_RESULT;
-	h->flags = resent ? FPISA_F_RESENT : h->flags & FPISA_F_RETRANSMIT;
-	h->result_flags = (__u8)flags;
+	h->flags = resent ? FPISA_F_RESENT : (h->flags & FPISA_F_RETRANSMIT) | (flags & FPISA_F_MARKED);
+	h->result_flags = (__u8)(flags & ~FPISA_F_MARKED);
 	h->rank = 0xffff;
 	h->contributors = s->arrivals;
 	h->reason = 0;
@@ -182,12 +197,34 @@ static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct 
 	h->aux = job->workers <= FPISA_ORDER_WORKERS ? s->order : 0;
 }
 
-/* Store in a result to all ranks which contributions to the chunk before are lost; `before`: that chunk's slot. */
-static __always_inline void fpisa_tell_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
-					    const struct fpisa_slot *before, __u64 live)
+/*
+ * Store in a result to all ranks which contributions to the chunk before are lost; `before` is that chunk's slot. If
+ * `aux` has no order of arrival, the ranks are stored in it. Return the ranks.
+ */
+static __always_inline __u64 fpisa_tell_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
+					     const struct fpisa_slot *before, __u64 live)
 {
-	if (job->workers <= FPISA_ORDER_WORKERS && h->chunk)
-		h->reason = (__u16)fpisa_slot_lacks(before, h->generation, h->chunk - 1, live);
+	__u64 lost = h->chunk ? fpisa_slot_lacks(before, h->generation, h->chunk - 1, live) : 0;
+
+	if (job->workers <= FPISA_ORDER_WORKERS)
+		h->reason = (__u16)lost;
+	else
+		h->aux = lost;
+	return lost;
+}
+
+/* Return the ranks that a result names as lost, in a job of `workers` workers; 0 for a kept result. */
+static __always_inline __u64 fpisa_told_lost(const struct fpisa_hdr *h, __u32 workers)
+{
+	if (h->flags & FPISA_F_RESENT)
+		return 0;
+	return workers <= FPISA_ORDER_WORKERS ? h->reason : h->aux;
+}
+
+/* Return the order of arrival that a result reports; 0 in jobs of more than FPISA_ORDER_WORKERS. */
+static __always_inline __u64 fpisa_told_order(const struct fpisa_hdr *h, __u32 workers)
+{
+	return workers <= FPISA_ORDER_WORKERS ? h->aux : 0;
 }
 
 static __always_inline void fpisa_make_status(struct fpisa_hdr *h, const struct fpisa_slot *s, __u64 live)
@@ -233,8 +270,8 @@ static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *
 }
 
 /*
- * Join the session by a HELLO whose cookie is right; the caller owns the session's lock. Returns as
- * fpisa_session_join() does.
+ * Join the session by a HELLO whose cookie is right; the caller owns the session's lock. Return as fpisa_session_join()
+ * does.
  */
 static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
 					       const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
@@ -254,7 +291,7 @@ static __always_inline int fpisa_session_hello(struct fpisa_session *s, const st
 	return joined;
 }
 
-/* Turn a HELLO without its cookie into the answer that only tells the cookie. */
+/* Turn a HELLO without the right cookie into the answer that carries only the cookie. */
 static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
 {
 	*p = (struct fpisa_hello){};
@@ -311,7 +348,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 
 /*
  * Check that a HELLO carries its `cookie`, so that it came from the listed address of its rank. If not, turn it into
- * the answer that tells the cookie there, and return FPISA_V_challenge.
+ * the answer that carries the cookie to that address, and return FPISA_V_challenge.
  */
 static __always_inline enum fpisa_verdict fpisa_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
 {
@@ -336,13 +373,13 @@ static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello
 	return newest;
 }
 
-/* Tell whether a drop is reported to a member with an ERROR frame. */
+/* Return whether a drop is reported to a member with an ERROR frame. */
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
 	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret ||
 	       v == FPISA_V_pipeline || v == FPISA_V_sequence || v == FPISA_V_sealed || v == FPISA_V_unsealed ||
-	       v == FPISA_V_keys_late;
+	       v == FPISA_V_keys_late || v == FPISA_V_torn;
 }
 
 #endif

@@ -10,7 +10,7 @@
 
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
-#define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace that replies leave through */
+#define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace by which replies can leave */
 #define FPISA_MAX_WINDOW 1024	   /* slots of a job */
 
 /*
@@ -26,7 +26,7 @@
 struct fpisa_rank {
 	__be32 addr; /* IPv4 source address */
 	__be16 port; /* UDP source port */
-	__u16 given; /* the administrator named its port: HELLOs come by it, answers go back by it, unrouted */
+	__u16 given; /* 1: the administrator named the port; HELLOs come by this port, and answers leave by it without routing */
 };
 
 /* fpisa_job.flags */
@@ -34,6 +34,8 @@ struct fpisa_rank {
 #define FPISA_JOB_RECIPROCAL 0x02 /* avg multiplies by 1/n, as the paper does, instead of dividing */
 #define FPISA_JOB_HISTOGRAM 0x04  /* the adds fill fpisa_histogram */
 #define FPISA_JOB_UNCOUNTED 0x08  /* do not count events of the adds; results and their flags do not change */
+#define FPISA_JOB_LEAVES 0x10	  /* the job's ranks are leaves of a tree, which send partial sums */
+#define FPISA_JOB_LEAF 0x20	  /* the aggregator is a leaf, so a parent continues its rounds */
 
 enum fpisa_job_kind {
 	FPISA_JOB_SUM = 0,
@@ -52,7 +54,7 @@ struct fpisa_query_parameters {
 };
 
 /*
- * One job, key: its number. All members but `live` are written while `active` is 0
+ * One job; the key is its number. All members but `live` are written while `active` is 0
  * and constant while it is 1. `live` changes by one aligned 64-bit store
  * (the map is mappable), so the datapath sees the old or the new set.
  */
@@ -60,7 +62,7 @@ struct fpisa_job {
 	__u32 active;  /* 0: the number is free; frames are dropped as no_job, or passed if no job has their address */
 	__u32 workers; /* 1..FPISA_MAX_WORKERS */
 	__u64 live;    /* ranks that a round waits for */
-	__u64 token;   /* secret from which keys of tags follow; 0: none, its frames have open checksums */
+	__u64 token;   /* secret from which keys of tags follow; 0: no token, and frames have checksums without a key */
 	__u64 token_high; /* upper half of the token, of a job that the manager created */
 	__be32 address;	  /* destination of the workers' frames, and source of replies */
 	union {
@@ -75,40 +77,43 @@ struct fpisa_job {
 	};
 	__be16 group_port; /* UDP port of the multicast address: the workers' common port */
 	__u16 elements;	   /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS; 0 of a query */
-	__u32 window;	   /* W: slots, a power of two; 0 of a query */
-	__u32 slot_base;   /* first of its 2W entries of the slot maps */
-	__u8 kind;	   /* enum fpisa_job_kind */
-	__u8 format;	   /* enum fpisa_format_id */
-	__u8 fanout;	   /* enum fpisa_fanout */
-	__u8 guard;	   /* G: guard bits of the mantissa register */
-	__u8 family;	   /* number of its family of programs: fpisa_family() */
-	__u8 flags;	   /* FPISA_JOB_* */
-	__u8 ports;	   /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
-	__u8 keyed;	   /* 1: its frames carry tags, except HELLO and WELCOME: fpisa_wants_tags() */
+	__u16 vlan;	   /* VLAN ID that its frames carry, 1 to FPISA_MAX_VLAN; 0: frames without a tag */
+	__u16 stripped;	 /* 1: a card removes the tag before XDP: frames may arrive without the tag; replies have it */
+	__u32 window;	 /* W: slots, a power of two; 0 of a query */
+	__u32 slot_base; /* first of its 2W entries of the slot maps */
+	__u8 kind;	 /* enum fpisa_job_kind */
+	__u8 format;	 /* enum fpisa_format_id */
+	__u8 fanout;	 /* enum fpisa_fanout */
+	__u8 guard;	 /* G: guard bits of the mantissa register */
+	__u8 family;	 /* number of the job's family of programs: fpisa_family() */
+	__u8 flags;	 /* FPISA_JOB_* */
+	__u8 ports;	 /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
+	__u8 keyed;	 /* 1: its frames have tags, except HELLO and WELCOME: fpisa_wants_tags() */
 	struct fpisa_job_faults faults; /* passed on to workers; the datapath does not use them */
 	struct fpisa_key key;		/* random; cookies and the results' secrets come from it */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
-/* May a job have so many slots? */
+/* Return whether a job may have a window of `window` slots. */
 static __always_inline int fpisa_window_valid(__u32 window)
 {
 	return window && !(window & (window - 1)) && window <= FPISA_MAX_WINDOW;
 }
 
-/* Is the job a query, not a sum? Its frames have no elements. */
+/* Return whether the job is a query, whose frames have no elements, and not a sum. */
 static __always_inline int fpisa_is_query(const struct fpisa_job *job)
 {
 	return job->kind != FPISA_JOB_SUM;
 }
 
 /*
- * The ranks that have joined, key: job number. The datapath writes it under `lock`, except `broken` (fpisa_break()).
- * User space also writes it, to clear it before a job becomes active and after the job was active.
+ * The session: the ranks that have joined. The key is the job number. The datapath writes it under `lock`, except
+ * `broken` (fpisa_break()). User space also writes it, to clear it before a job becomes active and after the job was
+ * active.
  */
 struct fpisa_session {
 	__u64 lock;
-	__u64 joining;	  /* ranks that wait and have sent HELLO since the last newcomer did */
+	__u64 joining;	  /* ranks that wait and have sent HELLO since the HELLO of the last newcomer */
 	__u64 members;	  /* ranks whose incarnation is in the current generation */
 	__u32 generation; /* generation that contributions must carry; 0: none yet */
 	__u32 pad;
@@ -121,20 +126,22 @@ struct fpisa_session {
 };
 
 /*
- * The location of a worker, key: job * FPISA_MAX_WORKERS + rank. It comes from the kernel's routes and neighbours
- * when its HELLO joined or, if the administrator named the port, from the HELLO. Until then the addresses are zero
- * and ifindex is the one that `job add` resolved.
+ * The location of a worker. The key is job * FPISA_MAX_WORKERS + rank. The location comes from the kernel's routes and
+ * neighbours when the worker's HELLO joined or, if the administrator named the port, from the HELLO. Until then the
+ * addresses are zero and ifindex is the one that `job add` resolved.
  */
 struct fpisa_peer {
 	__u8 mac[6];	   /* MAC address of the worker */
 	__u8 local_mac[6]; /* MAC address of the port that the worker's frames use */
-	__u32 ifindex;	   /* that port */
+	__u32 ifindex;	   /* the port that the worker's frames use */
+	__u32 vlan_device; /* interface of the kernel's route to the worker, if it is a VLAN device on that port; or 0 */
+	__u32 pad;	   /* entries are multiples of 8 bytes */
 };
 
 /*
- * Time at which a worker was last seen, same key: a HELLO, or a contribution that passed its checks, including
- * cookie, secret and checksum. A CPU that finds that the tick has changed writes both, so a busy rank's entry moves
- * between CPUs once a tick and not with every frame.
+ * Time of a worker's last HELLO, or of its last contribution that passed all checks, including cookie, secret and
+ * checksum. The key is that of the location. A CPU that finds that the tick has changed writes both, so a busy rank's
+ * entry moves between CPUs once a tick and not with every frame.
  */
 struct fpisa_last_seen {
 	__u64 ns;   /* CLOCK_MONOTONIC; 0: never */
@@ -142,17 +149,17 @@ struct fpisa_last_seen {
 };
 
 /*
- * One version of one slot, key: slot_base + 2 x slot + version. Its registers are the entries of the same key in the
- * exponent and the mantissa array.
+ * One version of one slot. The key is slot_base + 2 x slot + version. The registers of the version are the entries with
+ * this key in the exponent array and the mantissa array.
  *
  * Ownership: a CPU that moves `lock` from 0 to 1 by compare-and-swap owns the entry and its registers until it swaps
- * 0 back, on every way out, also across tail calls. Nothing here is read or written without the lock. A CPU that
+ * 0 back, on every way out, even across tail calls. No field is read or written without the lock. A CPU that
  * finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as `busy`, counted; the worker sends it again.
  * User space also takes the lock, to clear the entry for a new job.
  *
- * A finished result has no second copy: the registers are the kept result, and a late reader runs MAU5..8 on them
- * again. They are overwritten only when the round 2W chunks later starts, and a worker starts that only after every
- * rank has had this one (doc/protocol.md).
+ * A finished result has no second copy. The registers are the kept result, and a late reader runs MAU5..8 on them
+ * again. The round 2W chunks later overwrites them. A worker starts that round only after every rank has received this
+ * result (doc/protocol.md).
  */
 struct fpisa_slot {
 	__u64 lock;
@@ -166,7 +173,7 @@ struct fpisa_slot {
 	__u16 count;
 	__u16 arrivals; /* ranks in bitmap */
 	__u8 op;
-	__u8 flags; /* result flags that the adds raised */
+	__u8 flags; /* result flags that the adds raised, FPISA_F_MARKED and FPISA_F_FEWER */
 	__u8 done;
 	__u8 pad;
 };
@@ -175,17 +182,29 @@ _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
 
 #define FPISA_LOCK_SPINS 2048
 
-/* Generations a second by the clock: user space lets them go on from there, so they wrap after two years. */
+/*
+ * Generation numbers per second of the clock. User space raises the counter to the clock, so the numbers wrap after two
+ * years.
+ */
 #define FPISA_GENERATIONS_S 64
 
-/* State of the whole datapath, one entry. */
+/* Settings net.ipv4.conf.lo.* that a job may need to be switched on (user/datapath/routes.c) */
+enum fpisa_lo {
+	FPISA_LO_FORWARDING,
+	FPISA_LO_ACCEPT_LOCAL,
+	FPISA_LO_SETTINGS,
+};
+
+/* State of the whole datapath; the map has one entry. */
 struct fpisa_control {
 	__u16 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
-	__u16 more_ports;      /* number of further ports that are looked at: K - 1 of the job with the most ports */
+	__u16 more_ports;      /* number of further ports to accept: K - 1 of the job with the most ports */
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
 	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */
-	__u32 next_generation; /* every job takes the next one; user space moves it up to the clock */
-	__u32 entry;	       /* id of the program that `fpisa load` attaches; 0: another loader loaded this */
+	__u32 next_generation; /* every job takes the next number; user space raises it to the clock */
+	__u32 entry;	       /* id of the program that `fpisa load` attaches; 0: another loader loaded the datapath */
+	/* Cookie of the network namespace in which a job found the setting off and switched it on; 0: none */
+	__u64 switched_on[FPISA_LO_SETTINGS];
 };
 
 /*
@@ -200,8 +219,8 @@ struct fpisa_control {
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16
 /*
- * First index of the queries' programs, by query number, after the families'. A query's program is loaded for that
- * query alone.
+ * The first index of the queries' programs, which are in the order of query numbers, after the families' programs. Each
+ * program is loaded for one query.
  */
 #define FPISA_QUERY_PROGRAM (FPISA_FAMILIES * FPISA_BANKS * FPISA_BANK_SIZE)
 #define FPISA_PROGRAMS (FPISA_QUERY_PROGRAM + FPISA_MAX_JOBS)
@@ -212,9 +231,9 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 }
 
 /*
- * Every family: its number, its name, bytes of a lane, bits of the mantissa register, and limbs of the
- * superaccumulator that mode exact has in its place. This list determines the objects that are built, the objects
- * that user space embeds, and the library's loops.
+ * Every family, with its number, its name, the bytes of a lane, the bits of the mantissa register, and the limbs of the
+ * superaccumulator that mode exact has in place of that register. This list determines the objects that are built, the
+ * objects that user space embeds, and the library's loops.
  */
 #define FPISA_FURTHER_FAMILIES(X) \
 	X(1, w2r32, 2, 32, 0)     \
@@ -231,7 +250,7 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 	X(12, w8c65, 8, 64, 65)
 #define FPISA_EACH_FAMILY(X) X(0, w4r32, 4, 32, 0) FPISA_FURTHER_FAMILIES(X)
 
-/* Return the family that serves a format; integers use family 0. FPISA_FAMILIES if no family does. */
+/* Return the family that serves a format, or FPISA_FAMILIES if no family does. Integers use family 0. */
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
 	int exact = mode == FPISA_MODE_EXACT;
@@ -247,7 +266,7 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 	return FPISA_FAMILIES;
 }
 
-/* Return the limbs of its superaccumulators, which stand in a map of their own; 0 if they have at most one limb. */
+/* Return the limbs of a family's superaccumulators, which have a map of their own; 0 if they have at most one limb. */
 static __always_inline __u32 fpisa_family_limbs(__u8 family)
 {
 #define X(number, name, bytes, bits, limbs) \

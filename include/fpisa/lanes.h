@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]: the same bits as the staged functions of block.h, which user
- * space runs.
+ * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]. Their bits equal those of the staged functions of block.h,
+ * which user space runs.
  *
  * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or
  * some twenty instructions of masks an element. Here a register of 64 bits holds the exponents of four lanes, and a
@@ -18,7 +18,7 @@
 #define FPISA_EVERY(x) ((x)*0x0001000100010001ull)
 
 /*
- * Iterate over the lanes of a block, two registers at a time: there are no masks here that would burden a verifier
+ * Iterate over the lanes of a block, two registers at a time. The loop has no masks that would burden a verifier
  * (block.h).
  */
 #ifdef __clang__
@@ -38,7 +38,7 @@ static __always_inline __u64 fpisa_lanes_of_tops(__u64 x)
 	return x - (x >> 15);
 }
 
-/* Return the smaller of each lane of x, below 2^15, and limit. */
+/* Return the minimum of `limit` and each lane of x, which is below 2^15. */
 static __always_inline __u64 fpisa_lanes_min(__u64 x, __u64 limit)
 {
 	__u64 less = (FPISA_LANE_TOP | FPISA_EVERY(limit)) - x;
@@ -65,8 +65,8 @@ static __always_inline void fpisa_lanes_stage0(const void *in, struct fpisa_phv_
 }
 
 /*
- * Run MAU1 of a block without special values. Return 0, or 1 if an exponent is a special value's: the block is
- * unchanged, and block.h handles it.
+ * Run MAU1 of a block without special values. Return 0. If an exponent belongs to a special value, leave the block
+ * unchanged and return 1; block.h then handles the block.
  */
 static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {

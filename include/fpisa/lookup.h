@@ -8,8 +8,8 @@
  * it, and the action data are the distances. Only one of the two mantissas moves. So one 64-bit sum has the result in
  * its high word and the lost bits, of either mantissa, in its low word.
  *
- * The caller ensures that mode fpisa has met no more adds than fpisa_headroom() bounds: then no sum saturates and
- * none is checked.
+ * The caller ensures that mode fpisa has had no more adds than fpisa_headroom() allows. Then no sum saturates, and none
+ * is checked.
  */
 #ifndef FPISA_LOOKUP_H
 #define FPISA_LOOKUP_H
@@ -23,7 +23,7 @@
 #define FPISA_DOWN4(x) (x), (x)-1, (x)-2, (x)-3
 #define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x)-4), FPISA_DOWN4((x)-8), FPISA_DOWN4((x)-12)
 
-/* Iterate two elements at a time: there are no masks here that would burden a verifier (block.h). */
+/* Iterate two elements at a time. The loop has no masks that would burden a verifier (block.h). */
 #ifdef __clang__
 #define FPISA_BY_TWO(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i++)
 #define FPISA_BY_FOUR(i) _Pragma("clang loop unroll_count(4)") for (int i = 0; i < FPISA_BLOCK; i++)
@@ -97,7 +97,7 @@ struct fpisa_wide {
 
 /* A decoded value. */
 struct fpisa_value {
-	__s64 m; /* signed mantissa, `at` bits up */
+	__s64 m; /* signed mantissa, moved up by `at` bits */
 	__u64 e; /* exponent less one */
 };
 
@@ -199,8 +199,8 @@ static __always_inline __u64 fpisa_look_add_wide(const void *in, struct fpisa_ex
 }
 
 /*
- * Run mode fpisa-a on R = 32: a larger exponent within the headroom moves the incoming mantissa left, one beyond it
- * discards the stored mantissa. A sum may saturate.
+ * Run mode fpisa-a on R = 32. A larger exponent within the headroom moves the incoming mantissa left; an exponent
+ * beyond the headroom discards the stored mantissa. A sum may saturate.
  */
 static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
 					      struct fpisa_format f, const struct fpisa_narrow *t)
@@ -249,13 +249,13 @@ static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_bl
 
 /* -- mode exact of FP64 (exact64.h) ------------------------------------------- */
 
-/* A normal value as its two limbs take it: MAU0, 1 and 3. */
+/* A normal value after MAU0, 1 and 3, split for its two limbs */
 struct fpisa_split {
-	__u32 limb; /* the lower one */
+	__u32 limb; /* number of the lower limb */
 	__s64 low, high;
 };
 
-/* Is the value neither zero, subnormal nor special? */
+/* Return whether the value is normal: not zero, subnormal or special. */
 static __always_inline int fpisa_is_normal64(__u64 word)
 {
 	return (word >> 52 & 2047) - 1 < 2046;
@@ -286,7 +286,7 @@ static __always_inline __s64 *fpisa_limb64(struct fpisa_limbs64_block *a, int i,
 
 /*
  * Add first contributions. Here and below, zeros are skipped, and units(in, e, limbs, i) handles all other values
- * that are not normal, an element a call.
+ * that are not normal, one element per call.
  */
 #define fpisa_look_set64(in, ereg, limbs, units)                                       \
 	({                                                                           \

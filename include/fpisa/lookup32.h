@@ -26,8 +26,8 @@
 
 /*
  * The loop of this file: words[k] is a value of the block and exps[k] its exponent register, eight times. Then all
- * three pointers move on, `regs`, which k indexes too, by `step`. The pointers are hidden once a turn, so they stay
- * in a register each.
+ * three pointers move on, `regs`, which k indexes too, by `step`. The pointers are hidden once in each turn, so each
+ * stays in a register.
  */
 #define FPISA_EACH_WORD(k, words, exps, regs, step)                                           \
 	FPISA_ROLLED                                                                          \
@@ -130,9 +130,9 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 	return rounded << FPISA_EV_ROUNDED;
 }
 
-/* -- first contributions, and the modes beside fpisa -------------------------- */
+/* -- first contributions, and the modes other than fpisa ---------------------- */
 
-/* As fpisa_head, with the sign as a factor and the exponent alone. */
+/* Like struct fpisa_head, but the sign is a separate factor. */
 struct fpisa_signed {
 	__s64 sign;
 	__u32 word;

@@ -27,7 +27,7 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 }
 
 /*
- * Add `bit` of the eight lanes behind `from` to `rare`, as far as `all` has it; computed here because it is rarely
+ * Add `bit` of the eight lanes after `from` to `rare`, as far as `all` has it; computed here because it is rarely
  * needed.
  */
 #define fpisa_rare_lane(rare, all, bit, from)        \
@@ -39,9 +39,9 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 	})
 
 /*
- * Pack the lanes of a block, `regs` of exponents `e`, into `out`; *lost collects the bits below. A lane that needs
- * the units is left alone, and its bit is set in the returned set. `all` is a bit for each lane, which a verifier
- * must not know: otherwise it tells all sets of lanes apart.
+ * Pack the lanes of a block, `regs` of exponents `e`, into `out`; *lost collects the bits below. A lane that needs the
+ * units is not packed, and its bit is set in the returned set. `all` is a bit for each lane, which a verifier must not
+ * know: otherwise it distinguishes all sets of lanes.
  */
 static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_block *e, const void *regs,
 					     struct fpisa_format f, enum fpisa_rounding rounding, const __u8 *clz_of,
@@ -71,12 +71,12 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			sign >>= 63;
 			fpisa_opaque(sign);
 			/*
-			 * For a negative power of two this is one less; its leading one then moves a bit further and
+			 * For a negative power of two this is one less. Its leading one then moves one bit further and
 			 * counts as a carry.
 			 */
 			x = (__u64)high ^ (__u64)sign;
 			w = x >> (64 - f.rbits + at);
-			/* Two tests, because clang would merge them and the verifier of 6.1 would learn no bound. */
+			/* Test twice: clang would merge the tests, and the verifier of 6.1 would learn no bound. */
 			if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
 				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;

@@ -4,8 +4,8 @@
  *
  * This file defines the arithmetic. block.h composes these functions to stages and to fused bodies. The kernel gets
  * the same bits by other means in some places (lanes.h, lookup.h, lookup32.h, lookup_read.h; bpf/forms.h lists them),
- * and tests compare them with these functions. Superaccumulators are exact.h's, operations other than the sum op.h's,
- * shared exponents mx.h's. Each function is the paper's unit of the same number (section 3.2, figure 2):
+ * and tests compare them with these functions. exact.h has superaccumulators, op.h operations other than the sum, and
+ * mx.h shared exponents. Each function is the paper's unit of the same number (section 3.2, figure 2):
  *
  *	MAU0 extract	     packed value -> exponent, sign and fraction
  *	MAU1 implied one     fraction -> signed mantissa; specials become sticky bits
@@ -41,7 +41,7 @@ struct fpisa_lane {
 /* In fpisa_lane.st: the stored mantissa is replaced, not shifted. */
 #define FPISA_DISCARD 0x80u
 
-/* Below the fraction MAU6 keeps a round bit and a sticky bit: enough to round any value correctly once. */
+/* Below the fraction MAU6 keeps a round bit and a sticky bit, which is enough to round any value correctly once. */
 #define FPISA_ROUND_BITS 2
 
 /*
@@ -78,8 +78,8 @@ static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpis
 }
 
 /*
- * Run MAU1: the implied one, the sign, the guard bits. Exponent 0 counts as 1 without the implied one, so subnormals
- * are exact. A special value leaves mantissa 0 at exponent 1, which changes no register, and its sticky bit.
+ * Run MAU1: apply the implied one, the sign and the guard bits. Exponent 0 counts as 1 without the implied one, so
+ * subnormals are exact. A special value leaves mantissa 0 at exponent 1, which changes no register, and its sticky bit.
  */
 static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -98,7 +98,7 @@ static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct 
 	l->m = (__s64)((((frac ^ (__u64)sign) - (__u64)sign)) << f.guard);
 }
 
-/* Run MAU2 for the first contribution of a round: the stored exponent is replaced. Return the register's new value. */
+/* Run MAU2 for the first contribution of a round: replace the stored exponent. Return the register's new value. */
 static __always_inline __u16 fpisa_mau2_first(struct fpisa_lane *l)
 {
 	l->in = 0;
@@ -198,7 +198,7 @@ static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, str
 	return fpisa_saturating_add(fpisa_mau4_align(l, reg, f, mode), l->m, f, &l->events);
 }
 
-/* Run MAU5: sign and magnitude of the sum; the magnitude may be 2^(R-1). */
+/* Run MAU5: find sign and magnitude of the sum. The magnitude may be 2^(R-1). */
 static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
 {
 	__s64 s = fpisa_negative(l->m);
@@ -208,8 +208,8 @@ static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
 }
 
 /*
- * Return the leading zeros of a 32-bit value, 0..32, by binary search without branches: the match of MAU6 for jobs
- * with clz `bits`.
+ * Return the leading zeros of a 32-bit value, 0..32, by binary search without branches. This is the match of MAU6 for
+ * jobs with clz `bits`.
  */
 static __always_inline __u32 fpisa_clz32_bits(__u64 x)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Block floating point, OCP MXINT8: 32 elements of eight bits share a scale of eight bits, 255 of which is NaN. This
- * is the paper's replicated exponent register: every lane has the block's exponent, so MAU2 decides alike in all of
- * them. MAU2 to 6 are those of the other formats. Here are MAU0, 1, 7 and 8, over a block.
+ * Block floating point (OCP MXINT8). 32 elements of eight bits share a scale of eight bits; scale 255 is NaN. This is
+ * the paper's replicated exponent register: every lane has the block's exponent, so MAU2 decides the same in all lanes.
+ * MAU2 to 6 are those of the other formats. This file has MAU0, 1, 7 and 8, over a block.
  *
  * Scale s is exponent s + 1 with bias 128, so that the least exponent is 1 as elsewhere.
  */
@@ -23,7 +23,7 @@ static __always_inline void fpisa_mx_stage0(const void *in, __u8 scale, struct f
 	}
 }
 
-/* Run stage 1. A block of zeros has the least exponent, whatever its scale: it must not shift others. */
+/* Run stage 1. A block of zeros gets the least exponent, whatever its scale, so that it does not shift other contributions. */
 static __always_inline void fpisa_mx_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	__u16 e = p.e[0] + 1;
@@ -81,8 +81,8 @@ static __always_inline __u32 fpisa_mx_round(struct fpisa_phv_ref p, __u8 *out, _
 }
 
 /*
- * Run stage 8 with the smallest scale at which every rounded element fits: the scale that puts the largest magnitude
- * into 64..128, or the next if it rounds to 128. Return the result flags.
+ * Run stage 8 with the smallest scale at which every rounded element fits. This is the scale that puts the largest
+ * magnitude into 64..128, or the next scale if the magnitude rounds to 128. Return the result flags.
  */
 static __always_inline __u32 fpisa_mx_stage8(struct fpisa_phv_ref p, __u8 *out, __u8 *scale, struct fpisa_format f,
 					     enum fpisa_rounding rounding)

@@ -5,11 +5,11 @@
  *	norm		MAU1 squares; at read-out a root follows MAU5
  *	avg, scale	sums; at read-out a quotient or a product follows MAU5
  *	min, max	the mantissa register holds an order-preserving encoding; MAU4 compares
- *	int32		the same way: MAU4 adds the encoding, which is the value
+ *	int32		the register holds the encoding, which is the value; MAU4 adds it
  *
  * The quotient, product or root of a magnitude is exact or carries a sticky bit far below the format's last one.
- * MAU6..8 go on with it as with any other: one rounding. Everything here works on a PHV between two units of block.h,
- * so staged and fused programs run the same functions.
+ * MAU6..8 process it like any other magnitude, with one rounding. Everything here works on a PHV between two units of
+ * block.h, so staged and fused programs run the same functions.
  */
 #ifndef FPISA_OP_H
 #define FPISA_OP_H
@@ -19,7 +19,7 @@
 
 /* -- factors --------------------------------------------------------------- */
 
-/* The read-out's work in a round besides rounding; fpisa_final_of(). */
+/* Work of a round's read-out in addition to rounding; see fpisa_final_of() */
 struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
@@ -32,8 +32,8 @@ struct fpisa_final {
 #define FPISA_FACTOR_SPARE 29
 
 /*
- * Is the factor valid: the bits of a binary64, finite, not zero, of at most 24 significant bits unless the format has
- * 8 bytes?
+ * Return whether the factor is valid: the bits of a binary64, finite, not zero, of at most 24 significant bits unless
+ * the format has 8 bytes.
  */
 static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 {
@@ -120,8 +120,8 @@ _Static_assert(FPISA_EXP_NINF >> 1 == FPISA_EXP_PINF, "the square of -Inf is +In
 /* -- after MAU5 ------------------------------------------------------------------ */
 
 /*
- * Fit the magnitude high:low x 2^(e - bias - M - G) into a register of R bits: its R uppermost bits, all bits below
- * them as a sticky bit.
+ * Fit the magnitude high:low x 2^(e - bias - M - G) into a register of R bits. Keep its R uppermost bits, with all
+ * lower bits as a sticky bit.
  */
 static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 low, __s64 e, struct fpisa_format f)
 {
@@ -144,7 +144,7 @@ static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 lo
 	l->e = (__u32)(e & FPISA_EXP_MASK) | (l->e & FPISA_EXP_SPECIAL);
 }
 
-/* Compute (m 2^64) / divisor: two digits of 32 bits below the integer quotient, the remainder as a sticky bit. */
+/* Compute (m 2^64) / divisor, with two digits of 32 bits below the integer quotient and the remainder as a sticky bit. */
 static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_final *fin, struct fpisa_format f)
 {
 	__u64 d = fin->divisor, m = (__u64)l->m, q, digit, low;
@@ -173,8 +173,8 @@ static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, co
 }
 
 /*
- * Compute the root of m 2^(e - 2 bias - M + 1 - G), bit by bit, the remainder as a sticky bit: 32 bits of it, or 58
- * for a format of 8 bytes. Two more bits than the format has are enough.
+ * Compute the root of m 2^(e - 2 bias - M + 1 - G), bit by bit, with the remainder as a sticky bit. Compute 32 bits, or
+ * 58 for a format of 8 bytes. Two bits more than the format has are enough.
  */
 static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -206,8 +206,8 @@ static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format
 }
 
 /*
- * Apply the operation to the magnitude after MAU5. `multiplied`: the superaccumulator has taken the factor already,
- * digit by digit (exact.h).
+ * Apply the operation to the magnitude after MAU5. `multiplied` is nonzero if the superaccumulator has applied the
+ * factor already, digit by digit (exact.h).
  */
 static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fpisa_final *fin, int multiplied,
 					   struct fpisa_format f)
@@ -264,7 +264,7 @@ static __always_inline __u64 fpisa_order_decode(__s64 code, struct fpisa_format 
 	return code < 0 ? ~(__u64)code | (ones + 1) : (__u64)code;
 }
 
-/* Does `op` on this format keep an encoding in the mantissa register, instead of a mantissa? */
+/* Return whether `op` on this format keeps an encoding in the mantissa register, instead of a mantissa. */
 static __always_inline int fpisa_encoded(struct fpisa_format f, __u32 op)
 {
 	return f.integer || op == FPISA_OP_MIN || op == FPISA_OP_MAX;
@@ -313,8 +313,8 @@ static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const str
 }
 
 /*
- * Run a stage for encodings, in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have
- * nothing to do.
+ * Run a stage for encodings, in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 do
+ * nothing.
  */
 static __always_inline void fpisa_stage0_encode(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A partial: an exact sum and its counts as bytes that go from one program or machine to another, and merge there
+ * A partial is an exact sum and its counts, as bytes that go from one program or machine to another and merge there
  * without any rounding. doc/partial.md describes every byte. The written bytes depend only on the values, so equal
  * bytes are equal sums; a partial that is read need not be the shortest form.
  */
@@ -66,7 +66,7 @@ static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct f
 	return size;
 }
 
-/* Add the magnitude, `at` quanta its unit, to limbs that are zero. 0, or -ERANGE: some bit has no limb. */
+/* Add the magnitude, in units of `at` quanta, to limbs that are zero. Return 0, or -ERANGE if some bit has no limb. */
 static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magnitude, __u32 bytes, int at)
 {
 	for (__u32 i = 0; i < bytes; i++, at += 8) {
@@ -86,7 +86,9 @@ static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magn
 	return fpisa_superacc_carry(a) || a->limb[a->limbs - 1] >> 32 ? -ERANGE : 0;
 }
 
-/* Is a number with a window of all limbs, and not negative, possible as a sum of `values` finite values? */
+/*
+ * Return whether a number that is not negative, with a window of all limbs, can be the sum of `values` finite values.
+ */
 static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct fpisa_format f, __u64 values)
 {
 	const __u32 bits = fpisa_superacc_bits(f);
@@ -103,9 +105,9 @@ static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct f
 }
 
 /*
- * Read a partial of `size` bytes that may be anything, into limbs of f that hold any. 0, or -errno with the end of a
- * sentence in *why: -EINVAL: not a partial; -EPROTONOSUPPORT: another version; -ERANGE: values of f cannot have that
- * sum.
+ * Read a partial of `size` arbitrary bytes into limbs that hold any value of format f. Return 0, or -errno with the end
+ * of a sentence in *why: -EINVAL: not a partial; -EPROTONOSUPPORT: another version; -ERANGE: values of f cannot have
+ * that sum.
  */
 static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa_format f,
 				     union fpisa_superacc_full *out, const char **why)

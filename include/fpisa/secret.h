@@ -3,8 +3,8 @@
  * Secrets, and the keys of a job with a token. All are SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012).
  *
  * The aggregator derives cookies and the secrets of results from a random key of the job. Both sides derive keys of
- * tags from the token (tag.h). The token and these keys are never sent. doc/protocol.md, section 6, lists the
- * attackers that they keep out.
+ * tags from the token (tag.h). The token and these keys are never sent. doc/protocol.md, section 6, lists the attacks
+ * that they prevent.
  */
 #ifndef FPISA_SECRET_H
 #define FPISA_SECRET_H
@@ -34,7 +34,7 @@ static __always_inline void fpisa_sip_round(__u64 v[4])
 	v[2] = fpisa_rotate_left(v[2], 32);
 }
 
-/* A BPF program has the rounds once, as a global function that is called: inlined they took 20 KB. */
+/* A BPF program has the rounds once, as a global function that it calls, because inlined rounds took 20 KB. */
 #ifdef __bpf__
 #define FPISA_SIP_FN __attribute__((noinline))
 #else
@@ -81,8 +81,8 @@ static __always_inline __u64 fpisa_siphash3(const struct fpisa_key *key, __u64 a
 }
 
 /*
- * Return the cookie of `rank` for its incarnation `inc`. Only the listed address of the rank is told it, and each of
- * its frames then carries it. Never 0, which stands for no cookie.
+ * Return the cookie of `rank` for its incarnation `inc`. The cookie is sent only to the listed address of the rank, and
+ * each of the rank's frames then carries it. It is never 0, which means no cookie.
  */
 static __always_inline __u64 fpisa_cookie(const struct fpisa_key *key, __u32 rank, __u64 inc)
 {
@@ -101,7 +101,7 @@ enum fpisa_key_use {
 	FPISA_KEY_HELLO = 1,   /* HELLO, WELCOME, and ERROR in answer to a HELLO */
 	FPISA_KEY_RANK = 2,    /* a rank's contributions, and STATUS and ERROR to it; depends on its cookie */
 	FPISA_KEY_RESULTS = 3, /* results of a generation; depends on its secret */
-	FPISA_KEY_NH = 4,      /* key of NH: a word, by its number */
+	FPISA_KEY_NH = 4,      /* one word of the key of NH, by the word's number */
 };
 
 static __always_inline __u64 fpisa_derive(const struct fpisa_key *token, enum fpisa_key_use use, __u32 rank, __u32 half,

@@ -48,8 +48,8 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 
 /*
  * Apply rules 1 to 5 (doc/protocol.md, section 1) in the generation that the slot's owner has found to be the
- * claim's. Start the round in *s if the contribution is its first; set no other state: fpisa_slot_commit() follows
- * once the registers hold the contribution. `broken`: the verdict that broke the generation, or 0; a broken
+ * claim's. Start the round in *s if the contribution is its first. Set no other state, because fpisa_slot_commit()
+ * follows once the registers hold the contribution. `broken` is the verdict that broke the generation, or 0. A broken
  * generation only sends kept results.
  */
 static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live,
@@ -59,7 +59,7 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 	int start = 0;
 
 	if (s->generation != c->generation) {
-		/* Empty in this generation: the entry's first chunk is below 2W. */
+		/* The entry is empty in this generation, so its first chunk is below 2W. */
 		if (c->chunk >= 2ull * c->window)
 			return -FPISA_V_ahead;
 		start = 1;
@@ -100,12 +100,12 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 }
 
 /*
- * Break the generation, if it is the current one: it adds nothing more, and its ranks are told `why`. The whole
- * generation ends, and not the round alone, because a waiting worker resends only its oldest chunk, which may wait
- * for ranks that have given up. The mark is one word, so it cannot be half seen; the first mark of a generation
- * stays.
+ * Break the generation, if it is the current one: it adds nothing more, and its ranks get `why` as the reason. The
+ * whole generation ends, and not the round alone, because a waiting worker resends only its oldest chunk, which may
+ * wait for ranks that have given up. The mark is one word, so it is never read half written; the first mark of a
+ * generation stays.
  *
- * A CPU that is late must not take the mark of a generation that began meanwhile. It replaces only the mark that it
+ * A late CPU must not overwrite the mark of a generation that began meanwhile. It replaces only the mark that it
  * read before it saw that its own generation was still current. Such a CPU may put its mark in the place of an older
  * one while another CPU marks the new generation, which then has to try again. This cannot happen twice: to replace
  * the new mark, a second late CPU would have to have read it before the new generation began.
@@ -132,11 +132,11 @@ static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_sessio
 }
 
 /*
- * Apply the rules to a contribution that has passed every check of its frame: is its generation current, and what is
- * to be done with it? The caller owns the slot's lock, because a generation that began meanwhile may own the slot
- * already. A mismatch breaks the generation. Return an enum fpisa_step, or the verdict of a drop, negated. *results
- * becomes the secret of the generation's results. It is read first, because a rank that was taken out before the next
- * generation began must not get that generation's secret.
+ * Apply the rules to a contribution that has passed every check of its frame: compare its generation, and decide what
+ * to do with it. The caller owns the slot's lock, because a generation that began meanwhile may own the slot already. A
+ * mismatch breaks the generation. Return an enum fpisa_step, or the verdict of a drop, negated. *results becomes the
+ * secret of the generation's results. It is read first, because a rank that was removed before the next generation
+ * began must not get that generation's secret.
  */
 static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s, const struct fpisa_claim *c,
 				       __u64 live, __u64 *results)
@@ -153,8 +153,8 @@ static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpi
 }
 
 /*
- * Record the contribution of `rank`, which the registers hold. Return nonzero if the round is complete. The caller
- * owns the lock.
+ * Record the contribution of `rank`, which the registers hold. `flags` are result flags, and FPISA_F_MARKED if the
+ * frame was marked. Return nonzero if the round is complete. The caller owns the lock.
  */
 static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, __u64 live, __u32 flags)
 {
@@ -167,10 +167,10 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 }
 
 /*
- * Return the ranks of `live` whose contributions to `chunk` are not in its round in *s; 0 if the round is not open,
- * or has none yet. Ranks send chunks in order, so when the round of the next chunk is complete, these contributions
- * were lost, unless frames overtook each other. The caller need not own the lock: a rank that is told wrongly sends a
- * frame in vain, or waits a timeout.
+ * Return the ranks of `live` whose contributions to `chunk` are not in its round in *s; 0 if the round is not open, or
+ * has none yet. Ranks send chunks in order, so when the round of the next chunk is complete, these contributions were
+ * lost, unless frames overtook each other. The caller need not own the lock, because a wrong answer only makes a rank
+ * send a needless frame, or wait for a timeout.
  */
 static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 generation, __u64 chunk, __u64 live)
 {
@@ -181,26 +181,27 @@ static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 
 	return live & ~bitmap;
 }
 
+/* What a HELLO did to its rank. */
+enum fpisa_waiting {
+	FPISA_HELLO_OLD,      /* nothing, because its incarnation is not valid or older than the known one */
+	FPISA_HELLO_JOINED,   /* the rank is in the current generation */
+	FPISA_HELLO_WAITS,    /* the rank waits for others */
+	FPISA_HELLO_ALL_WAIT, /* all live ranks wait */
+};
+
 /*
- * Process a HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller owns the session's lock.
- *
- * A generation begins when every live rank has joined it, each with an incarnation newer than the last one known. So
- * a worker that comes back joins the next generation, together with all others, and nothing of the generation that it
- * left can reach it. A waiting rank repeats its HELLO, and all must have done so since the last newcomer: a worker
- * that died while it waited is not counted. *next is taken and advanced when a generation begins. Return 1 if the
- * sender is in the current generation, 0 if it has to ask again (others are missing, or its incarnation is older than
- * the known one).
+ * Process a HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller owns the session's lock. After a
+ * newcomer, all waiting ranks must repeat their HELLO.
  */
-static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie, __u64 live,
-					      __u32 *next)
+static __always_inline enum fpisa_waiting fpisa_session_wait(struct fpisa_session *s, __u32 rank, __u64 inc,
+							     __u64 cookie, __u64 live)
 {
-	__u32 generation;
 	__u64 bit;
 
 	/* Use one value for check and index: the verifier of Linux 6.1 loses the bound when they are two copies of it. */
 	fpisa_opaque(rank);
 	if (rank >= FPISA_MAX_WORKERS || !inc || inc < s->incarnation[rank])
-		return 0;
+		return FPISA_HELLO_OLD;
 	bit = 1ull << rank;
 	if (inc > s->incarnation[rank]) {
 		s->incarnation[rank] = inc;
@@ -209,14 +210,33 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 		s->joining = 0;
 	}
 	if (s->members & bit)
-		return 1;
+		return FPISA_HELLO_JOINED;
 	s->joining |= bit;
-	if ((s->joining & live) != live)
-		return 0;
+	return (s->joining & live) == live ? FPISA_HELLO_ALL_WAIT : FPISA_HELLO_WAITS;
+}
+
+/*
+ * Process a HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller owns the session's lock.
+ *
+ * A generation begins when every live rank has joined it, each with an incarnation newer than the last one known. So a
+ * worker that restarts joins the next generation, together with all others, and no frame of the old generation can
+ * affect it. A waiting rank repeats its HELLO. All must have done so since the last newcomer, so a worker that died
+ * while it waited is not counted. *next is taken and advanced when a generation begins. Return 1 if the sender is in
+ * the current generation, 0 if it has to ask again (others are missing, or its incarnation is older than the known
+ * one).
+ */
+static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie, __u64 live,
+					      __u32 *next)
+{
+	enum fpisa_waiting waiting = fpisa_session_wait(s, rank, inc, cookie, live);
+	__u32 generation;
+
+	if (waiting != FPISA_HELLO_ALL_WAIT)
+		return waiting == FPISA_HELLO_JOINED;
 	s->members = s->joining;
 	s->joining = 0;
 	generation = __sync_fetch_and_add(next, 1);
-	/* 0 means none: the counter of a datapath that no CLI has touched starts there. */
+	/* Skip 0, which means no generation. The counter of a datapath that no CLI has touched starts at 0. */
 	if (!generation)
 		generation = __sync_fetch_and_add(next, 1);
 	fpisa_write_once(&s->generation, generation);

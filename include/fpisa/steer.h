@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Steering: if all frames come to one receive queue, its CPU hands them to other CPUs, each slot to one.
- * bpf/fpisa_steer.bpf.c does it, user/datapath/steer.c sets it up.
+ * Steering. If all frames come to one receive queue, the CPU of that queue passes the frames of each slot to one of
+ * several CPUs. bpf/fpisa_steer.bpf.c does this, and user/datapath/steer.c sets it up.
  */
 #ifndef FPISA_STEER_H
 #define FPISA_STEER_H
@@ -19,8 +19,8 @@
 
 /* Written by user space before the first frame, then constant. */
 struct fpisa_steering {
-	__u32 cpus;  /* in use below; 0: not set up yet */
-	__u32 queue; /* frames that may wait at each */
+	__u32 cpus;  /* entries of `cpu` in use; 0: not set up yet */
+	__u32 queue; /* frames that may wait at each CPU */
 	__u32 cpu[FPISA_STEER_CPUS];
 };
 

@@ -29,7 +29,7 @@
 #define FPISA_SUPERACC_MOST 68	       /* limbs of FP64 */
 #define FPISA_SUPERACC_TOP (1ll << 60) /* the uppermost limb is below this after a carry pass */
 
-/* Adds, on top of the value that a pass and a merge leave. */
+/* Adds, in addition to the value that a pass and a merge leave. */
 _Static_assert(FPISA_SUPERACC_ADDS *(1ull << 55) + 2 * FPISA_SUPERACC_TOP < 1ull << 63, "limbs do not overflow");
 
 struct fpisa_superacc {
@@ -41,7 +41,7 @@ struct fpisa_superacc {
 	__s64 limb[];
 };
 
-/* A superaccumulator whose window has all limbs of either format. */
+/* A superaccumulator whose window has all limbs of either format */
 union fpisa_superacc_full {
 	struct fpisa_superacc acc;
 	__u64 space[sizeof(struct fpisa_superacc) / 8 + FPISA_SUPERACC_MOST];
@@ -66,7 +66,7 @@ static __always_inline int fpisa_superacc_places(struct fpisa_format f)
 	return 1 << (f.ebits - 5);
 }
 
-/* Does a value reach into the next limb? */
+/* Return whether a value reaches into the next limb. */
 static __always_inline __u32 fpisa_superacc_wide(struct fpisa_format f)
 {
 	return f.mbits + 1 + 31 > 62;
@@ -90,7 +90,7 @@ static __always_inline int fpisa_superacc_quantum(struct fpisa_format f)
 	return 2 - (1 << (f.ebits - 1)) - f.mbits;
 }
 
-/* Return the bytes of a superaccumulator whose window has so many limbs. */
+/* Return the bytes of a superaccumulator whose window has `limbs` limbs. */
 static __always_inline __u64 fpisa_superacc_size(__u32 limbs)
 {
 	if (limbs < FPISA_SUPERACC_LEAST)
@@ -109,7 +109,7 @@ static inline int fpisa_superacc_high(const struct fpisa_superacc *a)
 	return a->limbs && (a->limb[a->limbs - 1] >= FPISA_SUPERACC_TOP || a->limb[a->limbs - 1] <= -FPISA_SUPERACC_TOP);
 }
 
-/* Run the carry pass. 0, or -ENOSPC: the value is unchanged, the window needs another limb on top. */
+/* Run the carry pass. Return 0, or -ENOSPC: the value is unchanged, the window needs another limb on top. */
 static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
 {
 	__s64 carry = 0;
@@ -162,8 +162,8 @@ static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, 
 }
 
 /*
- * Add a packed value; with `back`, take back one that was added. 0, or -ENOSPC: fpisa_superacc_reach() returns the
- * window that it needs.
+ * Add a packed value; with `back`, subtract one that was added. Return 0, or -ENOSPC: fpisa_superacc_reach() returns
+ * the window that it needs.
  */
 static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 word, struct fpisa_format f, int back)
 {
@@ -251,8 +251,8 @@ static inline __u32 fpisa_superacc_extent(const struct fpisa_superacc *b)
 }
 
 /*
- * Add all of b. 0, -ENOSPC: fpisa_superacc_cover() returns the window that it needs, or -ERANGE: more than 2^63 - 1
- * values. After an error a has its former value.
+ * Add all of b. Return 0; -ENOSPC if a needs the window that fpisa_superacc_cover() returns; -ERANGE if there are more
+ * than 2^63 - 1 values. After an error a has its former value.
  */
 static inline int fpisa_superacc_merge(struct fpisa_superacc *a, const struct fpisa_superacc *b)
 {

@@ -128,8 +128,8 @@ static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct f
 #define FPISA_EXPANSION_TERMS 41
 
 /*
- * Expand the sum into values that add up to it exactly, each the value nearest to the rest after those before it. So
- * they do not overlap, and the first is the sum rounded once. A sum of zero, or a special, is one term. Return the
+ * Expand the sum into values that add up to it exactly, each the value nearest to the remainder after the earlier ones.
+ * So they do not overlap, and the first is the sum rounded once. A sum of zero, or a special, is one term. Return the
  * number of terms, or -ERANGE: the sum rounds beyond the format's range.
  */
 static inline int fpisa_superacc_expand(const struct fpisa_superacc *a, struct fpisa_format f,

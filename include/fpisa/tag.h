@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The tag of a frame, in jobs with a token: without the key a frame can neither be made nor changed. doc/wire.md,
- * section 4.1, describes it for writers of clients; doc/protocol.md, section 6, says what it keeps out.
+ * The tag of a frame, in jobs with a token. Without the key nobody can create or change a frame. doc/wire.md,
+ * section 4.1, describes it for writers of clients; doc/protocol.md, section 6, lists the attacks that it prevents.
  *
- * The tag is SipHash-2-4(K, chunk, A, B). To each half z of 32 bits of the frame a half of the key is added. A is NH,
- * the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418): z0 z1 + z2 z3 + ... B has the other neighbours,
- * z1 z2 + z3 z4 + ..., with a half of the key before the first and behind the last. So each half is in one product of
- * each sum and takes one addition. Two different frames have equal A and B with a probability of at most 2^-64,
- * whatever the frames are. The chunk stands in the PRF's input beside them: values are compared only between frames
- * of one key and chunk.
+ * The tag is SipHash-2-4(K, chunk, A, B). A half of the key is added to each half z of 32 bits of the frame. A is NH,
+ * the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418): z0 z1 + z2 z3 + ... B pairs the halves differently,
+ * z1 z2 + z3 z4 + ..., with a half of the key before the first and after the last. So each half is in one product of
+ * each sum, and costs one addition. Two different frames have equal A and B with a probability of at most 2^-64,
+ * whatever the frames are. The chunk is also an input of the PRF, so values are compared only between frames of one key
+ * and chunk.
  */
 #ifndef FPISA_TAG_H
 #define FPISA_TAG_H
@@ -27,8 +27,8 @@
 #define FPISA_NH_PAYLOAD (FPISA_NH_START + FPISA_TAG_HDR_WORDS)
 
 /*
- * The key of NH: a word for each word of the frame, one before and one behind. It is longer than the largest payload
- * needs, because for a verifier the datapath's loop over the end of a payload may read that far.
+ * The key of NH has a word for each word of the frame, one before and one after them. It is longer than the largest
+ * payload needs, because a verifier assumes that the datapath's loop over the end of a payload may read that far.
  */
 #define FPISA_NH_WORDS 456
 
@@ -40,7 +40,7 @@ struct fpisa_nh_key {
 
 struct fpisa_nh {
 	__u64 a, b;
-	__u64 last; /* half of 32 bits, with its key */
+	__u64 last; /* the last half of 32 bits, with its key added */
 };
 
 /* Compute the first `words` of the key that follows from a token. */
@@ -51,8 +51,9 @@ static __always_inline void fpisa_nh_fill(__u64 *w, int words, const struct fpis
 }
 
 /*
- * Hash `words` words at `p` with the key's words from `k` on; callers in BPF pass a constant. There the loop is
- * unrolled and its sums are kept in order: clang would load everything first, which takes more stack than there is.
+ * Hash `words` words at `p` with the key's words from `k` on; callers in BPF pass a constant. In BPF the loop is
+ * unrolled and its sums stay in order. Otherwise clang would load everything first, which takes more stack than BPF
+ * has.
  */
 static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, const __u64 *k, int words)
 {
@@ -71,7 +72,7 @@ static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, co
 	}
 }
 
-/* Hash the header's words, except the tag and the checksum; the payload's follow, from k + FPISA_NH_PAYLOAD on. */
+/* Hash the header's words, except tag and checksum. The payload's words use the key from k + FPISA_NH_PAYLOAD on. */
 static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h, const __u64 *k)
 {
 	struct fpisa_nh s = {.last = k[0] >> 32};
@@ -81,7 +82,7 @@ static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h
 	return s;
 }
 
-/* Return the tag of a frame of `chunk`, whose words are all in `s`; `k`: the word of the key behind them. */
+/* Return the tag of a frame of `chunk`. `s` has all words of the frame; `k` is the word of the key after them. */
 static __always_inline __u64 fpisa_tag(const struct fpisa_key *key, __u64 chunk, const struct fpisa_nh *s,
 				       const __u64 *k)
 {

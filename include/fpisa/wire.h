@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The frame: Ethernet, IPv4 without options, UDP, one FPISA header of 76 bytes, a payload. doc/wire.md describes
- * every byte for writers of clients; the datapath and the library compile this file.
+ * The frame consists of Ethernet, IPv4 without options, UDP, one FPISA header of 76 bytes and a payload. doc/wire.md
+ * describes every byte for writers of clients; the datapath and the library compile this file.
  *
  * Every field is little-endian, except WELCOME's addresses. A reply reuses the frame that caused it, so requests and
  * replies share one header.
@@ -16,7 +16,7 @@
 #define FPISA_PORT 18000   /* 0x4650; default UDP port of aggregator and workers */
 
 #define FPISA_MAX_WORKERS 64   /* ranks of a job: one bit each in a 64-bit map */
-#define FPISA_ORDER_WORKERS 16 /* up to here a result tells the arrival order */
+#define FPISA_ORDER_WORKERS 16 /* up to this number of workers, a result has the order of arrival */
 #define FPISA_MAX_PORTS 16     /* UDP ports of a job at the aggregator */
 
 enum fpisa_type {
@@ -34,7 +34,10 @@ enum fpisa_type {
 #define FPISA_F_PROBE 0x02 /* ADD: answer with STATUS while the round is not done */
 #define FPISA_F_PENDING 0x04   /* WELCOME: some ranks have not joined yet */
 #define FPISA_F_RESENT 0x08    /* RESULT: a kept result, sent again on request */
-#define FPISA_F_CHALLENGE 0x10 /* WELCOME: repeat HELLO with this secret; nothing was done */
+#define FPISA_F_CHALLENGE 0x10 /* WELCOME: repeat HELLO with this secret; the rank has not joined */
+#define FPISA_F_ABOVE 0x20     /* WELCOME, STATUS of a leaf: what is missing belongs to other leaves */
+#define FPISA_F_MARKED 0x40    /* RESULT: a contribution to it came with a mark of congestion (ECN CE) */
+#define FPISA_F_FEWER 0x80     /* partial sum, RESULT of a tree: some rank was removed from its job */
 
 struct fpisa_hdr {
 	__le16 magic;	     /*	 0 FPISA_MAGIC */
@@ -53,7 +56,7 @@ struct fpisa_hdr {
 	__le64 digest;	     /* 32 of all calls of the generation up to this one: fpisa_digest() */
 	__le32 call;	     /* 40 number of the call since the generation began */
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum; STATUS: so far */
-	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks whose contribution to the chunk before is lost */
+	__le16 reason; /* 46 ERROR: enum fpisa_verdict; RESULT: up to 16 workers, ranks whose contribution to the chunk before is lost; partial sum: FPISA_PART_* */
 	__le64 secret; /* 48 see below */
 	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: ranks that wait; see below */
 	__le64 aux;	 /* 64 see below */
@@ -63,15 +66,15 @@ struct fpisa_hdr {
 /*
  * fpisa_hdr.chunk
  *	HELLO	a random number for this incarnation. The WELCOME echoes it, so a late WELCOME can be
- *		recognised, and only a host that saw the HELLO can make one
+ *		recognised, and only a host that saw the HELLO can send a valid WELCOME
  *
  * fpisa_hdr.secret (secret.h)
  *	HELLO	the rank's cookie for this incarnation, 0 before the rank has one
- *	WELCOME	with CHALLENGE: that cookie; else the HELLO's
+ *	WELCOME	with CHALLENGE the rank's cookie; else the secret of the HELLO
  *	ADD	the cookie
  *	RESULT	the generation's secret, as in the WELCOME's payload
- *	STATUS, ERROR	the ADD's
- *	In jobs with a token ADD, RESULT, STATUS and ERROR have their tag there (tag.h).
+ *	STATUS, ERROR	the secret of the ADD
+ *	In jobs with a token ADD, RESULT, STATUS and ERROR have their tag in this field (tag.h).
  *
  * fpisa_hdr.bitmap
  *	ADD, ERROR	in jobs with a token the cookie; else 0
@@ -80,14 +83,26 @@ struct fpisa_hdr {
  *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970), below 2^63
  *	WELCOME	the incarnation that the aggregator holds for this rank
  *	ADD	operation scale: the factor, bits of an IEEE binary64; else 0
- *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
+ *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival; above: ranks whose contribution
+ *		to the chunk before is lost
  *	STATUS	the ranks that the job still counts on
  *	ROWS, ACK	number of the copy of the rows, given by their worker (doc/query-wire.md)
  */
 
 /*
- * Faults that the workers of a job inject into their own frames, each way, to simulate a bad network. Shares of
- * frames in 1/65536; all 0: none.
+ * fpisa_hdr.reason in an ADD that is a part of a leaf's partial sum: the plane of digits in the payload, and the number
+ * of parts. FPISA_PART_VALUES: the payload has values of the job's format instead (min, max), and is the only part.
+ * `contributors` is the number of ranks in the partial sum. `result_flags` is the rank of the leaf for which a STATUS or
+ * an ERROR that answers this frame is meant.
+ */
+#define FPISA_PART_PLANE 0x007f
+#define FPISA_PART_COUNT 0x3f80
+#define FPISA_PART_COUNT_SHIFT 7
+#define FPISA_PART_VALUES 0x8000
+
+/*
+ * Faults that the workers of a job inject into their own frames, each way, to simulate a bad network. Each is a share
+ * of the frames in 1/65536. If all are 0, no faults are injected.
  */
 enum fpisa_fault {
 	FPISA_FAULT_DROP,
@@ -130,7 +145,7 @@ struct fpisa_hello {
 	__le64 results; /* 72 the `secret` of results, or a number that gives the key of their tags */
 } __attribute__((packed, aligned(4)));
 
-/* First part of a WELCOME to a query's member (doc/query-wire.md, section 1); the rest is as in fpisa_hello. */
+/* The first part of a WELCOME to a query's member (doc/query-wire.md, section 1); the rest is as in struct fpisa_hello. */
 struct fpisa_query_welcome {
 	__le32 window;	   /*  0 zero */
 	__le16 elements;   /*  4 zero: this is a query */
@@ -146,15 +161,22 @@ struct fpisa_query_welcome {
 } __attribute__((packed, aligned(4)));
 
 #define FPISA_ETH_LEN 14
+#define FPISA_VLAN_LEN 4 /* a VLAN tag, between the Ethernet addresses and the EtherType */
+#define FPISA_MAX_VLAN 4094
 #define FPISA_IP_LEN 20
 #define FPISA_UDP_LEN 8
 #define FPISA_HDR_LEN 76
 #define FPISA_OFFSET (FPISA_ETH_LEN + FPISA_IP_LEN + FPISA_UDP_LEN) /* offset of the header in the frame */
 #define FPISA_PAYLOAD_OFFSET (FPISA_OFFSET + FPISA_HDR_LEN)
 
+/* The ECN field of IPv4's tos byte (RFC 3168). Senders set ECT0 to permit marks; a router marks a frame by CE. */
+#define FPISA_ECN_MASK 3
+#define FPISA_ECT0 2
+#define FPISA_IS_CE(tos) (((tos)&FPISA_ECN_MASK) == 3)
+
 /*
- * Elements a chunk. The largest frame whose bytes XDP reaches directly on a
- * 4 KiB page is 3520 bytes (veth, one buffer).
+ * Limits of the elements of a chunk. The largest frame whose bytes XDP reaches directly on a 4 KiB page is 3520 bytes
+ * (veth, one buffer).
  */
 #define FPISA_DEFAULT_ELEMENTS 256
 #define FPISA_MAX_FRAME 3520
@@ -195,10 +217,10 @@ static __always_inline __u32 fpisa_payload_bytes(struct fpisa_format f, __u32 co
 	return count * f.bytes + (f.shared ? FPISA_SCALES : 0);
 }
 
-/* Blocks of a chunk of FP64 in mode exact: a slot version then takes 66,560 bytes (exact64.h). */
+/* Blocks of a chunk of FP64 in mode exact. Each version of a slot then takes 66,560 bytes (exact64.h). */
 #define FPISA_MAX_EXACT64_BLOCKS 4
 
-/* Return the most elements that a chunk of a format can have; mode 0 if the mode is not known. */
+/* Return the most elements that a chunk of a format can have. Pass mode 0 if the mode is not known. */
 static __always_inline __u32 fpisa_max_elements(struct fpisa_format f, __u32 mode)
 {
 	__u32 fit = f.bytes ? FPISA_MAX_PAYLOAD / f.bytes / FPISA_BLOCK * FPISA_BLOCK : 0;
@@ -208,22 +230,22 @@ static __always_inline __u32 fpisa_max_elements(struct fpisa_format f, __u32 mod
 	return fit < FPISA_MAX_ELEMENTS ? fit : FPISA_MAX_ELEMENTS;
 }
 
-/* May a chunk have so many? `most` is fpisa_max_elements(), or FPISA_MAX_ELEMENTS if the format is not known yet. */
+/* Return whether a chunk may have `elements`. `most` is fpisa_max_elements(), or FPISA_MAX_ELEMENTS if the format is not known yet. */
 static __always_inline int fpisa_elements_valid(__u32 elements, __u32 most)
 {
 	return elements && elements % FPISA_BLOCK == 0 && elements <= most;
 }
 
-/* Return a chunk's default elements: as many as FP32 has, but no more bytes, because of the MTU. */
+/* Return the default number of elements of a chunk: that of FP32, or fewer so that a frame has no more bytes (MTU). */
 static __always_inline __u32 fpisa_default_elements(struct fpisa_format f)
 {
 	return f.bytes > 4 ? FPISA_DEFAULT_ELEMENTS * 4 / f.bytes : FPISA_DEFAULT_ELEMENTS;
 }
 
 /*
- * Checksum: header and payload as 64-bit words, each split into two 32-bit lanes; per lane the sum of the words and
- * the sum of the running sums (Fletcher's scheme, which detects swapped words). No sum wraps, so two equal flips in
- * two words never cancel; only the last step folds to 32 bits.
+ * The checksum reads header and payload as 64-bit words and splits each word into two 32-bit lanes. Each lane has the
+ * sum of its words and the sum of the running sums (Fletcher's scheme, which detects swapped words). No sum wraps, so
+ * two equal flips in two words never cancel; only the last step folds to 32 bits.
  */
 struct fpisa_sum {
 	__u64 a_lo, a_hi, b_lo, b_hi;
@@ -232,9 +254,9 @@ struct fpisa_sum {
 #define FPISA_SUM_HDR_WORDS 9 /* the header before the checksum */
 
 /*
- * Add `words` 64-bit words; callers in BPF pass a constant. The state meanwhile has sums of whole words, modulo 2^64,
- * and of upper lanes, which takes fewer instructions. The former less the part of the upper lanes is the sum of the
- * lower lanes, which is far below 2^64. In BPF the loop is unrolled, in an order that needs no stack.
+ * Add `words` 64-bit words; callers in BPF pass a constant. To save instructions, the state meanwhile has the sums of
+ * whole words, modulo 2^64, and the sums of upper lanes. A sum of lower lanes is the sum of whole words less the part
+ * of the upper lanes, and far below 2^64. In BPF the loop is unrolled, in an order that needs no stack.
  */
 static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, int words)
 {
@@ -267,8 +289,8 @@ static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
 }
 
 /*
- * Return the sum of the 16-bit words, for a UDP checksum: modulo 65535, where 2^16 and 2^32 are 1, and not reduced.
- * For a frame it is below 2^27.
+ * Return the sum of the 16-bit words for a UDP checksum. The sum is modulo 65535, where 2^16 and 2^32 equal 1, but is
+ * not reduced. For a frame it is below 2^27.
  */
 static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
 {
@@ -277,15 +299,15 @@ static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
 	return (a & 0xffff) + (a >> 16);
 }
 
-/* Description of a call, for the digest; its numbers are the wire's. */
+/* Description of a call for the digest, with the numbers of the wire */
 enum fpisa_call_kind {
 	FPISA_CALL_ALLREDUCE = 1,
 };
 
 /*
  * Return the digest after one more call. Ranks whose digests are equal have made the same calls in the same order.
- * Each step is a bijection of either argument, so two histories that differ in one word never agree, others with
- * probability 2^-64.
+ * Each step is a bijection of either argument, so two histories that differ in one word never have equal digests. Other
+ * histories do with probability 2^-64.
  */
 static __always_inline __u64 fpisa_digest_word(__u64 digest, __u64 word)
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the RTL of paper/hw/ costs: the tables of doc/hardware.md.
+"""The costs of the RTL in paper/hw/: the tables of doc/hardware.md.
 
     paper/hw/area.py BUILD [--update | --page-only]
 
@@ -81,7 +81,7 @@ def designs():
 
 
 class Cost:
-    """Of one design in one library: mapped for area its area, flip-flops and power, mapped for delay its delay."""
+    """The cost of a design in a library: area, flip-flops and power if mapped for area, delay if mapped for delay."""
 
     def __init__(self, area, registers, power_mw, delay_ns):
         self.area, self.registers, self.power, self.delay = area, registers, power_mw, delay_ns
@@ -92,7 +92,7 @@ def liberty_of(tools, library):
 
 
 def commands(tools, out, top, parameters):
-    """What yosys is told, for one synthesis and four mappings; and abc, by file name."""
+    """Return the script of yosys for one synthesis and four mappings, and the scripts of abc by file name."""
     chparam = " ".join(f"-chparam {k} {v}" for k, v in parameters.items())
     script = [f"read_verilog {' '.join([*RTL, 'area.v'])}", f"hierarchy -check -top {top} {chparam}",
               f"synth -flatten -top {top}", "rename -top top", "check -assert", "design -save synthesised"]
@@ -110,7 +110,7 @@ def commands(tools, out, top, parameters):
 
 
 def measure(tools, name, top, parameters):
-    """Library -> Cost. What the same sources and commands gave before is taken from there."""
+    """Return {library: Cost}. Reuse the results of earlier runs with the same sources and commands."""
     out = os.path.join(tools.out, "area", name.replace(" ", "_"))
     os.makedirs(out, exist_ok=True)
     script, files = commands(tools, out, top, parameters)
@@ -296,7 +296,7 @@ def tables(cost):
 
 
 def versions(tools):
-    """Of the packages, from their file names."""
+    """Return the versions of the packages, from their file names."""
     with open(os.path.join(tools.root, "complete")) as f:
         packages = [line.split("_")[:2] for line in f if line.endswith(".deb\n")]
     return ", ".join(f"{name} {version.replace('%3a', ':')}" for name, version in packages
@@ -319,7 +319,7 @@ def rtl():
 
 
 def fingerprint(text):
-    """Of the tables in `text` and of what they depend on: RTL and the code of this file, comments apart."""
+    """Return a hash of the tables in `text`, of the RTL and of the code of this file without comments."""
     with open(os.path.abspath(__file__)) as f:
         parts = [rtl(), ast.dump(ast.parse(f.read())), *(m[0] for m in BLOCK.finditer(text))]
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]

@@ -6,7 +6,7 @@
 
 The regime: workers are processes in network namespaces, the aggregator is in XDP, and all share this machine's CPUs. Links
 are veths without shaping. NAPI is threaded at both ends of each, so that the aggregator's work is not charged to a
-worker. A quota limits a worker's process, in per cent of a CPU; 0 is no quota. Contenders (cost_rank.py) take turns, round
+worker. A quota limits a worker's process, in per cent of a CPU; 0 means no quota. Contenders (cost_rank.py) take turns, round
 by round: none, fpisa, switchml. JSON, a line per network, quota and contender: medians and quartiles over rounds.
 `throttled` is the share of the quota's periods in which it stopped a worker; it is 0 if others' work hides a quota. Needs
 root.
@@ -134,7 +134,7 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--data", default="mnist")
-    p.add_argument("--record", metavar="FILE", help="where the lines go too, in place of what was there")
+    p.add_argument("--record", metavar="FILE", help="file to which the lines are also written, in place of its contents")
     args = p.parse_args()
     if os.geteuid():
         p.error("network namespaces and XDP need root")

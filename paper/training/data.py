@@ -87,7 +87,7 @@ class Arrays(pickle.Unpickler):
     def find_class(self, module, name):
         if (module.split(".")[0], name) in ARRAY_PARTS:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"{module}.{name} is not what an array is made of")
+        raise pickle.UnpicklingError(f"{module}.{name} is not allowed in an array")
 
 
 def cifar_batch(path):
@@ -132,4 +132,4 @@ def load(name, folder):
         return noise(int(rest))
     if kind == "cifar10":
         return cifar10(rest)
-    raise RuntimeError(f"{name}: no such images; there are mnist and cifar10:DIRECTORY")
+    raise RuntimeError(f"{name}: no such images; choose mnist and cifar10:DIRECTORY")

@@ -83,5 +83,5 @@ MODELS = {"vgg": vgg, "resnet": resnet, "googlenet": googlenet, "mobilenetv2": m
 
 
 def make(name, channels):
-    """Return a network for images of so many channels, initialised by torch's generator."""
+    """Return a network for images with `channels` channels, initialised by torch's generator."""
     return nn.Sequential(*MODELS[name](channels), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES))

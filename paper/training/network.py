@@ -80,7 +80,7 @@ def main():
     for name, known, default in (("models", tuple(plan.NETWORKS), list(plan.NETWORKS)), ("arms", plan.MODES, ["exact"]),
                                  ("formats", plan.FORMATS, list(plan.FORMATS))):
         p.add_argument(f"--{name}", type=words(known), default=default)
-    p.add_argument("--record", metavar="FILE", help="where the lines go too, in place of what was there")
+    p.add_argument("--record", metavar="FILE", help="file to which the lines are also written, in place of its contents")
     args = p.parse_args()
     if os.geteuid():
         p.error("network namespaces and XDP need root")
@@ -90,7 +90,7 @@ def main():
     from common import labs, own_mounts
     own_mounts()
     downloads = os.path.join(args.build, "training")
-    images.load(args.data, downloads)  # here a route exists, in the namespaces it does not
+    images.load(args.data, downloads)  # before the namespaces, which have no route
     lines, good = [{**machine(), "date": datetime.date.today().isoformat()}], True
     print(json.dumps(lines[0]), flush=True)
     net = labs.Lab(plan.WORKERS)

@@ -7,7 +7,7 @@ V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
 
 
 class Quota:
-    """Limits process `pid` by set(). Raises OSError if the group cannot be created."""
+    """A limit for process `pid`, set by set(). Raise OSError if the cgroup cannot be created."""
 
     def __init__(self, pid):
         self.unified = os.path.exists(os.path.join(V2, "cgroup.controllers"))

@@ -64,13 +64,13 @@ def heading(found):
                        f"{r['machine']['torch']}" for r in runs})
     cpu = {name: [r["cpu_s"] for r in runs if r["model"] == m] for m, name in NETWORKS.items()}
     took = ", ".join(f"{name} {statistics.median(s):.0f}" for name, s in cpu.items() if s)
-    text = (f"From {len(runs)} runs of {EPOCHS} epochs, of the {wanted} that `make training-long` does, "
-            f"seed{'s' if len(seeds) > 1 else ''} {spelled(seeds)}, on "
-            f"{' to '.join(sorted({dates[0], dates[-1]}))}, by {'; '.join(machines)}.\n"
-            f"Seconds of CPU time a run, two at once, medians: {took}.\n")
+    text = (f"The tables are from {len(runs)} of the {wanted} runs of `make training-long`: {EPOCHS} epochs each, "
+            f"seed{'s' if len(seeds) > 1 else ''} {spelled(seeds)}, {' to '.join(sorted({dates[0], dates[-1]}))}.\n"
+            f"Machines: {'; '.join(machines)}.\n"
+            f"Median CPU time per run in seconds, with two runs at once: {took}.\n")
     missing = wanted - len(runs)
     return text + (f"\nThe other {missing} runs are {NOT_RUN}. " + (
-        "Of one seed there is no interval.\n" if len(seeds) == 1 else "Intervals are of the seeds that are there.\n")
+        "One seed has no interval.\n" if len(seeds) == 1 else "Intervals are over the seeds that have run.\n")
         if missing else "")
 
 
@@ -104,16 +104,17 @@ def caveats(found):
 
     out = without_0(pooled)
     return (
-        f"- Whether a difference to default is below the paper's {CLAIM}, these runs settle in {settled(pooled)} means of the four "
-        f"networks, and in\n  {settled(single)} of single ones.\n"
-        f"- The ends of the intervals less default are within {farthest(pooled, False)} points of 0 for the modes, and within "
-        f"{farthest(pooled, True)} for the null arm; of single\n  networks within {farthest(single, False)} and {farthest(single, True)}.\n"
-        f"- Of these {len(pooled)} intervals {len(out)} {'leaves' if len(out) == 1 else 'leave'} 0 out{' (' + ', '.join(out) + ')' if out else ''}, "
-        f"of those of single networks (mean of the last {LAST}) {len(without_0(single))} of {len(single)}.\n  Chance alone does that to "
-        "one in twenty" + ("; of reversed, the null arm, it is chance, for its additions are no worse and no better.\n"
-                           if any(name.endswith("reversed") for name in out) else ".\n") +
-        "- An interval that has 0 does not show that two arms are alike, only that these runs cannot tell them apart. All arms are held "
-        "against the\n  same runs of default, so their differences to it go together; those to reversed, the null arm, do the same.\n")
+        f"- These runs settle whether a difference to default is below the paper's {CLAIM} in {settled(pooled)} means of the four "
+        f"networks, and in\n  {settled(single)} means of single networks.\n"
+        f"- The ends of the intervals \"minus default\" are within {farthest(pooled, False)} points of 0 for the modes, and within "
+        f"{farthest(pooled, True)} for the null arm. For\n  single networks they are within {farthest(single, False)} and {farthest(single, True)}.\n"
+        f"- {len(out)} of these {len(pooled)} intervals {'excludes' if len(out) == 1 else 'exclude'} 0{' (' + ', '.join(out) + ')' if out else ''}, "
+        f"and so do {len(without_0(single))} of {len(single)} intervals of single networks (mean of the last {LAST}).\n  By chance alone, one "
+        "interval in twenty excludes 0." + (" Chance is also the cause for reversed, the null arm, because its additions are neither more "
+                                           "nor less accurate.\n"
+                                     if any(name.endswith("reversed") for name in out) else "\n") +
+        "- An interval that contains 0 does not show that two arms are equal, only that these runs cannot tell them apart. All arms are compared "
+        "with the\n  same runs of default, so their differences are correlated. The same holds for the differences to reversed, the null arm.\n")
 
 
 def answer(found):
@@ -128,13 +129,14 @@ def answer(found):
             rows.append(row)
     runs = [r for by_seed in found.values() for r in by_seed.values()]
     right = statistics.fmean(map(last, runs)) / 100
-    return table(["format", "arm", "less default", f"beside {CLAIM}", "less reversed", f"beside {CLAIM}"], rows) + (
-        f"\nPoints of accuracy, mean of the last {LAST} epochs, mean of the four networks; a pair is a seed. ± on this page is\nhalf of an interval of 95% over seeds. Below {CLAIM}: all of the "
-        f"interval is; not settled: {CLAIM} or -{CLAIM} is in it.\n\n{caveats(found)}"
-        "- Intervals are over seeds. The images held out are the same 1,000 in all runs: others would move an accuracy of "
-        f"{100 * right:.1f}% by\n  {100 * (right * (1 - right) / 1000) ** 0.5:.2f} points (standard deviation), all arms alike or "
-        "nearly so.\n" + ("- MNIST is near its ceiling here: a weak test of harm. The loss held out, further down, is finer than "
-                          "counted images.\n" if runs[0]["data"] == "mnist" else ""))
+    return table(["format", "arm", "minus default", f"against {CLAIM}", "minus reversed", f"against {CLAIM}"], rows) + (
+        f"\nThe cells are points of accuracy, as the mean of the last {LAST} epochs and of the four networks. A pair is a seed. On this page ± is half of\n"
+        f"a 95% interval over seeds. \"Below {CLAIM}\" means that the whole interval is below, \"not settled\" that the interval contains {CLAIM} or -{CLAIM}.\n\n"
+        f"{caveats(found)}"
+        "- Intervals are over seeds. All runs hold out the same 1,000 images. Other images would move an accuracy of "
+        f"{100 * right:.1f}% by\n  {100 * (right * (1 - right) / 1000) ** 0.5:.2f} points (standard deviation), by nearly the same amount in "
+        "all arms.\n" + ("- Accuracy on MNIST is near its ceiling here, so it is a weak test of harm. The loss on held-out images, further down, is "
+                         "finer.\n" if runs[0]["data"] == "mnist" else ""))
 
 
 def epochs_shown():
@@ -224,7 +226,7 @@ def claims(found):
 
     def more_than(limit, of):
         steps = [share([s], of) for m in NETWORKS for s in samples(found, "fp32", "fpisa-a", m)]
-        return f"; more in {sum(v > limit for v in steps)} of the {len(steps)} steps looked at, at most {max(steps):.3g}%" if steps else ""
+        return f"; more in {sum(v > limit for v in steps)} of the {len(steps)} sampled steps, at most {max(steps):.3g}%" if steps else ""
 
     a = [r for m in NETWORKS for r in found.get((m, "fp32", "fpisa-a"), {}).values()]
     overflow = f"OVERFLOW in {steps_with(a, 'OVERFLOW'):.3g}% of the steps" if a else NOT_RUN
@@ -234,19 +236,20 @@ def claims(found):
     looked_at = sorted({s["epoch"] for m in NETWORKS for s in samples(found, "fp32", "fpisa-a", m)})
     overwritten, saturated = of_adds("overwritten"), of_adds("overflowed")
     return table(["the paper", "here"], [
-        ["\"the accuracy differs by less that 0.1%\" after 40 epochs, `fpisa-a`", f"{of_a_all} points, all networks: \"The answer\""],
-        ["slower convergence of FP16, and a lower final accuracy", f"FP16 less FP32, default, points, all networks: {slower}"],
+        ["accuracy differs by less than 0.1% after 40 epochs, `fpisa-a`", f"{of_a_all} points, all networks (section \"The answer\")"],
+        ["slower convergence of FP16, and a lower final accuracy", f"FP16 minus FP32, default, points, all networks: {slower}"],
         ["more than 95% of the errors of `fpisa-a` are in 1e-10 .. 1e-8 (VGG19)",
-         f"{of_a(BAND)}. Of default addition: {of_a(BAND, 'default')}"],
+         f"{of_a(BAND)}. Default addition: {of_a(BAND, 'default')}"],
         ["overwrites are less than 0.9% of the adds", of_a(overwritten) + more_than(0.9, overwritten)],
         ["errors of left shifts are less than 0.1% of the adds", f"saturated: {of_a(saturated)}{more_than(0.1, saturated)}"],
         ["\"no overflow occurs\"", overflow],
         ["errors are distributed alike in early, middle and final epochs", "1e-8 and more, medians of runs: " + ". ".join(
             f"Epoch {e}: {of_a(BEYOND, epoch=e, middle=median)}" for e in looked_at) if looked_at else NOT_RUN]]) + (
-        "\nThe paper's errors are against additions in the format, these against the sum in binary64: default addition has some too, "
-        "and how many of\nthem are in that band is above all a matter of how large gradients are. A left shift discards nothing here, but "
-        "may fill the register:\nthe paper counts on seven spare bits for 128 adds; a value that was shifted by seven leaves none, and the "
-        "next of its size saturates\n([numbers.md](numbers.md), \"How far a result can be from the truth\"). So saturated adds stand beside two of its sentences.\n")
+        "\nThe paper measures errors against additions in the format, this page against the sum in binary64. So default addition has errors "
+        "too. The\nshare of errors in that band depends mostly on the size of the gradients. A left shift discards nothing here, but it may "
+        "fill the register.\nThe paper counts on seven spare bits for 128 adds. A value that was shifted by seven leaves none, and the next "
+        "value of its size saturates\n([numbers.md](numbers.md), \"How far a result can be from the truth\"). The rows about left shifts and overflow "
+        "therefore show saturated adds.\n")
 
 
 def cost(lines):
@@ -264,15 +267,15 @@ def cost(lines):
                      f"{line['samples_per_s']:.0f} ({low:.0f} to {high:.0f})", ratios[1], f"{line['cpu_ms_per_sample']:.3f}",
                      f"{100 * line['throttled']:.0f}%"])
     line = lines[1]
-    text = (f"On {m['date']}, by {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}), of which others had {100 * m['busy']:.0f}% "
-            f"before it began; {line['workers']} workers, {line['rounds']} rounds of {line['steps']} steps: medians, and "
-            "quartiles of what depends on the others. Ratios are of the same round.\n")
+    text = (f"Measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}), of which other work used {100 * m['busy']:.0f}% "
+            f"before the run, with\n{line['workers']} workers and {line['rounds']} rounds of {line['steps']} steps. Figures are medians. "
+            "Samples per second and ratios have quartiles. Ratios are within a round.\n")
     best = max((line["samples_to_switchml"] for line in lines if "samples_to_switchml" in line), default=None)
     if best is not None:
-        text += f"The paper's \"up to 85.9%\" is a ratio of samples a second of 1.859; the largest median here is {best:.2f}.\n"
-    return text + "\n" + table(["network, parameters", "quota a worker", "sums", "ns of CPU time a value", ": SwitchML-style",
-                                "samples a second", ": SwitchML-style", "ms of CPU time a sample",
-                                "periods in which the quota stopped it"], rows)
+        text += f"The paper's \"up to 85.9%\" is a ratio of samples per second of 1.859; the largest median here is {best:.2f}.\n"
+    return text + "\n" + table(["network, parameters", "quota per worker", "sums", "ns of CPU time per value", ": SwitchML-style",
+                                "samples per second", ": SwitchML-style", "ms of CPU time per sample",
+                                "periods in which the quota stopped the worker"], rows)
 
 
 def network(lines):
@@ -282,8 +285,8 @@ def network(lines):
     m = lines[0]
     rows = [[NETWORKS[r["model"]], r["format"], f"`{r['arm']}`", str(r["workers"]), str(r["steps"]),
              *("yes" if r[k] else "no" for k in ("ranks_agree", "same_bits_as_mem"))] for r in lines[1:]]
-    return (f"On {m['date']}, by {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}).\n\n" + table(
-        ["network", "format", "arm", "ranks", "steps", "all ranks have the same bits", "those of `mem`"], rows))
+    return (f"Measured on {m['date']} on {m['cpus']} CPUs ({m['cpu']}, Linux {m['kernel']}).\n\n" + table(
+        ["network", "format", "arm", "ranks", "steps", "all ranks have the same bits", "the bits of `mem`"], rows))
 
 
 def by_cpu(pairs):
@@ -300,8 +303,8 @@ def again(lines, records):
         return f"It is {NOT_RUN}: `make training`, then `make training-again`.\n"
     rows = [[*cpus, spelled(sorted({r["seed"] for r, _ in of})), max(r["date"] for r, _ in of), str(len(of)),
              str(sum(second["weights"] == first["weights"] for second, first in of))] for cpus, of in by_cpu(pairs)]
-    return ("Runs of those above that were done a second time, and of how many the parameters have the same SHA-256.\n\n" +
-            table(["first by", "again by", "seeds", "on", "runs", "the same bits"], rows))
+    return ("Some of the runs above were repeated. The table shows how many repeated runs have parameters with the same SHA-256.\n\n" +
+            table(["first on", "again on", "seeds", "date", "runs", "the same bits"], rows))
 
 
 def of_runs(records, picture=lambda text, name: ""):
@@ -311,18 +314,18 @@ def of_runs(records, picture=lambda text, name: ""):
     return "\n".join([
         "", heading(found),
         "## The answer\n", answer(found),
-        "## Accuracy by epoch\n", "Per cent of the 1,000 images held out.\n",
+        "## Accuracy by epoch\n", "Accuracy is the percentage of the 1,000 held-out images.\n",
         picture(f"Accuracy by epoch, FP32, from {pictures.LOWEST}%", "fp32") + picture(f"Accuracy by epoch, FP16, from {pictures.LOWEST}%", "fp16") +
         accuracy(found),
-        "## Differences to default addition\n", "Points of accuracy, in pairs; an image is 0.1. The loss is the mean cross entropy of the images held out.\n",
+        "## Differences to default addition\n", "Differences are in points of accuracy, between pairs. One image is 0.1 points. The loss is the mean cross entropy of the held-out images.\n",
         picture("Differences to default addition", "differences") + differences(found),
         "## What the sums lost\n",
-        "Of the step in the middle of the first, the middle and the last epoch, all runs together, from the lowest to the highest "
-        "network; steps are all.\nRelative errors are of sums that are not zero.\n",
+        "The samples are the middle steps of the first, the middle and the last epoch, over all runs. Ranges are from the lowest to the highest "
+        "network.\nShares of steps are over all steps. Relative errors are those of sums that are not zero.\n",
         picture("Relative errors of the gradients' sums", "errors") + errors(found),
-        "Of `fpisa-a` in FP32 by network and epoch, absolute errors of all sums; per cent, the median run, and from the lowest to the highest:\n",
+        "For `fpisa-a` in FP32, this table has absolute errors of all sums by network and epoch, in per cent. A cell has the median run and the range:\n",
         phases(found),
-        "## Beside the paper\n", claims(found)])
+        "## Compared with the paper\n", claims(found)])
 
 
 def text(records, cost_lines, network_lines=(), again_lines=()):

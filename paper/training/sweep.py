@@ -38,7 +38,7 @@ def cpu_name():
 
 
 def machine():
-    """Return the properties of the machine on which bits depend beside the settings, and time."""
+    """Return the properties of the machine on which bits depend in addition to the settings, and time."""
     import torch
     return {"cpu": cpu_name(), "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release().split("-")[0],
             "torch": torch.__version__}
@@ -209,7 +209,7 @@ def sweep(args, todo, records, there=0):
                 pipe.close()
                 pipes.pop(pipe).join()
     print(f"training: {done - there} runs in {clock.elapsed() / 60:.1f} min, {total - done} left"
-          + ("; the same command goes on with them" if total > done else ""), flush=True)
+          + ("; run the same command to continue" if total > done else ""), flush=True)
     return good
 
 
@@ -268,7 +268,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     args = arguments()
     if not importlib.util.find_spec("torch"):
-        sys.exit("training: there is no torch; `make training` installs python3-torch")
+        sys.exit("training: torch is not installed; `make training` installs python3-torch")
     records = Records(args.records)
     wanted = [Settings(args.data.partition(":")[0], m, f, a, s, args.epochs) for s in args.seeds
               for f in args.formats for m in args.models for a in args.arms]
@@ -288,4 +288,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("training: stopped; the same command goes on")
+        sys.exit("training: stopped; run the same command to continue")

@@ -81,7 +81,7 @@ def test_unit(sysroot, name):
 
 @pytest.mark.long
 def test_kernel(sysroot):
-    """All objects load and sum, a demo runs over real packets, and programs run that qemu-user cannot run."""
+    """All objects load and sum, a demo runs over real packets, and the programs that qemu-user cannot run succeed."""
     p = subprocess.run([os.path.join(TOP, "vm", "arm64"), KERNEL, BUILD, *IN_GUEST], text=True, capture_output=True)
     if p.returncode == NO_GUEST:
         pytest.skip(p.stderr.strip())

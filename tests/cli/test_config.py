@@ -14,27 +14,27 @@ JOB = "[job 7]\nworkers = 10.0.0.11,10.0.0.12\n"
 # A line and its expected error; lines without an error are right.
 WRONG = [
     ("# a comment", None),
-    ("port = 1", "stands in no section"),
+    ("port = 1", "is outside a section"),
     ("[datapath]", None),
     ("port = 70000", "port: '70000' is not a number from 1 to 65535"),
-    ("mode = native", "no key 'mode' here; there are port, slots, group, cpus, cpu-queue, pin$"),
-    ("group = no-such-group", "group: no group 'no-such-group'"),
+    ("mode = native", "'mode' is not a key of this section; the keys are port, slots, group, cpus, cpu-queue, pin$"),
+    ("group = no-such-group", "group: group 'no-such-group' does not exist"),
     ("  slots=1024   ; a comment", None),
     ("[interface eth0]", None),
     ("mode = hw", "mode: 'hw' is not native or skb"),
     ("mode = skb", "mode: is given twice, first in line 9"),
-    ("[interface eth0]", "interface eth0 is there twice, first in line 8"),
+    ("[interface eth0]", "interface eth0 is given twice, first in line 8"),
     ("anything = goes", None),	# in a refused section
     ("[interface " + "x" * 16 + "]", "is not an interface's name"),
-    ("[datapath]", "is there twice, first in line 3"),
+    ("[datapath]", "is given twice, first in line 3"),
     ("[job 7]", None),
     ("nonsense", "'nonsense' is neither"),
     ("window = 3", "window: 3 is not a power of two"),
     ("ports = 5", "ports: 5 is not a power of two"),
     ("big-endian = perhaps", "big-endian: 'perhaps' is not yes or no"),
-    ("json = yes", "no key 'json' here; there are workers, "),
+    ("json = yes", "'json' is not a key of this section; the keys are workers, "),
     ("workers = 10.0.0.11,10.0.0.999", "workers: '10.0.0.999' is not an IPv4 address"),
-    ("[job 7]", "job 7 is there twice, first in line 15"),
+    ("[job 7]", "job 7 is given twice, first in line 15"),
     ("[job 64]", "job: '64' is not a number from 0 to 63"),
     ("[job 8]", "job 8: workers is missing"),
     ("[job 9]", "job 9: 160 elements a frame; a multiple of 32 up to 128"),
@@ -47,13 +47,13 @@ WRONG = [
     ("workers = 10.0.0.11", None),
     ("[job 11]", "job 11: window 64 needs 128 of 2048 slot entries, 2048 are taken"),
     ("workers = 10.0.0.11", None),
-    ("[job 12", "a section is"),
-    ("[jobs 12]", r"no section \[jobs\]"),
+    ("[job 12", "this is not a section"),
+    ("[jobs 12]", r"\[jobs\] is not a section"),
     ("[job 13]", None),
     ("token =", "token: has no value"),
     ("workers = 10.0.0.11", None),
     ("[job 14]", None),
-    ("token = 0", "token: 0 means none; leave it out, or take another$"),
+    ("token = 0", "token: 0 means no token; leave it out, or give another$"),
     ("workers = 10.0.0.11", None),
 ]
 
@@ -62,7 +62,7 @@ def check(tmp_path, text):
     path = tmp_path / "f.conf"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
-    # Missing parts of this machine only give a warning, whatever machine this is.
+    # If this machine lacks a part, the command only warns, on any machine.
     return p.returncode, p.stdout, [x for x in p.stderr.splitlines() if not x.startswith("fpisa: warning: ")]
 
 
@@ -89,8 +89,8 @@ def test_right(tmp_path):
 def test_what_takes_the_whole_file(tmp_path):
     lines = check(tmp_path, JOB + "ports = 16\n[interface eth0]\nmode = skb\n[datapath]\ncpus = 0\nport = 65521\n")[2]
     assert len(lines) == 2
-    assert lines[0].endswith("f.conf:4: mode: cpus of [datapath] take native XDP")
-    assert lines[1].endswith("f.conf:1: job 7: 16 ports from 65521 on; 65535 is the last there is")
+    assert lines[0].endswith("f.conf:4: mode: must be native, because [datapath] sets cpus")
+    assert lines[1].endswith("f.conf:1: job 7: 16 ports from 65521 on; the last port is 65535")
 
 
 @pytest.mark.parametrize("line", ["networks = 192.168.100.1000", "networks = 10.0.0.0/8,192.168.100.1000/24", "networks = 10.0.0.1" + "0" * 80,
@@ -104,7 +104,7 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
 def test_no_file(tmp_path):
     """A pipe as the file is refused: the command does not wait for its writer."""
     os.mkfifo(tmp_path / "pipe")
-    for path, says in ((tmp_path / "pipe", ": is a pipe; a configuration is a file"), (tmp_path, ": read: Is a directory"),
+    for path, says in ((tmp_path / "pipe", ": is a pipe; the configuration must be a regular file"), (tmp_path, ": read: Is a directory"),
                        ("/dev/zero", ": is not a text file of less than 1048576 bytes")):
         p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
         assert p.returncode == 1 and f"fpisa: {path}{says}" in p.stderr, p
@@ -163,12 +163,12 @@ def test_unreadable(tmp_path):
 def test_keys_as_serve_wants_them(tmp_path):
     keys, text = tmp_path / "keys", f"[manager]\nkey-file = {tmp_path / 'keys'}\n"
     status, out, lines = check(tmp_path, text)
-    assert status == 0 and "no errors" in out and not lines  # a warning: the interfaces may come
+    assert status == 0 and "no errors" in out and not lines  # a warning: the interfaces may appear later
     subprocess.run([FPISA, "key", "new", "train", keys], check=True, capture_output=True)
     assert check(tmp_path, text)[0] == 0
     keys.chmod(0o644)
     status, out, lines = check(tmp_path, text)
-    assert status == 1 and not out and re.search("f.conf:1: .*keys: others than its owner may use it", lines[0])
+    assert status == 1 and not out and re.search("f.conf:1: .*keys: users other than its owner may use it", lines[0])
     keys.chmod(0o600)
     keys.write_text("nonsense\n")
     status, _, lines = check(tmp_path, text)

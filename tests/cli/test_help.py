@@ -30,8 +30,8 @@ def names_of_options(*path):
 
 
 def sources():
-    """Return, for each file of the CLI with its file of options, the verbs, the names of its options,
-    and those names that come from the table of a job's options, which also prints their help."""
+    """For each file of the CLI and its file of options, return the verbs, the names of the options, and the names that come from the table
+    of a job's options, which also prints their help."""
     for path in glob.glob(os.path.join(TOP, "user", "**", "*.c"), recursive=True):
         options, text = names_of_options(path)
         room = os.path.relpath(os.path.dirname(path), os.path.join(TOP, "user"))
@@ -73,7 +73,7 @@ def test_each_verb_takes_an_option_once_and_whole(verbs):
     """Each verb takes --help once and whole. An unknown option stops a verb before it acts."""
     for v in verbs.values():
         for words, says in (("--verbose --verbose", "--verbose: is given twice"),
-                            ("--verbo", "unrecognized option '--verbo'; there is --verbose")):
+                            ("--verbo", "unrecognized option '--verbo'; did you mean --verbose?")):
             p = subprocess.run([FPISA, *v.name.split(), *words.split(), "--no-such-option"], text=True, capture_output=True)
             assert p.returncode == 2 and not p.stdout and p.stderr.splitlines()[0] == "fpisa: " + says, (v.name, p)
 

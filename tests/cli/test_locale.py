@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-import asking
 import foreign
+import query_client
 
 LOCALE = "de_DE.UTF-8"
 ROWS = [(1.5, 2.25), (1.5, -3.5), (None, 0.25)]
@@ -33,7 +33,7 @@ def decimal_comma(tmp_path_factory):
 
 def ask(env, workers, what):
     options = {"workers": workers.addresses, "key_file": workers.key_file, "table": "t", "pruning": 1, **what}
-    return subprocess.run([sys.executable, asking.__file__, os.path.join(foreign.BUILD, "libfpisa-query.so"), json.dumps(options)], env=env,
+    return subprocess.run([sys.executable, query_client.__file__, os.path.join(foreign.BUILD, "libfpisa-query.so"), json.dumps(options)], env=env,
                           capture_output=True, text=True, timeout=60)
 
 
@@ -62,6 +62,6 @@ def test_messages(decimal_comma):
         lib.fpisa_error.restype = ctypes.c_char_p
         o, f = worker.Options(size=ctypes.sizeof(worker.Options), loss=1.5), ctypes.c_void_p()
         print(lib.fpisa_connect(ctypes.byref(f), b"127.0.0.1", 1, ctypes.byref(o)), lib.fpisa_error().decode())"""
-    p = subprocess.run([sys.executable, "-c", program, os.path.join(foreign.BUILD, "libfpisa.so"), os.path.dirname(asking.__file__)],
+    p = subprocess.run([sys.executable, "-c", program, os.path.join(foreign.BUILD, "libfpisa.so"), os.path.dirname(query_client.__file__)],
                        env=decimal_comma, capture_output=True, text=True, check=True)
     assert p.stdout == "-22 options.loss is 1.5; it must be in 0..0.9\n"

@@ -6,7 +6,7 @@ import re
 from lab import BUILD
 
 COUNTS = r"^(\d+) passed, (\d+) failed, (\d+) skipped$"
-STEPS = {}  # {environment: {step: (whether it ended well, its output)}}
+STEPS = {}  # {environment: {step: (whether it succeeded, its output)}}
 
 
 def record(environment, step, status, out):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each door of doc/sums.md with the real engine: its groups and totals are math.fsum's, and its partials merge in all others."""
+"""Each engine of doc/sums.md, installed from PyPI: groups and totals equal math.fsum's, and partials merge in all other engines."""
 import ast
 import os
 import re
@@ -34,7 +34,7 @@ def programs():
 
 
 def follow(program):
-    """Run a program of the page: what a line prints is the value of its comment."""
+    """Run a program of the page. Each line must print the value in its comment."""
     names, said = {}, 0
     for line in program.splitlines():
         code, _, comment = line.partition("  # ")
@@ -83,7 +83,7 @@ def test_pandas(data):
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("sort", [False, True])
 def test_pandas_categories(observed, sort):
-    """Each group has the result of its own rows, at pandas' place of the group, also if groups have no rows."""
+    """Each group has the result of its own rows, at the position that pandas gives the group, even if groups have no rows."""
     pandas = pytest.importorskip("pandas")
     import fpisa.pandas  # noqa: F401
     df = pandas.DataFrame({"k": pandas.Categorical(list("cacab"), categories=list("zabdc")), "j": pandas.Categorical([2, 3, 1, 2, 2], categories=[3, 1, 4, 2]),
@@ -216,7 +216,7 @@ def test_spark(spark, data):
 
 
 def test_spark_jvm(spark, data):
-    """The Aggregators of adapters/spark sum without Python."""
+    """The Aggregators of adapters/spark add without Python."""
     if not shutil.which("javac"):
         pytest.skip("no javac: apt install default-jdk-headless")
     program, = [p for p in programs() if "pyspark" in p]

@@ -61,7 +61,7 @@ def test_groups(rows, unit, random):
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=340))
 def test_bytes(data):
-    """Any bytes are a partial that is written again in its own shortest form, or a ValueError."""
+    """Random bytes are either a partial, which is written again in its shortest form, or a ValueError."""
     for given_bytes in data, b"FS\1\0" + data:
         try:
             a = fpisa.Accumulator.from_bytes(given_bytes)

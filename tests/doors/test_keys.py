@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Keys of pyarrow, Polars, pandas and ml_dtypes: two are of one group if they are stored as one value. The oracle is a dict of integers."""
+"""Keys of pyarrow, Polars, pandas and ml_dtypes: two keys belong to one group if they are stored as one value. The oracle is a dict of
+integers."""
 import math
 import uuid
 
@@ -13,7 +14,7 @@ CHANGE = 1603585800  # 02:30 in Berlin before the clock went back; it was 02:30 
 
 
 def want(stored):
-    """The keys in ascending order, and the sum of each: of powers of two, so that it tells which rows are in it."""
+    """Return the keys in ascending order with their sums. The values are powers of two, so a sum shows which rows are in it."""
     sums = {}
     for k, x in zip(stored, X):
         if k is not None:
@@ -34,7 +35,7 @@ def times(pa):
 
 
 def forms(pa, column):
-    """One column in all the ways that it can come."""
+    """Return one column in every form in which a caller can pass it."""
     yield column
     yield pa.concat_arrays([column[:2], column])[2:]
     yield pa.chunked_array([column[:2], column[2:]])
@@ -46,7 +47,7 @@ def forms(pa, column):
 
 
 def test_times_of_arrow():
-    """Keys keep the column's type, whatever Python would make of them."""
+    """Keys keep the column's type, whatever type Python would give them."""
     pa = pytest.importorskip("pyarrow")
     for type_, stored in times(pa):
         integer = pa.int32() if type_.bit_width == 32 else pa.int64()
@@ -59,7 +60,7 @@ def test_times_of_arrow():
 
 
 def test_other_columns_of_arrow():
-    """Floats by value, strings, decimals, booleans that are bytes, and a type made of another."""
+    """Keys that are floats (compared by value), strings, decimals, booleans stored as bytes, and a type derived from another."""
     pa = pytest.importorskip("pyarrow")
     nan = math.nan
     for dtype in pa.float16(), pa.float32(), pa.float64():
@@ -73,12 +74,12 @@ def test_other_columns_of_arrow():
             assert (list(got.keys), got.values.tolist()) == want(stored), by
     got = fpisa.sum(X, by=pa.array([uuid.UUID(int=n).bytes for n in (5, 1, 5, 5, 1)], pa.uuid()))
     assert got.keys.to_pylist() == [uuid.UUID(int=1), uuid.UUID(int=5)] and got.values.tolist() == [18, 13]
-    with pytest.raises(TypeError, match="keys are of list"):
+    with pytest.raises(TypeError, match="keys have type list"):
         fpisa.sum([1.0], by=pa.array([[1]]))
 
 
 def test_booleans_that_are_bytes():
-    """Any byte but 0 is true, in Arrow's bool8 as a value and as a key."""
+    """In Arrow's bool8 any byte but 0 is true, as a value and as a key."""
     pa = pytest.importorskip("pyarrow")
     x = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([2, 0, None, -1, 1], pa.int8()))
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 3], pa.int8()), x.drop_null())
@@ -100,7 +101,7 @@ def test_times_of_polars():
 
 
 def test_pandas():
-    """Booleans that are not 0 or 1 in memory, and -0 of Arrow's floats."""
+    """Booleans that are stored as neither 0 nor 1, and -0 among Arrow's floats."""
     pandas = pytest.importorskip("pandas")
     truth = np.frombuffer(bytes([2, 0, 255, 1, 0]), "?")
     for by in pandas.Series(truth), pandas.Series(pandas.arrays.BooleanArray(truth, np.zeros(5, bool))):
@@ -113,7 +114,7 @@ def test_pandas():
 
 
 def test_ml_dtypes():
-    """NaN keys are one group, the last, in arrays and in lists; the others ascend."""
+    """In arrays and in lists, all NaN keys form one group, which is the last; the other keys ascend."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     for name in "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e8m0fnu":
         by = np.array([math.nan, 4, 2, math.nan, 4]).astype(getattr(ml_dtypes, name))

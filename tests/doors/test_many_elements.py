@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A hundred million random elements: the sum has the same bits for any type, shape, address, chunks, order, threads and vector unit. The
-oracle, rationals and math.fsum, checks samples. FPISA_ELEMENTS sets another number."""
+oracle, rationals and math.fsum, checks samples. FPISA_ELEMENTS sets the number of elements."""
 import math
 import os
 from fractions import Fraction
@@ -16,7 +16,7 @@ UNITS = ["avx512", "avx2", "baseline"]
 
 
 def make(rng, n, dtype):
-    """Make values that are alike, that have many exponents, or that cancel."""
+    """Make values that are close to each other, have many exponents, or cancel."""
     if dtype[0] in "iu":
         info = np.iinfo(dtype)
         return rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
@@ -36,7 +36,7 @@ def make(rng, n, dtype):
 
 
 def elsewhere(rng, x):
-    """Move the values to an unaligned address, with other strides, from the end."""
+    """Copy the values to an unaligned address, with different strides, in reverse."""
     gap, shift = int(rng.integers(0, 9)), int(rng.integers(0, 8))
     step = x.itemsize + gap
     memory = np.zeros(len(x) * step + shift + 64, "uint8")

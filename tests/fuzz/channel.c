@@ -72,7 +72,7 @@ int fpisa_channel_flush(struct fpisa_channel *c)
 	return 0;
 }
 
-/* What has not been taken of the input is not there yet: a silent worker is named. */
+/* Report that no input is unread, because bytes not yet taken have not arrived. A silent worker is then named. */
 int fpisa_channel_unread(const struct fpisa_channel *c)
 {
 	(void)c;

@@ -16,7 +16,7 @@ struct fpisa_channel {
 	int fd; /* -1: none */
 	fpisa_channel_check *check;
 	enum fpisa_manager_side from; /* role of the other side */
-	/* A content of user/query/lib/control.c on its way, in pieces */
+	/* A content of user/query/lib/control.c in transit, in pieces */
 	uint8_t *content;
 	uint16_t type;
 	size_t at, n;

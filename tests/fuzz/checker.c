@@ -67,7 +67,7 @@ static bool for_us(void)
 	return false;
 }
 
-/* Would the aggregator get as far as the slot's lock? */
+/* Return whether the aggregator would reach the slot's lock. */
 static bool wants_slot(enum fpisa_verdict v)
 {
 	return v == FPISA_V_accepted || v == FPISA_V_duplicate || v == FPISA_V_status || v == FPISA_V_result ||
@@ -91,7 +91,7 @@ static void expect_of_job(uint32_t payload)
 	op = a.reply.hdr.op;
 	a.t->soft.next_generation = targets_control->next_generation;
 	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
-				     a.reply.bytes, &a.reply_len, &a.to);
+				     (a.in.data[15] & 3) == 3, a.reply.bytes, &a.reply_len, &a.to);
 	/* Each such add discards one magnitude; squares are left out. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
 		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
@@ -104,7 +104,7 @@ static void expect_of_job(uint32_t payload)
 		a.to = 0;
 		a.accepted = true;
 	} else if (a.verdict == FPISA_V_status) {
-		/* Counted twice: for its effect, and for its answer */
+		/* The frame counts twice: for its effect, and for its answer. */
 		if (after->v_duplicate > before.v_duplicate)
 			a.t->counted.v_duplicate++;
 		else
@@ -114,19 +114,34 @@ static void expect_of_job(uint32_t payload)
 	a.action = a.to ? XDP_REDIRECT : XDP_DROP;
 }
 
+/* Return whether the tag, or its absence, is the job's. Without a tag the frame may name no job. */
+static bool has_its_tag(void)
+{
+	if (a.tag >= 0)
+		return a.t && a.t->job.vlan == a.tag;
+	return !a.t || !a.t->job.vlan || a.t->job.stripped;
+}
+
 void checker_expect(void)
 {
 	uint32_t payload = 0;
 
+	if (!headers_untag(&a.sent, &a.in, &a.tag)) {
+		a.verdict = FPISA_V_qinq;
+		a.action = XDP_PASS;
+		return;
+	}
 	a.action = XDP_DROP;
 	a.verdict = headers_verdict(&a.in, for_us(), TARGETS_MORE_PORTS, &payload);
-	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination)
+	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination && !has_its_tag())
+		a.verdict = FPISA_V_vlan;
+	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination || a.verdict == FPISA_V_vlan)
 		a.action = XDP_PASS;
 	if (a.verdict == FPISA_V_ok && !a.t)
 		a.verdict = FPISA_V_no_job;
 	else if (a.verdict == FPISA_V_ok)
 		expect_of_job(payload);
-	else if (a.verdict != FPISA_V_wrong_destination)
+	else if (a.verdict != FPISA_V_wrong_destination && a.verdict != FPISA_V_vlan)
 		a.t = NULL;
 	a.counted_as_job = a.t;
 }
@@ -149,7 +164,7 @@ static void check_reply(void)
 
 		memcpy(want, (uint8_t[]){1, 0, 0x5e, g[1] & 0x7f, g[2], g[3]}, 6);
 	}
-	want[15] = 0;
+	want[15] = a.in.data[15] & 3 ? 2 : 0; /* the frame's ECN, but not marked */
 	want[16] = (uint8_t)((len - 14) >> 8);
 	want[17] = (uint8_t)(len - 14);
 	want[20] = 0x40;
@@ -165,7 +180,7 @@ static void check_reply(void)
 	memcpy(want + 40, a.out.data + 40, 2);
 	memcpy(want + FPISA_OFFSET, a.reply.bytes, a.reply_len);
 	if (a.out.len < len || memcmp(want, a.out.data, len) || !headers_ip_intact(a.out.data + 14) ||
-	    !harness_udp_checksum_right(&a.out))
+	    !harness_udp_checksum_right(&a.out) || a.out.vlan != j->vlan)
 		complain(&sum->wrong_reply, "the reply is not the one expected");
 	else if (a.reply_len == FPISA_HDR_LEN && a.out.len != len)
 		complain(&sum->wrong_reply, "a bare reply carries a payload");
@@ -194,7 +209,7 @@ static void check_peer(void)
 	check_session();
 }
 
-/* Mend the generation on both sides. It is broken for good, which would leave little to try. */
+/* Repair the generation on both sides. A broken generation stays broken, and few further cases would be possible. */
 static void check_mismatch(void)
 {
 	check_session();
@@ -237,7 +252,7 @@ void checker_verify(void)
 		complain(&sum->wrong_verdict, "another action than the verdict's");
 	} else if (a.action == XDP_PASS) {
 		sum->passed++;
-		if (a.out.len != a.in.len || memcmp(a.out.data, a.in.data, a.in.len))
+		if (a.out.len != a.sent.len || memcmp(a.out.data, a.sent.data, a.sent.len))
 			complain(&sum->not_identical, "changed on its way through");
 	} else if (a.action == XDP_REDIRECT) {
 		sum->replies++;

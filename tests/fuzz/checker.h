@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The expected fate of a frame, and the check of the real fate: a model of the headers
+ * The expected outcome of a frame, and the check of the actual outcome: a model of the headers
  * below FPISA's, the aggregator of user space, and the state before and after
  */
 #ifndef CHECKER_H
@@ -19,12 +19,13 @@ struct summary {
 
 /* One case */
 struct attempt {
-	struct frame in, out;
+	struct frame sent, in, out; /* in: the frame as sent, without its VLAN tag */
+	int tag;		    /* VLAN ID of the tag; -1: none */
 	char mutations[MUTATE_NAMES];
 	struct target *t;	    /* job that the header names; NULL: none */
-	enum fpisa_verdict verdict; /* expected, as are the fields below */
-	int action, key;	    /* of the version touched, -1: none */
-	bool counted_as_job;	    /* else among the frames of no job */
+	enum fpisa_verdict verdict; /* expected verdict; the fields below are expected too */
+	int action, key;	    /* action and key of the version touched; -1: none */
+	bool counted_as_job;	    /* otherwise the frame belongs to no job */
 	bool accepted;		    /* may change state */
 	bool hello;
 	uint64_t to; /* ranks that get the reply */
@@ -44,7 +45,7 @@ const char *verdict_name(unsigned int v);
 /* Count in *counter that the case went wrong, and print the first few cases. */
 void complain(uint64_t *counter, const char *what);
 
-/* Fill in the expected fate of a.in, from a.verdict on. The caller has zeroed these fields. */
+/* Fill in the expected outcome of a.sent, from a.verdict on. The caller has zeroed these fields. */
 void checker_expect(void);
 
 /* Check a.out: counters, action, reply and state must be as expected. */

@@ -37,3 +37,22 @@ enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t 
 	*payload = headers_be16(f, 38) - 8 - 76;
 	return FPISA_V_ok;
 }
+
+static bool is_tag(uint32_t type)
+{
+	return type == ETH_P_8021Q || type == ETH_P_8021AD;
+}
+
+bool headers_untag(const struct frame *sent, struct frame *in, int *tag)
+{
+	*in = *sent;
+	*tag = -1;
+	if (in->len < 18 || !is_tag(headers_be16(in, 12)))
+		return true;
+	if (headers_be16(in, 12) == ETH_P_8021AD || is_tag(headers_be16(in, 16)))
+		return false;
+	*tag = headers_be16(in, 14) & 0xfff;
+	in->len -= 4;
+	memmove(in->data + 12, in->data + 16, in->len - 12);
+	return true;
+}

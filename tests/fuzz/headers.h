@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A model of the headers below FPISA's, written from doc/wire.md: the fate of a frame before its FPISA header is read */
+/*
+ * A model of the headers below FPISA's, written from doc/wire.md: the outcome of a frame before its FPISA header is
+ * read
+ */
 #ifndef HEADERS_H
 #define HEADERS_H
 
@@ -14,6 +17,12 @@ enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t 
 
 /* Return whether the IPv4 checksum holds by RFC 1071: the sum of all 16-bit words, with carries added back, is all ones. */
 bool headers_ip_intact(const uint8_t *ip);
+
+/*
+ * Store in *in the frame without its VLAN tag, and in *tag the tag's VLAN ID, or -1 if the frame has no tag. Return false
+ * if the frame has two tags, or a service tag.
+ */
+bool headers_untag(const struct frame *sent, struct frame *in, int *tag);
 
 /* Return the 16 bits at byte `at` of the frame. */
 uint32_t headers_be16(const struct frame *f, uint32_t at);

@@ -135,6 +135,12 @@ static void ip_byte(struct vectors_rng *rng, struct frame *f)
 	change(rng, f, FPISA_ETH_LEN + vectors_below(rng, FPISA_IP_LEN), 1, true);
 }
 
+static void ecn(struct vectors_rng *rng, struct frame *f)
+{
+	if (f->len > FPISA_ETH_LEN + 1)
+		f->data[FPISA_ETH_LEN + 1] = (uint8_t)(f->data[FPISA_ETH_LEN + 1] ^ (1 + vectors_below(rng, 3)));
+}
+
 static void fragment(struct vectors_rng *rng, struct frame *f)
 {
 	static const uint16_t flags[] = {0x2000, 0x2001, 1, 185, 0x1fff, 0x8000, 0x4000, 0x6000};
@@ -162,7 +168,7 @@ static void port(struct vectors_rng *rng, struct frame *f)
 	change(rng, f, FPISA_ETH_LEN + FPISA_IP_LEN + 2 * vectors_below(rng, 2), 2, true);
 }
 
-/* Choose another port that the aggregator listens on, or the port behind the last. */
+/* Choose another port that the aggregator listens on, or the port after the last. */
 static void other_port(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_OFFSET)
@@ -174,7 +180,7 @@ static void udp_checksum(struct vectors_rng *rng, struct frame *f)
 	change(rng, f, UDP_LEN + 2, 2, true);
 }
 
-/* Choose another member's address, or an address of none. */
+/* Choose the address of another member, or an address that no member has. */
 static void source(struct vectors_rng *rng, struct frame *f)
 {
 	uint32_t a = htonl(HARNESS_WORKER(vectors_below(rng, 70)));
@@ -218,7 +224,7 @@ static void other_type(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
 		harness_hdr(f)->type =
-			(uint8_t)(vectors_below(rng, 8) + 16 * vectors_below(rng, 2)); /* of queries too */
+			(uint8_t)(vectors_below(rng, 8) + 16 * vectors_below(rng, 2)); /* includes types of queries */
 }
 
 static void other_job(struct vectors_rng *rng, struct frame *f)
@@ -339,6 +345,7 @@ static const struct {
 	{"ip_options", ip_options, 2},
 	{"ipv6", ipv6, 2},
 	{"ip_byte", ip_byte, 4},
+	{"ecn", ecn, 3},
 	{"fragment", fragment, 3},
 	{"ip_length", ip_length, 2},
 	{"udp_length", udp_length, 2},

@@ -2,7 +2,7 @@
 /*
  * Structure-aware mutation of frames: headers, lengths, tags, fragments,
  * other protocols, every field of the FPISA header, truncation, padding,
- * random bytes. Everything is a function of the generator's state.
+ * random bytes. Each mutation is a function of the generator's state.
  */
 #ifndef MUTATE_H
 #define MUTATE_H

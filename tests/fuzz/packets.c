@@ -5,17 +5,17 @@
  * Frames of several jobs (targets.c) are valid or mutated (mutate.c). Half of
  * the mutated frames have their checksums repaired, so that they reach deep
  * checks. A model of the headers below FPISA's, written from doc/wire.md, and
- * the aggregator of user space (user/lib/soft/soft.c) give each frame's fate:
- * verdict, counter, reply and registers must be theirs, bit by bit.
- * Foreign frames must pass unchanged. A refused frame must leave every byte of
- * the job's state as it was, and every K cases all maps are compared. Every
- * reason that a frame can provoke must be reached.
+ * the aggregator of user space (user/lib/soft/soft.c) give the expected outcome of each frame: verdict, counter, reply
+ * and registers must agree bit by bit. Foreign frames must pass unchanged. A refused frame must leave every byte of the
+ * job's state as it was, and every K cases all maps are compared. Every reason that a frame can provoke must be
+ * reached.
  * Status: 0, 1 if any check failed, 77 where BPF is not permitted.
  * Case c of a seed is the same in every run.
  */
 #include <arpa/inet.h>
 #include <getopt.h>
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,10 +107,31 @@ static void valid_hello(struct target *t)
 	harness_hello(&a.in, &t->job, t->id, rank, known + (kind == 0) - (kind == 1 && known > 1));
 }
 
+static void tag(uint16_t type, uint32_t id)
+{
+	if (a.sent.len + FPISA_VLAN_LEN <= FPISA_MAX_FRAME)
+		harness_tag(&a.sent, type, (uint16_t)(vectors_below(&rng, 8) << 13 | id));
+}
+
+/* Give the frame its job's tag, and often enough none, another or two. */
+static void tag_frame(const struct target *t)
+{
+	uint32_t kind = vectors_below(&rng, 16);
+	uint16_t type = vectors_below(&rng, 2) ? ETH_P_8021Q : ETH_P_8021AD;
+
+	a.sent = a.in;
+	if (kind ? t->job.vlan : !vectors_below(&rng, 4))
+		tag(ETH_P_8021Q, t->job.vlan);
+	else if (!kind)
+		tag(type, vectors_below(&rng, 9));
+	if (kind == 1 && !vectors_below(&rng, 2))
+		tag(type, TARGETS_VLAN);
+}
+
 static void run(void)
 {
-	a.out.len = a.in.len;
-	memcpy(a.out.data, a.in.data, a.in.len);
+	a.out.len = a.sent.len;
+	memcpy(a.out.data, a.sent.data, a.sent.len);
 	harness_run(h, &a.out);
 }
 
@@ -128,7 +149,7 @@ static void case_busy(struct target *t)
 	else
 		valid_add(t);
 	memcpy(&addr, a.in.data + 26, sizeof(addr));
-	/* Ranks that were taken out get their answer before any wait. */
+	/* Ranks that were removed get their answer before any wait. */
 	if (t->unloaded || !(t->live->live >> (ntohl(addr) - HARNESS_WORKER(0)) & 1))
 		return;
 	a.t = t;
@@ -150,13 +171,16 @@ static void case_busy(struct target *t)
 	t->soft.counters.packets++;
 	t->soft.counters.bytes += a.in.len;
 	strcpy(a.mutations, " busy");
+	a.sent = a.in;
+	if (t->job.vlan)
+		tag(ETH_P_8021Q, t->job.vlan);
 	run();
 	checker_verify();
 	*lock = was;
 	targets_accept(t, a.key);
 }
 
-/* Take ranks out of a job, or put all back, or use the other bank of the program array. */
+/* Remove ranks from a job, or restore all of them, or use the other bank of the program array. */
 static void change_configuration(struct target *t)
 {
 	uint64_t all = t->job.workers == 64 ? ~0ull : (1ull << t->job.workers) - 1;
@@ -200,12 +224,16 @@ static void one_case(void)
 		sum->repaired += repair < 4;
 		mutate_repair(&a.in, repair < 6, repair < 4);
 	}
+	tag_frame(t);
 	checker_expect();
 	run();
 	checker_verify();
 }
 
-/* Compare the counters of both at the end, except for counters that the user-space aggregator does not have. */
+/*
+ * Compare the counters of datapath and model at the end, except for counters that the user-space aggregator does not
+ * have.
+ */
 static void check_counters(void)
 {
 	for (int i = 0; i < targets; i++) {
@@ -272,12 +300,12 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 
 /*
  * Return whether a frame can provoke the verdict. `internal` cannot be provoked, nor can verdicts of the kernel's routes, which
- * ranks with a given port do not need. No target is a query: queries.c has queries.
+ * ranks with a given port do not need. No target is a query; queries.c tests queries.
  */
 static bool provocable(unsigned int v)
 {
-	return v < FPISA_V_rows_taken && v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved &&
-	       v != FPISA_V_forwarding && v != FPISA_V_pipeline;
+	return (v < FPISA_V_rows_taken || v == FPISA_V_vlan || v == FPISA_V_qinq) && v != FPISA_V_internal &&
+	       v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding && v != FPISA_V_pipeline;
 }
 
 /* Print the reasons that no frame has provoked. Return their number. */

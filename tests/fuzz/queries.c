@@ -2,11 +2,12 @@
 /*
  * Hostile packets at the loaded programs of queries, by BPF_PROG_TEST_RUN:
  * 	queries [--cases N] [--seed S]
- * As packets.c for jobs: frames of each kind of query, with and without filters, valid or mutated. The model of
- * headers.h, the checks of fpisa/query/check.h and the query in user space (user/query/soft/query.c) give each frame's fate:
- * verdict, counter, every byte of the reply, and the query's state, which no other frame changes. Tables, heaps and
- * filters are compared now and then. Every reason that a frame of a query can provoke must be reached.
- * Status: 0, 1 if any check failed, 77 where BPF is not permitted. Case c of a seed is the same in every run.
+ * The program does for queries what packets.c does for jobs. It sends frames of each kind of query, with and without
+ * filters, valid or mutated. The model of headers.h, the checks of fpisa/query/check.h and the query in user space
+ * (user/query/soft/query.c) give the expected outcome of each frame: verdict, counter, every byte of the reply, and the
+ * query's state, which no other frame changes. Tables, heaps and filters are compared now and then. Every reason that a
+ * frame of a query can provoke must be reached. Status: 0, 1 if any check failed, 77 where BPF is not permitted. Case c
+ * of a seed is the same in every run.
  */
 #include <getopt.h>
 #include <linux/bpf.h>
@@ -27,6 +28,11 @@ struct target target[] = {
 	 {.key_bytes = 8, .limit = 100, BITMAP(FPISA_QUERY_TIES | FPISA_QUERY_ASCENDING)}},
 	{"table", FPISA_QUERY_TABLE, {.key_bytes = 4, .limit = 40}},
 	{"table of a join", FPISA_QUERY_TABLE, {.key_bytes = 32, .limit = 200, BLOOM(8)}},
+	{"table of doubles", FPISA_QUERY_TABLE, {.key_bytes = 8, .limit = 200, .form = FPISA_FORM_DOUBLE}},
+	{"table of int64s", FPISA_QUERY_TABLE, {.key_bytes = 16, .limit = 40, .form = FPISA_FORM_INT64}},
+	{"table of int128s, of a join",
+	 FPISA_QUERY_TABLE,
+	 {.key_bytes = 32, .limit = 200, .form = FPISA_FORM_INT128, BLOOM(8)}},
 	{"join", FPISA_QUERY_JOIN, {.key_bytes = 16, BITMAP(0)}},
 	{"join, any keys", FPISA_QUERY_JOIN, {.key_bytes = 32, BLOOM(32)}},
 };
@@ -37,18 +43,38 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------------ */
 
-/* Make rows of few keys and values, so that they meet. Some keys are in no bitmap, and some rows have any bits. */
+/* Pack a row whose value has 8 or 16 bytes: any bits, or for most doubles a multiple of 1 or of 2^100. */
+static uint8_t *pack_wide(uint8_t *to, const struct fpisa_query_config *c, const uint64_t *key, uint32_t count)
+{
+	const int wide = c->form == FPISA_FORM_INT128;
+	uint64_t word[3] = {vectors_next(&rng), vectors_next(&rng)};
+	const double value = (double)(word[0] % 1000) * (word[1] % 8 ? 1 : 0x1p100);
+
+	if (c->form == FPISA_FORM_DOUBLE && vectors_below(&rng, 4))
+		memcpy(&word[0], &value, sizeof(value));
+	word[1 + wide] = count;
+	memcpy(to, key, c->key_bytes);
+	memcpy(to + c->key_bytes, word, c->row_bytes - c->key_bytes);
+	return to + c->row_bytes;
+}
+
+/*
+ * Make rows with few keys and values, so that rows have equal ones. Some keys are not in the bitmap, and some rows have
+ * any bits.
+ */
 static void rows_of(const struct target *t, uint8_t *to, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t key[FPISA_KEY_WORDS] = {vectors_below(&rng, 300) + (vectors_below(&rng, 40) ? 0 : 800)},
 			 bits = vectors_next(&rng);
+		uint32_t number = vectors_below(&rng, 8) ? 1 : (uint32_t)(bits >> 32);
 		float value = (float)(bits % 1000);
 
 		if (!vectors_below(&rng, 4))
 			memcpy(&value, &bits, sizeof(value));
 		key[3] = key[0] & 1;
-		to = query_pack(to, &t->q.config, key, value, vectors_below(&rng, 8) ? 1 : (uint32_t)(bits >> 32));
+		to = fpisa_form_is_wide(t->q.config.form) ? pack_wide(to, &t->q.config, key, number) :
+							    query_pack(to, &t->q.config, key, value, number);
 	}
 }
 
@@ -65,7 +91,7 @@ static void valid_rows(struct target *t)
 	uint32_t w = vectors_below(&rng, WORKERS), count = vectors_below(&rng, most_of(t->q.config.row_bytes) + 1);
 	uint64_t sequence = t->next[w];
 
-	/* Usually the next sequence, else another in the window, or one outside */
+	/* Usually choose the next sequence number, else another inside or outside the window. */
 	if (!vectors_below(&rng, 3))
 		sequence += vectors_below(&rng, 80) - (sequence > 60 ? 60 : sequence - 1);
 	else
@@ -106,7 +132,7 @@ static void valid_frame(struct target *t)
 	bool filter = t->q.config.flags & FPISA_QUERY_FILTER,
 	     building = filter && fpisa_filter_state(s->filter, t->q.epoch) == 0;
 
-	/* Rows usually come when all keys are in; otherwise no filter would be used. */
+	/* Rows usually arrive after all keys; otherwise no filter would be used. */
 	if (filter && (what < 8 || (building && vectors_below(&rng, 64)))) {
 		valid_keys(t);
 	} else if (what < 24) {
@@ -189,7 +215,7 @@ static int open_targets(void)
 	return 0;
 }
 
-/* The possible verdicts on a frame to a query */
+/* The verdicts that a frame to a query can get */
 static const enum fpisa_verdict provocable[] = {
 	FPISA_V_not_ours,   FPISA_V_wrong_destination,
 	FPISA_V_fragment,   FPISA_V_ip_checksum,

@@ -180,16 +180,30 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 bool checker_expect(void)
 {
 	struct fpisa_hdr *r = &a.reply.hdr;
+	struct frame bare;
 	bool for_us;
+	int tag;
 
-	a.t = a.in.len < FPISA_PAYLOAD_OFFSET ? NULL : target_of(harness_hdr(&a.in)->job);
-	for_us = !memcmp(a.in.data + 30, &target[0].q.job.address, 4);
 	a.to = SENDER;
 	a.payload = 0;
-	a.action = XDP_DROP;
-	a.verdict = headers_verdict(&a.in, for_us, 0, &a.payload);
-	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination)
-		a.action = XDP_PASS;
+	a.action = XDP_PASS;
+	a.t = NULL;
+	if (!headers_untag(&a.in, &bare, &tag)) {
+		a.verdict = FPISA_V_qinq;
+		return true;
+	}
+	if (bare.len >= FPISA_PAYLOAD_OFFSET)
+		a.t = target_of(harness_hdr(&bare)->job);
+	for_us = !memcmp(bare.data + 30, &target[0].q.job.address, 4);
+	a.verdict = headers_verdict(&bare, for_us, 0, &a.payload);
+	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination) {
+		/* No query here has a VLAN. */
+		if (tag >= 0) {
+			a.verdict = FPISA_V_vlan;
+			return true;
+		}
+		a.action = XDP_DROP;
+	}
 	if (a.verdict == FPISA_V_ok && !a.t)
 		a.verdict = FPISA_V_no_job;
 	if (a.verdict != FPISA_V_ok) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The expected fate of a frame of a query, and the check of the real fate. The query in user space has seen the frames that count. */
+/*
+ * The expected outcome of a frame of a query, and the check of the actual outcome. The query in user space has seen the
+ * frames that count.
+ */
 #ifndef QUERY_CHECKER_H
 #define QUERY_CHECKER_H
 
@@ -16,7 +19,7 @@ struct target {
 	struct fpisa_query_config config;
 	struct query q;
 	struct fpisa_soft_query soft;
-	uint64_t next[WORKERS]; /* sequences that rows begin from */
+	uint64_t next[WORKERS]; /* sequence numbers from which rows begin */
 };
 
 extern struct target target[];
@@ -30,7 +33,7 @@ struct attempt {
 	struct target *t; /* NULL: no query */
 	enum fpisa_verdict verdict;
 	int action;
-	uint32_t to, payload; /* of the reply: its receiver's rank, or SENDER; bytes behind the header */
+	uint32_t to, payload; /* the reply's receiver, a rank or SENDER; its bytes after the header */
 	struct {
 		struct fpisa_hdr hdr;
 		uint8_t payload[HARNESS_FRAME];
@@ -41,7 +44,7 @@ extern struct attempt a;
 
 const char *verdict_name(unsigned int v);
 
-/* Fill in the expected fate of a.in. Return false for a HELLO, which packets.c tests. */
+/* Fill in the expected outcome of a.in. Return false for a HELLO, which packets.c tests. */
 bool checker_expect(void);
 
 /* Run a.in and check counter, action, reply and state. a.t, a.verdict and a.action say what is expected. */

@@ -18,9 +18,9 @@
 struct fake_socket {
 	int open;	  /* the program has opened it */
 	int waits;	  /* for accept4() */
-	uint32_t address; /* of the other side, network order */
-	size_t n, at;	  /* of in[] */
-	int ended;	  /* nothing more comes after these bytes */
+	uint32_t address; /* address of the other side, network order */
+	size_t n, at;	  /* bytes in in[], and bytes taken */
+	int ended;	  /* no more bytes follow */
 	int error;	  /* errno after these bytes; 0: none */
 	size_t room;	  /* bytes that send() still takes */
 	int epoll;	  /* descriptor of its epoll; 0: none */
@@ -39,7 +39,7 @@ int socket_open(size_t i);
 /* Add bytes from the other side. Bytes without room are lost, as all later bytes would be. */
 void socket_arrive(size_t i, const void *bytes, size_t n);
 
-/* Would epoll report socket `i`? */
+/* Return whether epoll would report socket `i`. */
 int socket_ready(size_t i);
 
 /* Take bytes that the program has sent by socket `i`. The target defines this function. */

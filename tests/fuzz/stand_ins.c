@@ -9,6 +9,7 @@
 #include "datapath/groups.h"
 #include "lab/demo/demo.h"
 #include "lab/testbed/lab.h"
+#include "host/ethtool.h"
 #include "host/route.h"
 #include "host/stack.h"
 #include "host/veth.h"
@@ -24,6 +25,18 @@ int datapath_open(struct datapath *dp, const char *pin)
 	(void)pin;
 	*dp = (struct datapath){.lock = -1, .jobs = jobs, .control = &control};
 	return stand_in_opens ? 0 : -ENOENT;
+}
+
+const char *datapath_place(const char *dev, enum datapath_mode mode, char name[IF_NAMESIZE])
+{
+	(void)mode, (void)name;
+	return dev;
+}
+
+bool datapath_below(__u32 ifindex, struct link *at, struct link *below)
+{
+	(void)ifindex, (void)at, (void)below;
+	return false;
 }
 
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
@@ -113,6 +126,7 @@ NOTHING(int, datapath_slot, const struct datapath *dp, __u32 key, struct fpisa_s
 NOTHING(int, datapath_counters, const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
 NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *out)
 NOTHING(int, datapath_job_del, struct datapath *dp, __u32 job)
+NOTHING(int, datapath_job_end, struct datapath *dp, __u32 job, __u64 token)
 NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
 NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)
 NOTHING(int, datapath_groups_open, struct datapath *dp, bool make, struct datapath_groups *g)
@@ -135,6 +149,8 @@ NOTHING(int, demo_hosts_load, struct demo *d)
 NOTHING(int, demo_hosts_traffic, struct demo_traffic *t, uint32_t hosts)
 NOTHING(int, demo_await, struct demo *d, enum demo_state state, void (*progress)(const struct demo *d))
 NOTHING(int, link_get, __u32 ifindex, struct link *l)
+NOTHING(int, ethtool_vlan_rx, const char *dev)
+NOTHING(int, datapath_program_on, __u32 ifindex, struct datapath_interface *i)
 NOTHING(uint32_t, fpisa_link_rate, const char *dev)
 NOTHING(bool, link_native, const struct link *l)
 NOTHING(bool, link_ethernet, const struct link *l)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "check.h"
 
-/* Does datapath_open() succeed? Then a job may be made; the job must be valid for datapath_job_add(). */
+/* Whether datapath_open() succeeds. If it does, a job may be made, and must be valid for datapath_job_add(). */
 extern bool stand_in_opens;
 
 #endif

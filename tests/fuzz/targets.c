@@ -30,7 +30,7 @@
 #define RECIPROCAL FPISA_JOB_RECIPROCAL
 #define HISTOGRAM FPISA_JOB_HISTOGRAM
 
-/* One line a job; slots, numbers and tokens are assigned below. */
+/* Each line is a job; slots, numbers and tokens are assigned below. */
 struct target target[] = {
 	JOB(FP32, FPISA, FUSED, BITS, 4, 64, 3),
 	JOB(FP32, FPISA, STAGED, LPM, 2, 32, 2),
@@ -214,11 +214,14 @@ int targets_open(struct harness *h)
 	for (int i = 0; i < targets; i++) {
 		struct target *t = &target[i];
 
-		/* The first and the last number too; an unused slot pair between two jobs */
+		/* Use the first and the last job number. Leave an unused slot pair between two jobs. */
 		t->id = i ? FPISA_MAX_JOBS - (uint32_t)i : 0;
 		t->job.slot_base = base;
-		/* Tags in every other job, so in fused and in staged jobs */
+		/* Use tags in every other job, so in fused and in staged jobs. */
 		t->job.token = i % 2 ? 0x1122334455667788ull * (uint32_t)i : 0;
+		/* Every third job has a VLAN, and half of these take frames without a tag. */
+		t->job.vlan = i % 3 == 1 ? TARGETS_VLAN : 0;
+		t->job.stripped = i % 6 == 4;
 		t->job.rounding = i & 1 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
 		base += 2 * t->job.window + 2;
 		harness_job(h, t->id, &t->job);

@@ -13,8 +13,10 @@
 
 #define TARGETS_MAX FPISA_MAX_JOBS
 
-/* Ports behind the first: fewer than a job may have, more than some jobs here have */
+/* Ports after the first: fewer than a job may have, more than some jobs here have */
 #define TARGETS_MORE_PORTS 7
+
+#define TARGETS_VLAN 7
 
 struct target {
 	const char *name;
@@ -45,7 +47,7 @@ extern struct fpisa_counters *targets_unowned; /* counters of frames of no job *
 /* Make maps that can be mapped, and counters that are not per CPU. Call this before harness_open(). */
 void targets_prepare(struct bpf_object *o);
 
-/* Make all jobs in both. Return -errno after reporting an error. */
+/* Make all jobs in the datapath and in user space. Return -errno after reporting an error. */
 int targets_open(struct harness *h);
 void targets_close(void);
 
@@ -58,7 +60,7 @@ const char *targets_changed(const struct target *t, int key);
 void targets_accept(const struct target *t, int key);
 const char *targets_changed_anywhere(void);
 
-/* Does version `key` hold what the user-space aggregator holds? Return NULL, or the part that differs. */
+/* Compare version `key` with the user-space aggregator's. Return NULL, or the name of the part that differs. */
 const char *targets_differ(const struct target *t, int key);
 
 #endif

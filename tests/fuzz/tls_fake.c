@@ -108,7 +108,7 @@ static int proven(struct gnutls_session_int *s, const char *identity, const uint
 	return known;
 }
 
-/* Shake hands on the manager's side. */
+/* Perform the handshake on the manager's side. */
 static int greet_client(struct gnutls_session_int *s)
 {
 	char identity[256];
@@ -131,7 +131,7 @@ static int greet_client(struct gnutls_session_int *s)
 	return 0;
 }
 
-/* Shake hands on the rank's side. */
+/* Perform the handshake on the rank's side. */
 static int greet_manager(struct gnutls_session_int *s)
 {
 	ssize_t rc;
@@ -192,7 +192,7 @@ static size_t record_pending(gnutls_session_t s)
 	return 0; /* a record is taken from the socket as it is read */
 }
 
-/* As GnuTLS does it: what is taken and cannot leave is kept, and the next call says so by NULL. */
+/* Behave as GnuTLS: keep accepted bytes that cannot be sent yet. The next call asks for them with NULL. */
 static ssize_t record_send(gnutls_session_t s, const void *bytes, size_t n)
 {
 	ssize_t rc;

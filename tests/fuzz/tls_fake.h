@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TLS_FAKE_SECRET 4 /* bytes of a key that prove that the other side has it */
+#define TLS_FAKE_SECRET 4 /* bytes of a key that prove possession of the key */
 #define TLS_FAKE_KNOWN 2
 
 struct tls_fake {

@@ -59,7 +59,7 @@ static void take_byte(uint8_t byte)
 	out.n = 0;
 }
 
-/* Take a byte of a record. A refusal may leave in clear as long as nothing has left by TLS. */
+/* Take a byte of a record. A refusal may be sent unencrypted as long as nothing was sent by TLS. */
 static void take_record_byte(uint8_t byte)
 {
 	if (out.record) {
@@ -140,7 +140,7 @@ static void arrive_handshake(uint8_t which)
 
 /* -- what is done with it ------------------------------------------------------------------ */
 
-/* Return 0, or the error if the connection is over. */
+/* Return 0, or the error if the connection has ended. */
 static int check(int rc)
 {
 	const char *text = fpisa_error();

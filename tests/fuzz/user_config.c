@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the configuration file (user/config/read.c). If a file has no errors,
+ * libFuzzer: the configuration file (user/config/parser.c). If a file has no errors,
  * everything is as config.h says, and each job may be made.
  */
 #define _GNU_SOURCE

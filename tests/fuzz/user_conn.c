@@ -2,8 +2,9 @@
 /*
  * libFuzzer: connections of the manager (user/serve/conn.c) with its groups behind them, over stand-ins for sockets and TLS
  * (sockets.c, tls_fake.c). The input is a list of steps: a host connects, bytes or messages come, a side closes or stops
- * reading, or time passes. For any input: the manager sends whole messages; a caller that does not join in time is gone; a
- * caller from a host outside the policy's networks, or with an unknown key, is in no group; in the end nothing is left.
+ * reading, or time passes. For any input: the manager sends whole messages; a caller that does not join in time is
+ * disconnected; a caller from a host outside the policy's networks, or with an unknown key, is not in a group; in the
+ * end no connection or group is left.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -111,7 +112,7 @@ static void datapath_turn(uint8_t how)
 
 /* -- what it says ---------------------------------------------------------------------------- */
 
-/* Check messages sent in clear. With TLS these are records, whose order tests/fuzz/user_channel.c checks. */
+/* Check messages that are sent unencrypted. With TLS, tests/fuzz/user_channel.c checks the order of records. */
 void socket_sent(size_t i, const uint8_t *bytes, size_t n)
 {
 	if (tls_fake.n_known)
@@ -237,7 +238,7 @@ static int connected(void)
 	return n;
 }
 
-/* Check the times: connections in a group may stay; the time of all others is over. */
+/* Check the times: connections in a group may stay; all others have exceeded their time. */
 static void check_time(void)
 {
 	struct conn *c;
@@ -289,7 +290,7 @@ static void begin(struct manager_policy *policy, uint8_t how)
 		policy->network[0].address = htonl(0x0a000010);
 		policy->network[0].mask = htonl(0xfffffffc);
 	}
-	/* Places beyond PLACES do not change: they have no groups. */
+	/* Places beyond PLACES do not change, because no group has them. */
 	memset(&s.conns, 0, sizeof(s.conns));
 	memset(&s.manager, 0, offsetof(struct manager, group) + PLACES * sizeof(s.manager.group[0]));
 	s.randoms = 0;

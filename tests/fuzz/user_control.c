@@ -16,12 +16,12 @@
 #include <unistd.h>
 #include "channel.h"
 #include "lib/base/error.h"
-#include "query/worker/session.h"
+#include "query/worker/connection.h"
 
 static struct input in;
 static int pause_next, directory, null;
 
-/* Redirect frames to this machine. */
+/* Redirect frames to this machine */
 static void keep_here(uint8_t *content, uint16_t type, size_t n)
 {
 	const __be32 here = htonl(INADDR_LOOPBACK);
@@ -38,7 +38,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	uint8_t kind;
 	size_t n;
 
-	/* A turn between two messages, so that requested work begins */
+	/* Run a turn between two messages, so that requested work begins. */
 	if (pause_next) {
 		pause_next = 0;
 		return 0;
@@ -63,7 +63,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	return channel_content(c, m, kind, content, n);
 }
 
-/* Return a socket that is readable for ever, at its end. */
+/* Return a socket that stays readable, at the end of its stream. */
 static int ended_socket(void)
 {
 	int fd[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: columns, rows and errors that libfpisa gives to the foreign data wrapper (adapters/postgres/fdw/values.c, ask.c), with
+ * libFuzzer: columns, rows and errors that libfpisa gives to the foreign data wrapper (adapters/postgres/fdw/values.c, query.c), with
  * stand-ins of the server's functions. The input chooses a scan, the answer's columns, which may differ from the scan's, and texts.
  * For any input: a datum is made of the text of its own column, and is NULL exactly if that text is NULL; an error's
  * message is in the server's encoding.
@@ -31,7 +31,7 @@ static struct fpisa_query_column column[2 * MOST + 8];
 static uint32 columns;
 static const char *row[2 * MOST + 8];
 static char texts[2 * MOST + 8][TEXT];
-static Oid type_of[MOST + 1]; /* of the table's columns, from 1 */
+static Oid type_of[MOST + 1]; /* types of the table's columns, from 1 */
 static bool sure[MOST + 1];   /* columns that are NOT NULL */
 static void *allocated[4 * MOST + 16];
 static size_t allocations;
@@ -119,6 +119,13 @@ Oid get_atttype(Oid table, AttrNumber number)
 	return type_of[number];
 }
 
+void get_atttypetypmodcoll(Oid table, AttrNumber number, Oid *type, int32 *typmod, Oid *collation)
+{
+	*type = get_atttype(table, number);
+	*typmod = -1;
+	*collation = InvalidOid;
+}
+
 bool fdw_not_null(Oid table, AttrNumber number)
 {
 	CHECK(table == TABLE && number > 0 && number <= MOST);
@@ -136,6 +143,18 @@ char *get_attname(Oid table, AttrNumber number, bool missing_ok)
 char *format_type_be(Oid type)
 {
 	return pstrdup(type ? "a type" : "???");
+}
+
+char *format_type_with_typemod(Oid type, int32 typmod)
+{
+	CHECK(typmod == -1);
+	return format_type_be(type);
+}
+
+char *psprintf(const char *format, ...)
+{
+	(void)format;
+	return pstrdup("numeric(1,0)");
 }
 
 void getTypeInputInfo(Oid type, Oid *function, Oid *io_param)
@@ -182,6 +201,14 @@ TupleTableSlot *ExecStoreVirtualTuple(TupleTableSlot *slot)
 
 /* -- the library ---------------------------------------------------------------------------- */
 
+uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t i, uint32_t *scale)
+{
+	(void)q;
+	CHECK(i < columns);
+	*scale = 0;
+	return column[i].type == FPISA_COLUMN_DECIMAL;
+}
+
 uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **c)
 {
 	(void)q;
@@ -194,7 +221,7 @@ const char *fpisa_query_error(void)
 	return *texts[0] ? texts[0] : "failed";
 }
 
-/* Variables of ask.c, which waits elsewhere */
+/* Variables of query.c, whose waiting is replaced here */
 volatile sig_atomic_t InterruptPending;
 struct Latch *MyLatch;
 
@@ -285,7 +312,7 @@ static void begin_scan(struct fdw_scan *s)
 	s->shape.outputs = list_of(outputs, n);
 }
 
-/* Choose the answer's columns: as many as asked for, or not, and of any types. */
+/* Choose the answer's columns: the requested number or another, of any types. */
 static void begin_answer(const struct fdw_scan *s)
 {
 	uint8 how = input_byte(&in);
@@ -392,7 +419,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fdw_prepare_columns(&node, &s);
 		begin_answer(&s);
 		if (s.shape.kind == FDW_TABLE)
-			fdw_check_keys(&s);
+			fdw_check_types(&s);
 		while (in.left && columns)
 			take_row(&s, &slot);
 	}

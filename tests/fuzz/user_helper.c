@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: requests of a manager, which an attacker may have taken over, to the helper beside it that may change the datapath
+ * libFuzzer: requests of a manager, which an attacker may have taken over, to its helper, which may change the datapath
  * (user/serve/helper.c, helper_jobs.c). The input is a list of requests, as an honest manager would make them and with bytes changed.
- * The datapath is a stand-in. For any request: jobs have numbers, ranks and hosts of the policy, and together no more slots than it
- * allows; a job that is not the manager's stays; each of the manager's jobs is in a record.
+ * The datapath is a stand-in. For any request: jobs have numbers, ranks and hosts that the policy allows, and together
+ * no more slots than it allows; jobs of other owners stay; each of the manager's jobs is in a record.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -16,9 +16,9 @@
 #include "job/job.h"
 #include "serve/helper.c"
 
-#define FOREIGN 3		    /* a job that an administrator has made, also with a token */
+#define FOREIGN 3		    /* a job that an administrator has made, with or without a token */
 #define TOKEN 0x5a17c0de5eed0badull /* token of job FOREIGN, which cannot be guessed */
-#define PLACES 4		    /* that honest requests are about */
+#define PLACES 4		    /* jobs that honest requests concern */
 
 static struct input in;
 static struct config configuration[2];
@@ -67,7 +67,7 @@ void warning(const char *fmt, ...)
 	CHECK(*fmt);
 }
 
-/* -- the file of what was reported: it is empty; descriptors that there are are libFuzzer's ------------ */
+/* -- the file of reports: it is empty, and all open descriptors are libFuzzer's ------------------------ */
 
 off_t lseek(int fd, off_t at, int from)
 {
@@ -123,10 +123,13 @@ int datapath_job_add(struct datapath *dp, __u32 n, struct fpisa_job *j, const __
 	return 0;
 }
 
-int datapath_job_del(struct datapath *dp, __u32 n)
+int datapath_job_end(struct datapath *dp, __u32 n, __u64 token)
 {
-	CHECK(dp == &w.dp && n < FPISA_MAX_JOBS && n != FOREIGN && jobs[n].active);
-	jobs[n].active = 0;
+	CHECK(dp == &w.dp);
+	if (n < FPISA_MAX_JOBS && token && jobs[n].active && jobs[n].token == token) {
+		CHECK(n != FOREIGN);
+		jobs[n].active = 0;
+	}
 	return 0;
 }
 
@@ -201,12 +204,17 @@ int job_spec_resolve(struct job_spec *s, __u32 n)
 	return s->job.elements > 256 ? -EMSGSIZE : 0;
 }
 
+__u16 job_spec_elements(const struct job_spec *s)
+{
+	return s->job.elements > 256 ? 256 : s->job.elements;
+}
+
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 n)
 {
 	CHECK(dp == &w.dp && n < FPISA_MAX_JOBS && s->job.workers);
 }
 
-/* -- the process around, which does not run -------------------------------------------------------- */
+/* -- the rest of the process, which does not run --------------------------------------------------- */
 
 int config_read(struct config **c, const char *file)
 {
@@ -332,7 +340,7 @@ static void next_request(void)
 		ask_make(place);
 	else if (request.what == HELPER_REMOVE)
 		ask_remove();
-	/* Changes anywhere in the request */
+	/* Change bytes anywhere in the request. */
 	for (int changes = kind >= 0xc0 ? 1 + kind / 8 % 3 : 0; changes; changes--) {
 		size_t at = (input_byte(&in) | (size_t)input_byte(&in) << 8) % sizeof(request);
 

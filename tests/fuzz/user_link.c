@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: messages of the manager to a rank (user/lib/hear.c), in any order, while the rank asks for jobs and begins calls. The
+ * libFuzzer: messages of the manager to a rank (user/lib/messages.c), in any order, while the rank asks for jobs and begins calls. The
  * input is a list of steps: a byte for the event, and bytes of a message's body. Jobs' handles are stand-ins. For any input: a handle is
  * bound before it joins, joins once, and fails once; the rank's messages are well formed; sentences are one line.
  */
@@ -80,7 +80,7 @@ static void check_line(const char *sentence, size_t size)
 		CHECK(sentence[i] >= ' ' && sentence[i] <= '~');
 }
 
-/* Do the thread's turn: check the barriers, and send the link's messages. */
+/* Run the thread's turn: check the barriers, and send the link's messages. */
 static void take_turn(struct fpisa_link *l)
 {
 	pthread_mutex_lock(&l->lock);

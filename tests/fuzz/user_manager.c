@@ -2,8 +2,8 @@
 /*
  * libFuzzer: messages of ranks to the manager (user/lib/manager/protocol.c), and
  * what its groups do with them (user/manager). The input is a sequence of events,
- * each a byte for the caller and the kind, and bytes of a message. The manager
- * never gives away more than the policy has, and sends only valid messages.
+ * each a byte for the caller and the kind, and bytes of a message. The manager never assigns more than the policy
+ * allows, and sends only valid messages.
  */
 #include <stdlib.h>
 #include <string.h>

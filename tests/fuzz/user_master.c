@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: workers of a query, and its aggregator, that send anything to its master (user/query/lib). The input chooses a question,
- * then plays whole conversations of several workers. Each step is an honest worker's next message, that message with bytes changed, or
- * any bytes; likewise frames, whose checksums are right unless the input says otherwise.
+ * libFuzzer: workers of a query, and its aggregator, that send arbitrary bytes to its master (user/query/lib). The
+ * input chooses a query, then the messages of several workers. Each step is an honest worker's next message, that
+ * message with bytes changed, or any bytes; likewise frames, whose checksums are right unless the input says otherwise.
  * For any input: a row that the caller gets has the requested columns, each a value of its type, and NULL only where
  * allowed; an error message is one line.
  */
@@ -63,7 +63,13 @@ static const unsigned int list_n[] = {6, 1, 1, 2, 6, 2, 2, 2};
 static const char *const by_lists[] = {"k", "t", "k,d", "l,t", "w"};
 static const unsigned int by_columns[5][2] = {{1}, {2}, {1, 3}, {5, 2}, {4}};
 static const unsigned int by_n[] = {1, 1, 2, 2, 1};
-static unsigned int list, by;
+static const struct fpisa_column values[] = {
+	{"v", FPISA_COLUMN_REAL, 0, 0},
+	{"v", FPISA_COLUMN_DOUBLE, 0, 0},
+	{"v", FPISA_COLUMN_INT64, 0, 0},
+	{"v", FPISA_COLUMN_DECIMAL, 0, 38, 3},
+};
+static unsigned int list, by, value;
 
 /* -- no calls of the kernel -------------------------------------------------------------- */
 
@@ -163,7 +169,7 @@ static size_t change(uint8_t *bytes, size_t n, size_t most)
 	return n;
 }
 
-/* -- what an honest worker says ---------------------------------------------------------------- */
+/* -- messages of an honest worker -------------------------------------------------------------- */
 
 static size_t put_text(uint8_t *to, const char *text)
 {
@@ -202,7 +208,13 @@ static size_t records(uint8_t *to, size_t rows)
 
 static size_t ready(uint8_t *to)
 {
-	struct fpisa_query_ready r = {.keys = keys, .columns = columns, .port = 9, .value_may_be_null = q->value != NULL};
+	struct fpisa_query_ready r = {.keys = keys,
+				      .columns = columns,
+				      .port = 9,
+				      .value_may_be_null = q->value != NULL,
+				      .value_type = q->value ? values[value].type : 0,
+				      .value_precision = q->value ? values[value].precision : 0,
+				      .value_scale = q->value ? values[value].scale : 0};
 	size_t n = sizeof(r);
 
 	memcpy(to, &r, sizeof(r));
@@ -305,7 +317,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 		return 0;
 	case ANY:
 		if (how >= 0xf0) {
-			/* Not a content: a single message */
+			/* a single message, not a content */
 			memset(m, 0, sizeof(*m));
 			m->magic = FPISA_CONTROL_MAGIC;
 			m->version = FPISA_CONTROL_VERSION;
@@ -340,9 +352,11 @@ static int fake_send(struct fpisa_transport *t, const struct fpisa_out *out, int
 	return 0;
 }
 
-static size_t rows(struct fpisa_hdr *h, uint8_t *payload, uint32_t worker, uint32_t key_bytes)
+static size_t rows(struct fpisa_hdr *h, uint8_t *payload, uint32_t worker, const struct fpisa_member *m)
 {
-	uint32_t count = 1 + input_byte(&in) % 4, bytes = fpisa_row_bytes(key_bytes);
+	const uint32_t count = 1 + input_byte(&in) % 4, key_bytes = m->key_bytes,
+		       bytes = fpisa_row_bytes(key_bytes, m->form),
+		       wide = !fpisa_form_is_wide(m->form) ? 4 : bytes - key_bytes - 8;
 
 	h->type = FPISA_TYPE_ROWS;
 	h->rank = (uint16_t)worker;
@@ -353,9 +367,9 @@ static size_t rows(struct fpisa_hdr *h, uint8_t *payload, uint32_t worker, uint3
 		uint8_t *p = payload + i * bytes;
 
 		p[0] = input_byte(&in);
-		input_take(&in, p + key_bytes, 4);
+		input_take(&in, p + key_bytes, wide);
 		if (key_bytes > 4)
-			p[key_bytes + 4] = 1;
+			p[key_bytes + wide] = 1;
 		told[worker].sent++;
 		told[worker].weight++;
 	}
@@ -368,7 +382,8 @@ static size_t welcome(struct fpisa_hdr *h, uint8_t *payload)
 					.rank = (uint16_t)q->n_workers,
 					.kind = q->kind,
 					.key_bytes = 16,
-					.format = FPISA_FORMAT_FP32,
+					.format =
+						q->value ? (uint8_t)fpisa_column_form(&values[value]) : FPISA_FORM_REAL,
 					.limit = q->kind == FPISA_QUERY_JOIN ? 0 : 100};
 
 	if (q->join) {
@@ -386,11 +401,19 @@ static size_t welcome(struct fpisa_hdr *h, uint8_t *payload)
 
 static size_t group(struct fpisa_hdr *h, uint8_t *payload)
 {
-	struct fpisa_query_group g = {.count = 1, .min = ~0u};
+	struct fpisa_query_group g = {.count = 1};
 
 	h->type = FPISA_TYPE_GROUPS;
 	h->chunk = q->read_at[0];
 	h->count = 1;
+	if (fpisa_form_is_integer(q->member.form))
+		g.lowest[0] = g.lowest[1] = ~0ull;
+	else if (q->member.form == FPISA_FORM_DOUBLE)
+		g.least = ~0ull;
+	else
+		g.min = ~0u;
+	if (q->member.form == FPISA_FORM_DOUBLE)
+		g.window = input_byte(&in) % (FPISA_WIDE_WINDOWS + 2);
 	g.key[0] = 1000 + q->read_left;
 	input_take(&in, g.limb, input_byte(&in) % 24);
 	memcpy(payload, &g, sizeof(g));
@@ -409,7 +432,7 @@ static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 				.secret = m->joining.cookie,
 				.generation = m->epoch};
 	if (t != &network)
-		return rows(h, payload, t->worker, m->key_bytes);
+		return rows(h, payload, t->worker, m);
 	if (!m->joining.joined) {
 		h->generation = 1;
 		return welcome(h, payload);
@@ -429,7 +452,7 @@ static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 			h->type = FPISA_TYPE_ACK;
 			return 0;
 		}
-		return rows(h, payload, which % q->n_workers, m->key_bytes);
+		return rows(h, payload, which % q->n_workers, m);
 	}
 	if (q->phase == FPISA_PHASE_READ && !(which & 1))
 		return group(h, payload);
@@ -509,6 +532,7 @@ static void choose(uint8_t question, uint8_t more)
 	grouped = q->kind == FPISA_QUERY_TABLE;
 	list = more & 7;
 	by = (more & 7) % 5;
+	value = grouped ? (question >> 4 & 1) | (more >> 2 & 2) : 0;
 	columns = grouped ? 0 : list_n[list];
 	keys = grouped ? by_n[by] : 0;
 	o->pruning = q->kind == FPISA_QUERY_SCAN		 ? FPISA_PRUNING_NONE :
@@ -566,7 +590,11 @@ static void check_row(const char *const *row)
 
 		/* All columns of a table have the names that the worker gave. */
 		CHECK((!keys && !q->columns) || (keys && i >= keys) || !strcmp(c[i].name, name));
-		CHECK(row[i] ? fpisa_text_valid(&as, row[i], strlen(row[i])) || (keys && i == keys) : !c[i].not_null);
+		/* A sum of integers has any number of digits; a count and the extremes are what the aggregator says. */
+		CHECK(!row[i] ? !c[i].not_null :
+		      keys && i >= keys && values[value].type >= FPISA_COLUMN_INT64 ?
+				strspn(row[i], "-.0123456789") == strlen(row[i]) :
+				fpisa_text_valid(&as, row[i], strlen(row[i])) || (keys && i == keys));
 	}
 }
 

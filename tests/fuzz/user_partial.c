@@ -31,7 +31,10 @@ static void check(const void *data, size_t size, struct fpisa_format f)
 		abort();
 }
 
-/* Check fpisa.Accumulator.from_bytes(): it accepts exactly what the bytes say, and a doubled sum has twice the rows. */
+/*
+ * Check fpisa.Accumulator.from_bytes(): the sum equals the value in the bytes, and a sum merged with itself has twice
+ * the rows.
+ */
 static void check_accumulator(const void *data, size_t size)
 {
 	__u8 first[FPISA_PARTIAL_MOST], second[FPISA_PARTIAL_MOST];

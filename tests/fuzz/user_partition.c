@@ -2,7 +2,7 @@
 /*
  * libFuzzer: files of a worker of queries (user/query/worker/schema.c, text.c) and values in keys (user/query/lib/column.c).
  * The first byte chooses the format. A schema follows, up to the first byte 0, then the rows, which are read as conditions
- * (where.c), too. A value put into a key comes out again.
+ * (condition.c), too. A value put into a key comes out again.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "check.h"
-#include "query/worker/where.h"
+#include "query/worker/condition.h"
 
 static void take(const struct schema *s, const struct fpisa_field *field)
 {

@@ -19,7 +19,7 @@
 #define MOST 2000 /* elements of a call */
 #define KINDS 6
 #define WRONG_CHECKSUM 0x80
-#define OPERATIONS 8 /* some of them unknown */
+#define OPERATIONS 8 /* including unknown kinds */
 
 enum kind { RAW, WELCOME, RESULT, STATUS, ERROR, AGAIN };
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make image`, and the needs of its containers: with the capabilities of doc/deploy.md each one works, and without any one capability it
-does not. Their root is read-only, the BPF filesystem a mount, and the network a Lab's."""
+"""`make image`, and the needs of its containers: each container works with the capabilities of doc/deploy.md, and fails without any one of
+them. Their root is read-only, the BPF filesystem a mount, and the network a Lab's."""
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -38,6 +39,8 @@ def images(mounts, tmp_path_factory):
         pytest.skip("podman does not run here")
     shutil.rmtree(PLACE, ignore_errors=True)
     store = tmp_path_factory.mktemp("store")
+    forward = pathlib.Path("/proc/sys/net/ipv4/ip_forward")
+    before = forward.read_text()
     (store / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{store}/graph"\nrunroot = "{store}/run"\n')
     os.environ["CONTAINERS_STORAGE_CONF"] = str(store / "storage.conf")
     debs = os.environ.get("FPISA_DEBS")  # from an earlier `make deb`
@@ -47,6 +50,7 @@ def images(mounts, tmp_path_factory):
     assert f"fpisa-aggregator:{VERSION}, by podman" in p.stdout and f"fpisa-worker:{VERSION}, by podman" in p.stdout
     yield
     subprocess.run(["podman", "rmi", "--all", "--force"], capture_output=True)
+    forward.write_text(before)  # a network of podman has switched it on
     del os.environ["CONTAINERS_STORAGE_CONF"]
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.rmtree(store, ignore_errors=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """An independent worker, written from doc/wire.md alone in Python's standard
-library, without any code of this project. If it works beside other workers, the
-page suffices. "section N" below refers to that page.
+library, without any code of this project. If it works together with other workers, the page is sufficient. "section N" below refers to that
+page.
 
 It reduces one vector of COUNT seeded random values over the ranks of a job, by one
 operation after the other, and prints a line of JSON for each: rank, workers,
@@ -11,7 +11,7 @@ FP32; value i is the (i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
 
 With --seeds, the seeds of all ranks, the job may have any format. The values are then
 those of independent_numbers.py, every element of every result is recomputed in the
-order that the result reports, and the line says how many are wrong.
+order that the result reports, and the line has the number of wrong elements.
 """
 
 import argparse
@@ -153,7 +153,7 @@ class Worker:
         try:
             self.sock.sendto(header.datagram(payload, checked), (self.server[0], self.server[1] + port))
         except (ConnectionRefusedError, BlockingIOError):
-            pass  # as good as lost
+            pass  # discarded like a lost frame
 
     def receive(self, until):
         """Return the next frame that passes section 7.1, as (header, payload), or None at time `until`."""

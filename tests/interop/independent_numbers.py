@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The numbers of independent_client.py: payloads of every format, and the bits
-that every operation gives. It too is written from doc/wire.md alone, in
+that every operation gives. This program too is written from doc/wire.md alone, in
 Python's standard library, without any code of this project. "section N" below
 refers to that page.
 
@@ -42,7 +42,7 @@ class Numbers:
         return count * self.bytes + (32 if self.format == MXINT8 else 0)
 
     def cut(self, values, elements):
-        """Return payloads of a vector. Values are packed words, or for mxint8 blocks: (scale, 32 elements)."""
+        """Return payloads of a vector. Values are packed words; in mxint8 they are blocks: (scale, 32 elements)."""
         if self.format == MXINT8:
             step = elements // 32
             for i in range(0, len(values), step):
@@ -135,7 +135,8 @@ class Numbers:
     def finish(self, op, factor, n, register, at):
         """Return the operation's result for a sum, in smallest subnormals."""
         if op == OPS["norm"]:
-            # For squares, twice the exponent and a factor 2^(1 - M); the root to far below any rounding, then a bit
+            # A square has twice the exponent and a factor 2^(1 - M). Compute the root with more bits than any rounding needs, and append a
+            # sticky bit.
             square = register * Fraction(2) ** (at - 2 + 1 - self.mbits + 2 * self.mbits) * 4 ** 200
             root = math.isqrt(math.floor(square))
             return Fraction(2 * root + (root * root != square), 2 ** 201)
@@ -151,7 +152,7 @@ class Numbers:
         return round(value) if self.rounding == NEAREST else math.floor(value)
 
     def encode(self, value):
-        unit = max(math.floor(abs(value)).bit_length() - self.mbits - 1, 0)  # of the result, in binary digits
+        unit = max(math.floor(abs(value)).bit_length() - self.mbits - 1, 0)  # the result's last place, in binary digits
         n = self.round(value / 2 ** unit)
         word = unit * 2 ** self.mbits + abs(n)
         if word >= self.special(math.inf):

@@ -8,7 +8,7 @@ N" below refers to the former.
 
 Row i of seed S comes from rows(). The master prints the answer as a line of JSON: for topn its first N values
 as bits, for table a list of [key, count, least, greatest, sum x 2^149, specials], for join its rows. The small table of a query
-with a filter has the keys that --join divides. Both lose --loss of what they send and receive.
+with a filter has the keys that --join divides. Both drop the share --loss of the frames that they send and receive.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def rows(seed, count, keys):
 
 
 def place(bits):
-    """Return the place of a value: section 7."""
+    """Return the position of a value in the order: section 7."""
     if bits & 0x7fffffff > 0x7f800000:
         return 2**32 - 1
     if not bits & 0x7fffffff:
@@ -46,7 +46,7 @@ def place(bits):
 
 
 def value(p):
-    """Return the bits of the value at a place."""
+    """Return the bits of the value at a position."""
     return p - 2**31 if p >= 2**31 else 2**32 - 1 - p
 
 
@@ -67,7 +67,7 @@ class Member(Worker):
     def __init__(self, *args, loss):
         super().__init__(*args)
         self.loss, self.rng = loss, random.Random()
-        self.epoch = None  # others may have joined, and send, before this member learns that it has joined
+        self.epoch = None  # other members may have joined, and may send, before this member learns that it has joined
 
     def joined(self, h, payload):
         """Handle WELCOME: section 1."""
@@ -81,7 +81,7 @@ class Member(Worker):
         if self.tags:
             self.rank_key = self.tags.key(Tags.RANK, self.rank, self.cookie)
         if elements or form != FP32 or self.key_bytes != 4:
-            raise Failure("this is no query with keys of 4 bytes")
+            raise Failure("this is not a query with keys of 4 bytes")
         self.workers = members - 1
 
     def receive(self, until):

@@ -42,8 +42,8 @@ def pins(folder):
     os.rmdir(folder)
 
 
-def check_shares(chunks, weights, count):
-    """Check that each aggregator had its share of the chunks of `count` values, of 256 each."""
-    assert sum(chunks) == -(-count // 256)
+def check_shares(chunks, weights, count, elements=256):
+    """Check that each aggregator has served its share of the chunks of a call with `count` values and `elements` values a chunk."""
+    assert sum(chunks) == -(-count // elements)
     for chunk, weight in zip(chunks, weights):
         assert abs(chunk - sum(chunks) * weight / sum(weights)) < 2, (chunks, weights)

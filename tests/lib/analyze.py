@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa analyze` for its tests"""
+"""Run `fpisa analyze` for its tests."""
 import json
 import os
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa doctor` for its tests: its findings, and whether the command that it prints mends them"""
+"""`fpisa doctor` for its tests: its findings, and whether the printed command removes them"""
 import json
 import os
 import shutil
@@ -33,7 +33,7 @@ def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False
     env = env or ENV
     f = examine(ns, *argv, env=env)[subject, check]
     assert f["level"] == level and says in f["text"], f
-    if text:  # needs another trial load, so once for each level is enough
+    if text:  # this needs another trial load, so once for each level is enough
         out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
         line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
         assert line == f"{level:5}  {subject}: {check}: {f['text']}; fix: {f['fix']}"

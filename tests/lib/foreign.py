@@ -23,7 +23,7 @@ def free_ports(n):
 
 
 class Workers:
-    """That many processes, each with a directory of its own, started by the command `before`"""
+    """`n` processes, each with a directory of its own, started by the command `before`"""
 
     def __init__(self, n, *options, stderr=subprocess.DEVNULL, before=()):
         self.options, self.stderr, self.before = options, stderr, before

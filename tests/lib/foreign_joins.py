@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random joins of random tables, at workers and the same in PostgreSQL, in schemas `far` and `near`"""
+"""Random joins of random tables. Schema `far` has them as foreign tables at workers, schema `near` as tables of PostgreSQL."""
 from foreign_random import literal
 
 COLUMNS = ("k", "int32", "integer"), ("l", "int64", "bigint"), ("d", "date", "date"), ("s", "text", "text"), ("n", "int32", "integer"), \
@@ -11,7 +11,7 @@ OFTEN = 0.65  # share of joins that a filter may prune
 
 
 class Tables:
-    """Tables big, small and third, with the same columns; keys may be NULL, or never are"""
+    """Tables big, small and third, with the same columns. In some tables keys may be NULL."""
 
     def __init__(self, rng, rows=None, not_null=None):
         self.rng = rng
@@ -49,7 +49,7 @@ class Tables:
     # -- statements ---------------------------------------------------------------
 
     def where(self, alias):
-        """Return conditions, most of which workers evaluate."""
+        """Return a random condition on `alias`. Workers can evaluate most of these conditions."""
         rng = self.rng
         return rng.choice([f"{alias}.n = {rng.randrange(6)}", f"{alias}.n < {rng.randrange(6)}", f"{alias}.s LIKE 'a%'",
                            f"{alias}.s = 'b'", f"{alias}.d <= date '1970-01-01'", f"{alias}.l IS NOT NULL AND {alias}.n > 2",

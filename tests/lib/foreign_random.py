@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random tables at workers and random queries of them: each answer must be PostgreSQL's over the same rows, and sums must be
-rationals'"""
+"""Random tables at workers and random queries of them: each answer must equal PostgreSQL's over the same rows, and sums must equal those in
+rational numbers"""
 import math
 
 from queries import HARD, groups_of, real, same
@@ -34,7 +34,7 @@ def number(text):
 
 
 class Table:
-    """A table with two to four keys, then the values x and y; one column in two may be NULL"""
+    """A table with two to four keys and the values x and y. Half of the columns may be NULL."""
 
     def __init__(self, rng, most=200):
         self.rng = rng
@@ -73,10 +73,10 @@ class Table:
     def queries(self, n):
         return [self.rng.choice([self.rows_query, self.first_query, self.groups_query, self.groups_query])() for _ in range(n)]
 
-    # Each is (statement with room for a table's name, check of its answer, of the near table's answer, and of all rows)
+    # Each query is (statement with a placeholder for the table, check of its answer, check of the near table's answer, check of all rows).
 
     def where(self):
-        """Return conditions, most of which workers take."""
+        """Return conditions, most of which workers evaluate."""
         rng, terms = self.rng, []
         for name, kind, _ in rng.sample(self.columns, rng.choice([0, 0, 1, 1, 2])):
             values = KEYS[kind] + ([0.5, -1e30, 1.0] if kind in ("real", "double") else [])
@@ -154,7 +154,7 @@ class Table:
 
 
 def ask(server, table, near, far, foreign_server, name, settings, n):
-    """Ask n random questions of one table. Return the statements whose answers differ, with both answers."""
+    """Run n random queries of one table. Return the statements whose answers differ, with both answers."""
     asked = table.queries(n)
     text = f"\\pset null {NULL}\n" + table.sql(near, far, foreign_server, name)
     for i, (query, _) in enumerate(asked):

@@ -38,8 +38,8 @@ class Rank:
 
 
 class Groups:
-    """`fpisa serve` on the aggregator of `net`, with `config` lines of [manager], and with a key unless told otherwise.
-    member and env are the command of a rank and its environment."""
+    """`fpisa serve` on the aggregator of `net`, with the lines `config` in [manager], and with a key by default. member and env are the
+    command of a rank and its environment."""
 
     def __init__(self, net, folder, *config, sections=""):
         self.net, self.folder, self.manager, self.ranks = net, folder, None, []
@@ -102,7 +102,7 @@ class Groups:
                 {k: v for k, v in status.items() if k != "manager"})
 
     def empty(self):
-        """Return whether nothing is left of any group."""
+        """Return whether all groups are gone without a remainder."""
         wait_until("the end of all jobs", lambda: not self.jobs(), 15)
 
     def settle(self):

@@ -13,8 +13,11 @@ PLACES = ("the machine that builds", "the aggregator", "each worker", "the first
 
 
 class Block:
-    """A block. kind: "sh", "c" or "ini"; section: its number, 0 before the first; place: one of PLACES, None for a program;
-    user: for an ordinary user; text; prints: lines that the page says it prints."""
+    """A block of a page.
+
+    kind: "sh", "c" or "ini". section: the section's number, 0 before the first. place: one of PLACES, None for a
+    program. user: True if an ordinary user runs it. text: the block. prints: lines that the page says it prints.
+    """
 
     def __init__(self, kind, section, paragraph, text):
         self.kind, self.section, self.text, self.prints = kind, section, text, []

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A signal at a chosen step, for preload.py: preloaded into fpisa, it sends SIGTERM
- * to fpisa when $STEP happens the $NTH time. "attach" is an interface that has got its
- * program; any other step is the name of a map to be created.
+ * A signal at a chosen step, for preload.py. Preloaded into fpisa, this library sends SIGTERM to fpisa when $STEP
+ * happens for the $NTH time. Step "attach" is the attachment of a program to an interface; any other step is the
+ * creation of the map of that name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -2,9 +2,8 @@
 """Networks for the tests: an aggregator, its workers, and their processes
 
 Network namespaces are anonymous, held by a descriptor of this process, and
-every process that is started here dies with it. With the private mount
-namespace and its BPF filesystem (fixtures.py) nothing outlives the run, and
-runs of several checkouts do not see each other.
+every process that is started here dies with it. The mount namespace and its BPF filesystem are private (fixtures.py). So nothing outlives
+the run, and runs of several checkouts do not see each other.
 """
 import contextlib
 import ctypes
@@ -61,13 +60,13 @@ def unmount(target):
 
 
 def own_mounts():
-    """Enter a private mount namespace, whoever started this process. It ends with the process."""
+    """Enter a private mount namespace, which ends with this process."""
     must(libc.unshare(CLONE_NEWNS), "unshare (run as root)")
     mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
 def open_to_others(tree):
-    """Let other users reach `tree` below a directory that is closed to them, as root's home is. In the private mounts that
+    """Let other users reach `tree` even if a directory above it, such as root's home, is closed to them. In the private mounts that
     directory contains only the tree."""
     above = tree
     while os.path.dirname(above) != above:
@@ -106,6 +105,8 @@ class Netns:
             os.close(home)
         self.path = f"/proc/{os.getpid()}/fd/{self.fd}"
         self.started = []
+        with self.entered(), open("/proc/sys/net/ipv4/ip_forward", "w") as f:
+            f.write("0")  # a new namespace has the machine's setting
         self.ip("link set lo up")
 
     @contextlib.contextmanager
@@ -134,11 +135,11 @@ class Netns:
         self.started.append(p)
         return p
 
-    def try_run(self, *argv, **options):
+    def try_run(self, *argv, timeout_s=COMMAND_S, **options):
         """Run a command here to its end. Return (status, stdout, stderr)."""
         p = self.spawn(*argv, **options)
         try:
-            out, err = p.communicate(timeout=COMMAND_S)
+            out, err = p.communicate(timeout=timeout_s)
         finally:
             end(p)
             self.started.remove(p)
@@ -251,14 +252,14 @@ class Lab:
             w.run("ethtool", "-L", "eth0", "rx", queues)
 
     def slow(self, mbit):
-        """Give workers' uplinks this rate, so that a sum is still in progress when the test turns to it."""
+        """Limit the workers' uplinks to this rate, so that a sum is still in progress when the test needs it."""
         for w in self.worker:
             w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", "32kb",
                   "latency", "1s")
 
     def close(self):
         if self.shared and self.shared.leave(PIN):
-            self.agg.try_run(FPISA, "unload")  # the namespace and its links go later than this process
+            self.agg.try_run(FPISA, "unload")  # the kernel removes the namespace and its links after the end of this process
         for ns in reversed(self.spaces):
             ns.close()
 

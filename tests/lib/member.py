@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A rank of a group as its user writes it: libfpisa through ctypes, without privilege
+"""A rank of a group as a user would write it: libfpisa through ctypes, without privilege
 
     member.py LIBRARY HOST NAME RANK SIZE [PLAN]
 
@@ -25,8 +25,12 @@ one line of JSON on stdout. The first line is the answer of the join, with "gnut
                                  seconds of the starts, "rcs", "errors"; "pause" between the starts
     {"descriptors": N}           at most N may be opened from here on, no answer
     {"within": TYPE}             calls that on_done of a "float32" may start: "rcs" of such a call, of TYPE, of a call that waits
+    {"callback": SECONDS}        a sum of a "float32" whose on_done takes so long; continues when that has begun
     {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}
                                  all-reduce these bytes of any type by any operation; "result" is HEX
+    {"scatter": HEX, "type": NUMBER, "op": NUMBER, "counts": [N, ...], "factor": X}
+                                 reduce-scatter these bytes; "result" is the rank's part, "sent" the array after the call. "null":
+                                 without the counts, "place": in place, "start": by the start, "count": another sum of the counts
     {"barrier": true}            a barrier
     {"sleep": SECONDS}           do nothing, no answer
     {"until": PATH}              do nothing until that file exists, no answer
@@ -37,6 +41,7 @@ The program stops at the first error except in a step with "anyway": true, and h
 With "again", a number, it leaves, joins and begins anew that many times before.
 """
 import ctypes
+import errno
 import functools
 import json
 import os
@@ -82,6 +87,9 @@ class Member:
                                          ctypes.c_uint32, ctypes.c_void_p]
         lib.fpisa_group_allreduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                                               ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]
+        lib.fpisa_group_reduce_scatter.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int, ctypes.c_int,
+                                                   ctypes.c_double, ctypes.c_void_p]
+        lib.fpisa_group_reduce_scatter_start.argtypes = [ctypes.c_void_p] * 4
         lib.fpisa_group_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
         lib.fpisa_group_broadcast_start.argtypes = [*lib.fpisa_group_broadcast.argtypes, ctypes.c_void_p]
         self.group = ctypes.c_void_p()
@@ -108,7 +116,7 @@ class Member:
         return (kind * count)(*([self.rank + 1] * count)), (kind * count)()
 
     def arrays(self, kind, count):
-        """Make arrays once. Making a large array takes Python as long as its sum, and a rank must not be late for that."""
+        """Make arrays once. Python needs as long to make a large array as the group to sum it, and a rank must not be late for the sum."""
         values, out = self.kept(kind, count)
         out[0] = out[count - 1] = 0
         return values, out
@@ -195,7 +203,7 @@ class Member:
         for i, size in enumerate(step["broadcast"] * step.get("times", 1)):
             root, rng = step.get("root", i % self.size), random.Random(step.get("seed", 0) + i)
             right = (SPECIALS + rng.randbytes(size))[:size] if i % 2 else rng.randbytes(size)
-            # At any address; in rank root's array, the right values from the start
+            # The array lies at any address. Rank root's array has the right values from the start.
             at = i % 8
             data = ctypes.create_string_buffer(bytes(at) + (right if root == self.rank else os.urandom(size)) + GUARD)
             place = ctypes.addressof(data) + at if size else None
@@ -270,6 +278,18 @@ class Member:
         rc = rc or self.lib.fpisa_wait(ctypes.byref(other[2]), None)
         return self.answer(rc, began, rcs=rcs, first=out[0][0], last=out[1][0])
 
+    def callback(self, step):
+        began, begun = time.monotonic(), threading.Event()
+
+        def on_done(*_):
+            begun.set()
+            time.sleep(step["callback"])
+
+        values, out = (ctypes.c_float * 1)(self.rank + 1), (ctypes.c_float * 1)()
+        self.called = ON_DONE(on_done), values, out
+        rc = self.start(ctypes.c_float, 1, values, out, on_done=self.called[0])
+        return self.answer(rc if rc or begun.wait(60) else -errno.ETIMEDOUT, began)
+
     def queue(self, step):
         began, calls, rcs, errors, wrong = time.monotonic(), [], [], [], 0
         count = step.get("count", 1000)
@@ -296,9 +316,28 @@ class Member:
                                             ctypes.byref(flags))
         return self.answer(rc, began, result=data.raw.hex(), flags=flags.value)
 
+    def scatter(self, step):
+        began, flags, counts, request = time.monotonic(), ctypes.c_uint32(), step["counts"], ctypes.c_void_p()
+        size = len(step["scatter"]) // 2
+        data, whole = ctypes.create_string_buffer(bytes.fromhex(step["scatter"]), size), step.get("count", sum(counts))
+        first, own = (size * n // whole if whole else 0 for n in (sum(counts[:self.rank]), counts[self.rank]))
+        part = ctypes.create_string_buffer(own) if own else None
+        place = ctypes.addressof(data) + (first if step.get("place") is True else 4) if step.get("place") else part
+        array = None if step.get("null") else (ctypes.c_size_t * self.size)(*counts)
+        if step.get("start"):
+            call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(data), recv=ctypes.cast(place, ctypes.c_void_p).value, count=whole,
+                        type=step["type"], op=step["op"], factor=step.get("factor", 1.0))
+            rc = self.lib.fpisa_group_reduce_scatter_start(self.group, ctypes.byref(call), array, ctypes.byref(request))
+            rc = rc or self.lib.fpisa_wait(ctypes.byref(request), ctypes.byref(flags))
+        else:
+            rc = self.lib.fpisa_group_reduce_scatter(self.group, data, place, whole, array, step["type"], step["op"],
+                                                     step.get("factor", 1.0), ctypes.byref(flags))
+        result = data.raw[first:first + own] if step.get("place") else part.raw if part else b""
+        return self.answer(rc, began, result=result.hex(), sent=data.raw.hex(), flags=flags.value)
+
     def step(self, step):
         for name, does in (("check", self.check), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
-                           ("within", self.within), ("words", self.words), ("queue", self.queue)):
+                           ("within", self.within), ("callback", self.callback), ("words", self.words), ("scatter", self.scatter), ("queue", self.queue)):
             if name in step:
                 return does(step)
         if "told" in step:

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Programs of Open MPI and MPICH: compiled, and run in a namespace of a Lab, with the adapter of doc/mpi.md or without"""
+import ipaddress
+import json
 import os
 import shutil
+import signal
 import subprocess
+import tempfile
+import time
 
-from lab import BUILD
+from lab import BUILD, COMMAND_S, SLOW, wait_until
 
 MPIS = "openmpi", "mpich"
+# Ranks of MPICH that wait do not yield their CPU. If other processes need it, sweep.c takes two minutes, with the adapter or without.
+LONGEST_S = 400 * SLOW
 # A program of mpif.h gives one routine arrays of several types.
 COMPILER = {".c": ("mpicc",), ".f90": ("mpifort", "-fallow-argument-mismatch")}
-# Ranks may outnumber CPUs (for Open MPI 4, and for PRRTE, which starts the ranks of 5), and root may run them. The sender moves a large
-# message, as between hosts.
+# Allow more ranks than CPUs (for Open MPI 4, and for PRRTE, which starts the ranks of Open MPI 5), and allow root to run them. The sender
+# moves a large message, as between hosts.
 OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
            "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
            "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none",
@@ -48,7 +55,9 @@ class Hosts:
 
     def __init__(self, net, folder, ranks_each=1):
         self.net, self.each, self.space = net, ranks_each, getattr(net, "switch", net.spaces[-1])
-        self.space.ip("addr replace 10.99.1.254/24 dev br0")
+        self.network = ipaddress.ip_network(f"{net.addresses[0]}/24", strict=False)
+        self.address = self.network[254]
+        self.space.ip(f"addr replace {self.address}/24 dev br0")
         self.agent = os.path.join(folder, "agent")
         with open(self.agent, "w") as f:
             f.write("#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\ncase $host in\n")
@@ -58,15 +67,16 @@ class Hosts:
         os.chmod(self.agent, 0o700)
 
     def options(self, mpi, folder):
-        """Return options of mpirun. With one rank a host only TCP is used, as without shared memory."""
+        """Return options of mpirun. With one rank on each host, use only TCP, as without shared memory."""
         if mpi == "mpich":
             apart = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", "eth0"] if self.each == 1 else []
-            return ["-launcher", "rsh", "-launcher-exec", self.agent, "-localhost", "10.99.1.254", "-hosts",
+            return ["-launcher", "rsh", "-launcher-exec", self.agent, "-localhost", self.address, "-hosts",
                     ",".join(self.net.addresses), "-ppn", self.each, *apart]
-        mca = {"plm_rsh_agent": self.agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
-               "btl_tcp_if_include": "10.99.1.0/24", "pml": "ob1", "orte_tmpdir_base": folder,
+        mca = {"plm_rsh_agent": self.agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": self.network,
+               "btl_tcp_if_include": self.network, "pml": "ob1", "orte_tmpdir_base": folder,
                "btl": "tcp,self" + (",vader" if self.each > 1 else "")}
-        return ["--host", ",".join(f"{a}:{self.each}" for a in self.net.addresses),
+        # Otherwise PRRTE, which may oversubscribe, starts all ranks on the first host.
+        return ["--host", ",".join(f"{a}:{self.each}" for a in self.net.addresses), "--map-by", f"ppr:{self.each}:node:oversubscribe",
                 *(x for k, v in mca.items() for x in ("--mca", k, v))]
 
 
@@ -84,6 +94,41 @@ def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, option
 def run(host, mpi, *rest, **more):
     """Run mpirun in a namespace, which must succeed; return (stdout, stderr)."""
     argv, env = command(mpi, *rest, **more)
-    status, out, err = host.try_run(*argv, env=env)
+    status, out, err = host.try_run(*argv, env=env, timeout_s=LONGEST_S)
     assert status == 0, f"mpirun.{mpi}: status {status}\n{out}{err}"
     return out, err
+
+
+# Options of mpirun with which the other ranks continue when a rank has died.
+NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
+
+
+def begin(c, ranks, how, *shell, **env):
+    """Start loop.c on all ranks of a cluster, optionally each in a shell. Return mpirun's process, those of the ranks, and the folder for
+    their last output."""
+    folder = tempfile.mkdtemp(dir=c.folder)
+    argv = *shell, c.compiled("loop.c"), how, os.path.join(folder, "end")
+    p = c.start(ranks, *argv, options=NO_CLEAN_UP[c.mpi], **env)
+    return p, {a["rank"]: a["pid"] for a in (json.loads(p.stdout.readline()) for _ in range(ranks))}, folder
+
+
+def ends(folder, p, ranks):
+    """Return the last output of these ranks, and mpirun's output. MPICH's mpirun may end before them."""
+    out, err = p.communicate(timeout=COMMAND_S)
+    paths = [os.path.join(folder, f"end.{r}") for r in ranks]
+    wait_until("the ranks' ends", lambda: all(os.path.exists(path) for path in paths), COMMAND_S)
+    answers = []
+    for path in paths:
+        with open(path) as f:
+            answers.append(json.load(f))
+    return answers, f"mpirun: status {p.returncode}\n{out}{err}"
+
+
+def kill_one(c, ranks, how, victim, *shell):
+    """Kill one of loop.c's ranks. Return the seconds until all others have reported its name."""
+    p, pids, folder = begin(c, ranks, how, *shell)
+    killed = time.monotonic()
+    os.kill(pids[victim], signal.SIGKILL)
+    answers, _ = ends(folder, p, {*range(ranks)} - {victim})
+    assert all(f"rank {victim} is gone: " in a["error"] for a in answers), answers
+    return max(a["at"] for a in answers) - killed

@@ -5,7 +5,7 @@ import subprocess
 
 from lab import FPISA
 
-INTERRUPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "interrupt.c")
+INTERRUPT, SCARCE = (os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("interrupt.c", "shortage.c"))
 
 
 def library(source, directory):

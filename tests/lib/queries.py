@@ -30,7 +30,7 @@ def place(x):
 
 
 def rounded(exact, digits, least):
-    """Return the nearest number of so many bits, ties to even, not below 2^least, as a rational."""
+    """Return the nearest number of `digits` bits, ties to even, not below 2^least, as a rational."""
     if not exact:
         return exact
     e = exact.numerator.bit_length() - exact.denominator.bit_length()
@@ -56,8 +56,8 @@ def exact_sum(values):
     return one, float(rounded(total / len(finite), 53, -1074))
 
 
-def groups_of(rows):
-    """Return {key: (count, sum, min, max, avg)} of (key, value), where value None is NULL."""
+def groups_of(rows, sum_of=exact_sum):
+    """Return {key: (count, sum, min, max, avg)} of (key, value), where value None is NULL. sum_of returns sum and average."""
     found = {}
     for key, value in rows:
         found.setdefault(key, []).append(value)
@@ -67,7 +67,7 @@ def groups_of(rows):
         if not there:
             out[key] = (0, None, None, None, None)
             continue
-        total, average = exact_sum(there)
+        total, average = sum_of(there)
         out[key] = (len(there), total, min(there, key=place) + 0.0, max(there, key=place) + 0.0, average)
     return out
 
@@ -106,7 +106,7 @@ def write_table(folder, name, schema, rows, form="csv"):
 
 
 def adversarial(rng, kind, rows, keys):
-    """Return (key, value) rows of a worker that make sums hard."""
+    """Return (key, value) rows of a worker whose sums are hard to round."""
     if kind == "ascending":
         return [(i % keys, float(i)) for i in range(rows)]
     if kind == "equal":
@@ -194,13 +194,13 @@ class Queries:
         return said["rows"], counts
 
     def fails(self, *options, **where):
-        """Return the message with which it fails."""
+        """Run a query that must fail. Return its message."""
         status, _, err = self.master.try_run(*self.argv(*options, **where))
         assert status == 1, err
         return err
 
     def check_groups(self, all_rows, *options, **where):
-        """Check that groups of v by k are exact. Return the counts."""
+        """Check that the groups of v by k have exact sums. Return the counts."""
         rows, counts = self.run("--by", "k", "--value", "v", *options, **where)
         want = groups_of(all_rows)
         assert len(rows) == len({r[0] for r in rows}) and {r[0] for r in rows} == set(want)
@@ -210,7 +210,8 @@ class Queries:
         return counts
 
     def check_top(self, all_rows, limit, *options, **where):
-        """Check the first rows by v: values equal a sort's, and each row is in the table, as often. Return the counts."""
+        """Check the first rows by v: the values equal those of a sort, and each row occurs in the table as often as in the answer. Return
+        the counts."""
         rows, counts = self.run("--value", "v", "--limit", limit, *options, **where)
         up = "--ascending" in options
         there = sorted((v for _, v in all_rows if v is not None), key=place, reverse=not up)

@@ -24,12 +24,12 @@ def floor_log2(x):
 
 
 def step_of(x, unit, rounding):
-    """Return how many units x is, rounded; round() takes ties to even."""
+    """Return x in units, rounded; round() takes ties to even."""
     return math.floor(x / unit) if rounding == DOWN else round(x / unit)
 
 
 def root_steps(square, unit, rounding):
-    """Return (how many units the root of `square` is, rounded; whether that is exact)."""
+    """Return (the root of `square` in units, rounded; whether that is exact)."""
     target = square / (unit * unit)
     low = math.isqrt(math.floor(target))
     if rounding == NEAREST:
@@ -225,7 +225,7 @@ def event_flags(events):
 
 
 def reciprocal(n, bits):
-    """Return the value nearest to 1/n with so many significant bits."""
+    """Return the value nearest to 1/n with `bits` significant bits."""
     x = Fraction(1, n)
     unit = Fraction(2) ** (floor_log2(x) - bits + 1)
     return round(x / unit) * unit

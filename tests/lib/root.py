@@ -11,8 +11,8 @@ from lab import end
 
 LIMIT_S = 900
 NO_NETWORK = r"Temporary failure resolving|Could not connect|Could not resolve|Failed to fetch"
-# Private mounts: the root, with the kernel's filesystems, a private BPF filesystem and /run. Names are resolved, and servers
-# trusted, as on this machine.
+# Private mounts: the root, with the kernel's filesystems, a private BPF filesystem and /run. The root resolves names and trusts servers as
+# this machine does.
 ENTER = r"""set -e; root=$1; shift
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
@@ -26,7 +26,7 @@ done
 cd "$root"; mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old
 exec env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
-# The same without a root: this machine, except for the folder's /srv
+# A script that needs no root file system: it uses this machine, except for the folder's /srv.
 BESIDE = r"""set -e; place=$1; shift
 mount --bind "$place/srv" /srv
 mount -t proc proc /proc

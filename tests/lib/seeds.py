@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random numbers of a test that can be repeated"""
+"""Random numbers for a test, with a seed to repeat them"""
 import os
 import random
 import time

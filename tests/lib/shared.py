@@ -6,11 +6,10 @@ million instructions. Therefore the first plain `fpisa load` of a session is a r
 load, after which its programs and maps are pinned a second time, in a BPF
 filesystem of this session. Later tests find those pins in their own BPF
 filesystem, with every map as the load had left it, and `fpisa load` attaches
-the pinned programs. Families that a test needed besides stay for later tests, and so do the maps of job numbers' ports: the kernel
-takes the ports out of them when their interfaces go.
+the pinned programs. If a test needed further families, they stay for later tests. So do the maps of the ports of each job number: the
+kernel removes a port when its interface disappears.
 
-If a test upgrades a datapath or changes its program array, the
-datapath is given up; the next load is a real load again.
+If a test upgrades a datapath or changes its program array, the datapath is not shared any longer, and the next load is a real load again.
 """
 import ctypes
 import os
@@ -22,7 +21,7 @@ MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs"}  # made by `fpisa serv
 LOOKUP, UPDATE, PIN, GET, INFO = 1, 2, 6, 7, 15  # commands of bpf(2)
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 ARRAY, PROG_ARRAY, PERCPU_ARRAY = 2, 3, 6
-RESTORED = 1 << 20  # in larger maps, registers and peers, a new job resets its own entries
+RESTORED = 1 << 20  # in the larger maps (registers, peers) a new job resets its own entries
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -95,7 +94,7 @@ def possible_cpus():
 
 
 class opened:
-    """with opened(path) as m: a pinned map"""
+    """Open a pinned map: with opened(path) as m"""
 
     def __init__(self, path):
         self.path = path
@@ -131,7 +130,7 @@ class Datapath:
                         self.maps[name] = m.contents()
 
     def harvest(self, pin):
-        """Take pins that the store lacks, such as a further family's maps."""
+        """Add pins that the store lacks, such as the maps of a further family."""
         for name in set(os.listdir(pin)) - set(os.listdir(self.store)) - MANAGER:
             copy_pin(f"{pin}/{name}", f"{self.store}/{name}")
 
@@ -143,7 +142,7 @@ class Datapath:
             return there.id == ours.id
 
     def intact(self):
-        """Return whether its own programs are where the load put them; families may have been added."""
+        """Return whether the load's programs are still at their places; families may have been added."""
         with opened(f"{self.store}/{STAGES}") as m:
             return all(before in (None, now) for before, now in zip(self.maps[STAGES], m.contents()))
 
@@ -183,7 +182,7 @@ class Shared:
         return None if len(words) % 2 or set(pairs) - {"--cpus", "--cpu-queue"} else tuple(sorted(pairs.items()))
 
     def load(self, pin, options, load):
-        """Run load(), which is `fpisa load`, if possible on the pins that an earlier load has left."""
+        """Run load(), which runs `fpisa load`, on the pins of an earlier load if possible."""
         choice = self.choice(options)
         if choice is None or os.path.exists(pin):
             return load()
@@ -201,7 +200,7 @@ class Shared:
         self.made[choice] = Datapath(store, pin)
 
     def leave(self, pin):
-        """Note that a test is over, and that its pins will go. Return whether they belong to a shared datapath."""
+        """Record that a test is over and that its pins will disappear. Return whether they belong to a shared datapath."""
         here = [made for made in self.made.values() if made.here(pin)]
         for made in here:
             made.harvest(pin)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command whose stderr, and maybe stdout, is a terminal"""
+"""A command whose stderr, and optionally stdout, is a terminal"""
 import contextlib
 import os
 import pty
@@ -26,7 +26,7 @@ class OnTerminal:
         os.close(fd)
 
     def wait(self, timeout=60):
-        """Return exit status and stdout; `said` is complete then."""
+        """Wait for the end, after which `said` is complete. Return the exit status and stdout."""
         try:
             out, _ = self.process.communicate(timeout=timeout)
         finally:
@@ -36,6 +36,6 @@ class OnTerminal:
         return self.process.returncode, out
 
     def screen(self):
-        """Return what a reader of the terminal sees in the end: overwritten lines are gone."""
+        """Return the text that the terminal shows in the end, without overwritten lines."""
         lines = [line.rsplit("\033[K", 1)[-1] for line in self.said.replace("\r\n", "\n").split("\n")]
         return "\n".join(line.strip("\r") for line in lines)

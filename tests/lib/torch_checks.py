@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Parts of the checks of torch_sweep.py: contributions of ranks, expected results"""
+"""Shared parts of the checks: the contributions of ranks and the expected results"""
 import os
 
 import torch
 import torch.distributed as dist
 
+MODERN = torch.__version__ >= "2"
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 TYPES = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float64: 1e-12}
 OPS = {dist.ReduceOp.SUM: lambda x: x.sum(0), dist.ReduceOp.AVG: lambda x: x.mean(0),

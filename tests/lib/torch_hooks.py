@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Train by DistributedDataParallel with fpisa.torch_hook, and by Gloo alone. test_hook.py starts the ranks.
+"""Train with DistributedDataParallel and fpisa.torch_hook, and with Gloo alone. test_hook.py starts the ranks.
 
 torch_hooks.py
 """

@@ -4,20 +4,21 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 from groups import Groups
 from lab import ADDRESS, LIBRARY, SLOW
 
-RANK_S = 60 * SLOW
+RANK_S = 180 * SLOW
 STORE_PORT = 29500
 
 
 class Training(Groups):
-    """Workers of `net` behind one switch, because Gloo connects them to each other; `package` has fpisa"""
+    """Workers of `net` behind one switch, because Gloo connects them to each other; `package` has fpisa, `python` has torch"""
 
-    def __init__(self, net, folder, package):
+    def __init__(self, net, folder, package, python=sys.executable):
         super().__init__(net, folder, "without-key = yes")
-        self.package = package
+        self.package, self.python = package, python
         self.serve()
 
     def environment(self, rank):
@@ -28,7 +29,7 @@ class Training(Groups):
 
     def start_ranks(self, *argv):
         """Start a Python program on each worker."""
-        return [w.spawn(sys.executable, "-B", *argv, env=self.environment(r)) for r, w in enumerate(self.net.worker)]
+        return [w.spawn(self.python, "-B", *argv, env=self.environment(r)) for r, w in enumerate(self.net.worker)]
 
 
 def outputs(ranks):
@@ -43,3 +44,24 @@ def outputs(ranks):
         assert rank.returncode == 0, f"rank {r}: status {rank.returncode}\n{text}{err}"
         out.append(text)
     return out
+
+
+def kill_rank_1(ranks):
+    """Kill rank 1 of the ranks that run the example. Return the seconds until all others have reported its name."""
+    others = {r: rank for r, rank in enumerate(ranks) if r != 1}
+    for r, rank in enumerate(ranks):
+        assert rank.stdout.readline() == f"rank {r}: training\n", rank.stderr.read()
+    time.sleep(0.5)
+    began = time.monotonic()
+    ranks[1].send_signal(signal.SIGKILL)
+    for r, rank in others.items():
+        said = ""
+        while f"rank {r}: " not in said:
+            said = rank.stderr.readline()
+            assert said
+        assert "rank 1 is gone: its process ended" in said
+    took = time.monotonic() - began
+    for rank in others.values():
+        rank.wait(RANK_S)
+        assert rank.returncode == 1
+    return took

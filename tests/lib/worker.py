@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker as its user writes it: libfpisa through ctypes, without privilege
+"""A worker as a user would write it: libfpisa through ctypes, without privilege
 
     worker.py LIBRARY ADDRESS JOB [PLAN]
 
@@ -27,6 +27,7 @@ import array
 import ctypes
 import hashlib
 import json
+import math
 import os
 import random
 import signal
@@ -37,9 +38,9 @@ import zlib
 from fpisa_h import structure
 
 NOBODY = 65534
-PERIOD = 4099  # prime: a chunk that lands elsewhere differs
+PERIOD = 4099  # prime, so that a chunk at a wrong place differs
 PR_SET_PDEATHSIG = 1
-FLOAT32 = 1  # enum fpisa_dtype
+FLOAT32, FLOAT64 = 1, 4  # enum fpisa_dtype
 MIXED_RANKS, FEWER_RANKS = 0x100, 0x200  # FPISA_RESULT_*
 UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs its user to be root
 
@@ -67,10 +68,28 @@ def even(rank, i):
 
 
 EXACT = {"integers": integer, "even": even}
+DOUBLES = "doubles"
+
+
+def doubles(rank, count, seed):
+    """Return doubles of random bits over 200 exponents. In every third element rank 1 subtracts what rank 0 adds."""
+    words = array.array("Q")
+    rngs = random.Random(seed * 1000), random.Random(seed * 1000 + rank)
+    for i in range(count):
+        first, mine = (r.getrandbits(1) << 63 | r.randrange(923, 1123) << 52 | r.getrandbits(52) for r in rngs)
+        words.append(first ^ 1 << 63 if rank == 1 and i % 3 == 0 else mine)
+    return array.array("d", words.tobytes())
+
+
+def rounded_sum(workers, count, seed):
+    """Return the correctly rounded sums of doubles(), as bytes."""
+    return array.array("d", map(math.fsum, zip(*(doubles(rank, count, seed) for rank in range(workers))))).tobytes()
 
 
 def data(kind, rank, count, seed=0):
-    """Return the contribution of `rank`, as bytes of FP32."""
+    """Return the contribution of `rank`, as bytes of FP32, or of FP64 for the kind `doubles`."""
+    if kind == DOUBLES:
+        return doubles(rank, count, seed).tobytes()
     if kind in EXACT:
         values = [EXACT[kind](rank, i) for i in range(min(count, PERIOD))]
         return repeat(array.array("f", values).tobytes(), count)
@@ -126,17 +145,17 @@ class Worker:
         rc = self.lib.fpisa_connect(ctypes.byref(self.handle), address.encode(), job, ctypes.byref(o))
         return self.answer(rc, uid=os.geteuid())
 
-    def poll(self, send, recv, count, flags):
+    def poll(self, send, recv, count, dtype, flags):
         request, done = ctypes.c_void_p(), ctypes.c_int()
-        rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, FLOAT32, ctypes.byref(request))
+        rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, dtype, ctypes.byref(request))
         while not rc and not done:
             rc = self.lib.fpisa_test(ctypes.byref(request), ctypes.byref(done), flags)
         return rc
 
-    def overlap(self, send, recv, count, flags, seconds, idle):
+    def overlap(self, send, recv, count, dtype, flags, seconds, idle):
         """Return rc, and the duration of the wait."""
         request, until = ctypes.c_void_p(), time.monotonic() + seconds
-        rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, FLOAT32, ctypes.byref(request))
+        rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, dtype, ctypes.byref(request))
         if idle:
             time.sleep(seconds)
         while time.monotonic() < until:
@@ -147,17 +166,18 @@ class Worker:
     def allreduce(self, count, kind, seed=0, values=False, in_place=False, poll=False, compute=None, idle=False):
         info = Info(size=ctypes.sizeof(Info))
         self.lib.fpisa_get_info(self.handle, ctypes.byref(info))
-        send = ctypes.create_string_buffer(data(kind, info.rank, count, seed), 4 * count)
-        recv = send if in_place else ctypes.create_string_buffer(4 * count)
+        width, dtype = (8, FLOAT64) if kind == DOUBLES else (4, FLOAT32)
+        send = ctypes.create_string_buffer(data(kind, info.rank, count, seed), width * count)
+        recv = send if in_place else ctypes.create_string_buffer(width * count)
         flags = ctypes.c_uint32()
         self.chunks = []
         t0, waited = time.monotonic(), None
         if compute is not None:
-            rc, waited = self.overlap(send, recv, count, ctypes.byref(flags), compute, idle)
+            rc, waited = self.overlap(send, recv, count, dtype, ctypes.byref(flags), compute, idle)
         elif poll:
-            rc = self.poll(send, recv, count, ctypes.byref(flags))
+            rc = self.poll(send, recv, count, dtype, ctypes.byref(flags))
         else:
-            rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, FLOAT32, ctypes.byref(flags))
+            rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, dtype, ctypes.byref(flags))
         seconds = time.monotonic() - t0
         return self.answer(rc, flags=flags.value, seconds=seconds, waited=waited, chunks=self.chunks,
                            digest=hashlib.sha256(recv).hexdigest(),

@@ -3,7 +3,7 @@
 """Check that each name has one meaning: tests/lint/names.py
 
 In bpf/, include/ and user/ no two headers have the same include guard, and no two definitions of a struct, union or enum of the
-prefix fpisa_ have the same tag: files that include both would not see the second, or not compile.
+prefix fpisa_ have the same tag: a file that includes both would miss the second, or would not compile.
 """
 import glob
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check that rooms of user/ know only the rooms below them: tests/lint/rooms.py BUILD
+"""Check that rooms of user/ use only the rooms below them: tests/lint/rooms.py BUILD
 
 ROOMS lists the rooms from the ground up. A file may include headers, and its object use symbols, of its own room and of rooms
 on earlier lines; files of one room do not use each other in circles. The check names each violation, with
@@ -14,7 +14,7 @@ import sys
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
-# From the ground up; rooms of one line know nothing of each other.
+# From the lowest layer up; rooms in one line do not use each other.
 ROOMS = [
     ["lib/base"],
     ["lib/soft", "lib/manager"],
@@ -40,7 +40,7 @@ def room_of(path):
 
 
 def part(room):
-    """Return the room's program: the other programs know the core, and no program knows them."""
+    """Return the room's program: the other programs use the core, and no program uses them."""
     first = room.split("/")[0]
     return first if first in ("query", "lab") else "core"
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One generation that breaks: worker 0 makes other calls than the rest from some
-chunk on (same lengths, another digest), or the programs of the pipeline are
-missing from some chunk on. No sum may mix calls or hold half a contribution.
-Every worker must be told, though a waiting worker sends only its oldest chunk
-again (user/lib/window.c holds the others).
+"""One generation that breaks: from some chunk on, worker 0 makes other calls than the rest (same lengths, another digest), or the programs
+of the pipeline are missing from some chunk on. No sum may mix calls or hold half a contribution. Every worker must get an error, although a
+waiting worker sends only its oldest chunk again (user/lib/window.c holds the others).
 
 The network forgets nothing, as in chunks.py.
 
@@ -16,7 +14,7 @@ from rules import BREAKS, EMITS, EMPTY, REGS, SAME
 
 GENERATION = 1
 OTHER = 2  # the digest of worker 0's calls
-HALF = 3  # in its place in the tag of a contribution that was lost on its way into the registers
+HALF = 3  # put in place of the digest into the tag of a contribution that was lost on its way into the registers
 NEVER = 1 << 30
 
 
@@ -37,7 +35,7 @@ class Calls:
         return chunk < self.w or received >> (chunk - self.w) & 1
 
     def finished(self, s):
-        """All are told, or, if programs are missing, the workers that lack a result."""
+        """All workers get an error, or, if programs are missing, the workers that lack a result."""
         done = 0 if self.missing == NEVER else sum(1 << k for k, r in enumerate(s[0]) if r == (1 << self.chunks) - 1)
         return s[1] | done == self.live
 

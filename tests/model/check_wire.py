@@ -56,7 +56,7 @@ def dump(frame):
 
 
 def random_words(rng, n, e_bits, m_bits):
-    """Return packed words of one element: exponents near each other, or not; specials; cancellation; few bits set."""
+    """Return packed words of one element, with near or distant exponents, specials, cancellation, or few bits set."""
     top, base = (1 << e_bits) - 1, rng.randrange(1 << e_bits)
     reach = rng.choice([0, m_bits // 2 + 1, 2 * m_bits, top])
     words = []

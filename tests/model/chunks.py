@@ -1,29 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One generation: chunks, slots, shrink
 
-The network never forgets: a sent message may arrive at any time, any
+A sent message may arrive at any time, any
 number of times, in any order, or never. Therefore the frames in flight follow from
 what the workers have received (ADD: sent once the window allows it, and
-again at will) and from the results that ever left; neither needs a queue.
+again at will) and from the results that were ever sent; neither needs a queue.
 
 State: (live, received, slots, results). received holds a bitmap of chunks for each
-worker, results the result that left for each chunk: (bitmap, order, regs) or None.
+worker, results the result that was sent for each chunk: (bitmap, order, regs) or None.
 """
 
 from explore import Violation
-from rules import BITMAP, DONE, EMITS, EMPTY, ORDER, REGS, SET
+from rules import BITMAP, DONE, EMITS, EMPTY, ORDER, REGS, RESEND, SET
 
 GENERATION = 1
-SHRINK_TEXT = "rank %d is taken out of the job"
+SHRINK_TEXT = "rank %d is removed from the job"
 
 
 class Chunks:
     def __init__(self, rules, chunks, shrink=0, eager=0, ordered=True, accept_any=False,
                  strict=False):
-        """shrink: how many ranks may be taken out. eager: bitmap of workers that ignore the self clock.
+        """shrink: how many ranks may be removed. eager: bitmap of workers that ignore the self clock.
         ordered: tell states apart by the order of arrival. accept_any: workers look at slot and version of
-        a result, not at its chunk. strict: hold the aggregator to all promises even beside workers that
-        ignore the self clock.
+        a result, not at its chunk. strict: require all properties even if some workers ignore the self clock.
         """
         self.rules, self.chunks, self.shrink = rules, chunks, shrink
         self.eager, self.ordered, self.accept_any, self.strict = eager, ordered, accept_any, strict
@@ -97,6 +96,8 @@ class Chunks:
             slot = after[i]
             result = (slot[BITMAP], slot[ORDER], slot[REGS])
             self.check_result(c, result, results[c], live, label)
+            if code & 0xff != RESEND:
+                self.check_lost(c, after, live, label)
             if results[c] is None:
                 results = results[:c] + (result,) + results[c + 1:]
         if slots == after and results is s[3]:
@@ -150,6 +151,15 @@ class Chunks:
             raise Violation("the result of chunk %d lacks a live rank" % c, label)
         if self.ordered and order != sum(i << 4 * tag[0] for i, tag in enumerate(regs)):
             raise Violation("the order of arrival %x is not that of %s" % (order, sum_text(regs)), label)
+
+    def check_lost(self, c, slots, live, label):
+        """The result of chunk c names the live ranks that the open round of the chunk before lacks, if others are in it."""
+        there = [{tag[0] for tag in slot[REGS]} for slot in slots if slot[REGS] and slot[REGS][0][1] == c - 1 and not slot[DONE]]
+        wanted = [k for ranks in there for k in range(self.n) if live >> k & 1 and k not in ranks]
+        told = self.rules.lost(slots, c, GENERATION, live)
+        if told != sum(1 << k for k in wanted):
+            raise Violation("the result of chunk %d names ranks %s as lost, and chunk %d lacks %s"
+                            % (c, [k for k in range(64) if told >> k & 1], c - 1, wanted), label)
 
 
 def sum_text(regs):

@@ -3,9 +3,8 @@
 reachable
 
 A model has initial(), steps(state) -> [(label, state)], finished(state) and
-fair(state): the next state when nothing is lost any more and live workers
-keep retransmitting, or None when that changes nothing. steps() and fair()
-raise Violation.
+fair(state): the next state if no frame is lost any more and live workers keep retransmitting, or None when that changes nothing. steps()
+and fair() raise Violation.
 """
 
 
@@ -56,7 +55,7 @@ def explore(model, limit=2_000_000):
 
 
 def liveness(model, number, order, parent, fair):
-    """Follows fair() from each state; it must end in a finished one."""
+    """Follow fair() from each state. Each path must end in a finished state."""
     done = bytearray(len(order))
     for i, state in enumerate(order):
         if model.finished(state):

@@ -2,17 +2,14 @@
 """Many generations: workers that restart or give up, HELLO and WELCOME, and
 contributions of every generation still on their way. Window 1
 
-As in chunks.py the network forgets nothing: `net` is the set of all messages
-ever sent. A worker is (incarnation, generation, received, life), with generation 0
-while it waits for a WELCOME; each restart is another life. It takes a WELCOME
-that names its own incarnation and is not pending. If the aggregator holds a newer incarnation (the worker's
-clock went back), it goes on with the next higher incarnation; only then may a HELLO
-of its earlier life, still on its way, end a generation too early. That costs
-time and another generation, never a wrong sum.
+As in chunks.py, a sent message may arrive at any later time: `net` is the set of all messages ever sent. A worker is (incarnation,
+generation, received, life), with generation 0 while it waits for a WELCOME; `life` counts its restarts. A worker accepts a WELCOME that
+names its own incarnation and is not pending. If the aggregator holds a newer incarnation (the worker's clock went back), it continues with
+the next higher incarnation; only then may a delayed HELLO from before the restart end a generation too early. That costs time and another
+generation, never a wrong sum.
 
 A worker may restart at any time, a limited number of times in a run. A worker
-whose generation cannot go on, because another rank has left it, may always
-give up at its deadline and say HELLO again.
+whose generation cannot continue, because another rank has left it, may always give up at its deadline and send HELLO again.
 
 State: (workers, session, next generation, begun, live, slots, net, restarts
 left). begun holds the incarnations of each generation that ever began.
@@ -31,8 +28,8 @@ FIRST_INCARNATION = 10
 class Generations:
     def __init__(self, rules, chunks, restarts, shrink=0, back=False, welcome_any=False, echo_any=False):
         """
-        back: a restarted worker's clock is behind. welcome_any: workers do not compare the incarnation of
-        a WELCOME. echo_any: a worker whose clock went back believes WELCOMEs that answer an earlier life.
+        back: a restarted worker's clock is behind. welcome_any: workers do not compare the incarnation of a WELCOME. echo_any: a worker
+        whose clock went back accepts WELCOMEs that answer a HELLO from before the restart.
         """
         self.rules, self.chunks, self.restarts, self.shrink = rules, chunks, restarts, shrink
         self.back, self.welcome_any, self.echo_any = back, welcome_any, echo_any
@@ -70,7 +67,7 @@ class Generations:
 
     def check_start(self, s):
         """When all ranks begin again and nothing is lost, they join and none gives up, whatever their
-        order, and whatever the aggregator has received of their earlier lives.
+        order, and whatever the aggregator has received from them before their restarts.
         """
         workers, session, live = s[0], s[1], s[4]
         ranks = [k for k in range(self.n) if live >> k & 1]
@@ -119,7 +116,7 @@ class Generations:
                                         for j in range(self.n))
 
     def outlived(self, s, k):
-        """Worker k's contributions carry the cookie of an incarnation that is no longer the known one: they are refused.
+        """Worker k's contributions carry the cookie of an earlier incarnation, so they are refused.
         Contributions that passed this check before may still come, so steps() does without it; it is one more loss.
         """
         return s[1][2][k] != s[3][s[0][k][1] - FIRST_GENERATION][k]

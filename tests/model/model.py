@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The protocol's state model: explores what the network, the workers and the
-aggregator can do, and says whether the protocol keeps its promises.
+"""The protocol's state model: explores what the network, the workers and the aggregator can do, and checks the required properties.
 
         model.py                every configuration of the rules as they are
         model.py --mutate NAME  one broken rule; exits 0 if a violation is found
@@ -27,6 +26,8 @@ import generations
 import queries
 import rules
 import shards
+import treejoins
+import trees
 from explore import explore
 
 
@@ -47,21 +48,30 @@ def spread(restarts, losses, deadlines, **options):
     return lambda lib: (shards.Shards(rules.Rules(lib, 2, 1), 2, restarts, losses, deadlines, **options), shards.text)
 
 
+def tree(chunks, leaf=rules.Rules, root=trees.Root, window=1, above=None, leaves=2, ranks=2, **options):
+    return lambda lib: (trees.Trees(leaf(lib, ranks, window), root(lib, leaves, above or window, 2), chunks, ranks, **options),
+                        trees.text)
+
+
+def tree_joins(ranks, chunks, *losses, **options):
+    return lambda lib: (treejoins.TreeJoins(lib, ranks, chunks, *losses, **options), treejoins.text)
+
+
 CONFIGURATIONS = {
-    "2 workers, window 1, 6 chunks, 1 rank may be taken out": slots(2, 1, 6, shrink=1),
-    "2 workers, window 2, 6 chunks, 1 rank may be taken out": slots(2, 2, 6, shrink=1),
+    "2 workers, window 1, 6 chunks, 1 rank may be removed": slots(2, 1, 6, shrink=1),
+    "2 workers, window 2, 6 chunks, 1 rank may be removed": slots(2, 2, 6, shrink=1),
     "3 workers, window 1, 5 chunks": slots(3, 1, 5),
-    "3 workers, window 1, 3 chunks, 2 ranks may be taken out": slots(3, 1, 3, shrink=2),
-    "3 workers, window 1, 5 chunks, 1 rank may be taken out": slots(3, 1, 5, shrink=1, ordered=False),
+    "3 workers, window 1, 3 chunks, 2 ranks may be removed": slots(3, 1, 3, shrink=2),
+    "3 workers, window 1, 5 chunks, 1 rank may be removed": slots(3, 1, 5, shrink=1, ordered=False),
     "3 workers, window 2, 6 chunks": slots(3, 2, 6, ordered=False),
-    "3 workers, window 2, 3 chunks, 1 rank may be taken out": slots(3, 2, 3, shrink=1, ordered=False),
+    "3 workers, window 2, 3 chunks, 1 rank may be removed": slots(3, 2, 3, shrink=1, ordered=False),
     "2 workers, window 1, 5 chunks, worker 0 ignores the self clock": slots(2, 1, 5, eager=1),
     "3 workers, window 1, 4 chunks, worker 0 ignores the self clock": slots(3, 1, 4, eager=1, ordered=False),
     "join: 2 workers, 3 chunks, 1 restart": joins(2, 3, 1),
     "join: 2 workers, 1 chunk, 2 restarts": joins(2, 1, 2),
     "join: 2 workers, 1 chunk, 1 restart, clock goes back": joins(2, 1, 1, back=True),
     "join: 1 worker, 1 chunk, 2 restarts, clock goes back": joins(1, 1, 2, back=True),
-    "join: 2 workers, 1 chunk, 1 restart, 1 rank may be taken out": joins(2, 1, 1, shrink=1),
+    "join: 2 workers, 1 chunk, 1 restart, 1 rank may be removed": joins(2, 1, 1, shrink=1),
     "join: 3 workers, 1 chunk, 1 restart": joins(3, 1, 1),
     "2 workers, window 2, 4 chunks, calls differ from chunk 1": breaking(2, 2, 4, differ=1),
     "3 workers, window 2, 3 chunks, calls differ from chunk 1": breaking(3, 2, 3, differ=1),
@@ -72,8 +82,18 @@ CONFIGURATIONS = {
     "2 aggregators: 2 workers, 1 restart": spread(1, 0, 3),
     "2 aggregators: 2 workers, an aggregator loses its state": spread(0, 1, 3),
     "2 aggregators: 2 workers join, nobody restarts": spread(0, 0, 1, joined=False),
-    "2 aggregators: 2 workers, 1 rank may be taken out": spread(0, 0, 2, shrinks=1),
-    "2 aggregators: 2 workers, 1 restart, 1 rank may be taken out": spread(1, 0, 1, shrinks=1),
+    "2 aggregators: 2 workers, 1 rank may be removed": spread(0, 0, 2, shrinks=1),
+    "2 aggregators: 2 workers, 1 restart, 1 rank may be removed": spread(1, 0, 1, shrinks=1),
+    "tree: 2 leaves of 2 ranks, 4 chunks": tree(4),
+    "tree: 2 leaves of 1 rank, window 2, 5 chunks": tree(5, window=2, ranks=1),
+    "tree: 3 leaves of 1 rank, 3 chunks": tree(3, leaves=3, ranks=1),
+    "tree: 2 leaves of 2 ranks, 2 chunks, 1 rank may be removed": tree(2, shrink_rank=1),
+    "tree: 2 leaves of 1 rank, 4 chunks, 1 leaf may be removed": tree(4, ranks=1, shrink_leaf=1),
+    "tree, join: leaves of 1 and 1, 2 chunks, 1 restart": tree_joins((1, 1), 2, 1),
+    "tree, join: leaves of 2 and 1, 1 chunk, 1 restart": tree_joins((2, 1), 1, 1),
+    "tree, join: leaves of 2 and 2, 1 chunk": tree_joins((2, 2), 1),
+    "tree, join: leaves of 1 and 1, 1 chunk, a leaf loses its state": tree_joins((1, 1), 1, 0, 1),
+    "tree, join: leaves of 1 and 1, 1 chunk, the root loses its state": tree_joins((1, 1), 1, 0, 0, 1),
     **queries.CONFIGURATIONS,
 }
 
@@ -85,6 +105,8 @@ MUTATIONS = {
     "duplicate-added": slots(3, 1, 3, rules.DuplicateAdded),
     "no-finish": slots(2, 1, 3, rules.NoFinish, shrink=1),
     "no-resend": slots(2, 1, 3, rules.NoResend),
+    "lost-of-the-next-chunk": slots(2, 2, 4, rules.LostOfNextChunk),
+    "lost-of-ranks-taken-out": slots(3, 2, 3, rules.LostOfTakenOut, shrink=1),
     "self-clock-ignored": slots(2, 1, 4, eager=1, strict=True),
     "result-of-any-chunk": slots(2, 1, 4, accept_any=True),
     "generation-ignored": joins(2, 1, 1, rules.GenerationIgnored),
@@ -102,6 +124,20 @@ MUTATIONS = {
     "rejoins-one-aggregator-alone": spread(0, 1, 3, alone=True),
     "taken-out-at-one-aggregator-alone": spread(0, 0, 1, shrinks=1, everywhere=False),
     "contributes-where-it-is-not-taken-out": spread(1, 0, 1, shrinks=1, early=True),
+    "leaf-absorbs-copies": tree(3, absorbs=True),
+    "leaf-adds-after-sealing": tree(2, leaf=rules.AddAfterDone, shrink_rank=1),
+    "leaf-seals-early": tree(2, early=True),
+    "leaf-of-one-version": tree(4, leaf=rules.OneVersion),
+    "leaf-does-not-finish": tree(2, leaf=rules.NoFinish, shrink_rank=1),
+    "root-window-smaller": tree(4, window=2, above=1, ranks=1),
+    "part-counts-its-leaf": tree(2, root=trees.PartCounts, ranks=1),
+    "part-added-twice": tree(2, root=trees.PartTwice, ranks=1),
+    "torn-leaf-goes-on": tree(2, root=trees.TornCounted, ranks=1, shrink_leaf=1),
+    "leaf-keeps-its-attempt": tree_joins((2, 1), 1, 1, leaf=treejoins.OneAttempt),
+    "leaf-enters-two-generations": tree_joins((1,), 1, 0, 0, 1, leaf=treejoins.SecondGeneration),
+    "leaf-joins-running-generation": tree_joins((2, 1), 1, 1, leaf=treejoins.JoinsRunning),
+    "leaf-begins-with-the-same-attempt": tree_joins((1,), 2, 0, 1, same_attempt=True),
+    "leaf-keeps-its-session-without-slots": tree_joins((2, 1), 2, 0, 1, keeps_session=True),
     **queries.MUTATIONS,
 }
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Queries: every order of loss, copies and delays, over the C rules through query.c
 
-The network forgets nothing: a sent frame may arrive at any time, any
-number of times, or never; so may a frame that the aggregator sends on, and an
-acknowledgement. Worker w's frame s has the rows ROWS[w][s - 1]. Its last frame is
-sent once all others are acknowledged, and goes to the master in any case.
+A sent frame may arrive at any time, any number of times, or never. The same holds for a frame that the aggregator forwards, and for an
+acknowledgement. Worker w's frame s has the rows ROWS[w][s - 1]. Its last frame is sent once all others are acknowledged, and goes to the
+master in any case.
 """
 
 import ctypes
@@ -41,7 +40,7 @@ NOTHING = (0,) * END
 
 
 class Rules:
-    """The rules as the datapath has them; each distinct call is made once"""
+    """The datapath's rules; each distinct call is made once"""
 
     def __init__(self, lib, kind, limit, width=64, flags=0):
         self.lib, self.kind, self.limit, self.width, self.flags = lib, kind, limit, width, flags
@@ -103,7 +102,7 @@ class WindowSlides(Rules):
 
 
 class PlaceLater(Rules):
-    """A key that found no place when its row was first seen finds one with a later copy."""
+    """A key that found no place when its row first arrived finds a place when a later copy arrives."""
 
     def rows(self, state, epoch, w, s, rows):
         first = state[EPOCH] != epoch or s > state[HIGH + w]
@@ -112,7 +111,7 @@ class PlaceLater(Rules):
 
 
 class PlaceLost(Rules):
-    """A group is given up for a key that finds the table full."""
+    """A group is replaced if a key finds the table full."""
 
     def rows(self, state, epoch, w, s, rows):
         held = state[HELD:HELD + state[USED]]
@@ -233,7 +232,7 @@ class Query:
         epoch, pending = s[0], s[7]
         out = []
         if self.lockless:
-            # A CPU reads without the lock; another frame may come between its two loads.
+            # A CPU reads without the lock; another frame may arrive between its two loads.
             if pending is None:
                 first = int(f > s[1][HIGH + w]) if self.high_first else s[1][BAR]
                 out.append((("read", w, f), s[:7] + ((w, f, first),)))
@@ -255,7 +254,7 @@ class Query:
         epoch, agg, groups, acked, acks, on, master, pending = s
         i, label = self.at(w, f), ("rows", w, f)
         if of_epoch != epoch:
-            # As the datapath asks under the lock; without it, rows are added to the running table.
+            # The datapath checks this under the lock. Without the check, rows are added to the running table.
             if not self.any_epoch:
                 return s
         known = [k for k, r in enumerate(self.frames[w][f - 1]) if not floor or self.rules.key(r[1]) >= floor]
@@ -270,7 +269,7 @@ class Query:
                 groups = ((),) * GROUPS
             # A group that became another key's has lost its rows.
             groups = tuple(rows if after[HELD + g] == agg[HELD + g] else () for g, rows in enumerate(groups))
-            # A row of another epoch is another row, in whatever frame it is.
+            # A row of another epoch is a different row, whichever frame has it.
             tag = {k: (w, f, known[k] + (0 if of_epoch == epoch else 100)) for k in range(len(frame))}
             left = tuple(tag[k] for k, stays in enumerate(keep) if stays)
             if not self.topn and sum(added):
@@ -351,9 +350,10 @@ class CountsUnsure(Rules):
 
 
 class Joined(Query):
-    """Behind a filter: worker w sends the keys KEYS[w], a frame each, then its rows. It sends the last keys when the others are
-    acknowledged, and rows once it learns that no keys are missing, or, if workers do not wait, once its own are acknowledged.
-    State: (Query's state, acknowledged keys, acknowledgements in flight); 2: and no worker's keys are missing.
+    """Queries with a filter. Worker w sends the keys KEYS[w], one in each frame, then its rows. The worker sends the last keys when the
+    others are acknowledged. It sends rows once it learns that no keys are missing, or, if workers do not wait, once its own keys are
+    acknowledged. State: (Query's state, acknowledged keys, acknowledgements in flight); acknowledgement 2 also says that no worker's keys
+    are missing.
     """
 
     def __init__(self, rules_, keys, frames, impatient=False, last_early=False, untaken=False, late=False, **options):
@@ -442,7 +442,7 @@ def text(label):
             "untaken keys": "keys of " + frame + " are acknowledged, and dropped"}[kind]
 
 
-# Rows are (key, value). Of three keys, with room for two, one key finds none.
+# Rows are (key, value). There are three keys and room for two, so one key finds no room.
 ONE = [[((0, 1), (1, 1)), ((2, 1), (0, 1)), ((1, 1), (2, 1)), ((2, 1),)]]
 TWO = [[((0, 1), (1, 1)), ((2, 1), (0, 1))], [((1, 1), (2, 1)), ((0, 1),)]]
 THREE = [[((0, 1),), ((1, 1),), ((2, 1),)], [((2, 1),), ((0, 1),), ((1, 1),)]]

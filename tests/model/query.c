@@ -68,8 +68,8 @@ static struct fpisa_query_config config(__u32 limit, __u32 flags)
 }
 
 /*
- * Take one frame of `n` rows. Fill keep[] and, for a table, added[], the rows that each group got. Return 0, or
- * the verdict of a drop, negated.
+ * Take one frame of `n` rows. Fill keep[] and, for a table, added[], the number of rows added to each group. Return 0,
+ * or the verdict of a drop, negated.
  */
 int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 width, __u32 epoch, __u32 rank,
 	       __u64 sequence, const __u32 *keys, const __u32 *values, __u32 n, __u8 *keep, __u32 *added)

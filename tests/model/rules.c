@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The protocol's rules as a shared object for tests/model/model.py. Each
- * function passes numbers to include/fpisa/frame.h and slot.h, in the order in
+ * function passes numbers to include/fpisa/frame.h, slot.h and tree.h, in the order in
  * which the datapath (bpf/) and the in-process transport call them. model.py
  * compiles this file.
  */
-#include "fpisa/frame.h"
+#include "fpisa/tree.h"
 
 /* A slot's version as model.py holds it, without fields that are equal in every claim */
 struct rules_slot {
@@ -14,7 +14,7 @@ struct rules_slot {
 
 #define CALL 7
 #define COUNT 32
-#define SECRET 1000 /* of every rank: models look at incarnations themselves */
+#define SECRET 1000 /* secret of every rank: the models compare incarnations themselves */
 #define TOKEN 17
 #define EMITS 0x100  /* a result leaves */
 #define BREAKS 0x100 /* the generation is broken from now on */
@@ -49,16 +49,29 @@ static void pack(struct rules_slot *r, const struct fpisa_slot *s)
 	r->digest = s->digest;
 }
 
+static struct fpisa_job job_of(__u32 workers, __u32 window, __u64 live)
+{
+	struct fpisa_job job = {.active = 1,
+				.workers = workers,
+				.live = live,
+				.window = window,
+				.elements = COUNT,
+				.format = FPISA_FORMAT_FP32};
+
+	for (__u32 i = 0; i < workers; i++)
+		job.rank[i].addr = i + 1;
+	return job;
+}
+
 __u32 rules_slot_of(__u64 chunk, __u32 window)
 {
 	return fpisa_slot_of(chunk, window);
 }
 
 /*
- * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask when
- * the checks without state ran, `live` and `current` the live mask and the
- * job's generation under the lock. *r is the version that fpisa_slot_of()
- * names; it becomes what the datapath leaves behind.
+ * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask at the time of the checks without state,
+ * `live` and `current` the live mask and the job's generation under the lock. *r is the version that fpisa_slot_of()
+ * names; it becomes what the datapath has left.
  * `broken`: the reason if the generation is broken, else 0; `lost`: after admission, the programs of the pipeline
  * are missing. Return the negative of a drop's verdict, plus BREAKS, or
  * enum fpisa_step, plus EMITS.
@@ -66,12 +79,7 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation, __u64 door,
 	      __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost)
 {
-	struct fpisa_job job = {.active = 1,
-				.workers = workers,
-				.live = door,
-				.window = window,
-				.elements = COUNT,
-				.format = FPISA_FORMAT_FP32};
+	struct fpisa_job job = job_of(workers, window, door);
 	struct fpisa_hdr h = {.format = FPISA_FORMAT_FP32,
 			      .op = FPISA_OP_SUM,
 			      .generation = generation,
@@ -89,8 +97,6 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	__u64 results;
 	int step;
 
-	for (__u32 i = 0; i < workers; i++)
-		job.rank[i].addr = i + 1;
 	session.secret[rank] = SECRET;
 	v = fpisa_check_add(&h, COUNT * 4, &job, &session, rank + 1, 0);
 	if (v != FPISA_V_ok)
@@ -123,6 +129,82 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 }
 
 /*
+ * Add plane `plane`, one of `parts`, of the partial sum of leaf `rank` at the root, as rules_add() adds an ADD.
+ * `contributors` is the number of ranks in the partial sum. x[0] has the torn ranks, x[1] the contributors to the slot,
+ * and x[2 + r] the planes of rank r that the registers hold.
+ */
+int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 plane,
+	       __u32 parts, __u32 contributors, __u64 door, __u64 live, __u32 broken)
+{
+	struct fpisa_job job = job_of(workers, window, door);
+	struct fpisa_hdr h = {.format = FPISA_FORMAT_FP32,
+			      .op = FPISA_OP_SUM,
+			      .generation = 1,
+			      .slot = fpisa_slot_of(chunk, window),
+			      .rank = (__u16)rank,
+			      .count = COUNT,
+			      .chunk = chunk,
+			      .digest = 1,
+			      .secret = SECRET,
+			      .call = CALL,
+			      .contributors = (__u16)contributors,
+			      .reason = (__u16)(plane | parts << FPISA_PART_COUNT_SHIFT)};
+	struct fpisa_session session = {.generation = 1};
+	struct fpisa_partials partials = {.torn = x[0], .contributors = (__u32)x[1]};
+	struct fpisa_claim claim;
+	enum fpisa_verdict v;
+	struct fpisa_slot s;
+	__u64 results;
+	int step;
+
+	job.mode = FPISA_MODE_EXACT;
+	job.family = fpisa_family(FPISA_FP32, FPISA_MODE_EXACT);
+	job.flags = FPISA_JOB_LEAVES;
+	for (__u32 i = 0; i < workers; i++)
+		partials.in[i].low = x[2 + i];
+	session.secret[rank] = SECRET;
+	v = fpisa_check_partial(&h, COUNT * 4, &job, &session, rank + 1, 0);
+	if (v != FPISA_V_ok)
+		return -(int)v;
+	if (broken)
+		fpisa_break(&session, 1, (enum fpisa_verdict)broken);
+	unpack(&s, r);
+	claim = fpisa_claim_of(&h, &job);
+	step = fpisa_admit_part(&session, &s, &partials, &claim, h.reason, live, &results);
+	if (step < 0)
+		return step;
+	if (step == FPISA_STEP_FINISH || step == FPISA_STEP_RESEND ||
+	    (step != FPISA_STEP_WAIT && fpisa_commit_part(&s, &partials, &h, live, 0))) {
+		v = step == FPISA_STEP_RESEND ? (enum fpisa_verdict)0 : fpisa_round_lost(&s, &partials);
+		if (v)
+			return -(int)(v | BREAKS);
+		s.done = 1;
+		step |= EMITS;
+	}
+	x[0] = partials.torn;
+	x[1] = partials.contributors;
+	for (__u32 i = 0; i < workers; i++)
+		x[2 + i] = partials.torn >> i & 1 ? partials.in[i].low : 0;
+	pack(r, &s);
+	return step;
+}
+
+/*
+ * Return the ranks that the result of `chunk`, which leaves now, names as lost, as a worker reads it. *r is the version that
+ * fpisa_slot_of() names for the chunk before.
+ */
+__u64 rules_lost(const struct rules_slot *r, __u32 workers, __u64 chunk, __u32 generation, __u64 live)
+{
+	struct fpisa_job job = {.workers = workers};
+	struct fpisa_hdr h = {.generation = generation, .chunk = chunk};
+	struct fpisa_slot before;
+
+	unpack(&before, r);
+	fpisa_tell_lost(&h, &job, &before, live);
+	return fpisa_told_lost(&h, workers);
+}
+
+/*
  * Take one HELLO of `rank` in `incarnation`, with a proof and its cookie. The session is four numbers
  * and the incarnations of the first `workers` ranks, updated. Return 1 if joined.
  */
@@ -151,6 +233,44 @@ int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, _
 	*members = s.members;
 	*generation = s.generation;
 	return !(h.flags & FPISA_F_PENDING);
+}
+
+/*
+ * Take one HELLO of a leaf's rank, as rules_join() does; *attempt and *offered are the leaf's. Return enum
+ * fpisa_waiting.
+ */
+int rules_leaf_join(__u64 *joining, __u64 *members, __u64 *attempt, __u64 *offered, __u64 *incarnations, __u32 workers,
+		    __u32 rank, __u64 incarnation, __u64 live)
+{
+	struct fpisa_session s = {.joining = *joining, .members = *members};
+	struct fpisa_uplink up = {.attempt = *attempt, .offered = *offered};
+	int waiting;
+
+	for (__u32 i = 0; i < workers; i++)
+		s.incarnation[i] = incarnations[i];
+	waiting = (int)fpisa_leaf_join(&s, &up, rank, incarnation, SECRET, live);
+	for (__u32 i = 0; i < workers; i++)
+		incarnations[i] = s.incarnation[i];
+	*joining = s.joining;
+	*members = s.members;
+	*attempt = up.attempt;
+	*offered = up.offered;
+	return waiting;
+}
+
+/* Take the parent's WELCOME to `asked`, which is in `generation`. Return whether the generation begins at the leaf. */
+int rules_leaf_welcome(__u64 *joining, __u64 *members, __u32 *current, __u64 attempt, __u64 *offered, __u64 asked,
+		       __u32 generation, __u64 live)
+{
+	struct fpisa_session s = {.joining = *joining, .members = *members, .generation = *current};
+	struct fpisa_uplink up = {.attempt = attempt, .offered = *offered};
+	int begins = fpisa_leaf_welcome(&s, &up, asked, generation, live);
+
+	*joining = s.joining;
+	*members = s.members;
+	*current = s.generation;
+	*offered = up.offered;
+	return begins;
 }
 
 /* Return the name of verdict `v`, or NULL past the last. */

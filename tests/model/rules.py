@@ -43,6 +43,9 @@ def load():
     """Load rules.c, with the types of its functions."""
     lib = build()
     lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32, u32]
+    lib.rules_part.argtypes = [ctypes.POINTER(u64)] * 2 + [u32, u32, u32, u64, u32, u32, u32, u64, u64, u32]
+    lib.rules_lost.restype = u64
+    lib.rules_lost.argtypes = [ctypes.POINTER(u64), u32, u64, u32, u64]
     lib.rules_verdict.restype = ctypes.c_char_p
     lib.rules_slot_of.restype = u32
     lib.rules_slot_of.argtypes = [u64, u32]
@@ -87,6 +90,14 @@ class Rules:
         elif code & 0xff == ADD:
             regs += (tag,)
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
+
+    def lost(self, slots, chunk, gen, live):
+        """Return the bitmap of the ranks that the result of `chunk` names as lost in the chunk before."""
+        before = slots[self.lib.rules_slot_of(max(chunk - 1, 0), self.window)][:REGS]
+        key = (before, chunk, gen, live)
+        if key not in self.known:
+            self.known[key] = self.lib.rules_lost((u64 * REGS)(*before), self.workers, chunk, gen, live)
+        return self.known[key]
 
     def join(self, session, next_gen, rank, inc, live):
         """Deliver one HELLO. session is (joining, generation, incarnations, members). Return (joined, session,
@@ -141,7 +152,7 @@ class AddAfterDone(Rules):
 
 
 class OneVersion(Rules):
-    """One version a slot: c = chunk + W starts a round where the kept result lies."""
+    """Each slot has one version: chunk c + W starts its round where the result of chunk c is kept."""
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current):
         i, w = 2 * (chunk % self.window), self.window
@@ -176,22 +187,36 @@ class NoFinish(Rules):
 
 
 class NoResend(Rules):
-    """A finished round answers nobody."""
+    """A finished round sends no answers."""
 
     def add(self, slot, *rest):
         code, fields = super().add(slot, *rest)
         return (WAIT, fields) if code == RESEND | EMITS else (code, fields)
 
 
+class LostOfNextChunk(Rules):
+    """A result names the ranks whose contributions to the chunk after it are missing, which may be still to come."""
+
+    def lost(self, slots, chunk, gen, live):
+        return super().lost(slots, chunk + 2, gen, live)
+
+
+class LostOfTakenOut(Rules):
+    """A result names ranks that were removed from the job, for which no worker waits."""
+
+    def lost(self, slots, chunk, gen, live):
+        return super().lost(slots, chunk, gen, (1 << self.workers) - 1)
+
+
 class GenerationIgnored(Rules):
-    """Whatever generation a contribution names, it goes into the slot's round."""
+    """A contribution is added to the slot's round whatever generation it names."""
 
     def add(self, slot, rank, chunk, gen, door, live, current):
         return super().add(slot, rank, chunk, slot[GEN] or current, door, live, slot[GEN] or current)
 
 
 class GenerationEarly(Rules):
-    """The generation is compared before the lock is held: any earlier one may pass."""
+    """The generation is compared before the lock is held, so contributions of any earlier generation may pass."""
 
     def add(self, slot, rank, chunk, gen, door, live, current):
         return super().add(slot, rank, chunk, gen, door, live, gen if gen < current else current)
@@ -225,7 +250,7 @@ class JoinStale(Rules):
 
 
 class JoinRunning(Rules):
-    """A worker that restarts is let into the generation that runs."""
+    """A worker that restarts joins the running generation."""
 
     def join(self, session, next_gen, rank, inc, live):
         joining, gen, known, members = session
@@ -235,7 +260,7 @@ class JoinRunning(Rules):
 
 
 class JoinOnce(Rules):
-    """One HELLO counts until a generation begins, also when its sender has died since."""
+    """A HELLO counts until a generation begins, even if its sender has died in the meantime."""
 
     def join(self, session, next_gen, rank, inc, live):
         joining, gen, known, members = session

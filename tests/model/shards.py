@@ -2,19 +2,18 @@
 """Several aggregators: one call whose chunks are spread over them, one chunk at each, window 1. Workers may restart, and an
 aggregator may lose its state, at any time, a limited number of times in a run.
 
-As in generations.py the network forgets nothing. A worker is (life, incarnations, generations, taken). The last three have
+As in generations.py, a sent message may arrive at any later time. A worker is (life, incarnations, generations, taken). The last three have
 an entry for
 each aggregator: generation 0 while it waits for a WELCOME there; taken is None, or the contributions in that sum. Each attempt to
-join is another life, with the next higher incarnation at all aggregators. A worker contributes when all have let it in.
+join is another life, with the next higher incarnation at all aggregators. A worker contributes when it has joined at all aggregators.
 
-An operator may take a rank out of the job, at one aggregator after the other, in a call or between calls.
+An operator may remove a rank from the job, at one aggregator after the other, in a call or between calls.
 
-What must hold: a call that a worker completes has from each rank the contribution of one life, at every aggregator, and
-none from a rank that
-had been taken out at one aggregator before the worker's generation there began. From every state, when nothing is lost any
-more, all remaining workers complete a call together.
+What must hold: a call that a worker completes has from each rank the contribution of one life, at every aggregator, and none from a rank
+that had been removed at one aggregator before the worker's generation there began. From every state, when nothing is lost any more, all
+remaining workers complete a call together.
 
-Two workers that give up in turns can go on so for ever: each time that one joins again the other's generation is over. Therefore
+Two workers that give up in turns can continue for ever: each time that one of them joins again, the other's generation ends. Therefore
 they do it a limited number of times before losses end.
 
 State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left). An aggregator is
@@ -32,9 +31,9 @@ NOBODY = ()
 
 class Shards:
     def __init__(self, rules, aggregators, restarts, losses, deadlines, shrinks=0, joined=True, early=False, alone=False, everywhere=True):
-        """joined: a worker begins when all have joined; else with their first HELLO. early: a worker contributes where it
-        has joined, though not
-        everywhere. alone: it joins again only where it has to. everywhere: a rank that is taken out at one aggregator is taken out at all.
+        """joined: a worker begins when all have joined; else with their first HELLO. early: a worker contributes at aggregators where it
+        has joined, although it has not joined at all. alone: a worker joins again only where necessary. everywhere: a rank that is removed
+        at one aggregator is removed at all.
         """
         self.joined = joined
         self.rules, self.k, self.left = rules, aggregators, (restarts, losses, deadlines, shrinks)
@@ -57,7 +56,7 @@ class Shards:
         return ((0, 0, (0,) * self.n, 0), (EMPTY,) * 2, NOBODY, lost, live)
 
     def stays(self, s, r):
-        """The rank has not been taken out at any aggregator."""
+        """The rank has not been removed at any aggregator."""
         return all(s[1][a][4] >> r & 1 for a in range(self.k))
 
     def finished(self, s):
@@ -86,7 +85,7 @@ class Shards:
         return [(label, self.tidy(after)) for label, after in out]
 
     def may_shrink(self, s, r, a):
-        """Ranks are alike, and so are aggregators: rank 0 is taken out, first by the last aggregator, then by all."""
+        """Ranks are alike, and so are aggregators: rank 0 is removed, first at the last aggregator, then at all."""
         if r or not s[1][a][4] & 1:
             return False
         return s[7] and a == self.k - 1 if self.stays(s, r) else self.everywhere
@@ -154,7 +153,7 @@ class Shards:
         return self.early or 0 not in gens
 
     def outlived(self, s, r, a):
-        """The rank's contributions there carry a cookie that is no longer the known one."""
+        """The rank's contributions there carry the cookie of an earlier session."""
         return s[1][a][0][2][r] != s[0][r][1][a]
 
     def over(self, s, r, a):
@@ -174,7 +173,8 @@ class Shards:
         return self.become(s, r, worker, {("hello", r, a, newest, s[1][a][3]) for a in where})
 
     def give_up(self, s, r):
-        """Return the states after worker r has found its generation over: where it waits, if it joins again only there."""
+        """Return the states after worker r has found that its generation has ended. If the worker joins again only there, it waits at that
+        aggregator."""
         over = [a for a in range(self.k) if self.over(s, r, a)]
         if self.alone:
             return [self.restart(s, r, [a]) for a in over if s[0][r][3][a] is None]
@@ -231,13 +231,13 @@ class Shards:
         return self.become(s, r, (life, incs, gens, taken), frozenset())
 
     def check_call(self, r, taken, label):
-        """Each rank has one life; a rank that is missing at one aggregator was taken out of the generation, not before it."""
+        """Each rank has one life; a rank that is missing at one aggregator was removed during the generation, not before it."""
         call = set().union(*(regs for regs, _ in taken))
         if len({rank for rank, _ in call}) < len(call):
             raise Violation("worker %d completes a call of different lives: %s" % (r, call_text(taken)), label)
         for rank, _ in call:
             if not all(members[rank] for _, members in taken):
-                raise Violation("worker %d completes a call with rank %d, whom one aggregator had taken out before: %s"
+                raise Violation("worker %d completes a call with rank %d, which was removed at one aggregator before: %s"
                                 % (r, rank, call_text(taken)), label)
 
 
@@ -261,6 +261,6 @@ def text(m):
             "add": "ADD of worker %d reaches aggregator %d: life %d, generation %d",
             "restart": "worker %d restarts",
             "deadline": "worker %d gives up at its deadline",
-            "shrink": "rank %d is taken out at aggregator %d",
+            "shrink": "rank %d is removed at aggregator %d",
             "loses": "aggregator %d loses its state",
             "goes on": "what comes next when nothing is lost"}[m[0]] % m[1:]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Check the hash of tags (include/fpisa/tag.h) with halves of two bits in place of 32: over all keys, two different frames have
 equal A and B for at most one key in 2^4, as doc/protocol.md, section 6, says of 2^64. The check covers every pair of
-frames of two and of four halves. --self-test: hashes that lack a part of it are caught.
+frames of two and of four halves. --self-test: hashes that lack a part of it must fail the check.
 """
 
 import itertools
@@ -15,7 +15,7 @@ HALF = 1 << W
 
 
 def keys_of(n):
-    """Return all keys of n halves, a half a column."""
+    """Return all keys of n halves, one half in each column."""
     return numpy.array(list(itertools.product(range(HALF), repeat=n)), dtype=numpy.uint8)
 
 

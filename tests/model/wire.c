@@ -29,7 +29,7 @@ __u64 wire_digest(__u64 before, __u64 op, __u64 format, __u64 operand, __u64 ele
 	return fpisa_digest(before, FPISA_CALL_ALLREDUCE, (__u8)format, (__u8)op, operand, elements, tag);
 }
 
-/* Can such a job exist, and does it offer the operation? */
+/* Return whether such a job can exist and offers the operation. */
 int wire_offered(int format, int mode, int op)
 {
 	struct fpisa_format f = fpisa_format_of((__u8)format);

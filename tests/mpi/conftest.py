@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager, and MPI programs beside it, in network namespaces"""
+"""A manager and MPI programs in network namespaces"""
 import json
 import os
 import sys

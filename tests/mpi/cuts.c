@@ -51,7 +51,7 @@ static void sum(const float *x, float *out, MPI_Comm c)
 	MPI_Request r[PIECES];
 	int pieces = 1 + (int)(next() % PIECES), from = 0, started = 0;
 
-	/* The datapath serves a request once a call that may wait has agreed on it. */
+	/* The datapath serves requests only after a blocking call has agreed on their type. */
 	MPI_Allreduce(x, out, 1, MPI_FLOAT, MPI_SUM, c);
 	memcpy(out, x, VALUES * sizeof(*x));
 	for (int k = 0; k < pieces; k++) {

@@ -1,6 +1,7 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! Requests before and after an MPI_Barrier that rank 0 calls by mpi_f08 and the others by `use mpi`; or all by mpi_f08 if an argument
-! is given. Each is completed by another routine of mpi_f08. Rank 0 writes how many were right.
+! Start requests before and after an MPI_Barrier that rank 0 calls through mpi_f08 and the others through `use mpi`;
+! with an argument, all ranks call it through mpi_f08. For each request, another routine of mpi_f08 completes it. Rank 0
+! prints the number of right results.
 subroutine barrier_of_mpi()
   use mpi
   implicit none

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* MPICH's 16-bit floats: sum, minimum and maximum of MPIX_C_FLOAT16, in place and not, and as a request. Prints the right results. */
+/*
+ * MPICH's 16-bit floats: sum, minimum and maximum of MPIX_C_FLOAT16, in place and not, and as a request. Print the
+ * number of right results.
+ */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Calls that MPI must refuse or do itself, on served communicators: wrong arguments, MPI_COMM_NULL, communicators
- * between groups, persistent requests, a thread that waits while another makes calls, and an end without any MPI_Comm_free.
- * Print what went right.
+ * Calls that MPI must refuse or perform itself, on served communicators: wrong arguments, MPI_COMM_NULL, communicators
+ * between groups, persistent requests, a thread that waits while another makes calls, and an end without any
+ * MPI_Comm_free. Print the successful checks.
  */
 #include <mpi.h>
-#ifdef OPEN_MPI
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
 #include <mpi-ext.h>
 #define MPI_Allreduce_init MPIX_Allreduce_init
 #endif
@@ -42,7 +42,7 @@ static void refused(MPI_Comm c)
 	check(MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_NULL) != 0, "no communicator");
 }
 
-/* Split rank 0 off into no communicator; the others' sum is theirs. */
+/* Split off rank 0, which gets no communicator; the sum is that of the other ranks. */
 static void split_off(int rank, int ranks)
 {
 	MPI_Comm c;
@@ -82,7 +82,7 @@ static void *wait_for(void *r)
 	return NULL;
 }
 
-/* Make calls while the other ranks' threads are in MPI_Wait(): rank 0 is late for that. */
+/* Make calls while the other ranks' threads are in MPI_Wait(), in which they wait for rank 0. */
 static void wait_beside(MPI_Comm c, int rank, int ranks)
 {
 	float x = 3;

@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! Sums that rank 0 writes: out of place, in place, and not blocking.
+! Compute sums out of place, in place and without blocking. Rank 0 prints them.
 program sums
   use mpi
   implicit none

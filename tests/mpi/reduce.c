@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * MPI_Reduce and no other call that is served, on MPI_COMM_WORLD and two copies: prints how many sums the roots have right.
- * `reduce hungry`: rank 1 has no memory for the first of three sums; prints how many of the root's went well, how many are right, and
- * whether all ranks have the same sums of other types afterwards.
- * `reduce refused`: calls whose root is none, or whose arrays MPI refuses; prints the classes of the root's errors, and whether
- * the next sum is right. A copy each, for MPI promises nothing of the next call.
+ * `reduce hungry`: rank 1 has no memory for the first of three sums; print how many of the root's calls succeeded, how
+ * many results are right, and whether all ranks have the same sums of other types afterwards. `reduce refused`: calls
+ * whose root is not a rank, or whose arrays MPI refuses; print the classes of the root's errors, and whether the next
+ * sum is right. Each call has its own copy of the communicator, because after an error MPI does not guarantee that the
+ * next call works.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -69,10 +70,10 @@ static void hungry(void)
 	double one = 1, sums = 0;
 	MPI_Comm c;
 
-	right_on(MPI_COMM_WORLD, 0); /* agrees, and makes the job */
+	right_on(MPI_COMM_WORLD, 0); /* this call agrees on the type, and makes the job */
 	getrlimit(RLIMIT_AS, &limit);
 	low = limit;
-	low.rlim_cur = 1 << 20; /* less than is in use: nothing can be mapped */
+	low.rlim_cur = 1 << 20; /* below the present use, so no memory can be mapped */
 	for (int k = 1; k <= 3; k++) {
 		in[MANY - 1] = (float)k;
 		if (rank == 1 && k == 1)
@@ -84,7 +85,7 @@ static void hungry(void)
 		if (rank == 1)
 			setrlimit(RLIMIT_AS, &limit);
 	}
-	/* These are the datapath's on all ranks, or on none. */
+	/* The datapath serves these calls on all ranks or on none. */
 	rc[0] = !MPI_Allreduce(&one, &sums, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD) && sums == ranks;
 	MPI_Comm_dup(MPI_COMM_WORLD, &c);
 	rc[1] = !MPI_Allreduce(&rank, &total, 1, MPI_INT, MPI_SUM, c) && total == ranks * (ranks - 1) / 2;
@@ -105,7 +106,10 @@ int main(int argc, char **argv)
 	for (int i = 0; i < VALUES; i++)
 		values[i] = (float)(rank + 1 + i);
 	if (argc > 1) {
-		/* Open MPI calls its handler for an argument, whichever communicator the call names. */
+		/*
+		 * For a wrong argument, Open MPI calls the handler of MPI_COMM_WORLD, whichever communicator the call
+		 * names.
+		 */
 		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 		*argv[1] == 'h' ? hungry() : refused();
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Requests of MPI_Iallreduce in flight together, completed in another order, beside messages; requests of a
+ * Requests of MPI_Iallreduce in flight together with messages, completed in another order; requests of a
  * communicator that is freed meanwhile; and threads, each with a communicator of its own. Print how many sums were
  * right, over all ranks: `requests LEVEL`, the level of MPI_Init_thread, "multiple" for the threads.
  */
@@ -31,7 +31,7 @@ static void flight(struct work *w, MPI_Comm give_up, int how)
 	MPI_Request r[FLIGHT];
 	double *a[FLIGHT], zero = 0;
 
-	/* The datapath serves a request once a call that may wait has agreed on it. */
+	/* The datapath serves requests only after a blocking call has agreed on their type. */
 	MPI_Allreduce(MPI_IN_PLACE, &zero, 1, MPI_DOUBLE, MPI_SUM, w->c);
 	for (int k = 0; k < FLIGHT; k++) {
 		a[k] = malloc(VALUES * sizeof(double));

@@ -2,12 +2,13 @@
 /*
  * Make the calls of a schedule, a file of lines "RANK VERB NUMBERS...", in the order of the file. Each rank runs its own
  * lines, and all lines of rank -1:
- *   comm R...		all ranks make a communicator of these ranks, the next in number
+ *   comm R...		all ranks make a communicator of these ranks, with the next number
  *   start ID C T O N	MPI_Iallreduce as operation ID, on communicator C, of N values of type T by operator O
  *   call ID C T O N	MPI_Allreduce
  *   wait ID
  *   barrier C
- *   send R, recv R	a message to rank R, or from it, that is too long to be sent before it is received
+ *   send R, recv R	send a message to rank R, or receive one from it, that is too long to leave before the receive
+ * begins
  *   pause N		compute for N microseconds
  * Print each rank's results of all operations.
  */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * All-reduces of small integers, whose sums every format holds, so each result is known: datatype x operation x count x
- * communicator x in place or not x blocking or not; then calls that MPI does itself. `sweep` prints the number of checks.
+ * All-reduces of small integers, whose sums are exact in every format: datatype x operation x count x
+ * communicator x in place or not x blocking or not; then calls that MPI performs itself. `sweep` prints the number of
+ * checks.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static int expected(MPI_Op op, int ranks, int i)
 	return op == MPI_MIN ? first : last;
 }
 
-/* Complete the request by each function in turn, beside MPI_REQUEST_NULL and a request of MPI's own. */
+/* Complete the request by each function in turn, together with MPI_REQUEST_NULL and a request that MPI serves. */
 static void complete(MPI_Request *r, int how)
 {
 	MPI_Request all[3] = {MPI_REQUEST_NULL, *r, MPI_REQUEST_NULL};
@@ -119,7 +120,7 @@ static void check(MPI_Comm c, const char *name, const struct type *t, MPI_Op op,
 		if (t->get(recv, i) != expected(op, ranks, i))
 			wrong(t->name, name, count, i, t->get(recv, i), expected(op, ranks, i));
 	if (t->get(recv, count) != 99)
-		wrong("behind the array", name, count, count, t->get(recv, count), 99);
+		wrong("after the array", name, count, count, t->get(recv, count), 99);
 	checked++;
 	free(send);
 	free(recv);
@@ -139,7 +140,7 @@ static void sweep(MPI_Comm c, const char *name)
 					check(c, name, &types[t], ops[o], counts[k], how % 2, how / 2);
 }
 
-/* Reduce pairs of floats: the sum of the first, the maximum of the second. */
+/* Reduce pairs of floats: add the first numbers, and take the maximum of the second. */
 static void mixed(void *in, void *inout, int *n, MPI_Datatype *t)
 {
 	const float *a = in;
@@ -174,8 +175,8 @@ static void others(int rank, int ranks)
 }
 
 /*
- * Check that rank 0 moves a message while it waits in an all-reduce that needs no agreement any more. The message is larger than
- * MPI sends at once, so it moves only then.
+ * Check that rank 0 moves a message while it waits in an all-reduce whose type is agreed on. The message is larger than
+ * MPI sends at once, so it moves only if MPI makes progress there.
  */
 static void message_under_way(int rank)
 {

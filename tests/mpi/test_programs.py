@@ -2,6 +2,7 @@
 """Programs from Debian, preloaded: the answers are right, and the sums went to the aggregator"""
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import tarfile
 import pytest
 
 import mpi as mpis
-from lab import ADDRESS, BUILD, SLOW, end
+from lab import ADDRESS, BUILD, SLOW, draw_seed, end
 
 pytestmark = pytest.mark.long
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -20,8 +21,8 @@ LONGEST_S = 1200 * SLOW
 
 
 def unserved(err):
-    """Return the communicators, from a rank's output, that the library left to MPI, except those of one rank."""
-    return [x for x in err.splitlines() if x.startswith("fpisa: ") and "are MPI's" in x and "of 1 ranks" not in x]
+    """From a rank's output, return the communicators of several ranks that the library left to MPI."""
+    return [x for x in err.splitlines() if x.startswith("fpisa: ") and "MPI performs all reductions" in x and "of 1 ranks" not in x]
 
 
 def run(c, *program, preload=True, env=(), ranks=RANKS, **more):
@@ -73,6 +74,33 @@ def test_lammps(openmpi):
     assert many - few > 100 * RANKS
 
 
+GRIDS = {2: (2, 1, 1), 3: (3, 1, 1), 4: (2, 2, 1), 8: (2, 2, 2)}
+
+
+def thermo(c, ranks, boxes, **env):
+    """Return LAMMPS' table with all digits if rank i has box boxes[i] of the grid, by Open MPI alone unless env is given."""
+    x, y, z = GRIDS[ranks]
+    grid, source = (os.path.join(c.folder, name) for name in ("grid", "melt"))
+    with open(grid, "w") as f:
+        f.write(f"{x} {y} {z}\n")
+        f.writelines(f"{rank} {box % x + 1} {box // x % y + 1} {box // x // y + 1}\n" for rank, box in enumerate(boxes))
+    with open(os.path.join(HERE, "melt.lammps")) as f, open(source, "w") as to:
+        to.write(f.read().replace("region box", f"processors * * * grid custom {grid}\nregion box").replace("%20.15g", "%24.17g"))
+    out, err, _ = run(c, program("lmp", "lammps"), "-in", source, "-log", "none", preload=bool(env), env=env, ranks=ranks)
+    rows = re.findall(r"^ +\d+(?: +[-+.e\d]+){5} *$", out, re.M)
+    assert len(rows) == 21 and ("FPISA_REPORT" not in env or re.search(r"numbers: \d{3} in mode exact, .* 0 by MPI$", err, re.M)), (out, err)
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("ranks", GRIDS)
+def test_lammps_bits(openmpi, ranks):
+    """In mode exact LAMMPS' table has the same digits whichever rank has which box. By Open MPI alone it does not on 4 and 8 ranks."""
+    boxes = list(range(ranks))
+    others = boxes[1::2] + boxes[::2], random.Random(draw_seed()).sample(boxes, ranks)
+    assert len({thermo(openmpi, ranks, m, FPISA_MODE="exact", FPISA_REPORT=1) for m in (boxes, *others)}) == 1
+    assert ranks < 4 or thermo(openmpi, ranks, boxes) != thermo(openmpi, ranks, others[0])
+
+
 # -- Quantum ESPRESSO ---------------------------------------------------------------
 
 PSEUDO = "/usr/share/espresso/pseudo"
@@ -96,7 +124,7 @@ def test_pw(openmpi):
     differ = [(name.strip(), p, o) for (name, p), (_, o) in zip(plain, ours) if p != o]
     print(f"pw.x: {many} frames, {few} without; {len(differ)} of {len(plain)} energies differ: {differ}; bands "
           f"{'equal' if bands == our_bands else 'not equal'}")
-    # Ry, with 8 digits; the estimate of the accuracy is the rest after nearly total cancellation.
+    # In Ry, with 8 digits; the estimate of the accuracy is the remainder of a nearly total cancellation.
     assert all(abs(float(p) - float(o)) <= 2e-8 for name, p, o in differ)
     assert max(abs(a - b) for p, o in zip(numbers(bands), numbers(our_bands)) for a, b in zip(p, o)) <= 1e-4
     assert many - few > 200 * RANKS
@@ -104,7 +132,7 @@ def test_pw(openmpi):
 
 # -- mpi4py's own tests -------------------------------------------------------------
 
-RANKS_OF_TESTS = 3	# they make communicators of each size up to that
+RANKS_OF_TESTS = 3	# the tests make communicators of 1 to so many ranks
 # Programs that start others, which Open MPI 4.1 does not always end, with or without the library
 WITHOUT = "--exclude", "test_spawn", "--exclude", "test_dynproc"
 
@@ -130,7 +158,7 @@ def test_mpi4py(openmpi):
     tests = os.path.join(source_of_mpi4py(), "test", "runtests.py")
     frames = []
     for preload in (False, True):
-        # A file each: mpirun mixes ranks' output within lines.
+        # Give each rank a file, because mpirun mixes the ranks' output within lines.
         _, _, sent = run(openmpi, "sh", "-c", 'exec "$@" > said.$OMPI_COMM_WORLD_RANK 2>&1', "sh", sys.executable, tests,
                          "--no-builddir", *WITHOUT, preload=preload, ranks=RANKS_OF_TESTS)
         said = [pathlib.Path(openmpi.folder, f"said.{rank}").read_text() for rank in range(RANKS_OF_TESTS)]

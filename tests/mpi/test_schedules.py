@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random programs that MPI allows, over overlapping communicators, end, and each rank has the results that it has without
-the adapter"""
+"""Random valid MPI programs over overlapping communicators: each program ends, and each rank has the same results as without the adapter"""
 import os
 import random
 
@@ -37,10 +36,9 @@ def begins(rng, comms, calls):
 
 
 def schedule(rng):
-    """Return lines of schedule.c. Every rank's calls stand at clocks, in order within one clock. A call that blocks stands
-    at the same clock in all
-    its ranks; a request's wait stands after the last of its ranks has started it. Therefore a wait at a clock waits only
-    for calls at that
+    """Return lines of schedule.c. Each rank's calls have clocks, and an order within one clock. A blocking call has the same clock in all
+    its ranks. The wait for a request has a later clock than the start of the request in each of its ranks. Therefore a wait at a clock
+    waits only for calls at that
     clock or before, and no rank waits for ever. Requests of different communicators are started in any order, in cycles too.
     """
     comms = communicators(rng)

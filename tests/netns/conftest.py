@@ -41,8 +41,7 @@ def claimed(items, folder):
 
 
 def pytest_runtestloop(session):
-    """Run the tests. tests/run starts several processes, each of which notes the tests that it takes in the folder
-    $FPISA_CLAIMS."""
+    """Run the tests. tests/run starts several processes, each of which records the tests that it takes in the folder $FPISA_CLAIMS."""
     folder = os.environ.get("FPISA_CLAIMS")
     if not folder or session.testsfailed or session.config.option.collectonly:
         return None

@@ -58,7 +58,8 @@ def random_word(rng, f, kind, middle):
 
 
 def edge_words(rng, f):
-    """Return x - x, then numbers that fpisa-a shifts by all of its headroom: 2^(R-2) each, to both ends exactly."""
+    """Return x - x, then numbers that fpisa-a shifts by its whole headroom: 2^(R-2) each, whose sum reaches both ends of the register
+    exactly."""
     low = rng.randint(1, max(1, f.top - 1 - f.headroom))
     high = min(low + f.headroom, f.top - 1)
     sign = rng.getrandbits(1) << (f.bits - 1)
@@ -66,7 +67,7 @@ def edge_words(rng, f):
 
 
 def pythagorean_words(rng, f):
-    """Return values whose squares add up to a square, at times with something tiny besides."""
+    """Return values whose squares add up to a square, sometimes with an additional tiny value."""
     pair = rng.choice(((3, 4), (6, 8), (5, 12), (1, 0), (2, 2), (7, 0)))
     exponent = f.bias + rng.randint(-min(40, f.bias - 1), min(40, f.bias - 5))
     unit = f.tiny * 2 ** (f.mbits + exponent - 1)
@@ -78,7 +79,7 @@ def float_words(rng, f, op):
     kind = rng.choice(KINDS)
     if op == NORM and rng.randrange(4) == 0:
         return pythagorean_words(rng, f)
-    if op in (MIN, MAX) and rng.randrange(6) == 0:  # only NaN, which is min's only way to NaN, or infinities
+    if op in (MIN, MAX) and rng.randrange(6) == 0:  # only NaN, without which min is never NaN, or infinities
         special = rng.choice((f.nan(), f.inf(0)))
         return [special | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
     if kind == "edge":
@@ -130,7 +131,7 @@ def blocks(rng):
 
 
 def random_factor(rng, f):
-    """Return a factor of at most 24 significant bits, 53 for fp64: from no change to far beyond both ends of the format."""
+    """Return a factor of at most 24 significant bits, 53 for fp64: from 1 to far beyond both ends of the format."""
     most = 53 if f.name == "fp64" else 24
     digits = rng.choice((1, 2, 3, most, most))
     mantissa = rng.choice((1, 3, 2**digits - 1, 2 ** (digits - 1) + 1, rng.getrandbits(digits) or 1))
@@ -139,6 +140,15 @@ def random_factor(rng, f):
     )
     power = max(-1074, min(power - mantissa.bit_length() + 1, 1023 - mantissa.bit_length()))
     return rng.choice((1, 1, -1)) * math.ldexp(mantissa, power)
+
+
+def random_exact(rng, name):
+    """Return a case of mode exact, in a format other than int32 and mxint8."""
+    f = rng.choice([f for f in FORMATS if f.name == name])
+    op = rng.choice((SUM, SUM, SUM, AVG, SCALE))
+    words = [w for _ in range(rng.choice((1, 1, 1, 4))) for w in float_words(rng, f, op)][:64]
+    return Case(f, EXACT, rng.choice((DOWN, NEAREST)), words, op, random_factor(rng, f) if op == SCALE else 1.0,
+                op == AVG and rng.randrange(3) == 0)
 
 
 def random_case(rng):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The C oracle as a filter, for fractions_check.py. One case a line, words in
- * hexadecimal, or 33 bytes for each block with a shared exponent, scale first:
+ * The C oracle as a filter, for fractions_check.py. Each line is one case, with words in hexadecimal, or 33 bytes for
+ * each block with a shared exponent, scale first:
  * 	E M R G finite integer shared mode rounding op factor reciprocal n word...
  * Each case gives one line of answers. For values, and for integers up to specials:
  * 	result flags rounded overwritten left_shifted overflowed e m specials nearest ulps absolute

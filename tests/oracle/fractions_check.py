@@ -6,8 +6,8 @@ rationals.py holds the contract, cases.py the cases. The driver (driver.c, the C
 oracle as a filter) must agree on every result, flag, event, register, correctly
 rounded sum and error. The exit status is 1 if it does not.
 
-usage: fractions_check.py DRIVER|BUILD [--cases N] [--seed S]
-Given a build directory, builds the driver there first.
+usage: fractions_check.py DRIVER|BUILD [--cases N] [--seed S] [--exact FORMAT]
+Given a build directory, builds the driver there first. --exact: cases of mode exact in one format, as fp64.
 """
 import argparse
 import glob
@@ -23,17 +23,18 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 
 import rationals  # noqa: E402
-from cases import random_case  # noqa: E402
+from cases import random_case, random_exact  # noqa: E402
 from rationals import (AVG, INEXACT, INF, MAX, MIN, NAN, NEAREST, NORM, OVERFLOW, OVERWRITE,  # noqa: E402
                        SCALE, SUM)
 
 OPS = {SUM: "sum", MIN: "min", MAX: "max", AVG: "avg", SCALE: "scale", NORM: "norm"}
 TURNS = 5
+AT_ONCE = 100000
 FLOATS = ("fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2")
 
 
 def wanted_flags(name, op):
-    """Return the flags that the cases of a format and an operation must raise together; otherwise they try too little."""
+    """Return the flags that the cases of a format and an operation must raise together; otherwise they test too little."""
     infinite = 0 if name in ("e4m3", "mxint8") else INF
     if name == "int32":
         return OVERFLOW | INEXACT if op == SUM else 0
@@ -67,7 +68,7 @@ def real(x):
     try:
         return float(x)
     except OverflowError:
-        # The oracle cuts off the bits that a float rounds: below 2^1024 that is the largest float.
+        # The oracle truncates bits where a float rounds, so a value just below 2^1024 becomes the largest float.
         return sys.float_info.max if x < 1 << 1024 else math.inf
 
 
@@ -136,7 +137,7 @@ class Seen:
             print("%s: %s  rationals %s\n  oracle %s" % (name, line_of(case), mine, answer))
 
     def too_little(self):
-        """Return, as sentences, what the cases did not reach."""
+        """Return sentences about the flags and events that no case reached."""
         for (name, op), flags in WANTED.items():
             if self.raised[name, op] != flags:
                 yield "%s of %s raised flags 0x%x, not 0x%x" % (OPS[op], name, self.raised[name, op], flags)
@@ -158,17 +159,19 @@ def main():
     p.add_argument("driver", help="tests/oracle/driver.c, built, or a build directory")
     p.add_argument("--cases", type=int, default=100000)
     p.add_argument("--seed", type=int, default=int(os.environ.get("FPISA_SEED") or time.time_ns()))
+    p.add_argument("--exact", metavar="FORMAT", choices=FLOATS, help="only mode exact, in this format")
     args = p.parse_args()
     driver = build_driver(args.driver) if os.path.isdir(args.driver) else os.path.abspath(args.driver)
     print("fractions_check: FPISA_SEED=%d" % args.seed, flush=True)
     rng = random.Random(args.seed)
     seen = Seen()
-    # A rare event may be missing by chance: then run as many cases again, and again.
+    # A rare event may be missing by chance, so run as many cases again, several times if necessary.
     for _ in range(TURNS):
-        cases = [random_case(rng) for _ in range(args.cases)]
-        for case, answer in zip(cases, ask(driver, cases)):
-            seen.add(case, answer)
-        lacking = list(seen.too_little())
+        for first in range(0, args.cases, AT_ONCE):
+            cases = [random_exact(rng, args.exact) if args.exact else random_case(rng) for _ in range(min(AT_ONCE, args.cases - first))]
+            for case, answer in zip(cases, ask(driver, cases)):
+                seen.add(case, answer)
+        lacking = [] if args.exact else list(seen.too_little())
         if seen.bad or not lacking:
             break
     for sentence in lacking:

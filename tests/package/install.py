@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Use the installed library as its user does: `make install` into a root of
+"""Use the installed library as a user would: `make install` into a root of
 its own, a program compiled and linked by pkg-config alone against the shared
 library, its result, the versions of the exported symbols, and nothing left
 after `make uninstall`.
@@ -95,7 +95,7 @@ def main():
             sys.exit(f"unversioned or foreign symbols: {wrong}")
         fpisa = f"{root}/usr/sbin/fpisa"
         run(fpisa, "--version")
-        # The other programs are found from its own place; every verb that it names works, so none of the source tree is there.
+        # The installed program finds the other programs from its own directory. Every verb that it lists works without the source tree.
         listed = run(fpisa, "help")
         if not all(f"\n  {verb} " in listed for verb in ("query run", "query worker", "demo", "bench arith")) or "query demo" in listed:
             sys.exit(f"verbs: {listed}")
@@ -119,7 +119,7 @@ def main():
         left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c", "q", "q.c")]
         if left:
             sys.exit(f"left after uninstall: {left}")
-        # A configuration that somebody wrote outlives both.
+        # A configuration file that a user wrote survives both.
         conf = f"{root}/etc/fpisa/fpisa.conf"
         os.makedirs(os.path.dirname(conf), exist_ok=True)
         with open(conf, "w") as f:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The Debian packages in a clean root: install, use, upgrade while a job runs, remove,
-purge. The tests go on from each other, in this order, in one root."""
+purge. Each test continues from the test before it, in this order, in one root."""
 import glob
 import gzip
 import os
@@ -57,7 +57,7 @@ def sh(*argv, **options):
 
 
 class Root:
-    """A root directory with Debian in it, and the two versions of the packages beside it"""
+    """A root directory with Debian in it, and the two versions of the packages"""
 
     def __init__(self, path):
         self.path = path
@@ -67,7 +67,7 @@ class Root:
                   env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, **options)
 
     def install(self, version, commands=("dpkg -i ./*.deb",)):
-        """`commands` in a directory that has the packages."""
+        """Run `commands` in a directory that has the packages."""
         here = os.path.join(self.path, "tmp", "packages")
         os.mkdir(here)
         try:
@@ -79,7 +79,7 @@ class Root:
             shutil.rmtree(here)
 
     def state(self):
-        """Return everything that a package could leave behind."""
+        """Return all files and objects that a package could leave behind."""
         own = ("proc", "sys", "dev", "tmp", "run", "var/lib/apt", "var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache")
         return {p: what for p, what in tree(self.path, *own).items() if p not in own}
 
@@ -90,14 +90,14 @@ class Root:
 
 
 def libraries():
-    """Return the libraries of the program, by this release's names of their packages."""
+    """Return the packages of the program's libraries, by their names in this release."""
     depends = sh("dpkg-query", "-W", "-f", "${Depends}\n", "libbpf-dev", "libjson-c-dev", "libgmp-dev", "libmnl-dev")
     return re.findall(r"\blib(?:bpf|json-c|gmp|mnl)\d+\w*", depends)
 
 
 def renumber(folder, work):
-    """The packages of OLD as those of NEW: other numbers, another program, which says its own, a library of another name.
-    One build of the tree is enough for both."""
+    """Make packages of version NEW from those of OLD: with other version numbers, a program that prints its own version, and a library of
+    another name. So one build of the tree is enough."""
     program = os.path.join(work, "program")
     objects = os.path.join(BUILD, "obj", "user")
     sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c", "user/cli/verb.c",
@@ -124,7 +124,7 @@ def renumber(folder, work):
 
 @pytest.fixture(scope="session")
 def debs(tmp_path_factory):
-    """Make the first version by `make deb`, the other from it, and the root meanwhile."""
+    """Make the first version by `make deb` and the other version from it, and make the root at the same time."""
     for tool in ("dpkg-buildpackage", "dh", "mmdebstrap", "lintian"):
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed; make test installs it")
@@ -141,7 +141,7 @@ def debs(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def root(mounts, debs):
-    """The root, as made; what is mounted goes with the mount namespace."""
+    """Return the root. Its mounts end with the mount namespace."""
     r = Root(os.path.join(PLACE, "root"))
     mount_tree("/proc", r.path + "/proc")
     yield r
@@ -176,7 +176,7 @@ def test_postgres(debs, tmp_path):
 
 
 def test_python(debs, tmp_path):
-    """The package for Debian's Python works over the library's package."""
+    """The package for Debian's Python works with the library's package."""
     for name in f"libfpisa1_{OLD}_amd64", f"python3-fpisa_{OLD}_amd64":
         sh("dpkg-deb", "-x", os.path.join(debs, name + ".deb"), tmp_path)
     assert "python3-numpy" in sh("dpkg-deb", "-f", os.path.join(debs, name + ".deb"), "Depends")
@@ -210,7 +210,7 @@ def places(root):
 
 @pytest.mark.parametrize("mpi", mpis.MPIS)
 def test_mpi(debs, tmp_path, lab, mpi):
-    """The library of the package serves its own example."""
+    """The package's example runs with the package's library."""
     package = os.path.join(debs, f"libfpisa-mpi-{mpi}_{OLD}_amd64.deb")
     why = mpis.lacking(mpi) if os.path.exists(package) else "no such package: libopenmpi-dev or libmpich-dev is not installed; make test installs it"
     if why:
@@ -238,7 +238,7 @@ def pages_commands(section, place):
 
 
 def test_guide_s_build():
-    """The guide's build commands run: the fixture `debs` runs the last; the first does nothing if nothing is missing."""
+    """The guide's build commands run. The fixture `debs` runs the last; the first has no effect if no package is missing."""
     assert "".join(pages_commands(1, "the machine that builds")) == "make deps\nmake deb\n"
     if sh("debian/deps", "--missing", *setting("PACKAGES").split(), cwd=TOP).strip():
         pytest.skip("packages are missing here; make test installs it")
@@ -270,7 +270,7 @@ def test_install(root, fresh):
 
 
 def test_scripts_of_the_manager_s_unit(debs, tmp_path):
-    """An upgrade restarts the manager's unit and does not stop it before; a removal stops it before the datapath goes."""
+    """An upgrade restarts the manager's unit and does not stop it before; a removal stops it before it removes the datapath."""
     sh("dpkg-deb", "-e", os.path.join(debs, f"fpisa_{OLD}_amd64.deb"), tmp_path)
     script = {p.name: p.read_text() for p in tmp_path.iterdir()}
     restart = r"_dh_action=restart\n.*\n.*_dh_action=start\n\s*fi\n\s*deb-systemd-invoke \$_dh_action '?fpisa-manager.service"
@@ -307,7 +307,7 @@ def test_program_against_the_library(root, how):
 
 
 def test_restart_and_upgrade_under_traffic(root, lab):
-    """The unit's commands, twice, then a new version of the packages give no wrong sum, and the job goes on."""
+    """The unit's commands, twice, then a new version of the packages give no wrong sum, and the job continues."""
     net = lab()
     mount_tree("/sys", root.path + "/sys")
     try:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker built from the installed packages: ADDRESS JOB STOP. It sums repeatedly
- * until any rank finds the file STOP, which the ranks tell each other in the last
- * element. It prints calls and mismatches.
+ * A worker built from the installed packages: ADDRESS JOB STOP. It sums repeatedly until any rank finds the file STOP.
+ * The last element of each sum tells all ranks whether one has found it. It prints calls and mismatches.
  */
 #include <fpisa.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Workers of queries with a valid key that send given contents, whatever they are asked: lying_worker KEY_FILE FOLDER PORT...
- * FOLDER/PORT lists the contents of the worker at that port. A line is `ON TYPE HEX`: at OPEN, START or FETCH a content of that type. The
- * first 4 bytes of a DONE become the attempt's number. Prints "serving" when it serves.
+ * Workers of queries that have a valid key and send given contents whatever the request is: lying_worker KEY_FILE
+ * FOLDER PORT... FOLDER/PORT lists the contents of the worker at that port. A line is `ON TYPE HEX`: at OPEN, START or
+ * FETCH a content of that type. The first 4 bytes of a DONE become the attempt's number. Prints "serving" when it
+ * serves.
  */
 #include <arpa/inet.h>
 #include <poll.h>

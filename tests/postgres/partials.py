@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Partials by doc/partial.md alone: bytes written and read, expansions made, in rational numbers"""
+"""Partials written from doc/partial.md alone, in rational numbers: write and read their bytes, and make expansions"""
 import math
 import struct
 from fractions import Fraction
@@ -23,7 +23,7 @@ def write(values):
 
 
 def read(data):
-    """Return (rows, counts of specials, sum of the rest) of any bytes, for binary64; None if they are not a partial."""
+    """Return (rows, counts of specials, sum of the other values) of any bytes, for binary64; None if they are not a partial."""
     if len(data) < HEAD.size:
         return None
     magic, version, flags, exponent, zero, rows = HEAD.unpack_from(data)
@@ -55,5 +55,5 @@ def expansion(f, values):
 
 
 def hexadecimal(f, value):
-    """Return the value as float4send() and float8send() give it."""
+    """Return the value in the form of float4send() or float8send()."""
     return struct.pack(CODES[f.name][0], value).hex()

@@ -61,7 +61,7 @@ def test_beyond_the_range(server, sql_type):
 
 @both
 def test_clauses(server, sql_type):
-    """DISTINCT, FILTER, ORDER BY and HAVING work beside each other over one scan."""
+    """DISTINCT, FILTER, ORDER BY and HAVING work together over one scan."""
     assert server.sql(f"""SELECT fpisa_sum(DISTINCT x), fpisa_sum(x) FILTER (WHERE x < 2), fpisa_sum(x ORDER BY x DESC),
         fpisa_avg(DISTINCT x ORDER BY x), fpisa_sum(x) FROM {values(sql_type, '1', '1', '2', None, '4')}
         HAVING fpisa_sum(x) = 8""") == [("7", "2", "8", "2.3333333333333335", "8")]
@@ -69,7 +69,7 @@ def test_clauses(server, sql_type):
 
 @both
 def test_moving_windows(server, sql_type, rng):
-    """In frames whose rows leave again, with NULLs and specials, each result is its frame's exact sum."""
+    """In moving window frames, with NULLs and specials, each result is its frame's exact sum."""
     f, send = TYPES[sql_type]
     rows = [rng.choice((None, float("nan"), float("inf"), float("-inf"))) if rng.random() < 0.05 else x
             for x in adversarial(f, 1500, rng)]
@@ -90,7 +90,7 @@ SELECT encode({send}(fpisa_sum(x) OVER f), 'hex'), encode(float8send(fpisa_avg(x
 
 
 def test_windows_take_back(server):
-    """In a frame over half of the rows, leaving rows are taken back: summing each frame again would need 10^8 adds."""
+    """In a frame over half of the rows, rows that leave are subtracted; adding each frame again would need 10^8 adds."""
     def seconds(frame):
         plans = [server.sql(f"SELECT plan_of('SELECT fpisa_sum(x) OVER (ORDER BY i ROWS {frame} PRECEDING) FROM w', ', ANALYZE')")
                  for _ in range(3)]
@@ -104,7 +104,8 @@ def test_windows_take_back(server):
 
 
 def test_many_rows(server):
-    """More rows than a limb, or a window of limbs, holds without carries are summed right, of one sign, then gone again."""
+    """Sums are right with more rows of one sign than a limb, or a window of limbs, holds without carries, and again when these rows
+    leave."""
     assert server.sql(f"""SELECT fpisa_sum(0.1::real), fpisa_avg({LARGEST['real']}::real)::real FROM generate_series(1, 1000000);
 SELECT fpisa_avg({LARGEST['double precision']}) = {LARGEST['double precision']} FROM generate_series(1, 300000);
 SELECT fpisa_sum(x::real) FROM (SELECT {LARGEST['real']}::real * s x FROM generate_series(1, 200000), (VALUES (1), (-1)) s(s)
@@ -113,7 +114,7 @@ SELECT fpisa_sum(x::real) FROM (SELECT {LARGEST['real']}::real * s x FROM genera
 
 @pytest.mark.parametrize("sql_type, most", [("real", 160), ("double precision", 160)])
 def test_memory_of_groups(server, sql_type, most):
-    """A group of a hash aggregate takes few bytes if its values are of like size."""
+    """A group of a hash aggregate takes few bytes if its values have similar sizes."""
     def peak(function):
         plan = server.sql(f"""SET work_mem = '1GB'; SET max_parallel_workers_per_gather = 0; SET enable_sort = off;
 SELECT plan_of('SELECT {function}(x) FROM groups GROUP BY g', ', ANALYZE')""")

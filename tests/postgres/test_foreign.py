@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign tables over workers on the loopback: right answers to any query; errors that name their source"""
+"""Foreign tables over workers on the loopback: answers to any query are right, and errors name their source"""
 import json
 import os
 import pathlib
@@ -83,7 +83,7 @@ def test_import(far, workers):
 
 
 def test_pushed_down(far):
-    """Workers are asked only for what the statement needs; the counts say where rows went."""
+    """Workers send only the data that the statement needs; the counts show where rows went."""
     first = plan(far, "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
     assert first["Remote Query"] == "first 12 rows by x DESC NULLS FIRST" and first["Actual Rows"] == 12
     assert first["Pruned By"] == "nobody: the server has no query of kind topn" and first["Rows Received"] == 30000
@@ -91,25 +91,25 @@ def test_pushed_down(far):
     assert groups["Remote Query"] == "groups by x: count, sum, min of x" and groups["Actual Rows"] == 100
     assert plan(far, "SELECT * FROM many", ", ANALYZE")["Rows Sent"] == 30000
     cut = plan(far, "SELECT * FROM many LIMIT 1", ", ANALYZE")
-    assert "Rows Sent" not in cut and cut["Counts"].startswith("of rows received alone") and 1 <= cut["Rows Received"] <= 30000
+    assert "Rows Sent" not in cut and cut["Counts"].startswith("only of rows received") and 1 <= cut["Rows Received"] <= 30000
     far("SET fpisa.pruning = workers; SELECT 1")
     top = [r[0] for r in far("SET fpisa.pruning = workers; EXPLAIN (ANALYZE) SELECT x FROM many ORDER BY x LIMIT 5")]
     assert any("Pruned By: workers" in r for r in top) and any("Rows Received: 15" in r for r in top)
 
 
 def test_parameters(far):
-    """A prepared statement's own plan knows the limit; the general plan does not, and is still right."""
+    """A prepared statement's custom plan has the limit; the generic plan does not, and its answer is still right."""
     prepare = "PREPARE p(int) AS SELECT x FROM many ORDER BY x DESC LIMIT $1;"
     for mode, said in (("force_custom_plan", "Remote Query: first 3 rows"), ("force_generic_plan", "Not Pushed Down: LIMIT and OFFSET")):
         rows = far(f"SET plan_cache_mode = {mode}; {prepare} EXPLAIN EXECUTE p(3); EXECUTE p(3); EXECUTE p(3)")
         assert any(said in r[0] for r in rows) and rows[-6:] == [("999",)] * 6
-    # The plan goes when the server's options do.
+    # The plan is made again when the server's options change.
     rows = far(f"{prepare} EXECUTE p(1); ALTER SERVER far OPTIONS (ADD timeout '5'); EXECUTE p(1)")
     assert rows == [("999",)] * 2
 
 
 def test_cursors_and_rescans(far):
-    """Cursors and rescans are right: stopped in the middle, read again, several at once, and in each other's rows."""
+    """Cursors and rescans are right: stopped in the middle, read again, several at once, and nested."""
     rows = far("""BEGIN; DECLARE a CURSOR FOR SELECT i FROM many; DECLARE b CURSOR FOR SELECT x FROM many ORDER BY x LIMIT 3;
 DECLARE c SCROLL CURSOR FOR SELECT shop, max(price) FROM sales GROUP BY shop ORDER BY 1; FETCH 2 FROM a; FETCH 1 FROM b; FETCH 2 FROM c;
 FETCH BACKWARD 1 FROM c; SELECT count(*) FROM many; FETCH 1 FROM a; FETCH ALL FROM b; CLOSE a; COMMIT""")
@@ -164,13 +164,13 @@ def test_sums_beyond_the_range(far, workers):
 # -- errors -------------------------------------------------------------------------
 
 def test_import_of_a_bad_table(far, server, workers):
-    """A bad table's error names it, and says how to import the others; a worker that does not run gives another error."""
+    """The error about a bad table names it, and says how to import the others; a worker that does not run gives a different error."""
     workers.table("bad", ("i int32 not null",), [(1,)])
     with open(os.path.join(workers.directory(1), "bad.schema"), "w") as f:
         f.write("i int32 perhaps\n")
     far("CREATE SCHEMA s")
     said = fails(server, "IMPORT FOREIGN SCHEMA x FROM SERVER far INTO s", "far")
-    assert "bad" in said.split("HINT:")[0] and "HINT:  EXCEPT (bad) imports the others." in said, said
+    assert "bad" in said.split("HINT:")[0] and "HINT:  To import the others, use EXCEPT (bad)." in said, said
     assert "HINT" not in fails(server, "IMPORT FOREIGN SCHEMA x LIMIT TO (bad) FROM SERVER far INTO s", "far")
     workers.kill(1)
     try:
@@ -189,7 +189,7 @@ def test_dead_worker(far, server, workers):
     try:
         for query in "SELECT * FROM many", "SELECT x FROM many ORDER BY x LIMIT 1", "SELECT x, count(*) FROM many GROUP BY x":
             assert f"worker {name}: no connection: Connection refused" in fails(server, query, "far")
-        # A failed statement leaves nothing.
+        # A failed statement leaves no table or schema.
         assert far("DO $$ BEGIN FOR i IN 1..40 LOOP BEGIN PERFORM count(*) FROM sales; EXCEPTION WHEN connection_failure THEN NULL; END; "
                    "END LOOP; END $$; SELECT count(*) < 60 FROM pg_ls_dir('/proc/self/fd')") == [("t",)]
     finally:
@@ -210,7 +210,7 @@ def test_dead_worker(far, server, workers):
 
 
 def test_cancel(far, server, workers):
-    """A statement can be cancelled, also while a worker is silent."""
+    """A statement can be cancelled, even while a worker is silent."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -233,7 +233,7 @@ CREATE FOREIGN TABLE strict (day date, price real NOT NULL) SERVER far OPTIONS (
 CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric) SERVER far OPTIONS (table_name 'sales')""")
     assert "no table none here" in fails(server, "SELECT * FROM none", "far")
     assert "the schema has no column 'z'" in fails(server, "SELECT * FROM other", "far")
-    assert 'column "shop" is of type bigint, and of type integer at the workers' in fails(
+    assert 'column "shop" is of type bigint here, but of type integer at the workers' in fails(
         server, "SELECT shop, max(price) FROM wide GROUP BY shop", "far")
     assert far("SELECT shop, sum(price) FROM text GROUP BY shop ORDER BY shop") == [("1", "9.49"), ("2", "1.0")]
     assert "t.csv: column shop is int32, not int64".replace("t.csv", "sales.csv") in fails(server, "SELECT * FROM wide WHERE shop = 1", "far")
@@ -241,7 +241,7 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
         assert "sales.csv: column day is date, not text" in fails(server, WAYS[0] + query, "far")
     assert far("SELECT shop FROM wide WHERE shop IN (1, 7) AND shop IS DISTINCT FROM 7") == far("SELECT shop FROM sales WHERE shop = 1")
     workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
-    assert 'column "price" is NOT NULL, and has 1 NULLs at the workers' in fails(
+    assert 'column "price" is NOT NULL, but has 1 NULLs at the workers' in fails(
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
 
 
@@ -257,8 +257,13 @@ def test_not_null(far, server, workers):
     workers.table("t", ("k int32", "g int32", "d date", "x real"), rows)
     for i, query in enumerate(queries):
         said = fails(server, WAYS[i % 4] + query, "far") + fails(server, WAYS[0] + query, "far")
-        assert said.count("is NOT NULL, and has ") + said.count("is empty, and the query takes it as never NULL") == 2, said
-    assert far(WAYS[0] + "SELECT k, count(d) FROM t WHERE d IS NOT NULL GROUP BY k ORDER BY k") == [("1", "1"), ("2", "1")]
+        assert said.count("is NOT NULL, but has ") + said.count("is empty, and the query takes it as never NULL") == 2, said
+    query = "SELECT k, count(d) FROM t WHERE d IS NOT NULL GROUP BY k ORDER BY k"
+    # A planner may drop a condition that the column's declaration implies.
+    if any("d date not null" in r[0] for r in far(f"{WAYS[0]}EXPLAIN (COSTS OFF) {query}")):
+        assert far(WAYS[0] + query) == [("1", "1"), ("2", "1")]
+    else:
+        assert "is empty, and the query takes it as never NULL" in fails(server, WAYS[0] + query, "far")
 
 
 def test_encodings(far, server, workers):
@@ -276,11 +281,11 @@ def test_encodings(far, server, workers):
     far("IMPORT FOREIGN SCHEMA x LIMIT TO (words) FROM SERVER far INTO public")
     for rank in range(3):
         (pathlib.Path(workers.directory(rank)) / "words.csv").write_bytes(b"i,t\n\xff,a\n")
-    assert "words.csv:2: column i: '?' is no int32" in fails(server, "SET client_encoding = 'LATIN1'; SELECT * FROM words", "far")
+    assert "words.csv:2: column i: '?' is not a valid int32" in fails(server, "SET client_encoding = 'LATIN1'; SELECT * FROM words", "far")
 
 
 def test_keys(far, server, workers):
-    """A user without a mapping, with another key or with a file is treated right, and only a superuser may name a file."""
+    """Users without a mapping or with a wrong key get an error, and only a superuser may name a key file."""
     other = pathlib.Path(server.home) / "other-keys"
     subprocess.run([foreign.FPISA, "key", "new", "queries", str(other)], check=True, stdout=subprocess.DEVNULL)
     key = last_key(other)
@@ -292,7 +297,7 @@ def test_keys(far, server, workers):
         assert "user mapping not found" in fails(server, be + "SELECT * FROM sales", "far")
         far(be + f"CREATE USER MAPPING FOR somebody SERVER far OPTIONS (key '{key}')")
         said = fails(server, be + "SELECT * FROM sales", "far")
-        assert f"refuses key {key.rsplit(':', 1)[0]}: its file of keys has to have that line" in said and "no key in common" in said
+        assert f"refuses key {key.rsplit(':', 1)[0]}: that line must be in its key file" in said and "no key in common" in said
         far(be + f"ALTER USER MAPPING FOR somebody SERVER far OPTIONS (SET key '{workers.key}')")
         assert far(be + "SELECT count(*) FROM sales") == [("5",)]
         assert far(be + "SELECT umoptions FROM pg_user_mappings WHERE usename = 'postgres'") == [("",)]
@@ -328,8 +333,8 @@ def test_many_sessions(far):
 
 
 def test_descriptors_are_counted(workers):
-    """Each scan takes two descriptors a worker, and three of the server's share for foreign ones; they come back however it
-    ends."""
+    """Each scan takes two descriptors for each worker, and reserves three from the server's share for foreign ones. The scan returns them
+    however it ends."""
     workers.clear()
     workers.table("many", ("i int32 not null", "x real not null"), [(i, 1.0) for i in range(30000)])
     server = postgres.Server(max_files_per_process=100)

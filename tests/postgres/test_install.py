@@ -11,7 +11,7 @@ ADAPTER = os.path.join(postgres.TOP, "adapters", "postgres")
 
 
 def test_pg_regress(server, tmp_path):
-    """adapters/postgres/sql gives adapters/postgres/expected."""
+    """The statements of adapters/postgres/sql print the output in adapters/postgres/expected."""
     program = os.path.join(postgres.where("pkglibdir"), "pgxs", "src", "test", "regress", "pg_regress")
     if not os.path.exists(program):
         pytest.skip("no pg_regress: the postgresql-server-dev-N of this server is not installed; make test installs it")
@@ -24,7 +24,7 @@ def test_pg_regress(server, tmp_path):
 
 
 def test_comes_and_goes(server):
-    """The extension goes into a given schema, and its objects go with it."""
+    """The extension can be installed into a given schema, and is removed with all its objects."""
     assert server.sql("""CREATE DATABASE other;
 \\c other
 CREATE SCHEMA s;
@@ -41,7 +41,7 @@ OBJECTS = """SELECT pg_describe_object(classid, objid, 0), obj_description(objid
 
 
 def test_update(server):
-    """An update from each version gives what a new installation has, and existing sums go on."""
+    """After an update from each version the extension equals a new installation, and existing sums continue to work."""
     newest = server.sql("SELECT default_version FROM pg_available_extensions WHERE name = 'fpisa'")[0][0]
     versions = [v for v, in server.sql("SELECT version FROM pg_available_extension_versions WHERE name = 'fpisa'")]
     assert "1.0" in versions and newest == max(versions)
@@ -60,7 +60,7 @@ DROP DATABASE other;""") == [("1",), *want]
 
 
 def test_make_uninstall(tmp_path):
-    """`make uninstall-postgres` removes all that `make install-postgres` writes, where pg_config says."""
+    """`make uninstall-postgres` removes all files that `make install-postgres` writes to the directories of pg_config."""
     why = postgres.lacking()
     if why:
         pytest.skip(why)

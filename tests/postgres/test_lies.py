@@ -14,7 +14,7 @@ from foreign import fails
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lying_worker.c")
 READY, WORKING, LOST, DONE, RECORDS, FAILED = range(17, 23)
-REAL, DOUBLE, INT32, INT64, TEXT, DATE = range(1, 7)
+REAL, DOUBLE, INT32, INT64, TEXT, DATE, DECIMAL = range(1, 8)
 TABLE = "a int, b text, c int, d int, e int, f bigint, g int, h date, v real"
 OTHERS = "its columns are not the requested ones"
 
@@ -23,8 +23,8 @@ def column(name, kind, not_null=0):
     return struct.pack("<64sBBH", name.encode(), kind, not_null, 0)
 
 
-def ready(columns=(), keys=(), port=9, may_be_null=0):
-    return "OPEN", READY, struct.pack("<IIHHIQQ", len(keys), len(columns), port, may_be_null, 0, 0, 0) + b"".join(
+def ready(columns=(), keys=(), port=9, may_be_null=0, value=0, precision=0, scale=0):
+    return "OPEN", READY, struct.pack("<IIHH4BQQ", len(keys), len(columns), port, may_be_null, value, precision, scale, 0, 0, 0) + b"".join(
         column(*c) for c in (*keys, *columns))
 
 
@@ -46,38 +46,45 @@ IMPORT = "IMPORT FOREIGN SCHEMA x FROM SERVER {server} INTO {server}"
 # The case, the worker's messages, the statement, and its outcome: a message, or rows
 CASES = [
     ("honest", [ready([A, B]), records([b"1", None], [b"2", b"x"]), done(2)], SCAN, [("1", ""), ("2", "x")]),
-    ("honest groups", [ready(keys=[("f", INT64)]), done()], GROUPS, []),
-    ("honest first rows", [ready([A, W], may_be_null=1), done(2, 0, 0, 1, [7]), records([b"1", None], on="FETCH")], TOP, [("1",)]),
+    ("honest groups", [ready(keys=[("f", INT64)], value=REAL), done()], GROUPS, []),
+    ("honest first rows", [ready([A, W], may_be_null=1, value=REAL), done(2, 0, 0, 1, [7]), records([b"1", None], on="FETCH")], TOP, [("1",)]),
     ("honest names", [ready([NAME]), done()], IMPORT, []),
     ("one column of eight", [ready([A]), records([b"1"]), done(1)], "SELECT a, b, c, d, e, f, g, h FROM t", OTHERS),
     ("one column of two", [ready([A]), records([b"1"], [b"2"]), done(2)], SCAN, OTHERS),
     ("too many", [ready([A, B, V]), records([b"1", b"x", b"1"]), done(1)], SCAN, OTHERS),
     ("the other way round", [ready([B, A]), records([b"1", b"x"]), done(1)], SCAN, OTHERS),
     ("no column", [ready(), done()], SCAN, OTHERS),
-    ("no key", [ready(may_be_null=1), done()], GROUPS, OTHERS),
-    ("two keys", [ready(keys=[("f", INT64), ("a", INT32)]), done()], GROUPS, OTHERS),
-    ("rows of groups", [ready([A], [("f", INT64)]), done()], GROUPS, OTHERS),
-    ("another type of key", [ready(keys=[("f", TEXT)]), done()], GROUPS, 'column "f" is of type bigint, and of type text at the workers'),
+    ("no key", [ready(may_be_null=1, value=REAL), done()], GROUPS, OTHERS),
+    ("two keys", [ready(keys=[("f", INT64), ("a", INT32)], value=REAL), done()], GROUPS, OTHERS),
+    ("rows of groups", [ready([A], [("f", INT64)], value=REAL), done()], GROUPS, OTHERS),
+    ("another type of key", [ready(keys=[("f", TEXT)], value=REAL), done()], GROUPS, 'column "f" is of type bigint here, but of type text at the workers'),
+    ("another type of value", [ready(keys=[("f", INT64)], value=DOUBLE), done()], GROUPS,
+     'column "v" is of type real here, but of type double precision at the workers'),
+    ("values without a type", [ready(keys=[("f", INT64)]), done()], GROUPS, OTHERS),
+    ("values that are no numbers", [ready(keys=[("f", INT64)], value=TEXT), done()], GROUPS, OTHERS),
+    ("values with too many digits", [ready(keys=[("f", INT64)], value=DECIMAL, precision=39), done()], GROUPS, OTHERS),
+    ("first doubles", [ready([A, V], value=DOUBLE), done()], TOP, OTHERS),
     ("NULL", [ready([A, B]), records([None, b"x"]), done(1)], SCAN, "a row has NULL in column 'a int32 not null'"),
     ("no number", [ready([A, B]), records([b"1; DROP", b"x"]), done(1)], SCAN, "a row has another value in column 'a int32 not null'"),
     ("half a row", [ready([A, B]), ("START", RECORDS, records([b"1", b"x"])[2][:6])], SCAN, "not a message of this protocol"),
     ("beyond the end", [ready([A, B]), ("START", RECORDS, b"\xfe\xff\xff\xff1")], SCAN, "not a message of this protocol"),
     ("text with a 0", [ready([A, B]), records([b"1", b"x\0y"]), done(1)], SCAN, "a row has another value in column 'b text'"),
+    ("no UTF-8 in a number's place", [ready([("a", TEXT), B]), records([b"\xff\xfe", b"x"]), done(1)], SCAN, 'invalid byte sequence for encoding "UTF8": 0xff'),
     ("no UTF-8", [ready([A, B]), records([b"1", b"\xff\xfe"]), done(1)], SCAN, "invalid byte sequence for encoding"),
-    ("fewer than it says", [ready([A, B]), records([b"1", b"x"]), done(2)], SCAN, "has sent 1 rows, and says 2"),
+    ("fewer than it says", [ready([A, B]), records([b"1", b"x"]), done(2)], SCAN, "has sent 1 rows, but reports 2"),
     ("another's rank", [ready([A, B]), done(rank=1)], SCAN, "not a message of this protocol"),
     ("begins again", [ready([A, B]), records([b"1", b"x"]), ("START", LOST, struct.pack("<I", 1))], SCAN, "not a message of this protocol"),
     ("ready twice", [ready([A, B]), ready([A, B])], SCAN, "not a message of this protocol"),
     ("before START", [ready([A, B]), ("OPEN", *records([b"1", b"x"])[1:])], SCAN, "not a message of this protocol"),
-    ("rows that nobody asked for", [ready([A, V]), records([b"1", b"2"]), done()], TOP, "not a message of this protocol"),
-    ("more rows than asked for", [ready([A, W], may_be_null=1), done(2, 0, 0, 1, [7]), records([b"1", None], [b"2", None], on="FETCH")],
+    ("rows that nobody asked for", [ready([A, V], value=REAL), records([b"1", b"2"]), done()], TOP, "not a message of this protocol"),
+    ("more rows than asked for", [ready([A, W], may_be_null=1, value=REAL), done(2, 0, 0, 1, [7]), records([b"1", None], [b"2", None], on="FETCH")],
      TOP, "not a message of this protocol"),
-    ("NULLs that are none", [ready([A, V]), done(2, 0, 0, 1, [7])], TOP, "not a message of this protocol"),
+    ("NULLs that are none", [ready([A, V], value=REAL), done(2, 0, 0, 1, [7])], TOP, "not a message of this protocol"),
     ("a sentence of several lines", [("OPEN", FAILED, struct.pack("<i", -22) + b"no\n\x1b[2J\xffERROR: x\0")], SCAN, r"no\?\?\[2J\?ERROR: x"),
     ("names that are NULL", [ready([NAME]), records([None]), done(1)], IMPORT, "a row has NULL in column 'name text not null'"),
-    ("names that may be NULL", [ready([("name", TEXT)]), records([None]), done(1)], IMPORT, "has not the one column"),
-    ("names that are numbers", [ready([("name", INT32, 1)]), records([b"1"]), done(1)], IMPORT, "has not the one column"),
-    ("two columns of names", [ready([NAME, A]), records([b"x", b"1"]), done(1)], IMPORT, "has not the one column"),
+    ("names that may be NULL", [ready([("name", TEXT)]), records([None]), done(1)], IMPORT, "does not have the single column"),
+    ("names that are numbers", [ready([("name", INT32, 1)]), records([b"1"]), done(1)], IMPORT, "does not have the single column"),
+    ("two columns of names", [ready([NAME, A]), records([b"x", b"1"]), done(1)], IMPORT, "does not have the single column"),
     ("a name that is no UTF-8", [ready([NAME]), records([b"\xc3("]), done(1)], IMPORT, "invalid byte sequence for encoding"),
 ]
 
@@ -125,7 +132,7 @@ def liars(tmp_path):
 
 
 def test_lies(server, liars):
-    """Each lie, in a session of its own, fails right, and an earlier session lives on."""
+    """Each lie, in a session of its own, makes the statement fail with the right error, and an earlier session continues."""
     server.sql("CREATE DATABASE lies")
     try:
         server.sql(f"CREATE EXTENSION fpisa; {liars.setup()}", "lies")
@@ -143,7 +150,7 @@ def test_lies(server, liars):
 
 @pytest.mark.long
 def test_lies_under_valgrind(liars):
-    """The wrapper and libfpisa make no invalid access with such answers."""
+    """With such answers the wrapper and libfpisa make no invalid memory access."""
     why = None if shutil.which("valgrind") else "valgrind is not installed; make test installs it"
     if why:
         pytest.skip(why)

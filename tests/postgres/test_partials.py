@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_partial(), fpisa_expansion() and fpisa_merge() against doc/partial.md, which partials.py follows, and against attackers"""
+"""fpisa_partial(), fpisa_expansion() and fpisa_merge() compared with partials.py, which follows doc/partial.md, and with hostile bytes"""
 import os
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import postgres
 from exact import DOUBLE, REAL, adversarial, literal, rounded
 
 COLUMNS = "(g int, x real, y double precision)"
-# The outcome of bytes: rows and the average's bits, or the class of the error
+# The outcome of reading bytes: rows and the average's bits, or the class of the error
 TRY = """CREATE FUNCTION try(p bytea) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN fpisa_partial_rows(fpisa_merge(q)) || ' ' || encode(float8send(fpisa_partial_avg(fpisa_merge(q))), 'hex')
@@ -93,7 +93,7 @@ def mutants(rng, n):
 
 
 def test_hostile_bytes(server, rng):
-    """Any bytes give a value or an error, as by the page; the server lives."""
+    """Any bytes give a value or an error, as the page says, and the server continues to run."""
     data = list(mutants(rng, 3000))
     answers = server.sql(TRY.replace("FUNCTION try", "FUNCTION pg_temp.try")
                          + "".join(f"SELECT pg_temp.try('\\x{d.hex()}');\n" for d in data))
@@ -117,7 +117,7 @@ def test_hostile_bytes(server, rng):
 
 @pytest.mark.long
 def test_under_valgrind(rng):
-    """The extension makes no invalid access with such bytes; the server's own accesses are not judged."""
+    """With such bytes the extension makes no invalid memory access; the server's own accesses are not checked."""
     why = postgres.lacking() or (None if shutil.which("valgrind") else "valgrind is not installed; make test installs it")
     if why:
         pytest.skip(why)

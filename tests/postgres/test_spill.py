@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups beyond work_mem go to a sort of PostgreSQL's, and the results have the same bits as without"""
+"""Groups beyond work_mem go to a sort of PostgreSQL, and the results have the same bits as without a sort"""
 import random
 import re
 import struct
@@ -8,7 +8,7 @@ from lab import draw_seed
 
 
 def reals(rng, n):
-    """Return any bits of numbers below 2, numbers that cancel, and specials; no sum is beyond the range."""
+    """Return numbers below 2 of random bits, numbers that cancel, and specials; no sum is beyond the range."""
     others = -1.0, 1e-30, 1e30, -1e30, None, float("inf"), float("nan")
     return [struct.unpack("<f", struct.pack("<I", rng.getrandbits(32) & ~(1 << 30)))[0] if rng.random() < 0.5 else rng.choice(others) for _ in range(n)]
 
@@ -55,13 +55,14 @@ def test_memory(far, workers):
         assert said[0] == (str(n), str(n))
         used[work_mem] = peak(said) - none
     assert used["1GB"] > 30000, used
-    # Besides groups and sort: memory of libfpisa and the server for any statement that sorts
+    # The groups, and the sort after them, which need not take the place of the groups. Besides: memory of libfpisa and the server for
+    # any statement that sorts
     for work_mem, kb in (("64kB", 64), ("1MB", 1024), ("4MB", 4096)):
-        assert used[work_mem] < kb + 6000, used
+        assert used[work_mem] < 3 * kb + 6000, used
 
 
 def test_files_go(far, workers):
-    """The files of a statement go when it ends, is stopped early and read again, or fails."""
+    """The files of a statement are removed when it ends, is stopped early and read again, or fails."""
     rng = random.Random(draw_seed())
     table(workers, far, "ended", rng, 20000, 9000)
     setting = "SET fpisa.pruning = none; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
@@ -76,7 +77,8 @@ def test_files_go(far, workers):
 
 
 def test_first_rows(far, workers):
-    """They count as well: the planner leaves to PostgreSQL what would take more than work_mem; rows that nobody takes are left with the workers."""
+    """Their memory counts as well: the planner leaves groups that would take more than work_mem to PostgreSQL, and rows that the statement
+    does not need stay with the workers."""
     rng = random.Random(draw_seed())
     rows = [(i, rng.random()) for i in range(40000)]
     workers.table("first", ("k int32 not null", "x real not null"), rows)
@@ -92,7 +94,8 @@ def test_first_rows(far, workers):
 
 
 def test_first_rows_are_long(far, workers):
-    """Texts that are longer than the planner guesses: no more memory than where PostgreSQL sorts, the same answer, and EXPLAIN says so."""
+    """Texts that are longer than the planner guesses: the statement needs no more memory than where PostgreSQL sorts, gives the same
+    answer, and EXPLAIN shows the sort."""
     n = 400
     workers.table("long", ("x real", "t text"), [(float(i), f"{i:06}" + "w" * 100000) for i in range(n)])
     far("IMPORT FOREIGN SCHEMA x LIMIT TO (long) FROM SERVER far INTO public")
@@ -106,6 +109,6 @@ def test_first_rows_are_long(far, workers):
     assert used["on"] < used["off"] + 4000, used
     said = "\n".join(r[0] for r in far(f"{setting} EXPLAIN (ANALYZE) {query}"))
     assert f"the first {n - 1} rows take more than work_mem * hash_mem_multiplier, 1024 kB" in said and "Remote Query: all rows" in said, said
-    # Read again, as the inner side of a loop; and what has room stays with the workers.
+    # Read them again, as the inner side of a loop. Groups that fit memory are still computed by the workers.
     assert far(f"{setting} SET enable_material = off; SELECT sum((SELECT count(t) FROM ({query} OFFSET g) s)) FROM generate_series(1, 2) g") == [(str(2 * n - 3),)]
     assert "first 5 rows by x" in "\n".join(r[0] for r in far(f"{setting} EXPLAIN (ANALYZE) SELECT t FROM long ORDER BY x LIMIT 5"))

@@ -166,7 +166,10 @@ static void load_family(struct harness *h, uint8_t family)
 	harness_fill(h, family);
 }
 
-/* Let results of a job leave by lo. Do this once a job number: an update of an array of maps waits for all readers. */
+/*
+ * Send results of a job by lo. Do this once for each job number, because an update of an array of maps waits for all
+ * readers.
+ */
 static void fan_out(struct harness *h, uint32_t id)
 {
 	struct bpf_devmap_val lo = {.ifindex = 1};
@@ -179,7 +182,7 @@ static void fan_out(struct harness *h, uint32_t id)
 	h->fanned_out[id] = true;
 }
 
-/* Do what `job add` and HELLOs do for a job with a token. */
+/* Write what `job add` and HELLOs would write for a job with a token. */
 static void key_job(struct harness *h, uint32_t id, const struct fpisa_job *j, struct fpisa_session *s)
 {
 	struct fpisa_key token = fpisa_token_of(j);
@@ -274,7 +277,7 @@ bool harness_checksums_right(const struct frame *f)
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 	const struct fpisa_job *j = job_of(f);
 
-	/* The rest of ROWS goes to the master, the last member. An error has the cookie of its rank. */
+	/* The remaining rows go to the master, the last member. An error has the cookie of its rank. */
 	uint32_t rank = h->type == FPISA_TYPE_ROWS ? j->workers - 1 : h->rank;
 
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
@@ -282,7 +285,7 @@ bool harness_checksums_right(const struct frame *f)
 			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, rank, HARNESS_INCARNATION));
 }
 
-/* Compute as the RFCs say: bytes in network order, over the pseudo header and the datagram, to its last byte. */
+/* Compute the checksum as the RFCs say: over bytes in network order, of the pseudo header and the whole datagram. */
 uint16_t harness_udp_checksum(const struct frame *f)
 {
 	const uint8_t *ip = f->data + FPISA_ETH_LEN, *udp = ip + FPISA_IP_LEN;
@@ -346,6 +349,26 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 	harness_set_checksums(f);
 }
 
+void harness_tag(struct frame *f, uint16_t type, uint16_t id)
+{
+	const uint16_t tag[2] = {htons(type), htons(id)};
+
+	memmove(f->data + 16, f->data + 12, f->len - 12);
+	memcpy(f->data + 12, tag, sizeof(tag));
+	f->len += sizeof(tag);
+}
+
+/* Remove the tag of VLAN 802.1Q, and keep its ID. */
+static void untag(struct frame *f)
+{
+	f->vlan = 0;
+	if (f->action != XDP_REDIRECT || f->data[12] != 0x81 || f->data[13])
+		return;
+	f->vlan = f->data[14] << 8 | f->data[15];
+	f->len -= 4;
+	memmove(f->data + 12, f->data + 16, f->len - 12);
+}
+
 uint32_t harness_run(struct harness *h, struct frame *f)
 {
 	uint8_t out[HARNESS_FRAME];
@@ -356,6 +379,7 @@ uint32_t harness_run(struct harness *h, struct frame *f)
 	memcpy(f->data, out, o.data_size_out);
 	f->len = o.data_size_out;
 	f->action = (int)o.retval;
+	untag(f);
 	if (f->action == XDP_REDIRECT && !harness_udp_checksum_right(f)) {
 		fprintf(stderr, "harness: a frame of %u bytes leaves with UDP checksum %02x%02x, not %04x\n", f->len,
 			f->data[40], f->data[41], harness_udp_checksum(f));

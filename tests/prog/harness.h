@@ -15,7 +15,7 @@
 #define HARNESS_AGGREGATOR 0x0a4d00feu	      /* 10.77.0.254 */
 #define HARNESS_WORKER(r) (0x0a4d0001u + (r)) /* 10.77.0.1 and up */
 #define HARNESS_FRAME 4096
-#define HARNESS_INCARNATION 1		 /* of all ranks of a new job */
+#define HARNESS_INCARNATION 1		 /* incarnation of all ranks of a new job */
 #define HARNESS_DIGEST 0x646967657374ull /* digest of earlier calls and of a contribution's call */
 
 /* The contents of the program array */
@@ -30,13 +30,14 @@ struct harness {
 	int prog, cpus;
 	uint32_t generation;
 	bool fanned_out[FPISA_MAX_JOBS];	 /* job numbers with a map of ports */
-	uint64_t incarnation[FPISA_MAX_WORKERS]; /* of each rank, for the secret of its contributions */
+	uint64_t incarnation[FPISA_MAX_WORKERS]; /* each rank's cookie key, for the secret of its contributions */
 };
 
 struct frame {
 	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN: the headers after Ethernet's are aligned */
 	uint8_t data[HARNESS_FRAME];
 	uint32_t len;
+	int vlan;   /* VLAN ID of the tag that harness_run() has removed from a frame that leaves, or 0 */
 	int action; /* XDP_*, after harness_run() */
 };
 
@@ -47,7 +48,7 @@ extern const char *harness_why;
 int harness_setup(void **state);
 int harness_teardown(void **state);
 
-/* First line of a test */
+/* This must be the first line of a test. */
 #define NEED_BPF()                                                \
 	do {                                                      \
 		if (!harness) {                                   \
@@ -77,6 +78,9 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 /* Send the frame to the aggregator's port number `port`, from 0. */
 void harness_port(struct frame *f, uint32_t port);
 
+/* Insert a tag of that type, in host order, and ID. */
+void harness_tag(struct frame *f, uint16_t type, uint16_t id);
+
 /* Recompute the FPISA checksum and the IPv4 checksum after a change of the frame; return whether both are right. */
 void harness_set_checksums(struct frame *f);
 bool harness_checksums_right(const struct frame *f);
@@ -89,8 +93,8 @@ struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);
 
 /*
- * Run the entry on the frame, which becomes the output. A frame that leaves must have a right UDP checksum. Return
- * the run's duration in ns.
+ * Run the entry on the frame, which becomes the output. A frame that leaves must have the right UDP checksum; its VLAN
+ * tag is removed. Return the run's duration in ns.
  */
 uint32_t harness_run(struct harness *h, struct frame *f);
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key);

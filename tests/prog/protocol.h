@@ -51,6 +51,18 @@ static inline int send_add(const struct fpisa_job *j, struct frame *f, uint32_t 
 	return f->action;
 }
 
+/* Run the frame, which must pass to the stack unchanged. */
+static inline void passes_unchanged(struct frame *f)
+{
+	static struct frame copy;
+
+	copy = *f;
+	harness_run(harness, f);
+	assert_int_equal(f->action, XDP_PASS);
+	assert_int_equal(f->len, copy.len);
+	assert_memory_equal(f->data, copy.data, copy.len);
+}
+
 static inline int send_hello(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	harness_hello(f, j, JOB, rank, incarnation);

@@ -4,11 +4,10 @@
  * contributions of their ranks of the same rounds at the same time, staged
  * and fused. Every round completes once, its result is the oracle's in the
  * order of arrival that the header reports, and no lock stays taken.
- * The same while a third thread empties slots of the program array, so that
- * tail calls miss halfway, or takes locks for longer than a packet waits, so
- * that CPUs lose them: frames are dropped as busy, the rounds complete.
- * FPISA_ROUNDS=N runs 8 N rounds of each; `make stress` runs a million.
- * FPISA_VARIANT=staged runs the variant of that name alone.
+ * The same holds while a third thread empties slots of the program array, so that tail calls miss halfway. It also
+ * holds if that thread keeps locks for longer than a packet waits: frames are dropped as busy, and the rounds complete.
+ * FPISA_ROUNDS=N runs 8 N rounds of each; `make stress` runs a million. FPISA_VARIANT=staged runs the variant of that
+ * name alone.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -56,10 +55,10 @@ struct shared {
 	struct fpisa_job job;
 	uint64_t rounds, seed;
 	pthread_barrier_t barrier;
-	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* of the rounds in progress */
+	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* contributions to the rounds in progress */
 	uint64_t results, wrong, together;
-	volatile uint64_t complete; /* chunks below it have their result */
-	uint64_t awake;		    /* threads that left the barrier, of all rounds */
+	volatile uint64_t complete; /* all earlier chunks have their result */
+	uint64_t awake;		    /* threads that left the barrier, over all rounds */
 	volatile bool over;
 };
 
@@ -69,7 +68,7 @@ struct thread {
 	int number;
 };
 
-/* Check the result in `f` against the oracle. Count rounds in which both threads' ranks came mixed. */
+/* Check the result in `f` against the oracle. Count the rounds in which ranks of both threads arrived interleaved. */
 static void check(struct shared *s, struct frame *f)
 {
 	uint32_t(*in)[ELEMENTS] = s->in[harness_hdr(f)->chunk % WINDOW];
@@ -117,7 +116,7 @@ static void *worker(void *arg)
 		if (!t->number)
 			vectors_fill(s->seed, chunk, WORKERS, ELEMENTS, s->in[chunk % WINDOW][0]);
 		pthread_barrier_wait(&s->barrier);
-		/* The first thread to leave would be done before the other wakes up. */
+		/* Otherwise the first thread to leave would have finished before the other wakes up. */
 		__sync_fetch_and_add(&s->awake, 1);
 		for (int i = 0; i < AWAKE_SPINS && *(volatile uint64_t *)&s->awake < 2 * (chunk + 1); i++)
 			;

@@ -205,9 +205,9 @@ static void every_drop(void **state)
 }
 
 /*
- * Check ranks that make different calls. The second rank is told, the registers stay, and
- * the first rank is told when it asks, as is a rank that contributes to any other round
- * of the generation. Finished results are still available.
+ * Check ranks that make different calls. The second rank gets an ERROR, and the registers do not change. The first rank
+ * gets an ERROR when it asks, as does a rank that contributes to any other round of the generation. Finished results
+ * are still available.
  */
 static void calls_that_differ(void **state)
 {
@@ -259,7 +259,7 @@ static void calls_that_differ(void **state)
 	}
 }
 
-/* -- what a datapath that `fpisa` keeps does not come to, but one that others write may -- */
+/* -- states that `fpisa` never makes, but other programs that write the maps may --------- */
 
 static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
 {
@@ -273,7 +273,9 @@ static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
 	close(ports);
 }
 
-/* Check a job without ports, and a job whose devices are all gone: the result is kept, and a rank that asks gets it. */
+/*
+ * Check a job without ports, and a job whose devices are all gone: the result is kept, and a rank gets it on request.
+ */
 static void no_port(void **state)
 {
 	const struct bpf_devmap_val lo = {.ifindex = 1};
@@ -358,7 +360,7 @@ static void no_job_halfway(void **state)
 
 		if (k > 4 && k < 8)
 			continue;
-		/* After MAU3 the next stage is missing too, and so is its substitute. */
+		/* After MAU3 the next stage and its substitute are missing too. */
 		harness_hole(harness, 0, 4);
 		harness_hole(harness, 0, FPISA_ADMISSION);
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
@@ -380,7 +382,10 @@ static void no_job_halfway(void **state)
 	free(phv);
 }
 
-/* Check that a round that could not be read out is not added up, because other prefixes fill the trie; with room again it is. */
+/*
+ * Check that a round stays open if it cannot be read out because other prefixes fill the trie, and completes once there
+ * is room.
+ */
 static void full_trie(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .elements = N, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Frames that leave a port through the egress program, as live frames over a veth in
- * a namespace of this process: copies are addressed one after the other, a copy
- * too many is dropped and counted, other frames pass unchanged.
+ * a namespace of this process: copies are addressed one after the other, an extra copy is dropped and counted, other
+ * frames pass unchanged.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -98,7 +98,7 @@ static int setup(void **state)
 	harness_setup(state);
 	if (!harness)
 		return 0;
-	/* The order of copies is kept by CPU. */
+	/* The kernel keeps the order of copies on each CPU. */
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
 	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
@@ -127,7 +127,7 @@ static void send_out(const struct frame *f)
 	assert_int_equal(bpf_prog_test_run_opts(redirect, &o), 0);
 }
 
-/* Return the length of the next frame that came out, apart from IPv6's own, or 0 after the time. */
+/* Return the length of the next frame that came out, except frames of IPv6, or 0 after the time limit. */
 static uint32_t came_out(uint8_t *data, int wait_ms)
 {
 	struct pollfd p = {.fd = far, .events = POLLIN};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Joining in the kernel, frame by frame: generations, and the senders that may speak for a rank */
+/* Joining in the kernel, frame by frame: generations, and the senders that may act for a rank */
 #include "protocol.h"
 #include "lab/testbed/frame.h"
 
@@ -28,14 +28,14 @@ static void join_begins_generations(void **state)
 	assert_int_equal(p->group, j.group);
 	assert_int_equal(p->address, j.address);
 	assert_int_equal(p->mode, FPISA_MODE_FPISA);
-	/* rank 0 is new: rank 1 has to ask again, since it may be dead by now */
+	/* rank 0 is new: rank 1 has to send HELLO again, because it may have died meanwhile */
 	send_hello(&j, &f, 0, 60);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	assert_int_equal(harness_hdr(&f)->bitmap, 1);
 	send_hello(&j, &f, 1, 50);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	first = harness_hdr(&f)->generation;
-	/* asked again: the same; an older incarnation: not let in */
+	/* a repeated HELLO: the same answer; an older incarnation: not admitted */
 	send_hello(&j, &f, 0, 60);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	assert_int_equal(harness_hdr(&f)->generation, first);
@@ -47,7 +47,7 @@ static void join_begins_generations(void **state)
 	send_add(&j, &f, 0, 0, 1, 0);
 	check_reply(&f, &j, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
-	/* open a round, then both come back: a new generation, without the old contribution */
+	/* open a round, then both join again: a new generation, without the old contribution */
 	harness->generation = first;
 	send_add(&j, &f, 0, 0, 100, 0);
 	send_hello(&j, &f, 0, 70);
@@ -62,7 +62,7 @@ static void join_begins_generations(void **state)
 	assert_true(first_value(&f) == 3.0f);
 }
 
-/* -- who may speak ------------------------------------------------------------- */
+/* -- permitted senders --------------------------------------------------------- */
 
 struct members {
 	struct fpisa_session session;
@@ -83,7 +83,7 @@ static void look(struct members *m)
 	}
 }
 
-/* Make two ranks in a generation, rank 0 at a place of its own. */
+/* Make two ranks in a generation, rank 0 at an address and port of its own. */
 static struct fpisa_job joined(void)
 {
 	struct fpisa_job j = make(FPISA_PIPELINE_FUSED, 2);
@@ -126,7 +126,7 @@ static void hello_without_cookie(void **state)
 				assert_int_equal(harness_payload(&f)[k], 0);
 		}
 	}
-	/* The cookie of another incarnation, or of another rank */
+	/* Use the cookie of another incarnation, or of another rank. */
 	harness_hello(&f, &j, JOB, 0, 51);
 	harness_hdr(&f)->secret = fpisa_cookie(&j.key, 0, 50);
 	harness_set_checksums(&f);
@@ -148,7 +148,10 @@ static void hello_without_cookie(void **state)
 		assert_int_not_equal(harness_hdr(&f)->secret, before.session.secret[r]);
 }
 
-/* Check that a late HELLO of an earlier incarnation from elsewhere moves nothing, nor does a HELLO of an invalid incarnation. */
+/*
+ * Check that a late HELLO of an earlier incarnation from another address changes nothing, nor does a HELLO of an
+ * invalid incarnation.
+ */
 static void late_hello(void **state)
 {
 	struct members before, after;
@@ -182,7 +185,7 @@ static void late_hello(void **state)
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_token), refused + 1);
 	look(&after);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* The same incarnation from another place is a rank that moved. */
+	/* The same incarnation from another address is a rank that moved. */
 	harness_hello(&f, &j, JOB, 0, 50);
 	f.data[11] ^= 0x40;
 	harness_run(harness, &f);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every format x mode x operation: the kernel's staged and fused programs
- * and user space's, bit for bit against the oracle: results, flags, counts.
+ * Compare the kernel's staged and fused programs and user space with the oracle, bit for bit, in every format x mode x
+ * operation: results, flags, counts.
  * 	test_ops [--long] [FORMAT...]
  * 100000 random cases a combination, or FPISA_CASES. --long: 10^7, but all
  * pairs for the 8-bit formats and all pairs of a stratified sample for the
- * 16-bit formats, with 100000 random cases besides; a line for each combination.
+ * 16-bit formats, and 100000 random cases in addition; print a line for each combination.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -228,7 +228,7 @@ static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 	}
 }
 
-/* Rounds of one element, for its flags: a frame of random elements raises INEXACT whatever the result of each */
+/* Use rounds of one element to check its flags, because a frame of random elements always raises INEXACT. */
 #define SPARSE 64
 #define SPARSE_ELEMENTS 64
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Does a sum depend on the order of its contributions? In the kernel: 64
- * contributions of mixed magnitude in 1000 random orders. Mode exact gives
- * one bit pattern, the correctly rounded sum. For the other modes the test
+ * Measure whether a sum depends on the order of its contributions, in the kernel: 64 contributions of mixed magnitude
+ * in 1000 random orders. Mode exact gives one bit pattern, the correctly rounded sum. For the other modes the test
  * prints how far apart the results lie.
  */
 #include <setjmp.h>
@@ -118,7 +117,7 @@ static void order_of_arrival(void **state)
 			assert_int_equal(s.distinct, 1);
 			assert_int_equal(s.wrong, 0);
 		} else if (mode == FPISA_MODE_FPISA) {
-			assert_true(s.distinct > 1); /* the inputs do tell orders apart */
+			assert_true(s.distinct > 1); /* the inputs do distinguish orders */
 		}
 	}
 }

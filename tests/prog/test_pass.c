@@ -53,17 +53,6 @@ static void foreign_random(struct frame *f)
 		f->data[i] = (uint8_t)vectors_next(&rng);
 }
 
-static void passes_unchanged(struct frame *f)
-{
-	static struct frame copy;
-
-	copy = *f;
-	harness_run(harness, f);
-	assert_int_equal(f->action, XDP_PASS);
-	assert_int_equal(f->len, copy.len);
-	assert_memory_equal(f->data, copy.data, copy.len);
-}
-
 static void others_pass_untouched(void **state)
 {
 	void (*const change[])(struct frame *) = {
@@ -88,7 +77,7 @@ static void others_pass_untouched(void **state)
 	}
 }
 
-/* -- for somebody else ------------------------------------------------------- */
+/* -- frames for another host ------------------------------------------------- */
 
 static void no_change(struct frame *f)
 {
@@ -108,7 +97,7 @@ static void wrong_sum(struct frame *f)
 	f->data[24] ^= 1;
 }
 
-/* Check that frames for another aggregator, which this machine forwards, pass, whatever is wrong with them. */
+/* Check that frames for another aggregator, which this machine forwards, pass with any fault in them. */
 static void other_addresses_pass(void **state)
 {
 	void (*const change[])(struct frame *) = {
@@ -124,7 +113,10 @@ static void other_addresses_pass(void **state)
 	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination);
 	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
-		/* The job does not exist: otherwise a frame to job 5 of another aggregator is judged by job 5's address. */
+		/*
+		 * The job must not exist; otherwise a frame to job 5 of another aggregator is compared with the address
+		 * of job 5 here.
+		 */
 		if (change[i] == no_change)
 			harness_hdr(&f)->job = 62;
 		f.data[33] ^= 7;
@@ -147,7 +139,7 @@ static void other_addresses_pass(void **state)
 	assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated), dropped + 1);
 }
 
-/* Check that foreign frames pass at the ports behind the first, and that all frames pass at ports that no job has. */
+/* Check that foreign frames pass at the ports after the first, and that all frames pass at ports that no job has. */
 static void others_pass_at_all_ports(void **state)
 {
 	void (*const change[])(struct frame *) = {foreign_magic,    foreign_tcp,      foreign_options,
@@ -171,7 +163,7 @@ static void others_pass_at_all_ports(void **state)
 				passes_unchanged(&f);
 			}
 		}
-		/* The port below the first */
+		/* Use the port below the first. */
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 		harness_port(&f, -1u);
 		harness_run(harness, &f);

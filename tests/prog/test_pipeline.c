@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The arithmetic in the kernel: the shared vectors through every composition
- * (entry in every slot, stage programs, fused; trie and bits), bit for bit
- * against the oracle; the paper's example with its registers; holes in the
- * program array
+ * The arithmetic in the kernel, bit for bit against the oracle: the shared vectors through every composition (entry in
+ * every slot, stage programs, fused; trie and bits). Also the paper's example with its registers, and holes in the
+ * program array.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -205,8 +204,8 @@ static void sizes(void **state)
 }
 
 /*
- * Run one round with the slots `hole` and `other` of the program array empty: results are right, each miss is counted, stages
- * counted as run. A miss at the entry runs fused; a later miss goes on stage by stage.
+ * Run one round with the slots `hole` and `other` of the program array empty: results are right, each miss is counted,
+ * stages counted as run. A miss at the entry runs fused; after a later miss the stages run one by one.
  */
 static void round_with_holes(uint64_t seed, enum harness_stages variant, int hole, int other)
 {
@@ -271,8 +270,8 @@ static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 }
 
 /*
- * Check a hole whose substitute is missing too: no sum is made, every rank is told, also after the programs
- * are back, and the slot is unlocked. In the next generation sums are right.
+ * Check a hole whose substitute is missing too: no sum is made, every rank gets an ERROR, even after the programs are
+ * back, and the slot is unlocked. In the next generation sums are right.
  */
 static void round_lost_at(uint64_t seed, int hole)
 {
@@ -307,7 +306,7 @@ static void round_lost_at(uint64_t seed, int hole)
 		harness_add(&f, harness, &j, 5, r, 0, ELEMENTS, in + r * ELEMENTS);
 		harness_run(harness, &f);
 		assert_lost(&before, &f);
-		/* Another chunk of the window, which was complete */
+		/* Send another chunk of the window, which was complete. */
 		before = harness_counters(harness, 5);
 		harness_add(&f, harness, &j, 5, r, 1, ELEMENTS, in + r * ELEMENTS);
 		harness_run(harness, &f);
@@ -330,7 +329,7 @@ static void rounds_lost(void **state)
 		round_lost_at(seed, hole);
 }
 
-/* Check that in a further family admission stands in for each stage, and for each two. */
+/* Check that in a further family the admission program replaces each missing stage, and each two. */
 static void holes_of_a_family(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];

@@ -34,27 +34,93 @@ static void round_in_any_order(void **state)
 	}
 }
 
-/* Check that a result tells all ranks which contributions to the chunk before are lost, and not when it is sent again. */
+/* Check that the frame, a result, names these ranks as lost, and has an order of arrival in jobs of up to 16 workers. */
+static void check_names(struct frame *f, uint32_t workers, uint64_t lost)
+{
+	const struct fpisa_hdr *h = harness_hdr(f);
+
+	assert_true(harness_checksums_right(f));
+	if (workers > FPISA_ORDER_WORKERS) {
+		assert_int_equal(h->aux, lost);
+		assert_int_equal(h->reason, 0);
+	} else {
+		assert_int_equal(h->reason, lost);
+		assert_int_not_equal(h->aux, 0);
+	}
+}
+
+/*
+ * Check that a result tells all ranks which contributions to the chunk before are lost, but not when it is sent again.
+ * The results that name lost contributions are counted.
+ */
 static void result_names_who_lost(void **state)
 {
+	static const uint32_t workers[] = {3, FPISA_ORDER_WORKERS, FPISA_ORDER_WORKERS + 1, FPISA_MAX_WORKERS};
+
 	(void)state;
 	NEED_BPF();
-	for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++) {
-		struct fpisa_job j = make(pipeline, 3);
+	for (uint32_t i = 0; i < 8; i++) {
+		uint32_t n = workers[i / 2];
+		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_STAGED : FPISA_PIPELINE_FUSED, n);
+		uint64_t told = harness_counters(harness, JOB).told_lost;
 		struct frame f;
 
 		send_add(&j, &f, 1, 0, 1.0f, 0);
 		for (uint32_t chunk = 1; chunk < 3; chunk++) {
-			send_add(&j, &f, 0, chunk, 1.0f, 0);
-			send_add(&j, &f, 1, chunk, 1.0f, 0);
-			assert_int_equal(send_add(&j, &f, 2, chunk, 1.0f, 0), XDP_REDIRECT);
-			assert_true(harness_checksums_right(&f));
-			/* chunk 0 lacks ranks 0 and 2, chunk 1 lacks none */
-			assert_int_equal(harness_hdr(&f)->reason, chunk == 1 ? 5 : 0);
+			for (uint32_t rank = 0; rank < n - 1; rank++)
+				send_add(&j, &f, rank, chunk, 1.0f, 0);
+			assert_int_equal(send_add(&j, &f, n - 1, chunk, 1.0f, 0), XDP_REDIRECT);
+			/* chunk 0 lacks all ranks except 1, chunk 1 lacks none */
+			check_names(&f, n, chunk == 1 ? j.live & ~2ull : 0);
 		}
+		assert_int_equal(harness_counters(harness, JOB).told_lost, told + 1);
 		assert_int_equal(send_add(&j, &f, 1, 1, 1.0f, FPISA_F_RETRANSMIT), XDP_REDIRECT);
 		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
-		assert_int_equal(harness_hdr(&f)->reason, 0);
+		check_names(&f, n, 0);
+	}
+}
+
+enum ecn { NOT_ECT, ECT1, ECT0, CE };
+
+static int send_with_ecn(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t chunk, enum ecn ecn)
+{
+	uint32_t w[N];
+
+	values(w, 1.0f);
+	harness_add(f, harness, j, JOB, rank, chunk, N, w);
+	f->data[15] = 0xb8 | ecn; /* a class of service, which is not copied */
+	harness_set_checksums(f);
+	harness_run(harness, f);
+	return f->action;
+}
+
+/*
+ * Check that a result tells all ranks about a mark on any contribution, once: the next result and a kept one do not.
+ * The result's own frame may be marked if the last contribution could be.
+ */
+static void result_tells_of_marks(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	for (uint32_t i = 0; i < 2 * 4 * 4; i++) {
+		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_STAGED : FPISA_PIPELINE_FUSED, 2);
+		enum ecn first = i / 2 % 4, last = i / 8;
+		uint64_t marked = harness_counters(harness, JOB).marked;
+		struct frame f;
+
+		assert_int_equal(send_with_ecn(&j, &f, 0, 0, first), XDP_DROP);
+		assert_int_equal(send_with_ecn(&j, &f, 1, 0, last), XDP_REDIRECT);
+		assert_true(harness_checksums_right(&f));
+		assert_int_equal(f.data[15], last == NOT_ECT ? NOT_ECT : ECT0);
+		assert_int_equal(harness_hdr(&f)->flags, first == CE || last == CE ? FPISA_F_MARKED : 0);
+		assert_int_equal(harness_hdr(&f)->result_flags, 0);
+		assert_int_equal(harness_counters(harness, JOB).marked, marked + (first == CE) + (last == CE));
+		assert_int_equal(send_with_ecn(&j, &f, 1, 0, CE), XDP_REDIRECT);
+		check_reply(&f, &j, 1);
+		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
+		send_with_ecn(&j, &f, 0, 1, ECT0);
+		assert_int_equal(send_with_ecn(&j, &f, 1, 1, ECT0), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->flags, 0);
 	}
 }
 
@@ -76,7 +142,7 @@ static void late_and_early_chunks(void **state)
 	send_add(&j, &f, 0, 16, 1, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
 	assert_int_equal(send_add(&j, &f, 0, 8, 3, 0), XDP_DROP);
-	/* a late copy of chunk 0 changes nothing */
+	/* a late copy of chunk 0 has no effect */
 	uint64_t stale = harness_verdict(harness, JOB, FPISA_V_stale);
 
 	assert_int_equal(send_add(&j, &f, 1, 0, 100, 0), XDP_DROP);
@@ -124,13 +190,13 @@ static void shrink_completes_open_rounds(void **state)
 	send_add(&j, &f, 0, 0, 1, 0);
 	send_add(&j, &f, 1, 0, 2, 0);
 	set_live(&j, 3);
-	/* nothing new arrives: a retransmission finds the round complete */
+	/* no new contribution arrives: a retransmission finds the round complete */
 	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_RETRANSMIT), XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
 	assert_int_equal(harness_hdr(&f)->contributors, 2);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RETRANSMIT);
 	assert_true(first_value(&f) == 3.0f);
-	/* the rank that was taken out is told */
+	/* the removed rank gets an ERROR */
 	send_add(&j, &f, 2, 0, 4, 0);
 	check_reply(&f, &j, 2);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
@@ -168,7 +234,7 @@ static void avg_divides_by_contributors(void **state)
 		assert_int_equal(harness_hdr(&f)->contributors, 2);
 		assert_true(first_value(&f) == 1.5f);
 
-		/* The earlier contributions of a rank that was taken out count, in sum and number. */
+		/* The earlier contributions of a removed rank still count, in the sum and in the number of values. */
 		j = make(pipeline, 3);
 		assert_int_equal(send_call(&j, &f, 2, 6, FPISA_OP_AVG, 0), XDP_DROP);
 		set_live(&j, 3);
@@ -221,7 +287,7 @@ static void busy_slot(void **state)
 	assert_true(first_value(&f) == 3.0f);
 }
 
-/* Check that the padding of short Ethernet frames, behind the IP packet, is ignored. */
+/* Check that the padding of short Ethernet frames, after the IP packet, is ignored. */
 static void padded_frame(void **state)
 {
 	struct fpisa_job j;
@@ -246,7 +312,7 @@ static void padded_frame(void **state)
 
 /* -- several ports --------------------------------------------------------------- */
 
-/* Check four ports for 16 slots: every contribution comes to each port, and only the port of its slot takes it. */
+/* Check four ports for 16 slots: every contribution is sent to each port, and only the port of its slot accepts it. */
 static void slots_have_ports(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16};
@@ -275,7 +341,7 @@ static void slots_have_ports(void **state)
 			assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
 			assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), ++wrong);
 		}
-		/* The other rank completes the round; a late copy gets the kept result at the first port too. */
+		/* The other rank completes the round. A late copy at the first port gets the kept result too. */
 		for (int late = 0; late < 2; late++) {
 			assert_int_equal(send_add(&j, &f, !(chunk % 16 / 4 & 1), chunk, 1, 0), XDP_REDIRECT);
 			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
@@ -329,6 +395,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(round_in_any_order),
 		cmocka_unit_test(result_names_who_lost),
+		cmocka_unit_test(result_tells_of_marks),
 		cmocka_unit_test(late_and_early_chunks),
 		cmocka_unit_test(probe_names_who_is_there),
 		cmocka_unit_test(shrink_completes_open_rounds),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Tags in the datapath (fpisa/tag.h): user space, fused and staged programs agree on frames of every length, and a frame with
- * a changed bit is never added. tests/unit/test_tags.c has the checks of senders and replays; the packet fuzzer mixes both.
+ * a changed bit is never added. tests/unit/test_tags.c checks senders and replays; the packet fuzzer tests both
+ * together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +72,7 @@ static void every_bit(void **state)
 		changed += bit >= 8 * FPISA_PAYLOAD_OFFSET;
 	}
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_accepted), accepted);
-	/* Only the tag covers a payload; some fields of headers are refused before. */
+	/* Only the tag protects the payload; frames with other values in some header fields are refused earlier. */
 	assert_true(harness_verdict(harness, JOB, FPISA_V_tag) >= tags + changed);
 	harness_run(harness, &f);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_accepted), accepted + 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * UDP checksums of all kinds of replies, in every format and mode, at any length. This test makes the frames; harness_run() checks
- * each frame that leaves. Copies to single addresses: test_egress.c.
+ * UDP checksums of all kinds of replies, in every format and mode, at any length. This test makes the frames;
+ * harness_run() checks each frame that leaves. test_egress.c checks copies to single addresses.
  */
 #include "protocol.h"
 #include "cases.h"

@@ -2,6 +2,8 @@
 """Arrays of every type, operation and shape over `mem`: exact sums, and arguments that are refused"""
 import functools
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,12 +14,12 @@ TYPES = ["float32", "float16", "float64", "bfloat16", "e4m3", "e5m2", "int32"]
 SHAPES = [(), (1,), (257,), (3, 0), (3, 5, 7), (64, 128)]
 BITS = {"bfloat16": "uint16", "e4m3": "uint8", "e5m2": "uint8"}
 WORKERS = 2
-SMALL = {"bfloat16": (127, 7), "e4m3": (7, 3), "e5m2": (15, 2)}  # bias and fraction bits of what numpy lacks
+SMALL = {"bfloat16": (127, 7), "e4m3": (7, 3), "e5m2": (15, 2)}  # bias and fraction bits of the formats that numpy lacks
 
 
 def encode(values, type_):
-    """Return numbers as arrays of a type; exact, or fail."""
-    values = np.asarray(values)  # numpy makes scalars of what has no dimension
+    """Return numbers as arrays of a type. Fail if a number is not exact in it."""
+    values = np.asarray(values)  # numpy turns arrays without dimensions into scalars
     if type_ not in SMALL:
         out = np.array(values, type_)
         assert (out == values).all()
@@ -100,12 +102,48 @@ def test_random_integers(seed, rng):
             assert (out == arrays.sum(0)).all()
 
 
+def cancelling(rng, n, most):
+    """Return four numbers for each of `n` elements, in random order: the two largest cancel, and the others are near 1."""
+    rows = []
+    for _ in range(n):
+        big = math.ldexp(rng.uniform(1, 2), rng.randrange(30, most))
+        rows.append(rng.sample([big, -big, rng.uniform(-2, 2), rng.uniform(-2, 2)], 4))
+    return np.array(rows).T
+
+
+@pytest.mark.parametrize("pipeline", ["fused", "staged"])
+@pytest.mark.parametrize("dtype,part", [("float32", "float32"), ("float64", "float64"), ("complex64", "float32"), ("complex128", "float64")])
+def test_exact(dtype, part, pipeline, rng):
+    """In mode exact, sums, averages and multiples are correctly rounded, in any order of the ranks, for each part of a number."""
+    whole = np.empty((4, 500), dtype)
+    # numpy rounds the parts once; then two of four are exact in float64, and the others' sum is.
+    whole.view(part)[:] = cancelling(rng, whole.view(part).shape[1], 120 if part == "float32" else 1000)
+    ranks = [whole[list(order)] for order in ((0, 1, 2, 3), (2, 3, 1, 0), (1, 0, 3, 2))]
+    right = np.array([math.fsum(column) for column in whole.view(part).T.tolist()])
+    want = {"sum": right, "avg": right / 4, "scale": right * 8}
+
+    def rank_of(handle):
+        return [handle.allreduce(rows[handle.rank], op, factor=8.0)[0] for rows in ranks for op in want]
+
+    with fpisa.Mem(4, part, mode="exact", pipeline=pipeline) as mem:
+        for results in mem.run(rank_of):
+            for out, op in zip(results, 3 * list(want)):
+                assert out.dtype == dtype and (out.view(part) == want[op].astype(part)).all(), op
+
+
+@pytest.mark.parametrize("type_", ["float32", "float64"])
+def test_exact_has_no_norm(type_):
+    with fpisa.Mem(WORKERS, type_, mode="exact") as mem:
+        for message in mem.run(lambda h: refused(fpisa.InvalidCall, h.allreduce, np.ones(3, type_), "norm")):
+            assert message.endswith(f"norm of {type_} in mode exact is not offered")
+
+
 def test_big_endian():
     with fpisa.Mem(WORKERS, big_endian=True) as mem:
         for out, _ in mem.run(lambda h: h.allreduce(np.arange(10, dtype=">f4"))):
             assert out.dtype == ">f4" and (out == 2 * np.arange(10)).all()
         for message in mem.run(lambda h: refused(TypeError, h.allreduce, np.ones(3, "<f4"))):
-            assert "array is little-endian, the job is not" in message
+            assert "array is little-endian, but the job is not" in message
 
 
 def refused(kind, function, *args, **more):
@@ -144,15 +182,15 @@ ONES = np.ones(4, "float32")
 SHIFTED = np.zeros(17, "uint8")[1:].view("float32")
 EIGHT = np.ones(8, "float32")
 CASES = [
-    (TypeError, "array is of list; it must be a numpy.ndarray", ([1.0],), {}),
-    (TypeError, "the array is of clongdouble; it must be of one of float32" if np.dtype("clongdouble").name == "clongdouble"
-     else "the array is of complex256; it must be of one of float32", (np.ones(4, "clongdouble"),), {}),
-    (ValueError, "op is 'max'; of complex numbers it must be one of sum, avg, scale", (np.ones(4, "complex64"), "max"), {}),
-    (TypeError, "the array is of int64", (np.ones(4, "int64"),), {}),
-    (TypeError, "the array is of uint16;", (np.ones(4, "uint16"),), {}),
-    (TypeError, "the array is of uint8 and type is 'bfloat16'", (np.ones(4, "uint8"),), {"type": "bfloat16"}),
+    (TypeError, "array has type list; it must be a numpy.ndarray", ([1.0],), {}),
+    (TypeError, "the array has dtype clongdouble; it must have one of float32" if np.dtype("clongdouble").name == "clongdouble"
+     else "the array has dtype complex256; it must have one of float32", (np.ones(4, "clongdouble"),), {}),
+    (ValueError, "op is 'max'; for complex numbers it must be one of sum, avg, scale", (np.ones(4, "complex64"), "max"), {}),
+    (TypeError, "the array has dtype int64", (np.ones(4, "int64"),), {}),
+    (TypeError, "the array has dtype uint16;", (np.ones(4, "uint16"),), {}),
+    (TypeError, "the array has dtype uint8 and type is 'bfloat16'", (np.ones(4, "uint8"),), {"type": "bfloat16"}),
     (ValueError, "type is 'float31'; it must be one of float32", (ONES,), {"type": "float31"}),
-    (TypeError, "array is big-endian, the job is not", (np.ones(4, ">f4"),), {}),
+    (TypeError, "array is big-endian, but the job is not", (np.ones(4, ">f4"),), {}),
     (TypeError, "array is masked", (np.ma.ones(4, "float32"),), {}),
     (ValueError, "array is not C-contiguous", (np.ones((4, 4), "float32").T,), {}),
     (ValueError, "array is not C-contiguous", (np.ones(8, "float32")[::2],), {}),
@@ -161,7 +199,7 @@ CASES = [
     (ValueError, "out is read-only", (array := read_only(),), {"out": array}),
     (ValueError, "out is (3,) of float32; it must be as array, (4,) of float32", (ONES,), {"out": np.ones(3, "float32")}),
     (ValueError, "out is (4,) of float64", (ONES,), {"out": np.ones(4)}),
-    (TypeError, "out is of list", (ONES,), {"out": [1.0]}),
+    (TypeError, "out has type list", (ONES,), {"out": [1.0]}),
     (ValueError, "out is not C-contiguous", (ONES,), {"out": np.ones(8, "float32")[::2]}),
     (ValueError, "op is 'mean'; it must be one of sum, min", (ONES, "mean"), {}),
     (ValueError, "tag is -1", (ONES,), {"tag": -1}),
@@ -173,7 +211,7 @@ CASES = [
 
 
 def test_what_no_call_can_have():
-    """Invalid arguments are refused on one rank, and the other is not told: the next sum is right."""
+    """Invalid arguments are refused on one rank without a message to the other, and the next sum is right."""
     def rank_of(handle):
         if handle.rank == 0:
             for kind, message, args, more in CASES:
@@ -193,3 +231,48 @@ def test_what_no_call_can_have():
 ])
 def test_what_no_aggregator_has(message, options):
     assert message in refused(ValueError, fpisa.Mem, **{"workers": 2, **options})
+
+
+NO_NUMBERS = 10 ** 400, -10 ** 400, Decimal("NaN"), Decimal("Infinity"), "1", b"1", 1j, [1], object()
+OPTIONS = {"timeout": 1, "loss": 1, "duplicate": 1, "reorder": 1, "delay": 1, "corrupt": 1, "seed": 1}
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda v: f"{v!r:.12}")
+def test_numbers_that_c_does_not_have(value):
+    """Each number for the library is refused by a TypeError or ValueError if its C type cannot hold it, and nothing is sent."""
+    def wrong(call, *args, **more):
+        with pytest.raises((TypeError, ValueError)):
+            call(*args, **more)
+
+    for name in "workers", "elements", "window":
+        wrong(fpisa.Mem, **{"workers": 2, name: value})
+    for name in "rank", "size", "join_timeout", "timeout", "window", "elements":
+        wrong(fpisa.Group, "127.0.0.1:1", "name", **{"rank": 0, "size": 1, "key_file": "", name: value})
+    for name in "job", "local_port", "token", *OPTIONS:
+        wrong(fpisa.Handle, "127.0.0.1:1", **{"job": 0, name: value})
+    with fpisa.Mem(1) as mem:
+        wrong(mem.connect, value)
+        for name in OPTIONS:
+            wrong(mem.connect, 0, **{name: value})
+        with mem.connect(0) as handle:
+            wrong(handle.start, ONES, "scale", factor=value)
+            wrong(handle.start, ONES, tag=value)
+            assert (handle.allreduce(ONES).array == 1).all()
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\0", 5, 1.5, ["a"]], ids=repr)
+def test_names_that_c_does_not_have(value):
+    """A zero byte would cut a name, so that another host, group or file would be used."""
+    for name in "host", "name", "key_file":
+        with pytest.raises((TypeError, ValueError), match=f"{name} is|expected str"):
+            fpisa.Group(**{"host": "127.0.0.1:1", "name": "a", "rank": 0, "size": 1, "key_file": "", name: value})
+    with pytest.raises((TypeError, ValueError), match="address is"):
+        fpisa.Handle(value, 0)
+
+
+def test_factors_of_every_kind():
+    """A factor may be a number of any type that converts to a float without loss."""
+    kinds = 2, 2.0, True + 1, Fraction(2), Decimal(2), np.float32(2), np.int8(2), np.array(2.0), np.longdouble(2)
+    with fpisa.Mem(1) as mem, mem.connect(0) as handle:
+        for factor in kinds:
+            assert (handle.allreduce(ONES, "scale", factor=factor).array == 2).all(), factor

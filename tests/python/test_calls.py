@@ -25,7 +25,7 @@ def ones(count=1000):
 
 
 def test_many_requests():
-    """Requests may be waited for backwards, and arrays without other references live as long as they are needed."""
+    """Requests may be waited for in reverse order, and arrays without other references stay as long as they are needed."""
     def rank_of(handle):
         requests = [handle.start(np.full(5000, i + handle.rank, "float32")) for i in range(50)]
         gc.collect()
@@ -60,7 +60,7 @@ def test_an_interrupt_after_a_start():
 
 
 def test_test_and_timeouts():
-    """With a late rank the other's test says so, its wait ends in time, and then there is a sum."""
+    """While a rank is late, test() of the other rank returns false and its wait() times out; then both get the sum."""
     late = threading.Event()
 
     def rank_of(handle):
@@ -69,7 +69,7 @@ def test_test_and_timeouts():
             return handle.allreduce(ones()).array
         request = handle.start(ones())
         assert not request.test()
-        with pytest.raises(TimeoutError, match="has not ended within 0.05 s, and goes on"):
+        with pytest.raises(TimeoutError, match="has not ended within 0.05 s, and continues"):
             request.wait(0.05)
         late.set()
         return request.wait().array
@@ -87,7 +87,7 @@ def test_an_array_that_is_left_half_summed():
     assert set(np.unique(array)) == {1, 2}
     with fpisa.Mem(1) as mem, mem.connect(0) as handle:
         for out in array, None:
-            with pytest.raises(fpisa.Unclean, match="write it again"):
+            with pytest.raises(fpisa.Unclean, match="write the input again"):
                 handle.allreduce(array, out=out)
         array[:] = 1
         assert (handle.allreduce(array).array == 1).all()
@@ -137,7 +137,7 @@ def test_progress_while_python_computes():
 
 
 def test_threads_share_a_handle():
-    """Threads may start calls in any order: tags tell them apart."""
+    """Threads may start calls in any order, because tags distinguish the calls."""
     def rank_of(handle):
         out, order = {}, threading.Lock()
         turns = iter(range(8))
@@ -184,7 +184,7 @@ def test_calls_that_differ_and_rejoin():
         with pytest.raises(fpisa.CallsDiffer):
             handle.allreduce(ones(10 + handle.rank))
         handle.rejoin()
-        with pytest.raises(fpisa.CallsDiffer):  # as many real numbers, but not the same
+        with pytest.raises(fpisa.CallsDiffer):  # as many real numbers, but not the same type
             handle.allreduce(ones(10).view("complex64") if handle.rank else ones(10))
         with pytest.raises(fpisa.CallsDiffer):
             handle.start(ones())
@@ -196,7 +196,7 @@ def test_calls_that_differ_and_rejoin():
 
 
 def test_close():
-    """close() gives up all calls in progress, also calls that another thread waits for, and may be called twice."""
+    """close() ends all calls in progress, also calls that another thread waits for, and may be called twice."""
     def rank_of(handle):
         if handle.rank:
             return
@@ -226,7 +226,7 @@ def test_collected_without_close():
 
 
 def test_fork():
-    """A child cannot use the handle, although a thread was in a call at the fork, and the parent goes on."""
+    """A child cannot use the handle, although a thread was in a call at the fork, and the parent continues."""
     with fpisa.Mem(1) as mem, mem.connect(0) as handle:
         request = handle.start(ones())
         inside, forked = threading.Event(), threading.Event()
@@ -303,7 +303,7 @@ def test_no_library():
         assert p.returncode == 1
         return p.stderr
 
-    assert "install the package libfpisa1, or name the library by FPISA_LIBRARY" in said("/nowhere/libfpisa.so.1")
+    assert "install the package libfpisa1, or set FPISA_LIBRARY to the path of the library" in said("/nowhere/libfpisa.so.1")
     assert "has no fpisa_connect(): it is older than 0.2.0" in said("libc.so.6")
 
 
@@ -312,7 +312,7 @@ STRUCTS = {"fpisa_options": _library.Options, "fpisa_info": _library.InfoStruct,
 
 
 def test_structs_of_the_header(tmp_path):
-    """Every member is where the compiler has it, and none is missing."""
+    """Every member has the compiler's offset, and none is missing."""
     lines = []
     for name, struct in STRUCTS.items():
         lines.append(f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "{name}");')
@@ -332,7 +332,7 @@ LISTS = {"MODE": _library.MODES, "ROUND": _library.ROUNDINGS, "FANOUT": _library
 
 
 def test_names_of_the_tree(tmp_path):
-    """Names are those of fpisa/names.h, without mxint8, whose arrays have scales behind them."""
+    """Names are those of fpisa/names.h, without mxint8, whose arrays end with scales."""
     source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
     calls = [f'#define {p}(id, name) printf("{p} %s %d\\n", name, FPISA_{p}_##id);\nFPISA_{p}_NAMES({p}, )' for p in LISTS]
     calls.append('#define TYPE(id, name, type) printf("TYPE %s %d\\n", type, FPISA_FORMAT_##id);\nFPISA_FORMAT_NAMES(TYPE, )')
@@ -357,8 +357,11 @@ def join(rank):
 joining = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1)]
 [t.start() for t in joining], [t.join() for t in joining]
 def poll(request):
-    while True:
-        request.test()
+    try:
+        while True:
+            request.test()
+    except Exception:
+        pass  # the handle is closed; a traceback of a daemon thread at this time ends the interpreter with an abort
 for request in [handles[0].start(numpy.ones(1000, "float32")) for _ in range(8)]:
     threading.Thread(target=poll, args=(request,), daemon=True).start()
 time.sleep(0.05)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every call of doc/sums.md with every kind of values that it names, whole, by keys and along axes, against rational numbers.
 
-A kind makes an object and says which numbers it holds: a Fraction, a pair of them (complex), or None (null). The oracle is Python's
-fractions and test_sums.rounded(); nothing of the package is in it.
+A kind makes an object and returns the numbers in it: a Fraction, a pair of them (complex), or None (null). The oracle is Python's fractions
+and test_sums.rounded(), without code of the package.
 """
 import array
 import ctypes
@@ -47,7 +47,7 @@ def of_numpy(dtype, view):
 
 
 class Interface:
-    """Nothing but __array_interface__"""
+    """An object with only __array_interface__"""
 
     def __init__(self, x):
         self.keep, self.__array_interface__ = x, x.__array_interface__
@@ -59,11 +59,11 @@ def of_interface(rng, n):
 
 
 class Buffer(bytearray):
-    """Its own memory is the data: an interface without any"""
+    """An interface without data: the object's own memory is the data"""
 
 
 def of_interface_in_a_buffer(whose):
-    """Return values behind others in a buffer, each second value, from the end: Pillow's images have their bytes as data."""
+    """Return every second value from the end of a buffer that begins with other values, with bytes as data, as Pillow's images have."""
     def make(rng, n):
         x = numbers(rng, 2 * n + 3, "float32")
         made = {"typestr": "<f4", "shape": (n,), "strides": (-8,), "offset": 4 * (2 * n + 1), "version": 3}
@@ -159,7 +159,7 @@ KINDS = {
 
 
 class Halves(Interface):
-    """bfloat16 as ml_dtypes has it, except for its axes and operators"""
+    """bfloat16 as in ml_dtypes, but without its axes and operators"""
 
     dtype = types.SimpleNamespace(name="bfloat16")
 
@@ -218,7 +218,7 @@ def variance(values, ddof):
 
 
 def root(values):
-    """Return the nearest double to the root: its neighbours' midpoints, squared, lie about the sum of squares."""
+    """Return the nearest double to the root. The squares of the midpoints to its neighbours enclose the sum of squares."""
     total = sum((size(v) for v in values if v is not None), Fraction(0))
     if not total:
         return 0.0

@@ -26,7 +26,8 @@ def pip(*argv):
 
 
 def test_wheel(tmp_path):
-    """The wheel is made from a source distribution only; alone in an environment sums work, and groups ask for numpy."""
+    """The wheel is made from a source distribution only; in an environment without other packages sums work, and groups report that numpy
+    is missing."""
     for module in "pip", "setuptools", "wheel":
         if not importlib.util.find_spec(module):
             pytest.skip(f"python3-{module} is not installed; make test installs it")
@@ -55,18 +56,8 @@ def test_wheel(tmp_path):
     assert p.returncode == 1 and "numpy" in p.stderr
 
 
-def test_version():
-    with open(os.path.join(TOP, "Makefile")) as f:
-        version = re.search(r"^VERSION := (.*)$", f.read(), re.M)[1]
-    with open(os.path.join(SOURCE, "pyproject.toml")) as f:
-        assert f'version = "{version}"' in f.read() and fpisa.__version__ == version
-    with open(os.path.join(TOP, "adapters", "torch", "pyproject.toml")) as f:
-        text = f.read()
-    assert f'version = "{version}"' in text and f'"fpisa == {version}"' in text
-
-
 async def many(reducer, handle):
-    """Calls that are under way together."""
+    """Calls that are in progress at the same time."""
     r = reducer(handle)
     try:
         return await asyncio.wait_for(asyncio.gather(*(r.allreduce(np.full(1000 * i + 1, i, "f4")) for i in range(9))), 60)
@@ -75,7 +66,7 @@ async def many(reducer, handle):
 
 
 def test_page():
-    """The page's programs compile, those over mem run, and it has every name that doc/sums.md lacks."""
+    """The page's programs compile, those over mem run, and the page has every name that doc/sums.md lacks."""
     with open(os.path.join(TOP, "doc", "python.md")) as f:
         text = f.read()
     with open(os.path.join(TOP, "doc", "sums.md")) as f:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Exact sums (doc/sums.md) against rational numbers: any type, shape, stride, chunk, null, order, thread and vector unit.
 
-The oracle is Python's fractions and its own rounding of a quotient; nothing of the package is in it.
+The oracle is Python's fractions and its own rounding of a quotient, without code of the package.
 """
 import array
 import ctypes
@@ -51,7 +51,7 @@ def exact(values):
 
 
 def wide(rng, n, dtype="float64"):
-    """Return values of one of several kinds: alike, any exponent, cancelling, few with holes in their exponents."""
+    """Return values of one of several kinds: close to each other, of any exponent, cancelling, or few with gaps between their exponents."""
     kind = rng.integers(5)
     x = rng.standard_normal(n)
     if kind == 1:
@@ -94,8 +94,7 @@ def test_sums(unit, rng):
 
 
 def test_spreading_exponents(unit, rng):
-    """If each 2000 values have more exponents than the earlier ones, or fewer, no call sees what an earlier call left in its
-    memory."""
+    """If each 2000 values have more exponents than the earlier ones, or fewer, no call reads state that an earlier call left in memory."""
     for _ in range(4):
         x = np.ldexp(rng.standard_normal(8000), np.concatenate([rng.integers(-w, w, 2000) for w in (40, 200, 500, 1000)]))
         assert fpisa.sum(x) == math.fsum(x) == fpisa.sum(x[::-1].copy()) and fpisa.sum(x[2000:3000]) == math.fsum(x[2000:3000])
@@ -115,7 +114,7 @@ def test_integers(unit, rng):
 
 
 def test_every_half(rng):
-    """Each finite float16 and bfloat16, once and in any order, is what its bits say."""
+    """Each finite float16 and bfloat16, once and in any order, has the value of its bits."""
     bits = rng.permutation(1 << 16).astype("uint16")
     for name, exponent in ("float16", 0x7c00), ("bfloat16", 0x7f80):
         finite = bits[bits & exponent != exponent]
@@ -229,9 +228,9 @@ def test_products(unit, rng):
                 want = rounded((n * squares - total ** 2) / (n * (n - ddof)))
                 assert fpisa.var(x, ddof=ddof) == want == fpisa.var(x, ddof=float(ddof))
             assert fpisa.var(x, ddof=0.5) == rounded((n * squares - total ** 2) / (n * (n - Fraction(1, 2))))
-    for low in range(-560, -460, 7):  # products about as small as those whose second halves lose bits
+    for low in range(-560, -460, 7):  # products of about the size below which their second halves lose bits
         x, y = np.ldexp(rng.standard_normal((2, 300)), low)
-        x, y = np.r_[x, -(x * y)], np.r_[y, np.ones(300)]  # nothing but those halves is left
+        x, y = np.r_[x, -(x * y)], np.r_[y, np.ones(300)]  # the sum consists of those halves only
         assert fpisa.dot(x, y) == rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist())))
     x, y = wide(rng, 1500), wide(rng, 1500)
     i = rng.integers(-1 << 63, 1 << 63, 40)
@@ -255,7 +254,7 @@ def test_specials():
 
 
 def test_integers_times_specials(rng):
-    """If one side is an array or list of integers, infinities meet integers of which one half is 0."""
+    """If one side is an array or list of integers, infinities are multiplied by integers of which one half is 0."""
     integers = [0, 1, -1, 2 ** 32, -2 ** 32, 2 ** 32 + 1, -2 ** 33, 2 ** 63 - 1, -2 ** 63, 2 ** 31] + rng.integers(-1 << 63, 1 << 63, 9).tolist()
     floats = [0.0, 1.0, -1e300, 1.7e308, 5e-324, math.inf, -math.inf, math.nan]
     for i in integers:
@@ -304,7 +303,7 @@ def test_groups_beyond_the_range():
 
 
 def test_keys(rng):
-    """A masked key and None belong to no group, NaN to the last."""
+    """A masked key and None belong to no group, and NaN to the last group."""
     nan = math.nan
     for dtype in int, float, object:
         by = np.ma.array(np.array([7, 7, 8, 9], dtype), mask=[0, 1, 0, 1])
@@ -330,6 +329,64 @@ def test_null_keys():
         assert len(got.keys) == 2 and got.values.tolist() == [8, 1], by
 
 
+UNITS = {"W": 7 * 86400 * 10 ** 6, "D": 86400 * 10 ** 6, "h": 3600 * 10 ** 6, "m": 60 * 10 ** 6, "s": 10 ** 6, "ms": 1000, "us": 1}
+
+
+def test_times_of_several_units(rng):
+    """numpy's times in a list are one key if they are equal, although their hashes differ with the unit."""
+    for make in np.datetime64, np.timedelta64:
+        n = 200
+        at, units = rng.integers(-3, 4, n) * 12 * 3600 * 10 ** 6, rng.choice(list(UNITS), n)
+        keys = [make(int(a) // UNITS[u], u) for a, u in zip(at, units)]
+        exact = [int(a) // UNITS[u] * UNITS[u] for a, u in zip(at, units)]
+        x = rng.standard_normal(n)
+        got = fpisa.sum(x, by=keys)
+        assert isinstance(got.keys, list) and [k.astype("int64") * UNITS[np.datetime_data(k.dtype)[0]] for k in got.keys] == sorted(set(exact))
+        assert got.values.tolist() == [math.fsum(v for v, e in zip(x, exact) if e == k) for k in sorted(set(exact))]
+        missing = fpisa.sum([1.0, 2.0, 4.0, 8.0], by=[None, keys[0], make("NaT"), keys[0]])
+        assert missing.keys == keys[:1] and missing.values.tolist() == [10]
+    assert fpisa.sum([1.0, 2.0], by=[np.timedelta64(1, "Y"), np.timedelta64(12, "M")]).values.tolist() == [3]
+    for wrong, error in (([np.timedelta64(1, "Y"), np.timedelta64(1, "D")], TypeError), ([np.datetime64(0, "s"), 1], TypeError),
+                         ([np.datetime64("9999-01-01"), np.datetime64(1, "ns")], OverflowError)):
+        with pytest.raises(error):
+            fpisa.sum([1.0, 2.0], by=wrong)
+
+
+def test_keys_that_are_records(rng):
+    """Records are one key if all fields are: a NaN, NaT or None in a field equals another there, and 0 equals -0."""
+    nan, n = math.nan, 300
+    fields = [("a", ">i4"), ("b", "f4", 2), ("c", "U2"), ("d", "M8[s]"), ("e", "O"), ("f", [("g", "f2")])]
+    kinds = [1, 2], [(nan, 0.0), (nan, -0.0), (0.0, nan), (1.0, 2.0)], ["", "x"], ["NaT", "2020-01-01"], [None, "o"], [(nan,), (1.0,)]
+    picks = [rng.integers(0, len(k), n) for k in kinds]
+    records = np.array([tuple(k[p[i]] for k, p in zip(kinds, picks)) for i in range(n)], fields)
+    same = [tuple(0 if f == 1 and p[i] == 1 else int(p[i]) for f, p in enumerate(picks)) for i in range(n)]
+    x = rng.standard_normal(n)
+    got = fpisa.sum(x, by=records)
+    assert got.keys.dtype == records.dtype and len(got.keys) == len(set(same))
+    first = [same[[r.tobytes() for r in records].index(k.tobytes())] for k in got.keys]
+    assert len(set(first)) == len(first)
+    assert got.values.tolist() == [math.fsum(v for v, s in zip(x, same) if s == k) for k in first]
+    few = np.array([(nan, 1), (nan, 1), (2.0, 1), (nan, 0)], "f8,i8")
+    got = fpisa.sum([1.0, 2.0, 4.0, 8.0], by=few)
+    assert got.values.tolist() == [4, 8, 3] and got.keys[0] == few[2]
+    hidden = np.ma.array(few, mask=[(0, 0), (0, 1), (0, 0), (1, 1)])
+    assert fpisa.sum([1.0, 2.0, 4.0, 8.0], by=hidden).values.tolist() == [4, 1]
+    assert len(fpisa.sum([], by=few[:0]).keys) == 0
+
+
+def test_keys_that_do_not_equal_themselves():
+    """A key that does not equal itself, and is not a null or NaN, is refused and not left out."""
+    class Never:
+        def __eq__(self, other):
+            return False
+
+        def __hash__(self):
+            return 1
+
+    with pytest.raises(TypeError, match="does not equal itself"):
+        fpisa.sum([1.0, 2.0], by=[Never(), Never()])
+
+
 def test_keys_of_either_byte_order():
     for dtype in [d for d in INTEGERS if d[-1] != "8"] + ["float16", "float32", "float64", "M8[s]", "m8[s]", "U3"]:
         for order in "<>":
@@ -339,7 +396,7 @@ def test_keys_of_either_byte_order():
 
 
 def test_booleans_that_are_neither_0_nor_1():
-    """Any byte but 0 is true, as numpy and memoryview have it: as values and as keys, in each call."""
+    """Any byte but 0 is true, as in numpy and memoryview: as a value and as a key, in each call."""
     n = 40
     raw = bytes(i * 37 % 256 if i % 3 else 0 for i in range(n))
     truth = [float(b != 0) for b in raw]
@@ -357,7 +414,7 @@ def test_booleans_that_are_neither_0_nor_1():
 
 
 class Tensor:
-    """Compares by where it is, and has its values elsewhere: torch's do."""
+    """Objects that compare by identity and keep their values elsewhere, as torch's do"""
 
     def __init__(self, x):
         self.x = x
@@ -376,7 +433,7 @@ class Tensor:
 
 
 def test_keys_are_values():
-    """Arrays of other libraries are keys by their values, and objects without values are refused."""
+    """Arrays of other libraries are compared as keys by their values, and objects without values are refused."""
     torch = sys.modules.get("torch")
     for by in [Tensor([7, 7, 8]), np.frombuffer(b"-" + np.array([7, 7, 8]).tobytes(), "u1")[1:].view("i8")] + ([torch.tensor([7, 7, 8])] if torch else []):
         for call in fpisa.sum, fpisa.norm2:
@@ -389,7 +446,7 @@ def test_keys_are_values():
 
     assert fpisa.sum([1.0, 2.0, 4.0], by=Listed()) == fpisa._groups.Groups([7], [5])
     for by in list(Tensor([7, 7, 8])), [object(), object(), object()]:
-        with pytest.raises(TypeError, match="a key is of (Tensor|object)"):
+        with pytest.raises(TypeError, match="a key has type (Tensor|object)"):
             fpisa.sum([1.0, 2.0, 4.0], by=by)
     with pytest.raises(ValueError, match="2 dimensions"):
         fpisa.sum([1.0, 2.0, 4.0], by=Tensor([[7, 7, 8]]))
@@ -417,7 +474,7 @@ def test_arguments_of_numpy(rng):
 
 
 def test_bits_of_results(rng):
-    """Each pattern of the small types is numpy's number, and converts back."""
+    """Each bit pattern of the small types has numpy's value, and converts back."""
     bits = np.arange(1 << 16)
     wide32 = rng.integers(0, 1 << 32, 4000) & rng.choice([0xffffffff, 0x807fffff], 4000)  # half of them subnormal
     for name, these, kind in ("float16", bits, "u2 f2"), ("bfloat16", bits, "u4 f4"), ("float32", wide32, "u4 f4"):
@@ -431,7 +488,7 @@ def test_bits_of_results(rng):
 
 
 def test_crafted_keys(rng):
-    """Keys made to collide in a table with known constants do not take long."""
+    """Keys that would collide in a hash table with known constants do not take long."""
     mask, n = (1 << 64) - 1, 60000
     back = [pow(c, -1, 1 << 64) for c in (0xd6e8feb86659fd93, 0x9e3779b97f4a7c15)]
     crafted = []
@@ -467,7 +524,7 @@ def test_groups(unit, rng):
 
 
 class Column:
-    """An Arrow column as a program in any language would show it, in two chunks: nothing of pyarrow is asked."""
+    """An Arrow column as a program in any language would export it, in two chunks, without a call of pyarrow."""
 
     def __init__(self, x, valid, offset=0, format_=b"g", chunks=2, dictionary=None):
         self.x, self.valid, self.offset, self.released = x, np.packbits(valid, bitorder="little"), offset, 0
@@ -540,13 +597,13 @@ def test_arrow_types(rng):
             want = exact(values[2 + at][valid & (at != 2)].tolist())
             got = fpisa.sum(Column(at, valid, 0, format_, dictionary=(values, value)))
             assert got == (rounded(want) if value == b"g" else want)
-    with pytest.raises(TypeError, match="dictionary of Arrow's format 'u'"):
+    with pytest.raises(TypeError, match="a dictionary of Arrow's format 'u' cannot be summed"):
         fpisa.sum(Column(hundreds, [True, True], format_=b"l", dictionary=(hundreds, b"u")))
     assert fpisa.var(decimals) == 2500
 
 
 def test_nulls_keep_their_place(rng):
-    """A mask and a None leave out the row, on either side of a product, and axis keeps the shape."""
+    """A masked value or None on either side of a product leaves out the row, and axis keeps the shape."""
     x, y, by = rng.integers(-9, 9, (3, 50)) * 1.0
     off, gone = rng.integers(0, 2, (2, 50)).astype(bool)
     seen = ~off & ~gone
@@ -678,7 +735,7 @@ def test_pickle_and_bytes():
 
 
 def test_without_numpy():
-    """Nothing of sums imports it; results that are arrays are memoryviews then."""
+    """The code for sums does not import numpy; results that are arrays are then memoryviews."""
     program = """if True:
         import sys
         sys.modules["numpy"] = None
@@ -704,7 +761,7 @@ def test_two_at_once(call):
             during.append((call(few), fpisa.sum(few[:100])))
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(10)  # so that a thread goes on until it lets go of the lock
+    sys.setswitchinterval(10)  # so that a thread continues until it releases the lock
     try:
         t = threading.Thread(target=others)
         t.start()
@@ -719,7 +776,7 @@ def test_two_at_once(call):
 
 @pytest.mark.skipif(not shutil.which("objdump"), reason="binutils are not installed; make test installs them")
 def test_no_global_state():
-    """The library's only variable is the chosen kernel, and all threads choose the same; the others are the compiler's."""
+    """The library's only variable is the chosen kernel, and all threads choose the same one; other variables are the compiler's."""
     table = subprocess.run(["objdump", "-t", os.environ["FPISA_SUMS"]], check=True, text=True, capture_output=True).stdout
     names = {line.split()[-1] for line in table.splitlines() if re.search(r" \.(data|bss|tdata|tbss)\s", line)}
     assert {n for n in names if not re.match(r"\.|__|completed", n)} == {"chosen"}

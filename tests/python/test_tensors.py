@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums of torch's tensors and their scalars, whose values are what torch itself prints."""
+"""Exact sums of torch's tensors and their scalars, whose values are those that torch itself prints."""
 import struct
 
 import numpy as np
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="python3-torch is not installed; `ma
 
 
 def views():
-    """Tensors whose memory is not their values, and their exact sums."""
+    """Return tensors whose memory differs from their values, with their exact sums."""
     c = torch.tensor([1 + 2j, 3 + 4j])
     yield c.conj(), 4 - 6j
     yield c.conj().imag, -6
@@ -30,7 +30,7 @@ def test_views(tensor, total):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int8, torch.int64, torch.bool])
 def test_keys(dtype):
-    """A tensor of any type, of any strides, with a gradient or not."""
+    """A tensor of any type, with any strides, with or without a gradient, is summed right."""
     for by in torch.tensor([1, 0, 1]), torch.tensor([1, 7, 0, 7, 1, 7])[::2]:
         by = by.to(dtype)
         by = by.requires_grad_() if dtype.is_floating_point else by
@@ -45,7 +45,7 @@ def test_keys(dtype):
 
 
 def test_flushing_thread():
-    """set_flush_denormal() changes neither a value, a key nor a factor."""
+    """set_flush_denormal() does not change a value, a key or a factor."""
     least = 2.0 ** -149
     values = [torch.tensor(least), torch.tensor(2.0 ** -133, dtype=torch.bfloat16), torch.tensor(complex(0, least), dtype=torch.complex64)]
     keys = [np.array([least, 0], "f4"), torch.tensor([least, 0]), torch.tensor([2.0 ** -133, 0], dtype=torch.bfloat16), [5e-324, 0.0],

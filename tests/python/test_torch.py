@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The communication hook under DistributedDataParallel: ranks are threads over `mem`, whose averages must be theirs alone."""
+"""The communication hook under DistributedDataParallel: ranks are threads over `mem`, and each gets the averages of its own process
+group."""
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ torch_hook = pytest.importorskip("fpisa.torch_hook")
 
 @pytest.fixture(scope="module")
 def gloo(tmp_path_factory):
-    """A process group of one: torch's own averages change nothing."""
+    """A process group of one rank, so that torch's own averages change nothing."""
     torch.set_num_threads(1)
     store = tmp_path_factory.mktemp("store") / "file"
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
@@ -33,7 +34,7 @@ def make_net(dtype=torch.float32):
     (torch.float32, "float32", None, 1e-5), (torch.float64, "float64", None, 1e-12),
     (torch.float32, "float16", torch.float16, 1e-2), (torch.float32, "bfloat16", torch.bfloat16, 5e-2)])
 def test_average(gloo, dtype, type_, as_type, close):
-    """Two ranks, several buckets: all get the mean of the gradients that each has by itself."""
+    """With two ranks and several buckets, all get the mean of the gradients that the ranks compute."""
     inputs = [torch.from_numpy(np.random.default_rng(r).uniform(-1, 1, (5, 30))).to(dtype) for r in range(2)]
     alone = [gradients(make_net(dtype), x) for x in inputs]
     models = [torch.nn.parallel.DistributedDataParallel(make_net(dtype), bucket_cap_mb=0.001) for _ in inputs]
@@ -55,7 +56,7 @@ def test_average(gloo, dtype, type_, as_type, close):
 
 
 def test_fewer_ranks(gloo):
-    """A job that a rank was taken out of: the average is said to be over the others."""
+    """If a rank was removed from the job, an error says that the average is over the other ranks."""
     class Job:
         ranks = 0, 2
 
@@ -66,13 +67,13 @@ def test_fewer_ranks(gloo):
             return fpisa.Result(None, fpisa.Flags.FEWER_RANKS)
 
     hook = torch_hook.Hook(Job())
-    with pytest.warns(RuntimeWarning, match="averages over ranks 0, 2 alone"):
+    with pytest.warns(RuntimeWarning, match="averages over ranks 0, 2 only"):
         hook.start(torch.ones(4), 1).wait()
     assert hook.flags == fpisa.Flags.FEWER_RANKS
 
 
 def test_an_error(gloo):
-    """A rank that is gone: backward() ends, and the hook has the exception."""
+    """If a rank is gone, backward() ends, and the hook has the exception."""
     model = torch.nn.parallel.DistributedDataParallel(make_net())
 
     def rank_of(handle):

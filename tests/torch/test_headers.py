@@ -12,13 +12,13 @@ import zipfile
 import pytest
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-# Headers are those of every platform; wheels for Linux have CUDA in them, and several times the size.
+# All platforms have the same headers. Use a wheel without CUDA, because wheels for Linux contain CUDA and are several times larger.
 PLATFORM = ["--platform", "macosx_14_0_arm64", "--platform", "macosx_11_0_arm64", "--python-version", "3.11"]
 
 
 @pytest.fixture(scope="module")
 def headers(tmp_path_factory):
-    """torch/include of the newest wheel."""
+    """Return torch/include of the newest wheel."""
     if not importlib.util.find_spec("pip"):
         pytest.skip("python3-pip is not installed; make test installs it")
     folder = tmp_path_factory.mktemp("wheel")
@@ -36,7 +36,7 @@ def headers(tmp_path_factory):
 
 
 def compiles(headers, source):
-    """Its errors; a method that overrides nothing is one."""
+    """Return the compiler's errors; a method that overrides nothing is an error."""
     python = sysconfig.get_paths()["include"]
     if not os.path.exists(os.path.join(python, "Python.h")):
         pytest.skip("python3-dev is not installed; make test installs it")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The wheels of adapters/python and adapters/torch as doc/torch.md has pip make them, in an environment of their own, without a
+"""The wheels of adapters/python and adapters/torch as pip makes them by doc/torch.md, in an environment of their own, without a
 network. A part of `make test-long`: it compiles the extension once more."""
 import importlib.util
 import os
@@ -25,7 +25,7 @@ except fpisa.Error as e:
 
 @pytest.mark.long
 def test_wheels(tmp_path):
-    """Installed beside each other, the backend loads and looks for a manager."""
+    """If both are installed, the backend loads and looks for a manager."""
     for module, package in MODULES.items():
         if not importlib.util.find_spec(module):
             pytest.skip(f"{package} is not installed; make test installs it")

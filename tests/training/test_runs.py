@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs: the same bits a second time, arms that are what they say, a sweep that goes on where it stopped"""
+"""Training runs: a second run has the same bits, each arm uses the addition that it names, a sweep continues where it stopped"""
 import argparse
 import contextlib
 import json
@@ -46,7 +46,7 @@ def test_a_second_run_has_the_same_bits(noise, model, format, arm):
 
 
 def test_arms_differ(noise):
-    """Another arm ends elsewhere, and raises only the flags that its mode can."""
+    """A different arm ends with different weights, and raises only the flags that its mode can raise."""
     records = {arm: run(noise, "resnet", arm=arm) for arm in plan.ARMS}
     assert len({r["weights"] for r in records.values()}) == len(plan.ARMS)
     assert not records["default"]["flags"] and not records["reversed"]["flags"]
@@ -91,7 +91,7 @@ def test_totals(rng, monkeypatch, dtype, words, format):
 # -- errors -----------------------------------------------------------------------
 
 def test_errors():
-    """The errors of these values are known: none, 2^-24 relative, a lost sum, a sum of zero."""
+    """The errors of these values are known: zero, 2^-24 relative, a lost sum, a sum of zero."""
     gradients = [np.array([1, 1, 1e-3, 1], "f4"), np.array([1, 2.0**-24, 0, -1], "f4")]
     total = np.array([2, 1, 0, 0], "f4")
     found = errors.against_truth(gradients, total)
@@ -111,7 +111,7 @@ def test_adds():
 # -- a sweep -------------------------------------------------------------------------
 
 def test_sweep_goes_on(sweep, tmp_path):
-    """A run that exists is not done again, nor a run in another file; a truncated line is not a run."""
+    """A run that exists, also in another file, is not done again; a truncated line does not count as a run."""
     first, second = str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")
     assert "2 runs, 0 of them are in" in sweep(first, "--arms", "default,exact", "--processes", "2")
     with open(first) as f:
@@ -125,7 +125,7 @@ def test_sweep_goes_on(sweep, tmp_path):
         again = [json.loads(line) for line in f]
     assert sorted(r["weights"] for r in again) == sorted(json.loads(line)["weights"] for line in whole.splitlines())
     said = sweep(second, "--arms", "default,exact", "--also", first, "--compare", first)
-    assert "2 runs, 2 of them are in" in said and "the same bits" not in said  # these are those
+    assert "2 runs, 2 of them are in" in said and "the same bits" not in said  # the same runs
     with open(second) as f:
         assert len(f.readlines()) == 2
     said = sweep(str(tmp_path / "c.jsonl"), "--arms", "default", "--compare", first)
@@ -133,7 +133,7 @@ def test_sweep_goes_on(sweep, tmp_path):
 
 
 def test_records_are_one_sweep_s(tmp_path):
-    """A second sweep is told of the first; a broken line is named."""
+    """A second sweep gets an error about the first; an error names a broken line."""
     path = tmp_path / "r.jsonl"
     one = sweep_module.Records(str(path))
     with pytest.raises(SystemExit, match="another sweep writes .*r.jsonl; wait"):
@@ -145,7 +145,7 @@ def test_records_are_one_sweep_s(tmp_path):
 
 
 def test_a_process_dies(tmp_path, monkeypatch, capsys):
-    """If a process dies before it has its order, the other goes on, and the sweep says what is left."""
+    """If a process dies before it has its order, the other continues, and the sweep says which runs are left."""
     started = []
 
     def start(args, pipes):
@@ -177,7 +177,7 @@ def test_a_process_dies(tmp_path, monkeypatch, capsys):
 
 
 def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
-    """If the second process is ready when the first has done everything, none is started in its place."""
+    """If the second process becomes ready after the first has finished all runs, no process is started in its place."""
     ended, started = threading.Event(), []
 
     def start(args, pipes):

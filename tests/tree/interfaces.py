@@ -5,10 +5,9 @@ records each with the version that made or changed it.
 
     tests/tree/interfaces.py BUILD [--write]
 
-Print what differs from the record, or write it (`make interfaces`). It does not write what breaks others
-unsaid: a function, struct or constant of include/fpisa.h that goes or changes takes another SOVERSION,
-one of include/fpisa/wire.h another FPISA_VERSION, and NEWS.md names whatever changes, under the Makefile's
-VERSION. tests/tree/test_interfaces.py holds the tree to that.
+Print the differences to the record, or write them (`make interfaces`). It refuses to write a change that breaks other programs without
+notice. If a function, struct or constant of include/fpisa.h is removed or changed, SOVERSION must change; for one of include/fpisa/wire.h,
+FPISA_VERSION. NEWS.md must name every change, under the Makefile's VERSION. tests/tree/test_interfaces.py checks this.
 """
 import glob
 import os
@@ -25,14 +24,14 @@ import table  # noqa: E402
 
 RECORD = os.path.join(TOP, "doc", "interfaces.txt")
 HEAD = """\
-# What others build on, each with the version that made or last changed it: `make interfaces` writes this file,
+# The interfaces that others build on, each with the version that made or last changed it: `make interfaces` writes this file,
 # NEWS.md says what changed. API: function, struct, constant. Wire: wire-struct, wire-constant. Output: verb, option,
 # counter (its number is the reason of an ERROR frame), json (file.key), metric. gone: was there, up to that version.
 """
 LIBRARIES = ("fpisa", "fpisa-query")  # each with a header of its name
 API, WIRE = ("function", "struct", "constant"), ("wire-struct", "wire-constant")
 GONE = "(gone)"
-# May grow at the end: they begin with their size, which the library heeds; only the library makes a chunk.
+# These may grow at the end: they begin with their size, which the library checks; only the library makes a chunk.
 GROW = ("fpisa_options", "fpisa_group_options", "fpisa_query_options", "fpisa_info", "fpisa_call", "fpisa_chunk")
 
 
@@ -42,7 +41,7 @@ def read(*path):
 
 
 def setting(name):
-    """A variable of the Makefile."""
+    """Return a variable of the Makefile."""
     return re.search(rf"^{name} := (\S+)$", read("Makefile"), re.M)[1]
 
 
@@ -50,10 +49,10 @@ def number(version):
     return tuple(map(int, version.split(".")))
 
 
-# -- what there is: {(kind, name): what it is} -----------------------------------
+# -- the present interfaces: {(kind, name): description} -------------------------
 
 def members(body):
-    """(name, type) of each member of a struct."""
+    """Return (name, type) of each member of a struct."""
     for line in filter(None, (" ".join(m.split()) for m in body.split(";"))):
         pointer = re.search(r"\(\*(\w+)\)", line)
         if pointer:
@@ -66,7 +65,7 @@ def members(body):
 
 
 def header(path, prefix=""):
-    """A header's structs, enums and macros, as the compiler has them."""
+    """Return a header's structs, enums and macros, as the compiler reads them."""
     text = re.sub(r"/\*.*?\*/", "", read("include", path), flags=re.S)
     packed = r" __attribute__\(\(packed" if prefix else ";"
     structs = {n: list(members(b)) for n, b in re.findall(rf"^struct (\w+) \{{([^{{}}]*)^\}}{packed}", text, re.M)}
@@ -91,7 +90,7 @@ def header(path, prefix=""):
 
 
 def functions(build, name):
-    """Prototypes, with the version node that the library exports each under."""
+    """Return prototypes, with the version node under which the library exports each."""
     text = re.sub(r"/\*.*?\*/", "", read("include", name + ".h"), flags=re.S)
     declared = {n: " ".join(p.split()) for p, n in re.findall(r"^((?:const )?\w+ \*?(fpisa_\w+)\([^{};]*\));", text, re.M)}
     exported = dict(line.split()[-1].split("@@") for line in subprocess.run(
@@ -103,7 +102,7 @@ def functions(build, name):
 
 
 def output(build):
-    """Verbs and options as the program tells them, counters, keys and metrics as the sources name them."""
+    """Return verbs and options as the program prints them, and counters, keys and metrics as the sources name them."""
     for v in table.verbs(os.path.join(build, "fpisa"))[0]:
         yield ("verb", v.name), v.operand()
         for o in v.options.values():
@@ -142,7 +141,7 @@ def present(build):
 # -- the record ------------------------------------------------------------------
 
 def recorded():
-    """({(kind, name): (version, what)}, SONAME)"""
+    """Return ({(kind, name): (version, description)}, SONAME)."""
     items, soname = {}, None
     if not os.path.exists(RECORD):
         return items, soname
@@ -165,13 +164,13 @@ def write(items, soname):
 
 
 def news():
-    """{version: what NEWS.md says of it}, the newest first."""
+    """Return {version: its section of NEWS.md}, the newest first."""
     sections = re.split(r"^## (\d+\.\d+\.\d+)\b.*\n", read("NEWS.md"), flags=re.M)[1:]
     return dict(zip(sections[::2], sections[1::2]))
 
 
 def says(section, key):
-    """Whether NEWS names it, marked as code: an option with its dashes, a counter, key or metric by itself."""
+    """Return whether NEWS names it, marked as code: an option with its dashes, a counter, key or metric by itself."""
     kind, name = key
     name = name.rsplit(" ", 1)[-1] if kind == "option" else name.rsplit(".", 1)[-1] if kind == "json" else name
     return re.search(rf"(?<![\w-]){re.escape(name.removeprefix('v_') if kind == 'counter' else name)}(?![\w-])",
@@ -179,19 +178,19 @@ def says(section, key):
 
 
 def grown(name, was, now):
-    """Has a struct that may grow only got members at its end?"""
+    """Return whether a struct that may grow has only new members at its end."""
     old, new = was.split(", ")[1:], now.split(", ")[1:]
     return name in GROW and new[:len(old)] == old
 
 
 def changes(found, items):
-    """{key: (was, now)}, None for what is not there."""
+    """Return {key: (old, new)}, with None for a missing one."""
     old = {k: what for k, (_, what) in items.items() if what != GONE}
     return {k: (old.get(k), found.get(k)) for k in {**old, **found} if old.get(k) != found.get(k)}
 
 
 def breaks(found, items, same_soname):
-    """Why the changes may not be recorded: sentences."""
+    """Return, as sentences, why the changes may not be recorded."""
     differ = changes(found, items)
     version = ("wire-constant", "FPISA_VERSION")
     for (kind, name), (was, now) in differ.items():
@@ -205,7 +204,7 @@ def breaks(found, items, same_soname):
 
 
 def unsaid(items, sections, first):
-    """Return, as sentences, changes of a later version than the first that NEWS.md's section of it does not name."""
+    """Return, as sentences, the changes of versions after the first that the version's section in NEWS.md does not name."""
     for key, (version, what) in items.items():
         if version != first and not says(sections.get(version, ""), key):
             yield f"{' '.join(key)} {'is gone' if what == GONE else 'changed'} in {version}: NEWS.md does not say so there"

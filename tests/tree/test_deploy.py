@@ -12,7 +12,7 @@ import pytest
 from lab import FPISA, TOP, setting
 
 DEPLOY = os.path.join(TOP, "deploy")
-# apiVersion of each kind, and what the API server refuses it without.
+# apiVersion of each kind, and the fields that the API server requires.
 KINDS = {
     "Namespace": ("v1", []),
     "ConfigMap": ("v1", ["data"]),
@@ -104,7 +104,7 @@ def test_configuration_of_the_cluster(tmp_path):
 
 
 def needs():
-    """doc/deploy.md's table: capabilities by verb."""
+    """Return doc/deploy.md's table: capabilities by verb."""
     return {verb: set(re.findall(r"CAP_(\w+)", caps)) for verb, caps in re.findall(r"^\| `([\w ]+)` \| (.*?) \|", read("doc/deploy.md"), re.M)}
 
 
@@ -179,7 +179,7 @@ def test_script(path):
 
 @pytest.fixture
 def slurm(tmp_path):
-    """Return (environment, function that runs a script): a site's files, and a fpisa that notes its calls."""
+    """Return (environment, function that runs a script): a site's files, and a stand-in for fpisa that records its calls."""
     for name, text in ("fpisa", '#!/bin/sh\necho "$*" "$FPISA_KEY" > "$FPISA_RUN/said"\n'), ("keys", "train:1:secret\n"), \
             ("slurm.conf", f"FPISA_MANAGER=10.0.0.1:18000\nFPISA_SITE_KEY={tmp_path}/keys\n"):
         (tmp_path / name).write_text(text)
@@ -190,9 +190,9 @@ def slurm(tmp_path):
 
 
 def test_prolog_and_epilog(slurm, tmp_path):
-    """Only the user can read the key while the job runs; nothing is left; a finding of doctor drains the node."""
+    """Only the user can read the key while the job runs. Afterwards no file is left. A fault found by doctor drains the node."""
     env, run = slurm
-    for _ in range(2):  # the second time as of a requeued job
+    for _ in range(2):  # the second time as for a requeued job
         assert run("prolog").returncode == 0
     key = tmp_path / "run" / "12" / "keys"
     assert key.read_text() == "train:1:secret\n" and key.stat().st_mode & 0o777 == 0o400 and key.parent.stat().st_mode & 0o777 == 0o700
@@ -221,7 +221,7 @@ def test_without_postgres():
 
 
 def test_packages_of_two_versions_of_postgresql(tmp_path):
-    """Each has its package and its files, and the source builds with both; nothing else of debian/control changes."""
+    """Each version has its package and its files, and the source package depends on both; the rest of debian/control does not change."""
     shutil.copytree(os.path.join(TOP, "debian"), tmp_path / "debian")
     before = (tmp_path / "debian" / "control").read_text()
     subprocess.run([tmp_path / "debian" / "versions", "18", "15"], check=True)
@@ -237,7 +237,7 @@ def test_packages_of_two_versions_of_postgresql(tmp_path):
 
 
 def test_ci():
-    """Each job runs a part of .ci/run, and its parts are all suites of `make test`, once."""
+    """Each job runs a part of .ci/run, and together they run each suite of `make test` once."""
     workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))
     job = workflow["jobs"]["test"]
     assert [s["run"] for s in job["steps"] if ".ci/run" in s.get("run", "")] == [".ci/run ${{ matrix.part }}"]
@@ -258,8 +258,8 @@ def test_ci_of_long_suites():
 
 
 def test_ci_of_releases():
-    """Every release of the suite, each on a machine of its own."""
+    """Every release of the suite has a machine of its own."""
     workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))
     job = workflow["jobs"]["distros"]
-    assert job["strategy"]["matrix"]["release"] == re.search(r'"FPISA_RELEASES", "(.*?)"', read("tests/distros/test_distros.py"))[1].split()
+    assert job["strategy"]["matrix"]["release"] == re.search(r'"FPISA_RELEASES", "(.*?)"', read("tests/run"))[1].split()
     assert job["env"] == {"FPISA_RELEASES": "${{ matrix.release }}"} and job["steps"][-1]["run"] == "make test-long SUITES=distros"

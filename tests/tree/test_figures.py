@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README's figures and pictures: from bench/report/figures.json and from commands that exist, none written by hand."""
+"""README's figures and pictures come from bench/report/figures.json and from commands that exist; none is written by hand."""
 import json
 import os
 import re
@@ -27,7 +27,7 @@ def page(path=None):
 
 
 def words(path):
-    """All text of a picture."""
+    """Return all text of a picture."""
     assert os.path.getsize(path) < 100000
     return sorted("".join(t.itertext()).strip() for t in ET.parse(path).iter("{http://www.w3.org/2000/svg}text"))
 
@@ -43,7 +43,7 @@ def test_table():
 
 
 def test_no_figure_beside_the_table():
-    """A time or a ratio outside the table has a command beside it, or belongs to another system."""
+    """A time or a ratio outside the table names its command, or belongs to another system."""
     section = page().split("## Results\n")[1].split("\n## ")[0]
     rest = section.replace(readme.shown(page(), readme.FIGURES), "")
     assert not re.findall(r"\d+\.\d+(?: to \d+\.\d+)?", rest), rest
@@ -109,7 +109,7 @@ MACHINE = {"cpu": "X", "cpus": 2, "kernel": "9.9", "date": "2030-01-02T03:04:05"
 
 
 def by_topology(factor, waited=0.0):
-    """Two points, ours `factor` times as fast as Gloo, and a training."""
+    """Return two points at which FPISA is `factor` times as fast as Gloo, and a training run."""
     def ours(ms):
         return {"seconds": ms / 1e3, "waited": waited, "bound_s": ms / 2e3, "limit_s": ms / 2e3, "faster": factor,
                 "faster_quartiles": [factor, factor], "share": 0.5, "share_quartiles": [0.5, 0.5]}
@@ -148,7 +148,7 @@ def results(factor, busy=0.01, quick=False):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """README, record and picture of our own; place(results, ...) makes folders of runs."""
+    """Yield copies of README, record and picture; place(results, ...) makes folders of runs."""
     for name, file in (("RECORD", "figures.json"), ("README", "README.md"), ("PAGE", "page.md"), ("PICTURE", "p/allreduce.svg"),
                        ("POINTS", "topology.jsonl"), ("TOPOLOGIES", "p/topology.svg")):
         monkeypatch.setattr(readme, name, str(tmp_path / file))
@@ -181,8 +181,8 @@ def test_take(place):
             assert f"| {median}; " in row and f"| {low} to 20; " in row, row
         else:
             assert f"| {'; '.join([median] * len(keys))} | {'; '.join([low + ' to 40'] * len(keys))} |" in row, row
-    assert f"Medians of 3 runs of `make bench-figures` on 2030-01-02, {80 * len(run.PARTS) / 60:.0f} minutes each, on 2 CPUs (X,\nLinux 9.9) without other work" in text
-    # The others took twice as long as ours.
+    assert f"These are medians of 3 runs of `make bench-figures` on 2030-01-02, {80 * len(run.PARTS) / 60:.0f} minutes each, on 2 CPUs (X,\nLinux 9.9) without other work" in text
+    # The other contenders took twice as long as FPISA.
     assert readme.load()["figures"]["allreduce.1000.gloo"] == [0.75, 0.625, 20]
     assert "1.5" in words(readme.PICTURE) and "0.75" in words(readme.PICTURE)
 
@@ -194,7 +194,7 @@ def test_take_beside_others(place):
         readme.take(folders, False)
     assert "old" in page() and not os.path.exists(readme.RECORD)
     readme.take(folders, True)
-    assert "beside other work, which took 30% of them" in page()
+    assert "with other work, which took 30% of them" in page()
 
 
 @pytest.mark.parametrize("lines, said", [
@@ -208,7 +208,7 @@ def test_take_refuses(place, lines, said):
 
 @needs_gnuplot
 def test_take_topology(place):
-    """The measurements of a run become the tables, the chart and the record; a star marks times that the CPUs held up."""
+    """The measurements of a run become the tables, the chart and the record; a star marks times that were limited by the CPUs."""
     folder, = place([*results(1), *by_topology(2.5, waited=0.11)])
     readme.take([folder], False)
     readme.take_topology(folder, False)
@@ -218,7 +218,7 @@ def test_take_topology(place):
                     "| 8, 20 Mbit/s, 64 KB, queue 128 KB, MTU 1500, loss 1% | 10* (5) |  |  |  |  | 20* (10) |  | 25 |  |  |",
                     "| 8, 20 Mbit/s, 1 MB | 2.50* |  |  |  |  | 2.50* |  |",
                     "| 8, 20 Mbit/s, 64 KB, queue 128 KB, MTU 1500, loss 1% | 2.50* |  |  |  |  | 2.50* |  |"]
-    assert "| `mlp`, 4, 50 Mbit/s | 7 | 7 | 2.50 (2.50 to 2.50) |" in text and "Medians of 3 or 9 rounds" in text
+    assert "| `mlp`, 4, 50 Mbit/s | 7 | 7 | 2.50 (2.50 to 2.50) |" in text and "These are medians of 3 or 9 rounds" in text
     # 25 ms over a bound of 5 and of 10.
     assert {"2.5", "5", "FPISA, 1 MB"} <= set(words(readme.TOPOLOGIES)) and "64 KB" not in " ".join(words(readme.TOPOLOGIES))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A change of an interface is in NEWS.md, and in the versions that tell a program of it."""
+"""A change of an interface is in NEWS.md, and changes the versions that programs check."""
 import re
 
 import pytest
@@ -37,7 +37,7 @@ def test_news():
 
 
 def test_header_alone():
-    """The header is installed without the tree: it names no file of the tree, and its numbers are the protocol's."""
+    """The header is installed without the tree: it does not name a file of the tree, and its numbers equal the protocol's."""
     header, numbers = read("include", "fpisa.h"), read("include", "fpisa", "format.h")
     assert re.findall(r"\b(?:bpf|doc|include|user)/\S+", header) == []
     for name in "mode", "pipeline", "clz", "fanout":
@@ -47,7 +47,7 @@ def test_header_alone():
 
 
 def symbols():
-    """{function: (node, least version of the package)} of debian/lib*N.symbols."""
+    """Return {function: (node, least version of the package)} of debian/lib*N.symbols."""
     found, n = {}, setting("SOVERSION")
     for name in interfaces.LIBRARIES:
         text = read("debian", f"lib{name}{n}.symbols")
@@ -65,8 +65,8 @@ def versions_of_structs(items, what):
 
 
 def test_symbols():
-    """Of each exported function: its node is of the version that made it, and the package that a program
-    needs is no older than the function and the structs that it takes."""
+    """The node of each exported function names the version that added it. The package that a program needs
+    is not older than the function and the structs that it takes."""
     items, _ = interfaces.recorded()
     functions = {n: v for (kind, n), v in items.items() if kind == "function" and v[1] != GONE}
     listed = symbols()
@@ -84,7 +84,7 @@ def test_packages_have_the_news():
     assert "](NEWS.md)" in read("README.md")
 
 
-# -- the rule: changes that are made up ------------------------------------------
+# -- the rule, on invented changes -----------------------------------------------
 
 def change(found, **edits):
     """Return the interfaces with some changed; None removes one."""

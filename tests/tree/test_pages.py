@@ -42,17 +42,17 @@ void sum(float *grad, size_t n)
 
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_are_whole(page):
-    """A table has its line of dashes second, and equally many cells in every row."""
+    """The second line of a table has dashes, and all rows have equally many cells."""
     for rows in re.findall(r"(?:^\|.*\n)+", re.sub(r"```.*?```", "", read(page), flags=re.S), re.M):
         cells = [len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", r))) for r in rows.splitlines()]
         assert re.fullmatch(r"\|[-:|]+\|", rows.splitlines()[1]) and len(set(cells)) == 1, rows
 
 
 def test_map():
-    """DEVELOPING.md names only existing programs, and each of the rooms whose files it lists."""
+    """DEVELOPING.md names only existing programs, and every file of the rooms that it lists."""
     there = {f for path, _, files in os.walk(TOP) if not {".git", "build"} & set(path.split(os.sep)) for f in files}
     named = set(re.findall(r"[\w-][\w.-]*\.(?:py|sh|c|h|hpp|cpp|mk)\b", read("DEVELOPING.md")))
-    assert named - there <= {"fpisa_abi.h"}, named - there  # that one is made
+    assert named - there <= {"fpisa_abi.h"}, named - there  # this header is generated
     for room in "tests/lib", "paper/training", "adapters/python/fpisa":
         files = {f for f in os.listdir(os.path.join(TOP, room)) if re.fullmatch(r"[^_]\w*\.\w+|_[^_]\w*\.py", f)} - {"py.typed"}
         unnamed = {f for f in files if not re.search(rf"(?<![\w.]){re.escape(f)}", read("DEVELOPING.md"))}
@@ -71,12 +71,12 @@ def test_make_targets(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_network_namespaces(page):
-    """No page loads by `ip netns exec` or `ip -n`, whose pins do not last."""
+    """No page loads the datapath by `ip netns exec` or `ip -n`, whose pins disappear."""
     assert not re.search(r"ip (netns exec|-n) \S+ .*(fpisa|xdp)", read(page))
 
 
 def commands(page):
-    """Lines and spans of code that call fpisa, as words."""
+    """Yield the lines and spans of code that call fpisa, as words."""
     text = re.sub(r"`([^`\n]*)\n([^`\n]*)`", r"`\1 \2`", read(page))
     for line in re.findall(r"^(?:    )?((?:build/)?fpisa [a-z].*)$", text, re.M) + \
             re.findall(r"`((?:build/)?fpisa [^`]*)`", text):
@@ -88,7 +88,7 @@ def commands(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands(page):
-    """Every verb on a page exists, and has every option that it is given."""
+    """Every verb on a page exists, and has every option that the page uses."""
     names = {v.name for v in table.verbs(FPISA)[0]}
     found = 0
     for words in commands(page):

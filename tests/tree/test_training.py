@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/training.md: its tables and pictures are of the committed records, and its statistics right."""
+"""doc/training.md: its tables and pictures come from the committed records, and its statistics are right."""
 import math
 import os
 import re
@@ -36,7 +36,7 @@ def record(model="vgg", format="fp32", arm="default", seed=1, last=97.0, **more)
 
 
 def rows(text, first):
-    """Cells of the table whose first column is `first`."""
+    """Return the cells of the table whose first column is `first`."""
     lines = re.search(rf"^\| {first} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.M)[1].splitlines()
     return [[c.strip() for c in line.strip("|").split("|")] for line in lines]
 
@@ -49,7 +49,7 @@ def test_page():
 
 
 def test_records():
-    """The records are of this experiment, each run once, each whole."""
+    """The records belong to this experiment, and each run is complete and occurs once."""
     records = sweep.read(report.RECORDS)
     assert len({sweep.key(r) for r in records}) == len(records)
     for r in records:
@@ -59,7 +59,7 @@ def test_records():
 
 
 def test_pictures():
-    """Each that the page shows is there and names the arms that have run."""
+    """Each picture on the page exists and names the arms that have run."""
     ran = {r["arm"] for r in sweep.read(report.RECORDS)}
     names = re.findall(r"\]\(pictures/(training-\w+\.svg)\)", page())
     assert len(names) == (4 if sweep.read(report.RECORDS) else 0)
@@ -116,13 +116,13 @@ def test_all_networks():
     assert found["all four", "fp16", "`fpisa`"] == ["0"] + ["not run yet"] * 3
     records += [record(m, arm="reversed", seed=s, last=96.0) for m in plan.NETWORKS for s in by_seed]
     said = " ".join(report.text(records, []).split())
-    assert "these runs settle in 1 of 2 means of the four networks, and in 4 of 8 of single ones." in said
+    assert "below the paper's 0.1 in 1 of 2 means of the four networks, and in 4 of 8 means of single networks." in said
     assert f"within {math.ceil(100 * (0.08 + half / 5)) / 100:.2f} points of 0 for the modes, and within 0.20 for the null arm" in said
-    assert "Of these 2 intervals 1 leaves 0 out (fp32 reversed), of those of single networks (mean of the last 5) 4 of 8." in said
+    assert "1 of these 2 intervals excludes 0 (fp32 reversed), and so do 4 of 8 intervals of single networks (mean of the last 5)." in said
 
 
 def test_formats_differ():
-    """Seed 2 has but one of the formats of a network."""
+    """Seed 2 has only one of the formats of a network."""
     records = [record(m, f, seed=s, last=97.0 + (f == "fp16") * (s / 2 + i)) for i, m in enumerate(plan.NETWORKS)
                for f in plan.FORMATS for s in (1, 2, 3) if (m, f, s) != ("vgg", "fp16", 2)]
     found = figures.paired_all(figures.index(records), "fp16", "default", figures.final, base_format="fp32")
@@ -134,7 +134,7 @@ def test_spelled():
 
 
 def test_verdicts():
-    """By the interval's both ends: 12.71 / 2 times the distance of two values is its half."""
+    """The verdict uses both ends of the interval: half its length is 12.71 / 2 times the distance of two values."""
     assert report.verdict([0.02, 0.03]) == "below 0.1" and report.verdict([-0.02, -0.03]) == "below 0.1"
     assert report.verdict([0.2, 0.21]) == "above 0.1" and report.verdict([-0.2, -0.21]) == "above 0.1"
     assert report.verdict([0.09, 0.1]) == "not settled"
@@ -150,7 +150,7 @@ def test_index():
 
 
 def test_page_is_left(monkeypatch, tmp_path):
-    """A page that cannot be written stays as it was."""
+    """A page that cannot be written does not change."""
     kept = tmp_path / "training.md"
     kept.write_text(page())
     monkeypatch.setattr(report, "PAGE", str(kept))
@@ -165,15 +165,15 @@ def test_shares():
     found = {tuple(r[:2]): r[2:] for r in rows(text.split("## What the sums lost")[1], "format")}
     assert found["fp32", "`fpisa-a`"] == ["10%", "0.5%", "0.2%", "0%", "25%", "30%", "10%"]
     assert found["fp32", "default"] == ["-"] * 5 + ["30%", "10%"]
-    claims = text.split("## Beside the paper")[1]
-    assert "| VGG 60%; others 60%. Of default addition: VGG 60%; others 60% |" in claims and "OVERFLOW in 25% of the steps" in claims
+    claims = text.split("## Compared with the paper")[1]
+    assert "| VGG 60%; others 60%. Default addition: VGG 60%; others 60% |" in claims and "OVERFLOW in 25% of the steps" in claims
     assert "1e-8 and more, medians of runs: Epoch 1: VGG 30%; others 30%" in claims
     assert rows(text, "network")[0][0] == "VGG" and ["VGG", "1", "0.5", "0.2", "60", "30", "60", "30"] in [
-        r for part in text.split("\nOf `fpisa-a`")[1:] for r in rows(part, "network")]
-    assert "| VGG 0.5%; others 0.5%; more in 0 of the 2 steps looked at, at most 0.5% |" in claims
-    assert "| saturated: VGG 0.2%; others 0.2%; more in 2 of the 2 steps looked at, at most 0.2% |" in claims
+        r for part in text.split("\nFor `fpisa-a`")[1:] for r in rows(part, "network")]
+    assert "| VGG 0.5%; others 0.5%; more in 0 of the 2 sampled steps, at most 0.5% |" in claims
+    assert "| saturated: VGG 0.2%; others 0.2%; more in 2 of the 2 sampled steps, at most 0.2% |" in claims
     assert [report.of_sample(v) for v in ([], [1.5], [3.0, 1.0, 2.5])] == ["not run yet", "1.5", "2.5 (1 to 3)"]
-    assert "Of one seed there is no interval" in text and "medians: VGG 20, ResNet 20." in text
+    assert "One seed has no interval" in text and "at once: VGG 20, ResNet 20." in text
 
 
 def test_bench_page():
@@ -184,7 +184,7 @@ def test_bench_page():
 
 
 def test_cost():
-    """Medians as they are recorded; a quota that did nothing shows."""
+    """Medians equal the records; the page shows a quota that had no effect."""
     line = {"model": "mlp", "parameters": 1000, "workers": 2, "quota_percent": 25, "contender": "fpisa", "rounds": 5, "steps": 9,
             "samples_per_s": 123.4, "samples_per_s_quartiles": [100.2, 150.1], "sum_ns_per_value": 9.44,
             "cpu_ms_per_sample": 2.5, "throttled": 0.5}
@@ -192,7 +192,7 @@ def test_cost():
               "samples_to_switchml_quartiles": [1.25, 1.75]}
     found = report.cost([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9", "busy": 0.25}, {**line, **ratios},
                          {**line, "contender": "none", "quota_percent": 0, "throttled": 0.0}])
-    assert "of which others had 25% before it began; 2 workers, 5 rounds of 9 steps" in found
+    assert "of which other work used 25% before the run, with\n2 workers and 5 rounds of 9 steps" in found
     assert "the largest median here is 1.50" in found
     assert rows(found, "network, parameters") == [
         ["mlp, 1000", "25% of a CPU", "`fpisa`", "9.4", "0.50 (0.40 to 0.60)", "123 (100 to 150)", "1.50 (1.25 to 1.75)", "2.500",
@@ -205,14 +205,14 @@ def test_network():
     run = {"model": "vgg", "format": "fp16", "arm": "exact", "workers": 8, "steps": 3, "ranks_agree": True, "same_bits_as_mem": True}
     found = report.network([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9"}, run,
                             {**run, "arm": "fpisa", "same_bits_as_mem": False}])
-    assert "On 2030-01-02, by 2 CPUs (X, Linux 9.9)." in found
+    assert "Measured on 2030-01-02 on 2 CPUs (X, Linux 9.9)." in found
     assert rows(found, "network") == [["VGG", "fp16", "`exact`", "8", "3", "yes", "yes"],
                                       ["VGG", "fp16", "`fpisa`", "8", "3", "yes", "no"]]
     assert "not run yet" in report.network([])
 
 
 def test_again(monkeypatch, tmp_path):
-    """Of runs done twice, by the CPUs that did them, a run by the same CPU replaces the earlier run."""
+    """If a run is done twice, the run by the same CPU replaces the earlier run."""
     first = [record(seed=s, weights=w, machine={"cpu": "X"}) for s, w in ((1, "a"), (2, "b"), (3, "c"))]
     paths = {name: tmp_path / name for name in ("RECORDS", "AGAIN")}
     for name, path in paths.items():
@@ -222,10 +222,10 @@ def test_again(monkeypatch, tmp_path):
     def does(*runs):
         sweep.write(tmp_path / "short", runs)
         report.record_again(str(tmp_path / "short"))
-        return rows(report.again(sweep.read(paths["AGAIN"]), first), "first by")
+        return rows(report.again(sweep.read(paths["AGAIN"]), first), "first on")
 
     with pytest.raises(SystemExit, match="short has no second run of any in .*RECORDS"):
-        does(first[0], record(seed=4))  # a copy, and one that was done once
+        does(first[0], record(seed=4))  # a copy, and a run that was done once
     by_y = [record(seed=s, weights=w, machine={"cpu": "Y"}, date="2030-01-03") for s, w in ((1, "a"), (2, "z"))]
     assert does(first[2], *by_y) == [["X", "Y", "1, 2", "2030-01-03", "2", "1"]]
     by_x = record(seed=1, weights="a", machine={"cpu": "X"}, date="2030-01-04")
@@ -235,7 +235,8 @@ def test_again(monkeypatch, tmp_path):
 
 
 def test_time_left(monkeypatch):
-    """The time left comes from the epochs in progress before a run has ended, from runs then; two processes share the work."""
+    """The remaining time is computed from the epochs in progress until a run has ended, and then from runs; two processes share the
+    work."""
     now = [1000.0]
     monkeypatch.setattr(sweep.time, "monotonic", lambda: now[0])
     clock, run = sweep.Clock(10), plan.Settings("mnist", "vgg", "fp32", "default", 1, 20)
@@ -254,7 +255,7 @@ def test_time_left(monkeypatch):
 
 @needs_gnuplot
 def test_draws(tmp_path, monkeypatch):
-    """Pictures are drawn of all arms, and of one arm alone."""
+    """Pictures are drawn of all arms, or of a single arm."""
     monkeypatch.setattr(pictures, "PICTURES", str(tmp_path))
     for records in ([record()], [record(m, f, a, s, 96 + s / 7) for m in plan.NETWORKS for f in plan.FORMATS
                                  for a in plan.ARMS for s in (1, 2)]):

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * One chain of FP32 contributions, 32 elements wide, through every user-space
- * composition of the nine units and through the oracle. Registers and events
- * must agree after each contribution, packed values and flags of both roundings
- * after the last. Any difference fails the test.
+ * composition of the nine units and through the oracle. Registers and events must agree after each contribution, and
+ * packed values and flags of both roundings after the last. Any difference fails the test.
  * 	lanes	mau.h element by element: events and flags of each element
  * 	fused	block.h, one loop
  * 	staged	block.h, one unit at a time over the block's PHV
@@ -139,7 +138,7 @@ static inline uint64_t staged_add(const struct fpisa_word_block *in, struct fpis
 	struct fpisa_phv_block p;
 	uint64_t events;
 
-	memset(&p, 0xa5, sizeof(p)); /* contents left over from another block */
+	memset(&p, 0xa5, sizeof(p)); /* contents of another block */
 	fpisa_stage0(in, FPISA_PHV(&p), FPISA_FP32);
 	fpisa_stage1(FPISA_PHV(&p), FPISA_FP32);
 	if (first) {
@@ -184,7 +183,10 @@ static inline uint32_t lane_read(const struct fpisa_exp_block *e, const struct f
 		fpisa_stage8(FPISA_PHV(&__p), out, FPISA_FP32, rounding); \
 	})
 
-/* Check that every composition and match reads agreeing registers alike in one rounding, which is a constant. */
+/*
+ * Check that every composition and match reads equal registers out to equal values in one rounding, which is a
+ * constant.
+ */
 #define CHECK_READ(x, rounding)                                                                                \
 	do {                                                                                                   \
 		struct fpisa_word_block want, got;                                                             \
@@ -215,7 +217,7 @@ static inline uint32_t lane_read(const struct fpisa_exp_block *e, const struct f
 			mismatch(what, who " flags", mode, n, w, 0, flags, all); \
 	} while (0)
 
-/* Return the oracle's view of the chain, for tests that know more about it. */
+/* Return the oracle's results for the chain, for tests with further checks. */
 static inline struct expected check_chain(const char *what, int contributions, const contribution *w,
 					  enum fpisa_mode mode)
 {

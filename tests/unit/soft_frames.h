@@ -38,7 +38,7 @@ static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uin
 {
 	uint32_t port = f->h.type == FPISA_TYPE_ADD ? fpisa_port_index(f->h.slot >> 1, s->job.window, s->job.ports) : 0;
 
-	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, f, &f->len, &f->to);
+	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, 0, f, &f->len, &f->to);
 }
 
 /* List rank i as port i + 1 of one address. */
@@ -82,7 +82,7 @@ static inline void join(struct fpisa_soft *s)
 		assert_int_equal(f.to, 1ull << i);
 		assert_true(intact(&f));
 	}
-	/* Every waiting rank says HELLO again; then the generation begins. */
+	/* Every waiting rank sends HELLO again; then the generation begins. */
 	for (uint32_t i = 0; i < s->job.workers - 1; i++) {
 		hello(s, &f, i, 100 + i);
 		assert_int_equal(give(s, &f, i), FPISA_V_welcome);

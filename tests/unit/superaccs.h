@@ -2,8 +2,7 @@
 /*
  * Helpers for the tests of superaccumulators and partials: sums in exactly the
  * memory that their window takes, so that the sanitizers see every access to
- * other limbs; values of every kind that matters; and the oracle's answer to
- * what is read.
+ * other limbs; values of every relevant kind; and the oracle's results.
  */
 #ifndef SUPERACCS_H
 #define SUPERACCS_H
@@ -80,11 +79,11 @@ static inline uint64_t value(struct vectors_rng *rng, struct fpisa_format f, uin
 		e = ones - 1;
 		bits |= fpisa_frac_ones(f) & ~(uint64_t)vectors_below(rng, 2);
 		break;
-	case 4: /* few bits: ties */
+	case 4: /* few bits, for ties */
 		bits &= 1ull << 63 | 1ull << (f.mbits - 1) | 1;
 		e = centre > 60 ? centre - vectors_below(rng, 2) * (f.mbits + 1) : centre;
 		break;
-	case 5: /* one sign, one exponent: carries */
+	case 5: /* one sign and one exponent, for carries */
 		bits |= 1ull << 63;
 		break;
 	default: /* a special, rarely */
@@ -108,7 +107,7 @@ static inline void choose(struct values *v, struct vectors_rng *rng)
 		uint32_t one = kind < 8 ? kind : vectors_below(rng, 7);
 
 		v->word[i] = value(rng, v->f, one, centre);
-		/* Values that cancel, and the last value */
+		/* Make values that cancel, and the last value. */
 		if (kind == 7 && i && i + 1 < v->n)
 			v->word[i] = v->word[i - 1] ^ (uint64_t)(i & 1) << (v->f.ebits + v->f.mbits);
 	}
@@ -174,7 +173,10 @@ static inline void check_read(const struct fpisa_superacc *a, const struct oracl
 	}
 }
 
-/* Return the merge of parts of the values, by pairs in a random order. One part of each pair goes through bytes. */
+/*
+ * Return the merge of parts of the values, by pairs in a random order. One part of each pair is converted to bytes and
+ * back.
+ */
 static inline struct fpisa_superacc *by_merges(const struct values *v, struct vectors_rng *rng)
 {
 	struct fpisa_superacc *part[16];

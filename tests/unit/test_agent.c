@@ -103,7 +103,10 @@ static void asked_again_while_it_is_made(void **state)
 	assert_true(told[1].made.index == 3 && told[1].made.number == 6 && !told[1].made.err);
 }
 
-/* Check a job that is made before the second manager asks: too late for the first manager, and no answer to the second. */
+/*
+ * Check a job that is made before the second manager's request: it is too late for the first manager, and is not the
+ * answer to the second.
+ */
 static void made_while_nobody_is_there(void **state)
 {
 	struct agent_jobs *a = new_agent();
@@ -120,7 +123,10 @@ static void made_while_nobody_is_there(void **state)
 	assert_int_equal(told[1].type, FPISA_MANAGER_MADE);
 }
 
-/* Check that the manager is told if it asks for a job of a group that was ended here, before it hears of the end. */
+/*
+ * Check that the manager gets an error if it asks for a job of a group that was ended here before it has learned of the
+ * end.
+ */
 static void asked_for_what_has_ended(void **state)
 {
 	struct agent_jobs *a = new_agent();

@@ -13,7 +13,10 @@ static struct fpisa_mem *make_mem(void)
 	return m;
 }
 
-/* Check that options that no job can have are refused before the manager is asked, so that other ranks do not hear of them. */
+/*
+ * Check that options that no job can have are refused before the manager gets a request, so that other ranks are not
+ * disturbed.
+ */
 static void options_of_a_group(void **state)
 {
 	static const struct {
@@ -40,7 +43,7 @@ static void options_of_a_group(void **state)
 	}
 }
 
-/* Check that NULL gives an error, and nothing worse, for each pointer that is needed. */
+/* Check that NULL gives an error and no crash for each pointer that is needed. */
 static void null_arguments(void **state)
 {
 	struct fpisa_mem *m = make_mem(), *bad;

@@ -60,7 +60,7 @@ static uint32_t staged_read(struct block *b, struct fpisa_format f, enum fpisa_r
 
 enum { BLOCK_CHAIN = 6 };
 
-/* Check one block through one composition. The bytes behind the lanes of narrow formats must not change. */
+/* Check one block through one composition. The bytes after the lanes of narrow formats must not change. */
 static void check_block(int format, enum fpisa_mode mode, int staged, uint64_t (*words)[BLOCK_CHAIN], int n)
 {
 	const struct fpisa_format f = formats[format].f;

@@ -170,7 +170,7 @@ static void exact_nearest(void **state)
 	check_sums(FPISA_MODE_EXACT, FPISA_ROUND_NEAREST);
 }
 
-/* Check that an average by reciprocal of an exact sum is off by 2^-24 of itself and one rounding. */
+/* Check that an average of an exact sum by reciprocal has a relative error of at most 2^-24 and one rounding. */
 static void reciprocal(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -201,7 +201,7 @@ static void reciprocal(void **state)
 	assert_true(different > 0);
 }
 
-/* Check that norm is low by less than (2k - 1) 2^(-M - G) of itself, and one rounding. */
+/* Check that norm is too low by less than (2k - 1) 2^(-M - G), relatively, and one rounding. */
 static void norm(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};

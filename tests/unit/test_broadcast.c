@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Broadcasts of any length and at any address, over lost frames: root's bits arrive, and nothing beside them changes */
+/* Broadcasts of any length and at any address, over lost frames: root's bits arrive, and no other byte changes */
 #include "lib/api.h"
 #include "workers.h"
 

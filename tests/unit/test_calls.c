@@ -49,7 +49,10 @@ static void reverse(uint8_t *p, size_t n, uint8_t bytes)
 	}
 }
 
-/* Return the elements of a round's contribution, which is a row of scales, then the elements, as on the wire. */
+/*
+ * Return the elements of a round's contribution, which consists of a row of scales and then the elements, as on the
+ * wire.
+ */
 static const uint8_t *elements_of(const struct trial *c, uint32_t rank)
 {
 	return c->round.in[rank] + (c->f.shared ? FPISA_SCALES : 0);
@@ -158,7 +161,7 @@ static void check_member(const struct member *w)
 		wrong(w, 0, "flags");
 	for (size_t i = end; i < sizeof(w->recv); i++)
 		if (w->recv[i] != 0xa5)
-			wrong(w, i, "written behind the array");
+			wrong(w, i, "written after the array");
 }
 
 static void make_mem(struct trial *c)
@@ -301,11 +304,11 @@ static void factors(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++) {
-		refused(f, FPISA_FORMAT_FP32, FPISA_SCALE, never[i], "finite, not zero");
-		refused(f64, FPISA_FORMAT_FP64, FPISA_SCALE, never[i], "finite, not zero");
+		refused(f, FPISA_FORMAT_FP32, FPISA_SCALE, never[i], "finite and not zero");
+		refused(f64, FPISA_FORMAT_FP64, FPISA_SCALE, never[i], "finite and not zero");
 	}
 	for (size_t i = 0; i < 3; i++) {
-		refused(f, FPISA_FORMAT_FP32, FPISA_SCALE, doubles[i], "the value of a float");
+		refused(f, FPISA_FORMAT_FP32, FPISA_SCALE, doubles[i], "a value that float32 can represent");
 		assert_int_equal(call(f64, FPISA_FORMAT_FP64, FPISA_SCALE, doubles[i]), 0);
 	}
 	for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++)

@@ -32,7 +32,7 @@ static void test_check_type(void **state)
 	assert_int_equal(fpisa_check_type(&h), FPISA_V_version);
 }
 
-/* Change one field of a good ADD and expect this verdict. */
+/* Change one field of a valid ADD and expect this verdict. */
 #define ADD(verdict, ...)                                                                                       \
 	do {                                                                                                    \
 		struct fpisa_job job = a_job();                                                                 \
@@ -63,7 +63,7 @@ static void test_check_add(void **state)
 	ADD(secret, h.secret = 0);
 	/* A rank that has not joined has no secret. */
 	ADD(secret, h.secret = session.secret[1] = 0);
-	/* The secret is checked before anything that only members are told. */
+	/* The secret is checked before any verdict that only members may get. */
 	ADD(secret, h.secret = 43, h.format = 0, job.live = 5);
 	ADD(rank, h.rank = WORKERS);
 	ADD(rank, h.rank = FPISA_MAX_WORKERS);
@@ -131,7 +131,7 @@ static void test_check_add_last_rank(void **state)
 	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
 }
 
-/* Change one field of a good HELLO of rank 1, before its checksum is taken or after, and expect this verdict. */
+/* Change one field of a valid HELLO of rank 1, before its checksum is computed or after, and expect this verdict. */
 #define HELLO_OF(verdict, before, after)                                                                           \
 	do {                                                                                                       \
 		struct fpisa_job job = a_job();                                                                    \
@@ -164,12 +164,12 @@ static void test_check_hello(void **state)
 	HELLO(unknown_peer, sport++);
 	HELLO(unknown_peer, job.workers = 2, from = addr[2]);
 	HELLO(not_live, job.live = 5);
-	/* An incarnation that leaves no larger number would lock its rank out. */
+	/* With the largest incarnation its rank could never join again. */
 	HELLO_SUMMED(incarnation, h.aux = 0);
 	HELLO_SUMMED(incarnation, h.aux = 1ull << 63);
 	HELLO_SUMMED(incarnation, h.aux = ~0ull);
 	HELLO_SUMMED(ok, h.aux = (1ull << 63) - 1);
-	/* A HELLO without the token, or a damaged HELLO, gets no other verdict. */
+	/* A HELLO without the token, or a damaged HELLO, gets only this verdict. */
 	HELLO_SUMMED(token, p.proof = 0);
 	HELLO_SUMMED(token, p.proof = 0, job.live = 5);
 	HELLO_SUMMED(token, job.token = 0);

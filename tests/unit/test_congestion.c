@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The limit of chunks in flight (lib/congestion.h) in a simulation: ranks with the real window and timeout, whose
- * frames meet in one port of a switch. The port holds some frames and drops the rest. A tick is the time of a frame there.
+ * frames share one port of a switch. The port queues some frames and drops the rest. A tick is the time of a frame in
+ * the port.
  */
 #include "lib/window.h"
 #include "workers.h"
@@ -17,10 +18,13 @@ struct port_plan {
 	int room;	   /* frames that the port holds */
 	int delay;	   /* ticks from the aggregator back to a rank */
 	int chunks;
-	double loss; /* share of frames lost on the way, beside the port's */
+	double loss; /* share of frames lost elsewhere than in the port */
 };
 
-/* State at the aggregator: ranks whose contributions have come, the last rank, the tick when ranks have the result, and resent frames */
+/*
+ * State at the aggregator: ranks whose contributions have arrived, the last rank, the tick when ranks have the result,
+ * and resent frames
+ */
 struct chunk {
 	int there[MAX_RANKS], count, last, retransmit, result, resent[MAX_RANKS];
 };
@@ -189,8 +193,8 @@ static double share(const struct sim *s)
 }
 
 /*
- * Check ports of 20 and 100 Mbit/s with 128 KB and 1 MB. From two ranks on, a limit of 64 for each rank would be more than the
- * small port holds, and all but a few hundredths of the frames would be sent in vain.
+ * Check ports of 20 and 100 Mbit/s with 128 KB and 1 MB. From two ranks on, a limit of 64 for each rank would be more
+ * than the small port holds, and all but a few hundredths of the frames would be sent needlessly.
  */
 static void one_port(void **state)
 {
@@ -218,7 +222,7 @@ static void one_port(void **state)
 		}
 }
 
-/* Check that losses without a queue do not lower the rate: the limit stays above what the path carries. */
+/* Check that losses without a queue do not lower the rate: the limit stays above the path's capacity. */
 static void losses_without_a_queue(void **state)
 {
 	struct port_plan p = {.ranks = 4, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 2000, .loss = 0.01};
@@ -232,7 +236,8 @@ static void losses_without_a_queue(void **state)
 
 /*
  * Check that a call of any number of ranks gets, in the long run, between half and twice its fair share, which is half of the port,
- * while another flow fills the port. Ranks that give way for good when they find their own frames in that queue get a hundredth.
+ * while another flow fills the port. If ranks always reduced their limit when they found their own frames in that
+ * queue, they would get a hundredth.
  */
 static void beside_another_flow(void **state)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Mode exact of FP64 in user space, fused and staged, against the oracle's integers: 2 to 64 ranks, values over the whole
- * range, registers that hold the remains of earlier rounds; every order of four values; and what xsum and ReproBLAS
- * publish of exact and of reproducible sums, as properties.
- * 20000 elements of random values, or FPISA_CASES
+ * range, registers that hold the remains of earlier rounds; every order of four values; and the published properties of
+ * exact sums by xsum and of reproducible sums by ReproBLAS. 20000 elements of random values, or FPISA_CASES
  */
 #include <math.h>
 #include <setjmp.h>
@@ -26,7 +25,7 @@
 
 typedef uint64_t lanes[FPISA_BLOCK];
 
-/* Registers, never cleared: a round begins with what the last round left */
+/* Registers, never cleared: a round begins with the remains of the last round */
 static struct fpisa_exp_block exponents;
 static struct fpisa_limbs64_block limbs;
 
@@ -106,7 +105,7 @@ static uint64_t word_of(struct vectors_rng *rng, uint32_t kind, uint32_t middle)
 	}
 }
 
-/* Fill with values. Each element has a kind; a few elements have a special; a value often cancels another, except for its last bit. */
+/* Fill `in` with values. Each element has a kind. A few elements have a special. Often two values cancel, except for the last bit. */
 static void fill(struct vectors_rng *rng, lanes *in, uint32_t ranks)
 {
 	for (int i = 0; i < FPISA_BLOCK; i++) {
@@ -137,7 +136,7 @@ static void random_values(void **state)
 	}
 }
 
-/* Check that the 24 orders of four values, an element each, give one sum. */
+/* Check that the 24 orders of four values, one in each element, give one sum. */
 static void every_order(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -192,8 +191,8 @@ static uint64_t one_sum(const double *v, uint32_t n)
 			 bits_of(want))
 
 /*
- * Check the properties that Neal publishes of xsum: a sum is the exact sum rounded once, also if a part of it is beyond the range, at
- * ties, with subnormals and with values that cancel.
+ * Check the properties that Neal publishes for xsum: a sum is the exact sum rounded once, even if a part of it is
+ * beyond the range, at ties, with subnormals and with values that cancel.
  */
 static void xsum(void **state)
 {

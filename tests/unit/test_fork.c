@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Handles in a process that forks: the child cannot use them. The child keeps no
- * port, gets an error when it uses a handle, and disturbs nothing by closing one.
+ * Handles in a process that forks: the child cannot use them. The child keeps no port, gets an error when it uses a
+ * handle, and does not disturb the parent when it closes one.
  */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -120,7 +120,7 @@ static void port_is_free(void **state)
 	}
 }
 
-/* Check that the deadline holds while a child might still let go of the port, which in truth another handle has. */
+/* Check that the deadline holds while a child might still release the port, which actually another handle has. */
 static void port_is_taken(void **state)
 {
 	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 100};
@@ -204,7 +204,7 @@ static void use_in_child(void **state)
 	munmap(u.v, sizeof(seen));
 }
 
-/* -- fork at a bad time --------------------------------------------------------- */
+/* -- fork during a call --------------------------------------------------------- */
 
 static pid_t forked;
 static int close_at_once;
@@ -225,7 +225,7 @@ static void fork_once(void *arg, const struct fpisa_chunk *c)
 	}
 }
 
-/* The child is within the call too. */
+/* The child, too, is inside the call. */
 static void check_fork_from_on_chunk(void)
 {
 	struct fpisa *f = NULL;
@@ -284,7 +284,7 @@ static int close_it(void *arg)
 	return refused ? 0 : 1;
 }
 
-/* Check that the child does not look into a handle while another thread of the parent is anywhere in a call. */
+/* Check that the child does not read a handle if another thread of the parent was anywhere in a call at the fork. */
 static void check_fork_beside_a_call(const struct fpisa_options *o)
 {
 	struct server s = {0};
@@ -317,7 +317,9 @@ static int use_without_thread(void *arg)
 	return is_refused(fpisa_eventfd(u->f)) ? use(u) : 3;
 }
 
-/* Check that a request in progress that no thread waits for goes on in the parent, and that the child cannot use it. */
+/*
+ * Check that a request in progress for which no thread waits continues in the parent, and that the child cannot use it.
+ */
 static void thread_stays_behind(void **state)
 {
 	const struct fpisa_options o = {.progress = 1};

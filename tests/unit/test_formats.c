@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The arithmetic is parametric: the nine units of mau.h, element by element,
- * against the oracle in formats other than plain FP32, with 32-bit and 64-bit
- * registers and with guard bits.
+ * The nine units of mau.h, element by element, against the oracle in formats other than plain FP32, with 32-bit and
+ * 64-bit registers and with guard bits.
  */
 #include "formats.h"
 
@@ -121,7 +120,7 @@ static void test_random_chains(void **state)
 	}
 }
 
-/* Return an R-bit mantissa of any length and either sign; now and then one of the two ends. */
+/* Return an R-bit mantissa of any length and either sign; sometimes one of the two ends. */
 static int64_t random_mantissa(struct vectors_rng *rng, struct fpisa_format f)
 {
 	int64_t lowest = f.rbits == 64 ? INT64_MIN : INT32_MIN;
@@ -138,8 +137,8 @@ static int64_t random_mantissa(struct vectors_rng *rng, struct fpisa_format f)
 }
 
 /*
- * Check adds and read-outs with registers that sums hardly reach: both ends
- * shifted out, magnitudes far below the smallest subnormal.
+ * Check adds and read-outs with registers that sums rarely reach: with bits shifted out at both ends, and with
+ * magnitudes far below the smallest subnormal.
  */
 static void test_any_register(void **state)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A group of one rank, with a thread as its manager that answers as each case wants. The rank joins, gets its job, hears of refusals and
- * of ranks that are gone or have left, and comes back to a restarted manager. The aggregator is the server of udp_server.h.
+ * A group of one rank, whose manager is a thread that answers as each case requires. The rank joins, gets its job,
+ * learns of refusals and of ranks that are gone or have left, and reconnects to a restarted manager. The aggregator is
+ * the server of udp_server.h.
  */
 #define _GNU_SOURCE /* accept4() */
 #include <poll.h>
@@ -94,10 +95,10 @@ static void take_ask(struct manager *m, const struct fpisa_manager_ask *ask)
 	if (m->trouble == SAYS_LEFT)
 		say(m, &left);
 	if (m->trouble == REFUSES_JOB) {
-		refuse_it(m, FPISA_MANAGER_R_format, ask->index, "group sums: float32 is not given away here");
+		refuse_it(m, FPISA_MANAGER_R_format, ask->index, "group sums: float32 is not offered here");
 		return;
 	}
-	/* TAKEN_PORT: a socket keeps the port until BOUND says that it is taken. */
+	/* In case TAKEN_PORT a socket keeps the port until BOUND says that it is taken. */
 	if (m->trouble != TAKEN_PORT)
 		give_port(&m->aggregator, 0);
 	say_bind(m, ask->index, port);
@@ -130,7 +131,7 @@ static void take_bound(struct manager *m, const struct fpisa_manager_bind *bound
 	say(m, &out);
 }
 
-/* Handle one message. Return nonzero if the connection is over. */
+/* Handle one message. Return nonzero if the connection has ended. */
 static int take(struct manager *m, const struct fpisa_manager_message *in)
 {
 	struct fpisa_manager_message pong = fpisa_manager_message(FPISA_MANAGER_PONG);
@@ -279,7 +280,10 @@ static void sums(void **state)
 	}
 }
 
-/* A manager's trouble and how it fails a join or a call: the error, its sentence with the manager's port, and the missing ranks */
+/*
+ * A fault of a manager, and the failure of a join or call that it causes: the error, its sentence with the manager's
+ * port, and the missing ranks
+ */
 struct failure {
 	enum trouble trouble;
 	int rc;
@@ -365,7 +369,7 @@ static void call_that_fails(const struct failure *c, int restore)
 static void calls_that_fail(void **state)
 {
 	static const struct failure cases[] = {
-		{REFUSES_JOB, -EACCES, 0, "127.0.0.1:%u: group sums: float32 is not given away here"},
+		{REFUSES_JOB, -EACCES, 0, "127.0.0.1:%u: group sums: float32 is not offered here"},
 		{SAYS_GONE, -ECONNRESET, 2, "127.0.0.1:%u: group sums: rank 1 is gone: its process ended"},
 		{SAYS_LEFT, -ECONNRESET, 2, "127.0.0.1:%u: group sums: rank 1 has left the group after 0 calls"},
 	};

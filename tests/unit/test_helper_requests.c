@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The manager's requests to a helper that reads none of them: no send waits, none is lost or changes places, and the wait ends */
+/*
+ * The manager's requests to a helper that does not read them: no send waits, no request is lost or reordered, and the
+ * wait ends
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

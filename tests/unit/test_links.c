@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* user/job/links.c: what an aggregator's links allow for its job, with interfaces defined here */
+/* user/job/links.c: the limit that an aggregator's links set for its job, with interfaces defined here */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,11 +85,11 @@ static void test_one_port(void **state)
 	     "4 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 25% of its own: a sum takes 2.7 times as long as by a ring");
 	says(said(0, SLOW_NIC, SLOW_NIC, 0),
 	     "2 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 50% of its own: a sum takes 2 times");
-	/* 40 Gbit/s carry four times 10, and not four times 25. */
+	/* A link of 40 Gbit/s is sufficient for four links of 10 and not for four of 25. */
 	assert_string_equal(said(10, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "");
 	says(said(25, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "let each use 40% of its own: a sum takes 1.7 times");
 	says(said(25, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "fpisa plan --workers 4 --rate 25000M --colocated");
-	/* Slower than the workers, but not slower than a ring */
+	/* slower than the workers, but not slower than a ring */
 	says(said(15, FAST_NIC, FAST_NIC, FAST_NIC, FAST_NIC, 0), "let each use 67% of its own: a sum takes 1 times");
 }
 
@@ -114,7 +114,7 @@ static void test_unknown(void **state)
 	assert_string_equal(said(0, SILENT_NIC, SILENT_NIC, 0), "");
 	assert_string_equal(said(0, SLOW_NIC, SLOW_NIC, VETH, 0), "");
 	assert_string_equal(said(0, 7, 7, 7, 0), "");
-	/* Given by --rate */
+	/* The rate is given by --rate. */
 	says(said(10, VETH, VETH, VETH, 0),
 	     "3 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 33% of its own");
 	says(said(10, SLOW_NIC, SLOW_NIC, VETH, 0), "let each use 50% of its own");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The log of a program that serves others, with any reader; and progress, which appears only on a terminal */
+/* The log of a server, with fast and slow readers; and progress, which appears only on a terminal */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,7 +86,7 @@ static void a_flood_is_short(void **state)
 	close(end[1]);
 }
 
-/* Check a log to `to` while `from`, its other end, is not read. */
+/* Check a log that is written to `to` while its other end, `from`, is not read. */
 static void nobody_reads(int from, int to)
 {
 	char text[4096];
@@ -98,7 +98,7 @@ static void nobody_reads(int from, int to)
 	log_open(&l, to);
 	for (int i = 0; i < 100; i++)
 		log_line(&l, 0, "line %d", i);
-	/* The kernel makes room in a terminal by itself. */
+	/* The kernel frees room in a terminal by itself. */
 	if (!isatty(to)) {
 		assert_int_equal(l.left_out, 100);
 		empty(from);
@@ -224,7 +224,7 @@ static void progress_is_for_terminals(void **state)
 	if (!fork())
 		show(slave);
 	wait(NULL);
-	/* The terminal hands on the written text in its own time. */
+	/* The terminal delivers the written text with a delay. */
 	alarm(STUCK_S);
 	while (!strstr(text, "wrong\r\n")) {
 		ssize_t got = read(terminal, text + n, sizeof(text) - 1 - n);

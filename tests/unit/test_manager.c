@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Messages between ranks and the manager (user/lib/manager): which
- * messages are well formed, files of keys, and connections by every pair of
- * keys that the two sides may have
+ * Messages between ranks and the manager (user/lib/manager): valid and invalid messages, key files, and connections by
+ * every pair of keys that the two sides may have
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -183,6 +182,25 @@ static void nothing_stands_behind_what_is_used(void **state)
 		assert_int_equal(check(&m_), FPISA_MANAGER_R_malformed);    \
 	} while (0)
 
+/* Check that the answer of an aggregator that could not make a job has no more of a spec than the elements that fit. */
+static void elements_that_fit(void **state)
+{
+	struct fpisa_manager_message m = good(FPISA_MANAGER_MADE);
+
+	(void)state;
+	memset(&m.made.spec, 0, sizeof(m.made.spec));
+	m.made.err = -EMSGSIZE;
+	strcpy(m.made.text, "too many elements");
+	assert_int_equal(check(&m), 0);
+	m.made.spec.elements = 96;
+	assert_int_equal(check(&m), 0);
+	m.made.spec.elements = 97;
+	assert_int_equal(check(&m), FPISA_MANAGER_R_malformed);
+	m.made.spec.elements = 96;
+	m.made.spec.window = 64;
+	assert_int_equal(check(&m), FPISA_MANAGER_R_malformed);
+}
+
 static void bounds(void **state)
 {
 	struct fpisa_manager_message m = good(FPISA_MANAGER_JOIN);
@@ -203,7 +221,7 @@ static void bounds(void **state)
 	WRONG(REGISTER, reg.zero, 1);
 	WRONG(AGGREGATORS, list.n, 1);
 	WRONG(AGGREGATORS, list.n, 17);
-	WRONG(AGGREGATORS, list.n, 15); /* the last aggregator lies behind the list */
+	WRONG(AGGREGATORS, list.n, 15); /* the last aggregator is beyond the end of the list */
 	WRONG(AGGREGATORS, list.of[3].weight, 0);
 	WRONG(AGGREGATORS, list.of[3].weight, 101);
 	WRONG(AGGREGATORS, list.of[3].address, 0);
@@ -385,7 +403,7 @@ static void new_keys(void **state)
 	assert_memory_equal(keys.psk[1].secret, b.secret, sizeof(b.secret));
 	chmod(file, 0644);
 	assert_int_equal(fpisa_psk_new("third", file, &c), -EACCES);
-	/* The last line has no end. */
+	/* The last line lacks its newline. */
 	write_file("train:00000000:" SECRET);
 	chmod(file, 0600);
 	assert_int_equal(fpisa_psk_new("other", file, &c), 0);
@@ -509,7 +527,7 @@ static void connect_ends(struct ends *e, const struct fpisa_psks *keys, int plai
 	assert_int_equal(fpisa_channel_call(&e->rank, fd[1], own), 0);
 }
 
-/* Let both sides work until each has had a message or an end, or both are idle. */
+/* Run both sides until each has had a message or an end, or both are idle. */
 static void run_ends(struct ends *e)
 {
 	for (int i = 0; i < 50; i++) {
@@ -531,7 +549,7 @@ static void close_ends(struct ends *e)
 	fpisa_channel_close(e->rank);
 }
 
-/* Check messages both ways, as many as may wait. */
+/* Check messages in both directions, as many as may wait. */
 static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_psk *own, const char *name)
 {
 	struct fpisa_manager_message ping = good(FPISA_MANAGER_PING), pong = good(FPISA_MANAGER_PONG);
@@ -566,7 +584,10 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 	close_ends(&e);
 }
 
-/* Check a process that can open no more files: it gets an error, and nothing is lost. This runs before other tests load GnuTLS. */
+/*
+ * Check a process that can open no more files: it gets an error, and no message is lost. This runs before other tests
+ * load GnuTLS.
+ */
 static void no_more_files(void **state)
 {
 	struct fpisa_psk own = psk("train", "00000000", 1);
@@ -657,7 +678,7 @@ static void which_keys_there_are(void **state)
 	}
 }
 
-/* Check that the rank is told the reason in clear, whichever side lacks a key. */
+/* Check that the rank gets the reason unencrypted, whichever side lacks a key. */
 static void one_side_has_a_key(void **state)
 {
 	struct fpisa_psks keys = {.n = 1};
@@ -683,7 +704,7 @@ static void one_side_has_a_key(void **state)
 	close_ends(&e);
 }
 
-/* Check that an attacker between the two can send a refusal in clear, but no other message. */
+/* Check that an attacker between the two can send an unencrypted refusal, but no other message. */
 static void nothing_in_clear_but_a_refusal(void **state)
 {
 	struct fpisa_psk own = psk("train", "00000000", 1);
@@ -702,7 +723,7 @@ static void nothing_in_clear_but_a_refusal(void **state)
 	close(fd[0]);
 }
 
-/* Check messages that come in pieces or are cut short. */
+/* Check messages that arrive in pieces or are cut short. */
 static void pieces(void **state)
 {
 	struct fpisa_manager_message m = good(FPISA_MANAGER_JOIN), took;
@@ -742,7 +763,7 @@ static void garbage(void **state)
 
 		for (size_t k = 0; k < sizeof(bytes); k++)
 			bytes[k] = (unsigned char)vectors_next(&rng);
-		/* As TLS, as a message of the protocol, as neither */
+		/* The bytes begin like TLS, like a message of the protocol, or like neither. */
 		if (i % 3 == 0)
 			bytes[0] = 0x16;
 		if (i % 3 == 1)
@@ -766,6 +787,7 @@ int main(void)
 		cmocka_unit_test(each_is_taken_from_its_side),
 		cmocka_unit_test(nothing_stands_behind_what_is_used),
 		cmocka_unit_test(bounds),
+		cmocka_unit_test(elements_that_fit),
 		cmocka_unit_test(errors),
 		cmocka_unit_test_setup_teardown(keys_are_read, make_file, remove_file),
 		cmocka_unit_test_setup_teardown(refused_keys, make_file, remove_file),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The nine units in user space against the oracle, bit for bit: registers,
- * events, packed values, flags (mau_run.h compares them). First values known
- * from the contract and the paper, then everything that can be enumerated,
- * then the shared random vectors.
+ * events, packed values, flags (mau_run.h compares them). Tests are, in order, values known from the contract and the
+ * paper, all inputs that can be enumerated, and the shared random vectors.
  */
 #include "mau_run.h"
 #include "vectors.h"
@@ -101,7 +100,7 @@ static void test_clz(void **state)
 	}
 }
 
-/* Sums whose outcome follows from the contract by hand */
+/* Sums whose outcome was derived from the contract by hand */
 #define A FPISA_MODE_FPISA_A
 #define P FPISA_MODE_FPISA
 #define INX FPISA_INEXACT

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * libfpisa over the transport `mem`: ranks are threads, the aggregator is in
- * the process. Sums against the oracle in the reported arrival order,
- * lengths, requests, losses, deadlines, rejoining
+ * the process. Checked are sums against the oracle in the reported order of arrival, lengths, requests, losses,
+ * deadlines and rejoining.
  */
 #include <time.h>
 #include "workers.h"
@@ -116,8 +116,8 @@ static void loss(void **state)
 						.loss = 0.05}) > 0);
 }
 
-/* Window of one chunk: only one chunk is in flight */
-/* Check late and damaged copies, with small windows, so that slots are used again while copies are on their way. */
+/* with a window of one chunk only one chunk is in flight */
+/* Check late and damaged copies, with small windows, so that slots are used again while copies are in flight. */
 static void faults(void **state)
 {
 	(void)state;
@@ -135,7 +135,7 @@ static void faults(void **state)
 							.progress = window == 4}) > 0);
 }
 
-/* Check that contributions go only to the port of their slot, also if a fault delays them. Another port is an error. */
+/* Check that contributions go only to the port of their slot, even if a fault delays them. Another port is an error. */
 static void ports(void **state)
 {
 	(void)state;
@@ -236,7 +236,10 @@ static void deadline_names_rank(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check that the other ranks ask for one chunk, now and then, while a rank is late, and do not send the window again. */
+/*
+ * Check that the other ranks request one chunk from time to time while a rank is late, and do not send the window
+ * again.
+ */
 static void late_rank(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 64};
@@ -301,9 +304,9 @@ static void stale(void **state)
 	join_all(j, 2, m, 1000);
 	soft->job.live = 1;
 	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, FPISA_FLOAT32, NULL), -ESTALE);
-	assert_non_null(strstr(fpisa_error(), "rank 1 was taken out"));
+	assert_non_null(strstr(fpisa_error(), "rank 1 was removed"));
 	assert_int_equal(fpisa_rejoin(j[1].f), -EACCES);
-	/* The other rank goes on alone, and its next generation leaves a revived rank behind. */
+	/* The other rank continues alone, and its next generation does not include a rank that is continued later. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 40, FPISA_FLOAT32, NULL), 0);
 	soft->job.live = 3;
 	join_all(j, 2, m, 1000);
@@ -334,7 +337,7 @@ static void format_changed(void **state)
 	soft->job.key.k0 ^= 1;
 	memset(&soft->session, 0, sizeof(soft->session));
 	assert_int_equal(fpisa_allreduce(f, v, v, 40, FPISA_FLOAT16, NULL), -ESTALE);
-	assert_non_null(strstr(fpisa_error(), "the job was made anew"));
+	assert_non_null(strstr(fpisa_error(), "the job was created again"));
 	assert_int_equal(fpisa_rejoin(f), 0);
 	assert_int_equal(fpisa_allreduce(f, v, v, 40, FPISA_BFLOAT16, NULL), 0);
 	fpisa_close(f);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The manager's groups (user/manager). First each event is tested in the order
- * in which a story needs it, then events in random orders. After every random
- * event, what groups have must be what their ranks' connections and the limits
- * allow. Ranks and datapath are tables here.
+ * The manager's groups (user/manager). First events are tested in fixed orders, then in random orders. After every
+ * random event the jobs of groups must agree with their ranks' connections and the limits. Ranks and datapath are
+ * simulated by tables.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -45,7 +44,8 @@ struct world {
 	uint32_t static_slots; /* slots that static jobs hold */
 	struct aggregator_record aggregator[AGGREGATORS];
 	char said[FPISA_MANAGER_TEXT];
-	uint32_t rate; /* rate of the datapath's own link */
+	uint32_t rate;	   /* rate of the datapath's own link */
+	uint16_t elements; /* elements of a job's frames by default; 0: 32 */
 };
 
 static struct told *told(struct manager_caller *c)
@@ -150,7 +150,7 @@ static void restart(struct world *w)
 	w->m = (struct manager){.policy = &w->policy, .ops = &ops, .arg = w, .aggregator_port = 18000};
 	for (int i = 0; i < CALLERS; i++)
 		w->of[i].connected = 0;
-	/* The datapath has completed every request, and no job is left that no record calls made. */
+	/* The datapath has completed every request, and every job that is left is recorded as made. */
 	w->making = 0;
 	for (int i = 0; i < GROUPS; i++) {
 		if (group_gathers(&w->record[i]))
@@ -204,6 +204,16 @@ static void ask_in_mode(struct world *w, struct told *t, uint32_t index, uint8_t
 static void ask(struct world *w, struct told *t, uint32_t index, uint8_t format, uint32_t window)
 {
 	ask_in_mode(w, t, index, format, 0, window);
+}
+
+static void ask_elements(struct world *w, struct told *t, uint32_t index, uint16_t elements)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_ASK);
+
+	msg.ask.index = index;
+	msg.ask.spec.format = 1;
+	msg.ask.spec.elements = elements;
+	say(w, t, &msg);
 }
 
 static void bound(struct world *w, struct told *t, uint32_t index, uint16_t port, uint16_t taken)
@@ -294,7 +304,8 @@ static void datapath_turn(struct world *w)
 		made.number = (uint32_t)number;
 		made.spec.format = made.spec.format ? made.spec.format : 1;
 		made.spec.mode = made.spec.rounding = made.spec.pipeline = 1;
-		made.spec.elements = 32;
+		if (!made.spec.elements)
+			made.spec.elements = w->elements ? w->elements : 32;
 		/* The datapath marks the record itself, because the manager may not be running. */
 		if (w->record[o.place].aggregators == 1)
 			w->record[o.place].job[o.index].state = FPISA_GROUP_JOB_MADE;
@@ -351,7 +362,7 @@ static int records_of(const struct world *w)
 	return n;
 }
 
-/* -- stories ---------------------------------------------------------------- */
+/* -- fixed orders ----------------------------------------------------------- */
 
 static void a_group_lives_and_ends(void **state)
 {
@@ -376,7 +387,7 @@ static void a_group_lives_and_ends(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
-/* Check that ranks of the next group can join by the same name while the last ranks of a group leave. */
+/* Check that ranks of the next group can join under the same name while the last ranks of a group leave. */
 static void the_next_of_that_name(void **state)
 {
 	struct world *w = new_world();
@@ -385,7 +396,7 @@ static void the_next_of_that_name(void **state)
 	w->policy.quota.groups = 1;
 	gather(w, 0, 2, "train", "key");
 	join(w, call(w, 9, 9, "key"), "train", 0, 2);
-	assert_refused(&w->of[9], FPISA_MANAGER_R_name, "one of that name lives");
+	assert_refused(&w->of[9], FPISA_MANAGER_R_name, "a group of this name exists");
 	leave(w, &w->of[0], 0);
 	join(w, call(w, 2, 1, "key"), "train", 0, 2);
 	assert_last(&w->of[2], FPISA_MANAGER_PENDING);
@@ -409,7 +420,7 @@ static void who_may_not_join(void **state)
 	join(w, call(w, 1, 2, "key"), "train", 0, 3);
 	assert_refused(&w->of[1], FPISA_MANAGER_R_rank, "rank 0");
 	join(w, call(w, 2, 3, "key"), "train", 1, 4);
-	assert_refused(&w->of[2], FPISA_MANAGER_R_size, "others said 3");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_size, "but the other ranks as 3");
 	join(w, call(w, 3, 3, "key"), "large", 1, 5);
 	assert_refused(&w->of[3], FPISA_MANAGER_R_size, "allows 4");
 	join(w, call(w, 4, 4, "key"), "second", 0, 2);
@@ -419,7 +430,7 @@ static void who_may_not_join(void **state)
 	/* Another key has names of its own. */
 	join(w, call(w, 6, 6, "other"), "train", 0, 3);
 	assert_last(&w->of[6], FPISA_MANAGER_PENDING);
-	/* A rank that gives up waiting makes room for another process of that rank. */
+	/* If a rank stops waiting, another process may join with that rank. */
 	lose(w, &w->of[0]);
 	join(w, call(w, 7, 7, "key"), "train", 0, 2);
 	assert_last(&w->of[7], FPISA_MANAGER_PENDING);
@@ -432,13 +443,13 @@ static void a_message_out_of_its_turn(void **state)
 
 	(void)state;
 	ask(w, call(w, 0, 1, "key"), 0, 1, 0);
-	assert_refused(&w->of[0], FPISA_MANAGER_R_order, "out of its turn");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_order, "must come first");
 	assert_true(w->of[0].hung_up);
 	leave(w, call(w, 1, 1, "key"), 0);
-	assert_refused(&w->of[1], FPISA_MANAGER_R_order, "out of its turn");
+	assert_refused(&w->of[1], FPISA_MANAGER_R_order, "must come first");
 	gather(w, 2, 2, "train", "key");
 	join(w, &w->of[2], "other", 0, 2);
-	assert_refused(&w->of[2], FPISA_MANAGER_R_order, "in a group already");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_order, "already belongs to a group");
 	assert_last(&w->of[3], FPISA_MANAGER_GONE);
 	assert_int_equal(last(&w->of[3])->members.cause, FPISA_MANAGER_BROKE);
 }
@@ -493,7 +504,7 @@ static void made_there(struct world *w, struct told *t, uint32_t number, int err
 	if (!err) {
 		msg.made.spec = o->spec;
 		msg.made.spec.mode = msg.made.spec.rounding = msg.made.spec.pipeline = 1;
-		msg.made.spec.elements = 32;
+		msg.made.spec.elements = o->spec.elements ? o->spec.elements : 32;
 	}
 	say(w, t, &msg);
 }
@@ -539,6 +550,80 @@ static void a_group_gets_all_that_are_there(void **state)
 	assert_last(&w->of[AGG + 1], FPISA_MANAGER_DROP);
 }
 
+/* Answer that the aggregator supports only `elements` elements in a frame. */
+static void carries(struct world *w, struct told *t, uint16_t elements)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_MADE);
+	const struct fpisa_manager_make *o = &last(t)->make;
+
+	assert_last(t, FPISA_MANAGER_MAKE);
+	msg.made = (struct fpisa_manager_made){
+		.group = o->group, .index = o->index, .err = -EMSGSIZE, .number = FPISA_MANAGER_R_job};
+	msg.made.spec.elements = elements;
+	strcpy(msg.made.text, "too many elements");
+	say(w, t, &msg);
+}
+
+/* Answer like the manager's own datapath, with the requested elements, by default 256. */
+static void own_elements(struct world *w, uint16_t asked)
+{
+	assert_int_equal(w->make[0].spec.elements, asked);
+	datapath_turn(w);
+}
+
+/*
+ * Check that, if ranks do not request a number of elements, it is the smallest that an aggregator supports, wherever
+ * that aggregator is in the list. An aggregator that supports fewer still counts as able to make jobs.
+ */
+static void elements_of_the_smallest(void **state)
+{
+	struct world *w = world_with_aggregators(2);
+	uint32_t jobs = 0;
+
+	(void)state;
+	w->elements = 256;
+	gather(w, 0, 4, "train", "key");
+	begin_job(w, 0, 4);
+	carries(w, &w->of[AGG], 224);
+	own_elements(w, 224);
+	assert_int_equal(last(&w->of[AGG])->make.spec.elements, 224);
+	made_there(w, &w->of[AGG], 5, 0, "");
+	carries(w, &w->of[AGG + 1], 96);
+	own_elements(w, 96);
+	made_there(w, &w->of[AGG], 6, 0, "");
+	assert_int_equal(last(&w->of[AGG + 1])->make.spec.elements, 96);
+	made_there(w, &w->of[AGG + 1], 9, 0, "");
+	for (int r = 0; r < 4; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_JOB);
+		assert_int_equal(last(&w->of[r])->job.spec.elements, 96);
+		assert_int_equal(last(&w->of[r])->job.others[1], 6);
+	}
+	for (int n = 0; n < FPISA_MAX_JOBS; n++)
+		jobs += w->token[n] != 0;
+	assert_int_equal(jobs, 1);
+	for (int r = 0; r < 4; r++)
+		leave(w, &w->of[r], 0);
+	gather(w, 4, 2, "next", "key");
+	assert_int_equal(w->of[4].inbox[(w->of[4].n - 2) % INBOX].list.n, 3);
+}
+
+/* Check that a requested number of elements stays, and that an aggregator that does not support it refuses the job. */
+static void elements_that_are_given(void **state)
+{
+	struct world *w = world_with_aggregators(1);
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	for (int r = 0; r < 2; r++)
+		ask_elements(w, &w->of[r], 0, 256);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	datapath_turn(w);
+	carries(w, &w->of[AGG], 224);
+	assert_last(&w->of[0], FPISA_MANAGER_REFUSED);
+	assert_int_equal(last(&w->of[0])->refusal.reason, FPISA_MANAGER_R_job);
+}
+
 static void weights_follow_rates_and_hosts(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -554,7 +639,7 @@ static void weights_follow_rates_and_hosts(void **state)
 	}
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
 	assert_int_equal(m->list.of[2].weight, 4 * m->list.of[0].weight);
-	/* A rank's host has room for a little of its 10 Gbit/s, beside what the rank itself receives. */
+	/* The link of a rank's host has little of its 10 Gbit/s free beyond the traffic of the rank itself. */
 	w = world_with_aggregators(0);
 	w->rate = 20000;
 	register_at(w, AGG, 1, "aggs", 10000, FPISA_VERSION);
@@ -568,7 +653,7 @@ static void weights_follow_rates_and_hosts(void **state)
 		gather(w, 0, 4, "train", "key");
 		assert_int_equal(strstr(w->said, "let each use 25% of its own") != NULL, ports == 1);
 	}
-	/* An aggregator that would take next to nothing is left out, and ranks receive no list. */
+	/* An aggregator whose share would be tiny is left out, and ranks receive no list. */
 	w = world_with_aggregators(0);
 	w->rate = 100000;
 	register_at(w, AGG, 200, "aggs", 100, FPISA_VERSION);
@@ -576,7 +661,10 @@ static void weights_follow_rates_and_hosts(void **state)
 	assert_int_equal(w->of[0].inbox[(w->of[0].n - 2) % INBOX].type, FPISA_MANAGER_PENDING);
 }
 
-/* Check that ranks send to the other aggregator alone if the manager's own link is so much slower that its datapath gets no share. */
+/*
+ * Check that ranks send only to the other aggregator if the manager's own link is so much slower that its datapath gets
+ * no share.
+ */
 static void the_only_one_is_another(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -617,7 +705,7 @@ static void who_may_not_register(void **state)
 	assert_refused(register_at(w, AGG + 1, 201, "", 10000, FPISA_VERSION), FPISA_MANAGER_R_key,
 		       "without a key may not register");
 	assert_refused(register_at(w, AGG + 1, 201, "aggs", 10000, FPISA_VERSION - 1), FPISA_MANAGER_R_aggregator,
-		       "10.0.0.201: its frames are of version");
+		       "10.0.0.201: its frames have version");
 	/* An address of another host */
 	{
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
@@ -637,7 +725,7 @@ static void who_may_not_register(void **state)
 		msg.reg = (struct fpisa_manager_register){
 			.version = FPISA_VERSION, .address = htonl(none[i]), .port = 18000, .slots = 1};
 		say(w, t, &msg);
-		assert_refused(t, FPISA_MANAGER_R_aggregator, "no address that the ranks of other hosts can reach");
+		assert_refused(t, FPISA_MANAGER_R_aggregator, "no address that ranks of other hosts can reach");
 	}
 	assert_false(w->of[AGG].hung_up);
 	/* The same host registers again: while its first connection lives, and after that connection was silent for a while. */
@@ -652,7 +740,7 @@ static void who_may_not_register(void **state)
 	assert_last(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_REGISTERED);
 	register_at(w, 1, 5, "key", 0, FPISA_VERSION);
 	leave(w, &w->of[AGG + 2], 0);
-	assert_refused(&w->of[AGG + 2], FPISA_MANAGER_R_order, "out of its turn");
+	assert_refused(&w->of[AGG + 2], FPISA_MANAGER_R_order, "must come first");
 }
 
 static void an_aggregator_dies(void **state)
@@ -668,8 +756,8 @@ static void an_aggregator_dies(void **state)
 		if (made)
 			made_there(w, &w->of[AGG], 5, 0, "");
 		if (how < 2)
-			lose(w, &w->of[AGG]); /* in a job's making (how 0) or after it (how 1) */
-		if (how == 2 || how == 4) {   /* the group was ended there, likewise */
+			lose(w, &w->of[AGG]); /* while a job is made (how 0) or afterwards (how 1) */
+		if (how == 2 || how == 4) {   /* the group was ended there, while a job is made or afterwards */
 			msg.of.group = w->record[0].id;
 			say(w, &w->of[AGG], &msg);
 		}
@@ -693,7 +781,7 @@ static void an_aggregator_dies(void **state)
 			assert_true(found);
 		}
 		assert_int_equal(w->aggregator[0].gone != 0, how != 2 && how != 4);
-		/* The next group has the other aggregators. The first group's jobs end with the group. */
+		/* The next group uses the other aggregators. The first group's jobs end with the group. */
 		for (int r = 0; r < 4; r++)
 			leave(w, &w->of[r], 0);
 		if (how == 3) /* a PONG is the last message */
@@ -719,7 +807,7 @@ static void a_job_that_one_cannot_make(void **state)
 		leave(w, &w->of[r], 0);
 	assert_int_equal(slots_of(w), 0);
 	assert_last(&w->of[AGG], FPISA_MANAGER_DROP);
-	/* The next group goes on without the aggregator. After a while the aggregator is tried again. */
+	/* The next group works without the aggregator. After a while the manager tries the aggregator again. */
 	for (uint32_t n = 2; n <= 3; n++) {
 		const struct fpisa_manager_message *m;
 
@@ -751,7 +839,7 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	gather(w, 0, 2, "train", "key");
 	begin_job(w, 0, 2);
 	made_there(w, &w->of[AGG], 5, 0, "");
-	/* The aggregator holds the group; was restarted and does not hold it; does not come back. */
+	/* The cases: the aggregator still has the group, was restarted and does not have it, or does not reconnect. */
 	for (int how = 0; how < 3; how++) {
 		struct fpisa_manager_message holds = fpisa_manager_message(FPISA_MANAGER_HOLDS);
 
@@ -815,13 +903,13 @@ static void refused_half_way_and_restarted(void **state)
 	register_at(w, AGG, 200, "aggs", 10000, FPISA_VERSION);
 	return_both(w);
 	ask(w, &w->of[1], 0, 1, 64);
-	assert_refused(&w->of[1], FPISA_MANAGER_R_job, "job 0 was refused before the manager was started again");
+	assert_refused(&w->of[1], FPISA_MANAGER_R_job, "job 0 was refused before the manager was restarted");
 	for (int r = 0; r < 2; r++)
 		leave(w, &w->of[r], 0);
 	assert_int_equal(slots_of(w), 0);
 }
 
-/* Check that a group without a job loses none when its aggregator restarts. */
+/* Check that a group without a job is not ended when its aggregator restarts. */
 static void nothing_was_held(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -848,7 +936,7 @@ static void different_jobs(void **state)
 	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
 	ask(w, &w->of[2], 0, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
-	/* The group goes on: the next job is another try. */
+	/* The group continues, and its next job is a new attempt. */
 	get_job(w, 0, 3, 1, 1, 0);
 }
 
@@ -864,12 +952,12 @@ static void another_job_of_the_same_index(void **state)
 	for (int r = 0; r < 2; r++)
 		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
 	ask(w, &w->of[1], 0, 4, 0);
-	assert_refused(&w->of[1], FPISA_MANAGER_R_differs, "another one than this rank asks for");
+	assert_refused(&w->of[1], FPISA_MANAGER_R_differs, "is not the job that this rank asks for");
 	datapath_turn(w);
 	assert_last(&w->of[0], FPISA_MANAGER_JOB);
 	assert_last(&w->of[1], FPISA_MANAGER_JOB);
 	ask(w, &w->of[1], 0, 4, 0);
-	assert_refused(&w->of[1], FPISA_MANAGER_R_differs, "another one than this rank asks for");
+	assert_refused(&w->of[1], FPISA_MANAGER_R_differs, "is not the job that this rank asks for");
 	assert_last(&w->of[0], FPISA_MANAGER_JOB);
 	assert_int_equal(jobs_of(w), 1);
 	for (int r = 0; r < 2; r++)
@@ -910,7 +998,7 @@ static void limits(void **state)
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 1, 1, 0);
 	assert_refused(&w->of[1], FPISA_MANAGER_R_quota, "key-jobs");
-	/* Another key has a quota of its own. */
+	/* A different key has its own quota. */
 	gather(w, 4, 2, "a", "other");
 	get_job(w, 4, 2, 0, 1, 0);
 	w->policy.jobs = 3;
@@ -920,7 +1008,7 @@ static void limits(void **state)
 	assert_refused(&w->of[9], FPISA_MANAGER_R_pool, "its 2 jobs");
 }
 
-/* Check that all numbers of jobs can be used as groups come, and that the first jobs have full windows. */
+/* Check that groups can use all job numbers, and that the first jobs have full windows. */
 static void shares(void **state)
 {
 	uint32_t given = 0, full = 0;
@@ -951,7 +1039,10 @@ static void shares(void **state)
 	assert_int_equal(manager_window(64, 40, 0), 32);
 }
 
-/* Gather a group of one rank, caller `at`, and ask for its first job in mode exact. Return the window, or 0 if the job was refused. */
+/*
+ * Make a group of one rank, caller `at`, and ask for its first job in mode exact. Return the window, or 0 if the job
+ * was refused.
+ */
 static uint32_t exact_window(struct world *w, int at, const char *name, uint8_t format)
 {
 	struct told *t = &w->of[at];
@@ -990,11 +1081,11 @@ static void exact_shares(void **state)
 	assert_int_equal(exact_window(w, (int)groups + 1, "e4m3", FPISA_FORMAT_E4M3), 64);
 }
 
-/* Check that the datapath's text fits behind the longest names. */
+/* Check that the datapath's text fits after the longest names. */
 static void a_long_refusal(void **state)
 {
 	static const char text[] = "job 63: window 8 needs 16 of 32768 slot entries of mode exact, 32768 are taken; "
-				   "fpisa load with more than --slots 65536";
+				   "load with more than --slots 65536";
 	struct world *w = world_with_aggregators(2);
 	char name[FPISA_MANAGER_NAME] = {0};
 
@@ -1057,7 +1148,7 @@ static void ports(void **state)
 		bound(w, &w->of[r], 0, 20001, 0);
 	assert_int_equal(w->making, 1);
 	datapath_turn(w);
-	/* Ranks of one host */
+	/* ranks of one host */
 	for (int r = 0; r < 3; r++)
 		join(w, call(w, 4 + r, 1, "key"), "host", (uint32_t)r, 3);
 	for (int r = 4; r < 7; r++)
@@ -1085,7 +1176,7 @@ static void the_last_port(void **state)
 }
 
 #define MANY_GROUPS 7 /* of 8 jobs of 64 ranks each */
-#define MOST_MS 200   /* of CPU time, with sanitizers; looking for each port at each job took 900 ms without them */
+#define MOST_MS 200   /* of CPU time, with sanitizers; searching all ports for each job took 900 ms without them */
 
 static double cpu_ms(void)
 {
@@ -1163,20 +1254,20 @@ static void a_manager_is_restarted(void **state)
 		assert_last(&w->of[r], FPISA_MANAGER_JOINED);
 		assert_int_equal(last(&w->of[r])->members.ranks, 7);
 	}
-	/* Rank 1 asks again for what it did not hear. */
+	/* Rank 1 asks again for the messages that it missed. */
 	ask(w, &w->of[1], 0, 1, 0);
 	assert_last(&w->of[1], FPISA_MANAGER_BIND);
 	bound(w, &w->of[1], 0, last(&w->of[1])->bind.port, 0);
 	assert_last(&w->of[1], FPISA_MANAGER_JOB);
 	assert_int_equal(last(&w->of[1])->job.token, token);
 	assert_int_equal(w->making, 0);
-	/* A wrong secret, then another address */
+	/* Try a wrong secret, then another address. */
 	joined.members.secret++;
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
-	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "no such group");
+	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group does not exist any more");
 	joined.members.secret--;
 	come_back(w, &w->of[5], 4, &joined, 2, 3, "train");
-	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "no such group");
+	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "the group does not exist any more");
 	w->m.now_ms = 10000;
 	manager_tick(&w->m);
 	assert_last(&w->of[0], FPISA_MANAGER_GONE);
@@ -1190,10 +1281,13 @@ static void a_manager_is_restarted(void **state)
 	assert_int_equal(records_of(w), 0);
 	restart(w);
 	come_back(w, &w->of[2], 3, &joined, 2, 3, "train");
-	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "no such group");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "the group does not exist any more");
 }
 
-/* Check that a rank that has not asked learns why the first rank's request was refused, although it was away for a moment. */
+/*
+ * Check that a rank that has not asked learns why the first rank's request was refused, although it was disconnected
+ * meanwhile.
+ */
 static void refused_before_it_asks(void **state)
 {
 	struct world *w = new_world();
@@ -1217,7 +1311,7 @@ static void refused_before_it_asks(void **state)
 	assert_true(m[1].refusal.index == 0 && m[1].refusal.reason == FPISA_MANAGER_R_format);
 }
 
-/* Check that one key cannot hold all places with groups that half of the ranks have left. */
+/* Check that one key cannot occupy all places with groups that half of their ranks have left. */
 static void groups_that_do_not_end(void **state)
 {
 	struct world *w = new_world();
@@ -1228,7 +1322,8 @@ static void groups_that_do_not_end(void **state)
 	for (int i = 0; i + 2 <= CALLERS - 2; i += 2) {
 		join(w, call(w, i, 1, "key"), "train", 0, 2);
 		if (w->of[i].hung_up) {
-			assert_refused(&w->of[i], FPISA_MANAGER_R_quota, "4 groups that ranks have left or died in");
+			assert_refused(&w->of[i], FPISA_MANAGER_R_quota,
+				       "4 groups that some ranks have left or died in");
 			continue;
 		}
 		made++;
@@ -1242,7 +1337,9 @@ static void groups_that_do_not_end(void **state)
 	gather(w, 8, 2, "train", "key");
 }
 
-/* Check that a rank that comes back before its old connection is known to be closed takes its place. */
+/*
+ * Check that a rank that reconnects before the manager notices the end of its old connection replaces that connection.
+ */
 static void a_second_connection(void **state)
 {
 	struct world *w = new_world();
@@ -1293,14 +1390,17 @@ static void who_left_is_not_waited_for(void **state)
 	assert_int_equal(last(&w->of[0])->refusal.ranks, 2);
 	ask(w, &w->of[2], 0, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
-	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* once a job, however many ranks ask */
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* once for each job, however many ranks ask */
 	ask(w, &w->of[2], 1, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 2);
 	assert_int_equal(w->m.count.gone, 0);
 }
 
-/* Check that all ranks hear why a rank cannot go on, each once and again when they ask: before its job, while it is made, afterwards. */
+/*
+ * Check that all ranks learn why a rank cannot continue, once each and again when they ask: before its job is made,
+ * meanwhile, and afterwards.
+ */
 static void a_rank_cannot_go_on(void **state)
 {
 	struct world *w = new_world();
@@ -1312,7 +1412,7 @@ static void a_rank_cannot_go_on(void **state)
 	ask(w, &w->of[0], 0, 1, 0);
 	cannot(w, &w->of[1], 0, "no descriptor");
 	for (int r = 0; r < 3; r++) {
-		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 1 cannot go on: no descriptor");
+		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 1 cannot continue: no descriptor");
 		assert_int_equal(last(&w->of[r])->refusal.ranks, 2);
 	}
 	for (int r = 0; r < 3; r++)
@@ -1322,17 +1422,17 @@ static void a_rank_cannot_go_on(void **state)
 	assert_int_equal(w->making, 1);
 	cannot(w, &w->of[2], 1, "its deadline has passed");
 	cannot(w, &w->of[0], 1, "its deadline has passed, too");
-	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot go on");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot continue");
 	assert_int_equal(last(&w->of[0])->refusal.index, 1);
 	datapath_turn(w);
-	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot go on");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot continue");
 	assert_int_equal(jobs_of(w), 1);
 	get_job(w, 0, 3, 2, 1, 0);
 	cannot(w, &w->of[0], 2, "the interface is gone");
 	for (int r = 0; r < 3; r++)
-		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 0 cannot go on: the interface is gone");
+		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 0 cannot continue: the interface is gone");
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_failed], 3);
-	/* The rank hears of all three when it comes back. */
+	/* The rank learns of all three when it reconnects. */
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
 	assert_int_equal(w->of[5].n, 4);
 	for (int r = 0; r < 2; r++)
@@ -1382,7 +1482,7 @@ static void ranks_make_different_calls(void **state)
 	assert_last(&w->of[0], FPISA_MANAGER_JOINED);
 	waits(w, &w->of[2], 4, 1001);
 	for (int r = 0; r < 3; r++) {
-		assert_refused(&w->of[r], FPISA_MANAGER_R_differs, "call 4 of rank 2 is not that of rank 0");
+		assert_refused(&w->of[r], FPISA_MANAGER_R_differs, "call 4 of rank 2 differs from that of rank 0");
 		assert_int_equal(last(&w->of[r])->refusal.index, FPISA_MANAGER_NO_JOB);
 		assert_int_equal(last(&w->of[r])->refusal.ranks, 5);
 	}
@@ -1410,7 +1510,10 @@ static void killed_by_the_administrator(void **state)
 	assert_int_equal(w->m.count.gone, 2);
 }
 
-/* Check that the present ranks of a gathering group are recorded, and forgotten when all have left or the group is complete. */
+/*
+ * Check that the present ranks of an incomplete group are recorded, and that the record is removed when all have left
+ * or the group is complete.
+ */
 static void gathering_is_recorded(void **state)
 {
 	struct world *w = new_world();
@@ -1446,7 +1549,7 @@ static void gathering_is_recorded(void **state)
 
 /* -- random orders ---------------------------------------------------------- */
 
-/* Check that the record equals the group, except for jobs that are only asked for. */
+/* Check that the record equals the group, except for jobs that are only requested. */
 static void assert_recorded(const struct manager_group *g, const struct group_record *record)
 {
 	struct group_record a = g->record, b = *record;
@@ -1459,7 +1562,7 @@ static void assert_recorded(const struct manager_group *g, const struct group_re
 	assert_memory_equal(&a, &b, sizeof(a));
 }
 
-/* Check everything that must hold after every event. */
+/* Check all conditions that must hold after every event. */
 static void check(struct world *w)
 {
 	struct manager_quota used = manager_used(&w->m, NULL), own = manager_used(&w->m, "key");
@@ -1485,7 +1588,7 @@ static void check(struct world *w)
 				tokens[known++] = g->record.job[k].token;
 			}
 		}
-		/* The record is what a restart must find. */
+		/* A restart must find the record. */
 		if (g->whole)
 			assert_recorded(g, &w->record[i]);
 		else if (w->record[i].id)
@@ -1554,13 +1657,16 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 			manager_kill(&w->m, vectors_below(rng, 3), w->m.group[0].record.id);
 		return;
 	default:
-		/* The caller answers the last message if that message wants an answer. */
+		/* The caller answers the last message if that message requires an answer. */
 		if (t->n && last(t)->type == FPISA_MANAGER_BIND && t->caller.place >= 0)
 			bound(w, t, last(t)->bind.index, last(t)->bind.port, !vectors_below(rng, 6));
 	}
 }
 
-/* Kill the manager at random: each request to the datapath is done or not, and jobs that no record calls made are deleted. */
+/*
+ * Kill the manager at random: each request to the datapath is done or not, and jobs that are not recorded as made are
+ * deleted.
+ */
 static void random_restart(struct world *w)
 {
 	for (int i = 0; i < FPISA_MAX_JOBS; i++) {
@@ -1596,7 +1702,7 @@ static void random_orders(void **state)
 				random_restart(w);
 			check(w);
 		}
-		/* In the end no caller is connected, and nothing is left. */
+		/* In the end no caller is connected, and no group or job is left. */
 		for (int i = 0; i < CALLERS; i++)
 			if (w->of[i].connected)
 				lose(w, &w->of[i]);
@@ -1617,6 +1723,8 @@ int main(void)
 		cmocka_unit_test(who_may_not_join),
 		cmocka_unit_test(a_message_out_of_its_turn),
 		cmocka_unit_test(a_group_gets_all_that_are_there),
+		cmocka_unit_test(elements_of_the_smallest),
+		cmocka_unit_test(elements_that_are_given),
 		cmocka_unit_test(weights_follow_rates_and_hosts),
 		cmocka_unit_test(the_only_one_is_another),
 		cmocka_unit_test(who_may_not_register),

@@ -2,7 +2,7 @@
 /*
  * Ranks that make the same calls, each in an order of its own: right sums or
  * -EPROTO, on every rank, within the deadline, and never a sum of calls that
- * differ. The calls differ by their tag alone, or by more.
+ * differ. The calls differ only by their tag, or also in other arguments.
  */
 #include <errno.h>
 #include "fpisa/op.h"
@@ -12,7 +12,7 @@
 enum { RANKS = 3, ELEMENTS = 32, WINDOW = 4, MOST_CALLS = 5, MOST_COUNT = 6 * ELEMENTS, SCHEDULES = 1000 };
 
 struct schedule {
-	int calls, alike; /* alike: all ranks start the calls in one order */
+	int calls, alike; /* alike: all ranks start the calls in the same order */
 	int order[RANKS][MOST_CALLS];
 	size_t count[MOST_CALLS];
 	enum fpisa_operation op[MOST_CALLS];
@@ -56,7 +56,7 @@ static void draw(struct schedule *s, uint64_t *random)
 	for (int r = 0; r < RANKS; r++) {
 		for (int i = 0; i < s->calls; i++)
 			s->order[r][i] = i;
-		/* One order in three is the common order. */
+		/* One order in three is the same on all ranks. */
 		for (int i = s->calls - 1; i > 0 && test_random(random) % 3; i--) {
 			int k = (int)(test_random(random) % (uint64_t)(i + 1)), was = s->order[r][i];
 
@@ -157,7 +157,10 @@ static void every_order(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check that an older library refuses what only a newer library may know, and that options that an older program omits are zero. */
+/*
+ * Check that an older library refuses options that only a newer library supports, and that options that an older
+ * program omits are zero.
+ */
 static void sizes(void **state)
 {
 	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* pack.h: nearest, ties to even, in every place of the small formats; against the machine in the large formats */
+/*
+ * pack.h: it rounds to nearest, ties to even, at every value of the small formats; in the large formats it agrees with
+ * the machine
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +24,7 @@ static void assert_packs(struct fpisa_format f, double v, uint64_t want)
 			 (unsigned long long)want);
 }
 
-/* Check every value, the middle between it and the next, and the neighbours of the middle. */
+/* Check every value, the midpoint between it and the next, and the neighbours of the midpoint. */
 static void test_every_place(void **state)
 {
 	static const uint8_t ids[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Partials (partial.h): written bytes are as doc/partial.md says, and any received bytes are handled */
+/* Partials (partial.h): written bytes follow doc/partial.md, and any received bytes are handled */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #define ROUNDS 2000
 #define HOSTILE 100000
 
-/* Check that the bytes depend on the values alone, and that they read back as they were written. */
+/* Check that the bytes depend only on the values, and that reading them gives the written sum. */
 static void check_bytes(const struct fpisa_superacc *a, const struct oracle_exact *x, struct fpisa_format f,
 			uint8_t *first, uint32_t *first_size)
 {
@@ -154,7 +154,7 @@ static void hostile(void **state)
 		    refused[2] > HOSTILE / 1000);
 }
 
-/* Check that counts above the rows are refused, also if their sum passes 2^64, and that other counts are taken. */
+/* Check that counts above the rows are refused, even if their sum passes 2^64, and that other counts are taken. */
 static void counts(void **state)
 {
 	const uint64_t most = INT64_MAX;

@@ -23,7 +23,7 @@ struct path_plan {
 	int small;	   /* calls of one chunk before the call of `chunks` */
 	int chunks;
 	double loss,
-		stall; /* shares of frames lost on their way to a host, and of ticks in which a rank stops for up to 8 ticks */
+		stall; /* shares of frames lost on the path to a host, and of ticks in which a rank stops for up to 8 ticks */
 };
 
 struct frame {
@@ -53,7 +53,7 @@ struct world {
 	struct fpisa_layout layout;
 	struct rank rank[MOST_RANKS];
 	struct round *round[MOST_RANKS];
-	struct queue out[MOST_HOSTS], in[MOST_HOSTS]; /* of hosts: frames to send, frames from the switch */
+	struct queue out[MOST_HOSTS], in[MOST_HOSTS]; /* queues of hosts: frames to send, frames from the switch */
 	int now, began;				      /* the last call */
 	uint64_t sent, again, dropped, vain;
 };
@@ -356,9 +356,9 @@ static struct path_plan equal_links(int ranks, int aggregators, int colocated, u
 }
 
 /*
- * Check as many aggregators as ranks, ports of 128 KB and ranks that a scheduler holds up: links are busy, next to nothing is sent
- * again, and ports hold few frames. Ports overflow with a limit for each window and results that call for the next frame to the same
- * aggregator.
+ * Check as many aggregators as ranks, ports of 128 KB and ranks that a scheduler holds up: links are busy, almost no
+ * frame is sent again, and ports queue few frames. If the limit applied to each window, or a result released the next
+ * frame to the same aggregator, ports would overflow.
  */
 static void links_are_busy(void **state)
 {
@@ -383,24 +383,32 @@ static void links_are_busy(void **state)
 			}
 }
 
-/* Check that ranks do not wait for a timeout at each loss, one frame of a hundred, which would take ten times as long. */
+/*
+ * Lose 1% of the frames. Ranks do not wait for a timeout at each loss, which would take ten times as long. About one call of fifty takes
+ * twice as long, so the mean of some calls is checked.
+ */
 static void losses(void **state)
 {
+	enum { CALLS = 4 };
+
 	(void)state;
 	for (int colocated = 0; colocated < 2; colocated++) {
 		struct path_plan p = equal_links(MOST_RANKS, MOST_RANKS, colocated, 1400000);
 		static struct world x;
-		int without;
+		double without, with = 0;
 
 		run(&x, &p);
 		without = ticks(&x);
 		p.loss = 0.01;
-		run(&x, &p);
+		for (int i = 0; i < CALLS; i++) {
+			run(&x, &p);
+			with += (double)ticks(&x) / CALLS;
+			assert_true(x.again < x.sent / 20);
+		}
 		print_message("1%% loss, %s: %.2f times as long, sent again %llu of %llu\n",
-			      colocated ? "colocated" : "dedicated", (double)ticks(&x) / without,
-			      (unsigned long long)x.again, (unsigned long long)x.sent);
-		assert_true(ticks(&x) < 1.6 * without);
-		assert_true(x.again < x.sent / 20);
+			      colocated ? "colocated" : "dedicated", with / without, (unsigned long long)x.again,
+			      (unsigned long long)x.sent);
+		assert_true(with < 1.6 * without);
 	}
 }
 
@@ -433,7 +441,7 @@ static void after_small_calls(void **state)
 	}
 }
 
-/* Check that all results come over any paths, and that next to nothing is sent again if nothing is dropped. */
+/* Check that all results arrive over any paths, and that almost no frame is sent again if none is dropped. */
 static void random_paths(void **state)
 {
 	(void)state;
@@ -450,8 +458,9 @@ static void random_paths(void **state)
 		p.stall = drand48() * 0.05;
 		p.chunks = 1 + (int)(drand48() * 600);
 		run(&x, &p);
+		/* Before a rank knows the round trip to an aggregator, it may send one needless frame to it. */
 		if (!x.dropped)
-			assert_true(x.again <= 2 * (uint64_t)p.ranks + x.sent / 50);
+			assert_true(x.again <= (uint64_t)p.ranks * (2 + p.aggregators) + x.sent / 50);
 	}
 }
 

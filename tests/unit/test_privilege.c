@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The loader gives up capabilities (user/host/privilege.c), as /proc/self/status shows.
- * Each test runs in a child. Without privilege there are fewer capabilities to give up.
+ * The loader drops capabilities (user/host/privilege.c), as /proc/self/status shows.
+ * Each test runs in a child. Without privilege there are fewer capabilities to drop.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 
 static char said[256];
 
-/* Stand in for cli/report.c's function: keep the text instead of printing it. */
+/* Replace the function of cli/report.c: keep the text instead of printing it. */
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	(void)hint;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * options.progress over the transport `mem`: requests end without a call that
- * waits for them, and the caller learns of it: by callback, by eventfd, or by a wait that another
- * thread's failure ends. test_schedules.c tests all of this at once.
+ * options.progress over the transport `mem`: requests end without a call that waits for them. The caller learns about
+ * the end by callback, by eventfd, or by a wait that another thread's failure ends. test_schedules.c tests all of this
+ * at once.
  */
 #include <poll.h>
 #include <signal.h>
@@ -92,7 +92,10 @@ static void await(int fd, eventfd_t n)
 	}
 }
 
-/* Check that both ranks' requests end without a look at them, and that all results are there when the descriptors say so. */
+/*
+ * Check that both ranks' requests end although no call tests them, and that all results are there when the descriptors
+ * report it.
+ */
 static void ends_unattended(void **state)
 {
 	enum { CALLS = 3 };
@@ -202,7 +205,7 @@ static int start_next(struct chain *c)
 
 static void count_refusal(struct chain *c, int rc)
 {
-	c->refused += rc == -EBUSY && strstr(fpisa_error(), "callbacks run on the thread") != NULL;
+	c->refused += rc == -EBUSY && strstr(fpisa_error(), "a callback must not wait") != NULL;
 }
 
 /* Make every call inside the callback: calls that would wait are refused, others are answered. */
@@ -281,7 +284,7 @@ static void callback_is_told(void **state)
 	close(c.fd);
 }
 
-/* -- failure from outside ------------------------------------------------------- */
+/* -- failure reported by another thread ----------------------------------------- */
 
 struct waiter {
 	struct fpisa *f;
@@ -325,7 +328,7 @@ static void fail_now(struct fpisa *f)
 	assert_int_equal(fpisa_handle_fail(f, FAILURE, 1 << 1, "rank 1 is dead"), 0);
 }
 
-/* Wait until `n` threads are within a function of the handle that waits. */
+/* Wait until `n` threads are inside a waiting function of the handle. */
 static void await_callers(struct fpisa *f, int n)
 {
 	for (int callers = -1, tries = 0; callers != n; tries++) {
@@ -348,8 +351,8 @@ static void assert_failed(struct waiter *w, uint64_t since)
 }
 
 /*
- * Check that a failure ends four requests: two that threads wait for, one with a callback, one without either. The other rank never
- * comes.
+ * Check that a failure ends four requests: two for which threads wait, one with a callback, and one with neither. The
+ * other rank never joins.
  */
 static void failed_from_outside(void **state)
 {
@@ -498,6 +501,38 @@ static void deadline_unattended(void **state)
 	close_both(j, m);
 }
 
+/* Check that a call's own deadline takes the place of the handle's, shorter and longer, and that an invalid one is refused. */
+static void deadline_of_a_call(void **state)
+{
+	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 400, .progress = 1};
+	static float v[2][COUNT];
+	struct fpisa_call c = {
+		.size = sizeof(c), .send = v[0], .recv = v[0], .count = COUNT, .type = FPISA_FLOAT32, .op = FPISA_SUM};
+	const uint32_t ms[] = {100, 900};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct fpisa_request *r;
+		struct fpisa_mem *m;
+		struct joiner j[2];
+		char said[32];
+		uint64_t began;
+
+		two(j, &m, &o);
+		c.timeout_ms = FPISA_FOREVER + 1ull;
+		assert_int_equal(fpisa_start(j[0].f, &c, &r), -EINVAL);
+		assert_non_null(strstr(fpisa_error(), "timeout_ms is 4294967296"));
+		c.timeout_ms = ms[i];
+		began = fpisa_now();
+		assert_int_equal(fpisa_start(j[0].f, &c, &r), 0);
+		assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
+		assert_true(fpisa_now() - began >= ms[i] * 1000000ull);
+		snprintf(said, sizeof(said), " of call 0 in %u ms", ms[i]);
+		assert_non_null(strstr(fpisa_error(), said));
+		close_both(j, m);
+	}
+}
+
 /* Check that no CPU time is used without requests, and while another rank is late. */
 static void sleeps_when_idle(void **state)
 {
@@ -576,7 +611,7 @@ static void one_engine(void **state)
 		assert_true(c[i].v[0] == (float)(2 << i));
 		assert_true(pthread_equal(c[i].thread, c[0].thread));
 	}
-	/* One handle is closed; the others go on. */
+	/* One handle is closed; the others continue. */
 	fpisa_close(c[1].f);
 	assert_int_equal(start_next(&c[2]), 0);
 	await(c[2].fd, 1);
@@ -592,19 +627,13 @@ static void one_engine(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ends_unattended),
-		cmocka_unit_test(counts_from_before),
-		cmocka_unit_test(no_elements_are_told),
-		cmocka_unit_test(callbacks_chain),
-		cmocka_unit_test(callback_is_told),
-		cmocka_unit_test(failed_from_outside),
-		cmocka_unit_test(join_fails_from_outside),
-		cmocka_unit_test(rejoin_beside_a_wait),
-		cmocka_unit_test(closed_beside_a_wait),
-		cmocka_unit_test(deadline_unattended),
-		cmocka_unit_test(sleeps_when_idle),
-		cmocka_unit_test(signals_are_ours),
-		cmocka_unit_test(one_engine),
+		cmocka_unit_test(ends_unattended),	   cmocka_unit_test(counts_from_before),
+		cmocka_unit_test(no_elements_are_told),	   cmocka_unit_test(callbacks_chain),
+		cmocka_unit_test(callback_is_told),	   cmocka_unit_test(failed_from_outside),
+		cmocka_unit_test(join_fails_from_outside), cmocka_unit_test(rejoin_beside_a_wait),
+		cmocka_unit_test(closed_beside_a_wait),	   cmocka_unit_test(deadline_unattended),
+		cmocka_unit_test(deadline_of_a_call),	   cmocka_unit_test(sleeps_when_idle),
+		cmocka_unit_test(signals_are_ours),	   cmocka_unit_test(one_engine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ static struct fpisa_hdr an_add(void)
 				  .bitmap = 99};
 }
 
-/* Check what a reply echoes, whatever its type. */
+/* Check the fields that every reply echoes. */
 static void assert_echoed(const struct fpisa_hdr *h)
 {
 	const struct fpisa_hdr add = an_add();
@@ -77,8 +77,13 @@ static void test_make_result(void **state)
 	assert_int_equal(h.bitmap, 5);
 	assert_int_equal(h.aux, 0x0100);
 
+	h = an_add();
+	fpisa_make_result(&h, &done_slot, &job, RESULTS, FPISA_INEXACT | FPISA_F_MARKED, 0);
+	assert_int_equal(h.flags, FPISA_F_RETRANSMIT | FPISA_F_MARKED);
+	assert_int_equal(h.result_flags, FPISA_INEXACT);
+
 	job.workers = FPISA_ORDER_WORKERS;
-	fpisa_make_result(&h, &done_slot, &job, RESULTS, 0, 1);
+	fpisa_make_result(&h, &done_slot, &job, RESULTS, FPISA_F_MARKED, 1);
 	assert_int_equal(h.flags, FPISA_F_RESENT);
 	assert_int_equal(h.aux, 0x0100);
 	h.flags = FPISA_F_PROBE;
@@ -89,7 +94,7 @@ static void test_make_result(void **state)
 	assert_int_equal(h.aux, 0);
 }
 
-/* Check that a result tells of ranks that are missing in the open round of the chunk before, and of nothing else. */
+/* Check that a result names exactly the ranks that are missing in the open round of the previous chunk. */
 static void test_tell_lost(void **state)
 {
 	const struct fpisa_job job = {.workers = 5}, large = {.workers = FPISA_ORDER_WORKERS + 1};
@@ -99,16 +104,25 @@ static void test_tell_lost(void **state)
 	struct fpisa_hdr h = {.generation = add.generation, .chunk = add.chunk};
 
 	(void)state;
-	fpisa_tell_lost(&h, &large, &open, 0xf);
+	assert_int_equal(fpisa_tell_lost(&h, &large, &open, ~0ull), ~5ull);
 	assert_int_equal(h.reason, 0);
-	fpisa_tell_lost(&h, &job, &open, 0xf);
+	assert_int_equal(h.aux, ~5ull);
+	assert_int_equal(fpisa_told_lost(&h, large.workers), ~5ull);
+	assert_int_equal(fpisa_told_order(&h, large.workers), 0);
+	h.aux = 0x10;
+	assert_int_equal(fpisa_tell_lost(&h, &job, &open, 0xf), 0xa);
 	assert_int_equal(h.reason, 0xa);
+	assert_int_equal(h.aux, 0x10);
+	assert_int_equal(fpisa_told_lost(&h, job.workers), 0xa);
+	assert_int_equal(fpisa_told_order(&h, job.workers), 0x10);
+	h.flags = FPISA_F_RESENT;
+	assert_int_equal(fpisa_told_lost(&h, job.workers), 0);
 	other[0].generation++;
 	other[1].chunk--;
 	other[2].done = 1;
 	other[3].bitmap = 0;
 	for (int i = 0; i < 4; i++) {
-		fpisa_tell_lost(&h, &job, &other[i], 0xf);
+		assert_int_equal(fpisa_tell_lost(&h, &job, &other[i], 0xf), 0);
 		assert_int_equal(h.reason, 0);
 	}
 	h = (struct fpisa_hdr){.generation = add.generation};
@@ -189,7 +203,7 @@ static void test_make_welcome(void **state)
 	assert_int_equal(p.results, 0);
 }
 
-/* Check that a challenge tells the cookie to a rank that lacks it, and nothing else. */
+/* Check that a challenge contains the cookie for a rank that lacks it, and no other secret. */
 static void test_make_challenge(void **state)
 {
 	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 200, .chunk = 3};
@@ -207,7 +221,7 @@ static void test_make_challenge(void **state)
 	assert_memory_equal(&p, &nothing, sizeof(p));
 }
 
-/* Check that numbers of the wire's first version are unchanged, and that members are told only of drops. */
+/* Check that numbers of the wire's first version are unchanged, and that members get errors only about drops. */
 static void test_verdict_order(void **state)
 {
 	static const enum fpisa_verdict_class class_of[] = {

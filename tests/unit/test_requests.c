@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Requests over the transport `mem`, from start to end: their fate when
- * the handle fails, rejoins or is closed, and what on_chunk gets and may do
+ * Requests over the transport `mem`, from start to end: their outcome when the handle fails, rejoins or is closed, and
+ * the arguments and permitted calls of on_chunk
  */
 #include <math.h>
 #include "lib/handle.h"
@@ -10,7 +10,7 @@
 
 /* -- rejoining ------------------------------------------------------------- */
 
-/* Check that a request whose results have come keeps them after a rejoin. */
+/* Check that a request whose results have arrived keeps them after a rejoin. */
 static void finished_before_rejoin(void **state)
 {
 	struct fpisa_mem *m;
@@ -87,7 +87,10 @@ static struct fpisa_call call_of(float *v, size_t count, uint64_t *ranks)
 				   .ranks = ranks};
 }
 
-/* Check that a call of no elements ends when earlier calls have ended, waits for no rank, and counts as a call that ranks make alike. */
+/*
+ * Check that a call of no elements ends when earlier calls have ended, waits for no rank, and counts as a call that all
+ * ranks must make.
+ */
 static void no_elements(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -121,9 +124,12 @@ static void no_elements(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* -- what results say --------------------------------------------------------- */
+/* -- ranks in results --------------------------------------------------------- */
 
-/* Check that a rank learns of a mixed sum when rank 1, which contributed only to the first chunk, is taken out. */
+/*
+ * Check that a rank learns that a sum is over different ranks in different chunks if rank 1 is removed after its first
+ * chunk.
+ */
 static void shrink_inside_a_call(void **state)
 {
 	enum { COUNT = 3 * WINDOW * ELEMENTS };
@@ -144,7 +150,7 @@ static void shrink_inside_a_call(void **state)
 	assert_int_equal(fpisa_wait(&r, &flags), 0);
 	assert_int_equal(flags, FPISA_RESULT_MIXED_RANKS | FPISA_RESULT_FEWER_RANKS);
 	assert_int_equal(ranks[0], 1);
-	/* The next call sums only the ranks that are left. */
+	/* The next call sums only the remaining ranks. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, COUNT, FPISA_FLOAT32, &flags), 0);
 	assert_int_equal(flags, FPISA_RESULT_FEWER_RANKS);
 	fpisa_close(j[0].f);
@@ -177,7 +183,7 @@ static void all_ranks_or_none(void **state)
 	__atomic_store_n(&soft->job.live, 1, __ATOMIC_RELAXED);
 	v[0] = 5;
 	assert_int_equal(fpisa_allreduce(j[0].f, v, w, COUNT, FPISA_FLOAT32, NULL), -ECONNRESET);
-	assert_non_null(strstr(fpisa_error(), "is without rank 1, taken out of the job"));
+	assert_non_null(strstr(fpisa_error(), "lacks rank 1, removed from the job"));
 	assert_int_equal(fpisa_missing(j[0].f), 2);
 	for (int i = 0; i < COUNT; i++)
 		assert_true(w[i] == 0);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Over the transport `mem`: the arrays of failed calls in place are restored with options.restore; without it they are not summed again */
+/*
+ * Over the transport `mem`: with options.restore the arrays of failed in-place calls are restored; without it summing
+ * them again is refused
+ */
 #include <sys/mman.h>
 #include "lib/api.h"
 #include "lib/handle.h"
@@ -29,7 +32,9 @@ static void assert_filled(const float *v, size_t n, float plus)
 			fail_msg("element %zu: %g instead of %g", i, (double)v[i], (double)i + (double)plus);
 }
 
-/* Check that a retry in place gives right sums after both ranks have results of the first window and rank 1 does nothing more. */
+/*
+ * Check that a retry in place gives right sums if rank 1 stopped when both ranks had the results of the first window.
+ */
 static void retried_in_place(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -72,7 +77,10 @@ static void retried_in_place(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check several requests when the handle fails: requests that are done keep their results, the other arrays are as before. */
+/*
+ * Check several requests when the handle fails: finished requests keep their results, and the other arrays have their
+ * old values.
+ */
 static void restored_in_a_row(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -92,7 +100,7 @@ static void restored_in_a_row(void **state)
 	assert_int_equal(fpisa_wait(&other, NULL), 0);
 	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, LONG, FPISA_FLOAT32, &other), 0);
 	assert_int_equal(fpisa_wait(&r[1], NULL), -ETIMEDOUT);
-	/* All arrays at once, not when each request is waited for */
+	/* The first failure restores all arrays, before the other requests are waited for. */
 	assert_filled(v[1], LONG, 1);
 	assert_filled(v[2], LONG, 2);
 	assert_int_equal(fpisa_wait(&r[0], NULL), 0);
@@ -104,7 +112,37 @@ static void restored_in_a_row(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check the array after an error, a rejoin or a close, in any format, of any length, with results in any order. */
+/* Start a call in place that scales by 3 and keeps only `part`. */
+static int start_part(struct fpisa *f, void *v, size_t count, uint8_t format, enum fpisa_operation op,
+		      struct fpisa_part part, struct fpisa_request **r)
+{
+	const struct fpisa_call c = {.size = sizeof(c),
+				     .send = v,
+				     .recv = (char *)v + part.first * fpisa_format_of(format).bytes,
+				     .count = count,
+				     .type = format,
+				     .op = op,
+				     .factor = 3};
+
+	return fpisa_start_numbered(f, &c, &part, 0, 0, r);
+}
+
+/* Return all of the elements or, by chance, a part of them. Arrays with scales are kept whole. */
+static struct fpisa_part draw_part(uint64_t *random, size_t count, struct fpisa_format format)
+{
+	struct fpisa_part part = {0, count};
+
+	if (format.shared || test_random(random) % 2)
+		return part;
+	part.first = test_random(random) % (count + 1);
+	part.end = part.first + test_random(random) % (count - part.first + 1);
+	return part;
+}
+
+/*
+ * Check the array after an error, a rejoin or a close, in any format, of any length, with results in any order. If
+ * only a part is kept, the rest never changes.
+ */
 static void restored_array(uint64_t *random)
 {
 	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
@@ -123,6 +161,8 @@ static void restored_array(uint64_t *random)
 	const struct fpisa_format format = fpisa_format_of(mo.format);
 	size_t count = ELEMENTS * (1 + test_random(random) % 40),
 	       size = count * format.bytes + (format.shared ? count / ELEMENTS : 0);
+	const struct fpisa_part part = draw_part(random, count, format);
+	const size_t first = part.first * format.bytes, behind = part.end * format.bytes;
 	unsigned char *v = malloc(size), *before = malloc(size);
 	struct fpisa_request *r;
 	struct fpisa_mem *m;
@@ -133,7 +173,7 @@ static void restored_array(uint64_t *random)
 		before[i] = v[i] = (unsigned char)test_random(random);
 	assert_int_equal(fpisa_mem_create(&m, &mo), 0);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), 0);
-	assert_int_equal(fpisa_allreduce_start(f, v, v, count, (enum fpisa_dtype)mo.format, &r), 0);
+	assert_int_equal(start_part(f, v, count, mo.format, FPISA_SCALE, part, &r), 0);
 	for (uint64_t turns = test_random(random) % 12; turns && !done; turns--)
 		assert_int_equal(fpisa_test(&r, &done, NULL), 0);
 	if (!done && end == 0)
@@ -145,6 +185,10 @@ static void restored_array(uint64_t *random)
 	fpisa_close(f);
 	if (!done && memcmp(v, before, size))
 		fail_msg("format %u, %zu elements, end %d: the array is not as before", mo.format, count, end);
+	if (part.end < count || part.first) {
+		assert_memory_equal(v, before, first);
+		assert_memory_equal(v + behind, before + behind, size - behind);
+	}
 	fpisa_mem_destroy(m);
 	free(v);
 	free(before);
@@ -159,8 +203,12 @@ static void restored_arrays(void **state)
 		restored_array(&random);
 }
 
-/* Make a call of one rank in place that fails when the first window has its results, without options.restore. */
-static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options *mo, enum fpisa_operation op)
+/*
+ * Make a call of one rank in place that fails when the first window has its results, without options.restore. It
+ * keeps the elements from `first` on.
+ */
+static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options *mo, enum fpisa_operation op,
+			  size_t first)
 {
 	const struct fpisa_options o = {.size = sizeof(o)};
 	struct fpisa_request *r;
@@ -170,7 +218,7 @@ static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options 
 
 	assert_int_equal(fpisa_mem_create(&m, mo), 0);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), 0);
-	assert_int_equal(fpisa_allreduce_op_start(f, v, v, count, (enum fpisa_dtype)mo->format, op, 3, &r), 0);
+	assert_int_equal(start_part(f, v, count, mo->format, op, (struct fpisa_part){first, count}, &r), 0);
 	assert_int_equal(fpisa_test(&r, &done, NULL), 0);
 	assert_false(done);
 	fpisa_poison(f, fpisa_fail(-ETIMEDOUT, "as if the deadline had passed"));
@@ -189,7 +237,7 @@ static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_opt
 	assert_int_equal(fpisa_mem_create(&m, mo), 0);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
 	rc = fpisa_allreduce(f, v, to, count, (enum fpisa_dtype)mo->format, NULL);
-	assert_true(!rc || (rc == -EUCLEAN && strstr(fpisa_error(), "has sums of a call in place that failed")));
+	assert_true(!rc || (rc == -EUCLEAN && strstr(fpisa_error(), "have sums of an in-place call that failed")));
 	fpisa_close(f);
 	fpisa_mem_destroy(m);
 	return rc;
@@ -214,14 +262,16 @@ static void not_summed_twice(void **state)
 						     .mode = FPISA_MODE_FPISA};
 		const struct fpisa_format format = fpisa_format_of(kind);
 		const size_t chunks = 2 * WINDOW + test_random(&random) % 9, count = mo.elements * chunks,
-			     size = count * format.bytes + (format.shared ? count / ELEMENTS : 0);
+			     size = count * format.bytes + (format.shared ? count / ELEMENTS : 0),
+			     first = format.shared ? 0 : test_random(&random) % 2 * (test_random(&random) % mo.elements),
+			     at = first * format.bytes;
 		unsigned char *v = malloc(size), *w = malloc(size), *before = malloc(size);
 		size_t changed = 0, last = 0;
 
-		/* Numbers of every format; threes and fours, whose sum by one rank is itself */
+		/* Numbers of every format: threes and fours, whose sum over one rank is unchanged */
 		for (size_t i = 0; i < size; i++)
 			before[i] = v[i] = (unsigned char)(0x33 + (test_random(&random) & 1));
-		fail_in_place(v, count, &mo, op);
+		fail_in_place(v, count, &mo, op, first);
 		for (size_t i = 0; i < size; i++) {
 			changed += v[i] != before[i];
 			last = v[i] != before[i] ? i : last;
@@ -231,7 +281,7 @@ static void not_summed_twice(void **state)
 		assert_int_equal(sum_again(v, v, count, &mo), changed ? -EUCLEAN : 0);
 		if (changed && !format.shared) {
 			/* All but the last changed chunk is written again. */
-			memcpy(v, before, last - last % (mo.elements * format.bytes));
+			memcpy(v, before, last - (last - at) % (mo.elements * format.bytes));
 			assert_int_equal(sum_again(v, v, count, &mo), -EUCLEAN);
 		}
 		memcpy(v, before, size);
@@ -244,7 +294,10 @@ static void not_summed_twice(void **state)
 	}
 }
 
-/* Check that a minimum may be repeated, as may calls that are not in place. An array whose memory was given back is forgotten. */
+/*
+ * Check that a minimum may be repeated, as may calls that are not in place. An array whose memory was freed no longer
+ * counts.
+ */
 static void may_be_repeated(void **state)
 {
 	const struct fpisa_mem_options mo = {
@@ -253,9 +306,9 @@ static void may_be_repeated(void **state)
 
 	(void)state;
 	fill(v, LONG, 1);
-	fail_in_place(v, LONG, &mo, FPISA_MIN);
+	fail_in_place(v, LONG, &mo, FPISA_MIN, 0);
 	assert_int_equal(sum_again(v, v, LONG, &mo), 0);
-	fail_in_place(v, LONG, &mo, FPISA_SCALE);
+	fail_in_place(v, LONG, &mo, FPISA_SCALE, 0);
 	assert_int_equal(sum_again(v, v, ELEMENTS, &mo), -EUCLEAN);
 	assert_int_equal(sum_again(v + LONG - ELEMENTS, v + LONG - ELEMENTS, ELEMENTS, &mo), 0);
 	memset(v, 0, LONG * sizeof(*v));
@@ -291,7 +344,7 @@ static void bounded(void **state)
 	for (int k = 0; k < 2; k++)
 		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
 	assert_int_equal(fpisa_unclean_new(&u[2], v, ELEMENTS, ELEMENTS, format), -ENOMEM);
-	/* An array that must not be read where nothing is marked */
+	/* an array that must not be read where no chunk is marked */
 	fpisa_unclean_mark(u[0], ELEMENTS, ELEMENTS);
 	fpisa_unclean_mark(u[0], 2 * ELEMENTS, ELEMENTS);
 	fpisa_unclean_remember(u[0]);
@@ -332,7 +385,7 @@ static void not_broadcast(void **state)
 
 	(void)state;
 	fill(v, LONG, 1);
-	fail_in_place(v, LONG, &floats, FPISA_SCALE);
+	fail_in_place(v, LONG, &floats, FPISA_SCALE, 0);
 	assert_int_equal(fpisa_mem_create(&m, &words), 0);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
 	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 0, 0, 0, 0, &r), -EUCLEAN);
@@ -346,7 +399,10 @@ static void not_broadcast(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check that nothing is kept of separate arrays, that an overflowed result is delivered, and that older options do not restore. */
+/*
+ * Check that the library keeps no copy of separate arrays, that an overflowed result is delivered, and that older
+ * options do not restore.
+ */
 static void not_restored(void **state)
 {
 	struct fpisa_options o = {.size = sizeof(o), .restore = 1};

@@ -43,7 +43,7 @@ static void test_samples(void **state)
 	assert_int_equal(r.var_ns, 5750000);
 	assert_int_equal(r.srtt_ns, 11 * MS);
 	assert_int_equal(r.rto_ns, 34 * MS);
-	fpisa_rto_sample(&r, 3 * MS); /* off by 8 again, to the other side */
+	fpisa_rto_sample(&r, 3 * MS); /* 8 away again, on the other side */
 	assert_int_equal(r.var_ns, (3 * 5750000 + 8 * MS) / 4);
 	assert_int_equal(r.srtt_ns, 10 * MS);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The rules of a slot's rounds (slot.h), one by one. Sessions are in
- * test_session.c, CPUs that run the rules at once in test_break.c; tests/model explores how the rules act together.
+ * test_session.c, CPUs that run the rules at once in test_generation_races.c; tests/model explores how the rules act together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,7 +111,7 @@ static void test_stale_and_ahead(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* Check rule 3: nothing of the round changes. */
+/* Check rule 3: a contribution that differs from the round does not change the slot. */
 static void test_mismatch(void **state)
 {
 	struct fpisa_slot s = an_open_round(), before = s;
@@ -134,7 +134,7 @@ static void test_mismatch(void **state)
 #undef DIFFER
 }
 
-/* Check ranks that made different calls: no round begins or goes on, but finished results are still available. */
+/* Check ranks that made different calls: no round begins or continues, but finished results are still available. */
 static void test_broken(void **state)
 {
 	struct fpisa_slot s = an_open_round(), before = s;
@@ -153,7 +153,10 @@ static void test_broken(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* Check that the generation comes first, and that a mismatch breaks the running generation, once and for all its ranks. */
+/*
+ * Check that the generation is compared first, and that a mismatch breaks the running generation, once, for all its
+ * ranks.
+ */
 static void test_admit(void **state)
 {
 	struct fpisa_session session = {.generation = 9, .results = 77};
@@ -177,7 +180,7 @@ static void test_admit(void **state)
 	c = a_claim(6, 2);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
-	/* All ranks are told the first reason. */
+	/* All ranks get the first reason. */
 	fpisa_break(&session, 9, FPISA_V_pipeline);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	c = a_claim(6, 0);
@@ -187,11 +190,11 @@ static void test_admit(void **state)
 	session.generation = c.generation = 10;
 	c.chunk = 2;
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), FPISA_STEP_SET);
-	/* A late CPU of the generation before takes no mark away. */
+	/* A late CPU of the previous generation does not remove a mark. */
 	fpisa_break(&session, 10, FPISA_V_mismatch);
 	fpisa_break(&session, 9, FPISA_V_pipeline);
 	assert_int_equal(fpisa_broken(&session, 10), FPISA_V_mismatch);
-	/* Ranks are told any reason. */
+	/* Ranks get each possible reason. */
 	session.generation = c.generation = 11;
 	fpisa_break(&session, 11, FPISA_V_pipeline);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_pipeline);
@@ -205,7 +208,7 @@ static void test_duplicates(void **state)
 	(void)state;
 	assert_int_equal(admit(&s, 6, 2, 7), FPISA_STEP_WAIT);
 	assert_int_equal(admit(&s, 6, 0, 7), FPISA_STEP_WAIT);
-	assert_int_equal(admit(&s, 6, 0, 5), FPISA_STEP_FINISH); /* rank 1 was taken out */
+	assert_int_equal(admit(&s, 6, 0, 5), FPISA_STEP_FINISH); /* rank 1 was removed */
 	assert_memory_equal(&s, &before, sizeof(s));
 	s = before = a_done_round();
 	for (__u16 rank = 0; rank < WORKERS; rank++)
@@ -213,7 +216,7 @@ static void test_duplicates(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* Check a rank taken out in the middle: the round is done without it, and its contributions stay in the sum. */
+/* Check a rank that is removed in the middle: the round completes without it, and its contributions stay in the sum. */
 static void test_shrink(void **state)
 {
 	struct fpisa_slot s = an_open_round();
@@ -226,7 +229,7 @@ static void test_shrink(void **state)
 	s.done = 1;
 	assert_int_equal(admit(&s, 6, 0, 3), FPISA_STEP_RESEND);
 
-	/* The round was done without rank 1: later frames of rank 1 do not reopen it. */
+	/* The round completed without rank 1, and later frames of rank 1 do not reopen it. */
 	s = an_open_round();
 	s.done = 1;
 	assert_int_equal(admit(&s, 6, 1, 7), FPISA_STEP_RESEND);
@@ -244,7 +247,7 @@ static void test_uncommitted_first(void **state)
 	assert_int_equal(admit(&s, 6, 0, 7), FPISA_STEP_ADD);
 }
 
-/* Check that the positions of the first 16 ranks are told, four bits each, and that the bitmap tells all 64. */
+/* Check that results have the positions of the first 16 ranks, four bits each, and that the bitmap has all 64. */
 static void test_order(void **state)
 {
 	struct fpisa_slot s = {0};

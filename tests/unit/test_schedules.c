@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A handle that threads share, at random. The threads of a rank start calls in
- * one order and end them by chance: they wait, test, leave it to the callback,
- * poll the eventfd, or come back to it later. Now and then another thread fails
- * all handles. Every request ends once, with its sum or with the failure.
+ * A handle that threads share, with random calls. The threads of a rank start calls in one order and choose at random
+ * how to end them: by wait, test, callback or eventfd, at once or later. Sometimes another thread fails all handles.
+ * Every request ends once, with its sum or with the failure.
  */
 #include <poll.h>
 #include <sched.h>
@@ -100,7 +99,7 @@ static void test_until_done(struct call *c, int fd)
 	end(c, rc);
 }
 
-/* Begin call `i`. Calls begin in their order, whichever thread makes them. */
+/* Begin call `i`. Calls begin in order, whichever thread makes them. */
 static int begin(struct actor *a, int i)
 {
 	struct rank *k = a->rank;
@@ -140,7 +139,7 @@ static void *act(void *arg)
 		else if (c->how == LATER)
 			later[n++] = c;
 	}
-	/* The last call first, now and then */
+	/* Sometimes wait for the last call first. */
 	for (int i = 0; i < n; i++) {
 		struct call *c = later[a->random & 1 ? n - 1 - i : i];
 
@@ -211,7 +210,7 @@ static void run(struct world *w, uint64_t *random)
 	for (uint32_t i = 0; i < w->ranks; i++)
 		for (int t = 0; t < THREADS; t++)
 			pthread_join(actor[i][t].id, NULL);
-	/* Callbacks may still come. */
+	/* Callbacks may still be called. */
 	for (uint32_t i = 0; i < w->ranks; i++)
 		for (int n = 0; n < CALLS; n++)
 			for (int ms = 0; ms < 20000 && !__atomic_load_n(&w->rank[i].call[n].ended, __ATOMIC_ACQUIRE);

@@ -9,7 +9,7 @@
 
 #include "fpisa/frame.h"
 
-/* Return the cookie for an incarnation. The rules look at neither. */
+/* Return the cookie for an incarnation. The rules do not depend on its value. */
 static __u64 cookie(__u32 rank, __u64 inc)
 {
 	return inc << 8 | rank | 1ull << 60;
@@ -47,17 +47,17 @@ static void test_join(void **state)
 	struct fpisa_session s = a_session(&next), before = s;
 
 	(void)state;
-	/* Ranks that came early ask again and are in, and so is a rank that repeats itself. */
+	/* Ranks that sent HELLO early send it again and join, as does a rank that repeats its HELLO. */
 	for (__u32 rank = 0; rank < 3; rank++)
 		assert_int_equal(join(&s, rank, 100, 7, &next), 1);
-	/* A HELLO of an earlier incarnation, of incarnation 0, and of ranks that do not exist */
+	/* Send a HELLO of an earlier incarnation, of incarnation 0, and of ranks that do not exist. */
 	assert_int_equal(join(&s, 1, 99, 7, &next), 0);
 	assert_int_equal(join(&s, 1, 0, 7, &next), 0);
 	assert_int_equal(join(&s, FPISA_MAX_WORKERS, 100, 7, &next), 0);
 	assert_int_equal(join(&s, ~0u, 100, 7, &next), 0);
 	assert_memory_equal(&s, &before, sizeof(s));
 	assert_int_equal(next, 6);
-	/* The secret of a rank's contributions belongs to its newest incarnation, whatever comes late. */
+	/* The secret of a rank's contributions belongs to its newest incarnation, whatever arrives late. */
 	for (__u32 rank = 0; rank < 3; rank++)
 		assert_int_equal(s.secret[rank], cookie(rank, 100));
 	assert_int_equal(join(&s, 2, 101, 7, &next), 0);
@@ -117,7 +117,7 @@ static void test_join_pending(void **state)
 	assert_int_equal(join(&s, 1, 7, 3, &next), 1);
 }
 
-/* Check that ranks find together, in any order, when all start again after two of three gave up waiting. */
+/* Check that ranks join, in any order, if all start again after two of three stopped waiting. */
 static void test_start_after_a_failed_start(void **state)
 {
 	static const __u32 orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -137,7 +137,7 @@ static void test_start_after_a_failed_start(void **state)
 	}
 }
 
-/* Check that a worker that comes back waits for all the others, and that the old generation goes on until then. */
+/* Check that a worker that joins again waits for all the others, and that the old generation continues until then. */
 static void test_rejoin(void **state)
 {
 	__u32 next;
@@ -171,12 +171,12 @@ static void test_join_after_shrink(void **state)
 	assert_int_equal(join(&s, 0, 200, 7, &next), 0);
 	assert_int_equal(join(&s, 1, 200, 7, &next), 0);
 	assert_int_equal(join(&s, 0, 200, 7, &next), 0);
-	/* Rank 2 is taken out: the others need it no more. */
+	/* Rank 2 is removed, so the others do not wait for it. */
 	assert_int_equal(join(&s, 0, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
 	assert_int_equal(join(&s, 1, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
-	/* The removed rank had said HELLO already, which does not count. */
+	/* The removed rank had sent HELLO already, which no longer counts. */
 	s = a_session(&next);
 	assert_int_equal(join(&s, 2, 200, 7, &next), 0);
 	assert_int_equal(join(&s, 0, 200, 3, &next), 0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job of several aggregators: the distribution of chunks, sums of random jobs over `mem` and `udp` against the oracle, the same
- * bits in mode exact whatever the shares, lists that differ, and an aggregator that is not alike, begins anew or loses a rank
+ * A job of several aggregators: the distribution of chunks, sums of random jobs over `mem` and `udp` against the
+ * oracle, the same bits in mode exact whatever the shares, different lists, and an aggregator that differs from the
+ * others, starts again or removes a rank
  */
 #include "lib/aggregators.h"
 #include "lib/api.h"
@@ -79,7 +80,10 @@ static struct plan random_plan(uint64_t *random)
 	return p;
 }
 
-/* Check that each chunk belongs to one shard, that a shard's chunks are numbered without a gap, and that the shares are the weights. */
+/*
+ * Check that each chunk belongs to one shard, that a shard's chunks are numbered without a gap, and that the shares
+ * follow the weights.
+ */
 static void layouts(void **state)
 {
 	uint64_t random = test_seed();
@@ -101,7 +105,7 @@ static void layouts(void **state)
 			next[owner]++;
 			for (uint32_t i = 0; i < n; i++) {
 				assert_int_equal(fpisa_layout_own(&l, i, chunk + 1), next[i]);
-				/* Spread evenly: always less than two chunks from the exact share */
+				/* Chunks are spread evenly: each prefix is within two chunks of the exact share. */
 				assert_true(next[i] * sum < (chunk + 1) * weight[i] + 2 * sum);
 				assert_true(next[i] * sum + 2 * sum > (chunk + 1) * weight[i]);
 			}
@@ -221,7 +225,7 @@ static void sums_over_udp(void **state)
 	}
 }
 
-/* Check that the error names the aggregator that falls silent, and its number of the job. */
+/* Check that the error names the aggregator that becomes silent, and the job number there. */
 static void the_silent_one_is_named(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 10000, .progress = 1};
@@ -251,7 +255,7 @@ static void the_silent_one_is_named(void **state)
 
 /* Two ranks on shared aggregators, a thread each, and the error of a failed call */
 struct pair {
-	struct aggregators of[2]; /* as each rank has them */
+	struct aggregators of[2]; /* in the order of each rank */
 	struct fpisa *f[2];
 	pthread_t thread[2];
 	float data[2][4000];
@@ -366,7 +370,10 @@ static void one_is_not_alike(void **state)
 	end_pair(&p);
 }
 
-/* Check that a call ends at both ranks after an aggregator has lost its state, and that they go on after they have joined again. */
+/*
+ * Check that a call ends at both ranks after an aggregator has lost its state, and that calls work after both have
+ * joined again.
+ */
 static void one_begins_anew(void **state)
 {
 	static struct pair p;
@@ -385,7 +392,7 @@ static void one_begins_anew(void **state)
 	assert_int_equal(fpisa_soft_init(s), 0);
 	for (int k = 0; k < 2; k++) {
 		assert_int_equal(fpisa_allreduce(p.f[k], p.data[k], p.data[k], 4000, FPISA_FLOAT32, NULL), -ESTALE);
-		assert_non_null(strstr(fpisa_error(), "mem:1: job 0: the job was made anew"));
+		assert_non_null(strstr(fpisa_error(), "mem:1: job 0: the job was created again"));
 	}
 	run_pair(&p, 1);
 	assert_summed(&p);
@@ -414,7 +421,10 @@ static void one_is_silent(void **state)
 	end_pair(&p);
 }
 
-/* Check that a rank that only one aggregator has taken out is told so, and that the other rank learns which rank is missing, and where. */
+/*
+ * Check that a rank that was removed at only one aggregator gets an error that says so, and that the other rank's error
+ * names the rank and the aggregator.
+ */
 static void one_shrinks(void **state)
 {
 	static struct pair p;
@@ -428,7 +438,7 @@ static void one_shrinks(void **state)
 	run_pair(&p, 1);
 	(void)r;
 	assert_int_equal(p.rc[1], -EACCES);
-	assert_non_null(strstr(p.error[1], "mem: job 0: this rank was taken out of the job"));
+	assert_non_null(strstr(p.error[1], "mem: job 0: this rank was removed from the job"));
 	assert_int_equal(p.rc[0], -ETIMEDOUT);
 	assert_non_null(strstr(p.error[0], "rank 1 did not join"));
 	end_pair(&p);

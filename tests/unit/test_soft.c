@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The in-process aggregator frame by frame: output for each input, staged
- * against fused on arbitrary bits, and frames that nobody should send
+ * The in-process aggregator frame by frame: output for each input, staged against fused on arbitrary bits, and frames
+ * that no worker should send
  */
 #include <arpa/inet.h>
 #include <time.h>
@@ -48,7 +48,9 @@ static void a_round(void **state)
 			f.w[k] = 0x3f800000; /* 1 */
 		add(&f, &s, rank, 0);
 		if (i == 2) {
-			/* A probe tells which ranks have contributed. Repeated, it is added once. */
+			/*
+			 * The answer to a probe names the ranks that have contributed. A repeated probe is added once.
+			 */
 			f.h.flags = FPISA_F_PROBE;
 			set_checksum(&f);
 			assert_int_equal(give(&s, &f, rank), FPISA_V_status);
@@ -81,6 +83,30 @@ static void a_round(void **state)
 	assert_memory_equal(f.w, result.w, ELEMENTS * 4);
 	assert_int_equal(s.counters.elements, RANKS * ELEMENTS);
 	assert_int_equal(s.counters.fused, RANKS);
+	fpisa_soft_free(&s);
+}
+
+/* Check that a result reports a mark on any contribution. */
+static void marks(void **state)
+{
+	struct fpisa_soft s;
+	struct frame f = {0};
+
+	(void)state;
+	init(&s, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, FPISA_PIPELINE_FUSED);
+	join(&s);
+	for (uint32_t chunk = 0; chunk <= RANKS; chunk++) {
+		for (uint32_t rank = 0; rank < RANKS; rank++) {
+			add(&f, &s, rank, chunk);
+			fpisa_soft_frame(&s, htonl(10), htons((uint16_t)(rank + 1)), 0, rank == chunk, &f, &f.len,
+					 &f.to);
+		}
+		assert_int_equal(f.h.type, FPISA_TYPE_RESULT);
+		assert_true(intact(&f));
+		assert_int_equal(f.h.flags, chunk < RANKS ? FPISA_F_MARKED : 0);
+		assert_int_equal(f.h.result_flags & FPISA_F_MARKED, 0);
+	}
+	assert_int_equal(s.counters.marked, RANKS);
 	fpisa_soft_free(&s);
 }
 
@@ -127,7 +153,7 @@ static void refusals(void **state)
 	assert_int_equal(f.h.reason, FPISA_V_ahead);
 	assert_int_equal(f.len, sizeof(f.h));
 	assert_true(intact(&f));
-	/* The refused frames left no trace. */
+	/* The refused frames changed no state. */
 	for (uint32_t i = 0; i < 2 * WINDOW; i++)
 		assert_int_equal(s.slot[i].bitmap, 0);
 	add(&f, &s, 1, 0);
@@ -206,7 +232,7 @@ static void staged_equals_fused(void **state)
 	}
 }
 
-/* Check damaged frames of any length, with a checksum that fits: nothing breaks, and replies are whole. */
+/* Check damaged frames of any length with a right checksum: no access is invalid, and replies are complete. */
 static void hostile(void **state)
 {
 	uint64_t random = test_seed();
@@ -242,9 +268,8 @@ static void hostile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_round),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(staged_equals_fused),
+		cmocka_unit_test(a_round),  cmocka_unit_test(marks),
+		cmocka_unit_test(refusals), cmocka_unit_test(staged_equals_fused),
 		cmocka_unit_test(hostile),
 	};
 

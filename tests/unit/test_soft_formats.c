@@ -122,7 +122,10 @@ static void every_pair(void **state)
 				check_pair(&pairs[i], rounding, pipeline, &rng);
 }
 
-/* Fill with 1e8, 1, -1e8, 1, or the nearest in the format, and with values of every magnitude up to a 64th of 1e8. */
+/*
+ * Fill with 1e8, 1, -1e8, 1, or the nearest values in the format, and with values of every magnitude up to a 64th of
+ * 1e8.
+ */
 static void mixed(struct vectors_rng *rng, struct fpisa_format f, uint64_t *words)
 {
 	double big = fmin(1e8, unpack_value(f, fpisa_beyond(f) - 1) / 2), small = unpack_value(f, 1);

@@ -7,14 +7,15 @@
 #include <string.h>
 #include <cmocka.h>
 #include <net/if_arp.h>
+#include "host/kind.h"
 #include "host/stack.h"
 #include "job/port.h"
 
-enum { P0, P1, BOND, TAGGED, BRIDGE, VETH, PEER, VRF, P2, MACVLAN, AWAY, TUN, GRE, LINKS };
+enum { P0, P1, BOND, TAGGED, BRIDGE, VETH, PEER, VRF, P2, MACVLAN, AWAY, TUN, GRE, DUMMY, TEAM, P3, LINKS };
 
 /*
  * p0 and p1 in a bond, the bond's VLAN device in a bridge; a veth and its peer; p2 in a VRF, with a macvlan here and a macvlan in
- * another namespace
+ * another namespace; p3 in a team
  */
 static const struct link links[LINKS] = {
 	[P0] = {.name = "p0", .index = 1, .hardware = ARPHRD_ETHER, .master = 3, .lower_netns = -1},
@@ -37,6 +38,9 @@ static const struct link links[LINKS] = {
 	[AWAY] = {.name = "mv1", .kind = "macvlan", .index = 11, .hardware = ARPHRD_ETHER, .lower = 9, .lower_netns = 2},
 	[TUN] = {.name = "tun0", .kind = "tun", .index = 12, .hardware = ARPHRD_NONE, .lower_netns = -1},
 	[GRE] = {.name = "gre1", .kind = "gre", .index = 13, .hardware = ARPHRD_IPGRE, .lower = 1, .lower_netns = -1},
+	[DUMMY] = {.name = "dummy0", .kind = "dummy", .index = 14, .hardware = ARPHRD_ETHER, .lower_netns = -1},
+	[TEAM] = {.name = "team0", .kind = "team", .index = 15, .hardware = ARPHRD_ETHER, .lower_netns = -1},
+	[P3] = {.name = "p3", .index = 16, .hardware = ARPHRD_ETHER, .master = 15, .lower_netns = -1},
 };
 
 static void expect_stack(int at, bool up, int n, const int *want)
@@ -56,7 +60,7 @@ static void test_stacks(void **state)
 	expect_stack(BRIDGE, true, 0, (int[]){0});
 	expect_stack(VETH, true, 0, (int[]){0});
 	expect_stack(VETH, false, 0, (int[]){0});
-	/* A VRF receives nothing, so it does not stand on its ports. */
+	/* A VRF does not receive frames, so it does not count as a device above its ports. */
 	expect_stack(P2, true, 1, (int[]){MACVLAN});
 	expect_stack(VRF, false, 0, (int[]){0});
 	expect_stack(AWAY, false, 0, (int[]){0});
@@ -89,7 +93,7 @@ static void expect_port(int at, const char *below, const char *above, bool nativ
 static void test_ports(void **state)
 {
 	const char *no_headers = "its frames have no Ethernet headers, so that no datapath can be loaded on it";
-	const char *elsewhere = "let workers reach this machine by another interface";
+	const char *elsewhere = "let workers reach this machine through another interface";
 
 	(void)state;
 	expect_port(P0, NULL, NULL, true, JOB_PORT_BARE, "this datapath is not loaded on it", "fpisa load p0",
@@ -97,19 +101,70 @@ static void test_ports(void **state)
 	expect_port(BRIDGE, NULL, NULL, false, JOB_PORT_BARE, "this datapath is not loaded on it",
 		    "fpisa load br0 --mode skb", "fpisa load br0 --mode skb");
 	expect_port(BRIDGE, "p0", NULL, false, JOB_PORT_NAME, "this datapath is on p0, below it",
-		    "name that for each worker behind it, ADDR@p0", "");
+		    "give that interface for each worker behind it, ADDR@p0", "");
 	expect_port(MACVLAN, "p2", NULL, false, JOB_PORT_NAME, "this datapath is on p2, below it",
-		    "name that for each worker behind it, ADDR@p2", "");
+		    "give that interface for each worker behind it, ADDR@p2", "");
 	expect_port(TAGGED, "p0", NULL, false, JOB_PORT_MOVE, "this datapath is on p0, below it",
 		    "fpisa unload p0 && fpisa load bond0.5 --mode skb",
 		    "fpisa unload p0 && fpisa load bond0.5 --mode skb");
 	expect_port(BOND, "p1", NULL, true, JOB_PORT_MOVE, "this datapath is on p1, below it",
 		    "fpisa unload p1 && fpisa load bond0", "fpisa unload p1 && fpisa load bond0");
-	expect_port(P0, NULL, "br0", true, JOB_PORT_ABOVE, "this datapath is on br0, above it", "leave @p0 away", "");
+	expect_port(P0, NULL, "br0", true, JOB_PORT_ABOVE, "this datapath is on br0, above it", "leave @p0 out", "");
 	expect_port(VRF, NULL, NULL, false, JOB_PORT_VRF, "it is a VRF, which receives no frames itself",
 		    "name the port of each worker, ADDR@PORT", "");
 	expect_port(TUN, NULL, NULL, false, JOB_PORT_NO_ETHERNET, no_headers, elsewhere, "");
 	expect_port(GRE, "p0", NULL, false, JOB_PORT_NO_ETHERNET, no_headers, elsewhere, "");
+}
+
+/* `why`: NULL if the link is fit */
+static void expect_kind(int at, bool generic, bool native, const char *why)
+{
+	char got[KIND_WHY_LEN];
+
+	assert_int_equal(kind_unfit(&links[at], generic, native, links, LINKS, got), why != NULL);
+	if (why)
+		assert_string_equal(got, why);
+}
+
+static void test_kinds(void **state)
+{
+	const char *dummy = "is a dummy, at which no frames of other machines arrive; load the interface through which "
+			    "workers' frames arrive, which may be another than the one with the address";
+	const char *no_headers =
+		"its frames have no Ethernet headers, which the datapath needs; load the interface through which workers' "
+		"frames arrive with such headers, or use a tunnel that has them, of kind gretap or vxlan";
+
+	(void)state;
+	for (int generic = 0; generic < 2; generic++) {
+		expect_kind(P2, generic, true, NULL);
+		expect_kind(VETH, generic, true, NULL);
+		expect_kind(BOND, generic, true, NULL);
+		expect_kind(TUN, generic, true, no_headers);
+		expect_kind(GRE, generic, false, no_headers);
+		expect_kind(DUMMY, generic, true, dummy);
+		expect_kind(VRF, generic, false, "is a VRF, which receives no frames itself; load its ports");
+		expect_kind(
+			P1, generic, true,
+			"is a port of bond bond0, which chooses the port of each frame; load bond0, which is on all of "
+			"its ports");
+		expect_kind(
+			P3, generic, true,
+			"is a port of team team0, which chooses the port of each frame; load team0, which is on all of "
+			"its ports");
+	}
+	expect_kind(BRIDGE, false, false,
+		    "is a bridge, which has no native XDP; load the ports with workers, of bond0.5, and name them in job "
+		    "add, ADDR@PORT, or fpisa load br0 --mode skb");
+	expect_kind(MACVLAN, false, false,
+		    "is a macvlan device, which has no native XDP; load p2 and name it in job add, ADDR@p2, or fpisa load "
+		    "mv0 --mode skb");
+	/* The interface below is in another namespace. */
+	expect_kind(AWAY, false, false, "is a macvlan device, which has no native XDP; fpisa load mv1 --mode skb");
+	expect_kind(TEAM, false, false, "is a team, which has no native XDP; fpisa load team0 --mode skb");
+	for (int at = BRIDGE; at <= MACVLAN; at += MACVLAN - BRIDGE) {
+		expect_kind(at, true, false, NULL);
+		expect_kind(at, false, true, NULL); /* on a future kernel */
+	}
 }
 
 int main(void)
@@ -118,6 +173,7 @@ int main(void)
 		cmocka_unit_test(test_stacks),
 		cmocka_unit_test(test_headers),
 		cmocka_unit_test(test_ports),
+		cmocka_unit_test(test_kinds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static uint64_t word_of(double x)
 
 static const char *const units[] = {"avx512", "avx2", "baseline"};
 
-/* An array at the end of its memory, and the oracle's sum */
+/* An array that ends where its memory ends, and the oracle's sum */
 struct sample {
 	struct sums_array x;
 	char *memory;
@@ -45,7 +45,10 @@ static int is_null(const struct sample *s, uint32_t i)
 	return s->valid && !(s->valid[bit / 8] >> bit % 8 & 1);
 }
 
-/* Make a sample with few exponents, with all exponents or with exponents that change on the way, and sometimes with nulls. */
+/*
+ * Make a sample with few exponents, with all exponents or with exponents that change along the array, and sometimes
+ * with nulls.
+ */
 static void make(struct sample *s, struct vectors_rng *rng)
 {
 	uint32_t n = vectors_below(rng, vectors_below(rng, 3) ? LONGEST : 70), kind = vectors_below(rng, 7), bytes, gap;
@@ -79,7 +82,7 @@ static void make(struct sample *s, struct vectors_rng *rng)
 		s->rows++;
 	}
 	s->x.data = s->memory;
-	/* The same values, from the end */
+	/* the same values, in reverse */
 	if (n && vectors_below(rng, 2) && !s->valid) {
 		s->x.data += (size_t)(n - 1) * (bytes + gap);
 		s->x.stride = -s->x.stride;
@@ -190,7 +193,10 @@ static void groups(void **state)
 	}
 }
 
-/* Check more groups than a cache holds and more values than blocks hold, then the same values by their groups' places. */
+/*
+ * Check more groups than a cache holds and more values than blocks hold, then the same values by the positions of their
+ * groups.
+ */
 #define MANY 140000
 #define VALUES 3000000
 static void many_groups(void **state)
@@ -273,7 +279,7 @@ static void decimals(void **state)
 	assert_int_equal(sums_decimals(valid, 16, 1, NULL, 0, NULL), -EINVAL);
 }
 
-/* Check that a caller's rounding mode changes nothing and is kept. */
+/* Check that the caller's rounding mode has no effect and is preserved. */
 static void environment(void **state)
 {
 	const double x[40] = {0x1p60, 1, 0x1p-60, -0x1p60, 0.1};
@@ -291,7 +297,10 @@ static void environment(void **state)
 	assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), sums_read(&b, FPISA_FORMAT_FP64, 0));
 }
 
-/* Check that 64-bit integers, negative ones too, are added in halves: a half times an infinity would make a NaN. */
+/*
+ * Check sums of 64-bit integers, which are added in two halves, also of negative ones. Check that their product with an
+ * infinity is not NaN: a half may be 0, and 0 times an infinity is NaN.
+ */
 static void integers(void **state)
 {
 	const __s64 n[] = {INT64_MIN, -1, 1ll << 32, 5, INT64_MIN};

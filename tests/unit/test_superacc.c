@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Superaccumulators (superacc.h, superacc_read.h) against the oracle: sums in any
- * order and any tree of merges, values taken back, averages, expansions
+ * Superaccumulators (superacc.h, superacc_read.h) against the oracle: sums in any order and any tree of merges,
+ * subtracted values, averages, expansions
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void sums(void **state)
 	}
 }
 
-/* Check a moving window of a table: values that leave it are taken back, in any order. */
+/* Check a moving window of a table: values that leave it are subtracted, in any order. */
 static void windows(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -99,8 +99,8 @@ static void windows(void **state)
 }
 
 /*
- * Check that values within 30 powers of two take the least memory, wherever the first value lies, also with values taken back and
- * merges.
+ * Check that values within 30 powers of two take the least memory, wherever the first value lies, also with subtracted
+ * values and merges.
  */
 static void few_exponents(void **state)
 {
@@ -136,7 +136,7 @@ static void few_exponents(void **state)
 	}
 }
 
-/* Check enough of the largest values to outgrow windows. Taken back, they leave nothing. */
+/* Check enough of the largest values to outgrow windows. When all are subtracted, the sum is empty. */
 static void many(void **state)
 {
 	(void)state;
@@ -195,7 +195,7 @@ static void on_top(void **state)
 			check_read(a, &x, adds + 1, f);
 			free(a);
 
-			/* Each part takes the part before it, and no part has carried since. */
+			/* Each part is merged with the previous part, and no part has carried since. */
 			a = fresh();
 			for (uint32_t part = 0; part < parts; part++) {
 				struct fpisa_superacc *b = fresh();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tags (fpisa/tag.h): the hash and the PRF alone; then jobs with a token, whose frames nobody else can make, change or use again */
+/*
+ * Tags (fpisa/tag.h): the hash and the PRF alone; then jobs with a token, whose frames no other host can make, change
+ * or replay
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +64,7 @@ static struct fpisa_nh sums_of(const void *m, const __u64 *k, size_t words, size
 	return s;
 }
 
-/* Check A and B against the paper's NH. B is NH over the same bytes with 4 zero bytes before and behind them. */
+/* Check A and B against the paper's NH. B is NH over the same bytes with 4 zero bytes before and after them. */
 static void test_nh(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -82,7 +85,7 @@ static void test_nh(void **state)
 		s = sums_of(m, k, words, words);
 		assert_int_equal(s.a, nh_of_the_paper((void *)m, (void *)(k + 1), 8 * words));
 		assert_int_equal(s.b, nh_of_the_paper(between, (unsigned char *)k + 4, 8 * words + 8));
-		/* In two pieces, at an address that is not aligned */
+		/* Hash in two pieces, at an address that is not aligned. */
 		memmove((char *)m + 1, m, 8 * words);
 		t = sums_of((char *)m + 1, k, words, cut);
 		assert_memory_equal(&s, &t, sizeof(s));
@@ -115,7 +118,7 @@ static enum fpisa_verdict contribute(struct fpisa_soft *s, struct frame *f, uint
 	return give(s, f, rank);
 }
 
-/* Check that a frame with a tag is not taken if any bit changes, in its own header of 76 bytes or in its payload. */
+/* Check that a frame with a tag is not accepted if any bit changes, in its own header of 76 bytes or in its payload. */
 static void test_every_bit(void **state)
 {
 	struct fpisa_soft s;
@@ -131,7 +134,7 @@ static void test_every_bit(void **state)
 
 		((unsigned char *)&g)[bit / 8] ^= (unsigned char)(1u << bit % 8);
 		v = give(&s, &g, 1);
-		/* The changed header may say first that the frame is of another kind. */
+		/* The changed header may first name another kind of frame. */
 		if (bit >= 8 * sizeof(f.h))
 			assert_int_equal(v, FPISA_V_tag);
 		assert_true(v == FPISA_V_not_ours || fpisa_is_drop(v));
@@ -154,7 +157,7 @@ static void test_who_may_contribute(void **state)
 	guess = *j;
 	guess.token ^= 1;
 	memset(f.w, 0, sizeof(f.w));
-	/* By another token, without a tag, by an open checksum */
+	/* Use another token, no tag, and a plain checksum. */
 	add(&f, &s, 1, 0);
 	frame_seal(&guess, &f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
@@ -164,7 +167,7 @@ static void test_who_may_contribute(void **state)
 	add(&f, &s, 1, 0);
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
-	/* A member that has not heard rank 1's cookie uses its own key, then the results' key. */
+	/* A member that does not know rank 1's cookie uses its own key, then the results' key. */
 	add(&f, &s, 1, 0);
 	f.h.secret = frame_tag(j, &s.session.key[2], &f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
@@ -176,7 +179,7 @@ static void test_who_may_contribute(void **state)
 	set_checksum(&f);
 	assert_int_equal(give(&s, &f, 1), FPISA_V_secret);
 	assert_true(intact(&f));
-	/* Rank 1's own frame, unchanged, and for another chunk */
+	/* Use rank 1's own frame, unchanged, and changed to another chunk. */
 	memset(f.w, 0, sizeof(f.w));
 	add(&kept, &s, 1, 0);
 	memset(kept.w, 0, sizeof(kept.w));
@@ -207,7 +210,10 @@ static void test_who_may_contribute(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Check that workers know answers by their tags, that each generation has another results' key, and that WELCOME proves its source. */
+/*
+ * Check that workers verify answers by their tags, that each generation has another results' key, and that WELCOME
+ * proves its source.
+ */
 static void test_answers(void **state)
 {
 	struct fpisa_soft s;
@@ -240,7 +246,7 @@ static void test_answers(void **state)
 	p->results++;
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));
 	assert_false(intact(&f));
-	/* A HELLO with a guessed token, all else right */
+	/* Send a HELLO that is right except for a guessed token. */
 	hello(&s, &f, 0, 200);
 	((struct fpisa_hello *)f.w)->proof ^= 1;
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));

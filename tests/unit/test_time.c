@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Deadlines: only time in which the library could work counts, and deadlines
- * come all the same. Over the transport `udp`, against the aggregator of
- * udp_server.h
+ * Deadlines count only time in which the library could run, and still end calls. The tests run over the transport
+ * `udp`, against the aggregator of udp_server.h
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,10 +11,10 @@
 
 #define MS 1000000
 
-/* More results of one window than a turn takes in */
+/* more results of one window than a turn handles */
 #define WINDOW 128
 #define ELEMENTS 32
-#define COUNT ((WINDOW + 4) * ELEMENTS) /* few results beside the first, so that an average shows its round trip */
+#define COUNT ((WINDOW + 4) * ELEMENTS) /* few results, so that an average shows the round trip of the first */
 
 static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
 static float values[COUNT];
@@ -73,7 +72,7 @@ static struct fpisa_request *started(struct fpisa *f)
 	return r;
 }
 
-/* Check a start, one look, computing for longer than the deadline, and a wait: all results have come by then. */
+/* Check a start, one test, computing for longer than the deadline, and a wait: all results have arrived by then. */
 static void computing_before_wait(void **state)
 {
 	struct server s = {0};
@@ -89,7 +88,7 @@ static void computing_before_wait(void **state)
 	rc = fpisa_wait(&r, NULL);
 	if (rc)
 		fail_msg("%d: %s", rc, fpisa_error());
-	/* A result that lay unread meanwhile gives no sample of the round trip. */
+	/* A result that was unread meanwhile gives no sample of the round trip. */
 	fpisa_get_info(f, &info);
 	assert_in_range(info.rtt_ns, 0, 300 * MS);
 	fpisa_close(f);
@@ -167,7 +166,10 @@ static void stopped_process(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* Check that a program that only tests, now and then, learns of a silent aggregator, after timeout_ms or a few turns more. */
+/*
+ * Check that a program that only tests from time to time learns of a silent aggregator after timeout_ms, or a few turns
+ * later.
+ */
 static void deadline_of_polling(void **state)
 {
 	static const long pauses_ms[] = {0, 1, 20};
@@ -196,7 +198,7 @@ static void deadline_of_polling(void **state)
 	}
 }
 
-/* Endless frames, which must not delay a deadline */
+/* an endless stream of frames, which must not delay a deadline */
 struct flood {
 	int fd, stop;
 	struct sockaddr_in to;
@@ -241,7 +243,10 @@ static void deadline_under_a_flood(void **state)
 	stop_server(&s);
 }
 
-/* Stand in for the thread of a group's connection, which needs a moment for what came while the process was stopped. */
+/*
+ * Replace the thread of a group's connection, which needs a moment for messages that arrived while the process was
+ * stopped.
+ */
 static void *hear_joined(void *arg)
 {
 	struct fpisa_link *l = arg;
@@ -267,7 +272,7 @@ static int join(int hears)
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&l.changed, &a);
 	pthread_create(&l.thread, NULL, hear_joined, &l);
-	rc = fpisa_link_wait_joined(&l, 1000ull * MS);
+	rc = fpisa_link_wait_joined(&l, 1000ull * MS, 0);
 	if (rc)
 		fprintf(stderr, "%s\n", fpisa_error());
 	return rc ? 1 : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The library's calls on each type of value: sums, padding, refusals, and the policy on overflow */
+/* The library's calls on each type of value: sums, padding, refusals, and the settings for overflow */
 #include "values/pack.h"
 #include "workers.h"
 
@@ -20,7 +20,7 @@ static struct fpisa_format format_of(enum fpisa_dtype type)
 	return fpisa_format_of((uint8_t)type);
 }
 
-/* One call by two ranks with the same vector, the second in a thread */
+/* One call by two ranks with the same vector; the second rank is a thread */
 struct call {
 	struct fpisa_mem *m;
 	struct fpisa_options options;
@@ -86,7 +86,10 @@ static void run(struct call *c, uint8_t mode)
 	fpisa_mem_destroy(c->m);
 }
 
-/* Check small whole numbers, exact in every type, with a count that fills no block. Nothing behind the array changes. */
+/*
+ * Check small whole numbers, exact in every type, with a count that is not a multiple of a block. Bytes after the array
+ * do not change.
+ */
 static void sums(void **state)
 {
 	(void)state;
@@ -138,7 +141,7 @@ static void wrong_type(void **state)
 		}
 		assert_int_equal(fpisa_allreduce(f, v, v, 4, (enum fpisa_dtype)0, NULL), -EINVAL);
 		assert_int_equal(fpisa_allreduce(f, v, v, 4, (enum fpisa_dtype)77, NULL), -EINVAL);
-		/* Overlap is counted in bytes. */
+		/* The check for overlap compares bytes. */
 		assert_int_equal(fpisa_allreduce(f, v, at + 2 * bytes, 2, types[t].type, NULL), 0);
 		assert_int_equal(fpisa_allreduce(f, at + 2 * bytes, v, 2, types[t].type, NULL), 0);
 		assert_int_equal(fpisa_allreduce(f, v, at + bytes, 2, types[t].type, NULL), -EINVAL);
@@ -185,7 +188,7 @@ static void overflow_policy(void **state)
 		overflow(FPISA_MODE_FPISA_A, FPISA_OVERFLOW_ERROR, size, polled, -ERANGE);
 		overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, size, polled, 0);
 	}
-	/* A caller built before the option existed */
+	/* the struct of a caller built before the option existed */
 	overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, old, 0, -ERANGE);
 }
 

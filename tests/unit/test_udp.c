@@ -20,6 +20,8 @@ static int connect_udp(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_connect(f, address, JOB, &o);
 }
 
+static uint64_t marked; /* results with a mark in the last sum_and_check() */
+
 /* Run a plan over a server. Return the frames that the ranks dropped as bad, and their retransmissions. */
 static uint64_t sum_and_check(struct server *s, struct plan p, uint64_t *retransmits)
 {
@@ -37,7 +39,9 @@ static uint64_t sum_and_check(struct server *s, struct plan p, uint64_t *retrans
 		check_replayed(fl, FPISA_MODE_FPISA, FPISA_ROUND_DOWN);
 	if (retransmits)
 		*retransmits = 0;
+	marked = 0;
 	for (uint32_t i = 0; i < p.workers; i++) {
+		marked += fl->rank[i].r.info.marked;
 		bad += fl->rank[i].r.info.bad;
 		if (retransmits)
 			*retransmits += fl->rank[i].r.info.retransmits;
@@ -88,8 +92,8 @@ static void damaged_replies(void **state)
 	(void)state;
 	start_server(&s, &p);
 	/*
-	 * Every third frame of 157 chunks to two ranks came damaged, then shortened: 209 frames. If a rank asked
-	 * again, a third answer may come unread, so half of them are enough.
+	 * Every third frame of 157 chunks to two ranks arrived damaged and then shortened: 209 frames. If a rank asked
+	 * again, a third answer may stay unread, so half of them are enough.
 	 */
 	assert_true(sum_and_check(&s, p, NULL) >= 100);
 }
@@ -117,7 +121,10 @@ static void late_results(void **state)
 	free(s.kept);
 }
 
-/* Check results to a multicast address. One worker: ranks at a multicast address share a port, and loopback is one host. */
+/*
+ * Check results to a multicast address, with one worker, because ranks at a multicast address share a port and loopback
+ * is one host.
+ */
 static void multicast(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4, .count = 2000, .calls = 2};
@@ -132,11 +139,35 @@ static void multicast(void **state)
 	s.soft.job.group_port = s.soft.job.rank[0].port;
 	s.soft.job.fanout = FPISA_FANOUT_MULTICAST;
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
-	/* Without membership every result would have to be asked for again. */
+	/* Without membership the rank would have to ask for every result again. */
 	assert_true(retransmits < 63);
 }
 
-/* -- what the kernel puts together ----------------------------------------- */
+/*
+ * Check that contributions allow marks (ECT), that HELLOs do not, and that a rank notices a mark on a result, with and
+ * without the kernel's merging.
+ */
+static void marks(void **state)
+{
+	struct plan p = {.workers = 2, .elements = 256, .window = 64, .count = 50000, .calls = 1};
+
+	(void)state;
+	for (int gso = 0; gso < 2; gso++)
+		for (int ce = 0; ce < 2; ce++) {
+			struct server s = {.gso = gso};
+			int tos = ce ? 3 : 2, on = 1;
+
+			start_server(&s, &p);
+			assert_int_equal(setsockopt(s.fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)), 0);
+			assert_int_equal(setsockopt(s.fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)), 0);
+			assert_int_equal(sum_and_check(&s, p, NULL), 0);
+			assert_int_equal(marked, ce ? p.workers * 196 : 0);
+			assert_int_equal(s.seen[FPISA_TYPE_HELLO], 1 << 0);
+			assert_int_equal(s.seen[FPISA_TYPE_ADD], 1 << 2);
+		}
+}
+
+/* -- datagrams merged by the kernel ---------------------------------------- */
 
 /* Check datagrams of more results than a receive() returns, then losses of whole datagrams with many results each. */
 static void merged_results(void **state)
@@ -154,7 +185,7 @@ static void merged_results(void **state)
 
 			start_server(&s, &plans[i]);
 			assert_int_equal(sum_and_check(&s, plans[i], NULL), 0);
-			/* Losses leave few long frames in flight, and so does a busy machine. */
+			/* With losses, or on a busy machine, few long frames are in flight. */
 			assert_true(s.longest > (loss || plans[i].elements > 64 ? 1 : FPISA_BATCH));
 		}
 	}
@@ -192,7 +223,10 @@ static void send_numbered(struct sent *x, int fd, const struct sockaddr_in *to, 
 	send_gso(fd, data, len, size, to);
 }
 
-/* Check that frames are returned as they were sent, however few are asked for, and that the transport says how long some may be left. */
+/*
+ * Check that frames are returned as they were sent, however few are requested, and that the transport reports while
+ * some are left.
+ */
 static void merged_datagrams(void **state)
 {
 	uint64_t random = test_seed();
@@ -267,8 +301,8 @@ static void gso_swallowed_from_the_start(void **state)
 	start_server(&s, &p);
 	swallow_gso(&s);
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
-	assert_true(s.soft.counters.v_length > 0);
-	/* The worker never counted on GSO batches; otherwise each window would have been sent again. */
+	assert_true(s.soft.counters.v_uncut > 0 && !s.soft.counters.v_length);
+	/* The worker did not depend on GSO batches; otherwise each window would have been sent again. */
 	assert_true(retransmits < 64);
 }
 
@@ -293,7 +327,7 @@ static void gso_swallowed_later(void **state)
 		assert_int_equal(fpisa_allreduce(f, v, v, COUNT, FPISA_FLOAT32, NULL), 0);
 		fpisa_get_info(f, &after);
 	}
-	/* By the last call the worker has given up GSO batches. */
+	/* Before the last call the worker has stopped using GSO batches. */
 	assert_true(after.retransmits - before.retransmits < 64);
 	stop_server(&s);
 	assert_true(s.soft.counters.v_length > 0);
@@ -346,7 +380,10 @@ static void not_a_member(void **state)
 	assert_int_equal(try_connect(&s, TOKEN, known, JOB), -ETIMEDOUT);
 }
 
-/* Check a worker whose clock went back: WELCOMEs of a former incarnation are ignored, and a newer incarnation is outbid. */
+/*
+ * Check a worker whose clock went back: WELCOMEs of a former incarnation are ignored, and the worker chooses a larger
+ * incarnation than the newest.
+ */
 static void former_life(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4, .count = 100, .calls = 1};
@@ -423,7 +460,10 @@ static void *connect_other(void *arg)
 	return NULL;
 }
 
-/* Check a handle as groups have it, without a deadline: a call ends when no answer comes, but not while only the other rank is late. */
+/*
+ * Check a handle without a deadline, as in groups: a call ends when no answer arrives, but not while only the other
+ * rank is late.
+ */
 static void silence_ends_a_call(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4};
@@ -475,6 +515,7 @@ int main(void)
 		cmocka_unit_test(wrong_sources),
 		cmocka_unit_test(late_results),
 		cmocka_unit_test(multicast),
+		cmocka_unit_test(marks),
 		cmocka_unit_test(merged_results),
 		cmocka_unit_test(merged_datagrams),
 		cmocka_unit_test(gso_swallowed_from_the_start),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The window against a smaller receiver. Between the window and the
- * in-process aggregator stands a transport that keeps a few of the frames of
- * a turn and loses the rest, as a full ring does.
+ * The window with a receiver that is too small for it. A transport between the window and the in-process aggregator
+ * keeps a few of the frames of a turn and loses the rest, like a full ring.
  */
 #include "lib/handle.h"
 #include "workers.h"
@@ -56,7 +55,7 @@ static void narrow_close(struct fpisa_transport *t)
 static const struct fpisa_transport_ops narrow_ops = {
 	.send = narrow_send, .receive = narrow_receive, .drops = narrow_drops, .close = narrow_close};
 
-/* Put the narrow transport under a handle that has joined. */
+/* Put the limited transport under a handle that has joined. */
 static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 {
 	struct narrow *x = calloc(1, sizeof(*x));
@@ -157,7 +156,7 @@ static int send_all(struct fpisa_window *w, uint64_t now)
 	return n;
 }
 
-/* Check a link slower than the timeout: results come one by one, so nothing is lost and nothing is sent again. */
+/* Check a link slower than the timeout: results arrive one by one, so no frame is lost or sent again. */
 static void queue_is_not_loss(void **state)
 {
 	struct fpisa_request r = {.chunks = 4 * WINDOW, .left = 4 * WINDOW};
@@ -181,7 +180,7 @@ static void queue_is_not_loss(void **state)
 		fpisa_window_answered(&w, slot, &ours, UINT64_MAX, now);
 		assert_int_equal(send_all(&w, now), 1);
 	}
-	/* When results stop, the oldest chunk alone asks after one timeout. */
+	/* When results stop, only the oldest chunk is sent again after one timeout. */
 	assert_true(fpisa_window_expiry(&w, UINT64_MAX) <= now + FPISA_RTO_MIN_NS);
 	now += FPISA_RTO_MIN_NS;
 	assert_true(fpisa_window_expire(&w, now));
@@ -228,7 +227,7 @@ static void late_result_keeps_the_order(void **state)
 
 /*
  * Check that the result of an early chunk that was sent again does not mark a later chunk as lost, because another rank may not
- * have sent the later chunk yet. The result of a chunk behind it does.
+ * have sent the later chunk yet. The result of a chunk after it does.
  */
 static void later_chunks_overtake(void **state)
 {
@@ -252,7 +251,10 @@ static void later_chunks_overtake(void **state)
 	free(w.slot);
 }
 
-/* Check that a rank sends again soon if a result says that its contribution to the chunk before is lost. Others wait a timeout. */
+/*
+ * Check that a rank sends again soon if a result says that its contribution to the chunk before is lost. Other
+ * contributions wait for a timeout.
+ */
 static void told_of_a_loss(void **state)
 {
 	struct fpisa_request r = {.chunks = 4, .left = 4};
@@ -277,6 +279,40 @@ static void told_of_a_loss(void **state)
 		assert_ptr_equal(TAILQ_FIRST(&w.ready), fpisa_window_slot_of(&w, 0));
 		free(w.slot);
 	}
+}
+
+/*
+ * Check that marks halve the limit once per round trip: not again for frames that were sent earlier, and not below the
+ * minimum. No frame is sent again.
+ */
+static void marks_halve_once_a_round_trip(void **state)
+{
+	struct fpisa_request r = {.chunks = 4 * WINDOW, .left = 4 * WINDOW};
+	const struct fpisa_answer marked = {.ours = 1, .marked = 1};
+	struct fpisa_flight flight;
+	struct fpisa_window w = {};
+	uint64_t now = 1000 * MS, chunk = 0;
+
+	(void)state;
+	assert_int_equal(fpisa_window_reset(&w, &flight, WINDOW, WINDOW, 0, NULL, 0), 0);
+	fpisa_flight_init(&flight, 1, 128);
+	assert_int_equal(flight.congestion.limit, WINDOW);
+	fpisa_window_start(&w, &r);
+	for (int i = 0; i < 8; i++) {
+		uint32_t half = flight.congestion.limit / 2;
+		uint64_t sent = (uint64_t)send_all(&w, now);
+
+		now += 8 * MS;
+		for (; sent--; chunk++)
+			fpisa_window_answered(&w, fpisa_window_slot_of(&w, chunk), &marked, 0, now);
+		/* Each round that has ended since adds one. */
+		if (half < FPISA_CONGESTION_LEAST)
+			half = FPISA_CONGESTION_LEAST;
+		assert_in_range(flight.congestion.limit, half, half + 2);
+		assert_false(flight.congestion.starting);
+		assert_true(TAILQ_EMPTY(&w.ready) && TAILQ_EMPTY(&w.lost));
+	}
+	free(w.slot);
 }
 
 static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
@@ -315,10 +351,15 @@ static void different_receivers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wide_receiver),	 cmocka_unit_test(narrow_receiver),
-		cmocka_unit_test(narrow_path),		 cmocka_unit_test(queue_is_not_loss),
-		cmocka_unit_test(different_receivers),	 cmocka_unit_test(late_result_keeps_the_order),
-		cmocka_unit_test(later_chunks_overtake), cmocka_unit_test(told_of_a_loss),
+		cmocka_unit_test(wide_receiver),
+		cmocka_unit_test(narrow_receiver),
+		cmocka_unit_test(narrow_path),
+		cmocka_unit_test(queue_is_not_loss),
+		cmocka_unit_test(different_receivers),
+		cmocka_unit_test(late_result_keeps_the_order),
+		cmocka_unit_test(later_chunks_overtake),
+		cmocka_unit_test(told_of_a_loss),
+		cmocka_unit_test(marks_halve_once_a_round_trip),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,11 +148,11 @@ static void test_slot_of(void **state)
 
 enum {
 	ELEMENTS = 256,
-	BYTES = FPISA_SUM_HDR_WORDS * 8 + ELEMENTS * 4, /* what the checksum covers */
+	BYTES = FPISA_SUM_HDR_WORDS * 8 + ELEMENTS * 4, /* bytes that the checksum covers */
 	WORDS = BYTES / 4,
 };
 
-/* Header and payload, which lie apart in the frame: the checksum field is between them */
+/* header and payload, between which the frame has the checksum field */
 struct covered {
 	uint32_t w[WORDS];
 };
@@ -201,7 +201,7 @@ static void test_checksum_by_parts(void **state)
 	assert_int_equal(fpisa_sum_fold(&s), checksum(&c));
 }
 
-/* Check any number of words, at any address, after others. */
+/* Check any number of words, at any address, after other words. */
 static void test_checksum_many(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -241,7 +241,7 @@ static void test_checksum_16(void **state)
 		fpisa_sum_words(&s, w, (int)words);
 		assert_int_equal(fpisa_sum_16(&s) % 65535, sum % 65535);
 		assert_true(fpisa_sum_16(&s) < 1 << 27);
-		/* Only the sum of nothing is 0, which for a checksum is another number than 65535. */
+		/* Only the sum of no words is 0, which for a checksum differs from 65535. */
 		assert_int_equal(!fpisa_sum_16(&s), !sum);
 	}
 }
@@ -285,7 +285,7 @@ static void test_checksum_swaps(void **state)
 	(void)state;
 	fill(&c, &rng);
 	good = checksum(&c);
-	/* Neighbours, elements one 64-bit word apart, one block apart, anywhere */
+	/* Choose neighbours, elements one 64-bit word apart, one block apart, or anywhere. */
 	for (int distance = 1; distance < WORDS; distance++) {
 		for (int i = 0; i + distance < WORDS; i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
 			if (c.w[i] == c.w[i + distance])

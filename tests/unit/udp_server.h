@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An aggregator on loopback for tests of the transport `udp`: a thread that
- * puts soft.h behind a UDP socket and misbehaves as the test asks
+ * An aggregator on loopback for tests of the transport `udp`: a thread that runs soft.h behind a UDP socket and causes
+ * the faults that the test requests
  */
 #ifndef TESTS_UDP_SERVER_H
 #define TESTS_UDP_SERVER_H
@@ -36,19 +36,20 @@ struct server {
 	uint16_t port;
 	int held[MAX_RANKS]; /* sockets that keep the ranks' ports free for them; -1: given to the rank */
 	int stop;
-	double loss; /* rate of received frames lost, besides the workers' own losses */
+	double loss; /* rate of received frames lost, in addition to the workers' own losses */
 	uint64_t random;
-	int corrupt; /* every third reply except WELCOME leaves damaged, then once more intact */
-	int intrude; /* each RESULT leaves twice with a wrong sum first: from another port and address */
+	int corrupt; /* every third reply except WELCOME is sent damaged, then intact */
+	int intrude; /* each RESULT is first sent twice with a wrong sum, from another port and address */
 	int other_port, other_address; /* sockets of the intruder */
 	unsigned char *kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
 	int replies;
-	int gso;		 /* results for frames that came at once leave as one datagram a rank */
+	int gso;		 /* results for frames that arrived together are sent as one datagram for each rank */
 	double gso_loss;	 /* rate of such datagrams lost */
 	struct gso_batch *batch; /* batch of each rank */
 	size_t longest;		 /* most frames in a datagram, so far */
 	uint64_t mute;		 /* first chunk number without RESULT or STATUS; 0: all chunks get answers */
-	int wrong_echo;		 /* WELCOMEs answer a HELLO that this worker did not send */
+	uint8_t seen[FPISA_TYPE_ADD + 1]; /* by type: a bit for each value of the ECN field, if the socket reports it */
+	int wrong_echo;			  /* WELCOMEs answer a HELLO that this worker did not send */
 	pthread_t thread;
 };
 
@@ -76,7 +77,7 @@ static inline void set_checksum(unsigned char *frame, size_t len)
 	h->checksum = frame_checksum(h, h + 1, len - sizeof(*h));
 }
 
-/* Forge the frame as an enemy would: plausible except for its source. */
+/* Forge the frame as an attacker would: plausible except for its source. */
 static inline void forge(const struct server *s, unsigned char *frame, size_t len, const struct sockaddr_in *to)
 {
 	frame[len - 1] ^= 0x40;
@@ -172,6 +173,26 @@ static inline void send_reply(struct server *s, const unsigned char *frame, size
 	sendto(s->fd, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
 }
 
+/* Receive a frame, and record its ECN field. Return its length, or -1. */
+static inline ssize_t receive(struct server *s, unsigned char *frame, struct sockaddr_in *from)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint8_t))];
+	struct iovec part = {frame, FPISA_SOFT_FRAME};
+	struct msghdr msg = {.msg_name = from,
+			     .msg_namelen = sizeof(*from),
+			     .msg_iov = &part,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(s->fd, &msg, 0);
+	struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
+	uint8_t type = ((const struct fpisa_hdr *)frame)->type;
+
+	if (c && c->cmsg_type == IP_TOS && type <= FPISA_TYPE_ADD)
+		s->seen[type] |= (uint8_t)(1 << (*CMSG_DATA(c) & 3));
+	return n;
+}
+
 static inline void *serve(void *arg)
 {
 	struct server *s = arg;
@@ -180,7 +201,6 @@ static inline void *serve(void *arg)
 	while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE)) {
 		struct pollfd p = {.fd = s->fd, .events = POLLIN};
 		struct sockaddr_in from;
-		socklen_t from_len = sizeof(from);
 		ssize_t n;
 		size_t len;
 		uint64_t to;
@@ -191,11 +211,11 @@ static inline void *serve(void *arg)
 				flush_batch(s, &s->batch[i]);
 		if (poll(&p, 1, 20) <= 0)
 			continue;
-		n = recvfrom(s->fd, frame, sizeof(frame), 0, (struct sockaddr *)&from, &from_len);
+		n = receive(s, frame, &from);
 		if (n < 0 || (double)(test_random(&s->random) >> 11) < s->loss * 0x1p53)
 			continue;
 		len = (size_t)n;
-		v = fpisa_soft_frame(&s->soft, from.sin_addr.s_addr, from.sin_port, 0, frame, &len, &to);
+		v = fpisa_soft_frame(&s->soft, from.sin_addr.s_addr, from.sin_port, 0, 0, frame, &len, &to);
 		if (v == FPISA_V_result && s->soft.job.group) {
 			struct sockaddr_in group = {.sin_family = AF_INET,
 						    .sin_port = s->soft.job.group_port,
@@ -216,7 +236,7 @@ static inline void *serve(void *arg)
 	return NULL;
 }
 
-/* Free the port of a rank that is about to bind it. */
+/* Release the port of a rank that is about to bind it. */
 static inline void give_port(struct server *s, uint32_t rank)
 {
 	if (s->held[rank] >= 0)

@@ -38,7 +38,9 @@ struct plan {
 	int progress; /* with a thread */
 };
 
-/* Return a deadline in ms that only a deadlock should reach. FPISA_SLOW multiplies it where processors are emulated. */
+/*
+ * Return a deadline in ms, which only a deadlock should exceed. FPISA_SLOW multiplies it where processors are emulated.
+ */
 static inline uint32_t long_enough(void)
 {
 	const char *slow = getenv("FPISA_SLOW");
@@ -70,8 +72,8 @@ struct rank_result {
 	int rc; /* error of the call that failed, else 0 */
 	char error[512];
 	uint64_t missing;
-	float *send, *recv;	   /* of all calls, one after the other */
-	struct fpisa_chunk *chunk; /* chunks of all calls, by place */
+	float *send, *recv;	   /* values of all calls, one after the other */
+	struct fpisa_chunk *chunk; /* chunks of all calls, by position */
 	uint32_t *flags;	   /* flags of each call */
 	int call;		   /* the call in progress; with several outstanding requests the chunks are not kept */
 	struct fpisa_info info;

@@ -13,13 +13,13 @@
 
 #include "log.h"
 
-#define LINE 1024 /* bytes; with the notices before it, less than a pipe takes whole */
+#define LINE 1024 /* bytes; with the notices before it, less than a pipe accepts at once */
 #define BEFORE 256
 
 /*
  * Open a log. All processes that have an open file share its O_NONBLOCK, for example the user's shell. So open a pipe
- * or a terminal again, for us alone. A socket can be asked at each write. A file never blocks, and would have another
- * offset if it were opened again.
+ * or a terminal again, for us alone. A socket takes a flag at each write. A file never blocks, and would have a
+ * different offset if it were opened again.
  */
 void log_open(struct log *l, int fd)
 {
@@ -49,7 +49,7 @@ static bool may_say(struct log *l, uint64_t now_ms)
 	return l->said < LOG_AT_ONCE;
 }
 
-/* Write a text, whole or not at all. If a line was taken in part, the next line begins on a new line. */
+/* Write a text, whole or not at all. If only a part of a line was written, begin the next line on a new line. */
 static bool put(struct log *l, const char *text, size_t n)
 {
 	struct pollfd p = {.fd = l->fd, .events = POLLOUT};

@@ -16,11 +16,11 @@ struct log {
 	int fd;
 	bool by_send;	   /* the descriptor is a socket */
 	bool must_poll;	   /* the descriptor may block */
-	bool cut;	   /* a line was taken in part */
+	bool cut;	   /* only a part of a line was written */
 	int said;	   /* lines written, out of LOG_AT_ONCE */
 	uint64_t paid_ms;  /* time up to which pauses have been turned into lines */
 	uint64_t left_out; /* lines left out since the last line */
-	const char *hint;  /* where else the lines that are left out are counted; may be NULL */
+	const char *hint;  /* another counter of the lines that are left out; may be NULL */
 };
 
 /*
@@ -31,7 +31,7 @@ void log_open(struct log *l, int fd);
 
 /*
  * Write a line. The newline is added, and control characters in the line become '?'. Leave the line out if there were
- * too many before now_ms, or if the reader does not take it. now_ms is of any clock that does not go back.
+ * too many before now_ms, or if the reader does not accept it. now_ms is the time of any clock that does not go back.
  */
 __attribute__((format(printf, 3, 4))) void log_line(struct log *l, uint64_t now_ms, const char *fmt, ...);
 

@@ -27,7 +27,7 @@ int next_option(int argc, char **argv, const struct option *options)
 		return opt;
 	word = argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)] + strlen("--");
 	if (strcspn(word, "=") != strlen(options[index].name)) {
-		refuse(BAD_USAGE, "unrecognized option '--%.*s'; there is --%s", (int)strcspn(word, "="), word,
+		refuse(BAD_USAGE, "unrecognized option '--%.*s'; did you mean --%s?", (int)strcspn(word, "="), word,
 		       options[index].name);
 		return '?';
 	}
@@ -81,7 +81,7 @@ int bare_options(struct common *c, int argc, char **argv)
 
 int no_operands(const char *verb, int argc, char **argv)
 {
-	return optind < argc ? refuse(BAD_USAGE, "%s: what is '%s'?", verb, argv[optind]) : 0;
+	return optind < argc ? refuse(BAD_USAGE, "%s: unexpected argument '%s'", verb, argv[optind]) : 0;
 }
 
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out)
@@ -128,9 +128,9 @@ int parse_numbers(const char *what, const char *thing, const char *s, __u32 *num
 		for (; first <= last; first++) {
 			for (__u32 i = 0; i < *n; i++)
 				if (number[i] == first)
-					return refuse(BAD_USAGE, "%s: %s %lu is there twice", what, thing, first);
+					return refuse(BAD_USAGE, "%s: %s %lu is given twice", what, thing, first);
 			if (*n == max)
-				return refuse(BAD_USAGE, "%s: more than %u %ss", what, max, thing);
+				return refuse(BAD_USAGE, "%s: more than %u %ss are not supported", what, max, thing);
 			number[(*n)++] = first;
 		}
 		if (!*end)

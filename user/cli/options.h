@@ -39,7 +39,7 @@ enum {
 	}
 const char *default_pin(void);
 
-/* Do as getopt_long(), but return '?', reported, for an option that is given twice or whose name is cut short. */
+/* Call getopt_long(), but return '?', reported, for an option that is given twice or whose name is abbreviated. */
 int next_option(int argc, char **argv, const struct option *options);
 
 /* Take a common option, or '?' after next_option() has reported an error. Return 0 or BAD_USAGE. */
@@ -48,15 +48,15 @@ int common_option(struct common *c, int opt);
 /* Parse the options of a verb that takes --json and no option of its own. Leave optind at the operands. */
 int common_options(struct common *c, int argc, char **argv);
 
-/* Do as common_options(), for a verb that does not take --json either. */
+/* Call common_options() for a verb that does not take --json either. */
 int bare_options(struct common *c, int argc, char **argv);
 
 /* Check, after the options of a verb, that no operand follows. Return 0 or BAD_USAGE. */
 int no_operands(const char *verb, int argc, char **argv);
 
 /*
- * Parse a whole string as a decimal number, min..max. If it is not valid, report that of `what`, and return BAD_USAGE
- * with 0 in *out.
+ * Parse a whole string as a decimal number, min..max. If it is not valid, report an error about `what`, and return
+ * BAD_USAGE with 0 in *out.
  */
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
 
@@ -66,7 +66,7 @@ int parse_share(const char *what, const char *s, double *out);
 /* Parse 1 to 16 hexadecimal digits, with an optional 0x before them. */
 int parse_hex(const char *what, const char *s, uint64_t *out);
 
-/* Parse "0,2-5": numbers of things of a kind, such as CPUs, each once, at most `max` of them, in this order. */
+/* Parse a list such as "0,2-5", for example of CPUs: each number once, at most `max` numbers, in this order. */
 int parse_numbers(const char *what, const char *thing, const char *s, __u32 *number, __u32 max, __u32 *n);
 int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n);
 

@@ -71,6 +71,13 @@ void print_wrapped(int column, const char *text)
 	puts(text);
 }
 
+static const char *done; /* verb that has made its changes */
+
+void note_done(const char *verb)
+{
+	done = verb;
+}
+
 int flush_stdout(const char *fmt, ...)
 {
 	static int lost;
@@ -83,7 +90,7 @@ int flush_stdout(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(object, sizeof(object), fmt, ap);
 	va_end(ap);
-	return fail(lost, NULL, "%s", object);
+	return fail(lost, NULL, "%s%s%s", done ?: "", done ? " is done; " : "", object);
 }
 
 int print_json(struct json_object *o, bool one_line)
@@ -102,6 +109,7 @@ struct json_object *json_done(const char *verb)
 {
 	struct json_object *o = json_object_new_object();
 
+	note_done(verb);
 	json_add_string(o, "done", verb);
 	return o;
 }

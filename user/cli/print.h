@@ -30,6 +30,12 @@ void print_wrapped(int column, const char *text);
  */
 __attribute__((format(printf, 1, 2))) int flush_stdout(const char *fmt, ...);
 
+/*
+ * Say in that message that this verb has made its changes. Call this after the changes and before the report is
+ * printed. json_done() does so too. `verb` stays valid.
+ */
+void note_done(const char *verb);
+
 /* Print and release a JSON value: in one line, or indented. */
 struct json_object;
 int print_json(struct json_object *o, bool one_line);
@@ -49,7 +55,7 @@ struct json_object *json_double(double x);
 void json_add_double(struct json_object *o, const char *key, double x);
 
 /*
- * Return a decimal number with all of its digits, also from .5, 1., +1 or 007, as C and SQL write it. NaN, Infinity and
+ * Return a decimal number with all of its digits, also for .5, 1., +1 or 007, which C and SQL allow. NaN, Infinity and
  * -Infinity, in any spelling, become strings, and so does a text that is not a number.
  */
 struct json_object *json_decimal(const char *text);

@@ -7,7 +7,7 @@
 #include "lib/base/clock.h"
 #include "progress.h"
 
-#define WIDTH 79 /* a longer text would take two lines, and one of them would stay */
+#define WIDTH 79 /* a longer text would need two lines, and one of them would stay */
 #define PAUSE_NS 250000000ull
 
 static uint64_t shown_ns; /* 0: no text is shown */

@@ -21,7 +21,7 @@ void report_at(const char *place)
 	reported_place = place;
 }
 
-/* Format the message. After a place in a file, "--window: ..." is about the key `window`. */
+/* Format the message. After a position in a file, "--window: ..." refers to the key `window`. */
 static void format_message(char text[MESSAGE_LEN], const char *fmt, va_list ap)
 {
 	int n = reported_place ? snprintf(text, MESSAGE_LEN, "%s: ", reported_place) : 0;

@@ -12,7 +12,7 @@
 
 #define BAD_USAGE 1
 
-/* --verbose: libraries below report what they do, too */
+/* --verbose: print the messages of libbpf too */
 extern bool verbose;
 
 /* Write "fpisa: MESSAGE: strerror; HINT" to stderr; hint may be NULL. Return err, a negative errno. */

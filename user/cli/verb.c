@@ -71,7 +71,7 @@ static int become(const struct program *p, char **argv)
 	return fail(-errno, NULL, "%s", path);
 }
 
-/* List that program's verbs, a line each, if the program is installed. */
+/* List that program's verbs, one in each line, if the program is installed. */
 static void list_of(FILE *f, const char *name)
 {
 	char *argv[] = {(char *)name, (char *)"help", (char *)"--list", NULL};
@@ -143,7 +143,7 @@ static void usage(FILE *f, const struct verb *v)
 		v->unpinned ? "" : " [--pin DIR]");
 }
 
-/* List the verbs, a line each. `group` is the first word of the verbs to list, NULL: all. */
+/* List the verbs, one in each line. `group` is the first word of the verbs to list, NULL: all. */
 static void list(FILE *f, const struct verbs *v, const char *group)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -174,7 +174,9 @@ static int refuse_verb(const struct verbs *v, int argc, char **argv)
 				      !--left	? "" :
 				      left == 1 ? " and " :
 						  ", ");
-	return refuse(BAD_USAGE, n ? "no verb '%s%s%s'; there are %s" : "no verb '%s%s%s'; fpisa help lists them",
+	return refuse(BAD_USAGE,
+		      n ? "'%s%s%s' is not a verb; the verbs are %s" :
+			  "'%s%s%s' is not a verb; fpisa help lists the verbs",
 		      argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "", known);
 }
 
@@ -250,7 +252,7 @@ static int check_descriptors(void)
 	while (n < DESCRIPTORS && (fd[n] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
 		n++;
 	if (n < DESCRIPTORS && (errno == EMFILE || errno == ENFILE))
-		err = refuse(-errno, "%d descriptors: %s; raise the limit, ulimit -n 1024", DESCRIPTORS,
+		err = refuse(-errno, "open %d descriptors: %s; raise the limit, ulimit -n 1024", DESCRIPTORS,
 			     strerror(errno));
 	while (n--)
 		close(fd[n]);
@@ -298,8 +300,8 @@ static int run(const struct verbs *v, int argc, char **argv)
 }
 
 /*
- * Open the standard descriptors that are closed. Otherwise the next opened file, perhaps a socket, would take their
- * place and get the output.
+ * Open the standard descriptors that are closed. Otherwise the next opened file, perhaps a socket, would get their
+ * number and the output.
  */
 static void hold_standard_descriptors(void)
 {

@@ -33,7 +33,7 @@ struct program {
 struct verbs {
 	const struct verb *verb;
 	size_t n;
-	const struct program *program; /* entries of one program stand together */
+	const struct program *program; /* entries of one program are adjacent */
 	size_t programs;
 };
 

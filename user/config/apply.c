@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Comparing a configuration file with the running datapath, and applying it; config.h has the contracts. Applying makes
- * what is missing and changes nothing that runs. A job that runs with the file's parameters keeps its slots; other
- * parameters are an error. Everything is checked before anything is made. If making fails, what was made is removed:
+ * missing objects and does not change running ones. A job that runs with the file's parameters keeps its slots; other
+ * parameters are an error. Everything is checked before anything is made. If making fails, the new objects are removed:
  * the file is applied as a whole or not at all.
  */
 #include <errno.h>
@@ -33,7 +33,7 @@ static int look_at_default(struct config *c)
 		at->active = datapath_job_fit(jobs, FPISA_DEFAULT_SLOTS, at);
 		config_at(c, j->line, place);
 		if (!at->active)
-			warning("job %u: the default of %d slots has no room for it; unless more are loaded, say slots = N "
+			warning("job %u: does not fit the default of %d slots; unless more are loaded, set slots = N "
 				"in [datapath]",
 				j->number, FPISA_DEFAULT_SLOTS);
 	}
@@ -74,7 +74,7 @@ int config_look(struct config *c, bool draft)
 
 /* -- the running datapath ------------------------------------------------------ */
 
-/* Check that a running datapath is as [datapath] says. */
+/* Check that a running datapath agrees with [datapath]. */
 static int check_datapath(const struct config *c, const struct datapath *dp)
 {
 	__u32 port = dp->control->port ?: FPISA_PORT;
@@ -82,14 +82,16 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 	struct stat st;
 
 	if (c->load.port && c->load.port != port)
-		return refuse(-EEXIST, "port: runs with %u; fpisa unload, then fpisa config apply", port);
+		return refuse(-EEXIST, "port: the datapath runs with %u; fpisa unload, then fpisa config apply", port);
 	if (c->load.slots && c->load.slots != dp->slots_n)
-		return refuse(-EEXIST, "slots: runs with %u; fpisa unload, then fpisa config apply", dp->slots_n);
+		return refuse(-EEXIST, "slots: the datapath runs with %u; fpisa unload, then fpisa config apply",
+			      dp->slots_n);
 	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
-		return refuse(-EEXIST, "group: runs with another; fpisa unload, then fpisa config apply");
+		return refuse(-EEXIST,
+			      "group: the datapath runs with another group; fpisa unload, then fpisa config apply");
 	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
 			   (want->queue && want->queue != now->queue)))
-		return refuse(-EEXIST, "cpus: runs with others; fpisa unload, then fpisa config apply");
+		return refuse(-EEXIST, "cpus: the datapath runs with other CPUs; fpisa unload, then fpisa config apply");
 	return 0;
 }
 
@@ -97,19 +99,19 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
 {
 	struct datapath_interface now = {.name = ""};
-	__u32 ifindex = if_nametoindex(i->name);
+	__u32 ifindex = if_nametoindex(datapath_place(i->name, i->load.mode, i->place));
 	int got;
 
 	if (!ifindex) /* reported already */
 		return 0;
 	got = dp ? datapath_attached(dp, ifindex, &now) : datapath_program_on(ifindex, &now);
 	if (got < 0)
-		return fail(got, NULL, "%s: query XDP", i->name);
+		return fail(got, NULL, "%s: query XDP", i->place);
 	if (got && now.mode != i->load.mode)
-		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply", i->name,
-			      name_of(xdp_mode_names, now.mode), i->name);
+		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply", i->place,
+			      name_of(xdp_mode_names, now.mode), i->place);
 	if (!got && now.program.id)
-		return datapath_refuse_program(i->name, &now, pin);
+		return datapath_refuse_program(i->place, &now, pin);
 	i->runs = got;
 	return 0;
 }
@@ -128,8 +130,8 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 }
 
 /*
- * Check that the job's ports exist: its device map forgets an interface that is removed, even if another of that name
- * follows.
+ * Check that the job's ports exist: its device map loses an interface that is removed, even if another with its name is
+ * created.
  */
 static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_job *now)
 {
@@ -198,7 +200,7 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 	return 0;
 }
 
-/* Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and the file's jobs before this one. They share so many slots. */
+/* Check a job. jobs[FPISA_MAX_JOBS] are the running jobs and the file's jobs before this one. They share `slots` slots. */
 static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs, __u32 slots)
 {
 	struct fpisa_job *now = &jobs[j->number], *want = &j->spec.job;
@@ -260,7 +262,7 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 /* -- making ----------------------------------------------------------------- */
 
 struct made {
-	int interfaces, jobs; /* done, from the file's first; those not running before are ours */
+	int interfaces, jobs; /* finished, from the file's first; those that did not run before are ours */
 };
 
 static int make_interfaces(struct config *c, const char *pin, struct made *m)
@@ -270,7 +272,7 @@ static int make_interfaces(struct config *c, const char *pin, struct made *m)
 
 	for (; !err && m->interfaces < c->interfaces; m->interfaces += !err) {
 		struct config_interface *i = &c->interface[m->interfaces];
-		char *name = (char *)i->name;
+		char *name = i->place;
 		struct datapath_load o = c->load;
 
 		o.pin = pin;
@@ -313,7 +315,7 @@ static void take_back(struct config *c, struct datapath *dp, const char *pin, bo
 		if (!c->job[i].runs)
 			datapath_job_del(dp, c->job[i].number);
 	for (int i = m->interfaces; i--;) {
-		char *name = (char *)c->interface[i].name;
+		char *name = c->interface[i].place;
 
 		if (!c->interface[i].runs && before)
 			datapath_detach(dp, name);
@@ -391,16 +393,18 @@ static int apply(struct config *c, const char *pin, bool json)
 		err = datapath_interrupted("config apply");
 	if (err)
 		take_back(c, &dp, where, before, &m);
-	else if (json)
-		err = report_json(c);
 	else
+		note_done("config apply");
+	if (!err && json)
+		err = report_json(c);
+	else if (!err)
 		report(c, &dp);
 	if (open)
 		datapath_close(&dp);
 	return err;
 }
 
-/* A signal that arrives between two steps also waits until what was made is removed. */
+/* A signal that arrives between two steps also waits until the new objects are removed. */
 int config_apply(struct config *c, const char *pin, bool json)
 {
 	int err, lost;

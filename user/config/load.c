@@ -23,7 +23,7 @@ static int parse_group(const char *s, gid_t *group)
 	if (!*s || *s == '-')
 		return refuse(BAD_USAGE, "--group: '%s' is neither a group nor a number", s);
 	if (*s < '0' || *s > '9')
-		return refuse(-ENOENT, "--group: no group '%s'; groupadd %s", s, s);
+		return refuse(-ENOENT, "--group: group '%s' does not exist; groupadd %s", s, s);
 	err = parse_number("--group", s, 0, UINT32_MAX - 1ull, &number);
 	*group = err ? DATAPATH_NO_GROUP : (gid_t)number;
 	return err;

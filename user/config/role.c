@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What `fpisa serve` is here: options over the file, and the choice of the manager among hosts with one file; config.h has the contract. */
+/*
+ * The role of `fpisa serve` on this host: options override the file, and hosts with the same file choose the manager;
+ * config.h has the contract.
+ */
 #include <arpa/inet.h>
 
 #include "config.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The datapath as user space sees it: the only layer that knows libbpf, pins and attach. Verbs, demo and tests use
- * these functions. Each file uses only files above it in this list:
+ * The datapath for user space. Only this layer uses libbpf, pins and attachments. Verbs, demo and tests use the
+ * functions below. Each file uses only files above it in this list:
  *
  * 	log.c, info.c  libbpf's messages; properties of a program or a map from the kernel
  * 	kernel.c    features of this kernel
@@ -15,13 +15,13 @@
  * 	routes.c    settings with which the datapath finds routes to a job's ranks
  * 	open.c      open, read maps
  * 	fanout.c    the ports of jobs' results
- * 	groups.c    records of the manager's groups, in maps beside the jobs
- * 	job.c       make, shrink and remove jobs; job_check.c, checks that need no kernel; job.h, for queries too
+ * 	groups.c    records of the manager's groups, in maps of their own
+ * 	job.c       create, shrink and remove jobs; job_check.c, checks that need no kernel; job.h, for queries too
  * 	load.c      load, fill, pin; upgrade.c, replace running programs; unload.c
  * 	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *
- * All functions return 0 or -errno and have then reported the error, once, on stderr. Comments name the readers that
- * report nothing. A failed call leaves nothing behind.
+ * All functions return 0 or -errno and have then reported the error, once, on stderr. Comments say which functions
+ * report nothing. A failed call removes what it has created.
  */
 #ifndef FPISA_DATAPATH_H
 #define FPISA_DATAPATH_H
@@ -42,11 +42,11 @@
 enum datapath_mode {
 	DATAPATH_NATIVE = 1,
 	DATAPATH_SKB,
-	DATAPATH_OFFLOAD, /* read only: this program does not attach so */
+	DATAPATH_OFFLOAD, /* read only: this program does not attach in this mode */
 };
 
 extern const struct name xdp_mode_names[];
-extern const struct name attach_mode_names[]; /* the modes among these that load offers */
+extern const struct name attach_mode_names[]; /* the attach modes that load offers */
 
 /* -- load and unload ---------------------------------------------------- */
 
@@ -59,8 +59,22 @@ struct datapath_load {
 	__u32 slots; /* FPISA_LEAST_SLOTS to FPISA_MAX_SLOTS; 0: the default, or the slots of the loaded datapath */
 	gid_t group; /* group that may read the maps, or DATAPATH_NO_GROUP */
 	struct fpisa_steering steering; /* cpus 0: no steering, or as the loaded datapath; queue 0: the default */
-	bool drop; /* give up capabilities as soon as they are not needed: for callers that do nothing else */
+	bool drop; /* drop capabilities as soon as they are not needed: for callers that do nothing else */
 };
+
+/*
+ * Return the interface that `fpisa load DEV` attaches to, with its name in `name`. In native mode and for a VLAN
+ * device, this is the interface below it, because only that interface receives frames in its driver. Otherwise, or if
+ * the VLAN device has a program itself, it is DEV.
+ */
+const char *datapath_place(const char *dev, enum datapath_mode mode, char name[IF_NAMESIZE]);
+
+/*
+ * Return whether the interface is a VLAN device without an XDP program, so that in native mode the datapath belongs on
+ * the interface below it. Then set *at and *below to the two. Report nothing.
+ */
+struct link;
+bool datapath_below(__u32 ifindex, struct link *at, struct link *below);
 
 /*
  * Attach to `n` interfaces. Load objects and fill maps first unless the pin directory holds a loaded datapath. The
@@ -70,14 +84,14 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n);
 
 /* Another network namespace in which a datapath runs */
 struct datapath_other_netns {
-	char dev[IF_NAMESIZE]; /* an interface of the datapath there, or "" */
+	char dev[IF_NAMESIZE]; /* an interface of the datapath in that namespace, or "" */
 	char enter[300];       /* prefix of a command that enters that namespace */
-	bool hidden; /* with CAP_SYS_ADMIN, without CAP_SYS_PTRACE: the namespace of some process could not be seen */
+	bool hidden; /* the namespace of some process could not be seen (CAP_SYS_ADMIN without CAP_SYS_PTRACE) */
 };
 
 struct datapath_unloaded {
 	bool removed;			       /* pins and all maps and programs */
-	struct datapath_other_netns elsewhere; /* the reason if they were not removed */
+	struct datapath_other_netns elsewhere; /* the namespace that uses the pins if they were not removed */
 };
 
 /*
@@ -86,14 +100,14 @@ struct datapath_unloaded {
  */
 int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u);
 
-/* Detach from one interface. The datapath stays pinned, also if it runs on no interface. */
+/* Detach from one interface. The datapath stays pinned, even if it runs on no interface. */
 struct datapath;
 int datapath_detach(const struct datapath *dp, const char *dev);
 
 /*
  * Replace the running programs by this build's programs, under traffic. The datapath's maps, jobs and counters stay.
  * The programs go into the idle bank; all stages of a frame come from one bank. `pin` is as in datapath_open(). If the
- * upgrade fails or is killed midway, the running programs go on and another try is possible.
+ * upgrade fails or is killed midway, the running programs continue and another try is possible.
  */
 int datapath_upgrade(const char *pin);
 
@@ -107,14 +121,14 @@ struct datapath {
 		replies_fd, histogram_fd, nh_keys_fd;
 	struct fpisa_steering steering; /* cpus 0: frames are summed on the CPU that receives them */
 	int steered_fd;			/* counters of steering; -1: the datapath does not steer */
-	__u32 jobs_id;			/* id of the map fpisa_jobs: a program that uses it is ours */
+	__u32 jobs_id;			/* id of the map fpisa_jobs; a program that uses this map is ours */
 	int cpus;			/* number of possible CPUs */
-	__u32 slots_n;			/* slots that its jobs share, each of two versions */
+	__u32 slots_n;			/* slots that the datapath's jobs share, each of two versions */
 	struct fpisa_job *jobs;		/* FPISA_MAX_JOBS, mapped, or a copy if read_only */
 	struct fpisa_control *control;	/* mapped */
 	struct fpisa_session *sessions; /* FPISA_MAX_JOBS sessions, and 2 * slots_n slots: mapped by datapath_map_state() */
 	struct fpisa_slot *slots;
-	int ports_fd[FPISA_MAX_JOBS]; /* open maps of fpisa_fanout, 0: not open; perhaps they cannot be opened again by id */
+	int ports_fd[FPISA_MAX_JOBS]; /* open maps of fpisa_fanout, 0: not open; it may be impossible to open them again by id */
 };
 
 /*
@@ -163,40 +177,53 @@ struct datapath_cpu {
 	__u64 left;  /* frames sent but not taken: they wait in its queue, or were dropped because it was full */
 };
 
-/* Read how the datapath pinned in `dir` steers; cpus 0: it does not steer. Report nothing. */
+/* Read how the datapath pinned in `dir` steers; cpus is 0 if it does not steer. Report nothing. */
 int datapath_steering(const char *dir, struct fpisa_steering *s);
 
 /* Fill out[dp->steering.cpus]. */
 int datapath_steered(const struct datapath *dp, struct datapath_cpu *out);
 
-/* Read what the adds of a job discarded since the job was made. */
+/* Read the counts of bits that the adds of a job discarded since the job was created. */
 int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out);
 
 /* -- jobs --------------------------------------------------------------- */
 
 /*
- * Make job number `job` from *j and start it. The caller fills all of *j except active, live, slot_base, guard and
+ * Create job number `job` from *j and start it. The caller fills all of *j except active, live, slot_base, guard and
  * family, which this function sets. ifindex[r] is the interface towards rank r. Refuse numbers in use, members listed
  * twice, and jobs that exceed the format's headroom or the slot space.
  */
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex);
-int datapath_job_del(struct datapath *dp, __u32 job);
+
+/* Return whether a job of this number runs and has this token, which is not 0. */
+static inline bool datapath_has_job(const struct datapath *dp, __u32 job, __u64 token)
+{
+	return job < FPISA_MAX_JOBS && token && dp->jobs[job].token == token &&
+	       __atomic_load_n(&dp->jobs[job].active, __ATOMIC_ACQUIRE);
+}
 
 /*
- * Prepare jobs of these numbers, a bitmap, so that making them does not wait for a grace period. They may have up to
- * datapath_job_room() workers each: half of them have room for 8, a quarter for 16, the others for all.
+ * Delete a job. _end() is for callers that found the job before they hold the lock. It deletes the job only if it has
+ * this token, and returns 0 also if the job is gone or its number belongs to another job by now.
+ */
+int datapath_job_del(struct datapath *dp, __u32 job);
+int datapath_job_end(struct datapath *dp, __u32 job, __u64 token);
+
+/*
+ * Prepare jobs of these numbers, a bitmap, so that creating the jobs does not wait for a grace period. They may have up
+ * to datapath_job_room() workers each: half of them have room for 8, a quarter for 16, the others for all.
  */
 int datapath_jobs_prepare(struct datapath *dp, __u64 jobs);
 
-/* Return the number of workers that a job of this number may have without such a wait. Report nothing. */
+/* Return the most workers that a job of this number may have so that its creation does not wait. Report nothing. */
 __u32 datapath_job_room(struct datapath *dp, __u32 job);
 
-/* Set up again the settings with which the datapath finds the ranks of a running job, in case they were removed. */
+/* Restore the settings with which the datapath finds the ranks of a running job, in case they were removed. */
 int datapath_job_reassert(const struct datapath *dp, __u32 job);
 
 /*
- * Return whether the job was made in this network namespace. Its routes, addresses and interface numbers mean nothing
- * in another. Report nothing.
+ * Return whether the job was created in this network namespace. Its routes, addresses and interface numbers are valid
+ * only in that namespace. Report nothing.
  */
 bool datapath_job_here(const struct datapath *dp, __u32 job);
 
@@ -211,9 +238,9 @@ bool datapath_local_taken(const struct fpisa_job *j);
 
 /*
  * The steps of datapath_job_add() that do not use the kernel. _check() sets guard and family, and refuses a job that no
- * datapath could run. _place() sets slot_base beside the active jobs among jobs[FPISA_MAX_JOBS], which share `slots`.
- * _fit() does the same without a report, and returns false if the slots do not suffice. _ports() refuses a job that
- * needs more ports, counted from the datapath's, than exist.
+ * datapath could run. _place() sets slot_base to entries that no active job among jobs[FPISA_MAX_JOBS] uses; the jobs
+ * share `slots`. _fit() does the same without a report, and returns false if the slots do not suffice. _ports() refuses
+ * a job that needs more ports, counted from the datapath's, than exist.
  */
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
@@ -225,7 +252,7 @@ __u64 datapath_job_limbs(const struct fpisa_job *j);
 
 /*
  * Remove `ranks`, a bitmap, from the job's live ranks, and set *live to the remaining ranks. Refuse a job that the
- * manager has made.
+ * manager has created.
  */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
 
@@ -291,7 +318,7 @@ struct datapath_resources {
 	struct datapath_map map[DATAPATH_MAX_MAPS];
 };
 
-/* Load every object without attaching or pinning, and measure them. */
+/* Load every object without attaching or pinning, and measure it. */
 int datapath_resources(struct datapath_resources *r);
 
 /* -- possibilities; unless noted, these functions report nothing --------------- */
@@ -299,12 +326,12 @@ int datapath_resources(struct datapath_resources *r);
 #define LACKS_LEN 1024
 
 /*
- * Name the features, of `needed`, that the kernel lacks. Return how many, or -EPERM if the caller may not ask the
+ * Name the features in `needed` that the kernel lacks. Return their number, or -EPERM if the caller may not ask the
  * kernel.
  */
 int datapath_kernel(char lacks[LACKS_LEN], int *needed);
 
-/* Return what kernel to boot instead. */
+/* Return the advice which kernel to boot instead. */
 const char *datapath_kernel_hint(void);
 
 /* Return 1 if programs are compiled, 0 if they are interpreted, or -errno. */
@@ -315,7 +342,7 @@ bool datapath_memlock_limits(void);
 
 /*
  * Load the programs of fpisa.o without attaching or pinning, and of fpisa_steer.o if `steer`. Set the tags of fpisa and
- * fpisa_steer. This function also reports.
+ * fpisa_steer. Unlike its neighbours, this function reports errors.
  */
 int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size);
 
@@ -325,7 +352,7 @@ int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, s
  */
 int datapath_trial_attach(__u32 ifindex, char *why, size_t size);
 
-/* Find the XDP program on an interface, whichever it is; its id is 0 if the interface has none. */
+/* Find the XDP program on an interface. The program's id is 0 if the interface has none. */
 int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
 
 /* Return whether a program of this name belongs on interfaces. Frames enter by no other program. */
@@ -342,8 +369,8 @@ bool datapath_stacked(const struct datapath *dp, __u32 ifindex, bool up, struct 
 void datapath_off(const struct datapath_interface *i, const char *dir, char command[OFF_LEN]);
 
 /*
- * Find the pin directory of the datapath that runs on an interface: `first`, a directory where verbs look, or any of a
- * BPF filesystem.
+ * Find the pin directory of the datapath that runs on an interface. Look in `first`, in the directories where verbs
+ * look, and in the whole BPF filesystem.
  */
 bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);
 
@@ -353,7 +380,7 @@ bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);
  */
 int datapath_jobs_on(const struct datapath_interface *i);
 
-/* Return -EBUSY, and report that a program which is not of the datapath in `dir` is attached, and what to do. */
+/* Return -EBUSY, and report that the attached program does not belong to the datapath in `dir`, and what to do. */
 int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir);
 
 #define WHY_LEN (2 * PATH_MAX + 160)

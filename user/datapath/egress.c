@@ -36,7 +36,7 @@ int egress_open(const char *dir, int *prog_fd)
 	if (*prog_fd >= 0)
 		return 0;
 	if (*prog_fd != -ENOENT)
-		return fail(*prog_fd, NULL, "%s/fpisa_egress", dir);
+		return fail(*prog_fd, NULL, "%s/fpisa_egress: open", dir);
 	return egress_renew(dir, prog_fd);
 }
 
@@ -55,7 +55,7 @@ static int name_here(char name[PORTS_NAME])
 {
 	int err = look_name_here(name);
 
-	return err ? fail(err, NULL, "/proc/self/ns/net") : 0;
+	return err ? fail(err, NULL, "/proc/self/ns/net: read") : 0;
 }
 
 bool datapath_job_here(const struct datapath *dp, __u32 job)
@@ -81,7 +81,7 @@ static int add(int ports, __u32 ifindex, int prog_fd)
 	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &ifindex, &val, BPF_ANY))
-		return fail(-errno, NULL, "interface %u: as a port for replies", ifindex);
+		return fail(-errno, NULL, "interface %u: add as a port for replies", ifindex);
 	return 0;
 }
 
@@ -218,7 +218,7 @@ static int renew(int map, int prog_fd)
 		val.bpf_prog.fd = prog_fd;
 		/* EINVAL: the interface has just disappeared, and its entry with it. */
 		if (bpf_map_update_elem(map, &key[i], &val, BPF_ANY) && errno != EINVAL)
-			err = fail(-errno, NULL, "interface %u: new egress program", val.ifindex);
+			err = fail(-errno, NULL, "interface %u: replace egress program", val.ifindex);
 	}
 	return err;
 }
@@ -234,7 +234,7 @@ static int renew_job(const struct datapath *dp, __u32 job, __u32 ports, int prog
 		return 0;
 	fd = bpf_map_get_fd_by_id(id);
 	if (fd < 0)
-		return fail(-errno, NULL, "job %u: its device map", job);
+		return fail(-errno, NULL, "job %u: open device map", job);
 	err = renew(fd, prog_fd);
 	close(fd);
 	return err;

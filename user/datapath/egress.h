@@ -11,7 +11,7 @@ int egress_open(const char *dir, int *prog_fd);
 /* Let single replies of jobs in this network namespace leave by these interfaces, with the egress program. */
 int reply_ports_add(const char *dir, const __u32 *ifindex, int n);
 
-/* Give such entries to a job: for all interfaces that the datapath is attached to, and for these. */
+/* Give a job such entries for these interfaces and for all interfaces to which the datapath is attached. */
 int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
 
 /* Create the map of this network namespace if it does not exist; _put() gives it to a job. */

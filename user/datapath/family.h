@@ -17,7 +17,7 @@ struct bpf_object *family_open(__u8 family, const char *pin, bool steered);
 int family_load(const struct datapath *dp, __u8 family);
 
 /*
- * Put the stages of a loaded object, and the admission, which stands in for the entry, into a bank. Family 0's
+ * Put the stages of a loaded object, and the admission, which replaces the entry, into a bank. Family 0's
  * admission is the entry.
  */
 int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank);

@@ -13,8 +13,8 @@
 #include "pin.h"
 
 /*
- * Return the size of a map. A broadcast reads every entry, also the empty ones: some 100 ns for 64 entries,
- * unmeasurable for 8. So maps have three sizes.
+ * Return the size of a map. A broadcast reads every entry, also the empty ones. This takes some 100 ns for 64 entries
+ * and is unmeasurable for 8, so maps have three sizes.
  */
 static __u32 room_for(__u32 workers)
 {
@@ -92,7 +92,7 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
-		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port", job,
+		return fail(-errno, "was it made in this network namespace?", "job %u: add interface %u as a port", job,
 			    ifindex);
 	return 0;
 }
@@ -161,7 +161,7 @@ int fanout_empty(struct datapath *dp, __u32 job)
 		return privilege_has(PRIVILEGE_LOAD) ? make_and_put(dp, job, room_for(dp->jobs[job].workers)) :
 						       fanout_remove(dp, job);
 	if (ports < 0)
-		return ports == -ENOENT ? 0 : fail(ports, NULL, "job %u: its device map", job);
+		return ports == -ENOENT ? 0 : fail(ports, NULL, "job %u: open device map", job);
 	for (__u32 r = 0; !err && r < room; r++)
 		err = clear_port(job, ports, r);
 	return err;
@@ -267,7 +267,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 								      FPISA_MAX_WORKERS};
 		err = -pthread_create(&p[n].thread, NULL, prepare, &p[n]);
 		if (err)
-			fail(err, NULL, "job %u: thread that prepares it", job);
+			fail(err, NULL, "job %u: start a thread that prepares it", job);
 		else
 			n++;
 	}

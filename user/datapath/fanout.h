@@ -2,7 +2,7 @@
 /*
  * The ports of jobs' results: inner maps of fpisa_fanout, one for each job number. The kernel waits for a grace period
  * whenever a map is put into an array of maps or removed from it. This takes 20 ms and more on a busy machine. So a map
- * stays at its number, without entries, when its job is deleted. The next job of that number fills it.
+ * stays at its number, without entries, when its job is deleted. The next job of that number fills the map.
  */
 #ifndef FPISA_DATAPATH_FANOUT_H
 #define FPISA_DATAPATH_FANOUT_H
@@ -24,7 +24,7 @@ int fanout_remove(struct datapath *dp, __u32 job);
 /* Stop copies to ports that no live rank needs. `ranks` have just left; `live` stay. */
 void fanout_shrink(struct datapath *dp, __u32 job, const struct fpisa_job *j, __u64 ranks, __u64 live);
 
-/* Wait until all programs that run now are done. The job has no ports. */
+/* Wait until all programs that run now have ended. The job has no ports. */
 int fanout_wait(struct datapath *dp, __u32 job);
 
 /* Return whether the job has a port. */

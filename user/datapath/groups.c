@@ -27,7 +27,7 @@ static const struct {
 #define MANAGER GROUPS /* word of the manager's process: its number, and in the upper bits its start time */
 #define PID_BITS 22
 
-/* Refuse maps of another version, which have other contents and whose jobs are its own. */
+/* Refuse maps of another version, whose contents and jobs belong to that version. */
 static int check_size(const struct datapath *dp, int fd, int i)
 {
 	struct bpf_map_info info = {0};
@@ -115,14 +115,14 @@ void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g
 static int get(int fd, __u32 place, void *value)
 {
 	if (bpf_map_lookup_elem(fd, &place, value))
-		return fail(-errno, NULL, "place %u of a map of groups: read", place);
+		return fail(-errno, NULL, "read entry %u of a map of groups", place);
 	return 0;
 }
 
 static int put(int fd, __u32 place, const void *value)
 {
 	if (bpf_map_update_elem(fd, &place, value, BPF_ANY))
-		return fail(-errno, "run as the owner of the pins", "place %u of a map of groups: write", place);
+		return fail(-errno, "run as the owner of the pins", "write entry %u of a map of groups", place);
 	return 0;
 }
 
@@ -235,7 +235,10 @@ static __u64 process_word(pid_t pid)
 	n = fread(text, 1, sizeof(text) - 1, f);
 	fclose(f);
 	text[n] = 0;
-	/* The fields follow the name, which may hold anything: the state is the third field, the start time the 22nd. */
+	/*
+	 * The fields follow the name, which may contain any characters: the state is the third field, the start time
+	 * the 22nd.
+	 */
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
 			  &began) != 1)

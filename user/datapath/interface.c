@@ -29,7 +29,7 @@ static __u32 mode_flags(enum datapath_mode mode)
 int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES])
 {
 	if (n > DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
+		return refuse(-E2BIG, "more than %d interfaces are not supported", DATAPATH_MAX_INTERFACES);
 	for (int i = 0; i < n; i++) {
 		ifindex[i] = if_nametoindex(devs[i]);
 		if (!ifindex[i])
@@ -39,6 +39,25 @@ int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFA
 				return refuse(-EINVAL, "%s: named twice", devs[i]);
 	}
 	return 0;
+}
+
+bool datapath_below(__u32 ifindex, struct link *at, struct link *below)
+{
+	struct datapath_interface own = {.ifindex = 0};
+
+	return !link_get(ifindex, at) && !link_below_vlan(at, below) && !datapath_program_on(ifindex, &own) &&
+	       !own.program.id;
+}
+
+const char *datapath_place(const char *dev, enum datapath_mode mode, char name[IF_NAMESIZE])
+{
+	__u32 ifindex = if_nametoindex(dev);
+	struct link at, below;
+
+	snprintf(name, IF_NAMESIZE, "%s", dev);
+	if (mode == DATAPATH_NATIVE && ifindex && datapath_below(ifindex, &at, &below))
+		snprintf(name, IF_NAMESIZE, "%s", below.name);
+	return name;
 }
 
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode)
@@ -146,17 +165,18 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	int n = link_get(ifindex, &at) ? 0 : links_get(&links);
 	char off[OFF_LEN];
 
+	/* Every program counts, whoever attached it. */
 	for (int k = 0; k < n && !i.program.id; k++)
 		if (link_above(&links[k], &at)) {
-			interface_attached(links[k].index, pin_jobs_id(dir), pin_entry(dir), &i, NULL);
+			interface_attached(links[k].index, 0, pin_entry(dir), &i, NULL);
 			memcpy(i.name, links[k].name, sizeof(i.name));
 		}
 	free(links);
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: %s XDP: not while %s, above it, has a program (%s, id %u); %s first", dev, what,
-		      i.name, i.program.name, i.program.id, off);
+	return refuse(-EBUSY, "%s: %s XDP: %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
+		      i.program.name, i.program.id, off);
 }
 
 int interfaces_each(__u32 jobs_id, __u32 entry,
@@ -169,9 +189,12 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 		return fail(-errno, NULL, "list interfaces");
 	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
 		struct datapath_interface found = {.name = ""};
-		int prog_fd = -1;
+		int prog_fd = -1, is = interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd);
 
-		if (interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd) > 0) {
+		/* The interface, or its program, may be gone meanwhile. */
+		if (is < 0 && is != -ENODEV && is != -ENOENT)
+			err = fail(is, NULL, "%s: look up its XDP program", i->if_name);
+		if (is > 0) {
 			snprintf(found.name, sizeof(found.name), "%s", i->if_name);
 			err = visit(&found, prog_fd, arg);
 			n++;
@@ -203,6 +226,22 @@ bool datapath_is_entry(const char *name)
 	return !strcmp(name, "fpisa") || !strcmp(name, "fpisa_steer");
 }
 
+bool interfaces_have_datapath(void)
+{
+	struct if_nameindex *all = if_nameindex();
+	bool have = !all;
+
+	for (struct if_nameindex *i = all; !have && i->if_index; i++) {
+		struct datapath_interface found = {.name = ""};
+
+		have = interface_attached(i->if_index, 0, 0, &found, NULL) < 0 ||
+		       (found.program.id && (datapath_is_entry(found.program.name) || *found.program.name == '?'));
+	}
+	if (all)
+		if_freenameindex(all);
+	return have;
+}
+
 struct home {
 	__u32 ifindex;
 	char *dir;
@@ -212,8 +251,9 @@ static bool is_home(const char *dir, void *arg)
 {
 	struct datapath_interface i = {.name = ""};
 	const struct home *h = arg;
-	__u32 id = pin_jobs_id(dir);
-	bool is = id && strlen(dir) < PATH_MAX && interface_attached(h->ifindex, id, 0, &i, NULL) > 0;
+	__u32 id;
+	bool is = !pin_jobs_id(dir, &id) && id && strlen(dir) < PATH_MAX &&
+		  interface_attached(h->ifindex, id, 0, &i, NULL) > 0;
 
 	if (is)
 		strcpy(h->dir, dir);
@@ -299,8 +339,8 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 		snprintf(jobs, sizeof(jobs),
 			 n < 0 ? ", which ends its jobs if it has any" : ", which ends its jobs, %d", n);
 	return refuse(-EBUSY,
-		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: --pin says "
-		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off%s",
+		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: give its --pin, unless ip "
+		      "-n or ip netns exec lost its pins); ip link set dev %s xdp%s off%s",
 		      dev, i->program.name, i->program.id, dir, dev, generic, jobs);
 }
 

@@ -14,13 +14,14 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 
 /*
  * Do as datapath_attached(), by the id of the jobs map. If the caller may not look at programs, use the id of the
- * entry. The caller owns *prog_fd, if prog_fd is not NULL; in the second case it stays unchanged.
+ * entry, and leave *prog_fd unchanged. Otherwise the caller owns *prog_fd, if prog_fd is not NULL.
  */
 int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
 
 /*
  * Call visit() for each interface of this network namespace on which interface_attached() finds the datapath, until a
- * call fails. Return the number of interfaces, or -errno. This function reports its own errors.
+ * call fails. Return the number of interfaces, or -errno, for example if an interface cannot be examined. This function
+ * reports its own errors.
  */
 int interfaces_each(__u32 jobs_id, __u32 entry,
 		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg);
@@ -33,6 +34,9 @@ bool interface_stacked(__u32 ifindex, bool up, __u32 jobs_id, __u32 entry, bool 
  * program below it.
  */
 int interface_check_above(const char *dev, __u32 ifindex, const char *what, const char *dir);
+
+/* Return whether an interface of this network namespace has a datapath, or a program that may be one. Report nothing. */
+bool interfaces_have_datapath(void);
 
 /* Replace the datapath's program by another on all interfaces of this network namespace. */
 int interfaces_replace(__u32 jobs_id, int prog_fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make, shrink and remove jobs. The datapath may run meanwhile. Nothing waits for programs that still process a frame
- * of an earlier job whose number or slots a new job gets.
+ * Make, shrink and remove jobs. The datapath may run meanwhile. No function waits for programs that still process a
+ * frame of an earlier job whose number or slots a new job gets.
  *
  * A job's entry is written while the job is not active. A lock protects the state that such a frame may change. User
  * space takes the lock too (own()). The state is checked again under the lock. For a contribution, the check compares
@@ -47,7 +47,7 @@ static int put(int fd, const char *what, __u32 key, const void *value)
 #define OWN_PAUSE_NS 20000
 
 /*
- * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU stands still. When all
+ * Take a lock that programs take too. A program holds a lock for microseconds, unless its CPU is stopped. When all
  * programs that run now are done, a lock that is still taken has no owner.
  */
 static int own(struct datapath *dp, __u32 job, __u64 *lock)
@@ -96,7 +96,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	struct fpisa_key token = fpisa_token_of(j);
 	struct fpisa_nh_key nh = {0};
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
-	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "counters");
+	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "job %u: clear its counters", job);
 
 	if (j->token)
 		fpisa_nh_fill(nh.w, FPISA_NH_WORDS, &token);
@@ -108,9 +108,10 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 		err = put(dp->counters_fd, "counters of job", job, counters);
 	if (!err)
 		err = put(dp->histogram_fd, "histogram of job", job, &histogram);
-	/* The worker's own HELLO replaces this; until then it tells the port. */
+	/* This entry gives the worker's port until the worker's own HELLO replaces it. */
 	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
-		const struct fpisa_peer peer = {.ifindex = r < j->workers ? ifindex[r] : 0};
+		const struct fpisa_peer peer = {.ifindex = r < j->workers ? ifindex[r] : 0,
+						.vlan_device = r < j->workers ? routes_vlan_device(j, r) : 0};
 
 		err = put(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + r, &peer) ?:
 			      put(dp->last_seen_fd, "peer", job * FPISA_MAX_WORKERS + r, &never);
@@ -119,7 +120,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	return err;
 }
 
-/* Set the number of ports that the parser looks at: the most that an active job has, or `ports`. */
+/* Set the number of ports that the parser checks: the most that an active job has, or `ports`. */
 static void listen_on(struct datapath *dp, __u32 ports)
 {
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
@@ -132,7 +133,7 @@ static void listen_on(struct datapath *dp, __u32 ports)
 static int draw_key(__u32 job, struct fpisa_job *j)
 {
 	if (getrandom(&j->key, sizeof(j->key), 0) != sizeof(j->key))
-		return fail(-errno, NULL, "job %u: random key", job);
+		return fail(-errno, NULL, "job %u: draw a random key", job);
 	return 0;
 }
 
@@ -185,7 +186,7 @@ int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u3
 		err = reset(dp, job, j, ifindex);
 	/* This is the last step that may fail, because it is not undone. */
 	if (!err)
-		err = routes_assert(job, j);
+		err = routes_assert(dp, job, j);
 	if (err) {
 		fanout_empty(dp, job);
 		if (kind->unload)
@@ -216,7 +217,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 
 int datapath_job_reassert(const struct datapath *dp, __u32 job)
 {
-	return routes_assert(job, &dp->jobs[job]);
+	return routes_assert(dp, job, &dp->jobs[job]);
 }
 
 int datapath_take_away(struct datapath *dp, __u32 job)
@@ -242,6 +243,18 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 	return err;
 }
 
+int datapath_job_end(struct datapath *dp, __u32 job, __u64 token)
+{
+	int err = datapath_map_state(dp) ?: datapath_lock(dp);
+
+	if (err)
+		return err;
+	if (datapath_has_job(dp, job, token))
+		err = datapath_take_away(dp, job);
+	datapath_unlock(dp);
+	return err;
+}
+
 /* -- shrink ------------------------------------------------------------ */
 
 /* Refuse to shrink a group's job: a group's sums are over all of its ranks. */
@@ -252,11 +265,10 @@ static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *
 
 	if (err || !group[0])
 		return err;
-	return refuse(
-		-EPERM,
-		"job %u: it is of group %s, whose sums need all of its ranks; end the rank's process, and the others hear "
-		"which rank is gone, or fpisa group kill %s",
-		job, group, group);
+	return refuse(-EPERM,
+		      "job %u: it belongs to group %s, whose sums need all ranks; end the rank's process, which tells the "
+		      "other ranks, or fpisa group kill %s",
+		      job, group, group);
 }
 
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)

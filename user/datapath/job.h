@@ -16,7 +16,7 @@ struct datapath_kind {
 	void (*unload)(const struct datapath *dp, __u32 number);
 };
 
-/* Do as datapath_job_add(), for an entry of this kind. */
+/* Call datapath_job_add() for an entry of this kind. */
 int datapath_add(struct datapath *dp, __u32 number, struct fpisa_job *j, const __u32 *ifindex,
 		 const struct datapath_kind *kind);
 
@@ -25,5 +25,11 @@ int datapath_members_check(__u32 number, const struct fpisa_job *j);
 
 /* End the entry of that number. The caller has the lock, and has called datapath_map_state(). */
 int datapath_take_away(struct datapath *dp, __u32 number);
+
+/* Return the name that messages use for it. */
+static inline const char *datapath_noun(const struct fpisa_job *j)
+{
+	return fpisa_is_query(j) ? "query" : "job";
+}
 
 #endif

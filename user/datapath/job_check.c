@@ -12,14 +12,15 @@
 
 int datapath_members_check(__u32 job, const struct fpisa_job *j)
 {
+	const char *is = datapath_noun(j);
 	char a[ADDRESS_LEN];
 
 	for (__u32 r = 0; r < j->workers; r++) {
 		address_text(j->rank[r].addr, a);
 		for (__u32 k = 0; k < r; k++)
 			if (j->rank[k].addr == j->rank[r].addr && j->rank[k].port == j->rank[r].port)
-				return refuse(-EINVAL, "job %u: ranks %u and %u are both %s:%u; give each its own port",
-					      job, k, r, a, ntohs(j->rank[r].port));
+				return refuse(-EINVAL, "%s %u: ranks %u and %u are both %s:%u; give each its own port",
+					      is, job, k, r, a, ntohs(j->rank[r].port));
 		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
 			return refuse(-EINVAL,
 				      "job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
@@ -28,9 +29,9 @@ int datapath_members_check(__u32 job, const struct fpisa_job *j)
 		if (j->rank[r].addr == j->address && (fpisa_is_query(j) || j->rank[r].port == htons(FPISA_PORT)))
 			return refuse(
 				-EINVAL,
-				"job %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
+				"%s %u: rank %u has the aggregator's address %s; on the aggregator's host a rank needs "
 				"another port, such as %s:%u",
-				job, r, a, a, FPISA_PORT + 1);
+				is, job, r, a, a, FPISA_PORT + 1);
 	}
 	return 0;
 }
@@ -42,18 +43,19 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (!f.bytes)
 		return refuse(-EINVAL, "job %u: format %u is not known", job, j->format);
 	if (job >= FPISA_MAX_JOBS)
-		return refuse(-EINVAL, "job %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
+		return refuse(-EINVAL, "job %u: job numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers, FPISA_MAX_WORKERS);
 	if (f.integer && j->mode != FPISA_MODE_FPISA)
-		return refuse(-EINVAL, "job %u: integers have no modes; leave --mode out", job);
+		return refuse(-EINVAL, "job %u: int32 does not have modes; leave --mode out", job);
 	if (f.integer && j->rounding == FPISA_ROUND_NEAREST)
-		return refuse(-EINVAL, "job %u: integers are not rounded; leave --rounding out", job);
+		return refuse(-EINVAL, "job %u: sums of int32 are not rounded; leave --rounding out", job);
 	if (j->flags & FPISA_JOB_RECIPROCAL && !fpisa_op_offered(f, j->mode, FPISA_OP_AVG))
 		return refuse(-EINVAL, "job %u: %s has no averages; leave --reciprocal out", job,
 			      name_of(format_names, j->format));
 	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
-		return refuse(-EINVAL, "job %u: values of one byte have no byte order; leave --big-endian out", job);
+		return refuse(-EINVAL, "job %u: values of one byte do not have a byte order; leave --big-endian out",
+			      job);
 	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
 		return refuse(-EINVAL, "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out",
 			      job);
@@ -158,7 +160,7 @@ bool datapath_job_fit(const struct fpisa_job *jobs, __u32 slots, struct fpisa_jo
 }
 
 /*
- * Place the job. The message names the limit and --slots first. Its end may be cut off behind the names of a group and
+ * Place the job. The message names the limit and --slots first. Its end may be cut off after the names of a group and
  * an aggregator.
  */
 int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, struct fpisa_job *j)
@@ -169,8 +171,8 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 
 	if (!datapath_job_fit(jobs, slots, j))
 		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %u slot entries%s, %u are taken; fpisa load with more than "
-			      "--slots %u, fpisa job del what is done, or try a smaller --window%s",
+			      "job %u: window %u needs %u of %u slot entries%s, %u are taken; load with more than "
+			      "--slots %u, delete finished jobs (fpisa job del), or try a smaller --window%s",
 			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all), slots,
 			      room_text(j, room));
 	return 0;
@@ -179,7 +181,7 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 slots, __u32 job, str
 int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
-		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
+		return refuse(-EINVAL, "job %u: %u ports from %u on; the last port is 65535", job, j->ports, port);
 	/*
 	 * Frames to such a rank would pass the datapath on lo. Its socket would also take the frames that the datapath
 	 * leaves to the stack.
@@ -188,10 +190,10 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 		__u32 own = ntohs(j->rank[r].port);
 
 		if (j->rank[r].addr == j->address && own >= port && own < port + j->ports)
-			return refuse(
-				-EINVAL,
-				"job %u: rank %u has the aggregator's address and a port of the datapath's, %u; give it another",
-				job, r, own);
+			return refuse(-EINVAL,
+				      "job %u: rank %u has the aggregator's address and port %u, which the datapath uses; "
+				      "give it another port",
+				      job, r, own);
 	}
 	return 0;
 }

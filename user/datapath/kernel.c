@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Probes of the kernel. For each need of the datapath, a map or a program of a few instructions is created and given up
- * again. Nothing is judged by a version number.
+ * Probes of the kernel. For each need of the datapath, a map or a program of a few instructions is created and released
+ * again. No decision depends on a version number.
  */
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
@@ -104,7 +104,10 @@ static bool devmap_programs(int unused)
 	return fd >= 0;
 }
 
-/* Return whether the kernel broadcasts. The helper answers at run time whether it knows the flag; no frame is sent. */
+/*
+ * Return whether the kernel broadcasts. At run time the BPF helper returns whether it supports the flag; no frame is
+ * sent.
+ */
 static bool broadcast(int unused)
 {
 	char frame[64] = {0};
@@ -240,8 +243,8 @@ int refuse_realtime(void)
 
 const char *datapath_kernel_hint(void)
 {
-	return not_realtime(0) ? "boot a newer one, Linux 6.1 has all that is needed" :
-				 "boot one without PREEMPT_RT, Debian's is linux-image-amd64";
+	return not_realtime(0) ? "boot a newer kernel; Linux 6.1 has everything that is needed" :
+				 "boot a kernel without PREEMPT_RT, such as Debian's linux-image-amd64";
 }
 
 int datapath_jit(void)

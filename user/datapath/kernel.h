@@ -6,7 +6,7 @@
 /* Return -EOPNOTSUPP, reported, if this kernel cannot run the datapath; 0 if it can or may not be asked. */
 int refuse_kernel(void);
 
-/* Do the same for PREEMPT_RT only, which no failed load shows. */
+/* Return -EOPNOTSUPP, reported, for a PREEMPT_RT kernel, which no failed load shows; else 0. */
 int refuse_realtime(void);
 
 /* Load an XDP program that passes every frame. Return its descriptor, or -errno. Report nothing. */

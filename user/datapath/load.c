@@ -21,6 +21,7 @@
 #include "egress.h"
 #include "family.h"
 #include "generation.h"
+#include "host/kind.h"
 #include "host/netns.h"
 #include "host/privilege.h"
 #include "host/stack.h"
@@ -67,11 +68,23 @@ static bool named_too(const struct link *l, const __u32 *ifindex, int n)
 	return false;
 }
 
-/*
- * Refuse interface k of the interfaces to load if no worker's frame could be summed there. The reason is its kind, or a
- * datapath above or below it.
- */
-static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_id, const char *dir)
+/* Refuse an interface if no worker's frame could be summed there because of its kind. */
+static int check_kind(const char *dev, __u32 ifindex, enum datapath_mode mode)
+{
+	struct link at, *links = NULL;
+	int n = links_get(&links), err = link_get(ifindex, &at);
+	char why[KIND_WHY_LEN];
+
+	if (!err && kind_unfit(&at, mode == DATAPATH_SKB, link_native(&at), links, n > 0 ? n : 0, why))
+		err = refuse(-EOPNOTSUPP, "%s: %s", dev, why);
+	else if (err)
+		fail(err, NULL, "%s", dev);
+	free(links);
+	return err;
+}
+
+/* Refuse interface k of the interfaces to load if a datapath is, or would be, above or below it. */
+static int check_stack(const char *dev, const __u32 *ifindex, int k, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = {.ifindex = 0};
 	struct link at, *links = NULL;
@@ -80,35 +93,29 @@ static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 
 	if (err)
 		return fail(err, NULL, "%s", dev);
-	if (!link_ethernet(&at))
-		return refuse(
-			-EOPNOTSUPP,
-			"%s: its frames have no Ethernet headers, which the datapath needs; load the interface that workers' "
-			"frames arrive by with such headers",
-			dev);
-	if (link_vrf(&at))
-		return refuse(-EOPNOTSUPP, "%s: is a VRF, which receives no frames itself; load its ports", dev);
 	n = links_get(&links);
 	found = n > 0 ? calloc(n, sizeof(*found)) : NULL;
 	n = found ? links_stack(links, n, &at, true, found) : 0;
 	for (int j = 0; !err && j < n; j++)
 		if (named_too(&links[found[j]], ifindex, DATAPATH_MAX_INTERFACES))
-			err = refuse(
-				-EINVAL,
-				"%s: is below %s: load one of the two, for the lower one would take the frames and answer by the other",
-				dev, links[found[j]].name);
+			err = refuse(-EINVAL,
+				     "%s: is below %s: load only one of them, because the lower one would take the frames "
+				     "and answer through the other",
+				     dev, links[found[j]].name);
 	free(found);
 	free(links);
 	err = err ?: interface_check_above(dev, ifindex[k], "attach", dir);
 	if (!err && interface_stacked(ifindex[k], true, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
-		return refuse(-EBUSY, "%s: a datapath is on %s, above it: with both no worker joins; %s first", dev,
-			      i.name, off);
+		return refuse(-EBUSY, "%s: a datapath is on %s, above it: with both, workers cannot join; %s first",
+			      dev, i.name, off);
 	}
 	if (!err && interface_stacked(ifindex[k], false, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
-		return refuse(-EBUSY, "%s: a datapath is on %s, below it: with both no worker joins; %s%s%s%s first",
-			      dev, i.name, link_answered_below(&at) ? "name that for the workers, ADDR@" : "",
+		return refuse(-EBUSY,
+			      "%s: a datapath is on %s, below it: with both, workers cannot join; %s%s%s%s "
+			      "first",
+			      dev, i.name, link_answered_below(&at) ? "give that interface for the workers, ADDR@" : "",
 			      link_answered_below(&at) ? i.name : "", link_answered_below(&at) ? ", or " : "", off);
 	}
 	return err;
@@ -124,8 +131,8 @@ static int refuse_netns_exec(const char *dir)
 	if (strncmp(dir, "/sys/", 5) || !netns_exec(name))
 		return 0;
 	return refuse(-EINVAL,
-		      "%s: pins there end with ip netns exec; nsenter --net=/run/netns/%s fpisa load ..., "
-		      "or --pin DIR outside of /sys",
+		      "%s: pins there disappear when ip netns exec ends; nsenter --net=/run/netns/%s fpisa load "
+		      "..., or --pin DIR outside of /sys",
 		      dir, name);
 }
 
@@ -250,7 +257,7 @@ static int map_control(struct loading *l, int fd)
 	void *p = mmap(NULL, sizeof(*l->control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED)
-		return fail(-errno, NULL, "fpisa_control: map");
+		return fail(-errno, NULL, "fpisa_control: map memory");
 	l->control = p;
 	return 0;
 }
@@ -278,7 +285,8 @@ static int load_objects(struct loading *l, __u32 port)
 		l->control->port = port;
 	entry = bpf_object__find_program_by_name(object_of(l->skel), "fpisa");
 	if (!entry)
-		return refuse(-ENOENT, "datapath object: no program fpisa");
+		return refuse(-ENOENT,
+			      "the datapath object does not have the program fpisa; install this release again");
 	err = fill_trie(l);
 	if (!err)
 		err = fill_stages(l);
@@ -291,10 +299,10 @@ static int load_objects(struct loading *l, __u32 port)
 	first = l->steer ? steer_program(l->steer) : entry;
 	l->entry_fd = dup(bpf_program__fd(first));
 	if (l->entry_fd < 0)
-		return fail(-errno, NULL, "entry program");
+		return fail(-errno, NULL, "duplicate the descriptor of the entry program");
 	err = program_info(l->entry_fd, &info);
 	if (err)
-		return fail(err, NULL, "entry program");
+		return fail(err, NULL, "look up the entry program");
 	l->control->entry = info.id;
 	return 0;
 }
@@ -316,17 +324,20 @@ static int join_loaded(struct loading *l, __u32 port)
 		close(l->entry_fd);
 		l->entry_fd = pin_open(l->dir, "fpisa_steer");
 		if (l->entry_fd < 0)
-			return fail(l->entry_fd, NULL, "%s/fpisa_steer", l->dir);
+			return fail(l->entry_fd, NULL, "%s/fpisa_steer: open", l->dir);
 	}
 	now = l->control->port ?: FPISA_PORT;
 	if (port && port != now)
-		return refuse(-EEXIST, "%s: a datapath with port %u is loaded; leave --port away, or fpisa unload first",
+		return refuse(-EEXIST,
+			      "%s: a datapath with port %u is loaded; leave --port out, or run 'fpisa unload' first",
 			      l->dir, now);
 	return 0;
 }
 
-/* Check pins and attached programs before anything is changed, and that each interface has a place for the datapath. */
-static int look_around(struct loading *l, char *const *devs, const __u32 *ifindex, int n)
+/*
+ * Check pins and attached programs before anything is changed, and that the datapath can be attached to each interface.
+ */
+static int look_around(struct loading *l, enum datapath_mode mode, char *const *devs, const __u32 *ifindex, int n)
 {
 	int fd = pin_open(l->dir, "fpisa_jobs"), err = pin_abi(l->dir);
 	__u32 jobs_id = fd >= 0 ? map_id(fd) : 0;
@@ -336,7 +347,8 @@ static int look_around(struct loading *l, char *const *devs, const __u32 *ifinde
 	l->entry_fd = pin_open(l->dir, "fpisa");
 	for (int i = 0; !err && i < n; i++) {
 		err = check_free(devs[i], ifindex[i], jobs_id, l->dir);
-		err = err ?: check_place(devs[i], ifindex, i, jobs_id, l->dir);
+		err = err ?: check_stack(devs[i], ifindex, i, jobs_id, l->dir);
+		err = err ?: check_kind(devs[i], ifindex[i], mode);
 	}
 	return err;
 }
@@ -347,13 +359,17 @@ static int check_wishes(struct loading *l, const struct datapath_load *o, const 
 	int err;
 
 	if (o->group != DATAPATH_NO_GROUP && !l->made_dir && l->entry_fd < 0)
-		return refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
+		return refuse(-EEXIST,
+			      "%s: exists already; --group requires a directory that load creates; try "
+			      "--pin DIR",
 			      l->dir);
 	err = slots_choose(l->dir, o->slots, &l->slots) ?: steering_choose(l->dir, &o->steering, &l->steering);
-	/* Before generic XDP sees a frame the stack can have spread it. Also, CPU maps of 6.1 lose such frames. */
+	/*
+	 * The stack can spread frames over CPUs before generic XDP sees them. Also, CPU maps of 6.1 lose such frames.
+	 */
 	if (!err && l->steering.cpus && o->mode != DATAPATH_NATIVE)
 		return refuse(-EOPNOTSUPP,
-			      "%s: --cpus takes native XDP; in mode skb let the stack spread frames: "
+			      "%s: --cpus requires native XDP; in mode skb, let the stack spread frames: "
 			      "/sys/class/net/%s/queues/rx-*/rps_cpus",
 			      dev ?: l->dir, dev ?: "DEV");
 	return err;
@@ -395,7 +411,7 @@ static int load_locked(struct loading *l, const struct datapath_load *o, char *c
 	l->before_n = pin_list(l->dir, &l->before);
 	if (l->before_n < 0)
 		return l->before_n;
-	err = look_around(l, devs, ifindex, n);
+	err = look_around(l, o->mode, devs, ifindex, n);
 	err = err ?: check_wishes(l, o, n ? devs[0] : NULL);
 	err = err ?: load_or_join(l, o);
 	err = err ?: reply_ports_add(l->dir, ifindex, n);

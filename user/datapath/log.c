@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* libbpf's messages: kept silent; the first useful line is repeated with the error. log.h has the contracts. */
+/*
+ * libbpf's messages: they are not printed, but the first useful line is repeated with the error. log.h has the
+ * contracts.
+ */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -27,8 +27,9 @@ static int explain(int err)
 }
 
 /*
- * Remove the initial stages. The object has its entry in every slot of fpisa_stages, for loaders that know no more.
- * Here it would go into the bank that frames are using, so the copy for libbpf loses those relocations.
+ * Remove the initial stages. The object has its entry in every slot of fpisa_stages, for loaders that only load this
+ * object. Here the entry would replace programs in the bank that frames are using, so the copy for libbpf loses those
+ * relocations.
  */
 static void drop_initial_stages(void *elf)
 {
@@ -77,7 +78,7 @@ int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 	err = open_skeleton(&skel, &opts);
 	if (err)
 		return refuse(err, "open datapath object: %s; %s", reason(err), load_hint(err));
-	/* libbpf does not know the sections "prog" and "stage". */
+	/* libbpf does not recognise the sections "prog" and "stage". */
 	bpf_object__for_each_program(prog, skel->obj) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
 		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
@@ -145,7 +146,7 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 	}
 	*prog_fd = fcntl(bpf_program__fd(skel->progs.fpisa_egress), F_DUPFD_CLOEXEC, 3);
 	if (*prog_fd < 0)
-		err = fail(-errno, NULL, "egress program");
+		err = fail(-errno, NULL, "duplicate the descriptor of the egress program");
 out:
 	fpisa_egress_bpf__destroy(skel);
 	return err;

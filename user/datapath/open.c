@@ -95,7 +95,7 @@ static int open_steering(struct datapath *dp)
 	int err = datapath_steering(dp->pin, &dp->steering);
 
 	if (err)
-		return fail(err, NULL, "%s/fpisa_steering", dp->pin);
+		return fail(err, NULL, "%s/fpisa_steering: read", dp->pin);
 	if (!dp->steering.cpus)
 		return 0;
 	dp->steered_fd = pin_open(dp->pin, "fpisa_steered");
@@ -125,7 +125,7 @@ int datapath_open(struct datapath *dp, const char *pin)
 	log_start();
 	dp->cpus = libbpf_num_possible_cpus();
 	if (dp->cpus < 0)
-		return fail(dp->cpus, NULL, "number of CPUs");
+		return fail(dp->cpus, NULL, "read the number of CPUs");
 	err = pin_find(dp->pin, pin, false);
 	if (!err)
 		err = pin_abi(dp->pin);
@@ -211,7 +211,7 @@ int datapath_check_pinned(const struct datapath *dp)
 	if (fd >= 0)
 		close(fd);
 	else if (fd != -ENOENT)
-		return fail(fd, NULL, "%s/fpisa_jobs", dp->pin);
+		return fail(fd, NULL, "%s/fpisa_jobs: open", dp->pin);
 	return id == dp->jobs_id ? 0 : refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
 }
 
@@ -220,7 +220,7 @@ int datapath_lock(struct datapath *dp)
 	int err;
 
 	if (dp->read_only)
-		return refuse(-EACCES, "%s: may be read, not changed; run as its owner", dp->pin);
+		return refuse(-EACCES, "%s: you may read it but not change it; run as its owner", dp->pin);
 	err = pin_lock(dp->pin, &dp->lock);
 	if (err)
 		return fail(err, NULL, "%s: lock", dp->pin);
@@ -284,7 +284,7 @@ int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counter
 	int err;
 
 	if (!values)
-		return fail(-ENOMEM, NULL, "counters");
+		return fail(-ENOMEM, NULL, "read counters");
 	memset(sum, 0, sizeof(*sum));
 	err = lookup(dp->counters_fd, "counters", key, values);
 	for (int cpu = 0; !err && cpu < dp->cpus; cpu++)

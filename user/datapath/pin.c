@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Pins in a directory: find, list, pin and remove them, and tell which build made them. */
+/* Pins in a directory: find, list, pin and remove them, and find the build that made them. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <dirent.h>
@@ -34,13 +34,13 @@ int pin_open(const char *dir, const char *name)
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	fd = bpf_obj_get(path);
-	/* A group that the pins were given to may only read. */
+	/* A Unix group that got the pins may only read. */
 	if (fd < 0 && errno == EACCES)
 		fd = bpf_obj_get_opts(path, &readable);
 	return fd < 0 ? -errno : fd;
 }
 
-#define PIN_NEW "fpisa_new" /* replaces another pin in a moment */
+#define PIN_NEW "fpisa_new" /* the temporary name of a pin that is about to replace another */
 
 static bool our_name(const char *name)
 {
@@ -207,34 +207,39 @@ int pin_share(const char *dir)
 
 /* -- the build that made the pins ------------------------------------------- */
 
-/* Return the stamp of the pinned datapath, or 0 if it has none. */
-static __u32 stamp(const char *dir)
+/* Read the stamp of the pinned datapath: 0 if it has none. Return 0 or -errno, reported. */
+static int stamp(const char *dir, __u32 *abi)
 {
 	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info);
-	int fd = pin_open(dir, "fpisa_abi");
+	int fd = pin_open(dir, "fpisa_abi"), err = 0;
 
-	if (fd < 0)
+	*abi = 0;
+	if (fd == -ENOENT)
 		return 0;
-	if (bpf_obj_get_info_by_fd(fd, &info, &len))
-		info.max_entries = 0;
-	close(fd);
-	return info.max_entries;
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
+		err = fail(fd < 0 ? fd : -errno, NULL, "%s/fpisa_abi: open", dir);
+	if (fd >= 0)
+		close(fd);
+	*abi = info.max_entries;
+	return err;
 }
 
 int pin_abi(const char *dir)
 {
-	int jobs = pin_open(dir, "fpisa_jobs");
+	int jobs = pin_open(dir, "fpisa_jobs"), err;
+	__u32 abi;
 
 	if (jobs == -ENOENT)
 		return 0;
 	if (jobs == -EPERM || jobs == -EACCES)
 		return fail(jobs, "run as root, or as a member of its group (fpisa load --group)", "%s/fpisa_jobs", dir);
 	if (jobs < 0)
-		return fail(jobs, NULL, "%s/fpisa_jobs", dir);
+		return fail(jobs, NULL, "%s/fpisa_jobs: open", dir);
 	close(jobs);
-	if (stamp(dir) == FPISA_ABI)
-		return 0;
+	err = stamp(dir, &abi);
+	if (err || abi == FPISA_ABI)
+		return err;
 	return refuse(-EPROTO,
 		      "%s: made by another version of fpisa, whose maps hold other things; fpisa unload, then load again",
 		      dir);
@@ -243,10 +248,11 @@ int pin_abi(const char *dir)
 int pin_abi_make(const char *dir)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC);
-	int fd, err;
+	__u32 abi;
+	int fd, err = stamp(dir, &abi);
 
-	if (stamp(dir) == FPISA_ABI)
-		return 0;
+	if (err || abi == FPISA_ABI)
+		return err;
 	fd = bpf_map_create(BPF_MAP_TYPE_LPM_TRIE, "fpisa_abi", 8, 1, FPISA_ABI, &opts);
 	if (fd < 0)
 		return fail(-errno, "run as root, outside of a restricted container", "make fpisa_abi");
@@ -255,30 +261,32 @@ int pin_abi_make(const char *dir)
 	return err;
 }
 
-__u32 pin_jobs_id(const char *dir)
+int pin_jobs_id(const char *dir, __u32 *id)
 {
 	static const char *const used[] = {"fpisa_jobs",  "fpisa_control", "fpisa_counters", "fpisa_sessions",
 					   "fpisa_peers", "fpisa_slots",   "fpisa_stages"};
-	__u32 id = 0;
 
-	for (size_t i = 0; !id && i < sizeof(used) / sizeof(used[0]); i++) {
+	*id = 0;
+	for (size_t i = 0; !*id && i < sizeof(used) / sizeof(used[0]); i++) {
 		int fd = pin_open(dir, used[i]);
 
-		if (fd < 0)
+		if (fd == -ENOENT)
 			continue;
-		id = map_id(fd);
+		if (fd < 0)
+			return fd;
+		*id = map_id(fd);
 		close(fd);
 	}
-	return id;
+	return 0;
 }
 
 __u32 pin_entry(const char *dir)
 {
 	struct fpisa_control control = {0};
-	__u32 zero = 0;
+	__u32 zero = 0, abi;
 	int fd;
 
-	if (stamp(dir) != FPISA_ABI)
+	if (stamp(dir, &abi) || abi != FPISA_ABI)
 		return 0;
 	fd = pin_open(dir, "fpisa_control");
 	if (fd < 0)

@@ -13,8 +13,8 @@ struct bpf_object;
 struct bpf_program;
 
 /*
- * The directories in which verbs look without --pin: our own, two of iproute2's, bpftool's. We may remove only the
- * first.
+ * The directories in which verbs look without --pin: ours, two of iproute2 and one of bpftool. We may remove only the
+ * first directory.
  */
 #define PIN_SEARCH 4
 extern const char *const pin_search[PIN_SEARCH];
@@ -30,8 +30,8 @@ int pin_open(const char *dir, const char *name);
 typedef char pin_name[NAME_MAX + 1];
 
 /*
- * List the maps and programs in `dir` that are ours by their own name too; the caller frees `names`. Return how many,
- * or -ENOMEM, reported.
+ * List the maps and programs in `dir` that are ours by pin and by their own name. The caller frees `names`. Return
+ * their number, or -ENOMEM, reported.
  */
 int pin_list(const char *dir, pin_name **names);
 
@@ -60,12 +60,13 @@ int pin_abi(const char *dir);
 int pin_abi_make(const char *dir);
 
 /*
- * Return the id of the map that identifies programs of the datapath pinned in `dir`: fpisa_jobs, or another if that is
- * gone; or 0.
+ * Find the id of the map that identifies programs of the datapath pinned in `dir`. This is fpisa_jobs, or another map
+ * if fpisa_jobs is gone. The id is 0 if no such map is pinned. If it is unknown, so the datapath may be running, return
+ * -errno, not reported.
  */
-__u32 pin_jobs_id(const char *dir);
+int pin_jobs_id(const char *dir, __u32 *id);
 
-/* Return the id of the program that `fpisa load` attaches from there, or 0. Report nothing. */
+/* Return the id of the program that `fpisa load` attaches from the pins in `dir`, or 0. */
 __u32 pin_entry(const char *dir);
 
 /* -- owner of a directory ------------------------------------------------- */
@@ -87,7 +88,7 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
  */
 int pin_find_remains(char dir[PATH_MAX], const char *pin);
 
-/* Call is() for every directory of the BPF filesystems that are mounted here, until it returns true. Report nothing. */
+/* Call is() for every directory of the mounted BPF filesystems, until it returns true. Report nothing. */
 bool pin_walk(bool (*is)(const char *dir, void *arg), void *arg);
 
 /* -- one writer at a time --------------------------------------------------- */

@@ -41,10 +41,10 @@ int datapath_interrupted(const char *what)
 
 	if (sigpending(&waiting))
 		return 0;
-	/* An ignored signal is pending too, as long as it is blocked. */
+	/* While it is blocked, an ignored signal is pending too. */
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		if (sigismember(&waiting, signals[i]) && !sigaction(signals[i], NULL, &a) && a.sa_handler != SIG_IGN)
-			return refuse(-EINTR, "%s: interrupted; what it made is taken back", what);
+			return refuse(-EINTR, "%s: interrupted; its changes are undone", what);
 	return 0;
 }
 

@@ -12,8 +12,8 @@
 #include "pin.h"
 
 /*
- * Check the owner of `fd`, a step on the way to the directory or, if `last`, the directory itself. Return 0, or -EPERM
- * and why.
+ * Check the owner of `fd`, a component of the directory's path or, if `last`, the directory itself. Return 0, or -EPERM
+ * and the reason.
  */
 static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LEN])
 {
@@ -29,7 +29,7 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 		return -EPERM;
 	}
 	/*
-	 * A directory on the way may be writable by others if they cannot remove entries, as in /tmp. A link's mode
+	 * A directory of the path may be writable by others if they cannot remove entries, as in /tmp. A link's mode
 	 * means nothing.
 	 */
 	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
@@ -42,8 +42,8 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 }
 
 /*
- * Check that every step from / to the directory belongs to root or to the caller. No other user may be able to remove a
- * step. So the path stays as it was checked here.
+ * Check that every component of the path belongs to root or to the caller. No other user may be able to remove a
+ * component. So the path stays as it was checked here.
  */
 int datapath_trusts(const char *dir, char why[WHY_LEN])
 {

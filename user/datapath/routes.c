@@ -7,10 +7,12 @@
  *   `lo` the setting has no other effect. The kernel switches it off with net.ipv4.ip_forward. So every command that adds
  *   or applies a job asserts it;
  * - the neighbour entries of the ranks, or of the routers before them, managed: the kernel then keeps them resolved by
- *   itself. A program cannot make the kernel look for an address, and a frame that XDP hands to the stack may end in a
- *   firewall;
+ *   itself. A program cannot make the kernel look for an address, and a firewall may drop a frame that XDP passes to
+ *   the stack;
  * - for a rank on this machine, accept_local on `lo`. A result that another port completes arrives there from this
  *   machine's own address, without a route of its own. Otherwise the kernel drops such a frame.
+ *
+ * Unloading switches off again what a job has switched on, unless another datapath of the network namespace may need it.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -18,17 +20,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/report.h"
 #include "egress.h"
 #include "host/netns.h"
 #include "host/route.h"
+#include "interface.h"
 #include "pin.h"
 #include "routes.h"
 
-#define LO_FORWARDING "/proc/sys/net/ipv4/conf/lo/forwarding"
-#define LO_ACCEPT_LOCAL "/proc/sys/net/ipv4/conf/lo/accept_local"
+static const char *const lo_path[FPISA_LO_SETTINGS] = {
+	[FPISA_LO_FORWARDING] = "/proc/sys/net/ipv4/conf/lo/forwarding",
+	[FPISA_LO_ACCEPT_LOCAL] = "/proc/sys/net/ipv4/conf/lo/accept_local",
+};
+#define ALL_FORWARDING "/proc/sys/net/ipv4/conf/all/forwarding"
 
 static bool any_routed(const struct fpisa_job *j)
 {
@@ -60,6 +67,13 @@ static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *nex
 	return err;
 }
 
+__u32 routes_vlan_device(const struct fpisa_job *j, __u32 rank)
+{
+	struct neighbour next;
+
+	return j->vlan && !next_hop(j, rank, &next) ? next.ifindex : 0;
+}
+
 /* Return '1' or '0', or 0 if the setting cannot be read. */
 static char setting(const char *path)
 {
@@ -74,33 +88,60 @@ static char setting(const char *path)
 	return on;
 }
 
-/* Switch the setting on. Read it first: if it is on already, it may be impossible to write. */
-static int switch_on(__u32 job, const char *path, const char *hint)
+/* Write '1' or '0'. Return 0 or -errno, not reported. */
+static int set(const char *path, char on)
 {
-	int fd, err = 0;
+	int fd = open(path, O_WRONLY | O_CLOEXEC), err = 0;
 
-	if (setting(path) == '1')
-		return 0;
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "1", 1) != 1)
-		err = fail(-errno, hint, "job %u: %s", job, path);
+	if (fd < 0 || write(fd, &on, 1) != 1)
+		err = -errno;
 	if (fd >= 0)
 		close(fd);
 	return err;
 }
 
-int routes_assert(__u32 job, const struct fpisa_job *j)
+/* Return the number of this network namespace, which no other ever has, or 0 if the kernel does not tell. */
+static __u64 netns_cookie(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	__u64 cookie = 0;
+	socklen_t len = sizeof(cookie);
+
+	if (fd < 0)
+		return 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len))
+		cookie = 0;
+	close(fd);
+	return cookie;
+}
+
+/* Switch the setting on. Read it first: if it is on already, it may be impossible to write. */
+static int switch_on(const struct datapath *dp, __u32 job, enum fpisa_lo which, const char *hint)
+{
+	int err;
+
+	if (setting(lo_path[which]) == '1')
+		return 0;
+	err = set(lo_path[which], '1');
+	if (err)
+		return fail(err, hint, "job %u: %s", job, lo_path[which]);
+	if (!dp->control->switched_on[which])
+		dp->control->switched_on[which] = netns_cookie();
+	return 0;
+}
+
+int routes_assert(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
 {
 	int err = 0, first = 0, kept = 0;
 	struct neighbour next;
 
 	if (any_here(j))
-		err = switch_on(job, LO_ACCEPT_LOCAL,
+		err = switch_on(dp, job, FPISA_LO_ACCEPT_LOCAL,
 				"mount /proc/sys writable, or set it on the host: a rank is on this machine");
 	if (err || !any_routed(j))
 		return err;
-	err = switch_on(job, LO_FORWARDING,
-			"mount /proc/sys writable, or let job add name the workers' ports: ADDR@DEV");
+	err = switch_on(dp, job, FPISA_LO_FORWARDING,
+			"mount /proc/sys writable, or name the workers' interfaces in job add: ADDR@DEV");
 	if (err)
 		return err;
 	for (__u32 r = 0; r < j->workers; r++) {
@@ -111,8 +152,8 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 		first = first ?: err;
 	}
 	if (kept)
-		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; without them it looks for one "
-			"when a HELLO comes, if no firewall keeps that from it",
+		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; it will ask for "
+			"them when a HELLO arrives, unless a firewall drops its ARP",
 			job, kept, strerror(-first), first == -ENOBUFS ? ", see net.ipv4.neigh.default.gc_thresh3" : "");
 	return 0;
 }
@@ -121,6 +162,7 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 
 struct release {
 	const char *dir;
+	struct fpisa_control control; /* settings that all jobs release; zeroed for one job */
 	int jobs_fd, peers_fd;
 	__u32 job; /* job to release; FPISA_MAX_JOBS: all jobs */
 	bool done;
@@ -165,7 +207,7 @@ static int list_needed(const struct release *r, struct needed *all)
 	return 0;
 }
 
-/* Release each rank's neighbour entry: on the interface that the rank is behind, and where its route leads now. */
+/* Release each rank's neighbour entry, on the rank's interface and where its route leads now. */
 static void release_job(struct release *r, __u32 job, const struct fpisa_job *j, struct needed *all)
 {
 	__u32 seen[2 * FPISA_MAX_WORKERS], n = 0;
@@ -192,6 +234,26 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 	}
 }
 
+/*
+ * Switch off the settings of `lo` that jobs switched on in this network namespace. Leave a setting that was changed
+ * since: it is off, or the namespace forwards, which switches forwarding on for all interfaces.
+ */
+static void switch_off(const struct fpisa_control *control)
+{
+	const __u64 here = netns_cookie();
+
+	for (int which = 0; here && which < FPISA_LO_SETTINGS; which++) {
+		int err = 0;
+
+		if (control->switched_on[which] != here || setting(lo_path[which]) != '1' ||
+		    interfaces_have_datapath() || (which == FPISA_LO_FORWARDING && setting(ALL_FORWARDING) == '1'))
+			continue;
+		err = set(lo_path[which], '0');
+		if (err)
+			warning("%s: stays 1: %s", lo_path[which], strerror(-err));
+	}
+}
+
 /* Release in the network namespace that this process is in. */
 static int release_here(const char *unused, void *arg)
 {
@@ -210,7 +272,20 @@ static int release_here(const char *unused, void *arg)
 			release_job(r, job, &j, &all);
 	}
 	free(all.n);
+	switch_off(&r->control);
 	return r->done && r->job != FPISA_MAX_JOBS;
+}
+
+static void read_control(const char *dir, struct fpisa_control *control)
+{
+	int fd = pin_open(dir, "fpisa_control");
+	__u32 zero = 0;
+
+	if (fd < 0)
+		return;
+	if (bpf_map_lookup_elem(fd, &zero, control))
+		*control = (struct fpisa_control){0};
+	close(fd);
 }
 
 static void release(const char *dir, __u32 job, const char *what)
@@ -223,11 +298,13 @@ static void release(const char *dir, __u32 job, const char *what)
 	};
 	bool hidden;
 
+	if (job == FPISA_MAX_JOBS)
+		read_control(dir, &r.control);
 	if (r.jobs_fd >= 0 && !release_here(NULL, &r))
 		netns_others(release_here, &r, &hidden);
 	if (r.err)
 		warning("%s: neighbours stay managed, see ip neigh: %s%s", what, strerror(-r.err),
-			r.err == -EPERM ? "; to end that takes CAP_NET_ADMIN" : "");
+			r.err == -EPERM ? "; ending that requires CAP_NET_ADMIN" : "");
 	if (r.jobs_fd >= 0)
 		close(r.jobs_fd);
 	if (r.peers_fd >= 0)
@@ -251,10 +328,10 @@ void routes_release_all(const char *dir)
 
 int datapath_routes_asked(const struct fpisa_job *j)
 {
-	return !any_routed(j) || setting(LO_FORWARDING) != '0';
+	return !any_routed(j) || setting(lo_path[FPISA_LO_FORWARDING]) != '0';
 }
 
 bool datapath_local_taken(const struct fpisa_job *j)
 {
-	return !any_here(j) || setting(LO_ACCEPT_LOCAL) != '0';
+	return !any_here(j) || setting(lo_path[FPISA_LO_ACCEPT_LOCAL]) != '0';
 }

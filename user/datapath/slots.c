@@ -29,11 +29,11 @@ int slots_choose(const char *dir, __u32 asked, __u32 *slots)
 	int now = slots_pinned(dir);
 
 	if (now < 0)
-		return fail(now, NULL, "%s/fpisa_slots", dir);
+		return fail(now, NULL, "%s/fpisa_slots: open", dir);
 	if (now && asked && asked != (__u32)now)
 		return refuse(-EEXIST,
-			      "%s: a datapath with %d slots is loaded; leave --slots away, or fpisa unload first", dir,
-			      now);
+			      "%s: a datapath with %d slots is loaded; leave --slots out, or run 'fpisa unload' first",
+			      dir, now);
 	*slots = now ? (__u32)now : asked ?: FPISA_DEFAULT_SLOTS;
 	return 0;
 }

@@ -64,7 +64,7 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 	for (int i = 0; i < n; i++) {
 		int fd = pin_open(dp->pin, names[i]);
 
-		/* Users who may read the maps may not open the programs, which would let them write. */
+		/* Users who may read the maps may not open the programs, because a program could write the maps. */
 		if (fd == -EACCES)
 			continue;
 		if (fd < 0) {

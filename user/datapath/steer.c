@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Steering: the programs of fpisa_steer.o beside those in fpisa.o, and the CPUs over which they spread slots. A
- * datapath steers if fpisa_steering is pinned.
+ * Steering: the programs of fpisa_steer.o, in addition to those in fpisa.o, and the CPUs over which they spread slots.
+ * A datapath steers if fpisa_steering is pinned.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -108,26 +108,25 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 			return s->cpus ? check_online(s) : 0;
 		close(stages);
 		return refuse(-EEXIST,
-			      "%s: a datapath that does not steer is loaded; leave --cpus away, or fpisa "
-			      "unload first",
+			      "%s: a datapath that does not steer is loaded; leave --cpus out, or run "
+			      "'fpisa unload' first",
 			      dir);
 	}
 	err = steering_read(fd, &now);
 	close(fd);
 	if (err)
-		return fail(err, NULL, "%s/fpisa_steering", dir);
+		return fail(err, NULL, "%s/fpisa_steering: read", dir);
 	if (!now.cpus) {
 		if (!s->cpus)
-			return refuse(-EEXIST, "%s: a load with --cpus did not come to its end; fpisa unload first",
-				      dir);
+			return refuse(-EEXIST, "%s: a load with --cpus did not finish; run 'fpisa unload' first", dir);
 		return check_online(s);
 	}
 	if (!asked->queue)
 		s->queue = now.queue;
 	if (s->cpus && !same(s, &now))
 		return refuse(-EEXIST,
-			      "%s: a datapath that steers to CPUs %s, queue %u, is loaded; leave --cpus away, "
-			      "or fpisa unload first",
+			      "%s: a datapath that steers to CPUs %s, queue %u, is loaded; leave --cpus out, "
+			      "or run 'fpisa unload' first",
 			      dir, cpus_text(now.cpu, now.cpus, cpus), now.queue);
 	*s = now;
 	return 0;
@@ -135,7 +134,7 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 
 /* -- the programs ---------------------------------------------------------- */
 
-/* Return whether the kernel has programs in CPU maps, which are newer than its other needed features. */
+/* Return whether the kernel supports programs in CPU maps, which are newer than the other required features. */
 static bool kernel_steers(void)
 {
 	struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS}, {.code = BPF_JMP | BPF_EXIT}};
@@ -180,7 +179,7 @@ int steer_load(const char *pin, __u32 slots, struct fpisa_steer_bpf **out)
 
 	log_start();
 	if (cpus < 0)
-		return fail(cpus, NULL, "number of CPUs");
+		return fail(cpus, NULL, "read the number of CPUs");
 	skel = fpisa_steer_bpf__open_opts(&opts);
 	if (!skel)
 		return refuse(-errno, "open steering object: %s", reason(-errno));
@@ -207,9 +206,9 @@ int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *
 
 	for (__u32 i = 0; i < s->cpus; i++)
 		if (bpf_map_update_elem(map, &s->cpu[i], &val, BPF_ANY))
-			return fail(-errno, NULL, "fpisa_cpumap: CPU %u", s->cpu[i]);
+			return fail(-errno, NULL, "fpisa_cpumap: add CPU %u", s->cpu[i]);
 	if (bpf_map_update_elem(bpf_map__fd(skel->maps.fpisa_steering), &zero, s, BPF_ANY))
-		return fail(-errno, NULL, "fpisa_steering");
+		return fail(-errno, NULL, "fpisa_steering: write");
 	return 0;
 }
 
@@ -239,18 +238,18 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 {
 	struct fpisa_steered *c = calloc(dp->cpus, sizeof(*c));
 	__u32 zero = 0, n = dp->steering.cpus;
-	int err = c ? 0 : fail(-ENOMEM, NULL, "counters");
+	int err = c ? 0 : fail(-ENOMEM, NULL, "read counters of steering");
 
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
-		err = fail(-errno, NULL, "fpisa_steered");
+		err = fail(-errno, NULL, "fpisa_steered: read");
 	for (__u32 i = 0; !err && i < n; i++) {
 		out[i] = (struct datapath_cpu){.cpu = dp->steering.cpu[i]};
 		for (int cpu = 0; cpu < dp->cpus; cpu++)
 			out[i].sent += c[cpu].sent[i];
 	}
-	/* Read once more, so that frames taken meanwhile do not count as left behind. */
+	/* Read once more, so that frames taken meanwhile do not count as waiting. */
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
-		err = fail(-errno, NULL, "fpisa_steered");
+		err = fail(-errno, NULL, "fpisa_steered: read");
 	for (__u32 i = 0; !err && i < n; i++) {
 		if ((int)out[i].cpu < dp->cpus)
 			out[i].taken = c[out[i].cpu].taken;

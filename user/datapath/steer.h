@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The CPUs over which a datapath spreads slots, and the programs that do it; the format is in fpisa/steer.h. */
+/* The CPUs over which a datapath spreads slots, and the programs that spread them; fpisa/steer.h has the format. */
 #ifndef FPISA_DATAPATH_STEER_H
 #define FPISA_DATAPATH_STEER_H
 

@@ -26,7 +26,8 @@ static int note(const struct datapath_interface *i, int prog_fd, void *arg)
 
 	(void)prog_fd;
 	if (f->n == DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
+		return refuse(-E2BIG, "the datapath runs on more than %d interfaces, which is not supported",
+			      DATAPATH_MAX_INTERFACES);
 	f->interface[f->n++] = *i;
 	return 0;
 }
@@ -41,8 +42,16 @@ static int find_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs
 {
 	for (f->n = 0; f->n < n; f->n++) {
 		struct datapath_interface *i = &f->interface[f->n];
+		int is = interface_attached(ifindex[f->n], jobs_id, entry, i, NULL);
+		char place[IF_NAMESIZE];
 
-		if (interface_attached(ifindex[f->n], jobs_id, entry, i, NULL) <= 0)
+		if (!is && strcmp(datapath_place(devs[f->n], DATAPATH_NATIVE, place), devs[f->n]))
+			return refuse(-ENOENT,
+				      "%s: the datapath is not on it, but may be on %s, below it; fpisa unload %s",
+				      devs[f->n], place, place);
+		if (is < 0)
+			return fail(is, NULL, "%s: look up its XDP program", devs[f->n]);
+		if (!is)
 			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status", devs[f->n]);
 		snprintf(i->name, sizeof(i->name), "%s", devs[f->n]);
 	}
@@ -54,7 +63,7 @@ static int detach(const struct datapath_interface *i, const char *dir)
 	int prog_fd = bpf_prog_get_fd_by_id(i->program.id), err;
 
 	if (prog_fd < 0 && errno != EPERM)
-		return fail(-errno, NULL, "%s: program %u", i->name, i->program.id);
+		return fail(-errno, NULL, "%s: open its program %u", i->name, i->program.id);
 	err = interface_check_above(i->name, i->ifindex, "detach", dir) ?:
 		      interface_detach(i->name, i->ifindex, i->mode, prog_fd);
 	if (prog_fd >= 0)
@@ -101,28 +110,31 @@ static int detach_all(struct found *f, const char *dir)
 static int take_off(const char *dir, const char *pin, char *const *devs, const __u32 *ifindex, int n,
 		    struct datapath_unloaded *u)
 {
-	__u32 jobs_id = pin_jobs_id(dir), entry = pin_entry(dir);
+	__u32 jobs_id, entry = pin_entry(dir);
 	struct found f = {.n = 0};
-	int err = n ? find_named(devs, ifindex, n, jobs_id, entry, &f) : interfaces_each(jobs_id, entry, note, &f);
-	bool none = !f.n && !err;
-	int left;
+	int err = pin_jobs_id(dir, &jobs_id), left;
+	bool none;
 
+	if (err)
+		return fail(err, "try again", "%s: open the datapath's maps", dir);
+	err = n ? find_named(devs, ifindex, n, jobs_id, entry, &f) : interfaces_each(jobs_id, entry, note, &f);
+	none = !f.n && !err;
 	err = err < 0 ? err : detach_all(&f, dir);
 	left = err < 0 || !n ? 0 : interfaces_each(jobs_id, entry, count, NULL);
 	if (err < 0 || left)
 		return err < 0 ? err : left < 0 ? left : 0;
 	err = interfaces_in_other_netns(jobs_id, entry, &u->elsewhere);
 	if (err < 0)
-		return fail(err, NULL, "other network namespaces");
+		return fail(err, NULL, "look into other network namespaces");
 	if (err && none)
 		return refuse(-ENOENT,
-			      "%s: runs on no interface of this network namespace, but on %s of another; "
-			      "%sfpisa unload%s%s",
+			      "%s: does not run in this network namespace, but on %s of another; %sfpisa "
+			      "unload%s%s",
 			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
 	if (!err && none && u->elsewhere.hidden)
 		return refuse(-EPERM,
-			      "%s: runs on no interface of this network namespace, but may in those of processes that do "
-			      "not let this one look; run fpisa unload%s%s with CAP_SYS_PTRACE",
+			      "%s: does not run in this network namespace, but may run in one that this process "
+			      "cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE",
 			      dir, pin ? " --pin " : "", pin ?: "");
 	if (!err && !u->elsewhere.hidden) {
 		routes_release_all(dir);
@@ -132,7 +144,10 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 	return 0;
 }
 
-/* Remove, beside a datapath that is pinned elsewhere, the remains of a killed load or unload where load pins. */
+/*
+ * If a datapath is pinned elsewhere, also remove the remains of a killed load or unload from the directory in which
+ * load pins.
+ */
 static int take_remains(struct datapath_unloaded *u)
 {
 	struct datapath_unloaded also = {.removed = false};

@@ -43,8 +43,8 @@ static int renew_everywhere(const struct datapath *dp, int entry_fd)
 		return err;
 	err = netns_others(renew, &r, &hidden);
 	if (!err && hidden && !privilege_has(PRIVILEGE_TRACE))
-		warning("upgrade: interfaces in network namespaces of processes that do not let this one look run the old "
-			"programs on; run fpisa upgrade with CAP_SYS_PTRACE");
+		warning("upgrade: interfaces in network namespaces that this process cannot inspect still run the "
+			"old programs; run fpisa upgrade with CAP_SYS_PTRACE");
 	return err;
 }
 

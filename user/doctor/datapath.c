@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* doctor: the loaded datapath, its build, and the way of each job to its ranks */
+/* doctor: the loaded datapath, its build, and the routes of each job to its ranks */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ struct swap {
 };
 
 /*
- * Write the commands that make the job again, for its ranks as routes lead to them now. `swap`, which may be NULL,
+ * Write the commands that make the job again with the present routes to its ranks. `swap`, which may be NULL,
  * names an interface to replace by another.
  */
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out,
@@ -64,7 +64,10 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 	job_options_text(j, t.at, t.end - t.at);
 }
 
-/* Check the job's address. Workers on this machine's own networks ask for it by ARP; a router may lead others to it. */
+/*
+ * Check the job's address. Workers on this machine's own networks ask for it by ARP; a router may forward frames of
+ * others.
+ */
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
 	char a[ADDRESS_LEN], fix[64];
@@ -72,17 +75,17 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 
 	address_text(j->address, a);
 	if (address_here(j->address, &vrf)) {
-		finding(d, LEVEL_OK, subject, "address", NULL, "%s is this machine's", a);
+		finding(d, LEVEL_OK, subject, "address", NULL, "%s is an address of this machine", a);
 		return;
 	}
 	snprintf(fix, sizeof(fix), "ip address add %s/32 dev lo", a);
 	finding(d, LEVEL_WARN, subject, "address", fix,
-		"%s is not an address of this machine: nobody answers ARP for it", a);
+		"%s is not an address of this machine, so ARP requests for it get no answer", a);
 }
 
 /*
- * Return whether the route to the rank leads elsewhere, asked as the datapath asks. check_ports() handles an interface
- * that is gone; a missing route is the operator's concern.
+ * Return whether the route to the rank leads elsewhere, looked up as the datapath does. check_ports() handles an
+ * interface that is gone; a missing route is the operator's concern.
  */
 static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 rank)
 {
@@ -91,7 +94,7 @@ static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpis
 	struct route way;
 
 	return !datapath_peer(d->dp, job, rank, &p) && if_indextoname(p.ifindex, dev) &&
-	       !route_get(j->rank[rank].addr, j->address, 0, &way) && way.ifindex != p.ifindex;
+	       !route_get(j->rank[rank].addr, j->address, 0, &way) && way.ifindex != (p.vlan_device ?: p.ifindex);
 }
 
 /*
@@ -109,20 +112,23 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 	if (other) {
 		remake(d, job, j, NULL, fix, sizeof(fix));
 		finding(d, LEVEL_FAULT, subject, "routes", fix,
-			"routes to ranks %s lead to other interfaces than when the job was made, so these cannot join",
+			"routes to ranks %s lead to other interfaces than when the job was created, so these ranks "
+			"cannot join",
 			ranks_text(other, text));
 	} else if (datapath_routes_asked(j))
-		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may ask for the way to its ranks");
+		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may look up routes to its ranks");
 	else
 		finding(d, LEVEL_FAULT, subject, "routes", "sysctl -w net.ipv4.conf.lo.forwarding=1",
-			"net.ipv4.conf.lo.forwarding is off, as net.ipv4.ip_forward leaves it: no rank can join");
+			"net.ipv4.conf.lo.forwarding is off, so no rank can join; setting net.ipv4.ip_forward to 0 "
+			"also clears it");
 	if (!datapath_local_taken(j))
 		finding(d, LEVEL_WARN, subject, "local", "sysctl -w net.ipv4.conf.lo.accept_local=1",
-			"net.ipv4.conf.lo.accept_local is off: the rank on this machine misses results, and asks for each again");
+			"net.ipv4.conf.lo.accept_local is off, so the rank on this machine misses results and asks "
+			"for each again");
 }
 
 /*
- * Return whether the rank's copy of a result has a way out. Multicast has one entry for each port, at the first rank
+ * Return whether the rank's copy of a result has a port. Multicast has one entry for each port, at the first rank
  * behind it.
  */
 static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, __u32 ifindex)
@@ -168,7 +174,7 @@ static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_
 	return behind;
 }
 
-/* Find the port of each rank, or 0 if the rank was taken out or its port is unknown. */
+/* Find the port of each rank, or 0 if the rank was removed or its port is unknown. */
 static void ports_of(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex[FPISA_MAX_WORKERS])
 {
 	memset(ifindex, 0, FPISA_MAX_WORKERS * sizeof(*ifindex));
@@ -229,7 +235,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	}
 	if (gone | closed) {
 		remake(d, job, j, NULL, fix, sizeof(fix));
-		finding(d, LEVEL_FAULT, subject, "egress", fix, "results have no way to ranks %s: %s",
+		finding(d, LEVEL_FAULT, subject, "egress", fix, "results cannot reach ranks %s: %s",
 			ranks_text(gone | closed, text), gone ? "their interface is gone" : "no entry in fpisa_fanout");
 	} else {
 		finding(d, LEVEL_OK, subject, "egress", NULL, "every live rank has a port, %s",
@@ -247,7 +253,9 @@ static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
 	return j.elements;
 }
 
-/* Check the MTU: jumbo frames may have been switched off under a job, or a frame has room for more values. */
+/*
+ * Check the MTU: jumbo frames may have been switched off after the job was made, or a frame has room for more values.
+ */
 static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	unsigned int bytes = job_frame_bytes(j), least = 0;
@@ -282,10 +290,11 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 	most = elements_for(*j, least);
 	if (most > j->elements)
 		finding(d, LEVEL_OK, subject, "mtu", NULL,
-			"frames of %u values; the MTU, %u, holds %u: with --elements %u as many values take %u%% fewer frames",
+			"frames have %u values; the MTU of %u allows %u: with --elements %u a vector takes %u%% "
+			"fewer frames",
 			j->elements, least, most, most, (most - j->elements) * 100 / most);
 	else
-		finding(d, LEVEL_OK, subject, "mtu", NULL, "frames of %u values, as many as the MTU, %u, holds",
+		finding(d, LEVEL_OK, subject, "mtu", NULL, "frames have %u values, the most that the MTU of %u allows",
 			j->elements, least);
 }
 
@@ -310,7 +319,7 @@ static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j
 		if (missing >> r & 1)
 			add(&t, " %u", r);
 	add(&t, "%s", pin_option(d));
-	finding(d, LEVEL_WARN, subject, "members", fix, "waits for ranks %s: start them, or go on without",
+	finding(d, LEVEL_WARN, subject, "members", fix, "waits for ranks %s: start them, or continue without them",
 		ranks_text(missing, text));
 }
 
@@ -367,7 +376,7 @@ static void reload(const struct doctor *d, char *out, size_t size)
 }
 
 /*
- * Write "fpisa load p0 p1", with the interfaces that jobs' ranks are behind. Return false if no job has such an
+ * Write "fpisa load p0 p1", with the interfaces of the jobs' ranks. Return false if no job has such an
  * interface.
  */
 static bool load_again(const struct doctor *d, char *out, size_t size)
@@ -447,7 +456,7 @@ static void check_build(struct doctor *d)
 			"pinned in %s, but on no interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
-			"programs of another build than this fpisa's run on %d of %d interfaces", others, s.interfaces);
+			"%d of %d interfaces run programs of another build of fpisa", others, s.interfaces);
 	else
 		finding(d, LEVEL_OK, "datapath", "build", NULL, "pinned in %s, on %d interfaces%s", d->dir,
 			s.interfaces, d->sees ? ", of this build" : "");
@@ -466,15 +475,13 @@ void doctor_datapath(struct doctor *d)
 		return;
 	}
 	if (d->dp_err == -ENOENT) {
-		finding(d, LEVEL_OK, "datapath", "loaded", NULL, "none is; fpisa load DEV");
+		finding(d, LEVEL_OK, "datapath", "loaded", NULL, "not loaded; fpisa load DEV");
 		return;
 	}
 	if (!d->dp) {
 		reload(d, fix, sizeof(fix));
 		finding(d, LEVEL_FAULT, "datapath", "version", fix,
-			"what is pinned in %s was left by another version of fpisa, or is not whole; its "
-			"jobs are lost",
-			d->dir);
+			"the pins in %s are of another version of fpisa, or incomplete; their jobs are lost", d->dir);
 		return;
 	}
 	check_build(d);
@@ -487,7 +494,7 @@ void doctor_datapath(struct doctor *d)
 		snprintf(subject, sizeof(subject), "job %u", job);
 		if (!datapath_job_here(d->dp, job)) {
 			finding(d, LEVEL_OK, subject, "namespace", NULL,
-				"of another network namespace; fpisa doctor%s there looks at it", pin_option(d));
+				"belongs to another network namespace; run fpisa doctor%s there", pin_option(d));
 			continue;
 		}
 		check_address(d, &j, subject);

@@ -25,7 +25,7 @@ struct device {
 	struct link link;
 	char driver[32];
 	bool named;
-	bool native; /* as far as can be seen */
+	bool native; /* as far as it is visible */
 	bool know_features;
 	__u64 features; /* NETDEV_XDP_ */
 	struct datapath_interface xdp;
@@ -46,7 +46,7 @@ static void check_link(struct doctor *d, const struct device *v)
 		snprintf(fix, sizeof(fix), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
 		finding(d, LEVEL_FAULT, v->name, "link", fix, "its peer %s is down", v->peer.link.name);
 	} else if (!v->link.carrier) {
-		finding(d, LEVEL_FAULT, v->name, "link", NULL, "no carrier; look at the cable and the other end");
+		finding(d, LEVEL_FAULT, v->name, "link", NULL, "no carrier; check the cable and the other end");
 	} else {
 		finding(d, LEVEL_OK, v->name, "link", NULL, "up, driver %s, MTU %u", v->driver, v->link.mtu);
 	}
@@ -87,20 +87,23 @@ static void try_native(struct doctor *d, struct device *v)
 	err = datapath_trial_attach(v->link.index, why, sizeof(why));
 	v->native = !err;
 	if (!err) {
-		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP, tried", v->driver);
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP (tested)", v->driver);
 		return;
 	}
 	if (strstr(why, "MTU") || strstr(why, "mtu")) {
 		mtu_finding(d, v, why);
 		return;
 	}
-	if (short_of_queues(v)) /* which is reported separately */
+	if (short_of_queues(v)) /* this is reported separately */
 		return;
 	snprintf(fix, sizeof(fix), "fpisa load %s --mode skb%s", v->name, pin_option(d));
 	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; the stack's generic XDP is slower", why);
 }
 
-/* Judge the datapath in generic mode on a device that has native XDP. The fix turns GRO of a veth's peer on, which native mode needs. */
+/*
+ * Report a datapath in generic mode on a device that has native XDP. The fix turns GRO of a veth's peer on, which
+ * native mode needs.
+ */
 static void in_stack(struct doctor *d, const struct device *v)
 {
 	int takes = veth_takes(&v->link, &v->peer, &v->features);
@@ -108,7 +111,9 @@ static void in_stack(struct doctor *d, const struct device *v)
 	struct datapath_interface lo;
 
 	if (datapath_attached(d->dp, if_nametoindex("lo"), &lo) > 0) {
-		finding(d, LEVEL_OK, v->name, "xdp", NULL, "in the stack, as on a host whose own ranks send by lo");
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"in the stack, as needed on a host whose own ranks send "
+			"through lo");
 		return;
 	}
 	if (!takes && !v->peer.seen) {
@@ -138,12 +143,13 @@ static void check_xdp(struct doctor *d, struct device *v)
 
 		if (jobs)
 			finding(d, LEVEL_FAULT, v->name, "xdp", NULL,
-				"a datapath's program is attached, %s, id %u, %s jobs, but pinned in no BPF filesystem that is "
-				"mounted here: another process may have one, unless its pins are lost; %s ends its jobs",
+				"a datapath's program is attached, %s, id %u, %s jobs, but not pinned in any BPF "
+				"filesystem mounted here: either another process has mounted one, or the pins are "
+				"lost; %s ends its jobs",
 				v->xdp.program.name, v->xdp.program.id, jobs < 0 ? "maybe with" : "with", fix);
 		else if (!known)
 			finding(d, LEVEL_FAULT, v->name, "xdp", fix,
-				"a datapath's program is attached, %s, id %u, but not pinned in %s: --pin says where, "
+				"a datapath's program is attached, %s, id %u, but not pinned in %s: give its --pin, "
 				"unless its pins are lost",
 				v->xdp.program.name, v->xdp.program.id, dir);
 		else if (!strcmp(home, dir))
@@ -151,15 +157,14 @@ static void check_xdp(struct doctor *d, struct device *v)
 				home);
 		else
 			finding(d, LEVEL_OK, v->name, "xdp", NULL,
-				"runs the datapath that is pinned in %s; fpisa doctor --pin %s looks at that", home,
-				home);
+				"runs the datapath that is pinned in %s; fpisa doctor --pin %s checks it", home, home);
 	} else if (v->ours && !datapath_is_entry(v->xdp.program.name)) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix,
-			"the wrong program is attached: %s, id %u; frames come in by fpisa", v->xdp.program.name,
-			v->xdp.program.id);
+			"the wrong program is attached: %s, id %u; the program for received frames is fpisa",
+			v->xdp.program.name, v->xdp.program.id);
 	} else if (v->xdp.program.id && !v->ours && !d->sees) {
 		finding(d, LEVEL_OK, v->name, "xdp", NULL,
-			"an XDP program is attached, id %u; whose it is takes CAP_SYS_ADMIN to see", v->xdp.program.id);
+			"an XDP program is attached, id %u; identifying it requires CAP_SYS_ADMIN", v->xdp.program.id);
 	} else if (v->xdp.program.id && !v->ours) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
@@ -173,7 +178,7 @@ static void check_xdp(struct doctor *d, struct device *v)
 		try_native(d, v);
 	} else if (!v->know_features) {
 		finding(d, LEVEL_OK, v->name, "xdp", NULL,
-			"no program; fpisa doctor %s tries whether %s has native XDP", v->name, v->driver);
+			"no program; fpisa doctor %s tests whether %s has native XDP", v->name, v->driver);
 	} else if (native) {
 		v->native = true;
 		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP", v->driver);
@@ -184,8 +189,8 @@ static void check_xdp(struct doctor *d, struct device *v)
 }
 
 /*
- * Check for datapaths on two interfaces of a stack: the lower one takes the frames, and its answers leave by the upper
- * one, past it.
+ * Check for datapaths on two interfaces of a stack: the lower one takes the frames, and bypasses the upper one with its
+ * answers.
  */
 static void check_stack(struct doctor *d, const struct device *v)
 {
@@ -196,10 +201,10 @@ static void check_stack(struct doctor *d, const struct device *v)
 		return;
 	datapath_off(&above, *d->dir ? d->dir : DATAPATH_PIN, off);
 	finding(d, LEVEL_FAULT, v->name, "stack", off,
-		"a datapath is on it and on %s, above it: with both no worker joins", above.name);
+		"a datapath is on it and on %s, above it: with both, workers cannot join", above.name);
 }
 
-/* Check GRO. A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
+/* Check GRO. A veth accepts redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
 static void check_gro(struct doctor *d, const struct device *v)
 {
 	int takes = veth_takes(&v->link, &v->peer, v->know_features && v->native ? &v->features : NULL);
@@ -235,13 +240,13 @@ static void check_udp_gro(struct doctor *d, const struct device *v)
 	if (!v->peer.seen || !v->peer.link.master || v->peer.udp_forwarding < 0)
 		return;
 	if (v->peer.udp_forwarding) {
-		finding(d, LEVEL_OK, v->name, "udp-gro", NULL, "its peer %s, a bridge's port, puts results together",
+		finding(d, LEVEL_OK, v->name, "udp-gro", NULL, "its peer %s, a bridge port, merges results",
 			v->peer.link.name);
 		return;
 	}
 	snprintf(fix, sizeof(fix), "%sethtool -K %s rx-udp-gro-forwarding on", v->peer.enter, v->peer.link.name);
 	finding(d, LEVEL_WARN, v->name, "udp-gro", fix,
-		"its peer %s is a bridge's port and hands results on one by one, which takes workers more CPU time",
+		"its peer %s is a bridge port and forwards results one by one, which costs workers more CPU time",
 		v->peer.link.name);
 }
 
@@ -250,7 +255,8 @@ static void check_redirect(struct doctor *d, const struct device *v)
 	if (strcmp(v->link.kind, "veth") && v->ours && v->know_features && v->xdp.mode == DATAPATH_NATIVE &&
 	    !(v->features & NETDEV_XDP_NDO_XMIT))
 		finding(d, LEVEL_FAULT, v->name, "redirect", NULL,
-			"%s does not send redirected frames: no result leaves here; load with --mode skb", v->driver);
+			"%s does not send redirected frames, so results cannot leave here; load with --mode skb",
+			v->driver);
 }
 
 /* The fields by which a card may choose a receive queue */
@@ -284,7 +290,7 @@ static void check_queues(struct doctor *d, const struct device *v)
 	char fix[512];
 
 	if (ethtool_channels(v->name, &c) || !c.rx) {
-		finding(d, LEVEL_OK, v->name, "queues", NULL, "%s does not tell of queues", v->driver);
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "%s does not report its queues", v->driver);
 		return;
 	}
 	if (short_of_queues(v)) {
@@ -293,7 +299,7 @@ static void check_queues(struct doctor *d, const struct device *v)
 		else
 			snprintf(fix, sizeof(fix), "%sethtool -L %s tx %u", v->peer.enter, v->peer.link.name, c.rx);
 		finding(d, LEVEL_FAULT, v->name, "queues", fix,
-			"%u receive queues, but its peer %s has %u to send: veth refuses native XDP", c.rx,
+			"%u receive queues, but its peer %s has %u transmit queues: veth refuses native XDP", c.rx,
 			v->peer.link.name, v->peer.tx);
 		return;
 	}
@@ -317,7 +323,7 @@ static void check_queues(struct doctor *d, const struct device *v)
 						  "ports");
 	} else {
 		snprintf(fix, sizeof(fix), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
-		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u receive queues, but all UDP comes to one of them",
+		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u receive queues, but all UDP arrives at one of them",
 			c.rx);
 	}
 }
@@ -328,7 +334,7 @@ static void check_lro(struct doctor *d, const struct device *v)
 
 	if (ethtool_lro(v->name) > 0) {
 		snprintf(fix, sizeof(fix), "ethtool -K %s lro off", v->name);
-		finding(d, LEVEL_FAULT, v->name, "lro", fix, "LRO joins received frames before XDP sees them");
+		finding(d, LEVEL_FAULT, v->name, "lro", fix, "LRO merges received frames before XDP sees them");
 	} else {
 		finding(d, LEVEL_OK, v->name, "lro", NULL, "off");
 	}
@@ -349,7 +355,7 @@ static bool vlan_on(const struct link *l, char name[IF_NAMESIZE])
 }
 
 /*
- * Check whether XDP sees VLAN tags. A card that strips tags keeps them where XDP does not look. A veth gets stripped
+ * Check whether XDP sees VLAN tags. A card that strips tags stores them where XDP does not read. A veth gets stripped
  * tags from its peer, unless the peer puts them into the frames. Nearly all devices do this; it matters only if tagged
  * frames arrive.
  */
@@ -360,7 +366,9 @@ static void check_vlan(struct doctor *d, const struct device *v)
 	bool vlans = vlan_on(&v->link, vlan);
 
 	if (veth ? v->peer.tags : ethtool_vlan_rx(v->name) <= 0) {
-		finding(d, LEVEL_OK, v->name, "vlan", NULL, "tags stay on received frames, which pass");
+		finding(d, LEVEL_OK, v->name, "vlan", NULL,
+			"received frames keep their VLAN tags, so the datapath "
+			"passes them to the stack");
 		return;
 	}
 	if (!veth)
@@ -371,12 +379,10 @@ static void check_vlan(struct doctor *d, const struct device *v)
 		snprintf(fix, sizeof(fix), "ethtool -K DEV txvlan off at its peer");
 	if (vlans && (!veth || v->peer.seen))
 		finding(d, LEVEL_WARN, v->name, "vlan", fix,
-			"XDP does not see tags: frames of %s reach the datapath as if untagged", vlan);
+			"XDP does not see VLAN tags: frames of %s reach the datapath as if untagged", vlan);
 	else
 		finding(d, LEVEL_OK, v->name, "vlan", NULL,
-			"XDP does not see tags: frames of every VLAN that arrives are taken as untagged; if any do, "
-			"%s",
-			fix);
+			"XDP does not see VLAN tags and takes all frames as untagged; if tagged frames arrive, %s", fix);
 }
 
 void doctor_device(struct doctor *d, const char *dev, bool named)
@@ -398,7 +404,7 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
 	if (!link_ethernet(&v.link)) {
 		finding(d, named || v.xdp.program.id ? LEVEL_FAULT : LEVEL_OK, dev, "link", NULL,
-			"its frames have no Ethernet headers: a datapath on it would see no worker");
+			"its frames have no Ethernet headers, so a datapath on it would not see workers");
 		return;
 	}
 	veth_look(&v.link, &v.peer);

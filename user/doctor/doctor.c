@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa doctor [DEV...]: what this machine can do, what is wrong, and the command that fixes it */
+/* fpisa doctor [DEV...]: check this machine, and print each fault with the command that fixes it */
 #include <errno.h>
 #include <json-c/json.h>
 #include <string.h>
@@ -56,7 +56,8 @@ int verb_doctor(int argc, char **argv)
 			err = common_option(&c, opt);
 	}
 	if (!err && worker && config)
-		err = refuse(BAD_USAGE, "doctor: --config is of the aggregator, --worker of a worker");
+		err = refuse(BAD_USAGE, "doctor: --config checks an aggregator and --worker a worker; give one of "
+					"them");
 	if (err)
 		return err;
 	err = find_interfaces(argv + optind, argc - optind, ifindex);
@@ -65,7 +66,7 @@ int verb_doctor(int argc, char **argv)
 	d.pin = c.pin;
 	d.found = c.json ? json_object_new_array() : NULL;
 	if (aggregator) {
-		/* A worker needs no BPF and no privilege. */
+		/* A worker does not need BPF or privilege. */
 		for (int i = optind; i < argc; i++)
 			doctor_worker(&d, argv[i], aggregator);
 		if (optind == argc)

@@ -5,10 +5,10 @@
  * be fixed.
  *
  * 	doctor.c    the verb
- * 	finding.c   findings: a line each, or JSON
+ * 	finding.c   findings, as lines or as JSON
  * 	kernel.c    privilege, kernel, JIT, BPF filesystem, tools
  * 	device.c    an interface of the aggregator
- * 	ports.c     its queues, for jobs with several ports
+ * 	ports.c     the queues of that interface, for jobs with several ports
  * 	worker.c    an interface of a worker
  * 	group.c     whether a worker can join groups
  * 	datapath.c  the loaded datapath, and its jobs
@@ -23,7 +23,7 @@ int verb_doctor(int argc, char **argv);
 
 enum level {
 	LEVEL_OK,
-	LEVEL_WARN,  /* works, but slower or not for all */
+	LEVEL_WARN,  /* works, but slowly or not for all ranks */
 	LEVEL_FAULT, /* something does not work */
 	LEVELS,
 };
@@ -33,10 +33,10 @@ enum level {
 struct doctor {
 	const char *pin;	   /* as the user gave it, may be NULL */
 	struct json_object *found; /* with --json, else NULL */
-	double rate;		   /* rate of each worker's link, in bits a second; 0: as this machine's links */
+	double rate;		   /* rate of each worker's link, in bits per second; 0: that of this machine's */
 	int count[LEVELS];
 	bool privileged;     /* BPF may be used */
-	bool sees;	     /* programs of other datapaths can be seen, too */
+	bool sees;	     /* programs of other datapaths can be seen */
 	bool verified;	     /* the tags are this build's */
 	__u8 tag[8];	     /* tag of the entry */
 	__u8 steer_tag[8];   /* tag of this build's fpisa_steer, if the loaded datapath steers */
@@ -58,7 +58,7 @@ const char *pin_option(const struct doctor *d);
 void doctor_kernel(struct doctor *d);
 void doctor_tools(struct doctor *d);
 
-/* Check an interface; `named` if the user named it, so that a trial attach is welcome. */
+/* Check an interface; `named`: the user named it, so a trial attachment is permitted. */
 void doctor_device(struct doctor *d, const char *dev, bool named);
 
 /* Check the queues of an interface; report nothing if it has one queue, or if no job has several ports. */
@@ -68,7 +68,7 @@ void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex);
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator);
 
 /*
- * Check whether a worker can join groups, with the environment of programs here. If FPISA_MANAGER is not set, ask
+ * Check whether a worker can join groups, with the environment of programs here. If FPISA_MANAGER is not set, check
  * nothing. `aggregator` is text.
  */
 void doctor_group(struct doctor *d, const char *aggregator);
@@ -82,8 +82,7 @@ void doctor_datapath(struct doctor *d);
 void doctor_manager(struct doctor *d, const char *file);
 
 /*
- * Return the command that keeps other users out of the caller's file of keys, or NULL if no other user can read the
- * file.
+ * Return the command that makes the caller's key file unreadable for other users, or NULL if it is.
  */
 const char *doctor_key_fix(const char *file, char *fix, size_t size);
 

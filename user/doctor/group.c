@@ -18,11 +18,11 @@
 #include "lib/manager/watch.h"
 
 #define ANSWER_MS 3000
-#define LATE_MS 1000 /* part of the 4.5 s after which a host that acknowledges nothing counts as gone */
+#define LATE_MS 1000 /* a part of the 4.5 s after which a silent host counts as gone */
 
 static const char subject[] = "groups";
 
-/* Take the key that a program would use, as FPISA_KEY names it. Return false if the key cannot be used. */
+/* Read the key that a program would use, from the file in FPISA_KEY. Return false if the key cannot be used. */
 static bool take_key(struct doctor *d, const char *file, struct fpisa_psk *key)
 {
 	char fix[PATH_MAX + 32], identity[FPISA_PSK_IDENTITY];
@@ -32,14 +32,14 @@ static bool take_key(struct doctor *d, const char *file, struct fpisa_psk *key)
 		return false;
 	}
 	fpisa_psk_identity(key, identity);
-	finding(d, LEVEL_OK, subject, "key", NULL, "%s has key %s, for its owner alone", file, identity);
+	finding(d, LEVEL_OK, subject, "key", NULL, "%s has key %s, and only its owner can read it", file, identity);
 	if (fpisa_tls())
 		return true;
 	finding(d, LEVEL_FAULT, subject, "tls", "apt-get install -y libgnutls30", "%s", fpisa_error());
 	return false;
 }
 
-/* Ask the manager. Return 0 with the answer, -ETIMEDOUT, or the channel's error with its message. */
+/* Send a request to the manager. Return 0 with the answer, -ETIMEDOUT, or the channel's error with its message. */
 static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
 {
 	const struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);
@@ -62,22 +62,26 @@ static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
 static void report(struct doctor *d, const char *host, int rc, const struct fpisa_manager_message *m, double ms)
 {
 	if (rc == -ETIMEDOUT)
-		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: takes connections and says nothing in %d ms",
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: accepts connections but sends nothing in %d ms",
 			host, ANSWER_MS);
 	else if (rc == -ECONNRESET)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL,
-			"%s: closes the connection without a word: no `fpisa serve` listens at this port, or it has no room",
+			"%s: closes the connection without an answer: the listener is not `fpisa serve`, or it is "
+			"full",
 			host);
 	else if (rc)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host, fpisa_error());
 	else if (m->type != FPISA_MANAGER_PONG)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host,
-			m->type == FPISA_MANAGER_REFUSED ? m->refusal.text : "answers something else");
+			m->type == FPISA_MANAGER_REFUSED ?
+				m->refusal.text :
+				"the manager answered the ping with another message; run the same "
+				"release on both hosts");
 	else
 		finding(d, ms > LATE_MS ? LEVEL_WARN : LEVEL_OK, subject, "manager", NULL, "%s answers in %.1f ms%s",
 			host, ms,
 			ms > LATE_MS ?
-				", which is long: a rank whose host acknowledges nothing for 4.5 s counts as gone" :
+				", which is slow: a rank counts as gone if its host acknowledges nothing for 4.5 s" :
 				"");
 }
 
@@ -119,7 +123,7 @@ void doctor_group(struct doctor *d, const char *aggregator)
 
 	if (!with_key && !(host && *host)) {
 		finding(d, LEVEL_OK, subject, "manager", NULL,
-			"not asked; with FPISA_MANAGER and FPISA_KEY as programs here have them it is");
+			"not checked; to check it, set FPISA_MANAGER and FPISA_KEY as for the programs here");
 		return;
 	}
 	if (!with_key || take_key(d, file, &key))

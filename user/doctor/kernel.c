@@ -14,7 +14,7 @@
 #include "doctor.h"
 #include "host/privilege.h"
 
-/* Check that the kernel has all needed features. Return false if it lacks one: then do not ask its verifier. */
+/* Check that the kernel has all needed features. Return false if it lacks one; the verifier is not checked then. */
 static bool check_features(struct doctor *d)
 {
 	char lacks[LACKS_LEN];
@@ -31,8 +31,8 @@ static bool check_features(struct doctor *d)
 		finding(d, LEVEL_FAULT, "kernel", "features", NULL, "%s lacks %s; %s", u.release, lacks,
 			datapath_kernel_hint());
 	else
-		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs", u.release,
-			needed);
+		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d features that the datapath needs",
+			u.release, needed);
 	d->privileged = n >= 0;
 	return !n;
 }
@@ -51,9 +51,8 @@ static void check_jit(struct doctor *d)
 		finding(d, LEVEL_WARN, "kernel", "jit",
 			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1" :
 					     "sysctl -w net.core.bpf_jit_enable=1",
-			"BPF programs are interpreted, several times slower; what is loaded stays so until "
-			"it is "
-			"loaded again");
+			"BPF programs are interpreted, which is several times slower; load the datapath again after "
+			"the fix");
 }
 
 static void check_memlock(struct doctor *d)
@@ -65,7 +64,7 @@ static void check_memlock(struct doctor *d)
 		finding(d, LEVEL_OK, "kernel", "memlock", NULL, "no limit on the memory of maps");
 }
 
-/* Check the verifier: only this shows instructions that an older verifier refuses. */
+/* Check the verifier, because only a load shows instructions that an older verifier refuses. */
 static void check_verifier(struct doctor *d)
 {
 	char why[512] = "";
@@ -108,7 +107,7 @@ static void check_bpffs(struct doctor *d)
 	snprintf(remount, sizeof(remount), "mount -o remount,rw %s", dir);
 	if (d->pin && !statfs(dir, &fs) && fs.f_type != BPF_FS_MAGIC && !is_empty(dir))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", "fpisa doctor --pin " DATAPATH_PIN,
-			"%s is not a BPF filesystem, and not empty, so that a mount would hide what is there: name a "
+			"%s is not a BPF filesystem, and not empty, so a mount would hide its files: give a "
 			"directory of a BPF filesystem",
 			dir);
 	else if (statfs(dir, &fs))
@@ -128,13 +127,14 @@ void doctor_kernel(struct doctor *d)
 
 	if (!privilege_has(PRIVILEGE_LOAD)) {
 		finding(d, LEVEL_FAULT, "kernel", "privilege", "sudo fpisa doctor",
-			"without CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON nothing can be loaded, and little be seen");
+			"without CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON nothing can be loaded and few things checked");
 		return;
 	}
 	d->sees = privilege_has(PRIVILEGE_LOOK);
 	finding(d, LEVEL_OK, "kernel", "privilege", NULL, "CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON%s",
-		d->sees ? ", and CAP_SYS_ADMIN" :
-			  " suffice; without CAP_SYS_ADMIN other datapaths, builds and network namespaces are not seen");
+		d->sees ?
+			", and CAP_SYS_ADMIN" :
+			" suffice; without CAP_SYS_ADMIN other datapaths, builds and network namespaces are invisible");
 	complete = check_features(d);
 	if (!d->privileged)
 		return;
@@ -147,33 +147,41 @@ void doctor_kernel(struct doctor *d)
 
 /* -- tools --------------------------------------------------------------- */
 
-/* Read the first line that `command` prints. Return false if the command does not exist. */
-static bool first_line(const char *command, char *line, size_t size)
+/* Read the first line that `command` prints. Return 1, 0 if the command does not exist, or -errno if it cannot run. */
+static int first_line(const char *command, char *line, size_t size)
 {
 	FILE *f = popen(command, "re");
 
 	*line = 0;
-	if (f && !fgets(line, size, f))
+	if (!f)
+		return -errno;
+	if (!fgets(line, size, f))
 		*line = 0;
 	line[strcspn(line, "\n")] = 0;
-	return f && !pclose(f) && *line;
+	return !pclose(f) && *line;
 }
 
 void doctor_tools(struct doctor *d)
 {
 	char line[256];
+	int found = first_line("exec ip -V 2>/dev/null", line, sizeof(line));
 
-	if (!first_line("ip -V 2>/dev/null", line, sizeof(line)))
+	if (found < 0)
+		finding(d, LEVEL_WARN, "tools", "iproute2", NULL, "ip cannot be started: %s", strerror(-found));
+	else if (!found)
 		finding(d, LEVEL_WARN, "tools", "iproute2", "apt-get install -y iproute2",
-			"ip is not installed; fpisa load does without, most fixes do not");
+			"ip is not installed; fpisa load does not need it, but most fixes do");
 	else if (!strstr(line, "libbpf"))
 		finding(d, LEVEL_WARN, "tools", "iproute2", "apt-get install -y --reinstall iproute2",
 			"%s is built without libbpf and cannot load fpisa.o; fpisa load can", line);
 	else
 		finding(d, LEVEL_OK, "tools", "iproute2", NULL, "%s", line);
-	if (!first_line("ethtool --version 2>/dev/null", line, sizeof(line)))
+	found = first_line("exec ethtool --version 2>/dev/null", line, sizeof(line));
+	if (found < 0)
+		finding(d, LEVEL_WARN, "tools", "ethtool", NULL, "ethtool cannot be started: %s", strerror(-found));
+	else if (!found)
 		finding(d, LEVEL_WARN, "tools", "ethtool", "apt-get install -y ethtool",
-			"ethtool is not installed; fixes of queues and offloads call it");
+			"ethtool is not installed; fixes of queues and offloads use it");
 	else
 		finding(d, LEVEL_OK, "tools", "ethtool", NULL, "%s", line);
 }

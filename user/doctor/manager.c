@@ -18,7 +18,7 @@
 #include "lib/manager/interface.h"
 #include "manager/group.h"
 
-#define LEAST_WINDOW 8 /* smallest window that a job is given */
+#define LEAST_WINDOW 8 /* smallest window of a job */
 
 static const char subject[] = "manager";
 
@@ -43,8 +43,8 @@ static bool has_key(const struct fpisa_psks *keys, const char *name)
 }
 
 /*
- * Check the keys. If `elsewhere`, this aggregator of another host's manager uses the last key, and gives keys no
- * limits.
+ * Check the keys. If `elsewhere`, this host is an aggregator of another host's manager, which uses the last key and
+ * sets no limits for keys.
  */
 static void check_keys(struct doctor *d, const struct manager_policy *p, bool elsewhere)
 {
@@ -55,7 +55,7 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 	if (!p->key_file) {
 		finding(d, p->networks || elsewhere ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL, "none: %s",
 			elsewhere ?
-				"it registers with a manager that needs none" :
+				"the manager that it registers with does not need a key" :
 			p->networks ?
 				"hosts in `networks` get jobs" :
 				"every host that reaches the manager gets jobs; set key-file or networks in [manager]");
@@ -63,11 +63,11 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 	}
 	err = fpisa_psks_read(&keys, p->key_file);
 	if (err == -EACCES && geteuid())
-		finding(d, LEVEL_OK, subject, "keys", NULL, "%s is not for this user to read", p->key_file);
+		finding(d, LEVEL_OK, subject, "keys", NULL, "this user may not read %s", p->key_file);
 	else if (err == -ENOENT) {
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->keys ? p->key[0].name : "workers", p->key_file);
 		finding(d, LEVEL_FAULT, subject, "keys", elsewhere ? NULL : fix, "%s%s", fpisa_error(),
-			elsewhere ? "; it is to have a line of the manager's file" : "");
+			elsewhere ? "; it must have a line of the manager's file" : "");
 	} else if (err)
 		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s",
 			fpisa_error());
@@ -80,7 +80,7 @@ static void check_keys(struct doctor *d, const struct manager_policy *p, bool el
 			continue;
 		snprintf(check, sizeof(check), "key %s", p->key[i].name);
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->key[i].name, p->key_file);
-		finding(d, LEVEL_WARN, subject, check, fix, "has limits in the configuration, and %s has no such key",
+		finding(d, LEVEL_WARN, subject, check, fix, "has limits in the configuration, but is not in %s",
 			p->key_file);
 	}
 	explicit_bzero(&keys, sizeof(keys));
@@ -100,7 +100,7 @@ static void check_user(struct doctor *d, const struct manager_policy *p)
 		finding(d, LEVEL_FAULT, subject, "user", NULL, "%s is root; name another in [manager], user = NAME",
 			name);
 	else
-		finding(d, LEVEL_OK, subject, "user", NULL, "%s talks to the network", name);
+		finding(d, LEVEL_OK, subject, "user", NULL, "the network process runs as %s", name);
 }
 
 /* -- the running manager --------------------------------------------------------- */
@@ -121,7 +121,7 @@ static pid_t parent_of(pid_t pid)
 	return at && sscanf(at, ") %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* Return the process's limit of descriptors, from a file that all may read, or -1 if unknown. */
+/* Return the process's limit of descriptors, from a file that all users may read, or -1 if unknown. */
 static long long descriptors_of(pid_t pid)
 {
 	char path[32], line[128];
@@ -138,7 +138,7 @@ static long long descriptors_of(pid_t pid)
 	return n;
 }
 
-/* Check the limit of descriptors: each rank of each group has a connection, and so has each client that waits. */
+/* Check the limit of file descriptors: each rank of each group has a connection, and so has each waiting client. */
 static void check_descriptors(struct doctor *d, pid_t helper)
 {
 	pid_t manager = parent_of(helper);
@@ -148,8 +148,8 @@ static void check_descriptors(struct doctor *d, pid_t helper)
 		return;
 	if (n < MANAGER_DESCRIPTORS)
 		finding(d, LEVEL_WARN, subject, "descriptors", "systemctl restart fpisa-manager",
-			"process %d may have %lld open; %d ranks of %d groups are a connection each: start it by its unit, or after "
-			"`ulimit -n %d`",
+			"process %d may open %lld files, but %d ranks of %d groups need a connection each: start it "
+			"by its unit, or after `ulimit -n %d`",
 			manager, n, FPISA_MAX_WORKERS, GROUPS, MANAGER_DESCRIPTORS);
 	else
 		finding(d, LEVEL_OK, subject, "descriptors", NULL, "enough for all connections");
@@ -203,8 +203,8 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			"and `fpisa job list` show the others' owners",
 			numbers, free_slots);
 	else
-		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d numbers of jobs, %u of %u slots",
-			numbers, __builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
+		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d job numbers, %u of %u slots", numbers,
+			__builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
 /* Check the registration, which the agent records at the first place. */
@@ -220,57 +220,59 @@ static void check_registered(struct doctor *d, const struct manager_policy *p, c
 			address_text(r.address, a), r.port, p->manager ?: "the host of its --manager");
 	else
 		finding(d, LEVEL_FAULT, subject, "registered", NULL,
-			"not with the manager at %s, so no group gets a share here; its log says why: journalctl -u fpisa-manager",
+			"not registered with the manager at %s, so no group gets a share here; the log says why: "
+			"journalctl -u fpisa-manager",
 			p->manager ?: "the host of its --manager");
 }
 
-/* Return whether an agent of another host's manager serves this datapath, by its record at the first place: it may have been told so by an option. */
-static bool is_agent(struct doctor *d)
+/*
+ * Return whether an agent of another host's manager serves this datapath, by its record at the first place, because an
+ * option may have set this.
+ */
+static bool is_agent(const struct doctor *d, const struct datapath_groups *g)
 {
-	struct aggregator_record r = {0};
-	struct datapath_groups g;
+	struct aggregator_record r;
 
-	if (!d->dp || datapath_groups_open(d->dp, false, &g))
-		return false;
-	if (datapath_aggregator_get(&g, 0, &r))
-		r.port = 0;
-	datapath_groups_close(&g);
-	return r.port == (d->dp->control->port ?: FPISA_PORT) && (!r.address || fpisa_address_is_here(r.host));
+	return !datapath_aggregator_get(g, 0, &r) && r.port == (d->dp->control->port ?: FPISA_PORT) &&
+	       (!r.address || fpisa_address_is_here(r.host));
 }
 
-static void check_process(struct doctor *d, const struct manager_policy *p, bool elsewhere)
+/* `err`: whether the records of groups, in *g, could be opened; -ENOENT: no manager has run. */
+static void check_process(struct doctor *d, const struct manager_policy *p, bool elsewhere,
+			  const struct datapath_groups *g, int err)
 {
-	struct datapath_groups g;
 	pid_t pid = 0;
-	int err = datapath_groups_open(d->dp, false, &g);
-	bool opened = !err;
 
 	if (!err)
-		err = datapath_groups_manager(&g, &pid);
-	if ((err && err != -ENOENT) || !pid) {
+		err = datapath_groups_manager(g, &pid);
+	if (err && err != -ENOENT) {
+		finding(d, LEVEL_FAULT, subject, "process", NULL,
+			"its records in %s cannot be read, so whether fpisa serve runs is not known: %s", d->dp->pin,
+			strerror(-err));
+	} else if (!pid) {
 		finding(d, LEVEL_FAULT, subject, "process", "systemctl enable --now fpisa-manager",
 			"fpisa serve does not run: %s",
 			elsewhere ? "no group gets a share here" : "no rank can join a group");
 	} else {
 		finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
 		if (elsewhere) {
-			check_registered(d, p, &g);
+			check_registered(d, p, g);
 		} else {
 			check_descriptors(d, pid);
 			check_port(d, p);
 		}
 		check_pool(d, p);
 	}
-	if (opened)
-		datapath_groups_close(&g);
 }
 
 void doctor_manager(struct doctor *d, const char *file)
 {
 	const char *name = file ?: CONFIG_FILE;
 	struct config *c = NULL;
+	struct datapath_groups g;
 	char fix[PATH_MAX + 32];
 	bool elsewhere;
+	int err;
 
 	if (!file && access(name, R_OK))
 		return;
@@ -278,11 +280,14 @@ void doctor_manager(struct doctor *d, const char *file)
 	if (config_read(&c, name) || (d->dp && manager_policy_fit(&c->manager, d->dp->slots_n))) {
 		finding(d, LEVEL_FAULT, subject, "configuration", fix, "%s has errors", name);
 	} else if (c->manager_line) {
-		elsewhere = is_agent(d) || config_manager_elsewhere(c);
+		err = d->dp ? datapath_groups_open(d->dp, false, &g) : -ENOENT;
+		elsewhere = (!err && is_agent(d, &g)) || config_manager_elsewhere(c);
 		check_keys(d, &c->manager, elsewhere);
 		check_user(d, &c->manager);
 		if (d->dp)
-			check_process(d, &c->manager, elsewhere);
+			check_process(d, &c->manager, elsewhere, &g, err);
+		if (!err)
+			datapath_groups_close(&g);
 	} else if (file) {
 		finding(d, LEVEL_FAULT, subject, "configuration", NULL, "%s has no section [manager]; see fpisa(8)",
 			name);

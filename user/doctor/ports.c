@@ -105,7 +105,7 @@ static void check_spread(struct doctor *d, const struct spread *s, __u32 job)
 		write_rules(s, fix, sizeof(fix));
 		if (missing)
 			finding(d, LEVEL_WARN, s->dev, "ports", fix,
-				"%u of %u ports of job %u have no rule: a slot's frames come to several queues",
+				"%u of %u ports of job %u have no rule: a slot's frames arrive at several queues",
 				missing, s->ports, job);
 		else
 			finding(d, LEVEL_WARN, s->dev, "ports", fix, "all %u ports of job %u have rules for one queue",
@@ -113,11 +113,13 @@ static void check_spread(struct doctor *d, const struct spread *s, __u32 job)
 	} else if (hashed) {
 		snprintf(fix, sizeof(fix), "ethtool -N %s rx-flow-hash udp4 n", s->dev);
 		finding(d, LEVEL_WARN, s->dev, "ports", fix,
-			"UDP is not spread by destination port alone: frames of a slot of job %u come to several queues",
+			"UDP is not spread by destination port alone: frames of a slot of job %u arrive at several "
+			"queues",
 			job);
 	} else {
 		finding(d, LEVEL_OK, s->dev, "ports", NULL,
-			"the driver tells neither rules nor hash, so not whether job %u's %u ports have a queue each",
+			"the driver reports neither rules nor hash, so it is not known whether job %u's %u ports "
+			"have a queue each",
 			job, s->ports);
 	}
 }

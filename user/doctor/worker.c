@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * doctor --worker ADDR: check whether this machine takes results. Results come from the aggregator's address, by group
- * or unicast, through the stack. The reverse path filter must accept that source, and the interface must take groups.
+ * doctor --worker ADDR: check whether this machine receives results. Results come from the aggregator's address, by
+ * multicast or unicast, through the stack. The reverse path filter must accept that source, and the interface must
+ * receive multicast.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -36,18 +37,18 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 	char fix[128];
 
 	if (filter != 1 || !strcmp(dev, way)) {
-		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in", filter < 0 ? 0 : filter, to);
+		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d accepts results from %s", filter < 0 ? 0 : filter, to);
 		return;
 	}
 	snprintf(fix, sizeof(fix), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
 	finding(d, LEVEL_FAULT, dev, "rp_filter", fix,
-		"strict, and the route to %s goes through %s: results that come in here are dropped", to, way);
+		"strict, and the route to %s goes through %s: results that arrive here are dropped", to, way);
 }
 
 /*
- * Check a veth at a bridge. The end polls, and so coalesces results, only if the bridge's port sends it no large
- * segments. Otherwise the port by which results enter the bridge has to coalesce them, which is seen from the
- * aggregator.
+ * Check a veth at a bridge. The veth polls, and so coalesces results, only if the bridge's port does not send it large
+ * segments. Otherwise the port by which results enter the bridge has to coalesce them, which doctor on the aggregator
+ * checks.
  */
 static void check_bridge(struct doctor *d, const char *dev, const struct veth_peer *p)
 {
@@ -55,11 +56,12 @@ static void check_bridge(struct doctor *d, const char *dev, const struct veth_pe
 		return;
 	if (p->tso)
 		finding(d, LEVEL_OK, dev, "udp-gro", NULL,
-			"results come one by one unless rx-udp-gro-forwarding is on at the bridge's port towards the aggregator "
-			"(fpisa doctor there), or TSO off at this one, which slows TCP: %sethtool -K %s tso off",
+			"results arrive one by one unless rx-udp-gro-forwarding is on at the bridge port towards the "
+			"aggregator (run fpisa doctor there), or TSO is off at this one, which slows TCP: %sethtool "
+			"-K %s tso off",
 			p->enter, p->link.name);
 	else
-		finding(d, LEVEL_OK, dev, "udp-gro", NULL, "results are put together");
+		finding(d, LEVEL_OK, dev, "udp-gro", NULL, "results are merged");
 }
 
 /*
@@ -77,20 +79,20 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
 		check_bridge(d, dev, &peer);
 	} else if (strcmp(l->kind, "veth"))
-		finding(d, LEVEL_WARN, dev, "gro", fix, "is off: results come one by one, which takes more CPU time");
+		finding(d, LEVEL_WARN, dev, "gro", fix, "is off: results arrive one by one, which costs more CPU time");
 	else if (peer.seen && peer.link.master)
 		finding(d, LEVEL_OK, dev, "gro", NULL,
-			"off, but its peer %s is the port of a bridge, which sends frames on by the stack",
+			"off, but its peer %s is a bridge port, which forwards frames through the stack",
 			peer.link.name);
 	else if (peer.seen)
 		finding(d, LEVEL_FAULT, dev, "gro", fix, "is off on this veth: frames redirected to it vanish");
 	else
 		finding(d, LEVEL_WARN, dev, "gro", fix,
-			"is off on this veth, whose other end cannot be seen from here: unless it is a bridge's port, "
-			"results redirected to it vanish");
+			"is off on this veth, whose other end cannot be seen from here: unless that is a bridge "
+			"port, results redirected to this veth vanish");
 }
 
-/* An ordinary user sees that lo has a program, not its name. */
+/* An ordinary user can see that lo has a program, but not its name. */
 static bool lo_has_datapath(void)
 {
 	struct datapath_interface i = {.name = ""};
@@ -110,7 +112,7 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	if (err || !if_indextoname(r.ifindex, way)) {
 		snprintf(fix, sizeof(fix), "ip route add %s dev %s", to, dev ?: "DEV");
 		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? fix : NULL, "no route to %s: %s%s", to,
-			strerror(-err), dev ? "" : "; name the interface towards it, for the command that adds one");
+			strerror(-err), dev ? "" : "; name the interface towards it to see the command that adds one");
 		return;
 	}
 	if (!dev) {
@@ -122,7 +124,8 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 			"%s is this machine, an aggregator for its own rank too: the datapath is on lo", to);
 	else if (r.local)
 		finding(d, LEVEL_FAULT, dev, "route", NULL,
-			"%s is an address of this machine: name the aggregator's, or leave --worker out where this is it",
+			"%s is an address of this machine: give the aggregator's, or leave --worker out if this is "
+			"the aggregator",
 			to);
 	else
 		finding(d, LEVEL_OK, dev, "route", NULL, "to %s through %s", to, way);
@@ -132,14 +135,16 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	if (!(l.flags & IFF_UP))
 		finding(d, LEVEL_FAULT, dev, "link", fix, "is down");
 	else if (!l.carrier)
-		finding(d, LEVEL_FAULT, dev, "link", NULL, "no carrier; look at the cable and the other end");
+		finding(d, LEVEL_FAULT, dev, "link", NULL, "no carrier; check the cable and the other end");
 	else
 		finding(d, LEVEL_OK, dev, "link", NULL, "up, MTU %u", l.mtu);
 	snprintf(fix, sizeof(fix), "ip link set dev %s multicast on", dev);
 	if (l.flags & (IFF_MULTICAST | IFF_LOOPBACK))
-		finding(d, LEVEL_OK, dev, "multicast", NULL, "groups can be joined");
+		finding(d, LEVEL_OK, dev, "multicast", NULL, "multicast addresses can be joined");
 	else
-		finding(d, LEVEL_FAULT, dev, "multicast", fix, "is off: results sent to the job's group are not taken");
+		finding(d, LEVEL_FAULT, dev, "multicast", fix,
+			"is off: results sent to the job's multicast address "
+			"are not received");
 	check_filter(d, dev, way, to);
 	check_worker_gro(d, dev, &l);
 }

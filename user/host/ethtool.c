@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ethtool's ioctls that doctor needs; ethtool.h has the contracts. Netlink lacks rules, and takes longer requests. */
+/*
+ * ethtool's ioctls that doctor needs; ethtool.h has the contracts. Netlink has no requests for rules, and longer
+ * requests for the rest.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/ethtool.h>
@@ -52,7 +55,7 @@ int ethtool_tso(const char *dev)
 	return ethtool(dev, &v) ?: !!v.data;
 }
 
-/* Return the names of the features, `len` of them, or NULL if the kernel does not tell. */
+/* Return the names of the features, `len` of them, or NULL if the kernel does not report them. */
 static struct ethtool_gstrings *feature_names(const char *dev)
 {
 	struct {

@@ -11,7 +11,8 @@ int ethtool_gro(const char *dev);     /* 0 or 1 */
 int ethtool_lro(const char *dev);     /* 0 or 1 */
 int ethtool_tso(const char *dev);     /* 0 or 1 */
 int ethtool_vlan_rx(const char *dev); /* 0 or 1: tags are stripped from received frames */
-int ethtool_vlan_tx(const char *dev); /* 0 or 1: tags go beside the frame to the device, which inserts them */
+int ethtool_vlan_tx(
+	const char *dev); /* 0 or 1: tags are passed to the device outside the frame, and the device inserts them */
 
 /*
  * Return a feature, by the name that `ethtool -k` has for it: 0 or 1, or -EOPNOTSUPP if this kernel does not know the

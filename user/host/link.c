@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Interfaces by rtnetlink and the netdev family; link.h has the contracts. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/genetlink.h>
+#include <linux/if_ether.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +17,31 @@
 #define NETDEV_A_DEV_IFINDEX 1
 #define NETDEV_A_DEV_XDP_FEATURES 3
 
-static void parse_kind(const struct nlattr *info, struct link *l)
+static void parse_vlan(const struct nlattr *data, struct link *l)
+{
+	__u16 id = 0, protocol = 0;
+	const struct nlattr *a;
+
+	mnl_attr_for_each_nested(a, data) {
+		if (mnl_attr_get_type(a) == IFLA_VLAN_ID)
+			id = mnl_attr_get_u16(a);
+		if (mnl_attr_get_type(a) == IFLA_VLAN_PROTOCOL)
+			protocol = mnl_attr_get_u16(a);
+	}
+	l->vlan = protocol == htons(ETH_P_8021Q) ? id : 0;
+}
+
+/* The kernel sends the kind before the data of that kind. */
+static void parse_info(const struct nlattr *info, struct link *l)
 {
 	const struct nlattr *a;
 
-	mnl_attr_for_each_nested(a, info)
+	mnl_attr_for_each_nested(a, info) {
 		if (mnl_attr_get_type(a) == IFLA_INFO_KIND)
 			snprintf(l->kind, sizeof(l->kind), "%s", mnl_attr_get_str(a));
+		if (mnl_attr_get_type(a) == IFLA_INFO_DATA && !strcmp(l->kind, "vlan"))
+			parse_vlan(a, l);
+	}
 }
 
 static int take_link(const struct nlmsghdr *m, void *arg)
@@ -55,7 +75,7 @@ static int take_link(const struct nlmsghdr *m, void *arg)
 			l->num_tx = mnl_attr_get_u32(a);
 			break;
 		case IFLA_LINKINFO:
-			parse_kind(a, l);
+			parse_info(a, l);
 			break;
 		}
 	}
@@ -69,6 +89,11 @@ int link_get(__u32 ifindex, struct link *l)
 
 	memset(l, 0, sizeof(*l));
 	return netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_ACK, &i, sizeof(i)), take_link, l);
+}
+
+int link_below_vlan(const struct link *l, struct link *below)
+{
+	return l->vlan && l->lower_netns < 0 ? link_get(l->lower, below) : -ENOENT;
 }
 
 struct dump {

@@ -12,6 +12,7 @@ struct link {
 	char kind[16]; /* "veth", "bridge", ...; empty for hardware */
 	__u32 index, flags, mtu, num_tx;
 	__u16 hardware;	 /* ARPHRD_ */
+	__u16 vlan;	 /* VLAN ID of a VLAN device with 802.1Q tags; 0: the link is none */
 	__u32 lower;	 /* IFLA_LINK: the interface below, or a veth's peer; 0: none */
 	int lower_netns; /* id of the namespace of `lower`; -1: this namespace */
 	__u32 master;	 /* the bridge, bond or VRF that has it as a port; 0: none */
@@ -19,6 +20,12 @@ struct link {
 };
 
 int link_get(__u32 ifindex, struct link *l);
+
+/*
+ * Get the interface by which the frames of a VLAN device with 802.1Q tags come and go. Return -ENOENT if the link is not
+ * such a device, or if that interface is in another network namespace.
+ */
+int link_below_vlan(const struct link *l, struct link *below);
 
 /* Get all interfaces of this network namespace; the caller frees *links. Return how many, or -errno. */
 int links_get(struct link **links);

@@ -195,7 +195,10 @@ int netns_enter(int fd, int *home)
 
 void netns_leave(int home)
 {
-	/* The namespace was ours a moment ago. Without it every later answer would be about another machine. */
+	/*
+	 * This thread was in that namespace a moment ago. Outside of it every later answer would describe another
+	 * machine.
+	 */
 	if (setns(home, CLONE_NEWNET))
 		abort();
 	close(home);

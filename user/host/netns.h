@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /*
- * Find a process or name that leads into the namespace whose id is `id` here. Set `prefix` to the text to put before a
+ * Find a process or name by which the namespace with id `id` can be entered. Set `prefix` to the text to put before a
  * command, and *fd to a descriptor that the caller owns. Return -ENOENT if none can be seen.
  */
 #define NETNS_PREFIX_LEN 300
@@ -16,7 +16,7 @@ int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd);
 /*
  * Call fn() in each other namespace that this process may enter, until a call returns not 0. A name, a process or a
  * process's descriptor leads to the namespace. `prefix` is the text to put before a command. Return that value, or 0.
- * Return -errno if the search failed. Set *hidden if a process did not let us look.
+ * Return -errno if the search failed. Set *hidden if a process could not be examined.
  */
 int netns_others(int (*fn)(const char *prefix, void *arg), void *arg, bool *hidden);
 

@@ -24,7 +24,7 @@ static const struct {
 	{BIT(CAP_SYS_PTRACE), "CAP_SYS_PTRACE"},
 };
 
-/* CAP_PERFMON spares the programs the verifier's defences against speculation, and lets them keep pointers. */
+/* With CAP_PERFMON the verifier adds no protection against speculation, and allows programs to store pointers. */
 static const __u64 needs[] = {
 	[PRIVILEGE_LOAD] = BIT(CAP_NET_ADMIN) | BIT(CAP_BPF) | BIT(CAP_PERFMON),
 	[PRIVILEGE_ATTACH] = BIT(CAP_NET_ADMIN),

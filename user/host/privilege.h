@@ -11,7 +11,7 @@ enum privilege {
 	PRIVILEGE_ATTACH,  /* attach and detach: unload */
 	PRIVILEGE_LOOK,	   /* examine programs and maps of other processes, by their number: job shrink */
 	PRIVILEGE_TRACE,   /* see the namespace of a process that has more capabilities */
-	PRIVILEGE_UPGRADE, /* look, and attach */
+	PRIVILEGE_UPGRADE, /* examine, and attach */
 };
 
 bool privilege_has(enum privilege p);
@@ -20,12 +20,12 @@ bool privilege_has(enum privilege p);
 int privilege_check(enum privilege p, const char *what);
 
 /*
- * Give up, for good, all capabilities except those for loading. With `chown`, also keep the capability that gives files
- * to a group. Return 0 or -errno, reported.
+ * Drop all capabilities permanently, except those for loading. With `chown`, also keep the capability to give files to
+ * a Unix group. Return 0 or -errno, reported.
  */
 int privilege_keep_load(bool chown);
 
-/* Give up all capabilities. Return 0 or -errno, reported. */
+/* Drop all capabilities. Return 0 or -errno, reported. */
 int privilege_drop(void);
 
 #endif

@@ -31,11 +31,11 @@ int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r);
 
 /*
  * Have the kernel keep a neighbour resolved (`managed`), under our protocol number, by which the entry is recognised.
- * An entry of another origin stays as it is: permanent, learned by a daemon, managed, or of another protocol.
+ * An entry of another origin does not change: permanent, learned by a daemon, managed, or of another protocol.
  */
 int neighbour_manage(const struct neighbour *n);
 
-/* Undo that for all our entries on an interface, except entries that keep() wants. */
+/* Undo that for all our entries on an interface, except those for which keep() returns true. */
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 
 /* Return whether this is an address of this machine. If a VRF has it, *vrf is the VRF's index, else 0. */

@@ -15,7 +15,7 @@ bool link_ethernet(const struct link *l);
 /* Return whether the link is a VRF, which routes for its ports, and receives nothing itself. */
 bool link_vrf(const struct link *l);
 
-/* Return whether `upper`, directly above `lower`, receives what `lower` does. */
+/* Return whether `upper`, directly above `lower`, receives the frames that `lower` receives. */
 bool link_above(const struct link *upper, const struct link *lower);
 
 /*
@@ -25,8 +25,8 @@ bool link_above(const struct link *upper, const struct link *lower);
 bool link_answered_below(const struct link *l);
 
 /*
- * Find the links above `at` (`up`) or below it among the n `links`, the nearest first. Write their places to found[n].
- * Return how many.
+ * Find the links above `at` (`up`) or below it among the n `links`, the nearest first. Write their positions to
+ * found[n]. Return how many.
  */
 int links_stack(const struct link *links, int n, const struct link *at, bool up, int *found);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The other end of a veth. A veth takes frames that an XDP program redirects to it only if it polls: with GRO on, or
+ * The other end of a veth. A veth accepts frames that an XDP program redirects to it only if it polls: with GRO on, or
  * with an XDP program of its own. Otherwise the frames vanish, uncounted. For load, job add and doctor.
  */
 #ifndef FPISA_VETH_H
@@ -19,16 +19,16 @@ struct veth_peer {
 	char enter[NETNS_PREFIX_LEN]; /* prefix of a command in the peer's namespace */
 };
 
-/* Examine the peer of `l`, also in another network namespace. */
+/* Examine the peer of `l`, even in another network namespace. */
 void veth_look(const struct link *l, struct veth_peer *p);
 
 /*
  * Return whether redirected frames arrive: 1 or 0, or -ENOENT if neither the peer nor, with `features`, the kernel
- * tells. Return 1 if the link is not a veth.
+ * reports it. Return 1 if the link is not a veth.
  */
 int veth_takes(const struct link *l, const struct veth_peer *p, const __u64 *features);
 
-/* Warn if results that a native program redirects to this interface vanish; `p` is as veth_look() left it. */
+/* Warn if results that a native program redirects to this interface vanish; `p` was filled by veth_look(). */
 void veth_warn(const struct link *l, const struct veth_peer *p);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The faults that a job asks its workers to inject: `job add --debug-faults`, and their display in `job show`. The
+ * The faults that a job's workers inject: `job add --debug-faults`, and their display in `job show`. The
  * workers' library injects them.
  */
 #include <json-c/json.h>
@@ -44,7 +44,7 @@ int job_parse_faults(char *s, struct fpisa_job_faults *f)
 			f->share[id] = share * FPISA_FAULT_SCALE;
 	}
 	if (!seen)
-		return refuse(BAD_USAGE, "--debug-faults: say which, as in drop=0.01,delay=0.01,seed=1");
+		return refuse(BAD_USAGE, "--debug-faults: name the faults, as in drop=0.01,delay=0.01,seed=1");
 	return 0;
 }
 
@@ -92,7 +92,7 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN])
 	*text = 0;
 	for (int i = 0; i < FPISA_FAULTS; i++)
 		if (f->share[i])
-			/* Print the middle of the interval that becomes this share. */
+			/* Print the midpoint of the interval of values that are stored as this share. */
 			n += snprintf(text + n, FAULTS_LEN - n, "%s=%.7f,", names[i],
 				      (f->share[i] + .5) / FPISA_FAULT_SCALE);
 	if (n)

@@ -12,7 +12,7 @@ static int offset_of(const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_job_format(j);
 
-	/* A scale counts from one more (fpisa/mx.h). */
+	/* The exponent of a scale is one more (fpisa/mx.h). */
 	return format_bias(f) + f.shared + f.mbits + f.guard;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Jobs above the datapath: from words to a job, its state, and printing it */
+/* Jobs, in the layer above the datapath: create a job from options, read its state, print it */
 #ifndef FPISA_USER_JOB_H
 #define FPISA_USER_JOB_H
 
@@ -11,17 +11,18 @@
 
 struct json_object;
 
-/* -- options.c, spec.c, resolve.c: from words to a job ------------------- */
+/* -- options.c, spec.c, resolve.c: a job from options -------------------- */
 
 /* The options of a job; 0 for an option that was not given. Zero it before the first option. */
 struct job_spec {
 	char *workers; /* the list, until job_spec_complete() cuts it */
 	struct fpisa_job job;
-	bool foreign_address; /* job.address need not be an address of this machine */
-	double worker_bits;   /* rate of each worker's link, in bits a second; 0: not given */
-	bool draft;	      /* warn of what this machine lacks, because it may come, or belong to another machine */
-	char *dev[FPISA_MAX_WORKERS]; /* point into the list; NULL: found by the route */
+	bool foreign_address;	      /* job.address need not be an address of this machine */
+	double worker_bits;	      /* rate of each worker's link, in bits per second; 0: not given */
+	bool draft;		      /* only warn of missing parts: they may appear later, or be on another machine */
+	char *dev[FPISA_MAX_WORKERS]; /* interfaces, in the text of `workers`; NULL: found by the route */
 	__u32 ifindex[FPISA_MAX_WORKERS];
+	__u64 tagged; /* ranks whose port is below the VLAN device of their route */
 };
 
 /* Other places of a parameter, besides job add, the configuration file and job show */
@@ -33,20 +34,20 @@ struct job_spec {
  * Write getopt_long()'s entries of the parameters that are in `in` (0: all), and an empty entry. Return the empty
  * entry.
  */
-#define OPT_JOB 0x200 /* job_option() takes this value and all above */
+#define OPT_JOB 0x200 /* job_option() handles this value and all larger ones */
 #define JOB_OPTIONS_MAX 24
 struct option *job_options(struct option *to, unsigned int in);
 
 /* Print the help text of the parameters. */
 void job_print_help(unsigned int in);
 
-/* Take one of these options; `arg` must stay valid. Return 0 or BAD_USAGE. */
+/* Process one of the options above; `arg` must stay valid. Return 0 or BAD_USAGE. */
 int job_option(struct job_spec *s, int opt, char *arg);
 
 /* Parse the number of a job: an operand, or a section of a file. Return 0 or BAD_USAGE. */
 int job_parse_number(const char *text, __u32 *job);
 
-/* Parse, after the options of a verb, the number of a job as the only operand. Return 0 or BAD_USAGE. */
+/* Parse the number of a job, the only operand after the options of a verb. Return 0 or BAD_USAGE. */
 int job_operand(const char *verb, int argc, char **argv, __u32 *job);
 
 /*
@@ -55,10 +56,10 @@ int job_operand(const char *verb, int argc, char **argv, __u32 *job);
  */
 int job_spec_complete(struct job_spec *s, __u32 job);
 
-/* Do as job_spec_complete(), for a query whose mode is set. The last of the list is its master. */
+/* Call job_spec_complete() for a query whose mode is set. The last member of the list is its master. */
 int job_spec_complete_query(struct job_spec *s);
 
-/* Do as job_spec_complete(), for a job whose ranks are set. */
+/* Call job_spec_complete() for a job whose ranks are set. */
 int job_complete(struct fpisa_job *j, __u32 job);
 
 /*
@@ -67,10 +68,25 @@ int job_complete(struct fpisa_job *j, __u32 job);
  */
 int job_spec_resolve(struct job_spec *s, __u32 job);
 
+/*
+ * Find the VLAN of a job whose ports are known. With --vlan the workers may be behind any interfaces; else all are behind
+ * VLAN devices of one ID, or none is. In place of a VLAN device the port becomes the interface below it.
+ */
+int job_spec_vlan(struct job_spec *s, __u32 job);
+
+/* Return whether this is the first rank behind its port. */
+bool job_first_behind(const struct job_spec *s, __u32 rank);
+
+/* Return the most elements in a frame, up to the job's, that all ports of a resolved job carry, or 0. */
+__u16 job_spec_elements(const struct job_spec *s);
+
 /* Warn if this machine's links are slower than the workers' links together: job_links_text(). */
 void job_spec_warn_links(const struct job_spec *s, __u32 job);
 
-/* Warn of ports without our program, on which no worker is heard, and of ports behind which no worker receives results. */
+/*
+ * Warn of ports without our program, on which workers' frames are not received, and of ports behind which workers do
+ * not receive results.
+ */
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
 
 /*
@@ -89,8 +105,8 @@ bool job_native_beside_lo(const struct datapath *dp, const __u32 *ifindex, __u32
 /*
  * links.c: return whether the links of this aggregator are slower than the links of its n workers together. If they
  * are, set text to the expected effect and the advice. ifindex[n] are the workers' ports; 0 stands for no port.
- * worker_bits is the rate of a worker's link, and of a port that does not state its own, in bits a second. If it is 0,
- * workers' links are as fast as the ports'. Also return false if a rate is not known, or if a rank is on this host:
+ * worker_bits is the rate of a worker's link, and of a port that does not state its own, in bits per second. If it is
+ * 0, workers' links are as fast as the ports'. Also return false if a rate is not known, or if a rank is on this host:
  * such a job has other aggregators.
  */
 bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *text, size_t size);
@@ -98,7 +114,7 @@ bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *tex
 /* Return the bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);
 
-/* -- faults.c: faults that the job asks of its workers ------------------- */
+/* -- faults.c: faults that the job's workers inject ------------------- */
 
 /* Parse "drop=0.01,seed=7", which is cut. Return 0 or BAD_USAGE. */
 int job_parse_faults(char *s, struct fpisa_job_faults *f);
@@ -107,7 +123,7 @@ int job_parse_faults(char *s, struct fpisa_job_faults *f);
 void job_print_faults(const struct fpisa_job_faults *f);
 struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 
-/* Write the argument of the option that gives these faults, or "". */
+/* Write the argument of the option that gives the faults, or "". */
 #define FAULTS_LEN 192
 void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
 
@@ -116,11 +132,11 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
 /* Add the parameters that are in `in` (0: all) as members of an object. */
 void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
 
-/* Print the parameters as columns of job list, with a blank before each. NULL: print the heads. */
+/* Print the parameters as columns of job list, with a blank before each. NULL: print the headings. */
 void job_print_columns(const struct fpisa_job *j);
 
 /*
- * Write the options of job add that would make the job again, except --workers and --foreign-address, with a blank
+ * Write the options of job add that would create the job again, except --workers and --foreign-address, with a blank
  * before each.
  */
 void job_options_text(const struct fpisa_job *j, char *out, size_t size);
@@ -156,7 +172,10 @@ static inline bool job_round_open(const struct fpisa_slot *s, __u32 generation)
  */
 int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chunk);
 
-/* Find the seconds since the datapath last heard the rank, or HUGE_VAL if never since the job was made. */
+/*
+ * Find the seconds since the datapath last received a frame of the rank, or HUGE_VAL if it has received none since the
+ * job was made.
+ */
 int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds);
 
 /* Write an age: "0.3 s", "12 s", "5 min", "3 h". */
@@ -164,8 +183,8 @@ int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *second
 void job_age_text(double seconds, char text[AGE_LEN]);
 
 /*
- * Name the rank, of these, that has been silent for longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or ""
- * if `ranks` is empty.
+ * Write which rank in `ranks` has been silent for longest, as "; rank 2 silent for 12 s" or "; rank 2 never heard from".
+ * Write "" if `ranks` is empty.
  */
 #define SILENCE_LEN 48
 int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char text[SILENCE_LEN]);

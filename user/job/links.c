@@ -9,8 +9,8 @@
 #include "plan/shares.h"
 
 /*
- * Return the link's bits a second, or 0 if unknown, as for all but hardware. The speed that a veth, a tun or a bridge
- * states is not the speed of a wire.
+ * Return the link's bits per second, or 0 if unknown, as for all but hardware. The speed that a veth, a tun or a bridge
+ * reports is not that of a wire.
  */
 static double link_bits(__u32 ifindex)
 {
@@ -31,7 +31,7 @@ static __u32 ranks_behind(const __u32 *ifindex, __u32 n, __u32 port)
 }
 
 /*
- * Return the seconds that a bit of the vector takes by the port that is full first, or 0 if unknown. Set *fastest to
+ * Return the seconds for a bit of the vector on the port that is full first, or 0 if unknown. Set *fastest to
  * the rate of the fastest of these links.
  */
 static double slowest_port(const __u32 *ifindex, __u32 n, double worker_bits, double *fastest)
@@ -69,7 +69,8 @@ bool job_links_text(const __u32 *ifindex, __u32 n, double worker_bits, char *tex
 	if (!shares_warning(&s, n, worker_bits, 1, why, sizeof(why)))
 		return false;
 	snprintf(text, size,
-		 "%s; unless it has further aggregators, add some, or make each worker's host one: fpisa plan --workers %u --rate %.0fM --colocated",
+		 "%s; unless the job has further aggregators, add some, or make each worker's host one: fpisa plan "
+		 "--workers %u --rate %.0fM --colocated",
 		 why, n, worker_bits / 1e6);
 	return true;
 }

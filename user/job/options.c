@@ -14,7 +14,7 @@
 #include "cli/print.h"
 #include "job.h"
 
-enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS };
+enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, RATE, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS, VLAN };
 
 #define AT(field) .at = offsetof(struct fpisa_job, field), .size = sizeof(((struct fpisa_job *)0)->field)
 
@@ -42,7 +42,7 @@ static const struct parameter {
 	 ADDRESS, JOB_IN_QUERY},
 	{"foreign-address", NULL,
 	 "--address need not be this machine's: a router, or entries in the\n"
-	 "workers' neighbour tables, lead frames here",
+	 "workers' neighbour tables, direct frames here",
 	 FOREIGN_ADDRESS, JOB_IN_QUERY},
 	{"rate", "RATE",
 	 "rate of each worker's link, such as 10G; default that of this\n"
@@ -54,8 +54,8 @@ static const struct parameter {
 	 "of fp64 up to 416, default 128",
 	 NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements), .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS,
 	 .multiple = FPISA_BLOCK},
-	{"window", "N", "frames a worker has under way, a power of two; default 64", NUMBER, JOB_IN_LIST | JOB_IN_DEMO,
-	 AT(window), .min = 1, .max = FPISA_MAX_WINDOW},
+	{"window", "N", "frames that a worker has in flight, a power of two; default 64", NUMBER,
+	 JOB_IN_LIST | JOB_IN_DEMO, AT(window), .min = 1, .max = FPISA_MAX_WINDOW},
 	{"ports", "N",
 	 "UDP ports to listen on, a power of two up to 16; default 1. Each\n"
 	 "slot has one port, so a network card that distributes by\n"
@@ -79,6 +79,11 @@ static const struct parameter {
 	 "multicast address of the results, not in 224.0.0.0/24; default\n"
 	 "239.70.80.JOB",
 	 GROUP},
+	{"vlan", "ID",
+	 "VLAN tag of the workers' frames, 1 to 4094, on an interface that\n"
+	 "receives them tagged; default that of the VLAN device of the routes\n"
+	 "to the workers, if the interface below it is loaded",
+	 VLAN, JOB_IN_QUERY, AT(vlan), .min = 1, .max = FPISA_MAX_VLAN, .multiple = 1},
 	{"token", "HEX", "secret that workers must know; keys are derived from it, and it is never sent", TOKEN,
 	 JOB_IN_QUERY},
 	{"big-endian", NULL, "swap payloads in and out, because they are big-endian", FLAG, JOB_IN_DEMO,
@@ -92,7 +97,7 @@ static const struct parameter {
 	 "fused sums of fp32 take less time",
 	 FLAG, .flag = FPISA_JOB_UNCOUNTED, .text = "no statistics"},
 	{"debug-faults", "F",
-	 "faults that workers inject into their frames, to try out a bad\n"
+	 "faults that workers inject into their frames, to simulate a bad\n"
 	 "network: drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, or\n"
 	 "some of them, P from 0 to 0.9",
 	 FAULTS},
@@ -179,8 +184,8 @@ static int take_group(const char *what, const char *arg, __be32 *group)
 	if (!err && !IN_MULTICAST(ntohl(*group)))
 		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
 	/*
-	 * 224.0.0.0/24 belongs to the link's own protocols: 224.0.0.1 is every host, and switches and routers do not
-	 * confine it.
+	 * 224.0.0.0/24 is reserved for protocols of the link: 224.0.0.1 is every host, and switches do not restrict its
+	 * frames.
 	 */
 	if (!err && ntohl(*group) <= INADDR_MAX_LOCAL_GROUP)
 		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
@@ -193,7 +198,7 @@ static int take_token(const char *what, const char *arg, __u64 *token)
 	int err = parse_hex(what, arg, &n);
 
 	*token = err ? 0 : n;
-	return err ?: !n ? refuse(BAD_USAGE, "%s: 0 means none; leave it out, or take another", what) : 0;
+	return err ?: !n ? refuse(BAD_USAGE, "%s: 0 means no token; leave it out, or give another", what) : 0;
 }
 
 int job_option(struct job_spec *s, int opt, char *arg)
@@ -215,6 +220,7 @@ int job_option(struct job_spec *s, int opt, char *arg)
 	case RATE:
 		return parse_rate(what, arg, &s->worker_bits);
 	case NUMBER:
+	case VLAN:
 		return take_number(p, what, arg, j);
 	case NAME:
 		return take_name(p, what, arg, j);
@@ -268,6 +274,10 @@ static const char *text_of(const struct parameter *p, const struct fpisa_job *j,
 	case FAULTS:
 		job_faults_text(&j->faults, text);
 		break;
+	case VLAN:
+		if (j->vlan)
+			snprintf(text, TEXT_LEN, "%u", j->vlan);
+		break;
 	case FOREIGN_ADDRESS:
 	case RATE:
 	case FLAG:
@@ -286,6 +296,8 @@ static struct json_object *json_of(const struct parameter *p, const struct fpisa
 		return json_object_new_uint64(j->workers);
 	case NUMBER:
 		return json_object_new_uint64(get(p, j));
+	case VLAN:
+		return j->vlan ? json_object_new_uint64(j->vlan) : NULL;
 	case FLAG:
 		return json_object_new_boolean(j->flags & p->flag);
 	case FAULTS:
@@ -304,7 +316,7 @@ void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsig
 	for (const struct parameter *p = NULL; (p = next(p, in));) {
 		char key[32];
 
-		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE) /* the kernel's routes have it, not the job */
+		if (p->kind == FOREIGN_ADDRESS || p->kind == RATE) /* the kernel's routes have this value, not the job */
 			continue;
 		snprintf(key, sizeof(key), "%s", p->name);
 		for (char *c = key; (c = strchr(c, '-'));)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A rank's port on which no worker is heard: the reason and the advice. Decides by facts alone, which resolve.c and
- * doctor look up; port.h has the contracts.
+ * A rank's port on which no frames of workers are received: the reason and the advice. These functions use only facts
+ * that resolve.c and doctor look up; port.h has the contracts.
  */
 #include <stdio.h>
 
@@ -31,7 +31,7 @@ void job_port_text(enum job_port p, const struct link *at, const char *other, bo
 	case JOB_PORT_NO_ETHERNET:
 		snprintf(t->why, sizeof(t->why),
 			 "its frames have no Ethernet headers, so that no datapath can be loaded on it");
-		snprintf(t->advice, sizeof(t->advice), "let workers reach this machine by another interface");
+		snprintf(t->advice, sizeof(t->advice), "let workers reach this machine through another interface");
 		return;
 	case JOB_PORT_VRF:
 		snprintf(t->why, sizeof(t->why), "it is a VRF, which receives no frames itself");
@@ -42,7 +42,7 @@ void job_port_text(enum job_port p, const struct link *at, const char *other, bo
 		break;
 	case JOB_PORT_NAME:
 		snprintf(t->why, sizeof(t->why), "this datapath is on %s, below it", other);
-		snprintf(t->advice, sizeof(t->advice), "name that for each worker behind it, ADDR@%s", other);
+		snprintf(t->advice, sizeof(t->advice), "give that interface for each worker behind it, ADDR@%s", other);
 		return;
 	case JOB_PORT_MOVE:
 		snprintf(t->why, sizeof(t->why), "this datapath is on %s, below it", other);
@@ -50,7 +50,7 @@ void job_port_text(enum job_port p, const struct link *at, const char *other, bo
 		break;
 	case JOB_PORT_ABOVE:
 		snprintf(t->why, sizeof(t->why), "this datapath is on %s, above it", other);
-		snprintf(t->advice, sizeof(t->advice), "leave @%s away", at->name);
+		snprintf(t->advice, sizeof(t->advice), "leave @%s out", at->name);
 		return;
 	}
 	snprintf(t->advice, sizeof(t->advice), "%s", t->fix);

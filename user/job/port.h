@@ -9,8 +9,8 @@ enum job_port {
 	JOB_PORT_BARE,	      /* load the datapath on it */
 	JOB_PORT_NO_ETHERNET, /* the datapath cannot be loaded on it */
 	JOB_PORT_VRF,	      /* name the VRF's port */
-	JOB_PORT_NAME,	      /* found on an interface below, as a bridge's port: name that */
-	JOB_PORT_MOVE, /* found below, as on a VLAN's parent, and results would leave wrongly: load the datapath here */
+	JOB_PORT_NAME,	      /* found on an interface below, such as a bridge's port: name that interface */
+	JOB_PORT_MOVE, /* found below, for example on a VLAN's parent, from which results would be wrong: load the datapath here */
 	JOB_PORT_ABOVE, /* found on an interface above: do not name this one */
 };
 

@@ -2,12 +2,14 @@
 /* A job on this machine: its ports and its address by the kernel's routes; job.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/print.h"
 #include "cli/report.h"
+#include "datapath/job.h"
 #include "host/route.h"
 #include "host/veth.h"
 #include "job.h"
@@ -18,9 +20,10 @@ static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __b
 	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
 
 	address_text(s->job.address, a);
-	warning("job %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
+	warning("%s %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
 		"see that this worker has a route to %s, or choose another with --address",
-		job, a, address_text(source, other), address_text(s->job.rank[rank].addr, worker), a);
+		datapath_noun(&s->job), job, a, address_text(source, other),
+		address_text(s->job.rank[rank].addr, worker), a);
 }
 
 /* Report that this machine lacks something that the job needs. */
@@ -51,25 +54,25 @@ static int check_address(const struct job_spec *s, __u32 job)
 			if (!s->dev[k])
 				return refuse(
 					-EINVAL,
-					"job %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is in: the "
+					"%s %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is in: the "
 					"datapath does not look for workers in a VRF",
-					job, address_text(s->job.rank[k].addr, a), address_text(s->job.address, b));
+					datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a),
+					address_text(s->job.address, b));
 		return 0;
 	}
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
 		if (!s->dev[k])
-			return refuse(
-				-EINVAL,
-				"job %u: worker %s: with --foreign-address name its interface, ADDR@DEV: frames to an "
-				"address that is not this machine's do not make it look for a worker",
-				job, address_text(s->job.rank[k].addr, a));
+			return refuse(-EINVAL,
+				      "%s %u: worker %s: with --foreign-address name its interface, ADDR@DEV: the kernel "
+				      "does not look up workers for frames to a foreign address",
+				      datapath_noun(&s->job), job, address_text(s->job.rank[k].addr, a));
 	if (s->foreign_address)
 		return 0;
 	address_text(s->job.address, a);
 	return lack(s, -EADDRNOTAVAIL,
-		    "job %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/32 dev "
+		    "%s %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/32 dev "
 		    "lo, or give --foreign-address if their frames come here all the same",
-		    job, a, a);
+		    datapath_noun(&s->job), job, a, a);
 }
 
 /* Resolve a worker on this machine itself, which sends by lo. */
@@ -88,7 +91,9 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 			"%s:%u, and fpisa load lo --mode skb",
 			a, a, FPISA_PORT + 1);
 	if (s->job.fanout != FPISA_FANOUT_UNICAST)
-		return refuse(-EINVAL, "worker %s: is this machine, and no multicast goes by lo; give --fanout unicast",
+		return refuse(-EINVAL,
+			      "worker %s: is this machine, and lo does not carry multicast; give --fanout "
+			      "unicast",
 			      a);
 	s->dev[rank] = (char *)"lo";
 	s->ifindex[rank] = if_nametoindex("lo");
@@ -96,7 +101,7 @@ static int resolve_local(struct job_spec *s, __u32 rank)
 	return 0;
 }
 
-/* Find the interfaces and the aggregator's address that the command line left to routing. */
+/* Find the interfaces and the aggregator's address that the command line does not give, by routing. */
 static int resolve(struct job_spec *s, __u32 job)
 {
 	bool warn = !s->job.address;
@@ -120,7 +125,7 @@ static int resolve(struct job_spec *s, __u32 job)
 
 		if (s->dev[r] && !s->ifindex[r])
 			continue;
-		/* Ask for the route as the datapath does. */
+		/* Look the route up as the datapath does. */
 		err = route_get(s->job.rank[r].addr, s->job.address, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
@@ -158,56 +163,72 @@ static int resolve(struct job_spec *s, __u32 job)
 	return 0;
 }
 
-/* Return whether this is the first rank behind its port. */
-static bool first_behind(const struct job_spec *s, __u32 rank)
+/* Return the least MTU of the job's ports, with that port's name, or -errno, reported. */
+static int least_mtu(const struct job_spec *s, char least_dev[IF_NAMESIZE])
 {
-	__u32 k = 0;
+	int least = INT_MAX;
 
-	while (s->ifindex[k] != s->ifindex[rank])
-		k++;
-	return k == rank && s->ifindex[rank];
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		char dev[IF_NAMESIZE];
+		int mtu;
+
+		if (!job_first_behind(s, r))
+			continue;
+		if (!if_indextoname(s->ifindex[r], dev))
+			return fail(-errno, NULL, "interface %u: find its name", s->ifindex[r]);
+		mtu = interface_mtu(dev);
+		if (mtu < 0)
+			return fail(mtu, NULL, "%s: read its MTU", dev);
+		if (mtu < least)
+			memcpy(least_dev, dev, sizeof(dev));
+		least = mtu < least ? mtu : least;
+	}
+	return least;
+}
+
+/* Return the most elements, up to the job's, whose frame the MTU carries, or 0. */
+static __u16 elements_within(struct fpisa_job j, int mtu)
+{
+	while (j.elements && (int)job_frame_bytes(&j) > mtu)
+		j.elements -= FPISA_BLOCK;
+	return j.elements;
 }
 
 /* Check that every port can carry the frame. */
 static int check_ports(const struct job_spec *s, __u32 job)
 {
-	int bytes = job_frame_bytes(&s->job);
+	struct fpisa_job least = s->job;
+	int bytes = job_frame_bytes(&s->job), mtu;
+	char dev[IF_NAMESIZE] = "";
 
-	for (__u32 r = 0; r < s->job.workers; r++) {
-		struct fpisa_job fit = s->job;
-		char dev[IF_NAMESIZE];
-		int mtu;
+	mtu = least_mtu(s, dev);
+	if (mtu < 0 || bytes <= mtu)
+		return mtu < 0 ? mtu : 0;
+	least.elements = FPISA_BLOCK;
+	if (!elements_within(s->job, mtu))
+		return refuse(
+			-EMSGSIZE,
+			"job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
+			"make a frame of %u bytes; raise it on both ends of the link",
+			job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&least));
+	return refuse(-EMSGSIZE, "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %u",
+		      job, s->job.elements, bytes, dev, mtu, elements_within(s->job, mtu));
+}
 
-		if (!first_behind(s, r))
-			continue;
-		if (!if_indextoname(s->ifindex[r], dev))
-			return fail(-errno, NULL, "interface %u", s->ifindex[r]);
-		mtu = interface_mtu(dev);
-		if (mtu < 0)
-			return fail(mtu, NULL, "%s: MTU", dev);
-		if (bytes <= mtu)
-			continue;
-		while (fit.elements > FPISA_BLOCK && (int)job_frame_bytes(&fit) > mtu)
-			fit.elements -= FPISA_BLOCK;
-		if ((int)job_frame_bytes(&fit) > mtu)
-			return refuse(
-				-EMSGSIZE,
-				"job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
-				"make a frame of %u bytes; raise it on both ends of the link",
-				job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&fit));
-		return refuse(-EMSGSIZE,
-			      "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %u",
-			      job, s->job.elements, bytes, dev, mtu, fit.elements);
-	}
-	return 0;
+__u16 job_spec_elements(const struct job_spec *s)
+{
+	char dev[IF_NAMESIZE];
+	int mtu = least_mtu(s, dev);
+
+	return mtu < 0 ? 0 : elements_within(s->job, mtu);
 }
 
 int job_spec_resolve(struct job_spec *s, __u32 job)
 {
-	return check_address(s, job) ?: resolve(s, job) ?: check_ports(s, job);
+	return check_address(s, job) ?: resolve(s, job) ?: job_spec_vlan(s, job) ?: check_ports(s, job);
 }
 
-/* Warn if the master's MTU is too small. The rows left of a worker's frame, perhaps all of them, go on to the master. */
+/* Warn if the master's MTU is too small. The remaining rows of a worker's frame, perhaps all, pass on to the master. */
 static void warn_of_master(const struct job_spec *s, __u32 query)
 {
 	__u32 master = s->job.workers - 1;
@@ -218,8 +239,9 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 	for (__u32 r = 0; r < master; r++) {
 		if (link_get(s->ifindex[r], &from) || from.mtu <= to.mtu)
 			continue;
-		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u: frames as large as that are "
-			"lost when all their rows are left; ip link set dev %s mtu %u, at both ends, or let workers send less",
+		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u: frames of "
+			"that size are lost if none of their rows is pruned; ip link set dev %s mtu %u, at both "
+			"ends, or let workers send less",
 			query, to.name, to.mtu, from.name, r, from.mtu, to.name, from.mtu);
 		return;
 	}
@@ -267,7 +289,7 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 
 	warn_of_master(s, job);
 	if (job_native_beside_lo(dp, s->ifindex, s->job.workers, &native))
-		warning("job %u: %s; %s", job, native.why, native.fix);
+		warning("%s %u: %s; %s", datapath_noun(&s->job), job, native.why, native.fix);
 	for (__u32 r = 0; r < s->job.workers; r++) {
 		struct datapath_interface i;
 		struct job_port_text text;
@@ -276,19 +298,21 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 		struct link l;
 		int got;
 
-		if (!first_behind(s, r) || !if_indextoname(s->ifindex[r], dev) || link_get(s->ifindex[r], &l))
+		if (!job_first_behind(s, r) || !if_indextoname(s->ifindex[r], dev) || link_get(s->ifindex[r], &l))
 			continue;
 		veth_look(&l, &peer);
 		got = datapath_attached(dp, s->ifindex[r], &i);
 		if (got > 0 && i.mode == DATAPATH_NATIVE)
 			veth_warn(&l, &peer);
 		if (got > 0 && !datapath_is_entry(i.program.name))
-			warning("%s: the wrong program is attached, %s, so job %u hears no worker there; ip link set dev %s xdp%s "
+			warning("%s: the wrong program is attached, %s, so %s %u does not receive frames there; ip link set dev %s xdp%s "
 				"off, then attach fpisa",
-				dev, i.program.name, job, dev, i.mode == DATAPATH_SKB ? "generic" : "");
+				dev, i.program.name, datapath_noun(&s->job), job, dev,
+				i.mode == DATAPATH_SKB ? "generic" : "");
 		else if (got <= 0) {
 			job_port_look(dp, s->ifindex[r], &i, &text);
-			warning("%s: %s, so job %u hears no worker there; %s", dev, text.why, job, text.advice);
+			warning("%s: %s, so %s %u does not receive frames there; %s", dev, text.why,
+				datapath_noun(&s->job), job, text.advice);
 		}
 	}
 }

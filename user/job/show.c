@@ -39,7 +39,7 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 
 static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 {
-	return !(live >> rank & 1) ? "taken out" : joined >> rank & 1 ? "joined" : "missing";
+	return !(live >> rank & 1) ? "removed" : joined >> rank & 1 ? "joined" : "missing";
 }
 
 /* The state of a job, for both outputs */
@@ -92,6 +92,9 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	if (datapath_job_limbs(&st.job))
 		printf("limbs       %llu KB of superaccumulators\n",
 		       (unsigned long long)datapath_job_limbs(&st.job) / 1024);
+	if (st.job.vlan)
+		printf("vlan        %u%s\n", st.job.vlan,
+		       st.job.stripped ? ", of frames whose tags the card has removed too" : "");
 	if (st.job.token)
 		printf("token       %016llx\n", (unsigned long long)st.job.token);
 	if (!datapath_job_here(dp, job))

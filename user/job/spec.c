@@ -40,7 +40,7 @@ static int parse_workers(struct job_spec *s)
 
 	while ((one = strsep(&s->workers, ","))) {
 		if (j->workers == FPISA_MAX_WORKERS)
-			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
+			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported", FPISA_MAX_WORKERS);
 		err = parse_worker(one, &j->rank[j->workers], &s->dev[j->workers]);
 		if (err)
 			return err;
@@ -74,7 +74,7 @@ int job_complete(struct fpisa_job *j, __u32 job)
 	if (!j->fanout)
 		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
 	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)
-		return refuse(BAD_USAGE, "--group: goes with multicast, not with --fanout unicast");
+		return refuse(BAD_USAGE, "--group: requires multicast; leave --fanout unicast or --group out");
 	if (j->fanout == FPISA_FANOUT_MULTICAST) {
 		j->group = j->group ?: htonl(GROUP_BASE + job);
 		j->group_port = j->rank[0].port;
@@ -92,10 +92,19 @@ int job_spec_complete_query(struct job_spec *s)
 	int err = parse_workers(s);
 
 	/* A query has no elements, so none of its members can send a sum. */
-	s->job.format = FPISA_FORMAT_FP32;
+	s->job.format = s->job.format ?: FPISA_FORMAT_FP32;
 	s->job.fanout = FPISA_FANOUT_UNICAST;
 	s->job.ports = 1;
 	return err;
+}
+
+bool job_first_behind(const struct job_spec *s, __u32 rank)
+{
+	__u32 k = 0;
+
+	while (s->ifindex[k] != s->ifindex[rank])
+		k++;
+	return k == rank && s->ifindex[rank];
 }
 
 unsigned int job_frame_bytes(const struct fpisa_job *j)

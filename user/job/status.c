@@ -12,7 +12,7 @@ __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 
 	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
 		known |= (__u64) !!s->incarnation[r] << r;
-	/* While a new generation gathers, count the ranks that asked for it. */
+	/* While ranks join a new generation, count the ranks that have sent HELLO for it. */
 	return s->joining ?: s->generation ? known & j->live : 0;
 }
 
@@ -41,7 +41,7 @@ int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *second
 	int err = datapath_last_seen(dp, job, rank, &h);
 	__u64 now;
 
-	/* Read the clock after the entry: no frame is from the future. */
+	/* Read the clock after the entry, so that no age is negative. */
 	now = fpisa_now();
 	*seconds = !h.ns ? HUGE_VAL : now > h.ns ? (now - h.ns) / 1e9 : 0;
 	return err;
@@ -76,7 +76,7 @@ int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char tex
 	}
 	job_age_text(longest, age);
 	if (isinf(longest))
-		snprintf(text, SILENCE_LEN, "; rank %u never heard", rank);
+		snprintf(text, SILENCE_LEN, "; rank %u never heard from", rank);
 	else if (ranks)
 		snprintf(text, SILENCE_LEN, "; rank %u silent for %s", rank, age);
 	return 0;

@@ -31,7 +31,7 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 	if (colon && (colon[1] < '0' || colon[1] > '9' || sscanf(colon + 1, "%5u%c", &number, &end) != 1))
 		number = 0;
 	if (!number || number > 0xffff || inet_pton(AF_INET, host, address) != 1)
-		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 address with an optional port, as 10.0.0.1:18000",
+		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 address with an optional port, such as 10.0.0.1:18000",
 				  text ? text : "");
 	if (!is_host(ntohl(address->s_addr)))
 		return fpisa_no_host(text);
@@ -52,10 +52,11 @@ int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to
 	if (!n || n >= sizeof(host) ||
 	    (colon && (sscanf(colon + 1, "%5u%c", &port, &end) != 1 || !port || port > 65535 || colon[1] == '+' ||
 		       colon[1] == '-' || colon[1] == ' ')))
-		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 host with an optional port, as aggregator:18000", text);
+		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 host with an optional port, such as aggregator:18000",
+				  text);
 	memcpy(host, text, n);
 	host[n] = 0;
-	/* Ask for both families, so that a name with IPv6 addresses only can be told from an unknown name. */
+	/* Ask for both families, so that a name with only IPv6 addresses differs from an unknown name. */
 	rc = fpisa_lookup(host, timeout_ns, &found);
 	if (rc)
 		return rc;

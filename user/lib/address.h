@@ -6,17 +6,17 @@
 #include <stdint.h>
 
 /*
- * Parse "10.0.0.1" or "10.0.0.1:18000"; *port is in host order. -EINVAL, with the message set, if `text` is not the
- * address of a host.
+ * Parse "10.0.0.1" or "10.0.0.1:18000"; *port is in host order. Return 0, or -EINVAL with the message set if `text` is
+ * not the address of a host.
  */
 int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *port);
 
 #define FPISA_HOST_ADDRESSES 8
 
 /*
- * Look up "HOST" or "HOST:PORT": an IPv4 address, or a name that has IPv4 addresses; without a port FPISA_PORT.
- * Return the number of addresses in `to`, which are in the order in which to try them. -EINVAL; -EAGAIN if names
- * cannot be looked up now; -ETIMEDOUT if the look-up takes longer than timeout_ns. The message is set.
+ * Look up "HOST" or "HOST:PORT": an IPv4 address, or a name that has IPv4 addresses; without a port FPISA_PORT. Return
+ * the number of addresses in `to`, which are in the order in which to try them. On an error, return -EINVAL, -EAGAIN if
+ * names cannot be looked up now, or -ETIMEDOUT if the look-up takes longer than timeout_ns, with the message set.
  */
 int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to[FPISA_HOST_ADDRESSES]);
 

@@ -46,8 +46,7 @@ int fpisa_parse_aggregators(const char *text, struct fpisa_aggregator a[FPISA_MA
 		size_t len = strcspn(text, ",");
 
 		if (n == FPISA_MAX_SHARDS)
-			return fpisa_fail(-EINVAL, "more than %d aggregators; a job has at most so many",
-					  FPISA_MAX_SHARDS);
+			return fpisa_fail(-EINVAL, "more than %d aggregators, the limit for a job", FPISA_MAX_SHARDS);
 		rc = parse_one(text, len, &a[n]);
 		if (rc)
 			return rc;

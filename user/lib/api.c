@@ -26,7 +26,7 @@ static void set_peer(char *peer, size_t size, uint32_t address, uint16_t port)
 		snprintf(peer + n, size - (size_t)n, ":%u", port);
 }
 
-/* Name all aggregators, for messages that concern no single one. */
+/* Name all aggregators, for messages that do not concern a single one. */
 static void name_all(struct fpisa *f)
 {
 	uint32_t others = f->layout.shards - 1;
@@ -36,7 +36,7 @@ static void name_all(struct fpisa *f)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), " and %u more", others);
 }
 
-/* Open a shard's transport. The first shard gets the port, the others share it. Call with forks held. */
+/* Open a shard's transport. The first shard gets the port; the others share it. Call with forks held. */
 static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
 {
 	if (s->index)
@@ -76,7 +76,7 @@ static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, ui
 	return rc;
 }
 
-/* Share a new handle and hand it out, or close it if rc is an error. The handle may not have a transport yet. */
+/* Share a new handle and return it, or close it if rc is an error. The handle may not have a transport yet. */
 static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
 {
 	name_all(f);
@@ -103,7 +103,7 @@ static int open_handle(struct fpisa **out, const char *address, uint32_t job, co
 	struct fpisa_aggregator a[FPISA_MAX_SHARDS];
 	uint32_t weight[FPISA_MAX_SHARDS];
 	struct fpisa *f = NULL;
-	int rc = fpisa_given(out, "the place of the handle"), n;
+	int rc = fpisa_given(out, "the pointer for the handle"), n;
 
 	if (rc)
 		return rc;
@@ -129,7 +129,7 @@ int fpisa_mem_open_shards(struct fpisa **out, struct fpisa_mem *const *m, const 
 			  uint32_t rank, const struct fpisa_options *options, struct fpisa_engine *engine)
 {
 	struct fpisa *f = NULL;
-	int rc = fpisa_given(out, "the place of the handle");
+	int rc = fpisa_given(out, "the pointer for the handle");
 
 	if (rc)
 		return rc;
@@ -236,7 +236,10 @@ void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_ke
 	fpisa_unlock(&f->shared.lock);
 }
 
-/* Join a handle that was entered. The other callers of a shared handle have left before, and cannot enter meanwhile. */
+/*
+ * Join a handle whose function this thread has entered. The other callers of a shared handle have left, and cannot
+ * enter meanwhile.
+ */
 static int join(struct fpisa *f, uint64_t spent_ns)
 {
 	struct fpisa_shared *s = &f->shared;

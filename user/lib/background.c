@@ -7,7 +7,7 @@
 #include "outcome.h"
 #include "progress.h"
 
-/* Turns in a row with the frames that have come by then. A flood does not keep the engine from its other handles. */
+/* Consecutive turns with frames that have already arrived. A flood must not keep the engine from its other handles. */
 #define TURNS 16
 
 static struct fpisa *handle_of(struct fpisa_engine_item *item)

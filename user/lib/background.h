@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A shared handle's requests while no caller waits for any; shared.h lists the drivers and when they change. */
+/*
+ * Progress of a shared handle's requests while no caller waits for one; shared.h lists the drivers and their
+ * transitions.
+ */
 #ifndef FPISA_BACKGROUND_H
 #define FPISA_BACKGROUND_H
 
 struct fpisa;
 
 /*
- * Work one turn and call the callbacks of requests that have ended. The engine calls this function. Set before the
- * handle is shared.
+ * Work one turn and call the callbacks of requests that have ended. The engine calls this function. Set it as the
+ * item's run() before the handle is shared.
  */
 struct fpisa_engine_item;
 void fpisa_background_run(struct fpisa_engine_item *item);
 
 /*
- * Give the handle to the engine, or tell the caller that moves its requests to sleep less long. Call locked, at the
- * end of a function that may have begun a request or stopped driving.
+ * Give the handle to the engine, or make the caller that moves its requests sleep for a shorter time. Call locked, at
+ * the end of a function that may have begun a request or stopped driving.
  */
 void fpisa_background_resume(struct fpisa *f);
 

@@ -22,26 +22,42 @@ _Static_assert(FPISA_FLOAT32 == (int)FPISA_FORMAT_FP32 && FPISA_FLOAT16 == (int)
 		       FPISA_E4M3 == (int)FPISA_FORMAT_E4M3 && FPISA_E5M2 == (int)FPISA_FORMAT_E5M2 &&
 		       FPISA_INT32 == (int)FPISA_FORMAT_INT32 && FPISA_MXINT8 == (int)FPISA_FORMAT_MXINT8 &&
 		       FPISA_MXINT8 + 1 == (int)FPISA_FORMAT_END,
-	       "a type is a format");
+	       "types have the numbers of formats");
 _Static_assert(FPISA_SUM == (int)FPISA_OP_SUM && FPISA_MIN == (int)FPISA_OP_MIN && FPISA_MAX == (int)FPISA_OP_MAX &&
 		       FPISA_AVG == (int)FPISA_OP_AVG && FPISA_SCALE == (int)FPISA_OP_SCALE &&
 		       FPISA_NORM == (int)FPISA_OP_NORM && FPISA_NORM + 1 == (int)FPISA_OP_END,
-	       "operations go on the wire as they come");
+	       "operations have the numbers of the wire");
 _Static_assert(FPISA_JOB_MODE_FPISA == (int)FPISA_MODE_FPISA && FPISA_JOB_MODE_FPISA_A == (int)FPISA_MODE_FPISA_A &&
 		       FPISA_JOB_MODE_FPISA64 == (int)FPISA_MODE_FPISA64 &&
 		       FPISA_JOB_MODE_EXACT == (int)FPISA_MODE_EXACT && FPISA_JOB_MODE_EXACT + 1 == (int)FPISA_MODE_END,
-	       "modes are asked for as they come");
+	       "modes have the numbers of the wire");
 _Static_assert(FPISA_RESULT_OVERFLOW == FPISA_OVERFLOW && FPISA_RESULT_INEXACT == FPISA_INEXACT &&
 		       FPISA_RESULT_OVERWRITE == FPISA_OVERWRITE && FPISA_RESULT_NAN == FPISA_NAN &&
 		       FPISA_RESULT_INF == FPISA_INF && FPISA_RESULT_MIXED_RANKS > UINT8_MAX,
-	       "flags are handed out as they come, beside one that is no frame's");
+	       "flags have the numbers of the wire, except MIXED_RANKS, which frames do not carry");
 
 static const char *type_name(unsigned int type)
 {
 #define TYPE(id, name, type) [FPISA_FORMAT_##id] = (type),
 	static const char *const names[] = {FPISA_FORMAT_NAMES(TYPE, )};
 
-	return type && type < FPISA_FORMAT_END ? names[type] : "of no known type";
+	return type && type < FPISA_FORMAT_END ? names[type] : "of an unknown type";
+}
+
+static const char *op_name(unsigned int op)
+{
+#define OP(id, name) [FPISA_OP_##id] = (name),
+	static const char *const names[] = {FPISA_OP_NAMES(OP, )};
+
+	return op && op < FPISA_OP_END ? names[op] : "an unknown operation";
+}
+
+static const char *mode_name(unsigned int mode)
+{
+#define MODE(id, name) [FPISA_MODE_##id] = (name),
+	static const char *const names[] = {FPISA_MODE_NAMES(MODE, )};
+
+	return mode && mode < FPISA_MODE_END ? names[mode] : "of an unknown number";
 }
 
 /* Return the bytes of an array of the job's format. */
@@ -50,32 +66,47 @@ static size_t array_size(const struct fpisa *f, size_t count)
 	return count * f->format.bytes + (f->format.shared ? count / FPISA_BLOCK : 0);
 }
 
+/*
+ * Check the arrays of a call of which this rank keeps `part`. In a format with scales, a part is followed by its own
+ * scales, so only a whole array can be summed in place.
+ */
+static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const struct fpisa_part *part)
+{
+	const uint64_t kept = part->end - part->first;
+	uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv, own = from + part->first * f->format.bytes;
+	size_t sent = array_size(f, c->count), received = array_size(f, kept);
+
+	if (c->count > MAX_COUNT || (c->count && !c->send) || (kept && !c->recv))
+		return fpisa_fail(-EINVAL, "count is %zu; it must be in 0..2^40, and both arrays given unless it is 0",
+				  c->count);
+	if (from < to + received && to < from + sent && (to != own || (f->format.shared && kept < c->count)))
+		return fpisa_fail(-EINVAL, "send and recv overlap; %s",
+				  kept == c->count ? "they must be the same array or must not overlap" :
+						     "recv must be this rank's part of send, or must not overlap it");
+	return fpisa_unclean_refuse(c->send, sent);
+}
+
 /* Check that the job can do the call, and store the bits of its factor, as on the wire, in *operand. */
 static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
-	uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv;
-	size_t size = array_size(f, c->count);
-
-	if (c->count > MAX_COUNT || (c->count && (!c->send || !c->recv)))
-		return fpisa_fail(-EINVAL, "count is %zu; it must be in 0..2^40, and both arrays given unless it is 0",
-				  c->count);
 	if (c->type != f->hello.format)
 		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, the job's are %s", f->peer, f->job,
 				  type_name(c->type), type_name(f->hello.format));
 	if (f->format.shared && c->count % FPISA_BLOCK)
 		return fpisa_fail(-EINVAL, "count is %zu; %d elements share a scale, so give a multiple of it",
 				  c->count, FPISA_BLOCK);
-	if (from != to && from < to + size && to < from + size)
-		return fpisa_fail(-EINVAL, "send and recv overlap; they must be the same array or apart");
 	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
-		return fpisa_fail(-EINVAL, "%s: job %u: operation %u is not offered for %s in the job's mode", f->peer,
-				  f->job, c->op, type_name(c->type));
+		return fpisa_fail(-EINVAL, "%s: job %u: %s of %s in mode %s is not offered", f->peer, f->job,
+				  op_name(c->op), type_name(c->type), mode_name(f->hello.mode));
+	if (c->timeout_ms > FPISA_FOREVER)
+		return fpisa_fail(-EINVAL, "timeout_ms is %llu; it must be at most FPISA_FOREVER, %u",
+				  (unsigned long long)c->timeout_ms, FPISA_FOREVER);
 	if (c->op == FPISA_SCALE)
 		memcpy(operand, &c->factor, sizeof(c->factor));
 	if (c->op == FPISA_SCALE && !fpisa_factor_valid(*operand, f->format))
-		return fpisa_fail(-EINVAL, "factor %.17g; it must be finite, not zero%s", c->factor,
-				  f->format.bytes == 8 ? "" : ", and the value of a float");
-	return fpisa_unclean_refuse(c->send, size);
+		return fpisa_fail(-EINVAL, "factor is %.17g; it must be finite and not zero%s", c->factor,
+				  f->format.bytes == 8 ? "" : ", and a value that float32 can represent");
+	return 0;
 }
 
 static int may_start(const struct fpisa *f)
@@ -98,11 +129,14 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		return fpisa_fail(-ENOMEM, "no memory for a request");
 	*r = *what;
 	r->f = f;
-	/* Results are kept by place, so parts that no result overwrites cost address space only. */
-	if (f->restore && r->count && r->send && r->send == r->recv) {
-		r->kept = malloc(array_size(f, r->count));
-		rc = r->kept ? 0 :
-			       fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
+	if (!r->timeout_ns)
+		r->timeout_ns = f->timeout_ns;
+	/* Results are kept by their position, so parts that no result overwrites cost only address space. */
+	if (f->restore && r->part.first < r->part.end && fpisa_request_in_place(r)) {
+		const size_t kept = r->part.end - r->part.first;
+
+		r->kept = malloc(array_size(f, kept));
+		rc = r->kept ? 0 : fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", kept);
 	}
 	r->left = 1;
 	if (!rc)
@@ -139,18 +173,20 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	return 0;
 }
 
-/* Start a call. A blocking call begins and waits in one step. */
-static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, int blocking,
-		 struct fpisa_request **request)
+/* Start a call. A blocking call begins and waits in one step. `part`: what this rank keeps, NULL: all. */
+static int start(struct fpisa *f, const struct fpisa_call *c, const struct fpisa_part *part, uint64_t number,
+		 int blocking, struct fpisa_request **request)
 {
 	struct fpisa_request what = {.send = c->send,
 				     .recv = c->recv,
+				     .part = part ? *part : (struct fpisa_part){0, c->count},
 				     .count = c->count,
 				     .bytes = c->count * f->format.bytes,
 				     .op = (uint8_t)c->op,
 				     .root = -1,
 				     .tag = c->tag,
 				     .number = number,
+				     .timeout_ns = fpisa_timeout_ns(c->timeout_ms),
 				     .blocking = blocking,
 				     .on_done = c->on_done,
 				     .arg = c->arg,
@@ -159,6 +195,8 @@ static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, i
 
 	if (!rc)
 		rc = check_call(f, c, &what.operand);
+	if (!rc)
+		rc = check_arrays(f, c, &what.part);
 	return rc ? rc : begin(f, &what, request);
 }
 
@@ -180,7 +218,7 @@ static int start_made(struct fpisa *f, const struct fpisa_request *what, struct 
 
 int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request)
 {
-	/* The values of any format, with their scale. */
+	/* the values of any format, with their scale */
 	static const uint64_t zeros[FPISA_BLOCK + 1];
 	const struct fpisa_request what = {.send = (const char *)zeros,
 					   .count = FPISA_BLOCK,
@@ -211,6 +249,7 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 	const int here = root == f->hello.rank;
 	const struct fpisa_request what = {.send = here && bytes ? data : NULL,
 					   .recv = !here && bytes ? data : NULL,
+					   .part = {0, fpisa_broadcast_words(bytes)},
 					   .count = fpisa_broadcast_words(bytes),
 					   .bytes = bytes ? bytes : 4,
 					   .op = FPISA_SUM,
@@ -232,34 +271,34 @@ int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_req
 		*request = NULL;
 	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
 	if (!rc && !c.on_done)
-		rc = fpisa_given(request, "the place of the request");
+		rc = fpisa_given(request, "the pointer for the request");
 	if (!rc)
 		rc = fpisa_enter(f);
 	if (rc)
 		return rc;
 	if (c.on_done && !f->shared.engine)
-		rc = fpisa_fail(-EINVAL, "call.on_done is set; it is called by the thread of options.progress alone");
+		rc = fpisa_fail(-EINVAL, "call.on_done requires options.progress, whose thread calls it");
 	if (!rc)
-		rc = start(f, &c, 0, 0, &r);
+		rc = start(f, &c, NULL, 0, 0, &r);
 	fpisa_leave(f);
 	if (!rc && !c.on_done)
 		*request = r;
 	return rc;
 }
 
-int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, uint64_t number, int to_wait,
-			 struct fpisa_request **request)
+int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, const struct fpisa_part *part, uint64_t number,
+			 int to_wait, struct fpisa_request **request)
 {
 	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
 
 	if (rc)
 		return rc;
-	rc = start(f, call, number, to_wait, request);
+	rc = start(f, call, part, number, to_wait, request);
 	fpisa_leave(f);
 	return rc;
 }
 
-static struct fpisa_call sum_of(const void *send, void *recv, size_t count, enum fpisa_dtype type,
+struct fpisa_call fpisa_call_of(const void *send, void *recv, size_t count, enum fpisa_dtype type,
 				enum fpisa_operation op, double factor)
 {
 	return (struct fpisa_call){
@@ -276,7 +315,7 @@ static struct fpisa_call sum_of(const void *send, void *recv, size_t count, enum
 int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			     enum fpisa_operation op, double factor, struct fpisa_request **request)
 {
-	const struct fpisa_call c = sum_of(send, recv, count, type, op, factor);
+	const struct fpisa_call c = fpisa_call_of(send, recv, count, type, op, factor);
 
 	return fpisa_start(f, &c, request);
 }
@@ -372,13 +411,13 @@ int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 		       enum fpisa_operation op, double factor, uint32_t *flags)
 {
-	const struct fpisa_call c = sum_of(send, recv, count, type, op, factor);
+	const struct fpisa_call c = fpisa_call_of(send, recv, count, type, op, factor);
 	struct fpisa_request *r;
 	int rc = fpisa_enter_to_block(f);
 
 	if (rc)
 		return rc;
-	rc = start(f, &c, 0, 1, &r);
+	rc = start(f, &c, NULL, 0, 1, &r);
 	if (!rc) {
 		wait_for(r);
 		rc = release(&r, flags);

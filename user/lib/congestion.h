@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The number of chunks in flight: as many as the paths carry and few more.
+ * The limit of chunks in flight, which is as many as the paths carry, and a few more.
  *
  * Any part of a path may be the bottleneck: this host's link, the port of an aggregator, where the frames of all
  * ranks meet, or the socket's receive buffer. Chunks in flight beyond rate times round trip stand in a queue there,
@@ -18,21 +18,22 @@
  *	between			unchanged
  *	above twice LOW		what the low mark needs, half at least
  *	a loss while a queue stands, or by the receiver	half, once a round
+ *	a mark of the path (ECN)	half, once a round
  *
  * Where a frame was lost, an attempt that fails costs a timeout. Above three quarters of that limit the limit
  * therefore grows by one only every TRY rounds (CUBIC, RFC 9438, slows down there too).
  *
- * A queue stands if most results of a round took a quarter longer than the shortest. With several aggregators results
- * wait for ranks that send to other aggregators first, so the delay must not be low besides. A loss without a queue
- * is not congestion: fewer chunks in flight would not help. A loss does not count either if so few chunks are in
+ * A queue exists if most results of a round took a quarter longer than the shortest. With several aggregators, results
+ * also wait for ranks that send to other aggregators first, so the delay must exceed the low mark too. A loss without a
+ * queue is not congestion: fewer chunks in flight would not help. A loss does not count either if so few chunks are in
  * flight that TCP would keep more at this loss rate. n chunks in flight are not too many while n^2 p is below LOSS, p
  * being the share of chunks that are lost (Mathis et al., 1997, have 1.5 for TCP; less leaves room for bursts).
  *
- * A queue that other senders fill does not shrink when this rank sends less. To give way would then go on until
- * nothing is left. So if half of the limit has not taken a quarter off the round trip, the delay is ignored for a
- * while. Only losses count then, as for a competing TCP: one more a round, half at a loss (Copa, NSDI 2018, has this
- * rule too). If the round trip did shrink, the queue is treated as our own for as long. Only round trips of rounds
- * that this rank completed count here: the others contain a wait for other ranks, which no limit of ours makes
+ * A queue that other senders fill does not shrink when this rank sends less. If this rank kept giving way, nothing
+ * would be left for it. So if halving the limit has not shortened the round trip by a quarter, the delay is ignored for
+ * a while. Only losses count then, as for a competing TCP: one more a round, half at a loss (Copa, NSDI 2018, has this
+ * rule too). If the round trip did shrink, the queue is treated as our own for the same time. Only round trips of
+ * rounds that this rank completed count here: the others contain a wait for other ranks, which no limit of ours makes
  * shorter. A limit too small to be halved is doubled first.
  */
 #ifndef FPISA_CONGESTION_H
@@ -49,7 +50,7 @@
 #define FPISA_CONGESTION_SOON 16	     /* results after which a round ends if the delay is high */
 #define FPISA_CONGESTION_LOSS_ONE (1u << 22) /* fpisa_congestion.loss if every chunk is lost */
 #define FPISA_CONGESTION_LOSS (FPISA_CONGESTION_LOSS_ONE / 2)
-#define FPISA_CONGESTION_BASE_SAMPLES (1 << 18) /* samples after which the shortest round trip is measured anew */
+#define FPISA_CONGESTION_BASE_SAMPLES (1 << 18) /* samples after which the shortest round trip is measured again */
 
 /* The shortest round trip by one aggregator. */
 struct fpisa_base {
@@ -73,7 +74,7 @@ struct fpisa_congestion {
 	uint32_t fixed;	      /* the limit does not change */
 	uint32_t low;	      /* the delay of the last round was low */
 	uint32_t starting;    /* no queue has shown yet */
-	uint32_t ceiling;     /* limit at the last loss of a frame; 0: none was lost */
+	uint32_t ceiling;     /* limit at the last loss of a frame; 0: no frame was lost */
 	uint32_t tried;	      /* rounds since the limit grew, above three quarters of ceiling */
 	uint32_t ignored;     /* rounds for which delay does not count, because others fill the queue */
 	uint32_t ours;	      /* rounds for which delay counts, because the queue is ours */
@@ -107,8 +108,8 @@ static inline void fpisa_base_sample(struct fpisa_base *b, uint64_t rtt_ns)
 }
 
 /*
- * Initialise for `most` chunks of `frame_bytes` each, by so many aggregators. frame_bytes 0: there is no path
- * between, and the limit is always `most`.
+ * Initialise for `most` chunks of `frame_bytes` each, summed by `aggregators`. If frame_bytes is 0, there is no network
+ * path, and the limit is always `most`.
  */
 static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t most, uint32_t frame_bytes,
 					 uint32_t aggregators)
@@ -251,13 +252,17 @@ static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t 
 		fpisa_congestion_round_ends(c, now);
 }
 
-/* Are n chunks in flight acceptable at the present loss rate? */
+/* Return whether n chunks in flight are acceptable at the present loss rate. */
 static inline int fpisa_congestion_bears(const struct fpisa_congestion *c, uint64_t n)
 {
 	return n * n * c->loss <= FPISA_CONGESTION_LOSS;
 }
 
-/* Halve the limit for a frame that left at sent_ns, unless the limit was halved since. */
+/*
+ * Halve the limit for a frame that left at sent_ns and was lost or marked (ECN), unless the limit was halved since: once
+ * a round trip. RFC 3168 wants a mark to count as a loss, and ATP (NSDI 2021) does so too. A marked frame is not sent
+ * again.
+ */
 static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
 	if (c->fixed || sent_ns < c->reduced_ns)

@@ -34,6 +34,29 @@ static int take_key(struct fpisa_link *l, const char *file)
 	return rc;
 }
 
+static int known(const char *option, unsigned int value, int is_defined)
+{
+	return is_defined ? 0 : fpisa_fail(-EINVAL, "options.%s is %u, which fpisa.h does not define", option, value);
+}
+
+/* Check the options that are enums. Return 0, or -EINVAL. */
+static int known_options(const struct fpisa_group_options *o)
+{
+	int rc = known("mode", o->mode, o->mode < FPISA_MODE_END);
+
+	if (!rc)
+		rc = known("rounding", o->rounding, o->rounding <= FPISA_ROUND_NEAREST);
+	if (!rc)
+		rc = known("pipeline", o->pipeline, o->pipeline <= FPISA_PIPELINE_FUSED);
+	if (!rc)
+		rc = known("fanout", o->fanout, o->fanout <= FPISA_FANOUT_UNICAST);
+	if (!rc)
+		rc = known("transport", o->transport, fpisa_transport_known(o->transport));
+	if (!rc)
+		rc = known("overflow", o->overflow, o->overflow <= FPISA_OVERFLOW_FLAG);
+	return rc;
+}
+
 static int copy_options(struct fpisa_group_options *to, const struct fpisa_group_options *from)
 {
 	int rc = 0;
@@ -41,12 +64,8 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 	*to = (struct fpisa_group_options){0};
 	if (from)
 		rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "group_options");
-	if (!rc && (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED ||
-		    to->rounding > FPISA_ROUND_NEAREST || to->fanout > FPISA_FANOUT_UNICAST ||
-		    !fpisa_transport_known(to->transport) || to->overflow > FPISA_OVERFLOW_FLAG))
-		rc = fpisa_fail(
-			-EINVAL,
-			"options.mode, rounding, pipeline, fanout, transport or overflow is none of those in fpisa.h");
+	if (!rc)
+		rc = known_options(to);
 	if (!rc && to->window && !fpisa_window_valid(to->window))
 		rc = fpisa_fail(-EINVAL, "options.window is %u; it must be a power of two up to %d, or 0", to->window,
 				FPISA_MAX_WINDOW);
@@ -87,8 +106,9 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 int fpisa_group_join(struct fpisa_group **out, const char *host, const char *name, uint32_t rank, uint32_t size,
 		     const struct fpisa_group_options *options)
 {
+	const uint64_t began = fpisa_now();
 	struct fpisa_group *g;
-	int rc = fpisa_given(out, "the place of the group");
+	int rc = fpisa_given(out, "the pointer for the group");
 
 	fpisa_missing_at_join = 0;
 	if (rc)
@@ -108,7 +128,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	if (!rc)
 		rc = fpisa_link_start(&g->link);
 	if (!rc)
-		rc = fpisa_link_wait_joined(&g->link, g->join_ns);
+		rc = fpisa_link_wait_joined(&g->link, g->join_ns, fpisa_now() - began);
 	if (!rc) {
 		*out = g;
 		return 0;
@@ -139,7 +159,7 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 }
 
 /*
- * Return the transport of a new handle. AF_XDP takes an interface's first queue for one aggregator, so one handle of
+ * Return the transport of a new handle. AF_XDP uses an interface's first queue for one aggregator, so one handle of
  * the group uses AF_XDP and the others use UDP.
  */
 static uint32_t transport_of(const struct fpisa_group *g)
@@ -180,7 +200,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	return g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
 }
 
-/* Make the first call of a type: ask the other ranks for a job, or tell them why none is possible. */
+/* Make the first call of a type: ask the manager for a job, or report why none is possible. */
 static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_ASK);
@@ -220,9 +240,10 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 
 	*out = NULL;
 	if (l->stopping)
-		return fpisa_fail(-ECANCELED, "%s: it is being left", l->peer);
+		return fpisa_fail(-ECANCELED, "%s: this rank is leaving the group; join again before another call",
+				  l->peer);
 	if (untold) {
-		/* Check this first: ranks that have heard of it may have left or died because of it. */
+		/* Check this first, because ranks that have learned of it may have left or died as a consequence. */
 		j->asked = spec_of(g, type);
 		j->state = FPISA_GROUP_JOB_REFUSED;
 		j->told = 1;
@@ -255,8 +276,8 @@ int fpisa_group_refuse_inside(const struct fpisa_group *g)
 	if (!fpisa_engine_inside(g->engine))
 		return 0;
 	return fpisa_fail(-EBUSY,
-			  "%s: callbacks run on the thread that moves requests, and may not wait for one; wait in another "
-			  "thread",
+			  "%s: a callback must not wait for a request, because it runs on the thread that moves requests; "
+			  "wait in another thread",
 			  g->link.peer);
 }
 
@@ -276,13 +297,16 @@ int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 			*type = l->job[k].asked.format;
 			break;
 		} else if (!to_wait) {
-			rc = fpisa_fail(-EAGAIN, "%s: the barrier goes by the group's first job, which is being made",
+			rc = fpisa_fail(-EAGAIN,
+					"%s: the barrier uses the group's first job, which is still being "
+					"created",
 					l->peer);
 		} else if (!timeout_ns) {
 			pthread_cond_wait(&l->changed, &l->lock);
 		} else if (fpisa_link_wait(l, &clock, timeout_ns)) {
 			rc = fpisa_fail(-ETIMEDOUT,
-					"%s: the group's first call got no job in %u ms, and the barrier goes by that",
+					"%s: the group's first call got no job in %u ms, and the barrier uses that "
+					"job",
 					l->peer, g->options.timeout_ms);
 		}
 	}
@@ -305,7 +329,7 @@ int fpisa_group_eventfd(struct fpisa_group *g)
 		l->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		fpisa_fork_release();
 		if (l->events < 0)
-			rc = fpisa_fail(-errno, "%s: an eventfd for requests: %s", l->peer, strerror(errno));
+			rc = fpisa_fail(-errno, "%s: create an eventfd for requests: %s", l->peer, strerror(errno));
 	}
 	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
 		if (l->job[k].handle && l->job[k].handle->shared.events < 0)
@@ -323,7 +347,7 @@ void fpisa_group_leave(struct fpisa_group *g)
 
 	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
-	/* From here on callbacks start nothing, so the number of handles does not grow. */
+	/* From here on callbacks cannot start calls, so the number of handles does not grow. */
 	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A group: a connection (link.c), and a handle for each format that its calls have used. The manager creates the
+ * A group has a connection (link.c), and a handle for each format that its calls have used. The manager creates the
  * handle's job when all ranks have made their first such call. Calls are numbered over all formats.
  */
 #ifndef FPISA_GROUP_H
@@ -14,13 +14,13 @@
 struct fpisa_group {
 	struct fpisa_link link;
 	struct fpisa_group_options options;
-	struct fpisa_engine *engine; /* the engine of all its handles */
+	struct fpisa_engine *engine; /* the engine of all handles of the group */
 	uint64_t join_ns;
 };
 
 /*
- * Return in *f the handle for values of a type, created at the first use. Returns at once. Call under the link's
- * lock, as the next.
+ * Return in *f the handle for values of a type, which is created at the first use. Return at once. Call this and the
+ * next function under the link's lock.
  */
 int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **f);
 

@@ -9,6 +9,7 @@
 #include "group.h"
 
 #define BARRIER_TAG 0x7265697272616270ull
+#define REDUCE_SCATTER_TAG 0x5f65637564657273ull
 #define MAX_BYTES (1ull << 42)
 
 static int enter(struct fpisa_group *g)
@@ -18,14 +19,14 @@ static int enter(struct fpisa_group *g)
 	return rc ? rc : fpisa_group_refuse_inherited(g);
 }
 
-/* The parameters of a broadcast beside its call's, which is a sum of words. */
+/* The parameters of a broadcast in addition to those of its call, which is a sum of words. */
 struct broadcast {
 	void *data;
 	uint64_t bytes;
 	uint32_t root;
 };
 
-/* A barrier has no parameters; this stands in their place. */
+/* This replaces the parameters, which a barrier does not have. */
 static const struct broadcast is_barrier;
 
 static uint64_t operand_of(const struct fpisa_call *c)
@@ -39,7 +40,7 @@ static uint64_t operand_of(const struct fpisa_call *c)
 
 /*
  * Record that a barrier could not begin because its job or the job's handle had failed. A refusal that all ranks get
- * alike has no handle.
+ * equally has no handle.
  */
 static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, struct fpisa *f)
 {
@@ -52,9 +53,10 @@ static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, str
 /*
  * Start the group's next call, under the lock. The call gets a number if all ranks make it, that is, unless its
  * arguments are wrong. A call of a refused type gets a number too, because other ranks may hear of the refusal later.
+ * `part`: what this rank keeps of the result, NULL: all.
  */
-static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b, int to_wait,
-		      struct fpisa_request **request)
+static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part,
+		      const struct broadcast *b, int to_wait, struct fpisa_request **request)
 {
 	struct fpisa_link *l = &g->link;
 	const uint64_t number = l->calls + 1, digest = fpisa_digest(l->digest, FPISA_CALL_ALLREDUCE, (uint8_t)c->type,
@@ -72,7 +74,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 		else if (b)
 			rc = fpisa_broadcast_start(f, b->data, b->bytes, b->root, digest, number, to_wait, request);
 		else
-			rc = fpisa_start_numbered(f, c, number, to_wait, request);
+			rc = fpisa_start_numbered(f, c, part, number, to_wait, request);
 		if (rc)
 			fpisa_handle_standing(f, &s);
 	}
@@ -87,8 +89,8 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 }
 
 /* Start a call of a group that the caller has entered. */
-static int start(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b, int to_wait,
-		 struct fpisa_request **request)
+static int start(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part, const struct broadcast *b,
+		 int to_wait, struct fpisa_request **request)
 {
 	int rc = 0;
 
@@ -99,49 +101,131 @@ static int start(struct fpisa_group *g, struct fpisa_call *c, const struct broad
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&g->link.lock);
-	rc = start_next(g, c, b, to_wait, request);
+	rc = start_next(g, c, part, b, to_wait, request);
 	pthread_mutex_unlock(&g->link.lock);
 	return rc;
 }
 
 /* Make a call and wait for its end. */
-static int run(struct fpisa_group *g, struct fpisa_call *c, uint32_t *flags)
+static int run(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part, uint32_t *flags)
 {
 	struct fpisa_request *r = NULL;
-	int rc = start(g, c, NULL, 1, &r);
+	int rc = start(g, c, part, NULL, 1, &r);
 
 	return rc ? rc : fpisa_wait(&r, flags);
 }
 
-int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
+/* Copy the program's call, whose request goes to *request, and enter the group. */
+static int enter_call(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_call *call,
+		      struct fpisa_request **request)
 {
-	struct fpisa_request *r = NULL;
-	struct fpisa_call c;
 	int rc;
 
 	if (request)
 		*request = NULL;
-	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
-	if (!rc && !c.on_done)
-		rc = fpisa_given(request, "the place of the request");
-	if (!rc)
-		rc = enter(g);
-	if (!rc)
-		rc = start(g, &c, NULL, 0, &r);
-	/* The library owns the request of a call with on_done, and may have freed it by now. */
-	if (!rc && !c.on_done)
+	rc = fpisa_copy_sized(c, sizeof(*c), call, offsetof(struct fpisa_call, tag), "call");
+	if (!rc && !c->on_done)
+		rc = fpisa_given(request, "the pointer for the request");
+	return rc ? rc : enter(g);
+}
+
+/* Start the program's call. The library owns the request of a call with on_done, and may have freed it by the end. */
+static int start_call(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part,
+		      struct fpisa_request **request)
+{
+	struct fpisa_request *r = NULL;
+	int rc = start(g, c, part, NULL, 0, &r);
+
+	if (!rc && !c->on_done)
 		*request = r;
 	return rc;
+}
+
+int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
+{
+	struct fpisa_call c;
+	int rc = enter_call(g, &c, call, request);
+
+	return rc ? rc : start_call(g, &c, NULL, request);
+}
+
+static int check_parts(const struct fpisa_call *c, const size_t *counts, uint32_t ranks)
+{
+	size_t left = c->count;
+
+	if (!counts && c->count % ranks)
+		return fpisa_fail(-EINVAL,
+				  "count is %zu, not a multiple of the %u ranks; pass the size of each part in counts",
+				  c->count, ranks);
+	for (uint32_t r = 0; counts && r < ranks; r++) {
+		if (counts[r] > left)
+			return fpisa_fail(
+				-EINVAL, "the parts have more than the call's %zu elements; counts must add up to count",
+				c->count);
+		left -= counts[r];
+	}
+	if (counts && left)
+		return fpisa_fail(-EINVAL,
+				  "the parts have %zu fewer than the call's %zu elements; counts must add up to count",
+				  left, c->count);
+	for (uint32_t r = 0; c->type == FPISA_MXINT8 && r < ranks; r++)
+		if ((counts ? counts[r] : c->count / ranks) % FPISA_BLOCK)
+			return fpisa_fail(-EINVAL,
+					  "the part of rank %u is not a multiple of the %d elements that share a scale",
+					  r, FPISA_BLOCK);
+	return 0;
+}
+
+/* Find this rank's part, and give the call a tag that covers the sizes of all parts. */
+static int divide(const struct fpisa_group *g, struct fpisa_call *c, const size_t *counts, struct fpisa_part *part)
+{
+	const uint32_t ranks = g->link.join.size;
+	uint64_t end = 0;
+	int rc = check_parts(c, counts, ranks);
+
+	c->tag = fpisa_digest_word(REDUCE_SCATTER_TAG, c->tag);
+	for (uint32_t r = 0; !rc && r < ranks; r++) {
+		const uint64_t n = counts ? counts[r] : c->count / ranks;
+
+		c->tag = fpisa_digest_word(c->tag, n);
+		end += n;
+		if (r == g->link.join.rank)
+			*part = (struct fpisa_part){end - n, end};
+	}
+	return rc;
+}
+
+int fpisa_group_reduce_scatter_start(struct fpisa_group *g, const struct fpisa_call *call, const size_t *counts,
+				     struct fpisa_request **request)
+{
+	struct fpisa_part part;
+	struct fpisa_call c;
+	int rc = enter_call(g, &c, call, request);
+
+	if (!rc)
+		rc = divide(g, &c, counts, &part);
+	return rc ? rc : start_call(g, &c, &part, request);
+}
+
+int fpisa_group_reduce_scatter(struct fpisa_group *g, const void *send, void *recv, size_t count, const size_t *counts,
+			       enum fpisa_dtype type, enum fpisa_operation op, double factor, uint32_t *flags)
+{
+	struct fpisa_call c = fpisa_call_of(send, recv, count, type, op, factor);
+	struct fpisa_part part;
+	int rc = enter(g);
+
+	if (!rc)
+		rc = divide(g, &c, counts, &part);
+	return rc ? rc : run(g, &c, &part, flags);
 }
 
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  enum fpisa_operation op, double factor, uint32_t *flags)
 {
-	struct fpisa_call c = {
-		.size = sizeof(c), .send = send, .recv = recv, .count = count, .type = type, .op = op, .factor = factor};
+	struct fpisa_call c = fpisa_call_of(send, recv, count, type, op, factor);
 	int rc = enter(g);
 
-	return rc ? rc : run(g, &c, flags);
+	return rc ? rc : run(g, &c, NULL, flags);
 }
 
 /* Start a barrier in a job of any type that exists already. */
@@ -157,7 +241,7 @@ static int barrier(struct fpisa_group *g, int to_wait, struct fpisa_request **re
 	pthread_mutex_lock(&g->link.lock);
 	rc = fpisa_group_first_type(g, to_wait, &c.type);
 	if (!rc)
-		rc = start_next(g, &c, &is_barrier, to_wait, request);
+		rc = start_next(g, &c, NULL, &is_barrier, to_wait, request);
 	pthread_mutex_unlock(&g->link.lock);
 	return rc;
 }
@@ -172,7 +256,7 @@ int fpisa_group_barrier(struct fpisa_group *g)
 
 int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **request)
 {
-	int rc = fpisa_given(request, "the place of the request");
+	int rc = fpisa_given(request, "the pointer for the request");
 
 	if (rc)
 		return rc;
@@ -199,13 +283,13 @@ static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t r
 		rc = fpisa_fail(-EINVAL, "%s: %zu bytes; a broadcast has at most 2^42", g->link.peer, bytes);
 	if (!rc)
 		rc = enter(g);
-	return rc ? rc : start(g, &c, &b, to_wait, request);
+	return rc ? rc : start(g, &c, NULL, &b, to_wait, request);
 }
 
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
 				struct fpisa_request **request)
 {
-	int rc = fpisa_given(request, "the place of the request");
+	int rc = fpisa_given(request, "the pointer for the request");
 
 	if (rc)
 		return rc;
@@ -223,14 +307,9 @@ int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint3
 
 int fpisa_group_ended(struct fpisa_group *g)
 {
-	int error;
+	int rc = enter(g);
 
-	if (g->link.inherited)
-		return -ECHILD;
-	pthread_mutex_lock(&g->link.lock);
-	error = g->link.error;
-	pthread_mutex_unlock(&g->link.lock);
-	return error;
+	return rc ? rc : fpisa_link_error(&g->link);
 }
 
 uint64_t fpisa_group_missing(struct fpisa_group *g)

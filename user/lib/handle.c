@@ -6,7 +6,6 @@
 #include "handle.h"
 
 #define DEFAULT_TIMEOUT_MS 10000
-#define FOREVER_NS (UINT64_MAX / 8) /* 73 years: sums of times do not overflow */
 
 static int copy_options(struct fpisa_options *to, const struct fpisa_options *from)
 {
@@ -89,9 +88,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options, uint32_t 
 		return rc;
 	}
 	f->token.k0 = o.token;
-	f->timeout_ns = (o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS) * 1000000ull;
-	if (o.timeout_ms == FPISA_FOREVER)
-		f->timeout_ns = FOREVER_NS;
+	f->timeout_ns = fpisa_timeout_ns(o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS);
 	fpisa_clock_init(&f->clock, f->timeout_ns, fpisa_now());
 	f->on_chunk = o.on_chunk;
 	f->arg = o.arg;
@@ -144,8 +141,8 @@ int fpisa_refuse_inherited(const struct fpisa *f)
 static int busy(const struct fpisa *f)
 {
 	return fpisa_fail(-EBUSY,
-			  "%s: job %u: the handle is in a call, whose on_chunk and other threads may "
-			  "not use it; do so when the call has returned",
+			  "%s: job %u: the handle is in a call, so neither on_chunk nor another thread may "
+			  "use it; try again when the call has returned",
 			  f->peer, f->job);
 }
 
@@ -169,8 +166,8 @@ static int enter(struct fpisa *f, int to_block)
 		return busy(f);
 	if (to_block && fpisa_engine_inside(s->engine))
 		return fpisa_fail(-EBUSY,
-				  "%s: job %u: callbacks run on the thread that moves requests, and may not wait "
-				  "for one; wait in another thread",
+				  "%s: job %u: a callback must not wait for a request, because it runs on the "
+				  "thread that moves requests; wait in another thread",
 				  f->peer, f->job);
 	fpisa_lock(&s->lock);
 	return 0;
@@ -180,7 +177,7 @@ int fpisa_joining(const struct fpisa *f)
 {
 	if (!f->shared.join)
 		return 0;
-	return fpisa_fail(-EBUSY, "%s: job %u: another thread is in fpisa_rejoin(); go on when that has returned",
+	return fpisa_fail(-EBUSY, "%s: job %u: another thread is in fpisa_rejoin(); call again when it has returned",
 			  f->peer, f->job);
 }
 
@@ -262,7 +259,7 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 		s->tag = r->tag;
 		s->stuck_ns = f->result_ns > f->waiting_ns ? f->result_ns : f->waiting_ns;
 		slot = fpisa_is_held(&f->shared) ? NULL : fpisa_oldest_slot(f, &shard);
-		s->missing = slot ? slot->live & ~slot->bitmap : fpisa_not_joined(f);
+		s->missing = slot ? fpisa_slot_missing(slot) : fpisa_not_joined(f);
 	}
 	fpisa_look_away(f, locked);
 }

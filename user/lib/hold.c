@@ -7,7 +7,7 @@
 #include "progress.h"
 #include "send.h"
 
-/* Send the requests that were held: all ranks have joined. */
+/* Send the held requests, because all ranks have joined. */
 static int release(struct fpisa *f)
 {
 	struct fpisa_request *r;
@@ -26,7 +26,8 @@ static int release(struct fpisa *f)
 
 static int late(struct fpisa *f)
 {
-	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
+	const uint64_t timeout_ns = f->oldest->timeout_ns;
+	unsigned int ms = (unsigned int)(timeout_ns / 1000000);
 	char names[256];
 
 	f->missing = f->shared.driver == FPISA_DRIVER_RANKS ? fpisa_not_joined(f) : 0;
@@ -34,7 +35,7 @@ static int late(struct fpisa *f)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
 	if (f->shared.driver == FPISA_DRIVER_RANKS)
-		return fpisa_unanswered(fpisa_joins_at(f), f->timeout_ns);
+		return fpisa_unanswered(fpisa_joins_at(f), timeout_ns);
 	return fpisa_fail(
 		-ETIMEDOUT,
 		"%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A handle whose job does not exist yet, as a group's job until all ranks have asked for it. Calls can be started on
- * the handle and waited for, and their callbacks and deadlines work as on any other. Their requests wait in the
- * handle. The handle gets a port, then its job, and joins on the engine's thread; then the requests leave in their
- * order.
+ * A handle whose job does not exist yet, such as a group's job until all ranks have asked for it. Calls can be started
+ * on the handle and waited for, and their callbacks and deadlines work as on any other. Their requests wait in the
+ * handle. The handle gets a port, then its job, and joins on the engine's thread; then the requests are sent in order.
  */
 #ifndef FPISA_HOLD_H
 #define FPISA_HOLD_H
@@ -22,7 +21,10 @@ struct fpisa_hold {
 	const uint32_t *weight;
 };
 
-/* Open a handle without a transport; `peer` names its aggregators until it has one. 0, or -errno with the message set. */
+/*
+ * Open a handle without a transport; `peer` names its aggregators until it has one. Return 0, or -errno with the
+ * message set.
+ */
 int fpisa_hold_open(struct fpisa **f, const char *peer, const struct fpisa_hold *job,
 		    const struct fpisa_options *options, struct fpisa_engine *engine);
 

@@ -21,8 +21,8 @@ static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 }
 
 /*
- * Number of the HELLO that tests whether GSO batches come through. A HELLO may arrive any number of times. WELCOME
- * echoes the number of the call, which a HELLO has no other use for.
+ * Number of the HELLO that tests whether GSO batches arrive. A HELLO may arrive any number of times. WELCOME echoes the
+ * number of the call, a field that HELLO does not need otherwise.
  */
 #define GSO_TRIAL 1
 
@@ -52,7 +52,13 @@ static int usable(const struct fpisa_hello *p)
 	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
-/* Take a WELCOME in. If it answers the last HELLO, it names the missing ranks or lets this worker in. */
+/* Return whether this is a WELCOME to a job in which only aggregators can be ranks. */
+static int for_leaves(const struct fpisa_hdr *h)
+{
+	return h->type == FPISA_TYPE_WELCOME && ((const struct fpisa_hello *)(h + 1))->flags & FPISA_JOB_LEAVES;
+}
+
+/* Handle a WELCOME. If it answers the last HELLO, it names the missing ranks or admits this worker. */
 static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	struct fpisa *f = s->f;
@@ -71,6 +77,7 @@ static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 		return 0;
 	}
 	s->joining.missing = said == FPISA_WELCOME_PENDING ? p->live & ~h->bitmap : 0;
+	s->joining.above = said == FPISA_WELCOME_PENDING && h->flags & FPISA_F_ABOVE;
 	if (said == FPISA_WELCOME_PENDING)
 		return 1;
 	s->generation = h->generation;
@@ -103,19 +110,24 @@ static int no_answer(struct fpisa *f)
 				  s->local_port ? "; start what does not run, and see `fpisa stats` on the "
 						  "aggregator for what it refuses" :
 						  "");
+	if (s->joining.above)
+		return fpisa_fail(-ETIMEDOUT,
+				  "%s: job %u: all ranks of this leaf of the tree joined, others did not in %u ms; see "
+				  "fpisa job show on the aggregator's parent",
+				  s->peer, s->job, ms);
 	if (s->joining.heard_ns)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", s->peer,
-				  s->job, ms);
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined only at the end of the %u ms; try again",
+				  s->peer, s->job, ms);
 	if (s->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 	return fpisa_fail(-ETIMEDOUT,
-			  "%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator says why if it hears "
-			  "us: check the way there, its release, the token, and that the job lists this host's "
-			  "address with UDP port %u",
+			  "%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator shows whether it drops "
+			  "our frames, and why; otherwise check the route, its release, the token, and that the job "
+			  "lists this host's address with UDP port %u",
 			  s->peer, s->job, ms, cause, s->local_port);
 }
 
-/* Take in what came from one aggregator. */
+/* Handle the frames from one aggregator. */
 static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 {
 	struct fpisa *f = s->f;
@@ -134,8 +146,11 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 		/* No other error answers a HELLO, which carries no generation. */
 		if (h->type == FPISA_TYPE_ERROR && !h->generation && h->reason == FPISA_V_not_live)
 			return fpisa_fail(-EACCES,
-					  "%s: job %u: this rank was taken out of the job; see fpisa job "
+					  "%s: job %u: this rank was removed from the job; see fpisa job "
 					  "show",
+					  s->peer, s->job);
+		if (for_leaves(h))
+			return fpisa_fail(-EPROTO, "%s: job %u: its ranks are leaves of a tree; connect to a leaf",
 					  s->peer, s->job);
 		if (!take_welcome(s, h))
 			continue;
@@ -227,7 +242,7 @@ int fpisa_join_begin(struct fpisa *f)
 		s->t->gso = 0;
 	}
 	if (take_incarnation(f, fpisa_incarnation_next(&f->incarnation), 0))
-		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
+		return fpisa_fail(-EIO, "%s: job %u: get random numbers: %s", f->peer, f->job, strerror(EIO));
 	FPISA_EACH_SHARD(s, f) {
 		rc = fpisa_transport_may_join(s->t);
 		if (rc)
@@ -238,7 +253,7 @@ int fpisa_join_begin(struct fpisa *f)
 
 #define BITS_OF_FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL)
 
-/* Check that the jobs are alike: a call's chunks, and what is done to them, are the same at all aggregators. */
+/* Check that the jobs agree: a call's chunks, and their arithmetic, are the same at all aggregators. */
 static int check_alike(const struct fpisa_shard *s)
 {
 	const struct fpisa *f = s->f;
@@ -258,9 +273,10 @@ static int check_alike(const struct fpisa_shard *s)
 
 	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
 		if (facts[i].first != facts[i].here)
-			return fpisa_fail(-EINVAL,
-					  "%s: job %u: %s: %u here, %u at %s; make the job alike at all aggregators",
-					  s->peer, s->job, facts[i].name, facts[i].here, facts[i].first, f->shard->peer);
+			return fpisa_fail(
+				-EINVAL,
+				"%s: job %u: %s: %u here, %u at %s; create the job with the same parameters at all aggregators",
+				s->peer, s->job, facts[i].name, facts[i].here, facts[i].first, f->shard->peer);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Chunks over aggregators; layout.h has the contract. */
+/* The distribution of chunks over aggregators; layout.h has the contract. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
 }
 
 /*
- * Spread each aggregator's turns by weighted round robin. All earn their weight at each place; the richest takes the
- * place and pays a period.
+ * Spread each aggregator's turns by weighted round robin. At each place every aggregator's credit grows by its weight;
+ * the aggregator with the largest credit gets the place, and a period is subtracted.
  */
 static void deal(struct fpisa_layout *l)
 {

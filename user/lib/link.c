@@ -17,10 +17,11 @@
 #include "manager/watch.h"
 
 #define MS 1000000ull
-#define TURN_MS 200	  /* between two looks at the clock */
-#define CONNECT_MS 500	  /* for one try */
-#define LAST_WORD_MS 1000 /* for LEAVE to leave */
-#define WAITS_MS 1000	  /* the manager is told of a call that takes longer */
+#define TURN_MS 200	  /* between two checks of the clock */
+#define CONNECT_MS 500	  /* time limit of one attempt */
+#define LAST_WORD_MS 1000 /* for sending LEAVE */
+#define GIVEN_UP_MS 50	  /* the same if the group is not joined */
+#define WAITS_MS 1000	  /* a call that takes longer is reported to the manager */
 #define STOPPED_MS 2000	  /* between two turns: this process was stopped, and silence meanwhile proves nothing */
 
 /* -- connecting ----------------------------------------------------------------- */
@@ -66,8 +67,8 @@ static void drop(struct fpisa_link *l, struct fpisa_channel **c)
 }
 
 /*
- * Send the first messages of a rank. A restarted manager is told the rank's identity, the jobs it cannot go on with,
- * and the call it waits for.
+ * Send the first messages of a rank. A restarted manager gets the rank's identity, the failed jobs, and the call for
+ * which the rank waits.
  */
 static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 {
@@ -108,16 +109,23 @@ static uint32_t rate_of_link(const struct fpisa_link *l)
 	return getsockname(l->fd, (struct sockaddr *)&local, &n) ? 0 : fpisa_interface_rate(local.sin_addr.s_addr);
 }
 
-/* Connect to the manager: 0 with a channel, or -errno with the message set. */
+/* Wait for the connection. A rank that stops joining wakes the thread, which then stops waiting. */
+static int await_connection(const struct fpisa_link *l)
+{
+	struct pollfd p[2] = {{.fd = l->fd, .events = POLLOUT}, {.fd = l->joined ? -1 : l->wake, .events = POLLIN}};
+
+	poll(p, 2, CONNECT_MS);
+	return p[0].revents ? 0 : -ETIMEDOUT;
+}
+
+/* Connect to the manager. Return 0 with a channel, or -errno with the message set. */
 static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 {
-	struct pollfd p = {.events = POLLOUT};
 	int rc = open_socket(l), error = 0;
 	socklen_t n = sizeof(error);
 
-	p.fd = l->fd;
-	if (!rc && poll(&p, 1, CONNECT_MS) != 1)
-		rc = -ETIMEDOUT;
+	if (!rc)
+		rc = await_connection(l);
 	if (!rc && (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error))
 		rc = -(error ? error : errno);
 	if (rc == -ECONNREFUSED)
@@ -170,8 +178,8 @@ static uint64_t later(uint64_t a, uint64_t b)
 }
 
 /*
- * Return when an aggregator with a job of ours was last heard: its datapath, or its host, which refuses connections.
- * 0: no job exists.
+ * Return the time of the last answer from an aggregator with a job of ours: from its datapath, or from its host, which
+ * refuses connections. 0: no job exists.
  */
 static uint64_t heard_host(const struct fpisa_link *l)
 {
@@ -184,7 +192,7 @@ static uint64_t heard_host(const struct fpisa_link *l)
 	return heard;
 }
 
-/* Has `limit` passed since `since`? Other threads may have set `since` later than `now`. */
+/* Return whether `limit` has passed since `since`. Other threads may have set `since` later than `now`. */
 static int over(uint64_t now, uint64_t since, uint64_t limit)
 {
 	return now > since + limit;
@@ -209,7 +217,7 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 
 /*
  * Fail the group if the manager has been silent for long and a call has waited as long for a result. The manager
- * cannot report a dead rank then, so dead ranks cannot be told from ranks that compute.
+ * cannot report a dead rank then, so dead ranks cannot be distinguished from ranks that compute.
  */
 static void check_abandoned(struct fpisa_link *l, uint64_t now)
 {
@@ -261,7 +269,7 @@ static void check_silence(struct fpisa_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Tell the manager which jobs failed here, under the lock: the other ranks would wait for this rank. */
+/* Report to the manager which jobs failed here, under the lock; otherwise the other ranks would wait for this rank. */
 static void tell_failures(struct fpisa_link *l)
 {
 	struct fpisa_standing s;
@@ -278,7 +286,7 @@ static void tell_failures(struct fpisa_link *l)
 }
 
 /*
- * Tell the manager of the oldest call of this rank if it takes long, under the lock. The manager compares it with the
+ * Report the oldest call of this rank to the manager if it takes long, under the lock. The manager compares it with the
  * other ranks' calls.
  */
 static void tell_waits(struct fpisa_link *l)
@@ -325,7 +333,7 @@ static void ping(struct fpisa_channel *c, uint64_t *next_ns)
 	*next_ns = now + FPISA_MANAGER_PING_MS * MS;
 }
 
-/* Work one turn on a connection: 0, or -errno with the message set if the connection is over. */
+/* Work one turn on a connection. Return 0, or -errno with the message set if the connection has ended. */
 static int turn(struct fpisa_link *l, struct fpisa_channel *c, uint64_t *ping_ns)
 {
 	struct fpisa_manager_message m;
@@ -355,12 +363,12 @@ static void key_refused(struct fpisa_link *l)
 	char identity[FPISA_PSK_IDENTITY];
 
 	fpisa_psk_identity(&l->psk, identity);
-	fpisa_fail(-EACCES, "the manager does not take key %s of %s", identity, l->key_file);
+	fpisa_fail(-EACCES, "the manager does not accept key %s of %s", identity, l->key_file);
 }
 
 /*
- * Go on with the host's next address until a manager has answered. Return whether there is anything left to try:
- * another address, or a silent one, because packets may be lost and check_manager() has the deadline.
+ * Try the host's next address until a manager has answered. Return whether an address is left to try. A silent address
+ * counts too, because packets may be lost, and check_manager() has the deadline.
  */
 static int try_next(struct fpisa_link *l, int rc)
 {
@@ -383,7 +391,7 @@ static void connection_ended(struct fpisa_link *l, int rc)
 		key_refused(l);
 	pthread_mutex_lock(&l->lock);
 	if (rc == -ECONNRESET && !l->heard)
-		fpisa_fail(rc, "the connection ended before anything was said; is it `fpisa serve` that listens there?");
+		fpisa_fail(rc, "the connection ended before any answer; is `fpisa serve` running there?");
 	if (!try_next(l, rc) && (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT))
 		fpisa_link_fail_so(l, rc);
 	pthread_mutex_unlock(&l->lock);
@@ -403,17 +411,22 @@ static int send_leave(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
+/*
+ * Send LEAVE. A rank whose join has failed has used up its time, so it waits only briefly, and not for a manager that
+ * never answered.
+ */
 static void last_word(struct fpisa_link *l, struct fpisa_channel *c)
 {
-	uint64_t until = fpisa_now() + LAST_WORD_MS * MS;
+	const uint64_t until = fpisa_now() + (l->joined ? LAST_WORD_MS : GIVEN_UP_MS) * MS;
 	struct fpisa_manager_message m;
 	struct pollfd p = {.fd = l->fd, .events = POLLIN};
+	uint64_t now;
 
-	if (send_queue(l, c) || send_leave(l, c))
+	if (!l->heard || send_queue(l, c) || send_leave(l, c))
 		return;
-	/* The manager closes the connection when it has heard LEAVE. */
-	while (fpisa_now() < until && fpisa_channel_work(c, &m) >= 0)
-		poll(&p, 1, TURN_MS);
+	/* The manager closes the connection when it has received LEAVE. */
+	while ((now = fpisa_now()) < until && fpisa_channel_work(c, &m) >= 0)
+		poll(&p, 1, (int)((until - now) / MS) + 1);
 }
 
 static int may_return(struct fpisa_link *l)
@@ -456,8 +469,8 @@ static void *run(void *arg)
 		}
 	}
 	/*
-	 * A rank that leaves between two connections opens another one. Otherwise the other ranks would hear that it
-	 * has died.
+	 * A rank that leaves between two connections opens another one. Otherwise the other ranks would get the error
+	 * that it has died.
 	 */
 	if (c || (may_return(l) && !call_manager(l, &c)))
 		last_word(l, c);
@@ -497,7 +510,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	fpisa_fork_release();
 	if (l->wake < 0)
-		return fpisa_fail(-errno, "%s: no descriptor: %s", l->peer, strerror(errno));
+		return fpisa_fail(-errno, "%s: create an eventfd: %s", l->peer, strerror(errno));
 	l->fork.in_child = in_child;
 	rc = fpisa_fork_add(&l->fork);
 	if (rc)
@@ -508,7 +521,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	rc = pthread_create(&l->thread, NULL, run, l);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	l->started = !rc;
-	return rc ? fpisa_fail(-rc, "%s: no thread: %s", l->peer, strerror(rc)) : 0;
+	return rc ? fpisa_fail(-rc, "%s: start a thread: %s", l->peer, strerror(rc)) : 0;
 }
 
 int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns)
@@ -523,13 +536,14 @@ int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t ti
 	return clock->ns >= timeout_ns;
 }
 
-int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
+int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t spent_ns)
 {
 	struct fpisa_clock clock;
 	char names[160];
 	int rc = 0;
 
 	fpisa_clock_init(&clock, timeout_ns, fpisa_now());
+	clock.ns = spent_ns < timeout_ns ? spent_ns : timeout_ns;
 	pthread_mutex_lock(&l->lock);
 	while (!l->joined && !l->error && !rc)
 		rc = fpisa_link_wait(l, &clock, timeout_ns);

@@ -83,7 +83,7 @@ static void add_hook(void)
 	hooked = fpisa_fork_add(&hook);
 }
 
-/* Count a look-up in, unless there are MOST. */
+/* Count a new look-up, unless there are MOST. */
 static int count_in(const char *host)
 {
 	pthread_once(&once, add_hook);
@@ -92,7 +92,7 @@ static int count_in(const char *host)
 	if (atomic_fetch_add(&lookups, 1) < MOST)
 		return 0;
 	atomic_fetch_sub(&lookups, 1);
-	return fpisa_fail(-EAGAIN, "'%s' is not looked up: %d look-ups still wait for name servers", host, MOST);
+	return fpisa_fail(-EAGAIN, "'%s' cannot be looked up: %d lookups still wait for name servers", host, MOST);
 }
 
 static int begin(const char *host, struct lookup **out)
@@ -132,8 +132,7 @@ static int outcome(int rc, const char *host)
 {
 	if (!rc)
 		return 0;
-	return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a host that is known here: %s", host,
-			  gai_strerror(rc));
+	return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a known host: %s", host, gai_strerror(rc));
 }
 
 int fpisa_lookup(const char *host, uint64_t timeout_ns, struct addrinfo **found)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The end of a request, in words. */
+/* The outcome of a request, with its message. */
 #include <errno.h>
 #include "handle.h"
 #include "outcome.h"

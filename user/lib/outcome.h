@@ -4,7 +4,7 @@
 
 struct fpisa_request;
 
-int fpisa_request_ended(const struct fpisa_request *r); /* is it done, failed or given up? */
+int fpisa_request_ended(const struct fpisa_request *r); /* whether it is done, failed or given up */
 
 /* Return the outcome of an ended request, for its owner: 0, or -errno with the message set. */
 int fpisa_request_outcome(const struct fpisa_request *r);

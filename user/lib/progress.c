@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Turns of the library: send what is ready, take in what came, send overdue chunks again, until a request is done or
- * its deadline has passed. The public functions of call.c begin the turns, and with options.progress background.c, in
- * its thread.
+ * Turns of the library: send ready chunks, receive frames, send overdue chunks again, until a request is done or its
+ * deadline has passed. The public functions of call.c begin the turns, and with options.progress background.c, in its
+ * thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,14 +14,14 @@
 #include "reply.h"
 #include "send.h"
 
-/* Send slots whose timeout has passed again; if our receiver dropped their results, with fewer in flight. */
+/* Send the slots again whose timeout has passed. Keep fewer in flight if our receiver dropped their results. */
 static void expire(struct fpisa_shard *s, uint64_t now)
 {
 	if (fpisa_window_expire(&s->window, now))
 		fpisa_window_dropped(&s->window, fpisa_transport_drops(s->t), now);
 }
 
-/* Return when the next timeout passes, `at` at the latest. */
+/* Return the time of the next timeout, or `at` if that is earlier. */
 static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 {
 	FPISA_EACH_SHARD(s, f)
@@ -30,8 +30,8 @@ static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 }
 
 /*
- * Take in what one aggregator has sent, and find what is overdue there at time `looked`. Everything that came before
- * `looked` has been taken in, unless nothing came. *ended: the handle is not to go on, though nothing failed here.
+ * Receive the frames of one aggregator, and find the chunks that are overdue there at time `looked`. All frames that
+ * arrived before `looked` have been received. *ended: the handle must not continue, although nothing failed here.
  */
 static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int *ended)
 {
@@ -68,9 +68,9 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 }
 
 /*
- * Work one turn: send what is ready, wait for frames for at most wait_ns, take them in, send what they have released.
- * A timeout counts only against frames that had not come when it passed. Results that lay unread while this thread
- * slept are not sent for again.
+ * Work one turn: send ready chunks, wait for frames for at most wait_ns, receive them, send the chunks that they allow.
+ * A timeout counts only against frames that had not arrived when it passed. Results that waited unread while this
+ * thread slept are not requested again.
  */
 static int progress(struct fpisa *f, uint64_t wait_ns)
 {
@@ -86,7 +86,7 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 	wait_each = fpisa_await(f, wait > before ? wait - before : 0);
 	if (f->layout.shards > 1)
 		fpisa_tick(f, fpisa_now(), wait_ns);
-	/* The engine sleeps between its turns, not within. */
+	/* The engine sleeps between turns, not during a turn. */
 	if (!f->shared.engine || wait_ns)
 		looked = f->clock.last_ns;
 	for (uint32_t i = 0; i < f->layout.shards && !rc && !ended; i++)
@@ -118,22 +118,21 @@ static const struct fpisa_shard *silent_shard(const struct fpisa *f)
 }
 
 /*
- * Set the message for a deadline that has passed when neither the chunk's sum nor a STATUS came, as if frames were
- * lost.
+ * Set the message for a passed deadline if neither the chunk's sum nor a STATUS came, as happens when frames are lost.
  */
 static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
 	const struct fpisa *f = s->f;
 
-	if (s->heard_ns < slot->req->deadline_ns - f->timeout_ns) {
-		fpisa_unanswered(s, f->timeout_ns);
+	if (s->heard_ns < slot->req->deadline_ns - slot->req->timeout_ns) {
+		fpisa_unanswered(s, slot->req->timeout_ns);
 		return;
 	}
 	fpisa_fail(-ETIMEDOUT,
 		   "%s: job %u: the aggregator did not answer for chunk %llu of call %u in %llu ms; its last answer to "
 		   "another came %llu ms ago; check the route to it and fpisa status there",
 		   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
-		   slot->req->call, (unsigned long long)(f->timeout_ns / 1000000),
+		   slot->req->call, (unsigned long long)(slot->req->timeout_ns / 1000000),
 		   (unsigned long long)((f->clock.ns - s->heard_ns) / 1000000));
 }
 
@@ -144,18 +143,24 @@ static int timed_out(struct fpisa *f)
 	const struct fpisa_window_slot *slot = fpisa_oldest_slot(f, &s);
 	char names[256];
 
-	f->missing = slot->live & ~slot->bitmap;
-	if (f->missing)
+	f->missing = fpisa_slot_missing(slot);
+	if (slot->above)
+		fpisa_fail(-ETIMEDOUT,
+			   "%s: job %u: other leaves of the tree sent nothing for chunk %llu of call %u in %u ms; see "
+			   "fpisa job show on the aggregator's parent",
+			   s->peer, s->job, (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first),
+			   slot->req->call, (unsigned int)(f->timeout_ns / 1000000));
+	else if (f->missing)
 		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", s->peer,
 			   s->job, fpisa_rank_names(names, sizeof(names), f->missing),
 			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
-			   (unsigned int)(f->timeout_ns / 1000000));
+			   (unsigned int)(slot->req->timeout_ns / 1000000));
 	else
 		unanswered_chunk(s, slot);
 	return fpisa_poison(f, -ETIMEDOUT);
 }
 
-/* Did frames come in the last turn, from any aggregator? *slots: number of slots of all windows. */
+/* Return whether frames came in the last turn, from any aggregator. *slots: number of slots of all windows. */
 static int frames_came(const struct fpisa *f, uint32_t *slots)
 {
 	int taken = 0;
@@ -169,7 +174,7 @@ static int frames_came(const struct fpisa *f, uint32_t *slots)
 }
 
 /*
- * Has the deadline passed for good? Frames that wait to be read are taken in first, for a few turns: all that the
+ * Return whether the deadline has finally passed. Waiting frames are received first, for a few turns: all that the
  * receiver can hold, but not an endless flood.
  */
 static int is_late(struct fpisa_request *r)
@@ -181,9 +186,9 @@ static int is_late(struct fpisa_request *r)
 }
 
 /* Return how long before its deadline a request begins to ask which ranks are missing. */
-static uint64_t final_ns(const struct fpisa *f)
+static uint64_t final_ns(const struct fpisa_request *r)
 {
-	uint64_t ns = f->timeout_ns / 4;
+	uint64_t ns = r->timeout_ns / 4;
 
 	return ns < FPISA_FINAL_PROBE_NS ? ns : FPISA_FINAL_PROBE_NS;
 }
@@ -194,8 +199,8 @@ uint64_t fpisa_time_left(struct fpisa_request *r)
 	uint64_t until;
 
 	if (!r->deadline_ns) {
-		r->deadline_ns = f->clock.ns + f->timeout_ns;
-		r->probe_ns = r->deadline_ns - final_ns(f);
+		r->deadline_ns = f->clock.ns + r->timeout_ns;
+		r->probe_ns = r->deadline_ns - final_ns(r);
 	}
 	until = !fpisa_is_held(&f->shared) && r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
 	return until > f->clock.ns ? until - f->clock.ns : 0;
@@ -205,11 +210,11 @@ static void ask_who_is_missing(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;
 
-	r->probe_ns = f->clock.ns + final_ns(f) / FPISA_FINAL_PROBES;
+	r->probe_ns = f->clock.ns + final_ns(r) / FPISA_FINAL_PROBES;
 	FPISA_EACH_SHARD(s, f) {
 		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
 
-		/* A chunk that was not sent yet leaves first, as the oldest does in any case. */
+		/* A chunk that was not sent yet is sent first, as the oldest always is. */
 		if (!slot || !slot->tries)
 			continue;
 		/* A chunk that was sent twice asks for a STATUS, which names the missing ranks. */

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Check each frame that comes back before anything is done with it, then handle RESULT, STATUS and ERROR. join.c
+ * Check each received frame, then handle RESULT, STATUS and ERROR. join.c
  * handles WELCOME.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/tag.h"
-#include "fpisa/slot.h"
+#include "fpisa/frame.h"
 #include "handle.h"
 #include "reply.h"
 
 /*
- * Can only the aggregator have sent it? If the job has a token, the frame's tag or proof shows that. Without a token
- * the frame answers a number that only the aggregator was told; a result repeats the number that it told us. Others
- * can see results to a multicast address: doc/protocol.md, section 6.
+ * Return whether only the aggregator can have sent it. If the job has a token, the frame's tag or proof shows that.
+ * Without a token the frame must echo a number that was sent only to the aggregator, and a result must carry the number
+ * that the aggregator sent to us. Other hosts can read results to a multicast address: doc/protocol.md, section 6.
  */
 static int authentic(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
@@ -59,17 +59,17 @@ bad:
 
 /*
  * Return the result's report on the end of its round, and on the round of the chunk before. With more than 16 workers
- * the rank that completed the round, and the ranks lost in the round before, are not known. Frames that went to
- * different ports have no order.
+ * or in a tree, the rank that completed the round is not known. Frames that went to different ports have no order. `marked`: the
+ * result was marked in the network.
  */
-static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct fpisa_hdr *h)
+static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct fpisa_hdr *h, int marked)
 {
 	const struct fpisa *f = s->f;
 	uint32_t window = s->hello.window, ports = s->hello.ports, slot = (uint32_t)h->chunk;
-	int unknown = f->hello.workers > FPISA_ORDER_WORKERS;
+	int unknown = f->hello.workers > FPISA_ORDER_WORKERS || f->hello.flags & FPISA_JOB_LEAF;
 	int in_order = fpisa_port_index(slot & (window - 1), window, ports) ==
 		       fpisa_port_index((slot - 1) & (window - 1), window, ports);
-	uint64_t lost = !unknown && in_order && !(h->flags & FPISA_F_RESENT) ? h->reason : 0;
+	uint64_t lost = in_order ? fpisa_told_lost(h, f->hello.workers) : 0;
 
 	return (struct fpisa_answer){
 		.resent = !!(h->flags & FPISA_F_RESENT),
@@ -78,6 +78,7 @@ static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct f
 		.retransmit = !!(h->flags & FPISA_F_RETRANSMIT),
 		.lost_ours = lost >> f->hello.rank & 1,
 		.lost_others = lost != 0 && !(lost >> f->hello.rank & 1),
+		.marked = marked || h->flags & FPISA_F_MARKED,
 	};
 }
 
@@ -100,20 +101,27 @@ static uint64_t absent(const struct fpisa *f, const struct fpisa_hdr *h)
 	return ~0ull >> (64 - f->hello.workers) & ~h->bitmap;
 }
 
+/* Return whether a result lacks a rank, of this job or elsewhere in its tree. */
+static int lacks_ranks(const struct fpisa *f, const struct fpisa_hdr *h)
+{
+	return h->flags & FPISA_F_FEWER || absent(f, h);
+}
+
 static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request *r, uint64_t ranks)
 {
 	struct fpisa *f = s->f;
-	char names[256];
+	char names[256] = "ranks of another leaf of the tree";
 
 	f->missing = ranks;
 	fpisa_fail(-ECONNRESET,
-		   "%s: job %u: a result of call %u is without %s, taken out of the job by fpisa job shrink; start all ranks "
-		   "again, with a job of those that are left",
-		   s->peer, s->job, r->call, fpisa_rank_names(names, sizeof(names), ranks));
+		   "%s: job %u: a result of call %u lacks %s, removed from the job by fpisa job shrink; start all "
+		   "ranks again, with a job of the remaining ranks",
+		   s->peer, s->job, r->call, ranks ? fpisa_rank_names(names, sizeof(names), ranks) : names);
 	return fpisa_poison(f, -ECONNRESET);
 }
 
-static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t now)
+static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, int marked,
+		       uint64_t now)
 {
 	struct fpisa *f = s->f;
 	struct fpisa_request *r = slot->req;
@@ -128,14 +136,15 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 		f->count.bad++;
 		return 0;
 	}
-	if (f->all_ranks && absent(f, h))
+	if (f->all_ranks && lacks_ranks(f, h))
 		return refuse_fewer(s, r, absent(f, h));
 	f->result_ns = now;
 	fpisa_request_deliver(r, offset, values, values + fpisa_payload_bytes(f->format, 0));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
-		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
+		    (lacks_ranks(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
 	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;
-	answer = answer_of(s, h);
+	answer = answer_of(s, h, marked);
+	f->count.marked += (uint64_t)answer.marked;
 	check_gso(s, slot);
 	fpisa_window_answered(&s->window, slot, &answer, f->resumed_ns, now);
 	if (!--r->left && r->ranks_to)
@@ -147,7 +156,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 			.count = n,
 			.flags = h->result_flags,
 			.ranks = h->bitmap,
-			.order = h->aux,
+			.order = fpisa_told_order(h, f->hello.workers),
 			.request = r,
 			.call = r->call,
 		};
@@ -160,8 +169,8 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 }
 
 /*
- * Take a STATUS in: the aggregator has our contribution. Ask less often from now on, and remember the missing ranks.
- * Only the first STATUS slows down, because the result may still be lost and then is waited for as long.
+ * Handle a STATUS: the aggregator has our contribution. Ask less often from now on, and remember the missing ranks.
+ * Only the first STATUS lowers the rate: if the result is lost, this rank waits one such interval for it.
  */
 static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
@@ -169,6 +178,7 @@ static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h
 		slot->backoff++;
 	slot->bitmap = h->bitmap;
 	slot->live = h->aux;
+	slot->above = h->flags & FPISA_F_ABOVE;
 	return 0;
 }
 
@@ -191,25 +201,27 @@ static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slo
 
 	switch (h->reason) {
 	case FPISA_V_generation:
-		error = fpisa_fail(-ESTALE,
-				   "%s: job %u: generation %u is over, the job was made anew or its ranks "
-				   "joined again; rejoin",
-				   s->peer, s->job, s->generation);
+		error = fpisa_fail(
+			-ESTALE,
+			"%s: job %u: generation %u is over, because the job was created again or its ranks joined "
+			"again; rejoin",
+			s->peer, s->job, s->generation);
 		break;
 	case FPISA_V_port:
 		/*
-		 * We know the slot's port from WELCOME, so this frame's port was damaged on its way, which no
-		 * checksum covers.
+		 * We know the slot's port from WELCOME, so this frame's port, which no checksum covers, was damaged in
+		 * the network.
 		 */
 		f->count.bad++;
 		return 0;
 	case FPISA_V_secret:
 		error = fpisa_fail(-ESTALE,
-				   "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
+				   "%s: job %u: the job was created again, or another process joined as rank %u; "
+				   "rejoin",
 				   s->peer, s->job, s->hello.rank);
 		break;
 	case FPISA_V_not_live:
-		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show", s->peer,
+		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was removed from the job; see fpisa job show", s->peer,
 				   s->job, s->hello.rank);
 		break;
 	case FPISA_V_mismatch:
@@ -243,7 +255,7 @@ int fpisa_reply_take(struct fpisa_shard *s, const struct fpisa_in *in, uint64_t 
 	}
 	switch (h->type) {
 	case FPISA_TYPE_RESULT:
-		return take_result(s, slot, h, now);
+		return take_result(s, slot, h, in->marked, now);
 	case FPISA_TYPE_STATUS:
 		return h->rank == s->hello.rank ? take_status(slot, h) : 0;
 	case FPISA_TYPE_ERROR:

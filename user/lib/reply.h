@@ -8,12 +8,12 @@
 
 struct fpisa_shard;
 
-/* Return the header of a whole, intact frame that belongs to our job; else NULL, counted as bad. */
+/* Return the header of a complete and valid frame of our job. Count any other frame as bad and return NULL. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fpisa_in *in);
 
 /*
- * Take one frame in. Frames that do not belong to a chunk in flight are counted and forgotten. -errno if this
- * generation has ended for this rank: the handle is poisoned.
+ * Handle one frame. Frames that do not belong to a chunk in flight are counted and dropped. Return -errno if this
+ * generation has ended for this rank; the handle has then failed.
  */
 int fpisa_reply_take(struct fpisa_shard *s, const struct fpisa_in *in, uint64_t now);
 

@@ -8,10 +8,15 @@
 #include "handle.h"
 #include "unclean.h"
 
-/* Does a failure leave its array half summed? A call of one chunk fails before its result comes. */
+int fpisa_request_in_place(const struct fpisa_request *r)
+{
+	return r->send && r->recv == r->send + r->part.first * r->f->format.bytes;
+}
+
+/* Return whether a failure leaves its array half summed. A call of one chunk fails before its result arrives. */
 static int may_be_unclean(const struct fpisa_request *r)
 {
-	return r->send && r->send == r->recv && !r->kept && r->chunks > 1 && r->op != FPISA_MIN && r->op != FPISA_MAX;
+	return fpisa_request_in_place(r) && !r->kept && r->chunks > 1 && r->op != FPISA_MIN && r->op != FPISA_MAX;
 }
 
 int fpisa_request_reserve(struct fpisa_request *r)
@@ -19,7 +24,9 @@ int fpisa_request_reserve(struct fpisa_request *r)
 	const struct fpisa *f = r->f;
 
 	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
-	return may_be_unclean(r) ? fpisa_unclean_new(&r->unclean, r->send, r->count, f->hello.elements, f->format) : 0;
+	if (!may_be_unclean(r))
+		return 0;
+	return fpisa_unclean_new(&r->unclean, r->recv, r->part.end - r->part.first, f->hello.elements, f->format);
 }
 
 void fpisa_request_place(struct fpisa_request *r)
@@ -77,44 +84,74 @@ uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset)
 	return (uint32_t)(r->bytes - at < most ? r->bytes - at : most);
 }
 
-/* Copy the elements, and scales, of the chunk at `offset` from one array to another. */
-static void copy_chunk(const struct fpisa_request *r, char *to, const char *from, uint64_t offset)
+/* Return the part of the chunk at `offset` that the caller keeps; empty if first >= end. */
+static struct fpisa_part kept_part(const struct fpisa_request *r, uint64_t offset)
 {
-	const struct fpisa *f = r->f;
-	uint32_t n = fpisa_request_elements(r, offset);
-	uint64_t at = offset * f->format.bytes, scales = r->count + offset / FPISA_BLOCK;
+	uint64_t end = offset + fpisa_request_elements(r, offset);
 
-	memcpy(to + at, from + at, n * f->format.bytes);
-	if (f->format.shared)
-		memcpy(to + scales, from + scales, n / FPISA_BLOCK);
+	return (struct fpisa_part){
+		.first = offset > r->part.first ? offset : r->part.first,
+		.end = end < r->part.end ? end : r->part.end,
+	};
+}
+
+/* Elements in an array, and their scales if the format has them. */
+struct place {
+	char *elements, *scales;
+	uint32_t bytes, blocks;
+};
+
+/* Return the place of the elements of `p` in an array that has those of r->part. A broadcast's last element is cut. */
+static struct place place_of(const struct fpisa_request *r, char *array, struct fpisa_part p)
+{
+	const struct fpisa_format format = r->f->format;
+	uint64_t at = p.first - r->part.first, most = (p.end - p.first) * format.bytes,
+		 left = r->bytes - p.first * format.bytes;
+
+	return (struct place){
+		.elements = array + at * format.bytes,
+		.scales = array + (r->part.end - r->part.first) + at / FPISA_BLOCK,
+		.bytes = (uint32_t)(left < most ? left : most),
+		.blocks = format.shared ? (uint32_t)(p.end - p.first) / FPISA_BLOCK : 0,
+	};
+}
+
+static void copy_part(const struct fpisa_request *r, char *to, char *from, struct fpisa_part p)
+{
+	struct place t = place_of(r, to, p), f = place_of(r, from, p);
+
+	memcpy(t.elements, f.elements, t.bytes);
+	memcpy(t.scales, f.scales, t.blocks);
 }
 
 void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char *scales, const char *elements)
 {
-	const struct fpisa *f = r->f;
-	uint32_t bytes = fpisa_request_bytes(r, offset),
-		 blocks = f->format.shared ? fpisa_request_elements(r, offset) / FPISA_BLOCK : 0;
-	char *to, *to_scales;
+	const struct fpisa_part p = kept_part(r, offset);
+	struct place to;
 
-	if (!r->recv)
+	if (!r->recv || p.first >= p.end)
 		return;
-	to = r->recv + offset * f->format.bytes;
-	to_scales = r->recv + r->count + offset / FPISA_BLOCK;
+	to = place_of(r, r->recv, p);
+	elements += (p.first - offset) * r->f->format.bytes;
+	scales += (p.first - offset) / FPISA_BLOCK;
 	if (r->kept)
-		copy_chunk(r, r->kept, r->recv, offset);
-	if (r->unclean && (memcmp(to, elements, bytes) || memcmp(to_scales, scales, blocks)))
-		fpisa_unclean_mark(r->unclean, offset, fpisa_request_elements(r, offset));
-	memcpy(to, elements, bytes);
-	memcpy(to_scales, scales, blocks);
+		copy_part(r, r->kept, r->recv, p);
+	if (r->unclean && (memcmp(to.elements, elements, to.bytes) || memcmp(to.scales, scales, to.blocks)))
+		fpisa_unclean_mark(r->unclean, p.first - r->part.first, (uint32_t)(p.end - p.first));
+	memcpy(to.elements, elements, to.bytes);
+	memcpy(to.scales, scales, to.blocks);
 }
 
 static void restore(struct fpisa_request *r)
 {
 	const struct fpisa *f = r->f;
 
-	for (uint64_t i = 0; i < r->chunks; i++)
-		if (fpisa_has_result(f, r->first + i))
-			copy_chunk(r, r->recv, r->kept, i * f->hello.elements);
+	for (uint64_t i = 0; i < r->chunks; i++) {
+		const struct fpisa_part p = kept_part(r, i * f->hello.elements);
+
+		if (p.first < p.end && fpisa_has_result(f, r->first + i))
+			copy_part(r, r->recv, r->kept, p);
+	}
 	free(r->kept);
 	r->kept = NULL;
 }

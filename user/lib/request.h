@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A request: a call in progress. Its arrays are cut into chunks of the job's elements, the last may have fewer.
+ * A request is a call in progress. Its arrays are cut into chunks of the job's elements; the last chunk may have fewer.
  * Chunks are numbered through all calls since the handle joined, from 0, as on the wire.
  */
 #ifndef FPISA_REQUEST_H
@@ -11,18 +11,25 @@
 
 struct fpisa;
 
+/* Elements first .. end - 1 of a call's vector. */
+struct fpisa_part {
+	uint64_t first, end;
+};
+
 struct fpisa_request {
 	TAILQ_ENTRY(fpisa_request) link;
 	struct fpisa *f;
-	const char *send;	       /* NULL: zeros */
-	char *recv;		       /* NULL: results are not kept */
-	char *kept;		       /* bytes that results have overwritten, by place; NULL: nothing is kept */
-	struct fpisa_unclean *unclean; /* which chunks of an array in place results have changed; NULL: not tracked */
-	uint64_t count;		       /* elements of each array */
+	const char *send; /* NULL: zeros */
+	char *recv;	  /* destination of the elements of `part`; NULL: results are not kept */
+	char *kept;	  /* bytes of recv that results have overwritten, by position; NULL: none are kept */
+	struct fpisa_unclean *unclean; /* chunks of an array in place that results have changed; NULL: not tracked */
+	struct fpisa_part part;	       /* the elements that this rank keeps: all, except in a reduce-scatter */
+	uint64_t count;		       /* elements of the call's vector, and so of `send` */
 	uint64_t bytes; /* bytes of the elements without scales; of a broadcast up to 3 fewer: the last element is cut */
 	uint64_t first; /* first chunk: the request has first .. first + chunks - 1 */
 	uint64_t chunks;
 	uint64_t left;	      /* chunks without a result; 1 until the request is placed */
+	uint64_t timeout_ns;  /* from the first wait to the deadline */
 	uint64_t deadline_ns; /* by the handle's clock; 0: no caller has waited yet */
 	uint64_t probe_ns;    /* the same; when to ask next for the missing ranks */
 	uint32_t late;	      /* turns after the deadline */
@@ -36,13 +43,13 @@ struct fpisa_request {
 	uint32_t flags;	      /* FPISA_RESULT_* so far */
 	uint8_t op, mode;     /* enum fpisa_operation, enum fpisa_mode */
 	int root;	      /* root of a broadcast; -1: an all-reduce */
-	int barrier;	      /* other ranks may run the barrier in another job, so they need not hear of its error */
+	int barrier;	      /* other ranks may run the barrier in another job, so they need not get its error */
 	int done;	      /* the results of this and of all earlier requests are here */
-	int given_up;	      /* a rejoin gave the request up: it stands in that list */
-	int error;	      /* why results are missing then: -errno */
+	int given_up;	      /* a rejoin gave the request up; it is in the list `given_up` */
+	int error;	      /* -errno: why results of a given-up request are missing */
 	int blocking;	      /* the owner waits for the request, and needs no event */
 	int told;	      /* the end or failure was reported */
-	/* If it is set, the library owns the request, in the list `ended` once told. */
+	/* If it is set, the library owns the request, which is in the list `ended` once its end was reported. */
 	void (*on_done)(void *arg, int rc, uint32_t flags);
 	void *arg;
 };
@@ -52,8 +59,11 @@ TAILQ_HEAD(fpisa_requests, fpisa_request);
 void fpisa_request_free(struct fpisa_request *r);
 void fpisa_requests_free(struct fpisa_requests *list);
 
+/* Return whether recv is at the position of its elements in send. */
+int fpisa_request_in_place(const struct fpisa_request *r);
+
 /*
- * Reserve the memory in which the request is remembered if it fails, for chunks as small as the job's may be. 0, or
+ * Reserve the memory for the record of the request if it fails, for chunks as small as the job's may be. Return 0, or
  * -ENOMEM with the message set.
  */
 int fpisa_request_reserve(struct fpisa_request *r);
@@ -64,20 +74,20 @@ void fpisa_request_place(struct fpisa_request *r);
 /* Return the number of elements of the chunk that begins at element `offset` of the call. */
 uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
 
-/* Return the bytes of that chunk in an array, without scales. */
+/* Return the bytes of the chunk that begins at element `offset` in an array, without scales. */
 uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset);
 
 /* End the requests at the front that have all of their results. A request of no elements has them as soon as it is placed. */
 void fpisa_requests_complete(struct fpisa *f);
 
-/* Tell the waiters of the request, or its callback, once, that it is done or has failed. */
+/* Report once, to the request's waiters or callback, that the request is done or has failed. */
 void fpisa_request_tell(struct fpisa_request *r);
-void fpisa_requests_tell(struct fpisa *f); /* tell all requests of the handle: it has failed */
+void fpisa_requests_tell(struct fpisa *f); /* report to all requests of the handle that it has failed */
 
-/* Copy the result for the chunk at `offset` into the caller's array. */
+/* Copy what the caller keeps of the result for the chunk at `offset` into its array. */
 void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char *scales, const char *elements);
 
-/* Restore the arrays of unfinished requests in place when the handle fails, or remember which chunks changed. */
+/* Restore the arrays of unfinished requests in place when the handle fails, or record which chunks changed. */
 void fpisa_requests_restore(struct fpisa *f);
 void fpisa_requests_give_up(struct fpisa *f); /* end all requests unfinished; their owners may still hold them */
 

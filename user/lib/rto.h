@@ -2,13 +2,12 @@
 /*
  * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule, and one addition. The time of a chunk is
  * a round trip only for the rank whose contribution completed it. For other ranks it contains a wait for that rank,
- * and perhaps that rank's own timeouts. Estimates made from those would feed on each other until all stand at the
- * maximum.
+ * and perhaps that rank's own timeouts. Estimates from such times would raise each other until all reach the maximum.
  *
- * An estimate holds for up to twice as many chunks in flight as there were when its samples left. Behind more chunks
- * a chunk may take longer in proportion, because a link serves one after the other: the time of a single chunk does
- * not show the time of a window. TCP has a long minimum for that, which every loss would cost here. So the timeout
- * grows in proportion until samples of more chunks have come.
+ * An estimate holds for up to twice as many chunks in flight as there were when its samples were sent. With more chunks
+ * in flight a chunk may take longer in proportion, because a link sends one after the other: the time of a single chunk
+ * does not determine the time of a window. TCP has a long minimum for that, which every loss would cost here. So the
+ * timeout grows in proportion until samples of more chunks have come.
  */
 #ifndef FPISA_RTO_H
 #define FPISA_RTO_H
@@ -35,7 +34,7 @@ static inline void fpisa_rto_init(struct fpisa_rto *r)
 	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS};
 }
 
-/* Count a sample that left as one of `chunks` in flight. */
+/* Count a sample that was sent as one of `chunks` in flight. */
 static inline void fpisa_rto_load(struct fpisa_rto *r, uint32_t chunks)
 {
 	uint32_t load = chunks * FPISA_RTO_LOAD_ONE;
@@ -44,8 +43,8 @@ static inline void fpisa_rto_load(struct fpisa_rto *r, uint32_t chunks)
 }
 
 /*
- * Return `ns`, measured by samples, scaled to so many chunks in flight. More chunks than the samples cover take no
- * longer than the first timeout.
+ * Return `ns`, measured by samples, scaled to `chunks` in flight. More chunks than the samples cover take no longer
+ * than the first timeout.
  */
 static inline uint64_t fpisa_rto_among(const struct fpisa_rto *r, uint64_t ns, uint32_t chunks)
 {
@@ -80,7 +79,7 @@ static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 
 /*
  * Take an upper bound of the round trip, if another or an unknown rank completed the round. Use it if it is shorter
- * than the estimate. `grow` also lets the estimate rise, to at most twice its value for so many `chunks`, so that a
+ * than the estimate. `grow` also lets the estimate rise, to at most twice its value for `chunks`, so that a
  * single wait for other ranks does little harm.
  */
 static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, uint32_t chunks, int grow)

@@ -120,7 +120,7 @@ static int send_to(struct fpisa_shard *s, uint32_t most)
 }
 
 /*
- * Return the shard whose turn it is. Each rank begins with another aggregator, so that frames do not all meet at one
+ * Return the shard whose turn it is. Each rank begins with a different aggregator, so that frames do not all go to one
  * port while the others are idle.
  */
 static struct fpisa_shard *next_shard(struct fpisa *f)

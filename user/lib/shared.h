@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A handle that threads share: what options.progress adds.
+ * The parts of a handle that threads share with options.progress.
  *
  * A thread holds the handle's lock while it is within one of the handle's functions, and releases it while it sleeps.
- * One thread at a time moves the handle's requests: the first that waits for one of them. That thread sleeps on the
- * transport's descriptors itself. The other threads wait for it, and the next of them goes on when it leaves. If no
- * thread waits, the progress engine moves the requests. So a blocking call pays only for the lock.
+ * One thread at a time moves the handle's requests: the first thread that waits for one of them. That thread sleeps on
+ * the transport's descriptors itself. The other threads wait for it, and one of them takes over when it leaves. If no
+ * thread waits, the progress engine moves the requests. So the lock is the only extra cost of a blocking call.
  */
 #ifndef FPISA_SHARED_H
 #define FPISA_SHARED_H
@@ -44,7 +44,7 @@ enum fpisa_driver {
 	FPISA_DRIVER_CALLER,  /* a caller, with the lock */
 	FPISA_DRIVER_SLEEPER, /* the same thread without the lock, asleep on the descriptors */
 	FPISA_DRIVER_JOB,     /* the engine, for a held handle (hold.h): nothing is sent, deadlines apply */
-	FPISA_DRIVER_RANKS,   /* the same; the engine sends HELLO */
+	FPISA_DRIVER_RANKS,   /* the engine, for a held handle: it sends HELLO, and deadlines apply */
 };
 
 /* A caller's join, which another thread may fail: then the join ends with the handle's error. */
@@ -56,11 +56,11 @@ enum fpisa_join_state {
 
 struct fpisa_shared {
 	struct fpisa_engine *engine; /* NULL: one thread at a time uses the handle, and nothing below is used */
-	int own;		     /* the engine belongs to this handle */
+	int own;		     /* whether the engine belongs to this handle */
 	struct fpisa_engine_item item;
 	struct fpisa_lock lock;
 	pthread_cond_t changed;	       /* a request has ended, or there is no driver any more */
-	int wake;		       /* an eventfd: the driver shall look again */
+	int wake;		       /* an eventfd that makes the driver check again */
 	int events;		       /* eventfd of fpisa_eventfd(); -1: not created */
 	int fd[FPISA_SHARED_FDS], fds; /* descriptors of the transports; none where threads do not sleep on them */
 	enum fpisa_driver driver;
@@ -90,16 +90,16 @@ int fpisa_receive(struct fpisa_shard *s, struct fpisa_in *in, uint64_t timeout_n
  */
 uint64_t fpisa_await(struct fpisa *f, uint64_t timeout_ns);
 
-/* Is there nothing to receive after that? */
+/* Return whether there is nothing to receive after that. */
 int fpisa_is_quiet(const struct fpisa_shard *s);
 
 /* Return when frames come that no descriptor reports; FPISA_NEVER. */
 uint64_t fpisa_frames_due(const struct fpisa *f);
 
-/* Make waiting threads look again: something has ended. */
+/* Make waiting threads check again, because a request or a join has ended. */
 void fpisa_shared_wake(struct fpisa_shared *s);
 
-/* Let the engine move the requests from now on, at `ns` at the latest; -errno with the message set. */
+/* Let the engine move the requests from now on, at `ns` at the latest. Return 0, or -errno with the message set. */
 int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns);
 
 /* Stop watching the handle: it has failed. */
@@ -109,8 +109,8 @@ void fpisa_shared_unwatch(struct fpisa_shared *s);
 int fpisa_shared_events(struct fpisa *f);
 
 /*
- * Let the handle's requests signal this eventfd too, which other handles share. Requests that have ended before
- * signal at once. -errno with the message set.
+ * Let the handle's requests signal this eventfd too, which other handles share. Requests that have ended before signal
+ * at once. Return 0, or -errno with the message set.
  */
 int fpisa_shared_events_with(struct fpisa *f, int fd);
 
@@ -120,13 +120,13 @@ void fpisa_shared_drive(struct fpisa_shared *s);
 /* Stop driving: the caller has finished, or a held handle has joined. */
 void fpisa_shared_stop_driving(struct fpisa_shared *s);
 
-/* Do other threads that wait leave the requests alone? */
+/* Return whether a driver exists, so that waiting threads do not move the requests. */
 static inline int fpisa_is_driven(const struct fpisa_shared *s)
 {
 	return s->driver >= FPISA_DRIVER_CALLER;
 }
 
-/* Are requests held back until the handle has joined? (hold.h) */
+/* Return whether requests are held back until the handle has joined (hold.h). */
 static inline int fpisa_is_held(const struct fpisa_shared *s)
 {
 	return s->driver >= FPISA_DRIVER_JOB;

@@ -34,15 +34,15 @@ int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t co
 		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
 		return fpisa_fail(
 			-ENOMEM,
-			"a call in place of %llu chunks: calls in place of this process, under way or failed, may have %llu "
-			"together; make it in parts, give the sum another array, or set options.restore",
+			"an in-place call of %llu chunks: all in-place calls of this process, under way or failed, "
+			"may have %llu together; make it in parts, give the sum another array, or set options.restore",
 			(unsigned long long)chunks, (unsigned long long)FPISA_UNCLEAN_MOST);
 	}
 	/* Unmarked parts of a long array cost address space only. */
 	u = calloc(1, sizeof(*u) + chunks * sizeof(u->mark[0]));
 	if (!u) {
 		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
-		return fpisa_fail(-ENOMEM, "no memory for a call in place of %llu elements", (unsigned long long)count);
+		return fpisa_fail(-ENOMEM, "no memory for an in-place call of %llu elements", (unsigned long long)count);
 	}
 	u->at = array;
 	u->count = count;
@@ -103,7 +103,7 @@ static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 	return (uint32_t)hash_bytes(hash_bytes(1, p[0]), p[1]) | 1;
 }
 
-/* Release the memory before the first mark and behind the last. */
+/* Release the memory before the first mark and after the last. */
 static struct fpisa_unclean *trim(struct fpisa_unclean *u)
 {
 	uint64_t from = 0, to = u->chunks;
@@ -137,13 +137,13 @@ void fpisa_unclean_remember(struct fpisa_unclean *u)
 	fpisa_fork_release();
 }
 
-/* Is the part within the array? Its memory may be gone if the chunk is not entirely within the array. */
+/* Return whether the part is within the array. Its memory may be gone if the chunk is not entirely within the array. */
 static int within(struct part p, const char *array, size_t size)
 {
 	return !p.bytes || (p.at >= array && p.at + p.bytes <= array + size);
 }
 
-/* Do the chunks that u remembers and the array have any place in common? Scales stand behind all elements. */
+/* Return whether the array overlaps the chunks that u remembers. Scales follow all elements. */
 static int meets(const struct fpisa_unclean *u, const char *array, size_t size)
 {
 	const char *end = u->at + u->count * u->format.bytes + (u->format.shared ? u->count / FPISA_BLOCK : 0);
@@ -151,7 +151,7 @@ static int meets(const struct fpisa_unclean *u, const char *array, size_t size)
 	return u->at + u->first * u->elements * u->format.bytes < array + size && array < end;
 }
 
-/* Count the marked chunks of the array that are as they were left, and remove the marks of the others. */
+/* Count the array's marked chunks that have not changed since the failed call, and unmark the others. */
 static uint64_t still(struct fpisa_unclean *u, const char *array, size_t size)
 {
 	uint64_t n = 0;
@@ -196,8 +196,8 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 		return 0;
 	return fpisa_fail(
 		-EUCLEAN,
-		"the array has sums of a call in place that failed, in %llu of its chunks, and no input; write it again, "
-		"give input that has the same bytes in another array, "
-		"or set options.restore, which puts the input back",
+		"%llu chunks of the array have sums of an in-place call that failed, not input; write the input "
+		"again, pass input with the same bytes in another array, or set options.restore, which restores the "
+		"input",
 		(unsigned long long)n);
 }

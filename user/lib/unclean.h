@@ -5,7 +5,7 @@
  * is copied while a call is in progress. A chunk whose result differs from its input is marked. When the call fails
  * the marked chunks are hashed, so that chunks which the program has written since can be recognised.
  *
- * Sums of options.restore need none of this, nor do minima and maxima, which may be taken twice.
+ * Calls with options.restore do not need this. Nor do minima and maxima, which may be taken twice.
  */
 #ifndef FPISA_UNCLEAN_H
 #define FPISA_UNCLEAN_H
@@ -18,13 +18,13 @@ struct fpisa_unclean;
 
 /*
  * Chunks of all calls in place of the process, in progress or failed. A failed call counts from its first marked
- * chunk to its last, until the program has written these and sent them. 4 bytes each, 256 MiB.
+ * chunk to its last, until the program has written these chunks and sent them. A chunk takes 4 bytes, all take 256 MiB.
  */
 #define FPISA_UNCLEAN_MOST (1ull << 26)
 
 /*
- * Remember an array of `count` elements, `elements` a chunk. 0, or -ENOMEM with the message set: no memory, or more
- * chunks than FPISA_UNCLEAN_MOST.
+ * Remember an array of `count` elements, `elements` per chunk. Return 0, or -ENOMEM with the message set if there is no
+ * memory, or there would be more chunks than FPISA_UNCLEAN_MOST.
  */
 int fpisa_unclean_new(struct fpisa_unclean **u, const void *array, uint64_t count, uint32_t elements,
 		      struct fpisa_format format);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Chunks in flight: self-clock, retransmission, and how many the receiver bears. This file does not send and reads no
- * clock: send.c asks what may leave, reply.c says what has come, progress.c what is overdue.
+ * Chunks in flight: self-clock, retransmission, and how many the receiver can hold. This file does not send and reads
+ * no clock: send.c asks what may leave, reply.c says what has come, progress.c what is overdue.
  *
  * A slot with a chunk stands in one queue: `fresh` or `ready`, or one of `waiting`, one per backoff, or `held`. All
  * slots of a waiting queue have the same timeout, so each queue is in the order of expiry and only heads are looked
@@ -90,13 +90,17 @@ static uint64_t own(const struct fpisa_window *w, uint64_t chunk)
 
 void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 {
-	uint64_t first = own(w, r->first), end = own(w, r->first + r->chunks);
+	uint64_t first = own(w, r->first), n = own(w, r->first + r->chunks) - first;
 
-	/* In the order of chunks: the slot of the request's first chunk leads. */
-	for (uint32_t i = 0; i < w->slots; i++) {
-		struct fpisa_window_slot *slot = &w->slot[(first + i) & (w->slots - 1)];
+	/*
+	 * Visit slots in the order of chunks, beginning with the slot of the request's first chunk. All earlier chunks
+	 * are done or in a slot, so each idle slot gets the chunk of its position. A call of few chunks visits few
+	 * slots.
+	 */
+	for (uint64_t i = 0; i < n && i < w->slots; i++) {
+		struct fpisa_window_slot *slot = fpisa_window_slot_of(w, first + i);
 
-		if (slot->req || slot->chunk >= end)
+		if (slot->req)
 			continue;
 		slot->req = r;
 		fpisa_window_move(slot, &w->fresh);
@@ -104,8 +108,8 @@ void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 }
 
 /*
- * Insert the slot among the chunks that were not sent yet, in their order. A rank that had a result late sends what
- * follows it when all other ranks do.
+ * Insert the slot among the chunks that have not been sent, in their order. A rank that got a result late then sends
+ * the following chunks when all other ranks do.
  */
 static void move_to_fresh(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
@@ -208,7 +212,10 @@ static void heard(struct fpisa_window *w, uint64_t first_ns, uint64_t now)
 	}
 }
 
-/* Does the result answer a retransmission? If that is not known, the first transmission is taken as answered. */
+/*
+ * Return whether the result answers a retransmission. If that is not known, assume that it answers the first
+ * transmission.
+ */
 static int answers_retransmission(const struct fpisa_window_slot *slot, const struct fpisa_answer *a)
 {
 	return slot->tries > 1 && (a->resent || (a->ours && a->retransmit));
@@ -247,6 +254,7 @@ static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	slot->gso = 0;
 	slot->backoff = 0;
 	slot->live = 0;
+	slot->above = 0;
 	while (r && slot->chunk >= own(w, r->first + r->chunks))
 		r = TAILQ_NEXT(r, link);
 	slot->req = r;
@@ -278,6 +286,8 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 
 	if (answers_retransmission(slot, a) || (slot->tries > 1 && a->unknown))
 		fpisa_congestion_lost(c, slot->sent_ns, now);
+	if (a->marked)
+		fpisa_congestion_halve(c, slot->sent_ns, now);
 	if (a->lost_ours || a->lost_others)
 		told_lost(w, slot, a, now);
 	heard(w, slot->first_ns, now);
@@ -285,7 +295,7 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 	go_on(w, slot);
 }
 
-/* Keep the lesser two of three, in order. */
+/* Keep the smaller two of three, in order. */
 static void keep_two(uint64_t two[2], uint64_t x)
 {
 	if (x < two[0]) {
@@ -337,7 +347,7 @@ static uint64_t chunk_of(const struct fpisa_window *w, const struct fpisa_window
 	return w->layout ? fpisa_layout_chunk(w->layout, w->shard, slot->chunk) : slot->chunk;
 }
 
-/* Is the window's oldest chunk the oldest of all windows? */
+/* Return whether the window's oldest chunk is the oldest of all windows. */
 static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot *oldest)
 {
 	for (uint32_t i = 0; i < w->flight->windows; i++) {
@@ -350,7 +360,7 @@ static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot
 	return 1;
 }
 
-/* Has everything that was started been sent? Then no later chunk can overtake a lost one. */
+/* Return whether everything that was started has been sent. If so, no later chunk can overtake a lost chunk. */
 static int is_tail(const struct fpisa_window *w)
 {
 	for (uint32_t i = 0; i < w->flight->windows; i++)
@@ -366,7 +376,7 @@ static uint64_t silent_from(const struct fpisa_window *w, uint64_t timeout)
 }
 
 /*
- * Return until when results are taken to be coming, and chunks without a result to be queued. Results of any
+ * Return the time until which results count as arriving, and chunks without a result as queued. Results of any
  * aggregator count: they come by one link.
  */
 static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
@@ -377,8 +387,8 @@ static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 }
 
 /*
- * May the window's oldest chunk be sent again although no report says that it was lost? If a rank is late, only one
- * of all windows sends at first.
+ * Return whether the window's oldest chunk may be sent again although no report says that it was lost. If a rank is
+ * late, only one of all windows sends at first.
  */
 static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot *oldest, uint64_t timeout, uint64_t now)
 {
@@ -389,7 +399,7 @@ static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot 
 
 /*
  * Take an overdue chunk out of the count in flight if there are several windows. The chunk is lost, or waits at the
- * aggregator for other ranks. Ranks may wait for different chunks at different aggregators: then others go on.
+ * aggregator for other ranks. Ranks may wait for different chunks at different aggregators: then other chunks are sent.
  */
 static void overdue(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The window: which chunks are in flight, and which is sent next.
+ * The window decides which chunks are in flight, and which chunk is sent next.
  *
- * A window is a set of slots. Slot i carries the chunks i, i + w, i + 2w, ... one after the other: the next leaves
- * when the result of the one before has come. The wire's self-clock (chunk c + W after the result of c) holds for any
- * w that divides the job's window W. So a worker whose receiver holds less uses fewer slots.
+ * A window is a set of slots. Slot i carries the chunks i, i + w, i + 2w, ... one after the other. A chunk leaves when
+ * the result of the chunk before it in the slot has come. The wire's self-clock (chunk c + W after the result of c)
+ * holds for any w that divides the job's window W. So a worker whose receiver holds less uses fewer slots.
  */
 #ifndef FPISA_WINDOW_H
 #define FPISA_WINDOW_H
@@ -26,6 +26,7 @@ struct fpisa_window_slot {
 	uint64_t first_ns;     /* first transmission */
 	uint64_t since_ns;     /* start of the timeout */
 	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without STATUS */
+	int above;	       /* it named leaves of the aggregator's parent, and not ranks */
 	uint32_t tries;	       /* transmissions */
 	uint32_t among;	       /* chunks without a result just after the first transmission, including this chunk */
 	int in_flight;	       /* the chunk was sent and is not known to be lost */
@@ -33,6 +34,12 @@ struct fpisa_window_slot {
 	uint32_t backoff;      /* doublings of the timeout after the next transmission */
 	struct fpisa_hdr hdr;  /* header of the frame being sent */
 };
+
+/* Return the ranks that the chunk waits for, as far as known. */
+static inline uint64_t fpisa_slot_missing(const struct fpisa_window_slot *slot)
+{
+	return slot->above ? 0 : slot->live & ~slot->bitmap;
+}
 
 TAILQ_HEAD(fpisa_window_queue, fpisa_window_slot);
 
@@ -54,10 +61,10 @@ struct fpisa_window {
 	struct fpisa_flight *flight;
 	struct fpisa_rto rto;
 	struct fpisa_base base;
-	uint64_t turn;			   /* begin of its next turn: a frame takes a window of weight w 1/w */
+	uint64_t turn;			   /* time of its next turn; each frame of a window of weight w adds 1/w */
 	uint32_t slots;			   /* a power of two; 0 before the first join */
 	const struct fpisa_layout *layout; /* tells which chunks of a request are the window's; NULL: all */
-	uint32_t shard;			   /* index of the window's shard there */
+	uint32_t shard;			   /* index of the window's shard in `layout` */
 	struct fpisa_window_slot *slot;
 	struct fpisa_window_queue fresh;		   /* not yet sent, in the order of chunks */
 	struct fpisa_window_queue ready;		   /* to be sent again now */
@@ -78,7 +85,8 @@ struct fpisa_answer {
 	int unknown;	 /* the contributor is not known */
 	int retransmit;	 /* the contribution was not the first copy that its rank sent */
 	int lost_ours;	 /* this rank's contribution to the chunk before was lost */
-	int lost_others; /* only other ranks' contributions to it were */
+	int lost_others; /* only other ranks' contributions to the chunk before were lost */
+	int marked;	 /* the result, or a contribution to it, was marked on its way (ECN) */
 };
 
 /*
@@ -119,7 +127,7 @@ uint32_t fpisa_window_take_turn(struct fpisa_window *w);
 void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns);
 
 /*
- * Record the result of the slot's chunk: learn from the time that it took, and go on with the slot's next chunk.
+ * Record the result of the slot's chunk: learn from the time that it took, and continue with the slot's next chunk.
  * `resumed_ns`: when a pause of this process ended.
  */
 void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slot, const struct fpisa_answer *a,
@@ -128,10 +136,10 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 /* Make slots whose timeout has passed ready, or hold them. Return whether any timeout has passed. */
 int fpisa_window_expire(struct fpisa_window *w, uint64_t now);
 
-/* Return when the next timeout passes, `at` at the latest. */
+/* Return the time of the next timeout, or `at` if that is earlier. */
 uint64_t fpisa_window_expiry(const struct fpisa_window *w, uint64_t at);
 
-/* Check whether the receiver's drops explain something overdue; `drops` is their number so far. */
+/* Check whether the receiver's drops explain why a result is overdue; `drops` is their number so far. */
 void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops, uint64_t now);
 
 static inline struct fpisa_window_slot *fpisa_window_slot_of(const struct fpisa_window *w, uint64_t chunk)
@@ -140,8 +148,8 @@ static inline struct fpisa_window_slot *fpisa_window_slot_of(const struct fpisa_
 }
 
 /*
- * Has the chunk its result? Then its slot has passed it. A window that never began a generation has no slots, and no
- * results.
+ * Return whether the chunk has its result. If so, its slot has moved on. A window that never began a generation has no
+ * slots, and no results.
  */
 static inline int fpisa_window_passed(const struct fpisa_window *w, uint64_t chunk)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Aggregators beside the manager's own datapath; aggregators.h has the contracts. */
+/* Aggregators on other hosts; aggregators.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "remote.h"
 
 #define UNKNOWN_RATE 1000 /* Mbit/s, for a link whose rate is unknown */
-#define AGAIN_MS 5000	  /* an aggregator that could not make a job gets no group for so long */
+#define AGAIN_MS 5000	  /* pause before an aggregator that could not make a job gets a group again */
 
 /* Write "10.0.0.2", with the port if that is not the usual port, and return it. */
 static const char *name_of_place(__be32 address, __u32 port, char *text, size_t size)
@@ -74,7 +74,10 @@ __attribute__((format(printf, 3, 4))) static void refuse_so(struct fpisa_manager
 	va_end(ap);
 }
 
-/* Check a registration. `at` is the aggregator that has registered this address, NULL if none has: perhaps by this connection, with other numbers. */
+/*
+ * Check a registration. `at` is the aggregator that has registered this address, perhaps by this connection with other
+ * numbers; NULL: no aggregator has.
+ */
 static void check(const struct manager *m, const struct manager_caller *c, const struct fpisa_manager_register *r,
 		  const struct manager_aggregator *at, struct fpisa_manager_refusal *why)
 {
@@ -83,31 +86,32 @@ static void check(const struct manager *m, const struct manager_caller *c, const
 
 	name_of_place(r->address ?: c->address, r->port, name, sizeof(name));
 	if (!again && (c->place >= 0 || c->aggregator)) {
-		refuse_so(why, FPISA_MANAGER_R_order, "this connection is in a group already, or an aggregator's");
+		refuse_so(why, FPISA_MANAGER_R_order, "this connection already belongs to a group or an aggregator");
 	} else if (!manager_may_add(m->policy, c->owner)) {
 		refuse_so(
 			why, FPISA_MANAGER_R_key,
 			"aggregator %s: %s%s may not register aggregators, which see the values of all groups (aggregator-keys)",
 			name, *c->owner ? "key " : "a host without a key", c->owner);
 	} else if (r->version != FPISA_VERSION) {
-		refuse_so(
-			why, FPISA_MANAGER_R_aggregator,
-			"aggregator %s: its frames are of version %u, those of this manager of %u; run one release on all hosts",
-			name, r->version, FPISA_VERSION);
+		refuse_so(why, FPISA_MANAGER_R_aggregator,
+			  "aggregator %s: its frames have version %u, but this manager's have %u; run one release on "
+			  "all hosts",
+			  name, r->version, FPISA_VERSION);
 	} else if (!is_machine(r->address ?: c->address)) {
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
-			  "aggregator %s: no address that the ranks of other hosts can reach; give it one (address)",
+			  "aggregator %s: it has no address that ranks of other hosts can reach; give it one "
+			  "(address)",
 			  name);
 	} else if (taken && at->record.host != c->address) {
 		inet_ntop(AF_INET, &at->record.host, host, sizeof(host));
 		refuse_so(why, FPISA_MANAGER_R_aggregator,
 			  "aggregator %s: host %s has registered that address; give each its own (address)", name, host);
 	} else if (taken) {
-		/* Perhaps it was, and its end is about to be heard. */
-		refuse_so(
-			why, FPISA_MANAGER_R_busy,
-			"aggregator %s: another fpisa serve of this host has registered it, and is there; end one of the two",
-			name);
+		/* That process may have ended already, and the manager has not yet noticed. */
+		refuse_so(why, FPISA_MANAGER_R_busy,
+			  "aggregator %s: another fpisa serve of this host has registered it, and still runs; end one "
+			  "of the two",
+			  name);
 	}
 }
 
@@ -135,7 +139,7 @@ void manager_register(struct manager *m, struct manager_caller *c, const struct 
 		return;
 	a = a ?: free_place(m);
 	if (!a) {
-		refuse_so(why, FPISA_MANAGER_R_pool, "the manager has %d aggregators, as many as it can", AGGREGATORS);
+		refuse_so(why, FPISA_MANAGER_R_pool, "the manager has %d aggregators, the limit", AGGREGATORS);
 		return;
 	}
 	a->record = (struct aggregator_record){.since = again ? a->record.since : m->wall_s,
@@ -278,7 +282,7 @@ static double slowest_rank(const struct manager_group *g)
 }
 
 /*
- * Fill in the rates; an unknown rate counts as the least known rate. Set *known if all are known. Return the ranks'
+ * Fill in the rates; an unknown rate counts as the lowest known rate. Set *known if all are known. Return the ranks'
  * rate, bit/s.
  */
 static double fill_rates(const struct manager_group *g, struct shares_host *h, __u32 n, bool *known)
@@ -391,7 +395,7 @@ static void take_made(struct manager *m, struct manager_group *g, __u32 i, const
 				    .spec = msg->spec};
 
 	snprintf(made.text, sizeof(made.text), "%s", msg->text);
-	manager_aggregator_of(m, g, i)->not_before_ms = msg->err ? m->now_ms + AGAIN_MS : 0;
+	manager_aggregator_of(m, g, i)->not_before_ms = msg->err && !msg->spec.elements ? m->now_ms + AGAIN_MS : 0;
 	manager_made_at(m, i, &made);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Aggregators that have registered, and the choice of aggregators for a group, also from the manager's own datapath. A
- * group keeps its aggregators until it ends. If one of them dies, the group ends.
+ * Keep the aggregators that have registered, and choose a group's aggregators among them and the manager's own
+ * datapath. A group keeps its aggregators until it ends. If one of them dies, the group ends.
  */
 #ifndef FPISA_MANAGER_AGGREGATORS_H
 #define FPISA_MANAGER_AGGREGATORS_H
 
 #include "group.h"
 
-/* Register an aggregator, which gets shares from now on. To refuse it, set *why, which was 0, to the reason. */
+/* Register an aggregator, which gets shares from now on. If it is refused, set *why, which was 0, to the reason. */
 void manager_register(struct manager *m, struct manager_caller *c, const struct fpisa_manager_register *r,
 		      struct fpisa_manager_refusal *why);
 

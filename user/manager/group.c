@@ -112,24 +112,23 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 		return NULL;
 	}
 	if (used.groups >= quota.groups) {
-		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
-			      "group %s: key '%s' has %u groups, as many as it may (key-groups)", j->name, c->owner,
-			      used.groups);
+		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0, "group %s: key '%s' has %u groups, its limit (key-groups)",
+			      j->name, c->owner, used.groups);
 		return NULL;
 	}
 	if (used.groups + ending >= 2 * quota.groups) {
-		refuse_caller(
-			m, c, FPISA_MANAGER_R_quota, 0,
-			"group %s: key '%s' has %u groups that ranks have left or died in, and others have not (key-groups)",
-			j->name, c->owner, ending);
+		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
+			      "group %s: key '%s' has %u groups that some ranks have left or died in, and others have not "
+			      "(key-groups)",
+			      j->name, c->owner, ending);
 		return NULL;
 	}
 	for (int i = GROUPS; i--;)
 		if (!m->group[i].record.id)
 			g = &m->group[i];
 	if (!g) {
-		refuse_caller(m, c, FPISA_MANAGER_R_pool, 0, "group %s: the manager has %d groups, as many as it can",
-			      j->name, GROUPS);
+		refuse_caller(m, c, FPISA_MANAGER_R_pool, 0, "group %s: the manager has %d groups, the limit", j->name,
+			      GROUPS);
 		return NULL;
 	}
 	g->record.id = m->ops->random(m->arg);
@@ -146,19 +145,20 @@ static void join(struct manager *m, struct manager_caller *c, const struct fpisa
 
 	if (c->place >= 0 || c->aggregator) {
 		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
-			      "this connection is in a group already, or an aggregator's");
+			      "this connection already belongs to a group or an aggregator");
 		return;
 	}
 	if (g && g->whole) {
 		refuse_caller(m, c, FPISA_MANAGER_R_name, 0,
-			      "group %s: one of that name lives, of %u ranks; take another name, or see fpisa group show",
+			      "group %s: a group of this name exists, with %u ranks; take another name, or see fpisa "
+			      "group show",
 			      j->name, g->record.size);
 		return;
 	}
 	if (g && g->record.size != j->size) {
 		refuse_caller(m, c, FPISA_MANAGER_R_size, manager_in(g, RANK_HERE),
-			      "group %s: rank %u says that it has %u ranks, others said %u", j->name, j->rank, j->size,
-			      g->record.size);
+			      "group %s: rank %u gives its size as %u, but the other ranks as %u", j->name, j->rank,
+			      j->size, g->record.size);
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_HERE) {
@@ -216,7 +216,7 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 
 	if (c->place >= 0 || c->aggregator) {
 		refuse_caller(m, c, FPISA_MANAGER_R_order, 0,
-			      "this connection is in a group already, or an aggregator's");
+			      "this connection already belongs to a group or an aggregator");
 		return;
 	}
 	if (g && g->state[j->rank] == RANK_GONE) {
@@ -226,7 +226,7 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	}
 	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {
 		refuse_caller(m, c, FPISA_MANAGER_R_unknown, 0,
-			      "group %s: no such group lives here any more, or not with this process as rank %u",
+			      "group %s: the group does not exist any more, or this process is not its rank %u",
 			      j->name, j->rank);
 		return;
 	}
@@ -412,8 +412,8 @@ static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank
 	msg.refusal = (struct fpisa_manager_refusal){
 		.reason = FPISA_MANAGER_R_differs, .index = FPISA_MANAGER_NO_JOB, .ranks = 1ull << rank | 1ull << other};
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
-		 "group %s: call %llu of rank %u is not that of rank %u; all ranks make the same calls in the same order, "
-		 "whatever their types",
+		 "group %s: call %llu of rank %u differs from that of rank %u; all ranks must make the same calls in "
+		 "the same order, whatever their types",
 		 g->record.name, (unsigned long long)w->call, rank, other);
 	m->ops->refused(m->arg, g->caller[rank], FPISA_MANAGER_R_differs, msg.refusal.text);
 	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
@@ -477,5 +477,5 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 			return;
 		break;
 	}
-	refuse_caller(m, from, FPISA_MANAGER_R_order, 0, "a message out of its turn: JOIN or RETURN come first");
+	refuse_caller(m, from, FPISA_MANAGER_R_order, 0, "an unexpected message: JOIN or RETURN must come first");
 }

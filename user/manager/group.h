@@ -10,7 +10,10 @@
 #include "datapath/groups.h"
 #include "policy.h"
 
-/* Connections at a time: of ranks, in no group yet, and refused. The process has 64 other descriptors. */
+/*
+ * The most connections at a time: those of ranks and aggregators, those that are not in a group yet, and refused ones.
+ * The process has 64 other descriptors.
+ */
 #define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + AGGREGATORS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
@@ -18,8 +21,8 @@
 struct manager_caller {
 	__be32 address, local;	    /* the connection's peer, and our address to which it connected */
 	char owner[FPISA_PSK_NAME]; /* name of its key; "" without a key */
-	bool here;		    /* the address is this host's: the rank runs beside this datapath */
-	int place;		    /* place of its group; -1: in no group */
+	bool here;		    /* the address is this host's: the rank runs on the host of this datapath */
+	int place;		    /* place of its group; -1: not in a group */
 	__u32 rank;
 	__u32 rate;	  /* rate of its link as the rank says, Mbit/s; 0: unknown */
 	__u32 aggregator; /* place of the aggregator that it has registered, from 1; 0: not an aggregator */
@@ -41,20 +44,20 @@ struct manager_make {
 struct manager_made {
 	__u32 place, index;
 	__u64 id;
-	int err;			/* 0; -ENOSPC: a smaller window may fit; or another -errno */
-	__u32 reason;			/* of an error: enum fpisa_manager_reason; 0: as the error says */
-	__u32 number;			/* of the job */
-	struct fpisa_manager_spec spec; /* complete */
+	int err; /* 0; -ENOSPC: a smaller window may fit; -EMSGSIZE: spec.elements fit, if not 0; or another -errno */
+	__u32 reason;			/* the error's enum fpisa_manager_reason; 0: as the error says */
+	__u32 number;			/* the job's number */
+	struct fpisa_manager_spec spec; /* complete, unless err is set */
 	char text[FPISA_MANAGER_TEXT];	/* text of an error */
 };
 
 struct manager_ops {
 	void (*send)(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
-	/* End the connection after its messages have been sent. Its rank is in no group any more. */
+	/* End the connection after its messages have been sent. Its rank has left the group. */
 	void (*hang_up)(void *arg, struct manager_caller *who);
 	/* Log that this connection was refused. If a job is refused, the connection belongs to any of its ranks. */
 	void (*refused)(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);
-	/* The next three are carried out in their order, after this call has returned. */
+	/* The caller carries out the next three requests in their order, after the current call has returned. */
 	void (*make)(void *arg, const struct manager_make *m);
 	void (*remove)(void *arg, __u32 number, __u64 token);
 	void (*record)(void *arg, __u32 place, const struct group_record *r); /* id 0: forget the record */
@@ -71,11 +74,12 @@ enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
 struct manager_group_job {
 	enum fpisa_group_job state;
 	__u64 asked, bound; /* bitmaps of ranks that have asked for the job, and that have bound their port */
-	__u32 window;	    /* window that is tried */
+	__u32 window;	    /* window of the current attempt */
+	__u16 elements;	    /* in a frame, if the ranks did not give them and an aggregator has a small MTU; else 0 */
 	__u32 halved;	    /* halvings of the window at the present aggregator, which had no room */
-	int tries;	    /* tries of ports */
-	__u32 next_port;    /* first port that was not tried yet */
-	__u64 making_ms;    /* when the making began */
+	int tries;	    /* attempts to find free ports */
+	__u32 next_port;    /* first port that has not been tried */
+	__u64 making_ms;    /* when the manager began to make the job */
 	__u32 at;	    /* index of the aggregator that makes the job; they make it one after the other */
 	__u32 there;	    /* bitmap of aggregators that have made the job */
 	enum fpisa_manager_reason reason; /* why the job is refused to all ranks; 0: it is not refused */
@@ -108,8 +112,8 @@ struct manager {
 	const struct manager_policy *policy;
 	const struct manager_ops *ops;
 	void *arg;
-	__u16 aggregator_port; /* UDP */
-	__u64 now_ms, wall_s;  /* set before each event: clock of the time in which peers were heard; s since 1970 */
+	__u16 aggregator_port;	     /* UDP */
+	__u64 now_ms, wall_s;	     /* set before each event: process_time_ms(); seconds since 1970 */
 	struct manager_counts count; /* counts of events; the caller may reset them to 0 */
 	struct manager_aggregator aggregator[AGGREGATORS];
 	struct manager_group group[GROUPS];
@@ -134,7 +138,7 @@ void manager_tick(struct manager *m);
 
 /*
  * Record the groups that gather, for readers of the records. Do not call this at each change: ranks that come and go
- * would make work for the helper.
+ * would keep the helper busy.
  */
 void manager_record_gathering(struct manager *m);
 

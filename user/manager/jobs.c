@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job of a group. Each rank asks for it in the same words. When all ranks have asked, the job gets slots and UDP
- * ports. The ranks bind the ports, the datapath makes the job, and all ranks are told. If any step fails, all ranks get
- * the same refusal. group.h and jobs.h have the contracts.
+ * The life of a group's job. All ranks ask for the same job. When all have asked, the job gets slots and UDP ports. The
+ * ranks bind the ports, the datapath makes the job, and all ranks are told. If any step fails, all ranks get the same
+ * refusal. group.h and jobs.h have the contracts.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "members.h"
 #include "remote.h"
 
-#define MOST_TRIES 16 /* tries of UDP ports */
+#define MOST_TRIES 16 /* attempts to find free UDP ports */
 
 static struct manager_group_job *job_of(struct manager_group *g, __u32 index, struct group_job **record)
 {
@@ -47,7 +47,7 @@ static void say_refused(struct manager *m, const struct manager_group *g, __u64 
 }
 
 /*
- * Refuse a request of a rank for another job of an index whose job the rank has, or is about to have. The job stays,
+ * Refuse a rank's request for a second job with an index. The rank has the first job, or will have it. That job stays,
  * and the other ranks are not told.
  */
 static void tell_refusal_of_another(struct manager *m, struct manager_group *g, __u32 index, __u64 rank)
@@ -56,7 +56,7 @@ static void tell_refusal_of_another(struct manager *m, struct manager_group *g, 
 
 	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = index, .ranks = rank};
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
-		 "group %s: job %u is another one than this rank asks for; it asked for that one before",
+		 "group %s: job %u is not the job that this rank asks for now; it asked for that one earlier",
 		 g->record.name, index);
 	say_refused(m, g, rank, FPISA_MANAGER_R_differs, msg.refusal.text);
 	manager_tell(m, g, rank, &msg);
@@ -146,7 +146,7 @@ static __u16 free_port(const struct manager *m, const __u64 taken[PORT_WORDS], _
 	return (__u16)(from <= m->policy->udp_last ? from : 0);
 }
 
-/* Choose one port for all ranks, as multicast needs, if each rank has an address of its own. */
+/* Choose one port for all ranks, as multicast needs, if every rank has a different address. */
 static bool common_port(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
 	__u64 taken[PORT_WORDS];
@@ -199,7 +199,7 @@ static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, _
 	}
 }
 
-/* Choose ports for all ranks that were not tried yet, and tell the ranks to bind them. */
+/* Choose ports that have not been tried, one for each rank, and tell the ranks to bind them. */
 static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
@@ -240,9 +240,8 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	__u32 jobs = (__u32)__builtin_popcountll(m->policy->jobs), of_key, of_all, of_exact = j->window;
 
 	if (own.jobs >= quota.jobs) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
-			   "group %s: key '%s' has %u jobs, as many as it may (key-jobs)", g->record.name,
-			   g->record.owner, own.jobs);
+		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0, "group %s: key '%s' has %u jobs, its limit (key-jobs)",
+			   g->record.name, g->record.owner, own.jobs);
 		return false;
 	}
 	if (all.jobs >= jobs) {
@@ -283,12 +282,14 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 
 	if (!(m->policy->formats >> format & 1)) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_format, 0,
-			   "group %s: format %s is not given away here (formats)", g->record.name,
+			   "group %s: the manager does not offer format %s (formats)", g->record.name,
 			   name_of(format_names, format));
 		return false;
 	}
 	if (!(m->policy->modes >> mode & 1)) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_mode, 0, "group %s: mode %s is not given away here (modes)",
+		refuse_job(m, g, index, FPISA_MANAGER_R_mode, 0,
+			   "group %s: the manager does not offer mode %s "
+			   "(modes)",
 			   g->record.name, name_of(mode_names, mode));
 		return false;
 	}
@@ -337,8 +338,8 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 }
 
 /*
- * End the making: all aggregators have answered, or one could not make the job. Jobs already made stay until the group
- * ends.
+ * Finish making the job: all aggregators have answered, or one could not make it. Jobs already made stay until the
+ * group ends.
  */
 static void end_making(struct manager *m, struct manager_group *g, __u32 index)
 {
@@ -400,6 +401,36 @@ static enum fpisa_manager_reason reason_of(const struct manager_made *made)
 				      FPISA_MANAGER_R_datapath;
 }
 
+/*
+ * Make the job again with fewer elements in a frame, because an aggregator after the first cannot carry more. An agent
+ * deletes the job that it has made; this function deletes this datapath's job.
+ */
+static void make_smaller(struct manager *m, struct manager_group *g, __u32 index, __u16 elements)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+
+	for (__u32 i = 0; i < j->at; i++) {
+		if (!(j->there >> i & 1) || !manager_is_own(m, g, i))
+			continue;
+		m->ops->remove(m->arg, record->number, record->token);
+		j->there &= ~(1u << i);
+	}
+	j->elements = elements;
+	j->at = 0;
+	j->halved = 0;
+	make(m, g, index);
+}
+
+/* Return whether the ranks left the elements to the aggregators, and fewer fit here than at the first aggregator. */
+static bool fits_smaller(const struct manager_group *g, __u32 index, const struct manager_made *made)
+{
+	const struct group_job *record = &g->record.job[index];
+
+	return made->err == -EMSGSIZE && !record->asked.elements && g->job[index].at && made->spec.elements &&
+	       made->spec.elements < record->made.elements;
+}
+
 static void take_failure(struct manager *m, struct manager_group *g, __u32 index, const struct manager_made *made)
 {
 	struct manager_group_job *j = &g->job[index];
@@ -410,6 +441,10 @@ static void take_failure(struct manager *m, struct manager_group *g, __u32 index
 	    !g->record.left) {
 		j->halved++;
 		make(m, g, index);
+		return;
+	}
+	if (!j->reason && fits_smaller(g, index, made) && !g->record.gone && !g->record.left) {
+		make_smaller(m, g, index, made->spec.elements);
 		return;
 	}
 	if (!j->reason) {
@@ -473,8 +508,8 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 			return;
 		}
 		refuse_job(m, g, ask->index, FPISA_MANAGER_R_differs, mine,
-			   "group %s: rank %u asks for another job than the ranks before it; all ranks use formats and modes "
-			   "in the same order",
+			   "group %s: rank %u asks for another job than the ranks before it; all ranks must use "
+			   "formats and modes in the same order",
 			   g->record.name, rank);
 		return;
 	}
@@ -518,8 +553,8 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r)
 {
 	if (!g->job[r->index].reason)
-		refuse_job(m, g, r->index, FPISA_MANAGER_R_failed, 1ull << rank, "group %s: rank %u cannot go on: %s",
-			   g->record.name, rank, r->text);
+		refuse_job(m, g, r->index, FPISA_MANAGER_R_failed, 1ull << rank,
+			   "group %s: rank %u cannot continue: %s", g->record.name, rank, r->text);
 }
 
 void manager_job_tick(struct manager *m, struct manager_group *g)
@@ -565,7 +600,7 @@ void manager_restore_jobs(struct manager_group *g)
 		j->reason = record->refused;
 		if (j->reason)
 			snprintf(j->text, sizeof(j->text),
-				 "group %s: job %d was refused before the manager was started again", g->record.name, k);
+				 "group %s: job %d was refused before the manager was restarted", g->record.name, k);
 		j->asked = fpisa_manager_all(g->record.size);
 		j->at = g->record.aggregators;
 		j->window = record->made.window;

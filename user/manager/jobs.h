@@ -11,7 +11,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 /* Handle a rank's answer that it has bound the UDP port, or could not bind it. */
 void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_bind *b);
 
-/* Handle a rank that cannot go on with a job. No other rank can go on then. */
+/* Handle a rank that cannot continue with a job. The other ranks cannot continue either. */
 void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r);
 
 /* Take the answer of the group's aggregator i. */

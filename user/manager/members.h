@@ -13,7 +13,7 @@ __u64 manager_in(const struct manager_group *g, enum manager_rank state);
 void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
 void manager_record(struct manager *m, struct manager_group *g);
 
-/* Fail all further calls of the group. Tell all ranks why, also ranks that come back later. The first reason counts. */
+/* Fail all further calls of the group. Tell all ranks why, also ranks that come back later. Keep the first reason. */
 __attribute__((format(printf, 4, 5))) void manager_end(struct manager *m, struct manager_group *g,
 						       enum fpisa_manager_reason reason, const char *format, ...);
 

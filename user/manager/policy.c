@@ -170,9 +170,9 @@ static int take_network(struct manager_policy *p, const char *s)
 		return err;
 	mask = length ? htonl(UINT32_MAX << (32 - length)) : 0;
 	if (a & ~mask)
-		return refuse(BAD_USAGE, "--networks: %s has bits behind its length", s);
+		return refuse(BAD_USAGE, "--networks: %s has bits set after its prefix length", s);
 	if (p->networks == MANAGER_NETWORKS)
-		return refuse(BAD_USAGE, "--networks: more than %d", MANAGER_NETWORKS);
+		return refuse(BAD_USAGE, "--networks: more than %d networks are not supported", MANAGER_NETWORKS);
 	p->network[p->networks].address = a;
 	p->network[p->networks++].mask = mask;
 	return 0;
@@ -210,7 +210,8 @@ static int take_aggregator_key(struct manager_policy *p, const char *s)
 	if (!fpisa_psk_name_valid(s))
 		return refuse(BAD_USAGE, "--aggregator-keys: '%s' is not the name of a key", s);
 	if (p->aggregator_keys == MANAGER_AGGREGATOR_KEYS)
-		return refuse(BAD_USAGE, "--aggregator-keys: more than %d", MANAGER_AGGREGATOR_KEYS);
+		return refuse(BAD_USAGE, "--aggregator-keys: more than %d keys are not supported",
+			      MANAGER_AGGREGATOR_KEYS);
 	strcpy(p->aggregator_key[p->aggregator_keys++], s);
 	return 0;
 }
@@ -223,7 +224,7 @@ static int take_jobs(struct manager_policy *p, const char *arg)
 	p->jobs = 0;
 	for (__u32 i = 0; !err && i < n; i++) {
 		if (number[i] >= FPISA_MAX_JOBS)
-			return refuse(BAD_USAGE, "--jobs: numbers of jobs are 0 to %d", FPISA_MAX_JOBS - 1);
+			return refuse(BAD_USAGE, "--jobs: job numbers are 0 to %d", FPISA_MAX_JOBS - 1);
 		p->jobs |= 1ull << number[i];
 	}
 	return err;
@@ -346,9 +347,9 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 		return refuse(BAD_USAGE, "'%s' is not the name of a key", name);
 	for (int i = 0; i < p->keys; i++)
 		if (!strcmp(p->key[i].name, name))
-			return refuse(BAD_USAGE, "key %s is there twice", name);
+			return refuse(BAD_USAGE, "key %s is given twice", name);
 	if (p->keys == MANAGER_KEYS)
-		return refuse(BAD_USAGE, "more than %d keys", MANAGER_KEYS);
+		return refuse(BAD_USAGE, "more than %d keys are not supported", MANAGER_KEYS);
 	snprintf(p->key[p->keys].name, sizeof(p->key[0].name), "%s", name);
 	*q = &p->key[p->keys++].quota;
 	return 0;
@@ -358,7 +359,8 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 {
 	if (p->slots > slots)
 		return refuse(-EINVAL,
-			      "[manager], slots = %u: the datapath has %u; say less, or fpisa load with more --slots",
+			      "[manager], slots = %u: the datapath has %u; give fewer, or fpisa load with more "
+			      "--slots",
 			      p->slots, slots);
 	p->slots = p->slots ?: slots;
 	p->exact_slots = slots / FPISA_EXACT_SHARE;
@@ -366,7 +368,7 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots)
 	return 0;
 }
 
-/* What is no port is left for the look-up of the host to refuse. */
+/* An invalid port is not an error here: the look-up of the host refuses it. */
 __u16 manager_policy_port(const struct manager_policy *p)
 {
 	const char *colon = p->manager ? strchr(p->manager, ':') : NULL;
@@ -387,7 +389,8 @@ int manager_policy_check(const struct manager_policy *p)
 			      p->port, manager_policy_port(p), (int)strcspn(p->manager, ":"), p->manager, p->port);
 	if (!p->key_file && !p->without_key)
 		return refuse(BAD_USAGE,
-			      "key-file is missing; fpisa key new makes one, without-key = yes serves anybody");
+			      "key-file is missing; create one with fpisa key new, or set without-key = yes to serve "
+			      "every host");
 	return 0;
 }
 

@@ -19,7 +19,7 @@
 #define MANAGER_KEYS 64
 #define MANAGER_AGGREGATOR_KEYS 16
 #define MANAGER_WAITING \
-	256 /* connections in no group yet; beyond that, the oldest of the host with the most is ended */
+	256 /* connections that are not in a group yet; one more ends the oldest connection of the host that has the most */
 
 /* Limits of what the groups of a key may have at a time */
 struct manager_quota {
@@ -39,10 +39,10 @@ struct manager_policy {
 	__u16 port;		   /* TCP port; 0: the number of the datapath's UDP port */
 	__u16 udp_first, udp_last; /* ports of ranks */
 	__u32 formats, modes;	   /* bitmaps by number */
-	bool unicast;		   /* jobs fan out by unicast, also where multicast is possible */
+	bool unicast;		   /* jobs fan out by unicast, even where multicast is possible */
 	__be32 listen;		   /* address; 0: all addresses */
 	bool without_key;
-	const char *key_file;  /* NULL: no file of keys */
+	const char *key_file;  /* NULL: no key file */
 	const char *user;      /* account of the process that talks to the network; NULL: the user nobody */
 	const char *manager;   /* host of the manager that this is an aggregator of; NULL: this is a manager itself */
 	const char *colocated; /* interface by which this aggregator's host also has ranks; NULL: it has no ranks */
@@ -106,7 +106,7 @@ int manager_policy_fit(struct manager_policy *p, __u32 slots);
  */
 __u16 manager_policy_port(const struct manager_policy *p);
 
-/* "10G" in Mbit/s. 0 or BAD_USAGE. */
+/* Parse a rate such as "10G" into Mbit/s. Return 0 or BAD_USAGE. */
 int manager_parse_rate(const char *arg, __u32 *rate);
 
 /* Check rules that depend on the whole section. Return 0 or BAD_USAGE. */

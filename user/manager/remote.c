@@ -69,6 +69,8 @@ bool manager_make_at(struct manager *m, struct manager_group *g, __u32 index, __
 	};
 
 	o.spec.window = window;
+	if (!i && g->job[index].elements)
+		o.spec.elements = g->job[index].elements;
 	o.spec.fanout = record->asked.fanout;
 	memcpy(o.address, g->record.address, sizeof(o.address));
 	memcpy(o.port, record->port, sizeof(o.port));

@@ -122,7 +122,7 @@ const char *shares_bound_text(enum bound b)
 	case BOUND_WORKERS:
 		return "each worker's own link; more aggregators do not help";
 	case BOUND_AGGREGATORS:
-		return "the aggregators' links, by which the vectors of all workers come in; add aggregators, a faster link, "
+		return "the aggregators' links, through which the vectors of all workers arrive; add aggregators, a faster link, "
 		       "or --colocated";
 	case BOUND_HOSTS:
 		return "the links of all hosts, which are full";

@@ -14,15 +14,18 @@ static const struct verb verbs[] = {
 	 "  --master M         address of the master, ADDR[:PORT][@DEV] as for a worker\n"
 	 "  --limit N          topn: N, at most 65536; table: the most groups, at most 16777216,\n"
 	 "                     of at least 160 bytes each; rows of further keys go to the master\n"
-	 "  --key-bytes B      size of a key: 4 (default), 8, 16 or 32; topn for query run needs 8\n"
+	 "  --key-bytes B      size of a key: 4 (default), 8, 16 or 32. For query run, topn\n"
+	 "                     needs 8, and join 16, or 32 with --filter-bytes 16\n"
 	 "  --ascending        topn: order the least values first\n"
 	 "  --ties             topn: also pass rows that equal the last of the first N\n"
-	 "  --filter F         first prune rows that are in no join, by a bitmap (keys from 0 on) or\n"
+	 "  --filter F         first prune rows that do not join, by a bitmap (keys from 0 on) or\n"
 	 "                     bloom (any keys); workers send the keys first\n"
 	 "  --filter-keys N    bitmap: one more than the greatest key, at most 268435456, of at least\n"
 	 "                     1/4 byte each; bloom: number of keys, at most 16777216, 4 bytes each\n"
 	 "  --filter-bytes B   size of the join key, the first 4, 8, 16 or 32 bytes of a row's key;\n"
-	 "                     default the whole key\n",
+	 "                     default the whole key\n"
+	 "  --values F         table: real (default), double, int64 (int32, int64, and decimals of up to\n"
+	 "                     18 digits) or int128 (all of these, and decimals of up to 38)\n",
 	 query_add_help},
 	{"query list", verb_query_list, "[--json]", "list the queries", NULL},
 	{"query show", verb_query_show, "QUERY [--json]", "show a query's parameters, members, state and rows", NULL},
@@ -37,23 +40,24 @@ static const struct verb verbs[] = {
 	 "  --workers N        number of workers, at most 1024; default 2. Rows are dealt to them in turn\n"
 	 "  --seed S           default 1; equal seeds and sizes give equal rows on every machine\n",
 	 .unpinned = true},
-	{"query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N] [--scans N]",
+	{"query worker", verb_query_worker, "DIR --key FILE [--driver FILE] [--listen ADDR] [--port N] [--scans N]",
 	 "serve a directory of tables to masters of queries",
 	 "  DIR                directory of tables. Each has a TABLE.schema with a line NAME TYPE [not null]\n"
-	 "                     for each column (real, double, int32, int64, text, date), and its rows in\n"
-	 "                     TABLE.csv, TABLE.tbl (TPC-H) or TABLE.parquet (read by pyarrow)\n"
+	 "                     for each column (real, double, int32, int64, text, date, decimal(P,S)), and its\n"
+	 "                     rows in TABLE.csv, TABLE.tbl (TPC-H) or TABLE.parquet; Parquet needs no schema\n"
 	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
+	 "  --driver FILE      DuckDB's library, which reads Parquet; default $FPISA_DRIVER, else libduckdb.so\n"
 	 "  --listen ADDR      address to listen on; default all addresses\n"
 	 "  --port N           TCP port for masters; default 18001\n"
 	 "  --scans N          masters served at once, each by a process; default 64\n"
-	 "The worker runs until it is ended. Questions, and rows for --columns, are encrypted. Rows in frames cross the\n"
-	 "network in the clear.\n",
+	 "The worker runs until a signal ends it. Questions, and rows for --columns, are encrypted. Rows in frames are\n"
+	 "not.\n",
 	 .unpinned = true},
 	{"query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
 	 "ask workers for the first rows, for groups, or for all rows",
 	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001\n"
 	 "  --key FILE         key file, of which the last key is used; default $FPISA_KEY\n"
-	 "  --value COLUMN     column of type real, to order by or to aggregate\n"
+	 "  --value COLUMN     column to aggregate, a number; or to order by, of type real\n"
 	 "  --limit N          return the first N rows by --value, the greatest first\n"
 	 "  --ascending        order the least first\n"
 	 "  --nulls-first      order rows without a value first, not last\n"
@@ -63,7 +67,7 @@ static const struct verb verbs[] = {
 	 "  --columns LIST     columns of rows; default all\n"
 	 "  --where LIST       conditions that all hold: COLUMN OP VALUE,... with <, <=, =, <>, >=, >;\n"
 	 "                     COLUMN null; COLUMN not null\n"
-	 "  --join TABLE       drop rows and groups on their way that are in no join with this table of\n"
+	 "  --join TABLE       drop rows and groups on their way that do not join with this table of\n"
 	 "                     the same workers, all or most of them; needs a query with --filter\n"
 	 "  --on LIST          equal columns A=B,..., A of this table and B of the other; A is the first of --by\n"
 	 "  --join-where LIST  conditions on the other table, in the same form\n"
@@ -74,7 +78,7 @@ static const struct verb verbs[] = {
 	 "                     the query that fpisa query add created\n"
 	 "  --local-port N     UDP port of the master in that query; default 18000\n"
 	 "  --worker-port N    UDP port of the workers in that query; default 18000\n"
-	 "  --timeout S        fail after so many seconds without progress; default 10\n"
+	 "  --timeout S        fail after S seconds without progress; default 10\n"
 	 "  --debug-faults F   faults in the frames of all members, as for job add\n"
 	 "The answer is CSV on stdout. stderr says where the rows went: sent = pruned + absorbed + received. An answer that\n"
 	 "is not exact and complete is an error.\n",

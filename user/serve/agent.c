@@ -19,6 +19,7 @@
 #include "cli/log.h"
 #include "cli/print.h"
 #include "cli/report.h"
+#include "colocation.h"
 #include "fpisa.h"
 #include "lib/address.h"
 #include "lib/manager/channel.h"
@@ -26,8 +27,8 @@
 #include "lib/manager/watch.h"
 #include "process.h"
 
-#define CONNECT_MS 500 /* for one try */
-#define AGAIN_MS 200   /* between two tries */
+#define CONNECT_MS 500 /* time limit of one attempt */
+#define AGAIN_MS 200   /* pause between two attempts */
 #define LOOK_MS 500    /* between two checks for groups that a user of this host has ended */
 
 struct agent {
@@ -36,7 +37,7 @@ struct agent {
 	struct agent_jobs jobs;
 	struct helper helper;
 	struct fpisa_psk psk;
-	bool keyed; /* by `psk`, the last of the file: the next connection shows it */
+	bool keyed; /* the next connection uses `psk`, the last key of the file */
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int addresses, at;
 	struct fpisa_channel *channel; /* NULL: not connected */
@@ -97,13 +98,13 @@ static void drop_connection(struct agent *a, const char *why)
 	a->try_ms = a->now_ms + AGAIN_MS;
 	a->at = (a->at + 1) % a->addresses;
 	if (!a->told)
-		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; goes on trying", a->manager, why);
+		log_line(&a->errors, a->now_ms, "fpisa: serve: manager %s: %s; it keeps trying", a->manager, why);
 	a->told = true;
 	if (a->registered)
 		note_registered(a, false);
 }
 
-/* Send what this aggregator is: once a connection is there, and again when it has changed. */
+/* Register this aggregator: once it is connected, and again when its parameters have changed. */
 static void say_register(struct agent *a)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REGISTER);
@@ -197,7 +198,7 @@ static void work(struct agent *a)
 	if (!a->channel || rc >= 0)
 		return;
 	if (rc == -EACCES && !a->ever)
-		a->failed = refuse(rc, "serve: manager %s: it does not take the last key of %s", a->manager,
+		a->failed = refuse(rc, "serve: manager %s: it does not accept the last key of %s", a->manager,
 				   a->key_file ?: "key-file");
 	else
 		drop_connection(a, fpisa_error());
@@ -220,7 +221,7 @@ static void beat(struct agent *a)
 
 /* -- the loop ---------------------------------------------------------------------------- */
 
-/* The next connection shows the key. This one stays: the manager has taken it by the key that it showed. */
+/* Use the new key for the next connection. The manager has accepted this connection with the old key, so keep it. */
 static void take_keys(struct agent *a, const struct helper_news *news)
 {
 	explicit_bzero(&a->psk, sizeof(a->psk));
@@ -229,14 +230,15 @@ static void take_keys(struct agent *a, const struct helper_news *news)
 		a->psk = news->keys.psk[news->keys.n - 1];
 }
 
-/* An address that is not here leaves the one that was. */
+/* If the new address does not belong to this host, keep the old one. */
 static void take_address(struct agent *a, __be32 address)
 {
 	char is[ADDRESS_LEN];
 
 	if (address && !fpisa_address_is_here(address)) {
 		log_line(&a->errors, a->now_ms,
-			 "fpisa: serve: %s is not an address of this host; `ip -br addr` lists them (address); it stays as it was",
+			 "fpisa: serve: %s is not an address of this host; `ip -br addr` lists them (address); the "
+			 "address is unchanged",
 			 address_text(address, is));
 		return;
 	}
@@ -248,7 +250,7 @@ static void take_news(struct agent *a, const struct helper_news *news)
 	const __be32 was = a->policy.address;
 
 	if (news->err) {
-		log_line(&a->errors, a->now_ms, "fpisa: serve: goes on by what the configuration said before");
+		log_line(&a->errors, a->now_ms, "fpisa: serve: continues with the previous configuration");
 		return;
 	}
 	a->policy = news->policy;
@@ -279,7 +281,7 @@ static void take_answers(struct agent *a)
 			agent_made(&a->jobs, &answer.made);
 		if (answer.what == HELPER_LOOK)
 			agent_killed(&a->jobs, answer.kill);
-		if (answer.what == HELPER_READ && !answer.news.err)
+		if (answer.what == HELPER_READ)
 			take_news(a, &answer.news);
 	}
 	explicit_bzero(&answer, sizeof(answer));
@@ -325,7 +327,7 @@ static int loop(struct agent *a)
 	return a->failed;
 }
 
-/* End the groups from before this process. No manager knows their jobs. */
+/* End the groups that an earlier process has left. No manager knows their jobs. */
 static void forget_groups(struct agent *a)
 {
 	for (__u32 i = 0; i < GROUPS; i++)
@@ -336,7 +338,7 @@ static void forget_groups(struct agent *a)
 		}
 }
 
-static int start(struct agent *a, struct config *c, const char *pin)
+static int start(struct agent *a, struct config *c, const char *pin, struct colocated *loaded)
 {
 	struct helper_ready datapath;
 	char address[ADDRESS_LEN];
@@ -352,7 +354,9 @@ static int start(struct agent *a, struct config *c, const char *pin)
 	a->keyed = a->key_file != NULL;
 	if (a->addresses < 0 || (a->keyed && fpisa_psk_last(&a->psk, a->key_file)))
 		return refuse(-EINVAL, "serve: %s", fpisa_error());
-	err = helper_start(&a->helper, pin, c, &datapath, found, a);
+	err = process_check(&c->manager)       ?:
+		      colocate(c, pin, loaded) ?:
+						 helper_start(&a->helper, pin, c, &datapath, found, a);
 	if (!err)
 		err = manager_policy_fit(&c->manager, datapath.slots);
 	a->signals = err ? -1 : process_signals();
@@ -373,6 +377,7 @@ static int start(struct agent *a, struct config *c, const char *pin)
 int agent_run(struct config *c, const char *pin)
 {
 	struct agent *a = calloc(1, sizeof(*a));
+	struct colocated loaded = {.n = 0};
 	int err;
 
 	if (!a)
@@ -381,11 +386,13 @@ int agent_run(struct config *c, const char *pin)
 	a->manager = c->manager.manager;
 	a->key_file = c->manager.key_file;
 	a->jobs = (struct agent_jobs){.ops = &ops, .arg = a, .pool = c->manager.jobs};
-	err = start(a, c, pin);
-	if (err)
+	err = start(a, c, pin, &loaded);
+	if (err) {
 		helper_end(&a->helper);
-	else
+		colocate_undo(&loaded, pin);
+	} else {
 		err = loop(a);
+	}
 	fpisa_channel_close(a->channel);
 	explicit_bzero(&a->psk, sizeof(a->psk));
 	free(a);

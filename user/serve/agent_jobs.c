@@ -84,6 +84,7 @@ static void answer(struct agent_jobs *a, __u64 group, const struct manager_made 
 	m.made = (struct fpisa_manager_made){.group = group, .index = made->index, .err = made->err};
 	if (made->err) {
 		m.made.number = made->reason;
+		m.made.spec.elements = made->spec.elements;
 		snprintf(m.made.text, sizeof(m.made.text), "%.*s", FPISA_MANAGER_MADE_TEXT - 1, made->text);
 	} else {
 		m.made.number = made->number;
@@ -161,7 +162,7 @@ static void take_make(struct agent_jobs *a, const struct fpisa_manager_make *m)
 	struct agent_group *g = find_or_begin(a, m->group);
 
 	if (!g || g->over) {
-		refuse_make(a, m, g ? "the group has ended there" : "it has as many groups as it can");
+		refuse_make(a, m, g ? "the group has ended there" : "it has as many groups as possible");
 		return;
 	}
 	fill_record(a, g, m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Jobs that an aggregator has for another host's manager. The functions handle each message of the manager, and each
- * answer of the helper. They make the resulting requests through struct agent_ops, in their order.
+ * answer of the helper. They send the resulting requests through struct agent_ops, in this order.
  */
 #ifndef FPISA_SERVE_AGENT_JOBS_H
 #define FPISA_SERVE_AGENT_JOBS_H

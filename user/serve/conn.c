@@ -21,7 +21,7 @@
 #define LAST_WORD_MS 2000 /* for the last message to be sent */
 #define BACKLOG 1024
 #define TURN 64	    /* messages, or reads of discarded bytes, before other connections have their turn */
-#define STRANGERS 8 /* events of connections in no group, between events of ranks in groups */
+#define STRANGERS 8 /* events of connections outside groups, between events of ranks in groups */
 #define ACCEPTS 16  /* new connections at one of these events */
 
 /* -- sockets ---------------------------------------------------------------- */
@@ -77,7 +77,7 @@ void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manage
 		     &(struct refusal){.address = who->address, .key = who->owner, .reason = reason, .text = text});
 }
 
-/* -- connections in no group ----------------------------------------------------- */
+/* -- connections outside groups -------------------------------------------------- */
 
 static void start_waiting(struct conns_of *s, struct conn *c)
 {
@@ -163,8 +163,8 @@ static void refuse_silent(struct conns_of *s, struct conn *c)
 {
 	char text[FPISA_MANAGER_TEXT];
 
-	snprintf(text, sizeof(text), "%s within %d s; a rank says JOIN or RETURN first",
-		 fpisa_channel_half(c->channel) ? "half a message came" : "nothing came that asks for a group",
+	snprintf(text, sizeof(text), "%s within %d s; a rank must send JOIN or RETURN first",
+		 fpisa_channel_half(c->channel) ? "only half a message arrived" : "no request for a group arrived",
 		 FPISA_MANAGER_GREETING_MS / 1000);
 	refuse_bad(s, c, FPISA_MANAGER_R_order, text);
 }
@@ -195,8 +195,8 @@ void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_
 	struct conn *c = (struct conn *)to;
 
 	/*
-	 * An event may produce more messages than a channel holds, for example about all ranks that have left, for a
-	 * rank that comes back.
+	 * An event may produce more messages than a channel holds. For example, a rank that comes back gets one for
+	 * each rank that has left.
 	 */
 	if (!c->closing && fpisa_channel_send(c->channel, m) &&
 	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, m)))
@@ -280,7 +280,7 @@ void conn_work(struct conns_of *s, struct conn *c)
 		return;
 	}
 	if (rc == -ECONNRESET && c->host && fpisa_channel_half(c->channel)) {
-		refuse_bad(s, c, FPISA_MANAGER_R_malformed, "what came is half a message");
+		refuse_bad(s, c, FPISA_MANAGER_R_malformed, "only half a message arrived");
 		return;
 	}
 	if (rc < 0) {
@@ -322,8 +322,8 @@ void conns_tick(struct conns_of *s)
 /* -- new connections -------------------------------------------------------------- */
 
 /*
- * End the oldest connection of the host with the most connections that have not asked for a group. So a host that opens
- * many connections and stays silent only takes its own places.
+ * End the oldest connection of the host with the most connections that have not asked for a group. A host that opens
+ * many silent connections therefore only loses its own.
  */
 static void make_room(struct conns_of *s)
 {
@@ -379,7 +379,8 @@ static void turn_away(struct conns_of *s, int fd, __be32 address)
 	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
 
 	s->manager->count.refused[FPISA_MANAGER_R_network]++;
-	snprintf(text, sizeof(text), "%s is in none of the networks that may ask (networks)", address_text(address, a));
+	snprintf(text, sizeof(text), "%s is not in a network that may ask for groups (networks)",
+		 address_text(address, a));
 	conn_refused(s, &(struct manager_caller){.address = address}, FPISA_MANAGER_R_network, text);
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
 }

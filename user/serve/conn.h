@@ -13,16 +13,16 @@
 #include "manager/group.h"
 #include "refusals.h"
 
-/* A host with connections that are in no group yet */
+/* A host with connections that are not in a group yet */
 struct conn_host {
 	__be32 address;
-	int n; /* the host's connections in no group; 0: the entry is free */
+	int n; /* the host's connections that are not in a group; 0: the entry is free */
 };
 
 struct conn {
 	struct manager_caller caller; /* first */
 	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
-	struct conn_host *host; /* host of a connection in no group yet; NULL: it has been in a group, or was refused */
+	struct conn_host *host; /* host of a connection that is not in a group yet; NULL: it has been in a group, or was refused */
 	struct fpisa_channel *channel;
 	bool closing; /* in the list of closing connections: its last messages are sent, then it ends */
 	bool dirty;
@@ -38,10 +38,10 @@ struct conns_of {
 	struct manager *manager;
 	const struct fpisa_psks *keys; /* NULL: keys are not used */
 	int epoll, listener;
-	int strangers; /* epoll within `epoll`: the listener, and connections in no group */
+	int strangers; /* epoll within `epoll`: the listener, and connections that are not in a group */
 	int n, waiting, n_closing;
 	struct conns all;     /* oldest first, as in the other lists */
-	struct conns wait;    /* in no group yet */
+	struct conns wait;    /* not in a group yet */
 	struct conns closing; /* refused, or out of their group; at most MANAGER_WAITING */
 	struct conns dirty;   /* have messages to send */
 	struct conn_host host[MANAGER_WAITING + 1];
@@ -49,12 +49,12 @@ struct conns_of {
 };
 
 /*
- * Listen on the policy's address and port. Return 0 or -errno, reported. The epoll data of connections in no group is
+ * Listen on the policy's address and port. Return 0 or -errno, reported. The epoll data of connections outside groups is
  * NULL.
  */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
 
-void conns_strangers(struct conns_of *s); /* handle a few events of connections in no group, including new connections */
+void conns_strangers(struct conns_of *s); /* handle a few events of connections outside groups, including new connections */
 void conn_work(struct conns_of *s, struct conn *c); /* handle a connection that can be read or written */
 void conns_flush(struct conns_of *s);		    /* send messages that the last events queued */
 void conns_tick(struct conns_of *s);		    /* end connections whose time is over */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The process beside the manager that makes and removes jobs; helper.h has the contract. */
+/* The manager's second process, which makes and removes jobs; helper.h has the contract. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 	for (char *c = first; c && *c; c++)
 		if (*c < ' ' || *c > '~')
 			*c = '?';
-	snprintf(text, FPISA_MANAGER_TEXT, "%.*s", FPISA_MANAGER_TEXT - 1, first ?: "of an unknown cause");
+	snprintf(text, FPISA_MANAGER_TEXT, "%.*s", FPISA_MANAGER_TEXT - 1, first ?: "unknown cause");
 }
 
 /* -- the process -------------------------------------------------------------- */
@@ -91,16 +91,16 @@ static bool same_text(const char *a, const char *b)
 	return !a || !b ? a == b : !strcmp(a, b);
 }
 
-/* Warn of what a process that runs does not change. */
+/* Warn of settings that a running process cannot change. */
 static void warn_fixed(const struct manager_policy *was, const struct config *c)
 {
 	const struct manager_policy *is = &c->manager;
 
 	if (is->listen != was->listen || is->port != was->port)
-		warning("%s: listen and port are as they were until fpisa serve is started again", c->file);
+		warning("%s: changes of listen and port take effect when fpisa serve is restarted", c->file);
 	if (!same_text(is->manager, was->manager) || !same_text(is->colocated, was->colocated) ||
 	    !same_text(is->user, was->user))
-		warning("%s: manager, colocated and user are as they were until fpisa serve is started again", c->file);
+		warning("%s: changes of manager, colocated and user take effect when fpisa serve is restarted", c->file);
 }
 
 /* Read what the process that talks to the network may not read itself. An error leaves everything unchanged. */
@@ -121,7 +121,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	warn_fixed(w->policy, c);
 	news->policy = c->manager;
 	news->keyed = c->manager.key_file != NULL;
-	/* Pointers of this process are invalid there. */
+	/* The other process cannot use this process's pointers. */
 	news->policy.key_file = news->policy.user = news->policy.manager = news->policy.colocated = NULL;
 	config_free(w->config);
 	w->config = c;
@@ -136,7 +136,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	int err;
 
 	if (q->place >= GROUPS)
-		return refuse(-EPROTO, "fpisa serve: a request for place %u", q->place);
+		return refuse(-EPROTO, "fpisa serve: invalid request for place %u", q->place);
 	switch ((enum helper_what)q->what) {
 	case HELPER_RECORD:
 		return helper_record(w, q->place, &q->record);
@@ -164,7 +164,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 		/* A datapath that was unloaded has no groups either. */
 		return answer(w, &a) ?: a.made.err == -ESTALE ? a.made.err : 0;
 	default:
-		return refuse(-EPROTO, "fpisa serve: a request of kind %u", q->what);
+		return refuse(-EPROTO, "fpisa serve: invalid request of kind %u", q->what);
 	}
 }
 
@@ -181,15 +181,15 @@ static int raise_descriptors(void)
 	struct rlimit files;
 
 	if (getrlimit(RLIMIT_NOFILE, &files))
-		return fail(-errno, NULL, "serve: limit of descriptors");
+		return fail(-errno, NULL, "serve: raise the limit of descriptors");
 	files.rlim_cur = files.rlim_max;
 	if (files.rlim_max < DESCRIPTORS)
 		return refuse(
 			-EMFILE,
-			"serve: the process that makes jobs needs %d descriptors, and its limit is %llu; ulimit -n %d, or LimitNOFILE=%d "
-			"in the unit",
+			"serve: the process that creates jobs needs %d descriptors, but its limit is %llu; ulimit -n "
+			"%d, or LimitNOFILE=%d in the unit",
 			DESCRIPTORS, (unsigned long long)files.rlim_max, DESCRIPTORS, DESCRIPTORS);
-	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: limit of descriptors") : 0;
+	return setrlimit(RLIMIT_NOFILE, &files) ? fail(-errno, NULL, "serve: raise the limit of descriptors") : 0;
 }
 
 static int open_datapath(struct helper_state *w, const char *pin)
@@ -208,8 +208,8 @@ static int open_datapath(struct helper_state *w, const char *pin)
 		if (err != -EBUSY || manager_is_gone(w))
 			break;
 		if (i == CLAIMS_A_SECOND)
-			warning("%s: process %d serves this datapath; up to %d s are left to it to end", w->dp.pin, pid,
-				CLAIM_S - 1);
+			warning("%s: process %d still serves this datapath; waiting up to %d s for it to end",
+				w->dp.pin, pid, CLAIM_S - 1);
 		nanosleep(&pause, NULL);
 		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ?
 			      0 :
@@ -257,7 +257,7 @@ static int serve(struct helper_state *w, const char *pin)
 			err = begin(w);
 		if (err)
 			break;
-		err = n == sizeof(q) ? take(w, &q) : refuse(-EPROTO, "fpisa serve: a request of %zd bytes", n);
+		err = n == sizeof(q) ? take(w, &q) : refuse(-EPROTO, "fpisa serve: invalid request of %zd bytes", n);
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}
@@ -323,13 +323,13 @@ void helper_end(struct helper *h)
 static int report(int err)
 {
 	if (err == -ETIMEDOUT)
-		return refuse(
-			err,
-			"serve: the process that makes jobs has taken no request for %d s; see what holds it, and start fpisa serve again",
-			REQUESTS_MS / 1000);
+		return refuse(err,
+			      "serve: the process that creates jobs has not taken a request for %d s; see what blocks it, "
+			      "and start fpisa serve again",
+			      REQUESTS_MS / 1000);
 	if (err == -ENOMEM)
 		return fail(err, NULL, "serve");
-	return err ? fail(err, "it has said why", "serve: the process that makes jobs is gone") : 0;
+	return err ? fail(err, "see its message above", "serve: the process that creates jobs is gone") : 0;
 }
 
 int helper_ask(struct helper *h, const struct helper_request *q)
@@ -349,6 +349,6 @@ int helper_answer(const struct helper *h, struct helper_answer *a)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n != sizeof(*a))
-		return fail(-EPIPE, "it has said why", "serve: the process that makes jobs is gone");
+		return fail(-EPIPE, "see its message above", "serve: the process that creates jobs is gone");
 	return 1;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The manager is two processes. The process that talks to the network has no capability and no pin. The helper beside
- * it opens the datapath, and takes the requests below over a SOCK_SEQPACKET pair. For any request, the helper only does
- * what the policy allows. It changes only jobs and groups that a record assigns to the manager.
+ * The manager is two processes. The process that talks to the network has no capability and no pin. The other process,
+ * the helper, opens the datapath, and takes the requests below over a SOCK_SEQPACKET pair. For any request, the helper
+ * only does what the policy allows. It changes only jobs and groups that a record assigns to the manager.
  */
 #ifndef FPISA_SERVE_HELPER_H
 #define FPISA_SERVE_HELPER_H
@@ -50,7 +50,7 @@ struct helper_answer {
 	union {
 		struct helper_news news;
 		struct manager_made made;
-		__u64 kill[GROUPS]; /* ids by place; 0: the group goes on */
+		__u64 kill[GROUPS]; /* ids by place; 0: the group continues */
 		struct group_record record;
 		struct helper_ready {
 			__u32 port; /* UDP */

@@ -22,17 +22,12 @@ static void forget_errors(struct helper_state *w)
 
 /* -- jobs -------------------------------------------------------------------- */
 
-static bool is_ours(const struct helper_state *w, __u32 number, __u64 token)
-{
-	return number < FPISA_MAX_JOBS && token && w->dp.jobs[number].active && w->dp.jobs[number].token == token;
-}
-
 /* Return the number of the job that has the token, or FPISA_MAX_JOBS if no job has it. */
 static __u32 job_of(const struct helper_state *w, __u64 token)
 {
 	__u32 number = 0;
 
-	while (number < FPISA_MAX_JOBS && !is_ours(w, number, token))
+	while (number < FPISA_MAX_JOBS && !datapath_has_job(&w->dp, number, token))
 		number++;
 	return number;
 }
@@ -56,34 +51,37 @@ static int slots_given(const struct helper_state *w, __u32 *slots)
 	return err;
 }
 
-/* The manager has looked at all of this; should it no longer be itself, it gets no more than the policy gives. */
+/*
+ * The manager has checked all of this. Check it again: a manager that an attacker controls gets no more than the policy
+ * allows.
+ */
 static int limited(__u32 *reason, enum fpisa_manager_reason is)
 {
 	*reason = is;
 	return -EACCES;
 }
 
-/* Check what the policy says of any job. -EACCES, reported with the limit's key, and its reason in *reason. */
+/* Check the job against the policy. -EACCES, reported with the limit's key, and its reason in *reason. */
 static int check_policy(const struct manager_policy *p, const struct manager_make *o, __u32 *reason)
 {
 	__u8 format = o->spec.format ?: FPISA_FORMAT_FP32, mode = o->spec.mode ?: FPISA_MODE_FPISA;
 	char a[ADDRESS_LEN];
 
 	if (o->workers > p->size) {
-		refuse(-EACCES, "%u ranks; it allows %u (size)", o->workers, p->size);
+		refuse(-EACCES, "%u ranks; the manager allows %u (size)", o->workers, p->size);
 		return limited(reason, FPISA_MANAGER_R_size);
 	}
 	if (!(p->formats >> format & 1)) {
-		refuse(-EACCES, "format %s is not given away here (formats)", name_of(format_names, format));
+		refuse(-EACCES, "the manager does not offer format %s (formats)", name_of(format_names, format));
 		return limited(reason, FPISA_MANAGER_R_format);
 	}
 	if (!(p->modes >> mode & 1)) {
-		refuse(-EACCES, "mode %s is not given away here (modes)", name_of(mode_names, mode));
+		refuse(-EACCES, "the manager does not offer mode %s (modes)", name_of(mode_names, mode));
 		return limited(reason, FPISA_MANAGER_R_mode);
 	}
 	for (__u32 k = 0; k < o->workers; k++)
 		if (!manager_network_allowed(p, o->address[k])) {
-			refuse(-EACCES, "%s is in none of the networks that may ask (networks)",
+			refuse(-EACCES, "%s is not in a network that may ask for groups (networks)",
 			       address_text(o->address[k], a));
 			return limited(reason, FPISA_MANAGER_R_network);
 		}
@@ -98,16 +96,16 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > FPISA_MAX_WORKERS ||
 	    o->spec.format >= FPISA_FORMAT_END || o->spec.mode >= FPISA_MODE_END || !o->spec.window ||
 	    o->spec.window > w->policy->slots)
-		return refuse(-EACCES, "a job that the manager may not ask for");
+		return refuse(-EACCES, "the manager may not request this job");
 	err = datapath_group_get(&w->groups, o->place, r);
 	if (err)
 		return err;
 	if (!o->id || r->id != o->id || r->job[o->index].state != FPISA_GROUP_JOB_MAKING ||
 	    r->job[o->index].token != o->token || !o->token)
-		return refuse(-EACCES, "a job that no record announces");
+		return refuse(-EACCES, "no record announces this job");
 	/* A second job with the token would not be counted. */
 	if (job_of(w, o->token) < FPISA_MAX_JOBS)
-		return refuse(-EACCES, "a job whose token job %u has", job_of(w, o->token));
+		return refuse(-EACCES, "job %u already has this job's token", job_of(w, o->token));
 	err = check_policy(w->policy, o, reason) ?: slots_given(w, &slots);
 	if (!err && slots + o->spec.window > w->policy->slots)
 		return refuse(-ENOSPC, "the manager has given %u of its %u slots (slots)", slots, w->policy->slots);
@@ -148,17 +146,27 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	}
 }
 
-/* Complete the job. If its elements in a frame are not given, use as many as the MTUs carry. */
-static int resolve(struct helper_state *w, const struct manager_make *o, struct job_spec *s, __u32 number)
+/*
+ * Complete the job. If its elements in a frame are not given, use as many as the MTUs carry. If too many are given,
+ * the answer says how many the MTUs carry.
+ */
+static int resolve(struct helper_state *w, const struct manager_make *o, struct job_spec *s, struct manager_made *made)
 {
-	int err = job_spec_resolve(s, number);
+	int err = job_spec_resolve(s, made->number);
+	__u16 carried = err == -EMSGSIZE ? job_spec_elements(s) : 0;
 
-	while (err == -EMSGSIZE && !o->spec.elements && s->job.elements > FPISA_BLOCK) {
-		forget_errors(w);
-		s->job.elements -= FPISA_BLOCK;
-		err = job_spec_resolve(s, number);
+	if (!carried)
+		return err;
+	forget_errors(w);
+	if (!o->spec.elements) {
+		s->job.elements = carried;
+		return job_spec_resolve(s, made->number);
 	}
-	return err;
+	made->spec.elements = carried;
+	made->reason = FPISA_MANAGER_R_job;
+	return refuse(-EMSGSIZE,
+		      "%u elements make a frame larger than the MTU of its ports; ask for %u elements or fewer",
+		      o->spec.elements, carried);
 }
 
 #define WARN_S 10
@@ -213,7 +221,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 		made->number = choose_number(w, o);
 		if (made->number == FPISA_MAX_JOBS) {
 			made->reason = FPISA_MANAGER_R_pool;
-			return refuse(-ENOENT, "none of its %d numbers of jobs is free (jobs)",
+			return refuse(-ENOENT, "none of its %d job numbers is free (jobs)",
 				      __builtin_popcountll(w->policy->jobs));
 		}
 		fill_spec(o, &r.job[o->index], w->policy, &s);
@@ -221,7 +229,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 		if (!err)
 			err = datapath_job_check(made->number, &s.job);
 		if (!err)
-			err = resolve(w, o, &s, made->number);
+			err = resolve(w, o, &s, made);
 		if (err)
 			return err > 0 ? -EINVAL : err;
 		warn(w, &s, made->number);
@@ -248,7 +256,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 	r.job[o->index].made = made->spec;
 	err = datapath_group_put(&w->groups, o->place, &r);
 	if (err)
-		datapath_job_del(&w->dp, made->number);
+		datapath_job_end(&w->dp, made->number, o->token);
 	return err;
 }
 
@@ -262,8 +270,8 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token)
 		if (err)
 			return err;
 		for (int k = 0; r.id && k < FPISA_MANAGER_JOBS; k++)
-			if (r.job[k].token == token && is_ours(w, number, token))
-				return datapath_job_del(&w->dp, number);
+			if (r.job[k].token == token)
+				return datapath_job_end(&w->dp, number, token);
 	}
 	return 0;
 }
@@ -304,7 +312,7 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 	err = datapath_group_get(&w->groups, place, &old);
 	for (int k = 0; !err && old.id && k < FPISA_MANAGER_JOBS; k++)
 		if (job_of(w, old.job[k].token) < FPISA_MAX_JOBS && !has_token(r, old.job[k].token))
-			err = refuse(-EPROTO, "fpisa serve: a record without job %u, which is there",
+			err = refuse(-EPROTO, "fpisa serve: a record lacks job %u, which exists",
 				     job_of(w, old.job[k].token));
 	return err ?: datapath_group_put(&w->groups, place, r);
 }
@@ -313,7 +321,8 @@ int helper_record(struct helper_state *w, __u32 place, const struct group_record
 static bool is_whole(const struct helper_state *w, const struct group_record *r)
 {
 	for (int k = 0; k < FPISA_MANAGER_JOBS && !r->elsewhere; k++)
-		if (r->job[k].state == FPISA_GROUP_JOB_MADE && !is_ours(w, r->job[k].number, r->job[k].token))
+		if (r->job[k].state == FPISA_GROUP_JOB_MADE &&
+		    !datapath_has_job(&w->dp, r->job[k].number, r->job[k].token))
 			return false;
 	return true;
 }
@@ -344,8 +353,8 @@ int helper_clean(struct helper_state *w, __u32 place, struct group_record *r)
 		if (j->state == FPISA_GROUP_JOB_NONE || (whole && j->state == FPISA_GROUP_JOB_MADE))
 			continue;
 		for (__u32 n = 0; !err && n < FPISA_MAX_JOBS; n++)
-			if (is_ours(w, n, j->token))
-				err = datapath_job_del(&w->dp, n);
+			if (datapath_has_job(&w->dp, n, j->token))
+				err = datapath_job_end(&w->dp, n, j->token);
 		memset(j, 0, sizeof(*j));
 		changed = true;
 	}

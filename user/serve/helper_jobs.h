@@ -20,7 +20,7 @@ struct helper_state {
 	struct log log;
 };
 
-/* Make a job. Return 0 with the job's number and spec in *made, or -errno, reported. */
+/* Create a job. Return 0 with the job's number and spec in *made, or -errno, reported. */
 int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made);
 
 /* Remove a job that is in a record, and no other job. Return 0 or -errno, reported, as the next function does. */
@@ -33,7 +33,7 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 int helper_record(struct helper_state *w, __u32 place, const struct group_record *r);
 
 /*
- * Find the ids of the groups that are to end, by place; 0 if the group goes on. A group is to end if a user has said
+ * Find the ids of the groups that are to end, by place; 0 if the group continues. A group is to end if a user has said
  * so, or has deleted a job of the group.
  */
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS]);

@@ -28,6 +28,11 @@ __u64 process_ms(void)
 	return clock.ns / 1000000;
 }
 
+int process_check(const struct manager_policy *policy)
+{
+	return geteuid() || manager_user(policy) ? 0 : -EINVAL;
+}
+
 static int become(const struct manager_policy *policy)
 {
 	const struct passwd *p;
@@ -41,7 +46,7 @@ static int become(const struct manager_policy *policy)
 		return -EINVAL;
 	if (setgroups(0, NULL) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) ||
 	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
-		return fail(-errno, NULL, "serve: become user '%s'", p->pw_name);
+		return fail(-errno, NULL, "serve: switch to user '%s'", p->pw_name);
 	if (dies && prctl(PR_SET_PDEATHSIG, dies))
 		return fail(-errno, NULL, "serve");
 	return privilege_drop();

@@ -7,6 +7,9 @@
 
 #include "helper.h"
 
+/* Check that process_drop() will find its user. Return 0 or -EINVAL, reported. */
+int process_check(const struct manager_policy *policy);
+
 /*
  * Become user nobody, or the configured user. The process that talks to the network owns no pin, and its memory has the
  * keys. Return 0 or -errno, reported.

@@ -11,7 +11,7 @@
 struct refusal {
 	__be32 address;
 	const char *key;   /* name, or NAME:ID as the host says it; "": the host has no key */
-	const char *group; /* group of the client, if the text does not name it; NULL: the client is in no group */
+	const char *group; /* group of the client, if the text does not name it; NULL: the client is not in a group */
 	enum fpisa_manager_reason reason;
 	const char *text; /* text that the client received */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Messages to a process that may be slow, sent over a socket of messages without waiting. Messages that do not fit into
- * the socket are kept here, in their order, and sent later. A process that takes no message for REQUESTS_MS is stuck.
+ * the socket are kept in their order and sent later. A process that takes no message for REQUESTS_MS is stuck.
  */
 #ifndef FPISA_SERVE_REQUESTS_H
 #define FPISA_SERVE_REQUESTS_H

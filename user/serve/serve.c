@@ -20,7 +20,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "config/config.h"
-#include "colocate.h"
+#include "colocation.h"
 #include "conn.h"
 #include "fpisa.h"
 #include "helper.h"
@@ -68,7 +68,7 @@ static void record(void *arg, __u32 place, const struct group_record *r)
 	ask(arg, &(struct helper_request){.what = HELPER_RECORD, .place = place, .record = *r});
 }
 
-/* Hand over the counts since the last time, which are kept beside the records. */
+/* Pass the counts since the last call to the helper, which stores them with the records. */
 static void give_counts(struct serve *s)
 {
 	const struct manager_counts none = {0};
@@ -125,7 +125,7 @@ static __u64 random_word(void *arg)
 
 	while (!s->failed && !word)
 		if (getrandom(&word, sizeof(word), 0) != sizeof(word))
-			s->failed = fail(-EIO, NULL, "serve: random numbers");
+			s->failed = fail(-EIO, NULL, "serve: get random numbers");
 	return word ?: 1;
 }
 
@@ -156,7 +156,7 @@ static void found(void *arg, __u32 place, const struct group_record *r)
 static void take_news(struct serve *s, const struct helper_news *news)
 {
 	if (news->err) {
-		log_line(&s->errors, s->manager.now_ms, "fpisa: serve: goes on by what the configuration said before");
+		log_line(&s->errors, s->manager.now_ms, "fpisa: serve: continues with the previous configuration");
 		return;
 	}
 	s->policy = news->policy;
@@ -183,7 +183,7 @@ static void take_answers(struct serve *s)
 		s->failed = rc;
 }
 
-/* Read the messages of aggregators before a check for silence, because they may lie unread behind many others. */
+/* Read the messages of aggregators before a check for silence, because they may wait unread after many others. */
 static void hear_aggregators(struct serve *s)
 {
 	for (int i = 0; i < AGGREGATORS; i++)
@@ -268,7 +268,7 @@ static void open_logs(struct serve *s)
 		dup2(s->errors.fd, STDERR_FILENO);
 }
 
-static int start(struct serve *s, struct config *c, const char *pin)
+static int start(struct serve *s, struct config *c, const char *pin, struct colocated *loaded)
 {
 	const struct manager_policy *p = &s->policy;
 	struct rlimit files = {MANAGER_DESCRIPTORS, MANAGER_DESCRIPTORS};
@@ -281,11 +281,12 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	s->policy = c->manager;
 	s->manager = (struct manager){.policy = p, .ops = &ops, .arg = s, .now_ms = process_ms()};
 	s->conns.manager = &s->manager;
-	err = helper_start(&s->helper, pin, c, &datapath, found, s);
+	/* Before loading, check everything that needs no datapath. */
+	if (p->key_file && fpisa_psks_read(&s->keys, p->key_file))
+		return refuse(-EINVAL, "serve: %s", fpisa_error());
+	err = process_check(p) ?: colocate(c, pin, loaded) ?: helper_start(&s->helper, pin, c, &datapath, found, s);
 	if (!err)
 		err = manager_policy_fit(&s->policy, datapath.slots);
-	if (!err && p->key_file && fpisa_psks_read(&s->keys, p->key_file))
-		err = refuse(-EINVAL, "serve: %s", fpisa_error());
 	if (err)
 		return err;
 	s->manager.aggregator_port = (__u16)datapath.port;
@@ -307,15 +308,18 @@ static int start(struct serve *s, struct config *c, const char *pin)
 static int serve_groups(struct config *c, const char *pin)
 {
 	struct serve *s = calloc(1, sizeof(*s));
+	struct colocated loaded = {.n = 0};
 	int err;
 
 	if (!s)
 		return fail(-ENOMEM, NULL, "serve");
-	err = start(s, c, pin);
-	if (err)
+	err = start(s, c, pin, &loaded);
+	if (err) {
 		helper_end(&s->helper);
-	else
+		colocate_undo(&loaded, pin);
+	} else {
 		err = loop(s);
+	}
 	explicit_bzero(&s->keys, sizeof(s->keys));
 	free(s);
 	return err;
@@ -369,15 +373,13 @@ int verb_serve(int argc, char **argv)
 	file = optind < argc ? argv[optind] : CONFIG_FILE;
 	err = config_read(&c, file);
 	if (!err && !c->manager_line)
-		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)",
+		err = refuse(-EINVAL, "%s: has no section [manager], which sets the limits of groups; see fpisa(8)",
 			     file);
 	err = err ?: config_give(c, &own);
 	if (!err) {
 		const char *pin = common.pin ?: c->common.pin;
 
-		err = c->manager.colocated ? colocate(c, pin) : 0;
-		if (!err)
-			err = config_manager_elsewhere(c) ? agent_run(c, pin) : serve_groups(c, pin);
+		err = config_manager_elsewhere(c) ? agent_run(c, pin) : serve_groups(c, pin);
 	}
 	config_free(c);
 	return err;

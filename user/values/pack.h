@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Conversion between packed values of any format and the machine's own numbers: for input and display, not for sums */
+/* Conversion between packed values of any format and the machine's own numbers, for input and display but not for sums */
 #ifndef FPISA_PACK_H
 #define FPISA_PACK_H
 

@@ -202,7 +202,7 @@ int verb_group_kill(int argc, char **argv)
 		return err;
 	for (__u32 i = 0; !err && (i = manager_view_next(&v.manager, i, name, &r, &err)) < GROUPS; i++, n++) {
 		if (!v.manager.pid)
-			err = refuse(-ESRCH, "group %s: no manager runs that could end it; start fpisa serve", name);
+			err = refuse(-ESRCH, "group %s: no manager is running to end it; start fpisa serve", name);
 		if (!err)
 			err = datapath_group_kill(&v.manager.groups, i, r.id);
 		if (!err)

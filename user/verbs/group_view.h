@@ -24,7 +24,7 @@ void manager_view_close(struct manager_view *v);
 
 /*
  * Find the next group from `place` on, with that name if `name` is not NULL. Return its place, or GROUPS with *err 0 or
- * -errno. An incomplete group counts while its manager runs, because its ranks have nothing else.
+ * -errno. An incomplete group counts only while its manager runs, because its ranks then join again.
  */
 __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *name, struct group_record *r, int *err);
 

@@ -36,8 +36,9 @@ int verb_job_shrink(int argc, char **argv)
 	datapath_close(&dp);
 	if (err)
 		return err;
+	note_done("job shrink");
 	if (!c.json) {
-		printf("job %u goes on with ranks %s\n", job, ranks_text(live, text));
+		printf("job %u continues with ranks %s\n", job, ranks_text(live, text));
 		return 0;
 	}
 	o = json_done("job shrink");

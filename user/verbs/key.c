@@ -26,6 +26,7 @@ int verb_key_new(int argc, char **argv)
 		return refuse(err, "key new: %s", fpisa_error());
 	fpisa_psk_identity(&psk, identity);
 	explicit_bzero(&psk, sizeof(psk));
+	note_done("key new");
 	if (!common.json) {
 		printf("%s: key %s added\n", argv[optind + 1], identity);
 		return 0;

@@ -2,7 +2,9 @@
 /* fpisa load DEV... */
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/names.h"
 #include "cli/options.h"
@@ -46,11 +48,24 @@ static int print_loaded(const struct datapath_load *l, char *const *devs, int n)
 	return print_json(o, false);
 }
 
+/* Replace names by those of the interfaces that are loaded in their place; `names` holds these. */
+static char **place(const struct datapath_load *o, char **devs, int n, char names[][IF_NAMESIZE])
+{
+	static char *placed[DATAPATH_MAX_INTERFACES];
+
+	if (n > DATAPATH_MAX_INTERFACES) /* refused later */
+		return devs;
+	for (int i = 0; i < n; i++)
+		placed[i] = (char *)datapath_place(devs[i], o->mode, names[i]);
+	return placed;
+}
+
 int verb_load(int argc, char **argv)
 {
 	struct datapath_load o = {.mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true};
 	struct common c = COMMON_INIT;
-	int opt, err = 0;
+	char names[DATAPATH_MAX_INTERFACES][IF_NAMESIZE], **devs;
+	int opt, n, err = 0;
 
 	while (!err && (opt = next_option(argc, argv, load_options)) != -1)
 		err = load_option(&o, opt, &c);
@@ -59,8 +74,14 @@ int verb_load(int argc, char **argv)
 	if (optind == argc)
 		return refuse(BAD_USAGE, "load: name at least one interface");
 	if (o.steering.queue && !o.steering.cpus)
-		return refuse(BAD_USAGE, "load: --cpu-queue goes with --cpus");
+		return refuse(BAD_USAGE, "load: --cpu-queue requires --cpus");
 	o.pin = c.pin;
-	err = load(&o, argv + optind, argc - optind);
-	return err || !c.json ? err : print_loaded(&o, argv + optind, argc - optind);
+	n = argc - optind;
+	devs = place(&o, argv + optind, n, names);
+	err = load(&o, devs, n);
+	for (int i = 0; !err && !c.json && i < n; i++)
+		if (strcmp(devs[i], argv[optind + i]))
+			printf("%s: loaded on %s, below it, which takes the frames of its VLAN\n", argv[optind + i],
+			       devs[i]);
+	return err || !c.json ? err : print_loaded(&o, devs, n);
 }

@@ -30,7 +30,8 @@ static const struct {
 },
   steered[] = {
 	  {"fpisa_steered_frames_total", "frames handed to the CPU that owns their slot"},
-	  {"fpisa_steered_taken_total", "of those, taken there; others wait, or were dropped by its full queue"},
+	  {"fpisa_steered_taken_total", "of those, taken by that CPU; the others wait, or were dropped because its "
+					"queue was full"},
 };
 
 #define GAUGES (sizeof(gauges) / sizeof(gauges[0]))
@@ -118,8 +119,7 @@ static void frames(FILE *f, bool drops, const struct row *rows, int n)
 	const char *name = drops ? "fpisa_drops_total" : "fpisa_frames_total";
 
 	head(f, name, "counter",
-	     drops ? "frames of the protocol that were dropped, by reason" :
-		     "frames that were not dropped, by what became of them");
+	     drops ? "frames of the protocol that were dropped, by reason" : "frames that were not dropped, by outcome");
 	for (int i = 0; i < n; i++)
 		for (__u32 v = 0; v < FPISA_VERDICT_COUNT; v++)
 			if (fpisa_is_drop(v) == drops)
@@ -155,10 +155,10 @@ static void managed(FILE *f, const struct manager_view *v)
 	} rows[] = {
 		{"fpisa_manager_up", "gauge", "1 while a manager of groups runs", v->pid != 0},
 		{"fpisa_manager_groups", "gauge", "groups whose ranks have all joined", v->now_groups},
-		{"fpisa_manager_ranks", "gauge", "ranks of groups that are here", v->now_ranks},
-		{"fpisa_manager_jobs", "gauge", "jobs that groups have", v->now_jobs},
+		{"fpisa_manager_ranks", "gauge", "ranks of groups that are connected", v->now_ranks},
+		{"fpisa_manager_jobs", "gauge", "jobs of groups", v->now_jobs},
 		{"fpisa_manager_groups_made_total", "counter", "groups that became complete", v->counts.groups},
-		{"fpisa_manager_jobs_made_total", "counter", "jobs made for groups", v->counts.jobs},
+		{"fpisa_manager_jobs_made_total", "counter", "jobs created for groups", v->counts.jobs},
 		{"fpisa_manager_ranks_gone_total", "counter", "ranks of groups that ended without leaving",
 		 v->counts.gone},
 	};
@@ -184,7 +184,9 @@ static int write_file(const char *file, const char *text, size_t len)
 
 	/* A device or a pipe would be replaced. */
 	if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return refuse(-EINVAL, "%s: is not a regular file, and would be replaced; --prometheus alone prints",
+		return refuse(-EINVAL,
+			      "%s: is not a regular file, and would be replaced; --prometheus without a "
+			      "file prints",
 			      file);
 
 	if (snprintf(path, sizeof(path), "%s.XXXXXX", file) >= PATH_MAX)

@@ -7,8 +7,8 @@
 
 /*
  * Write job `job` to `file`, or to stdout if that is NULL. If `job` is negative, write all jobs, frames of no job and,
- * if a manager of groups has run, the manager. A file appears whole or not at all: it is written beside its place and
- * moved there. Report errors.
+ * if a manager of groups has run, the manager. A file appears whole or not at all: it is written under a temporary name
+ * and renamed. Report errors.
  */
 int prometheus_write(struct datapath *dp, int job, const char *file);
 

@@ -110,7 +110,7 @@ static void print_text(int job, const struct sample *now, const struct sample *b
 		printf("job %-14d %15s%s\n", job, "total", before ? "   per second" : "");
 	for (size_t i = 0; i < COUNTERS; i++)
 		print_row(counters[i].name, counters[i].text, now, before, i);
-	puts("\nwhat became of the frames");
+	puts("\noutcomes of frames");
 	for (__u32 i = 0; i < FPISA_VERDICT_COUNT; i++)
 		if (!fpisa_is_drop(i))
 			print_row(verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
@@ -358,13 +358,13 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 		return err;
 	r->json = c->json;
 	if (r->prometheus && r->json)
-		return refuse(BAD_USAGE, "stats: --json or --prometheus");
+		return refuse(BAD_USAGE, "stats: give either --json or --prometheus");
 	if (r->prometheus && r->seconds > 0 && !r->file)
-		return refuse(BAD_USAGE, "stats: --watch goes with --prometheus=FILE, which it writes again and again");
+		return refuse(BAD_USAGE, "stats: with --watch, give --prometheus=FILE, which is rewritten each time");
 	if (r->file && !*r->file)
 		return refuse(BAD_USAGE, "--prometheus=: name a file");
 	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "stats: one job, or none for all");
+		return refuse(BAD_USAGE, "stats: give one job, or none for all jobs");
 	if (optind == argc)
 		return 0;
 	err = job_parse_number(argv[optind], &job);

@@ -79,7 +79,7 @@ static int print_manager(const struct manager_view *v)
 	if (v->pid)
 		printf("manager     process %d", v->pid);
 	else
-		printf("manager     %s", v->any ? "does not run any more; fpisa serve" : "none has run");
+		printf("manager     %s", v->any ? "does not run any more; start fpisa serve" : "never started");
 	if (v->any)
 		printf("; groups: %u, ranks: %u, jobs: %u", v->now_groups, v->now_ranks, v->now_jobs);
 	putchar('\n');
@@ -141,7 +141,7 @@ static int print_text(const struct datapath *dp, const struct datapath_status *s
 		       s->interface[i].program.id,
 		       datapath_is_entry(s->interface[i].program.name) ?
 			       "" :
-			       ": the wrong one, frames come in by fpisa; see fpisa doctor");
+			       ": the wrong program, not fpisa; see fpisa doctor");
 	if (!s->programs)
 		puts("programs    none pinned");
 	for (int i = 0; i < s->programs; i++)

@@ -19,6 +19,8 @@ int verb_unload(int argc, char **argv)
 	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	err = datapath_unload(c.pin, argv + optind, argc - optind, &u);
+	if (!err)
+		note_done("unload");
 	if (!err && c.json) {
 		o = json_done("unload");
 		json_object_object_add(o, "removed", json_object_new_boolean(u.removed));
@@ -28,12 +30,12 @@ int verb_unload(int argc, char **argv)
 	if (!err && u.removed && optind < argc)
 		puts("last interface detached: datapath and its jobs removed");
 	if (!err && *u.elsewhere.dev)
-		printf("detached in this network namespace; datapath and jobs stay, for they run on %s of another; "
-		       "%sfpisa unload%s%s\n",
+		printf("detached in this network namespace; datapath and jobs stay, because they run on %s of "
+		       "another; %sfpisa unload%s%s\n",
 		       u.elsewhere.dev, u.elsewhere.enter, c.pin ? " --pin " : "", c.pin ?: "");
 	else if (!err && u.elsewhere.hidden && !u.removed)
-		printf("detached in this network namespace; datapath and jobs stay, for they may run in those of processes that "
-		       "do not let this one look; run fpisa unload%s%s with CAP_SYS_PTRACE\n",
+		printf("detached in this network namespace; datapath and jobs stay, because they may run in "
+		       "namespaces that this process cannot inspect; run fpisa unload%s%s with CAP_SYS_PTRACE\n",
 		       c.pin ? " --pin " : "", c.pin ?: "");
 	return err;
 }

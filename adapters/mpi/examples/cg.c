@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (ranks > NZ || NZ % ranks) {
-		fprintf(stderr, "cg: %d ranks; it must be a number that divides %d\n", ranks, NZ);
+		fprintf(stderr, "cg: %d ranks; the number of ranks must divide %d\n", ranks, NZ);
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	}
 	planes = NZ / ranks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* EXPLAIN of a scan: the request to workers, the pruning, and the rows' ways. */
+/* EXPLAIN of a scan: the request to workers, the pruning, and where the rows went. */
 #include "fdw.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
@@ -104,7 +104,7 @@ static void explain_counts(const struct fdw_scan *s, ExplainState *es)
 	if (s->query) {
 		fpisa_query_counts(s->query, &now);
 		c.received += now.received;
-		ExplainPropertyText("Counts", "of rows received alone: no more were wanted before all had come", es);
+		ExplainPropertyText("Counts", "only of rows received: the scan ended before all rows had arrived", es);
 	} else {
 		ExplainPropertyInteger("Rows Sent", NULL, (int64)c.sent, es);
 		ExplainPropertyInteger("Rows Pruned", NULL, (int64)c.pruned, es);
@@ -124,7 +124,7 @@ static void explain_counts(const struct fdw_scan *s, ExplainState *es)
 			keys = fpisa_query_keys(s->query, &filtered);
 		ExplainPropertyInteger("Join Keys", NULL, (int64)keys, es);
 		if (!filtered)
-			ExplainPropertyText("Join Filter", "not used: rows came before all keys were in it", es);
+			ExplainPropertyText("Join Filter", "not used: rows arrived before it had all keys", es);
 	}
 	if (s->spill.records)
 		ExplainPropertyInteger("Groups Spilled", NULL, (int64)s->spill.records, es);

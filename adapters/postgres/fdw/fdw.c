@@ -19,13 +19,19 @@ PGDLLEXPORT void _PG_init(void);
 
 void _PG_init(void)
 {
-	DefineCustomEnumVariable("fpisa.pruning", "Who drops rows or adds them up: the network, the workers, or nobody.",
+	DefineCustomEnumVariable("fpisa.pruning", "Sets where rows are dropped or added up: network, workers or none.",
 				 NULL, &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("fpisa.pushdown", "Workers are asked for first rows and groups, not for all rows.",
+	DefineCustomBoolVariable("fpisa.pushdown",
+				 "Enables asking workers for first rows and groups instead of all "
+				 "rows.",
 				 NULL, &fdw_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("fpisa.preaggregate", "Each worker adds its rows up by key before it sends them.",
+	DefineCustomBoolVariable("fpisa.preaggregate",
+				 "Enables adding up rows by key at each worker before it sends "
+				 "them.",
 				 NULL, &fdw_preaggregate, false, PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomRealVariable("fpisa.debug_loss", "Share of frames that workers and this server drop, for tests.",
+	DefineCustomRealVariable("fpisa.debug_loss",
+				 "Sets the share of frames that workers and this server drop, "
+				 "for tests.",
 				 NULL, &fdw_loss, 0, 0, 0.9, PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("fpisa");
 }

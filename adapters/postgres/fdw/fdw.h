@@ -2,18 +2,18 @@
 /*
  * The foreign data wrapper (doc/fdw.md):
  *
- *	options.c  options of servers, mappings and tables
- *	plan.c     scans and the first N rows
- *	where.c    conditions on rows
- *	join.c     rows of a join
- *	upper.c    groups
- *	choose.c   the choice of a free query at the aggregator
- *	ask.c      a query of libfpisa
- *	scan.c     the query from its first row to its end
- *	spill.c    groups beyond memory
- *	values.c   texts of an answer
- *	explain.c  EXPLAIN
- *	import.c   IMPORT FOREIGN SCHEMA
+ *	options.c     options of servers, mappings and tables
+ *	plan.c        scans and the first N rows
+ *	conditions.c  conditions on rows
+ *	join.c        rows of a join
+ *	groups.c      groups
+ *	choice.c      the choice of a free query at the aggregator
+ *	query.c       a query of libfpisa
+ *	scan.c        the query from its first row to its end
+ *	spill.c       groups beyond memory
+ *	values.c      texts of an answer
+ *	explain.c     EXPLAIN
+ *	import.c      IMPORT FOREIGN SCHEMA
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H
@@ -67,6 +67,7 @@ struct fdw_query {
 	uint32 number;
 	uint64 limit;
 	uint32 key_bytes;
+	const char *values; /* form of values, as "fpisa query add" was told */
 	const char *filter; /* filter of join keys, bitmap or bloom, or NULL */
 	uint32 filter_bytes;
 	bool ascending;
@@ -112,12 +113,13 @@ struct fdw_shape {
 	enum fdw_kind kind;
 	uint64 limit;
 	bool ascending, nulls_first;
-	AttrNumber value;  /* 0: no value */
-	bool no_nulls;	   /* the answer is right only if the value is never NULL */
-	List *by;	   /* columns of the key */
-	uint32 key_bytes;  /* size of the key */
-	const char *where; /* condition on rows, in the workers' syntax; "": all rows */
-	List *outputs;	   /* for groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
+	AttrNumber value;   /* 0: no value */
+	const char *values; /* forms of values of a query that adds the value, the best first: "int64 int128"; "": any */
+	bool no_nulls;	    /* the answer is right only if the value is never NULL */
+	List *by;	    /* columns of the key */
+	uint32 key_bytes;   /* size of the key */
+	const char *where;  /* condition on rows, in the workers' syntax; "": all rows */
+	List *outputs;	    /* for groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
 	/* A table that the statement joins with. Rows and groups that are not in the join may be left out. */
 	Oid joined;		  /* InvalidOid: no join */
 	List *on, *there;	  /* equal columns: of this table, the first of `by`; of the joined table */
@@ -145,7 +147,15 @@ void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table);
 ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses,
 		      Plan *outer);
 
-/* -- where.c ----------------------------------------------------------------------- */
+/* -- numeric.c ---------------------------------------------------------------------- */
+
+/* Return whether workers have such a type: numeric(p,s), s of 0 to p. Set *precision and *scale, which may be NULL. */
+bool fdw_numeric(int32 typmod, int *precision, int *scale);
+
+/* Return the constant as text, or NULL if workers do not take it as a decimal of the type's scale. */
+const char *fdw_numeric_text(const Const *c, int32 typmod);
+
+/* -- conditions.c ------------------------------------------------------------------- */
 
 /* Divide the conditions on r's table into r->pushed and r->local, and set r->shape.where. */
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
@@ -164,11 +174,11 @@ const char *fdw_never_null(const char *where, Oid table, AttrNumber column);
  */
 void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_shape *shape);
 
-/* -- upper.c ----------------------------------------------------------------------- */
+/* -- groups.c ----------------------------------------------------------------------- */
 
 void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra);
 
-/* -- choose.c ------------------------------------------------------------------------ */
+/* -- choice.c ----------------------------------------------------------------------- */
 
 /* The chosen pruning, and the query at the aggregator for it. */
 struct fdw_choice {
@@ -240,15 +250,15 @@ void fdw_spill_forget(void *scan);		 /* removes the scan's temporary files */
 void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s);
 
 /*
- * Check that keys have the same types at the workers as in the table here:
- * workers compare keys by their types. Else fail.
+ * Check that keys, and the value of groups, have the same types at the workers as in the table here: workers compare and
+ * add by their types. Else fail.
  */
-void fdw_check_keys(const struct fdw_scan *s);
+void fdw_check_types(const struct fdw_scan *s);
 
 /* Store a row of the answer in the slot. Fail if a sum is beyond the range, as fpisa_sum() does. */
 void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableSlot *slot);
 
-/* -- ask.c ----------------------------------------------------------------------------- */
+/* -- query.c ------------------------------------------------------------------------ */
 
 /* Report the library's last error as an error of the statement. */
 _Noreturn void fdw_fail(int error);

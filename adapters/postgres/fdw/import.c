@@ -45,7 +45,7 @@ static void check_names(struct fpisa_query *query)
 
 	if (fpisa_query_columns(query, &c) != 1 || c->type != FPISA_COLUMN_TEXT || !c->not_null)
 		ereport(ERROR, errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
-			errmsg("table %s at the workers has not the one column \"name text not null\"", TABLES));
+			errmsg("table %s at the workers does not have the single column \"name text not null\"", TABLES));
 }
 
 /* Return the names of tables at all workers, each once. */
@@ -83,9 +83,10 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 /* -- a table --------------------------------------------------------------------- */
 
 static const char *const types[] = {
-	[FPISA_COLUMN_REAL] = "real",	  [FPISA_COLUMN_DOUBLE] = "double precision",
-	[FPISA_COLUMN_INT32] = "integer", [FPISA_COLUMN_INT64] = "bigint",
-	[FPISA_COLUMN_TEXT] = "text",	  [FPISA_COLUMN_DATE] = "date",
+	[FPISA_COLUMN_REAL] = "real",	    [FPISA_COLUMN_DOUBLE] = "double precision",
+	[FPISA_COLUMN_INT32] = "integer",   [FPISA_COLUMN_INT64] = "bigint",
+	[FPISA_COLUMN_TEXT] = "text",	    [FPISA_COLUMN_DATE] = "date",
+	[FPISA_COLUMN_DECIMAL] = "numeric",
 };
 
 static char *in_lower_case(const char *name)
@@ -114,7 +115,7 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 	const struct fpisa_query_column *c;
 	StringInfoData sql;
 	bool lowered;
-	uint32 n;
+	uint32 n, precision, scale;
 
 	fdw_wait(a->query);
 	n = fpisa_query_columns(a->query, &c);
@@ -126,6 +127,9 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 
 		appendStringInfo(&sql, "%s%s %s", i ? ", " : "", quote_identifier(name),
 				 c[i].type < lengthof(types) ? types[c[i].type] : "text");
+		precision = fpisa_query_precision(a->query, i, &scale);
+		if (precision)
+			appendStringInfo(&sql, "(%u,%u)", precision, scale);
 		if (strcmp(name, c[i].name))
 			appendStringInfo(&sql, " OPTIONS (column_name %s)", quote_literal_cstr(c[i].name));
 		if (c[i].not_null)
@@ -141,7 +145,7 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 static void say_except(void *table)
 {
 	if (geterrcode() == ERRCODE_FDW_ERROR || geterrcode() == ERRCODE_FDW_TABLE_NOT_FOUND)
-		errhint("EXCEPT (%s) imports the others.", quote_identifier(table));
+		errhint("To import the others, use EXCEPT (%s).", quote_identifier(table));
 }
 
 List *fdw_import(ImportForeignSchemaStmt *statement, Oid server_oid)
@@ -154,7 +158,7 @@ List *fdw_import(ImportForeignSchemaStmt *statement, Oid server_oid)
 
 	if (statement->options)
 		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
-			errmsg("IMPORT FOREIGN SCHEMA takes no options of this server"));
+			errmsg("IMPORT FOREIGN SCHEMA does not support options for this server"));
 	if (statement->list_type == FDW_IMPORT_SCHEMA_LIMIT_TO)
 		foreach(cell, statement->table_list) names = lappend(names, ((RangeVar *)lfirst(cell))->relname);
 	else

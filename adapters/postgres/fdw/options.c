@@ -48,7 +48,7 @@ static uint64 number(const char *option, const char *text, uint64 least, uint64 
 	n = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || n < least || n > most)
 		bad_value(option, text,
-			  psprintf("It is a number from %llu to %llu.", (unsigned long long)least,
+			  psprintf("The value must be a number from %llu to %llu.", (unsigned long long)least,
 				   (unsigned long long)most));
 	return n;
 }
@@ -60,11 +60,13 @@ static uint64 token_of(const char *text)
 	unsigned long long n = strtoull(digits, &end, 16);
 
 	if (!*digits || strlen(digits) > 16 || *end || !n || strspn(digits, "0123456789abcdefABCDEF") != strlen(digits))
-		bad_value("token", "...", "It is that of \"fpisa query add --token\": up to 16 hexadecimal digits.");
+		bad_value("token", "...",
+			  "Give the token of \"fpisa query add --token\": up to 16 hexadecimal "
+			  "digits.");
 	return n;
 }
 
-/* Check NAME:ID:SECRET, the line of a file of keys: at most 31 characters, 8 digits, 64 digits. */
+/* Check NAME:ID:SECRET, a line of a key file: at most 31 characters, 8 digits, 64 digits. */
 static void check_key(const char *text)
 {
 	static const char digits[] = "0123456789abcdef";
@@ -72,7 +74,7 @@ static void check_key(const char *text)
 
 	if (!name || name > 31 || strlen(text) != name + 74 || text[name] != ':' ||
 	    strspn(text + name + 1, digits) != 8 || text[name + 9] != ':' || strspn(text + name + 10, digits) != 64)
-		bad_value("key", "...", "It is a line NAME:ID:SECRET of a file that \"fpisa key new\" wrote.");
+		bad_value("key", "...", "Give a line NAME:ID:SECRET of a file that \"fpisa key new\" wrote.");
 }
 
 static const char *word(char **rest)
@@ -85,10 +87,10 @@ static const char *word(char **rest)
 	return w;
 }
 
-#define QUERIES                                                                                                                  \
-	"It is, separated by commas, for each query: topn, table or join, its number, and what \"fpisa query add\" was told of " \
-	"limit N, key-bytes B, ascending, filter F, filter-keys N, filter-bytes B; local-port P and worker-port P where they "   \
-	"are not 18000."
+#define QUERIES                                                                                                             \
+	"List the queries, separated by commas: topn, table or join, the number, and the options that \"fpisa query add\" " \
+	"was given: limit N, key-bytes B, values F, ascending, filter F, filter-keys N, filter-bytes B; local-port P and "  \
+	"worker-port P if they are not 18000."
 
 const char *fdw_kind_name(enum fdw_kind kind)
 {
@@ -113,27 +115,42 @@ static const char *filter_of(const char *name, const char *whole)
 	for (size_t i = 0; i < lengthof(names); i++)
 		if (!strcmp(name, names[i]))
 			return names[i];
-	bad_value("queries", whole, "A filter is a bitmap or bloom.");
+	bad_value("queries", whole, "The filter must be bitmap or bloom.");
+}
+
+static const char *values_of(const char *name, const char *whole)
+{
+	static const char *const names[] = {FPISA_FORM_NAMES(FPISA_NAMED, )};
+
+	for (size_t i = 0; i < lengthof(names); i++)
+		if (!strcmp(name, names[i]))
+			return names[i];
+	bad_value("queries", whole, "The values must be real, double, int64 or int128.");
 }
 
 static void check_query(const struct fdw_query *q, const char *whole)
 {
 	if (!q->limit && q->kind != FDW_JOIN)
-		bad_value("queries", whole, "A query has a limit, as \"fpisa query add\" was told.");
+		bad_value("queries", whole, "Give the limit that \"fpisa query add\" was given.");
 	if (q->key_bytes & (q->key_bytes - 1) || q->filter_bytes & (q->filter_bytes - 1))
-		bad_value("queries", whole, "Keys have 4, 8, 16 or 32 bytes.");
+		bad_value("queries", whole, "Keys must have 4, 8, 16 or 32 bytes.");
+	if (strcmp(q->values, "real") && (q->kind != FDW_TABLE || q->key_bytes < 8))
+		bad_value("queries", whole,
+			  "Values other than real require a query of kind table with key-bytes 8 or more.");
 	if (q->filter_bytes && !q->filter)
-		bad_value("queries", whole, "filter-bytes take a filter.");
+		bad_value("queries", whole, "filter-bytes requires a filter.");
 	if (q->filter_bytes > q->key_bytes)
-		bad_value("queries", whole, "A join key is the first bytes of a key.");
+		bad_value("queries", whole,
+			  "The join key is the first bytes of the key, so filter-bytes must not "
+			  "exceed key-bytes.");
 	if (q->kind == FDW_JOIN && (!q->filter || q->key_bytes < q->filter_bytes + 8))
 		bad_value("queries", whole,
-			  "A query of kind join has a filter, and key-bytes for 8 more than filter-bytes.");
+			  "A query of kind join needs a filter, and at least 8 more key-bytes than filter-bytes.");
 }
 
 static struct fdw_query query_of(char *text, const char *whole)
 {
-	struct fdw_query q = {.local_port = UDP_PORT, .worker_port = UDP_PORT};
+	struct fdw_query q = {.local_port = UDP_PORT, .worker_port = UDP_PORT, .values = "real"};
 	const char *kind = word(&text), *which = word(&text), *name;
 
 	q.kind = kind_of(kind, whole);
@@ -155,6 +172,8 @@ static struct fdw_query query_of(char *text, const char *whole)
 			q.limit = number("queries", value, 1, 1 << 24);
 		else if (!strcmp(name, "key-bytes"))
 			q.key_bytes = number("queries", value, 4, FDW_KEY_MOST);
+		else if (!strcmp(name, "values"))
+			q.values = values_of(value, whole);
 		else if (!strcmp(name, "filter"))
 			q.filter = filter_of(value, whole);
 		else if (!strcmp(name, "filter-keys"))
@@ -181,7 +200,7 @@ static int queries_of(const char *text, struct fdw_query *out)
 
 	while ((one = strsep(&copy, ","))) {
 		if (n == FDW_QUERIES_MOST)
-			bad_value("queries", text, "These are too many.");
+			bad_value("queries", text, "There are too many queries.");
 		out[n++] = query_of(one, text);
 	}
 	return n;
@@ -196,11 +215,12 @@ static void check_privilege(Oid catalog, const DefElem *d)
 	if (catalog == ForeignServerRelationId)
 		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			errmsg("permission denied to set option \"%s\"", d->defname),
-			errdetail("Whom this server connects to is the superuser's to say."));
+			errdetail("Only a superuser may choose the hosts that this server connects to."));
 	if (!strcmp(d->defname, "key_file"))
 		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			errmsg("permission denied to set option \"key_file\""),
-			errdetail("The server reads that file. Give the key itself as option \"key\"."));
+			errdetail("Only a superuser may name a file that the server reads. Give the key itself as "
+				  "option \"key\"."));
 }
 
 static void check_option(const DefElem *d)
@@ -221,9 +241,9 @@ static void check_option(const DefElem *d)
 	else if (!strcmp(d->defname, "rows"))
 		number("rows", value, 1, UINT64CONST(1) << 48);
 	else if (!*value)
-		bad_value(d->defname, value, "It is empty.");
+		bad_value(d->defname, value, "The value must not be empty.");
 	else if (!strcmp(d->defname, "column_name") && strchr(value, ','))
-		bad_value(d->defname, value, "Names of columns at workers have letters, digits and _ only.");
+		bad_value(d->defname, value, "Names of columns at workers must contain only letters, digits and _.");
 }
 
 static bool is_known(Oid catalog, const char *name)
@@ -259,14 +279,14 @@ PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
 	}
 	if (catalog == ForeignServerRelationId && !has[0])
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("option \"workers\" is missing"),
-			errhint("It has the workers' addresses: 10.0.0.11,10.0.0.12."));
+			errhint("List the workers' addresses: 10.0.0.11,10.0.0.12."));
 	if (catalog == ForeignServerRelationId && has[1] != has[2])
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
 			errmsg("option \"%s\" is missing", has[1] ? "aggregator" : "queries"),
-			errhint("\"aggregator\" and \"queries\" go together."));
+			errhint("\"aggregator\" and \"queries\" must be given together."));
 	if (catalog == UserMappingRelationId && has[1] == has[2])
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
-			errmsg("a user mapping has \"key\" or \"key_file\""));
+			errmsg("a user mapping must have either \"key\" or \"key_file\""));
 	PG_RETURN_VOID();
 }
 
@@ -292,8 +312,8 @@ struct fdw_server *fdw_server_of(Oid server)
 	s->n = queries ? queries_of(queries, s->query) : 0;
 	if (!s->workers)
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
-			errmsg("server \"%s\" names no workers", f->servername),
-			errhint("ALTER SERVER ... OPTIONS (ADD workers '10.0.0.11,10.0.0.12')."));
+			errmsg("server \"%s\" does not name workers", f->servername),
+			errhint("Use ALTER SERVER ... OPTIONS (ADD workers '10.0.0.11,10.0.0.12')."));
 	return s;
 }
 
@@ -330,8 +350,9 @@ char *fdw_column_of(Oid table, AttrNumber column)
 	if (!name)
 		name = get_attname(table, column, false);
 	if (strchr(name, ','))
-		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_COLUMN_NAME), errmsg("workers have no column \"%s\"", name),
-			errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... OPTIONS (ADD column_name '...')."));
+		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_COLUMN_NAME),
+			errmsg("workers do not support column \"%s\"", name),
+			errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... OPTIONS (ADD column_name '...')."));
 	return name;
 }
 

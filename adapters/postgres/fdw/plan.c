@@ -47,7 +47,8 @@ List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
 	l = lappend(l, s->there);
 	l = lappend(l, s->on_bytes);
 	l = lappend(l, makeString(pstrdup(s->joined_where ? s->joined_where : "")));
-	return lappend(l, makeString(pstrdup(why_not ? why_not : "")));
+	l = lappend(l, makeString(pstrdup(why_not ? why_not : "")));
+	return lappend(l, makeString(pstrdup(s->values ? s->values : "")));
 }
 
 void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
@@ -68,6 +69,7 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 		.there = list_nth(list, 12),
 		.on_bytes = list_nth(list, 13),
 		.joined_where = strVal(list_nth(list, 14)),
+		.values = strVal(list_nth(list, 16)),
 	};
 	*why_not = strVal(list_nth(list, 15));
 	if (!**why_not)
@@ -103,9 +105,9 @@ static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	if (bms_membership(root->all_baserels) != BMS_SINGLETON || rel->reloptkind != RELOPT_BASEREL)
 		return "the rows of several tables are sorted";
 	if (r->local)
-		return "workers do not know all of WHERE";
+		return "workers cannot evaluate all of WHERE";
 	if (q->hasAggs || q->groupClause || q->groupingSets || q->havingQual || q->distinctClause || q->setOperations)
-		return "it is not rows of the table that are sorted";
+		return "the rows that are sorted are not rows of the table";
 	if (q->hasWindowFuncs || q->hasTargetSRFs)
 		return "window and set-returning functions need all rows";
 	if (q->rowMarks)
@@ -133,7 +135,7 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	if (why)
 		return why;
 	if (q->limitOption == LIMIT_OPTION_WITH_TIES)
-		return "rows that are equal to the last are wanted too";
+		return "WITH TIES also needs the rows that are equal to the last";
 	if (list_length(q->sortClause) > 1)
 		return "ORDER BY has several columns";
 	by = linitial_node(SortGroupClause, q->sortClause);
@@ -141,7 +143,7 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	if (!IsA(v, Var) || v->varno != (int)rel->relid || v->varattno <= 0 || v->vartype != FLOAT4OID)
 		return "ORDER BY is not by a column of type real";
 	if (by->sortop != real->lt_opr && by->sortop != real->gt_opr)
-		return "ORDER BY has an operator of its own";
+		return "ORDER BY uses an operator other than < or >";
 	s->limit = rows_wanted(q);
 	if (!s->limit)
 		return psprintf("LIMIT and OFFSET are not constants of at most %d rows together", FDW_LIMIT_MOST);

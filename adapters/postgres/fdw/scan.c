@@ -156,12 +156,13 @@ static void count_descriptors(struct fdw_scan *s)
 			ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				errmsg("no file descriptors left for a query of %d workers, which takes up to %d",
 				       workers, 2 * workers + 3),
-				errhint("Close cursors, or raise max_files_per_process: a third of them is for foreign scans."));
+				errhint("Close cursors, or raise max_files_per_process: a third of them may be used "
+					"by foreign scans."));
 }
 
 /*
- * Return whether the statement can go on after -E2BIG. Without the filter of a join the query does not keep places of rows, and a
- * plain scan does not keep first rows.
+ * Return whether the statement can continue after -E2BIG. Without the filter of a join the query does not keep places
+ * of rows, and a plain scan does not keep first rows.
  */
 static bool is_without_room(const struct fdw_scan *s, int error)
 {
@@ -236,7 +237,7 @@ static void start(struct fdw_scan *s)
 			fdw_fail(error);
 		} else if (is_without_room(s, error)) {
 			s->choice.not = PG_UINT64_MAX;
-			s->choice.why_not = psprintf("beyond hash_mem: %s", fpisa_query_error());
+			s->choice.why_not = psprintf("too large for hash_mem: %s", fpisa_query_error());
 		} else {
 			/* A process that is not a session of this cluster has the query's port. */
 			s->choice.not |= UINT64CONST(1) << s->choice.query.number;
@@ -254,15 +255,15 @@ static void check_answer(const struct fdw_scan *s)
 {
 	struct fpisa_query_counts c;
 
-	fdw_check_keys(s);
+	fdw_check_types(s);
 	if (!s->shape.no_nulls)
 		return;
 	fpisa_query_counts(s->query, &c);
 	if (c.nulls)
 		ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-			errmsg("column \"%s\" is NOT NULL, and has %llu NULLs at the workers",
+			errmsg("column \"%s\" is NOT NULL, but has %llu NULLs at the workers",
 			       get_attname(s->table, s->shape.value, false), (unsigned long long)c.nulls),
-			errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
+			errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 }
 
 static dlist_head scans = DLIST_STATIC_INIT(scans);

@@ -16,12 +16,15 @@
 static Oid type_at_workers(const struct fpisa_query_column *c)
 {
 	static const Oid types[] = {
-		[FPISA_COLUMN_REAL] = FLOAT4OID, [FPISA_COLUMN_DOUBLE] = FLOAT8OID, [FPISA_COLUMN_INT32] = INT4OID,
-		[FPISA_COLUMN_INT64] = INT8OID,	 [FPISA_COLUMN_TEXT] = TEXTOID,	    [FPISA_COLUMN_DATE] = DATEOID,
+		[FPISA_COLUMN_REAL] = FLOAT4OID,     [FPISA_COLUMN_DOUBLE] = FLOAT8OID, [FPISA_COLUMN_INT32] = INT4OID,
+		[FPISA_COLUMN_INT64] = INT8OID,	     [FPISA_COLUMN_TEXT] = TEXTOID,	[FPISA_COLUMN_DATE] = DATEOID,
+		[FPISA_COLUMN_DECIMAL] = NUMERICOID,
 	};
 
 	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
 }
+
+#define LEAST 2 /* place of min, which has the value's type, after a group's keys */
 
 /* Return the number of columns. Groups have the keys, then the count, and with a value sum, min, max, avg. */
 static uint32 columns_wanted(const struct fdw_scan *s)
@@ -38,29 +41,46 @@ static uint32 check_columns(const struct fdw_scan *s, const struct fpisa_query_c
 
 	if (n != wanted)
 		ereport(ERROR, errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
-			errmsg("workers have answered with %u columns, and were asked for %u", n, wanted));
+			errmsg("workers returned %u columns, but %u were requested", n, wanted));
 	return n;
 }
 
-void fdw_check_keys(const struct fdw_scan *s)
+/* Return the type of the answer's column `i`, as SQL writes it. */
+static char *name_at_workers(const struct fdw_scan *s, const struct fpisa_query_column *c, uint32 i)
+{
+	uint32 scale, precision = fpisa_query_precision(s->query, i, &scale);
+
+	return precision ? psprintf("numeric(%u,%u)", precision, scale) : format_type_be(type_at_workers(&c[i]));
+}
+
+/* Fail unless the answer's column `i` has the type of the column here. */
+static void check_type(const struct fdw_scan *s, AttrNumber column, const struct fpisa_query_column *c, uint32 i)
+{
+	Oid type, collation;
+	int32 typmod;
+	const char *here, *there;
+
+	get_atttypetypmodcoll(s->table, column, &type, &typmod, &collation);
+	here = type == NUMERICOID ? format_type_with_typemod(type, typmod) : format_type_be(type);
+	there = name_at_workers(s, c, i);
+	if (type_at_workers(&c[i]) == type && (type != NUMERICOID || !strcmp(here, there)))
+		return;
+	ereport(ERROR, errcode(ERRCODE_FDW_INVALID_DATA_TYPE),
+		errmsg("column \"%s\" is of type %s here, but of type %s at the workers",
+		       get_attname(s->table, column, false), here, there),
+		errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... TYPE, or IMPORT FOREIGN SCHEMA."));
+}
+
+void fdw_check_types(const struct fdw_scan *s)
 {
 	const struct fpisa_query_column *c;
-	uint32 n = check_columns(s, &c);
 	ListCell *cell;
 	uint32 i = 0;
 
-	foreach(cell, s->shape.by)
-	{
-		Oid here = get_atttype(s->table, (AttrNumber)lfirst_int(cell));
-
-		if (i >= n || type_at_workers(&c[i]) != here)
-			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_DATA_TYPE),
-				errmsg("column \"%s\" is of type %s, and of type %s at the workers",
-				       get_attname(s->table, (AttrNumber)lfirst_int(cell), false), format_type_be(here),
-				       i < n ? format_type_be(type_at_workers(&c[i])) : "?"),
-				errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... TYPE, or IMPORT FOREIGN SCHEMA."));
-		i++;
-	}
+	check_columns(s, &c);
+	foreach(cell, s->shape.by) check_type(s, (AttrNumber)lfirst_int(cell), c, i++);
+	if (s->shape.kind == FDW_TABLE && s->shape.value)
+		check_type(s, s->shape.value, c, i + LEAST);
 }
 
 void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
@@ -77,16 +97,15 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 	s->io_param = palloc0(sizeof(*s->io_param) * (d->natts + 1));
 	foreach(cell, s->shape.outputs)
 	{
-		int output = lfirst_int(cell);
-		AttrNumber column = (AttrNumber)(s->shape.kind != FDW_TABLE ? output :
-						 output >= 0		    ? list_nth_int(s->shape.by, output) :
-									      0);
+		int output = lfirst_int(cell), column = output, place = output - 1;
 
-		s->sure[i] = column && fdw_not_null(s->table, column) ? column : 0;
 		/* Columns of rows come in the requested order; columns of groups: keys, then count, sum, min, max, avg. */
-		s->place[i++] = (AttrNumber)(s->shape.kind != FDW_TABLE ? output - 1 :
-					     output >= 0		? output :
-									  keys - 1 - output);
+		if (s->shape.kind == FDW_TABLE) {
+			column = output >= 0 ? list_nth_int(s->shape.by, output) : 0;
+			place = output >= 0 ? output : keys - 1 - output;
+		}
+		s->sure[i] = (AttrNumber)(column && fdw_not_null(s->table, (AttrNumber)column) ? column : 0);
+		s->place[i++] = (AttrNumber)place;
 	}
 	for (i = 0; i < d->natts; i++) {
 		Form_pg_attribute a = TupleDescAttr(d, i);
@@ -132,13 +151,9 @@ static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attrib
 		if (parse_double(text, &wide))
 			return Float8GetDatum(wide);
 		break;
-	case INT4OID:
-	case INT8OID:
-	case DATEOID:
-		break;
-	default:
-		text = pg_any_to_server(text, (int)strlen(text), PG_UTF8);
 	}
+	/* A worker quotes its file, which may contain any bytes, and the input functions quote them in their errors. */
+	text = pg_any_to_server(text, (int)strlen(text), PG_UTF8);
 	return InputFunctionCall(&s->input[i], (char *)text, s->io_param[i], a->atttypmod);
 }
 
@@ -148,13 +163,14 @@ static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attrib
 static void check_sum(const struct fdw_scan *s, const char *const *row)
 {
 	const char *const *aggregates = row + list_length(s->shape.by);
-	float sum, least, most;
+	double sum, least, most;
+	Oid type = s->shape.value ? get_atttype(s->table, s->shape.value) : InvalidOid;
 
-	if (!s->shape.value || !list_member_int(s->shape.outputs, FDW_SUM) || !aggregates[1] || !aggregates[2] ||
-	    !aggregates[3])
+	if ((type != FLOAT4OID && type != FLOAT8OID) || !list_member_int(s->shape.outputs, FDW_SUM) || !aggregates[1] ||
+	    !aggregates[2] || !aggregates[3])
 		return;
-	if (parse_real(aggregates[1], &sum) && isinf(sum) && parse_real(aggregates[2], &least) &&
-	    parse_real(aggregates[3], &most) && isfinite(least) && isfinite(most))
+	if (parse_double(aggregates[1], &sum) && isinf(sum) && parse_double(aggregates[2], &least) &&
+	    parse_double(aggregates[3], &most) && isfinite(least) && isfinite(most))
 		float_overflow_error();
 }
 
@@ -170,18 +186,17 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 	if (groups)
 		check_sum(s, row);
 	for (int i = 0; i < n; i++) {
-		const char *text = row[groups ? s->place[i] : i];
-		int to = groups ? i : s->place[i];
+		int from = groups ? s->place[i] : i, to = groups ? i : s->place[i];
+		const char *text = row[from];
 
-		if (!text && c[groups ? s->place[i] : i].not_null)
+		if (!text && c[from].not_null)
 			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-				errmsg("column \"%s\" is not null at the workers, and has NULL",
-				       c[groups ? s->place[i] : i].name));
+				errmsg("column \"%s\" has NULL, but is not null in the workers' schema", c[from].name));
 		if (!text && s->sure[i])
 			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-				errmsg("column \"%s\" is NOT NULL, and has NULL at the workers",
+				errmsg("column \"%s\" is NOT NULL, but has NULL at the workers",
 				       get_attname(s->table, s->sure[i], false)),
-				errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
+				errhint("Use ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 		if (!text)
 			continue;
 		slot->tts_values[to] = value_of(s, text, TupleDescAttr(d, to), to);

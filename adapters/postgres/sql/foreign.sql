@@ -1,4 +1,4 @@
--- What servers, mappings and tables may say, and what is asked of workers. None of them is there: plans need none.
+-- Options of servers, mappings and tables, and the questions to workers. Plans do not need running workers.
 \set VERBOSITY terse
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '');
@@ -53,7 +53,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t GROUP BY i;
 RESET fpisa.pushdown;
 
--- Which rows.
+-- Conditions.
 EXPLAIN (COSTS OFF) SELECT i FROM t WHERE 3 < i AND l <= 5 AND s = 'a''b, c' AND s <> u AND d >= timestamp '1994-01-01' ORDER BY x LIMIT 3;
 EXPLAIN (COSTS OFF) SELECT i FROM t WHERE 3 < i AND l <= 5 AND s = 'a''b, c' AND d >= date '1994-01-01'
     AND d < date '1994-01-01' + interval '1 year' AND y IS NOT NULL AND z IS NULL AND x BETWEEN 0.1 AND real '0.1' ORDER BY x LIMIT 3;
@@ -89,7 +89,7 @@ EXPLAIN (COSTS OFF) SELECT max(x) FROM t;
 EXPLAIN (COSTS OFF) SELECT t.i, max(t.x) FROM t, near WHERE t.i = near.i GROUP BY t.i;
 EXPLAIN (COSTS OFF) SELECT s.m FROM near, (SELECT i, max(x) AS m FROM t GROUP BY i) s WHERE s.i = near.i;
 
--- Tables are read, and no more.
+-- Tables are read-only.
 INSERT INTO t VALUES (1);
 UPDATE t SET i = 1;
 DROP TABLE near;

@@ -1,4 +1,4 @@
--- Joins of tables at the same workers: which of them the aggregator's filter may prune, and by what. Plans need no workers.
+-- Joins of tables at the same workers: which joins the aggregator's filter prunes, and by which columns. Plans do not need workers.
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16 filter bitmap');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16 filter cuckoo');
@@ -25,7 +25,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM big a, big b WHERE a.k = b.k AND b.d = '2024-0
 EXPLAIN (COSTS OFF) SELECT * FROM small a, small b WHERE a.k = b.k AND a.n = 2 AND b.n = 2;
 EXPLAIN (COSTS OFF) SELECT big.d, fpisa_sum(x) FROM big, small WHERE big.l = small.l AND small.n = 1 GROUP BY big.d;
 
--- What comes of both sides of an outer join, or of the rows that are in none.
+-- Outer joins, and rows that are not in a join.
 EXPLAIN (COSTS OFF) SELECT * FROM big LEFT JOIN small ON big.k = small.k AND small.n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT * FROM small WHERE n = 1) s LEFT JOIN big USING (k);
 EXPLAIN (COSTS OFF) SELECT * FROM big FULL JOIN (SELECT * FROM small WHERE n = 1) s USING (k);
@@ -34,7 +34,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM big WHERE k NOT IN (SELECT k FROM small WHERE 
 EXPLAIN (COSTS OFF) SELECT * FROM near LEFT JOIN (big JOIN (SELECT * FROM small WHERE n = 1) s USING (k)) USING (k);
 EXPLAIN (COSTS OFF) SELECT * FROM near LEFT JOIN big USING (k) JOIN small ON big.l = small.l WHERE small.n = 1;
 
--- What no filter is for.
+-- Joins that a filter does not support.
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k);
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (s) WHERE n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small ON big.k = small.l WHERE n = 1;
@@ -45,7 +45,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE n % 2 = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN elsewhere USING (k) WHERE n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN near USING (k) WHERE n = 1;
 
--- Texts that begin so.
+-- Texts with a common prefix.
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE small.s LIKE 'it''s%';
 EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE 'a%b' OR s LIKE 'c%';
 EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE 'a_%';

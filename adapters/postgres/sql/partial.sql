@@ -1,10 +1,10 @@
--- Partials as bytes: the values alone decide them.
+-- The bytes of a partial depend only on the values.
 SELECT fpisa_partial(x) FROM (VALUES (1::real), (-2.5)) t(x);
 SELECT fpisa_partial(x ORDER BY x) = fpisa_partial(y ORDER BY y DESC) FROM (VALUES (1e30::real, 1e30::real::float8), (1, 1), (-1e30, -1e30::real)) t(x, y);
 SELECT fpisa_partial(x) FROM (VALUES (NULL::real)) t(x);
 SELECT fpisa_partial(x) FROM (VALUES ('NaN'::real), ('Infinity'), (0)) t(x);
 SELECT i, fpisa_partial(x) OVER (ORDER BY i ROWS 1 PRECEDING) FROM (VALUES (1, 1::real), (2, 2), (3, -2)) t(i, x);
--- They merge, those of either type.
+-- Partials of both types merge.
 CREATE TABLE parts AS SELECT g, fpisa_partial(x) AS p, fpisa_expansion(x) AS e
 	FROM (VALUES (1, 1e30::real), (1, 1), (2, -1e30), (2, 0.1), (3, NULL)) t(g, x) GROUP BY g;
 SELECT g, fpisa_partial_rows(p), fpisa_partial_sum(p), fpisa_partial_sum_real(p), fpisa_partial_avg(p), e FROM parts ORDER BY g;
@@ -21,7 +21,7 @@ SELECT fpisa_expansion(x) FROM (VALUES ('Infinity'::real), (1)) t(x);
 SELECT fpisa_expansion(x) FROM (VALUES (3e38::real), (3e38)) t(x);
 SELECT fpisa_merge(ARRAY[1, NULL]::real[]);
 SELECT fpisa_merge('{}'::real[]);
--- What is no partial.
+-- Bytes that are not a partial.
 SELECT fpisa_merge(''::bytea);
 SELECT fpisa_merge('\x465301'::bytea);
 SELECT fpisa_merge('\x00530101ffff0000020000000000000003'::bytea);

@@ -5,7 +5,7 @@ SELECT fpisa_sum(x), fpisa_sum(y), fpisa_avg(x), fpisa_avg(y) FROM v;
 SELECT fpisa_sum(x ORDER BY i DESC), fpisa_sum(y ORDER BY x) FROM v;
 SELECT i % 2 AS odd, fpisa_sum(x), fpisa_sum(y) FROM v GROUP BY ROLLUP (i % 2) ORDER BY 1;
 SELECT fpisa_sum(DISTINCT x), fpisa_sum(x) FILTER (WHERE i > 2) FROM v;
--- Rows that leave a window are taken back.
+-- Rows that leave a window are subtracted.
 SELECT i, fpisa_sum(x) OVER w, fpisa_avg(y) OVER w FROM v
 	WINDOW w AS (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY i;
 SELECT i, fpisa_sum(x) OVER (ORDER BY i ROWS BETWEEN CURRENT ROW AND CURRENT ROW)
@@ -13,15 +13,15 @@ SELECT i, fpisa_sum(x) OVER (ORDER BY i ROWS BETWEEN CURRENT ROW AND CURRENT ROW
 -- Nothing to sum.
 SELECT fpisa_sum(x), fpisa_avg(y) FROM v WHERE i > 5;
 SELECT fpisa_sum(x), fpisa_avg(y) FROM v WHERE i = 4;
--- Zero has no sign; specials.
+-- Zero is +0; special values.
 SELECT fpisa_sum(x) FROM (VALUES ('-0'::real), ('-0')) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES ('Infinity'::real), ('-Infinity')) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES ('-Infinity'::float8), (1)) t(x);
--- Beyond the range of the type, as sum().
+-- Results beyond the range of the type fail, as with sum().
 SELECT fpisa_sum(x) FROM (VALUES (3e38::real), (3e38)) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES (3e38::real), (3e38), (-3e38)) t(x);
 SELECT fpisa_avg(y) FROM (VALUES (1.5e308::float8), (1.5e308)) t(y);
--- By parallel workers.
+-- Parallel workers.
 CREATE TABLE p AS SELECT CASE i % 3 WHEN 0 THEN 1e30 WHEN 1 THEN 1 ELSE -1e30 END::real AS x FROM generate_series(0, 29999) i;
 SET min_parallel_table_scan_size = 0;
 SET parallel_setup_cost = 0;

@@ -25,7 +25,7 @@ class Flags(enum.IntFlag):
     NAN = 0x08
     INF = 0x10
     MIXED_RANKS = 0x100
-    "A rank was taken out, and some values are without it."
+    "A rank was removed from the job, and some values lack it."
     FEWER_RANKS = 0x200
     "Some values, or all, are without a rank of the job. `ranks` of the Request says which have all."
 
@@ -41,7 +41,7 @@ class Result(NamedTuple):
 NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "complex64": "float32",
          "complex128": "float64", "bfloat16": "bfloat16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 COMPLEX_OPS = ("sum", "avg", "scale")  # these act on the real and the imaginary parts
-COMPLEX = int.from_bytes(b"complex", "little")  # in the tag of a complex call, to tell it from a call of as many real numbers
+COMPLEX = int.from_bytes(b"complex", "little")  # in the tag of a complex call, to distinguish it from a call of as many real numbers
 BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # types that hold them without ml_dtypes
 
 
@@ -50,11 +50,11 @@ def type_of(array: Array, given: Optional[str]) -> int:
     if given is None:
         name = NAMES.get(array.dtype.name)
         if name is None:
-            raise TypeError(f"the array is of {array.dtype}; it must be of one of {', '.join(NAMES)}")
+            raise TypeError(f"the array has dtype {array.dtype}; it must have one of {', '.join(NAMES)}")
         return TYPES[name]
     number = number_of(TYPES, given, "type")
     if NAMES.get(array.dtype.name) != given and BITS.get(given) != array.dtype.type:
-        raise TypeError(f"the array is of {array.dtype} and type is {given!r}; bits of bfloat16 are uint16, those of "
+        raise TypeError(f"the array has dtype {array.dtype} and type is {given!r}; bits of bfloat16 are uint16, those of "
                         "e4m3 and e5m2 uint8")
     return number
 
@@ -62,15 +62,15 @@ def type_of(array: Array, given: Optional[str]) -> int:
 def check_array(array: Array, what: str, big_endian: bool) -> None:
     """Check that the array's memory is its values, in the job's byte order."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"{what} is of {type(array).__name__}; it must be a numpy.ndarray")
+        raise TypeError(f"{what} has type {type(array).__name__}; it must be a numpy.ndarray")
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{what} is masked, and a sum has no mask; pass its filled()")
+        raise TypeError(f"{what} is masked, but sums do not support masks; pass its filled()")
     if not array.flags.c_contiguous:
         raise ValueError(f"{what} is not C-contiguous; pass numpy.ascontiguousarray() of it")
     order = array.dtype.byteorder
     is_big = order == ">" or (order == "=" and sys.byteorder == "big")
     if array.itemsize > 1 and is_big != big_endian:
-        raise TypeError(f"{what} is {'big' if is_big else 'little'}-endian, the job is not; pass "
+        raise TypeError(f"{what} is {'big' if is_big else 'little'}-endian, but the job is not; pass "
                         "array.astype(array.dtype.newbyteorder())")
     if not array.flags.aligned:
         raise ValueError(f"{what} is not aligned; pass a copy of it")
@@ -81,20 +81,20 @@ def count_of(array: Array, op: str) -> int:
     if array.dtype.kind != "c":
         return int(array.size)
     if op not in COMPLEX_OPS:
-        raise ValueError(f"op is {op!r}; of complex numbers it must be one of {', '.join(COMPLEX_OPS)}")
+        raise ValueError(f"op is {op!r}; for complex numbers it must be one of {', '.join(COMPLEX_OPS)}")
     return 2 * int(array.size)
 
 
 def check_memory(array: Array, write: bool) -> None:
-    """Check that the array's bytes mean the same elsewhere, and are contiguous."""
+    """Check that the array's bytes have the same meaning in other processes, and are contiguous."""
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"array is of {type(array).__name__}; it must be a numpy.ndarray without a mask")
+        raise TypeError(f"array has type {type(array).__name__}; it must be a numpy.ndarray without a mask")
     if array.dtype.hasobject:
-        raise TypeError("array holds Python's objects, which are only where they were made")
+        raise TypeError("array holds Python objects, which other processes cannot use")
     if not array.flags.c_contiguous:
         raise ValueError("array is not C-contiguous; pass numpy.ascontiguousarray() of it")
     if write and not array.flags.writeable:
-        raise ValueError("array is read-only, and root's values are to come into it")
+        raise ValueError("array is read-only, but root's values must be written to it")
 
 
 def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian: bool) -> Tuple[Array, int]:
@@ -108,5 +108,5 @@ def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian
         if out.dtype != array.dtype or out.shape != array.shape:
             raise ValueError(f"out is {out.shape} of {out.dtype}; it must be as array, {array.shape} of {array.dtype}")
     if not out.flags.writeable:
-        raise ValueError("out is read-only; results cannot go there")
+        raise ValueError("out is read-only; results cannot be written to it")
     return out, number

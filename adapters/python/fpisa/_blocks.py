@@ -40,11 +40,11 @@ class Whole(NamedTuple):
     scale: int
     rows: int
     integers: bool
-    items: Callable[[], List[Optional[int]]]  # of each row, None for a null
+    items: Callable[[], List[Optional[int]]]  # returns the value of each row, None for a null
 
 
 class Values(NamedTuple):
-    """A column or an array. Complex numbers have imaginary blocks beside the real blocks."""
+    """A column or an array. Complex numbers have imaginary blocks in addition to the real blocks."""
 
     blocks: List[Block]
     imaginary: List[Block]
@@ -107,12 +107,12 @@ def split(type_: str, address: int, shape: Tuple[int, ...], strides: Tuple[int, 
         return Values([Block(half, address, shape, strides, keep=keep)],
                       [Block(half, address + SIZES[half], shape, strides, keep=keep)], False)
     if type_ not in TYPES:
-        raise TypeError(f"values are of {type_}; exact sums are of {', '.join(TYPES)}, complex64 and complex128")
+        raise TypeError(f"values have type {type_}; exact sums take {', '.join(TYPES)}, complex64 and complex128")
     return Values([Block(type_, address, shape, strides, keep=keep)], [], is_integer(type_))
 
 
 def with_nulls(v: Values, valid: bytes) -> Values:
-    """Return an array in C order, with Arrow's bitmap for it."""
+    """Return `v`, an array in C order, with Arrow's validity bitmap `valid`: a 0 bit marks a null."""
     memory = ctypes.create_string_buffer(valid)
 
     def mark(blocks: List[Block]) -> List[Block]:

@@ -18,8 +18,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 
 from ._arrays import COMPLEX, Array, Flags, Result, count_of, prepare
 from ._errors import Canceled, Error, Overflow, error_of, ranks_of
-from ._library import OPERATIONS, Call, in_range, library, number_of
-from ._scalars import plain
+from ._library import OPERATIONS, Call, in_range, library, number_of, real
 
 SPIN_S = 100e-6      # duration of a small call, which is not paused
 LONGEST_PAUSE_S = 1e-3
@@ -55,7 +54,7 @@ class Request:
         while not self.test():
             waited = time.monotonic() - began
             if timeout is not None and waited >= timeout:
-                raise TimeoutError(f"the all-reduce has not ended within {timeout} s, and goes on")
+                raise TimeoutError(f"the all-reduce has not ended within {timeout} s, and continues")
             if waited > SPIN_S:
                 time.sleep(min(waited * PAUSE_SHARE, LONGEST_PAUSE_S))
         assert self._result is not None
@@ -88,7 +87,7 @@ class Request:
 
 
 def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *arguments: Any) -> None:
-    """Close at the interpreter's end, unless threads are still in test(), or wait in rejoin(). These go on until the process ends."""
+    """Close at the interpreter's end, unless threads are still in test(), or wait in rejoin(). These continue until the process ends."""
     if os.getpid() != pid:  # in a child, which does not have the thread that held the lock
         close(*arguments)
     elif lock.acquire(timeout=EXIT_S):
@@ -137,11 +136,11 @@ class Caller:
 
     def start(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0, tag: int = 0,
               type: Optional[str] = None) -> Request:
-        """Start an all-reduce, which goes on while this thread computes. The arguments are those of allreduce().
+        """Start an all-reduce, which continues while this thread computes. The arguments are those of allreduce().
 
         Neither `array` nor `out` may be touched until the request has ended, nor overlap arrays of other requests.
         """
-        call = Call(op=number_of(OPERATIONS, op, "op"), factor=plain(factor), tag=in_range(tag, 64, "tag"))
+        call = Call(op=number_of(OPERATIONS, op, "op"), factor=real(factor, "factor"), tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
         call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, count_of(array, op)
         if array.dtype.kind == "c":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The compiled part by ctypes: libsums.so beside this file, or the library that FPISA_SUMS names (adapters/python/sums/sums.h).
+"""Load the compiled part by ctypes: libsums.so next to this file, or the library that FPISA_SUMS names (adapters/python/sums/sums.h).
 
 With ctypes instead of an extension module one file serves every Python and is built without Python's headers. Each
 call releases the interpreter's lock; once() does so for large arrays.
@@ -17,7 +17,7 @@ TYPES = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, "int8": 4, "ui
          "int32": 8, "uint32": 9, "bool": 10, "int64": 11, "uint64": 12}
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
          "int32": 4, "uint32": 4, "bool": 1, "int64": 8, "uint64": 8}
-MOST_BYTES = 312  # of a partial
+MOST_BYTES = 312  # size of a partial
 DOT_SCALE = 1200
 
 
@@ -97,7 +97,7 @@ class Exact(NamedTuple):
 
 @contextlib.contextmanager
 def exactly() -> Iterator[None]:
-    """Compare and convert floats as IEEE 754 says, also in a thread that flushes subnormals to zero."""
+    """Compare and convert floats as IEEE 754 says, even in a thread that flushes subnormals to zero."""
     had = ctypes.create_string_buffer(64)  # SUMS_ENVIRONMENT_BYTES
     lib.sums_enter(had)
     try:

@@ -29,7 +29,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class RankLost(Error, ConnectionResetError):
-    """Ranks are dead, have left, or were taken out of the job (ECONNRESET); `ranks` says which. Close the group and join again."""
+    """Ranks are dead, have left, or were removed from the job (ECONNRESET); `ranks` says which. Close the group and join again."""
 
 
 class CallsDiffer(Error):

@@ -12,7 +12,7 @@ from ._arrays import Array, check_memory
 from ._calls import LONGEST_PAUSE_S, Caller, Request
 from ._errors import Error
 from ._library import (FANOUTS, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
-                       milliseconds, number_of)
+                       milliseconds, number_of, text)
 
 
 def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
@@ -21,7 +21,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
                   restore: bool = False, rounding: str = "default", fanout: str = "default") -> GroupOptions:
     """Return the library's options for those of Group."""
     return GroupOptions(
-        key_file=None if key_file is None else os.fsencode(key_file),
+        key_file=text(None if key_file is None else os.fsencode(key_file), "key_file"),
         join_timeout_ms=milliseconds(join_timeout, "join_timeout", 0), timeout_ms=milliseconds(timeout, "timeout", 0),
         window=in_range(window, 32, "window"), elements=in_range(elements, 16, "elements"),
         mode=number_of(MODES, mode, "mode"), pipeline=number_of(PIPELINES, pipeline, "pipeline"),
@@ -33,7 +33,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
 def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
     """Return the library's group, after all ranks have joined."""
     pointer = ctypes.c_void_p()
-    check_join(library().fpisa_group_join(ctypes.byref(pointer), None if host is None else host.encode(), name.encode(),
+    check_join(library().fpisa_group_join(ctypes.byref(pointer), text(host, "host"), text(name, "name"),
                                           in_range(rank, 32, "rank"), in_range(size, 32, "size"), ctypes.byref(options)))
     return pointer
 

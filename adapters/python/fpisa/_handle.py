@@ -10,7 +10,8 @@ from typing import Any, Callable, List, NamedTuple, Optional, TypeVar
 
 from ._calls import Caller
 from ._library import (FOREVER, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, TYPES, Call, InfoStruct,
-                       MemOptions, Options, check, check_join, in_range, library, milliseconds, name_of, number_of)
+                       MemOptions, Options, check, check_join, in_range, library, milliseconds, name_of, number_of,
+                       real, text)
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class Info(NamedTuple):
     duplicates: int
     bad: int
     rtt_ns: int
+    marked: int
 
 
 class Handle(Caller):
@@ -46,7 +48,7 @@ class Handle(Caller):
     token       the job's secret; 0 if the job does not have one
     timeout     seconds that joining and each call may take; None: unlimited
     overflow, transport, restore   as for Group
-    all_ranks   True: a sum without a rank that `fpisa job shrink` has taken out raises RankLost; False: it is the sum of the
+    all_ranks   True: a sum without a rank that `fpisa job shrink` has removed raises RankLost; False: it is the sum of the
                 others, with the flag FEWER_RANKS
     loss, duplicate, reorder, delay, corrupt, seed   faults of frames, for tests: shares in 0..0.9
     """
@@ -60,7 +62,7 @@ class Handle(Caller):
         options.token = in_range(token, 64, "token")
         options.transport = number_of(TRANSPORTS, transport, "transport")
         pointer = ctypes.c_void_p()
-        check_join(library().fpisa_connect(ctypes.byref(pointer), address.encode(), in_range(job, 32, "job"),
+        check_join(library().fpisa_connect(ctypes.byref(pointer), text(address, "address"), in_range(job, 32, "job"),
                                            ctypes.byref(options)))
         self._open(pointer, _close)
         self._learn()
@@ -77,7 +79,7 @@ class Handle(Caller):
             self._check(library().fpisa_get_info(self._pointer, ctypes.byref(s)))
         return Info(s.job, s.rank, s.workers, s.elements, s.window, s.generation, name_of(MODES, s.mode),
                     name_of(ROUNDINGS, s.rounding), name_of(TYPES, s.format), bool(s.big_endian), s.sent, s.received,
-                    s.retransmits, s.duplicates, s.bad, s.rtt_ns)
+                    s.retransmits, s.duplicates, s.bad, s.rtt_ns, s.marked)
 
     def _learn(self) -> None:
         info = self.info
@@ -111,7 +113,7 @@ def _options(*, timeout: Optional[float], overflow: str, restore: bool, faults: 
                       overflow=number_of(OVERFLOWS, overflow, "overflow"))
     options.seed = in_range(faults.pop("seed", 0), 64, "seed")  # type: ignore[arg-type]
     for name, share in faults.items():
-        setattr(options, name, share)
+        setattr(options, name, real(share, name))
     return options
 
 

@@ -13,7 +13,7 @@ from typing import Any, Sequence, Set, Tuple
 from ._core import exactly, lib
 from ._scalars import of_host
 
-NEAR = 1 << 16  # integers that lie so close together, or as close as there are many, are numbered without a hash table
+NEAR = 1 << 16  # integers of a smaller range, or of a range below twice their number, are numbered without a hash table
 
 
 def numpy_or_none() -> Any:
@@ -28,7 +28,7 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
     """Number the groups of 64-bit integer keys."""
     codes, least, most = numpy.empty(len(keys), "int64"), int(keys.min()), int(keys.max())
     near = most - least < max(NEAR, 2 * len(keys)) and most - least < 1 << 31
-    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # where each begins, if they are not near
+    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # the first row of each group, if the keys are not near
     n = lib.sums_number_near(keys.ctypes.data, len(keys), ctypes.c_int64(least).value, len(found), codes.ctypes.data, found.ctypes.data) \
         if near else lib.sums_number(keys.ctypes.data, len(keys), codes.ctypes.data, found.ctypes.data)
     if n < 0:
@@ -43,12 +43,15 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Integers by the compiled table, others by numpy. A masked key and NaT are of no group."""
+    """Number integers with the compiled table, and other keys with numpy. A masked key and NaT do not belong to a group."""
     type_ = keys.dtype
     if keys.ndim != 1:
         raise ValueError(f"by has {keys.ndim} dimensions; it must have one")
     if isinstance(keys, numpy.ma.MaskedArray):
-        return _by_some(numpy, keys.data, ~numpy.ma.getmaskarray(keys))
+        masked = numpy.ma.getmaskarray(keys)
+        if type_.names is not None:  # a record with a masked field
+            masked = numpy.array([any(map(numpy.any, row.item())) for row in masked], bool)
+        return _by_some(numpy, keys.data, ~masked)
     if type_.kind in "mM" and numpy.isnat(keys).any():
         return _by_some(numpy, keys, ~numpy.isnat(keys))
     if type_.type.__module__ == "ml_dtypes":  # numpy does not know their NaN
@@ -59,50 +62,85 @@ def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
             keys = keys.view("uint8") != 0  # a byte may be neither 0 nor 1
         found, codes = _of_integers(numpy, numpy.require(keys, "uint64" if type_.kind == "u" and type_.itemsize == 8 else "int64", "CA"))
         return found.astype(type_), codes
+    if type_.names is not None and len(keys):
+        return _by_fields(numpy, keys)
     found, codes = numpy.unique(keys, return_inverse=True)
     return found, numpy.ascontiguousarray(codes.reshape(-1), "int64")
 
 
+def _by_fields(numpy: Any, keys: Any) -> Tuple[Any, Any]:
+    """Number records, in the order of their fields. NaN and nulls in a field are equal, unlike in numpy's whole records."""
+    columns = [column for name in keys.dtype.names for column in keys[name].reshape(len(keys), -1).T]
+    codes = numpy.zeros((len(keys), max(1, len(columns))), "int64")
+    for i, column in enumerate(columns):
+        codes[:, i] = _numbered(column)[1]
+    _, first, codes = numpy.unique(codes, axis=0, return_index=True, return_inverse=True)
+    return keys[first], numpy.ascontiguousarray(codes.reshape(-1), "int64")
+
+
 def _by_some(numpy: Any, keys: Any, seen: Any) -> Tuple[Any, Any]:
-    """The others are of no group."""
+    """Number the keys that are seen. The other keys do not belong to a group."""
     codes = numpy.full(len(keys), -1, "int64")
     found, codes[seen] = _by_numpy(numpy, keys[seen])
     return found, codes
 
 
 def _check_types(types: Set[type]) -> None:
-    """TypeError for keys that are told apart by where they lie in memory: equal ones would not be of one group."""
+    """Raise TypeError for keys that are compared by their address in memory: equal keys would be in different groups."""
     numpy = sys.modules.get("numpy")
     for t in types:
         if (t.__hash__ is object.__hash__ and t.__eq__ is object.__eq__) or \
                 (hasattr(t, "__array__") and not (numpy and issubclass(t, numpy.generic))):
-            raise TypeError(f"a key is of {t.__name__}, whose equal ones do not have one hash; pass numbers, strings or the like")
+            raise TypeError(f"a key has type {t.__name__}, whose equal values can have different hashes; pass numbers, strings or the like")
 
 
 def _one(key: Any, missing: Any) -> Any:
-    """The key itself; None for a null, and the same NaN for each."""
+    """Return the key; None for a null, and the same NaN object for every NaN."""
     if key is None or key is missing or type(key).__name__ == "MaskedConstant":
         return None
     if key == key:
         return key
-    is_number = isinstance(key, numbers.Number) and getattr(getattr(key, "dtype", None), "kind", "") != "m"  # numpy's NaT would be one
-    return math.nan if is_number or type(key).__module__ == "ml_dtypes" else None
+    if getattr(getattr(key, "dtype", None), "kind", None) in ("m", "M") or type(key).__name__ == "NaTType":
+        return None
+    if isinstance(key, numbers.Number) or type(key).__module__ == "ml_dtypes":
+        return math.nan
+    raise TypeError(f"the key {key!r} has type {type(key).__name__} and does not equal itself; pass numbers, strings or the like")
+
+
+def _of_times(numpy: Any, keys: Sequence[Any], types: Set[type]) -> Tuple[Any, Any]:
+    """Number numpy's times of one type in their common unit, because equal times of different units have different hashes."""
+    if len(types) > 1:
+        raise TypeError(f"keys have types {', '.join(sorted(t.__name__ for t in types))}; numpy's times do not mix with other keys")
+    here = [i for i, k in enumerate(keys) if k is not None]
+    times = numpy.array([keys[i] for i in here])
+    for unit in {keys[i].dtype for i in here}:
+        same = [n for n, i in enumerate(here) if keys[i].dtype == unit]
+        if (times[same].astype(unit) != numpy.array([keys[here[n]] for n in same])).any():
+            raise OverflowError(f"keys of {unit} do not fit {times.dtype}, the finest of the list's types; pass keys of one unit")
+    found, numbers_ = _by_numpy(numpy, times)
+    codes = numpy.full(len(keys), -1, "int64")
+    codes[here] = numbers_
+    first = dict(zip(reversed(numbers_.tolist()), reversed(here)))
+    return [keys[first[i]] for i in range(len(found))], codes
 
 
 def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
-    """Any that are hashed by value, sorted where they can be; a null is of no group, and NaN the last one, as numpy has it."""
+    """Number keys that are hashed by value, sorted if possible. A null does not belong to a group. NaN is the last key, as in numpy."""
     pandas, pyarrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
-    missing = pandas.NA if pandas else None  # which is not even unequal to itself
+    missing = pandas.NA if pandas else None  # pandas.NA != pandas.NA is neither true nor false
     types = {t for t in set(map(type, keys)) - {type(missing), type(None)} if t.__name__ != "MaskedConstant"}
     if pyarrow and any(issubclass(t, pyarrow.Scalar) for t in types):
         return _of_column(pyarrow, pyarrow.array(keys))
     _check_types(types)
     keys = [_one(k, missing) for k in keys]
+    numpy = sys.modules.get("numpy")
+    if numpy and any(issubclass(t, (numpy.datetime64, numpy.timedelta64)) for t in types):
+        return _of_times(numpy, keys, {type(k) for k in keys if k is not None})
     found = list(dict.fromkeys(k for k in keys if k is not None and k is not math.nan))
     try:
         found.sort()
     except TypeError:
-        pass  # in the order of their appearance
+        pass  # keep the order of their appearance
     if any(k is math.nan for k in keys):
         found.append(math.nan)
     number = {k: i for i, k in enumerate(found)}
@@ -110,7 +148,7 @@ def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
 
 
 def _of_decoded(pyarrow: Any, by: Any) -> Any:
-    """An array of pyarrow in one piece and without an encoding; booleans that are bytes as bits."""
+    """Return an array of pyarrow in one piece and without an encoding, with booleans as bits."""
     import pyarrow.compute
     if isinstance(by, pyarrow.ChunkedArray):
         pieces = [_of_decoded(pyarrow, piece) for piece in by.chunks] or [_of_decoded(pyarrow, pyarrow.nulls(0, by.type))]
@@ -125,7 +163,7 @@ def _of_decoded(pyarrow: Any, by: Any) -> Any:
 
 
 def _of_column(pyarrow: Any, by: Any) -> Tuple[Any, Any]:
-    """A column of pyarrow, by what it stores: Python's types do not tell all times apart. Keys of such types stay Arrow's."""
+    """Number a column of pyarrow by its stored values: Python's types do not distinguish all times. Keys of such types stay Arrow's."""
     by = _of_decoded(pyarrow, by)
     numpy, types, type_ = numpy_or_none(), pyarrow.types, by.type
     if isinstance(type_, pyarrow.BaseExtensionType):
@@ -136,7 +174,7 @@ def _of_column(pyarrow: Any, by: Any) -> Tuple[Any, Any]:
         found, codes = _of_column(pyarrow, by.view(integer))
         return pyarrow.array(found, integer).view(type_), codes
     if types.is_nested(type_):
-        raise TypeError(f"keys are of {type_}; pass a column of numbers, strings or times")
+        raise TypeError(f"keys have type {type_}; pass a column of numbers, strings or times")
     if not numpy or not (types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)):
         return _by_table(by.to_pylist())
     codes = numpy.full(len(by), -1, "int64")
@@ -145,7 +183,7 @@ def _of_column(pyarrow: Any, by: Any) -> Tuple[Any, Any]:
 
 
 def _by_arrow(by: Any) -> Tuple[Any, Any]:
-    """A column of pyarrow, or of another library that has its to_pylist()."""
+    """Number a column of pyarrow, or of another library whose columns have to_pylist()."""
     stream, array_ = hasattr(by, "__arrow_c_stream__"), hasattr(by, "__arrow_c_array__")
     try:
         pyarrow = sys.modules.get("pyarrow") or (importlib.import_module("pyarrow") if stream or array_ else None)
@@ -157,7 +195,7 @@ def _by_arrow(by: Any) -> Tuple[Any, Any]:
 
 
 def _by_tensor(by: Any) -> Tuple[Any, Any]:
-    """A tensor of torch. Keys of types that numpy does not have are float32, which has all of their values."""
+    """Number a tensor of torch. Keys of types that numpy does not have become float32, which has all of their values."""
     by = of_host(by)
     if str(by.dtype) == "torch.bfloat16" or str(by.dtype).startswith("torch.float8"):
         by = by.float()
@@ -165,7 +203,7 @@ def _by_tensor(by: Any) -> Tuple[Any, Any]:
 
 
 def _by_pandas(pandas: Any, by: Any) -> Tuple[Any, Any]:
-    """By factorize(), which takes bytes of booleans as they are, and in Arrow's floats -0 for another key than 0."""
+    """Number keys of pandas by factorize(), except booleans of any byte and Arrow's floats, of which it distinguishes -0 and 0."""
     numpy, name = numpy_or_none(), str(by.dtype)
     is_array = isinstance(by, pandas.api.extensions.ExtensionArray)
     if name in ("bool", "boolean"):
@@ -202,8 +240,8 @@ def _numbered(by: Any) -> Tuple[Any, Any]:
 
 
 def numbered(by: Any) -> Tuple[Any, Any]:
-    """(keys, which of them each row has)."""
+    """Return (keys, the number of each row's key)."""
     if hasattr(by, "__next__"):
-        by = list(by)  # in the floating-point environment of the thread: this is the caller's code
+        by = list(by)  # before exactly(), because this runs the caller's code
     with exactly():
         return _numbered(by)

@@ -6,11 +6,14 @@ import ctypes
 import functools
 import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from ._errors import LibraryMissing, error_of
+from ._scalars import plain
 
 SONAME = "libfpisa.so.1"
+# A wheel of `make wheels` contains the library.
+INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
 FOREVER = 0xFFFFFFFF
 
 OPERATIONS = {"sum": 1, "min": 2, "max": 3, "avg": 4, "scale": 5, "norm": 6}
@@ -41,13 +44,13 @@ class InfoStruct(Sized):
     _fields_ = [("size", c_size_t),
                 *((n, c_uint32) for n in "job rank workers elements window generation".split()),
                 *((n, c_uint8) for n in "mode rounding format pipeline clz fanout big_endian".split()),
-                *((n, c_uint64) for n in "sent received retransmits duplicates bad rtt_ns".split())]
+                *((n, c_uint64) for n in "sent received retransmits duplicates bad rtt_ns marked".split())]
 
 
 class Call(Sized):
     _fields_ = [("size", c_size_t), ("send", c_void_p), ("recv", c_void_p), ("count", c_size_t), ("type", c_uint32),
                 ("op", c_uint32), ("factor", c_double), ("tag", c_uint64), ("on_done", c_void_p), ("arg", c_void_p),
-                ("ranks", c_void_p)]
+                ("ranks", c_void_p), ("timeout_ms", c_uint64)]
 
 
 class GroupOptions(Sized):
@@ -87,12 +90,12 @@ FUNCTIONS = {
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """Return the library that FPISA_LIBRARY names, else the system's. Calls into it release the interpreter's lock."""
-    path = os.environ.get("FPISA_LIBRARY") or SONAME
+    """Return the library that FPISA_LIBRARY names, else the wheel's, else the system's. Calls into it release the interpreter's lock."""
+    path = os.environ.get("FPISA_LIBRARY") or (INSIDE if os.path.exists(INSIDE) else SONAME)
     try:
         lib = ctypes.CDLL(path)
     except OSError as e:
-        raise LibraryMissing(f"{e}; install the package libfpisa1, or name the library by FPISA_LIBRARY") from None
+        raise LibraryMissing(f"{e}; install the package libfpisa1, or set FPISA_LIBRARY to the path of the library") from None
     for name, (result, *arguments) in FUNCTIONS.items():
         try:
             function = getattr(lib, name)
@@ -126,17 +129,41 @@ def name_of(names: Dict[str, int], number: int) -> str:
     return next((name for name, n in names.items() if n == number), str(number))
 
 
+def real(value: Any, what: str) -> float:
+    """Return a number as the float that ctypes would make of it. Raise ValueError for a number beyond a float's range."""
+    value = plain(value)
+    if isinstance(value, (str, bytes)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        raise TypeError(f"{what} is {value!r}; it must be a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{what} is beyond the range of a float") from None
+
+
+def text(value: Optional[str], what: str) -> Optional[bytes]:
+    """Return a name as bytes: the library would read it to its first zero byte. None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, (str, bytes)):
+        raise TypeError(f"{what} is {value!r}; it must be a str")
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise ValueError(f"{what} is {value!r}; it has a zero byte")
+    return encoded
+
+
 def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
     """Convert a deadline to milliseconds; `none` stands for no deadline."""
     if seconds is None:
         return none
+    seconds = real(seconds, what)
     if not 0 < seconds < FOREVER / 1000:
         raise ValueError(f"{what} is {seconds!r}; it must be seconds above 0, or None")
     return max(1, round(seconds * 1000))
 
 
 def in_range(value: int, bits: int, what: str) -> int:
-    """Return the value if it fits so many bits: ctypes would cut the rest off."""
+    """Return the value if it fits into `bits` bits: ctypes would cut off the rest."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} is {value!r}; it must be a whole number")
     if not 0 <= value < 1 << bits:

@@ -8,29 +8,29 @@ from ._formats import FORMATS, number
 
 
 def of_host(x: Any) -> Any:
-    """A tensor whose memory is its values: without a gradient, and with what a view only notes carried out."""
+    """Return a tensor whose memory has its values: without a gradient, and after the operations that a view only records."""
     x = x.detach()
-    if getattr(x, "_is_zerotensor", bool)():  # which has no memory
+    if getattr(x, "_is_zerotensor", bool)():  # a zero tensor has no memory
         import torch
         return torch.zeros(x.shape, dtype=x.dtype)
     return x.resolve_conj().resolve_neg()
 
 
 def of_tensor(x: Any) -> Any:
-    """A tensor of one value as Python's number."""
+    """Return a tensor of one value as Python's number."""
     x = of_host(x.cpu())
     if str(x.dtype) == "torch.bfloat16":
         import torch
         return number(x.view(torch.int16).item() & 0xffff, FORMATS["bfloat16"])
     try:
         return plain(x.numpy()[()])
-    except TypeError:  # numpy does not have the type
+    except TypeError:  # a type that numpy does not have
         return x.item()
 
 
 def plain(x: Any) -> Any:
-    """A scalar of numpy, torch and others as Python's number, with all its bits: float() would take it through the FPU."""
-    if type(x).__name__ == "MaskedConstant":  # what numpy has for a value that a mask hides
+    """Return a scalar of numpy, torch and others as Python's number, with all its bits: float() would use the FPU."""
+    if type(x).__name__ == "MaskedConstant":  # numpy's constant for a masked value
         return None
     if isinstance(x, str) or not hasattr(x, "dtype"):
         return x

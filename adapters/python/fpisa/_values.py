@@ -62,7 +62,7 @@ def of_interface(x: Any) -> Values:
     if order == ">":
         raise TypeError("values are big-endian; pass x.astype(x.dtype.newbyteorder('<'))")
     if name != "bfloat16" and kind != "b" and kind not in KINDS:
-        raise TypeError(f"values are of {name or interface['typestr']}; they must be numbers")
+        raise TypeError(f"values have type {name or interface['typestr']}; they must be numbers")
     if interface.get("mask") is not None:
         raise TypeError("values have a mask in __array_interface__; pass a numpy.ma.MaskedArray")
     size = int(size)
@@ -80,7 +80,7 @@ def of_buffer(x: Any) -> Values:
     if not type_ or view.itemsize != (2 * SIZES[HALVES[type_]] if type_ in HALVES else SIZES[type_]):
         raise TypeError(f"a buffer of format {code!r}, of {view.itemsize} bytes; it must be one of {' '.join(BUFFERS)}, little-endian")
     shape = tuple(view.shape[:view.ndim]) if view.ndim else ()
-    strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)  # ctypes leaves strides out
+    strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)  # ctypes does not fill in strides
     return split(type_, view.buf or 0, shape, strides, view)
 
 
@@ -133,7 +133,7 @@ def of_arrow(column: _arrow.Column) -> Values:
         return Values([of_bits(p) for p in column.pieces], [], True)
     if not type_:
         what = "a column" if column.dictionary is None else "a dictionary"
-        raise TypeError(f"{what} of Arrow's format {format_.decode()!r}; cast it to a number first")
+        raise TypeError(f"{what} of Arrow's format {format_.decode()!r} cannot be summed; cast it to a number first")
     size = SIZES[type_]
     return Values([Block(type_, (p.data or 0) + p.offset * size, (p.length,), (size,), p.valid, p.offset, p.keep)
                    for p in column.pieces], [], is_integer(type_))
@@ -162,7 +162,7 @@ def values(x: Any) -> Values:
     if str(getattr(x, "dtype", "")).startswith("torch."):
         return of_torch(x)
     if numpy and isinstance(getattr(x, "dtype", None), numpy.dtype) and hasattr(x, "to_numpy"):
-        return of_interface(x.to_numpy())  # of pandas: NaN stays NaN
+        return of_interface(x.to_numpy())  # pandas: NaN stays NaN
     column = _arrow.column_of(x)
     if column is not None:
         return of_arrow(column)
@@ -178,7 +178,7 @@ def values(x: Any) -> Values:
 
 
 def of_torch(x: Any) -> Values:
-    """A tensor on the CPU."""
+    """Return the values of a tensor on the CPU."""
     x = of_host(x)
     if str(x.dtype) == "torch.bfloat16":
         import torch

@@ -12,7 +12,7 @@ from . import _sums
 
 @pandas.api.extensions.register_series_accessor("fpisa")
 class Exact:
-    """series.fpisa.sum(), mean(), var(), and with by=, another Series or an array, a Series of groups."""
+    """Exact series.fpisa.sum(), mean() and var(). With by=, a Series or an array of keys, each returns a Series with a value per key."""
 
     def __init__(self, series: pandas.Series) -> None:
         self._series = series

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Polars: `import fpisa.polars` gives expressions and Series the namespace `fpisa`, also in group_by().agg()."""
+"""Polars: `import fpisa.polars` gives expressions and Series the namespace `fpisa`, even in group_by().agg()."""
 from __future__ import annotations
 
 from typing import Any

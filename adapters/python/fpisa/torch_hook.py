@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Gradients of DistributedDataParallel averaged by an aggregator.
+"""Average the gradients of DistributedDataParallel at an aggregator.
 
     import fpisa.torch_hook
 
@@ -32,7 +32,7 @@ TYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16, torch.comp
 def check(tensor: torch.Tensor) -> None:
     """Check that the tensor's memory is its values. Buckets pass; other callers of the hook get an error that says why not."""
     if tensor.device.type != "cpu":
-        raise TypeError(f"the gradients are on {tensor.device}; the hook takes those of a CPU")
+        raise TypeError(f"the gradients are on {tensor.device}; the hook supports only a CPU")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in TYPES:
         raise TypeError(f"the gradients are {tensor.layout} of {tensor.dtype}; the hook takes dense ones of "
                         + ", ".join(str(t)[6:] for t in TYPES))
@@ -80,10 +80,11 @@ class Hook:
             flags = request.wait().flags
             self.flags |= flags
             if Flags.FEWER_RANKS in flags:
-                warnings.warn(f"gradients are averages over ranks {', '.join(map(str, request.ranks))} alone: others were taken "
-                              "out of the job", RuntimeWarning)
+                warnings.warn(f"gradients are averages over ranks {', '.join(map(str, request.ranks))} only: other ranks "
+                              "were removed from the job", RuntimeWarning)
             if sent is not real:
-                real.copy_(sent)
+                with torch.inference_mode(real.is_inference()):  # a mode is a thread's own
+                    real.copy_(sent)
             future.set_result(tensor)
         except BaseException as e:  # whatever the error, training must not wait for ever
             self.error = e
@@ -91,7 +92,7 @@ class Hook:
 
 
 def average(hook: Hook, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients over all ranks while backward() goes on; for register_comm_hook()."""
+    """Average a bucket of gradients over all ranks while backward() continues; for register_comm_hook()."""
     try:
         return hook.start(bucket.buffer(), 1 + bucket.index())
     except BaseException as e:

@@ -2,7 +2,7 @@
 /* Arrays of any type, stride and validity, as doubles that add up to their values exactly. */
 #include <stdint.h>
 
-#include "inner.h"
+#include "internal.h"
 
 /* Types of values at any address. */
 #define UNALIGNED(T) T __attribute__((aligned(1), may_alias))

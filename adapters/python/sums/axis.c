@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Sums along axes: an odometer over the axes that stay, and another over the axes that are summed. */
-#include "inner.h"
+#include "internal.h"
 
 #define MOST_AXES 64
 

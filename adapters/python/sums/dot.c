@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "inner.h"
+#include "internal.h"
 
 #define LEAST_PRODUCT 0x1p-960 /* e is a multiple of 2^(-960 - 106) */
 #define MOST_PRODUCT 0x1p1000

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "inner.h"
+#include "internal.h"
 
 #define MARGIN 3	     /* powers of two of SUMS_RANGE for values larger than the first block's */
 #define ADDS (1ull << 18)    /* adds to cells between calls of settle() */
@@ -17,7 +17,7 @@
 #define SOME 128	     /* values whose limbs fit into the first cache at once */
 #define COPIES 4	     /* copies of cells if groups are few: adds to the same cell wait for each other */
 #define FEW 256		     /* number of groups that counts as few */
-#define PART_BITS 15	     /* at least so many bits of groups in a part, whose cells take half a megabyte */
+#define PART_BITS 15	     /* least bits of groups in a part, whose cells then take half a megabyte */
 #define MOST_PARTS_BITS 6    /* the parts' ends lie in the first cache */
 #define PARTS_FROM (1 << 17) /* number of groups from which parts are used */
 #define PAIRS 336	     /* pairs in a block */
@@ -354,7 +354,7 @@ static void rewind_parts(struct sums_groups *g)
 	g->used = g->parts;
 }
 
-/* Allocate blocks for at most so many values. */
+/* Allocate blocks for at most `values`. */
 static int new_blocks(struct sums_groups *g, __s64 values)
 {
 	const __u64 want = (__u64)values / PAIRS + 2 * g->parts;

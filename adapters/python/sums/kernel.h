@@ -6,8 +6,8 @@
  * place stays 2^(k - 52). x + a rounds x to that unit. The rest is exact (Demmel and Hida 2004; Rump 2008) and
  * goes to b in the same way, whose unit is 2^-46 of a's. If nothing is left then, the value was added exactly:
  * a and b are sums of multiples of their unit that cannot reach the next power of two within SUMS_FLUSH adds. If
- * a value is too large, is not finite, or leaves a rest, its group of vectors is not added, and the caller gets
- * the group back.
+ * a value is too large, is not finite, or leaves a rest, its batch of vectors is not added, and the caller gets
+ * the batch back.
  *
  * The bits of a less the bits of 1.5 * 2^k are the sum that a has taken, in units of its last place. These are
  * integers, which sums_flush() collects. Neither a nor b takes more than 2^51 units before a flush. b takes
@@ -18,9 +18,9 @@
 
 #include "sums.h"
 
-#define SUMS_VECTORS 4	 /* vectors in a group */
+#define SUMS_VECTORS 4	 /* vectors in a batch */
 #define SUMS_WIDEST 8	 /* doubles in a vector, at most */
-#define SUMS_FLUSH 64	 /* groups between flushes: log2 is 6 */
+#define SUMS_FLUSH 64	 /* batches between flushes: log2 is 6 */
 #define SUMS_FLUSHES 512 /* flushes between drains */
 
 /* The exponents, all relative to k of a. */
@@ -36,13 +36,13 @@ _Static_assert(SUMS_VECTORS *SUMS_FLUSHES < 1 << (63 - 51), "sums of flushes do 
 /* The sums in lanes, while k stays. */
 struct sums_window {
 	int k;
-	__u32 groups;			      /* groups since the last flush */
+	__u32 groups;			      /* batches since the last flush */
 	__u32 flushes;			      /* flushes since the last drain */
 	__s64 a[SUMS_WIDEST], b[SUMS_WIDEST]; /* in units of a and of b */
 };
 
 /*
- * Add groups from the beginning of x, n values, until fewer values than a group are left, a group is refused, or the
+ * Add batches from the beginning of x, n values, until fewer values than a batch are left, a batch is refused, or the
  * window must be drained. Return how many values were added.
  */
 typedef size_t sums_kernel64(struct sums_window *w, const double *x, size_t n);
@@ -67,7 +67,7 @@ typedef struct sums_extent sums_kernel_extent(const double *x, size_t n);
 
 struct sums_kernels {
 	const char *name;
-	__u32 group; /* values in a group */
+	__u32 group; /* values in a batch */
 	sums_kernel64 *add64;
 	sums_kernel32 *add32;
 	sums_kernel_limbs *limbs;

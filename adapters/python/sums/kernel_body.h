@@ -34,7 +34,7 @@ TARGET static __always_inline void NAME(flush)(struct sums_window *w, V *a, V *b
 	w->flushes++;
 }
 
-/* Add one group of values to the lanes. Return 0 if the group was refused and nothing was added. */
+/* Add one batch of values to the lanes. Return 0 if the batch was refused and nothing was added. */
 TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 {
 	V na[SUMS_VECTORS], nb[SUMS_VECTORS];

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The ways of a value into an accumulator. Lanes (kernel.h) take values that lie within about
- * 35 powers of two. The values of a refused group go one by one. If lanes often refuse groups, the
- * window moves. If they still do, pieces go to bins. All ways are exact.
+ * How values reach an accumulator. Lanes (kernel.h) add values that lie within about 35 powers of two. The values of a
+ * refused batch are added one by one. If lanes refuse batches often, the window moves. If they still refuse them,
+ * pieces go to bins. Every method is exact.
  */
-#include "inner.h"
+#include "internal.h"
 
-#define PIECE SUMS_FRESH /* values between decisions */
-#define MARGIN 3	 /* powers of two that later values may be larger by */
-#define OFTEN 8		 /* refused groups of a piece after which lanes do not pay */
-#define MOST_SKIPPED 64
-#define LEAST_BINS 64	/* bins pay if the values exceed the exponents by this many */
-#define MANY_REFUSED 32 /* refused groups after which bins always pay */
-#define LEAST_PADDED 6	/* values that are faster as a group with zeros than one by one */
+#define PIECE SUMS_FRESH /* values between two choices of the method */
+#define MARGIN 3	 /* later values may be up to 2^MARGIN times larger */
+#define OFTEN 8		 /* after this many refused batches of a piece, lanes are too slow */
+#define MOST_SKIPPED 64	 /* pieces that go to bins before lanes are tried again */
+#define LEAST_BINS 64	 /* bins are faster if the values outnumber their exponents by this */
+#define MANY_REFUSED 32	 /* after this many refused batches, bins are always faster */
+#define LEAST_PADDED 6	 /* from this many values on, a batch filled up with zeros is faster than single adds */
 
 /* -- bins ----------------------------------------------------------------------------- */
 
@@ -205,7 +205,7 @@ static void open_window(struct sums_run *r, const double *x, size_t n)
 	r->open = 1;
 }
 
-/* Add a group that lanes have refused. */
+/* Add a batch that lanes have refused. */
 static void refuse(struct sums_run *r, const double *x, size_t n)
 {
 	if (++r->refused > MANY_REFUSED && !r->bins)
@@ -213,7 +213,7 @@ static void refuse(struct sums_run *r, const double *x, size_t n)
 	to_bins(r, x, n);
 }
 
-/* Add the values after the last whole group, padded with zeros. */
+/* Add the values after the last whole batch, padded with zeros. */
 static void last(struct sums_run *r, const double *x, size_t n)
 {
 	double padded[SUMS_VECTORS * SUMS_WIDEST] = {0};
@@ -227,8 +227,8 @@ static void last(struct sums_run *r, const double *x, size_t n)
 }
 
 /*
- * Add a piece by lanes. Return how many groups they refused, or more than OFTEN
- * if they refused the first group of a window.
+ * Add a piece by lanes. Return how many batches they refused, or more than OFTEN
+ * if they refused the first batch of a window.
  */
 static __u32 piece(struct sums_run *r, const double *x, size_t n, int begins)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Accumulators: superacc.h with all limbs of doubles, so an add is never refused. */
-#include "inner.h"
+#include "internal.h"
 
 __u64 sums_size(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The choice of the kernel of this process: the widest that the CPU supports, or a test's limit. */
-#include "inner.h"
+#include "internal.h"
 
 static int allowed(const struct sums_kernels *k)
 {

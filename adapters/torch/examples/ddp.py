@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Training by DistributedDataParallel; an FPISA aggregator sums the gradients. Run by torchrun on each host:
+"""Train with DistributedDataParallel; an FPISA aggregator sums the gradients. Run it with torchrun on each host:
 
     FPISA_MANAGER=AGGREGATOR torchrun --nnodes=HOSTS --node_rank=R --master_addr=HOST0 ddp.py
 

@@ -14,7 +14,7 @@
  * low error (<1%). Every value of the small formats has its own entry. FP32 has more fraction bits than the match
  * takes, so it is interpolated linearly towards the next entry.
  *
- * The tables are BPF array maps (bpf/fpisa_tables.bpf.c) that user space fills (user/lab/tables/fill.c computes the
+ * The tables are BPF array maps (bpf/lab/tables.bpf.c) that user space fills (user/lab/tables/entries.c computes the
  * entries, in integers). `fpisa tables` measures the errors.
  *
  * Formats have up to 32 bits: tables of this size would give fp64 only the accuracy of fp32. Branches depend on data
@@ -280,7 +280,7 @@ static __always_inline void fpisa_sqrt(struct fpisa_lane *l, struct fpisa_format
 	fpisa_result(l, root, (a.exp >> 1) - 61, 0, f);
 }
 
-/* Run any of the four functions, by number; `other` is for multiplication alone. */
+/* Run any of the four functions, by number; only multiplication uses `other`. */
 static __always_inline void fpisa_apply(struct fpisa_lane *l, enum fpisa_function fn, __u64 other,
 					struct fpisa_format f, fpisa_look look)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The interface of bpf/fpisa_tables.bpf.c under BPF_PROG_TEST_RUN: one
+ * The interface of bpf/lab/tables.bpf.c under BPF_PROG_TEST_RUN: one
  * function of tables.h over a payload of operands, which the results replace.
  */
 #ifndef FPISA_TABLES_RUN_H

@@ -22,6 +22,9 @@ enum fpisa_query_rule {
 	FPISA_QUERY_RULE_BITMAP_KEY, /* keys of a bitmap have 4 or 8 */
 	FPISA_QUERY_RULE_BLOOM,	     /* topn: the bar would never rise, because no row is certain to be in the join */
 	FPISA_QUERY_RULE_FILTER_SIZE,
+	FPISA_QUERY_RULE_FORM,	   /* values are reals, doubles or integers */
+	FPISA_QUERY_RULE_WIDE,	   /* only a table has values that are not reals */
+	FPISA_QUERY_RULE_WIDE_KEY, /* and then keys of 8 bytes or more */
 };
 
 static __always_inline __u32 fpisa_most_limit(__u32 kind)
@@ -53,7 +56,8 @@ static __always_inline enum fpisa_query_rule fpisa_query_filter_broken(__u32 kin
  * Return the first rule that a query breaks, for the verb that creates a query and for a member that the aggregator
  * tells of one.
  */
-static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, const struct fpisa_query_parameters *q)
+static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, const struct fpisa_query_parameters *q,
+								__u32 form)
 {
 	if (kind < FPISA_QUERY_TOPN || kind > FPISA_QUERY_JOIN)
 		return FPISA_QUERY_RULE_KIND;
@@ -65,6 +69,12 @@ static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, cons
 		return FPISA_QUERY_RULE_LIMIT;
 	if (q->flags & (FPISA_QUERY_ASCENDING | FPISA_QUERY_TIES) && kind != FPISA_QUERY_TOPN)
 		return FPISA_QUERY_RULE_ORDER;
+	if (!fpisa_form_valid(form))
+		return FPISA_QUERY_RULE_FORM;
+	if (fpisa_form_is_wide(form) && kind != FPISA_QUERY_TABLE)
+		return FPISA_QUERY_RULE_WIDE;
+	if (fpisa_form_is_wide(form) && q->key_bytes < 8)
+		return FPISA_QUERY_RULE_WIDE_KEY;
 	return fpisa_query_filter_broken(kind, q);
 }
 
@@ -133,7 +143,7 @@ static __always_inline void fpisa_make_passed_on(struct fpisa_hdr *h, __u64 cook
 	}
 }
 
-/* Turn SEAL into its answer: which workers lack something, and what the query holds. */
+/* Turn SEAL into its answer: the workers whose frames are incomplete, and the contents of the query. */
 static __always_inline void fpisa_make_sealed(struct fpisa_hdr *h, __u64 missing, __u64 held)
 {
 	h->type = FPISA_TYPE_STATUS;

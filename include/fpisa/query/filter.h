@@ -2,15 +2,16 @@
 /*
  * Filters of join keys: the rules, for the programs and for user space.
  *
- * Workers send the join keys of the small table first, then rows of the big one. A row whose key is in no frame of
- * keys is in no join, and is pruned. A bitmap has a bit for each key from 0 on. A Bloom filter (split into blocks, as
- * in Parquet) has one of 32 bits in each of a block's eight words: it misses no key, and mistakes a few for another.
+ * Workers send the join keys of the small table first, then rows of the big one. A row whose key is not in a frame of
+ * keys does not join, and is pruned. A bitmap has a bit for each key from 0 on. A Bloom filter (split into blocks, as
+ * in Parquet) has one of 32 bits in each of a block's eight words: it contains every key, and matches a few others by
+ * mistake.
  *
  * A key may be inserted any number of times, and stays until the epoch ends. A worker sends the last of its frames of
  * keys when all others are acknowledged, that is, inserted. So when each worker's last frame has come, all keys are
  * inserted. The first rows of an epoch decide. If all keys are inserted then, the filter is whole and stays
  * unchanged; if not, all rows pass until the epoch ends. So a row whose key a worker has sent is never pruned, each
- * copy of a frame loses the same rows, and a filter that was lost prunes nothing.
+ * copy of a frame loses the same rows, and after its loss a filter does not prune.
  *
  * Define fpisa_filter_at(filter, i) before including this file; it returns NULL beyond the end.
  */
@@ -26,7 +27,7 @@ enum fpisa_filter_answer {
 	FPISA_FILTER_YES = 3,
 };
 
-/* Cut a row's key to the join key, with zeros behind it. */
+/* Cut a row's key to the join key, with zeros after it. */
 static __always_inline void fpisa_join_key(__u64 key[FPISA_KEY_WORDS], __u32 bytes)
 {
 	if (bytes == 4)
@@ -48,7 +49,7 @@ static __always_inline void fpisa_join_key_load(__u64 key[FPISA_KEY_WORDS], cons
 	key[3] = bytes > 16 ? fpisa_load64((const char *)p + 24) : 0;
 }
 
-/* Fix the filter when the first rows come. The caller holds the lock. */
+/* Fix the filter when the first rows arrive. The caller holds the lock. */
 static __always_inline void fpisa_filter_use(struct fpisa_query_state *s, const struct fpisa_query_config *q)
 {
 	__u32 state = fpisa_filter_missing(s, q) ? FPISA_FILTER_OPEN :
@@ -59,14 +60,17 @@ static __always_inline void fpisa_filter_use(struct fpisa_query_state *s, const 
 		s->filter = (__u64)s->epoch << 32 | state;
 }
 
-/* Note that a worker's last keys are inserted. The caller holds the lock. */
+/* Record that a worker's last keys are inserted. The caller holds the lock. */
 static __always_inline void fpisa_filter_built(struct fpisa_query_state *s, __u32 rank)
 {
 	if (fpisa_filter_state(s->filter, s->epoch) == FPISA_FILTER_BUILDING)
 		s->built |= 1ull << (rank & (FPISA_MAX_WORKERS - 1));
 }
 
-/* Return the place of a key: the number of its block, which may not exist, and, in a Bloom filter, five bits a word. */
+/*
+ * Return the place of a key: the number of its block, which may not exist, and, in a Bloom filter, five bits for each
+ * word.
+ */
 static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS],
 						__u64 *bits)
 {
@@ -76,13 +80,13 @@ static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config 
 		*bits = key[0];
 		return key[0] / FPISA_FILTER_BLOCK_KEYS;
 	}
-	/* Not the hash that the table uses. */
+	/* This must not be the hash that the table uses. */
 	hash = fpisa_hash_key(~q->seed, key, q->filter_bytes);
 	*bits = hash;
 	return hash >> (5 * FPISA_FILTER_WORDS) & q->filter_mask;
 }
 
-/* Is the key in the block? `put` inserts it. */
+/* Return whether the key is in the block; `put` inserts it. */
 static __always_inline int fpisa_filter_block_has(const struct fpisa_query_config *q, struct fpisa_filter_block *b,
 						  __u32 epoch, __u64 bits, int put)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The steps of a heap whose least key is its first: key i is above keys 2 i + 1 and 2 i + 2. The place of a key that
- * is about to be written is a hole, which moves. Define fpisa_heap_at(heap, i) before including this file.
+ * The steps of a heap whose least key is its first: key i is above keys 2 i + 1 and 2 i + 2. The position to which a
+ * key will be written is a hole, which moves. Define fpisa_heap_at(heap, i) before including this file.
  */
 #ifndef FPISA_QUERY_HEAP_H
 #define FPISA_QUERY_HEAP_H

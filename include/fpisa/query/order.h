@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The order of FP32 values in queries, as unsigned integers. It is the order of SQL: -0 equals +0, and NaNs equal
+ * The order of FP32 and FP64 values in queries, as unsigned integers. It is the order of SQL: -0 equals +0, and NaNs equal
  * each other and come after all else.
  */
 #ifndef FPISA_QUERY_ORDER_H
@@ -44,6 +44,28 @@ static __always_inline __u32 fpisa_order_value(__u32 key)
 	if (key == FPISA_ORDER_NAN)
 		return 0x7fc00000;
 	return key & FPISA_ORDER_ZERO ? key ^ FPISA_ORDER_ZERO : ~key;
+}
+
+#define FPISA_ORDER64_NAN (~0ull)
+#define FPISA_ORDER64_ZERO (1ull << 63)
+
+/* Do the same for an FP64. */
+static __always_inline __u64 fpisa_order_key64(__u64 word)
+{
+	__u64 magnitude = word << 1;
+
+	if (magnitude > 0x7ffull << 53)
+		return FPISA_ORDER64_NAN;
+	if (!magnitude)
+		return FPISA_ORDER64_ZERO;
+	return word >> 63 ? ~word : word | FPISA_ORDER64_ZERO;
+}
+
+static __always_inline __u64 fpisa_order_value64(__u64 key)
+{
+	if (key == FPISA_ORDER64_NAN)
+		return 0x7ff8ull << 48;
+	return key & FPISA_ORDER64_ZERO ? key ^ FPISA_ORDER64_ZERO : ~key;
 }
 
 #endif

@@ -51,20 +51,29 @@ struct fpisa_query_config {
 	__u32 flags;	    /* FPISA_QUERY_* */
 	__u32 filter_bytes; /* first bytes of a row's key that are its join key */
 	__u32 filter_mask;  /* blocks of the filter - 1, a power of two less one */
-	__u32 pad;
-	__u64 seed; /* random seed of the hash */
+	__u32 form;	    /* enum fpisa_value_form */
+	__u64 seed;	    /* random seed of the hash */
 };
 
 /* -- rows -------------------------------------------------------------------- */
 
+/* What the values of a query are: `format` of its frames, and of its WELCOME. Only a table has other values than reals. */
+enum fpisa_value_form {
+	FPISA_FORM_REAL = FPISA_FORMAT_FP32,   /* 4 bytes */
+	FPISA_FORM_DOUBLE = FPISA_FORMAT_FP64, /* 8 bytes */
+	FPISA_FORM_INT64 = 16,		       /* 8 bytes, two's complement */
+	FPISA_FORM_INT128 = 17,		       /* 16 bytes, two's complement */
+};
+
 /*
- * A row in a frame: the key, the value (an FP32), and for keys of 8 bytes or more a word with the number of database
- * rows for which the row stands.
+ * A row in a frame: the key, the value, and for keys of 8 bytes or more a word with the number of database rows for
+ * which the row stands. A value of 8 bytes or more and that word are followed by 4 bytes of zeros.
  */
 struct fpisa_row {
 	__u64 key[FPISA_KEY_WORDS]; /* zero beyond its bytes */
-	__u32 value;
-	__u32 count; /* with FPISA_ROW_* */
+	__u32 value;		    /* a real */
+	__u32 count;		    /* with FPISA_ROW_* */
+	__u64 wide[2];		    /* a double; or an integer of 128 bits, its low half first */
 };
 
 /* fpisa_row.count: for rows that a worker has aggregated before. */
@@ -77,8 +86,28 @@ static __always_inline int fpisa_key_bytes_valid(__u32 bytes)
 	return bytes == 4 || bytes == 8 || bytes == 16 || bytes == 32;
 }
 
-static __always_inline __u32 fpisa_row_bytes(__u32 key_bytes)
+/* Return whether the form is one of enum fpisa_value_form. */
+static __always_inline int fpisa_form_valid(__u32 form)
 {
+	return form == FPISA_FORM_REAL || form == FPISA_FORM_DOUBLE || form == FPISA_FORM_INT64 ||
+	       form == FPISA_FORM_INT128;
+}
+
+static __always_inline int fpisa_form_is_integer(__u32 form)
+{
+	return form == FPISA_FORM_INT64 || form == FPISA_FORM_INT128;
+}
+
+/* Return whether a value of this form has 8 bytes or more. */
+static __always_inline int fpisa_form_is_wide(__u32 form)
+{
+	return form == FPISA_FORM_DOUBLE || fpisa_form_is_integer(form);
+}
+
+static __always_inline __u32 fpisa_row_bytes(__u32 key_bytes, __u32 form)
+{
+	if (fpisa_form_is_wide(form))
+		return key_bytes + (form == FPISA_FORM_INT128 ? 24 : 16);
 	return key_bytes + (key_bytes == 4 ? 4 : 8);
 }
 
@@ -88,8 +117,21 @@ static __always_inline __u32 fpisa_query_payload(__u32 count, __u32 bytes)
 	return (count * bytes + FPISA_QUERY_PAD - 1) & ~(FPISA_QUERY_PAD - 1u);
 }
 
+/* Load the wide value of a row at *p, and the word after it. */
+static __always_inline void fpisa_row_load_wide(struct fpisa_row *r, const char *p, __u32 form)
+{
+	r->wide[0] = fpisa_load64(p);
+	if (form == FPISA_FORM_INT128) {
+		r->wide[1] = fpisa_load64(p + 8);
+		r->count = fpisa_load32(p + 16);
+		return;
+	}
+	r->wide[1] = form == FPISA_FORM_INT64 ? (__u64)((__s64)r->wide[0] >> 63) : 0;
+	r->count = fpisa_load32(p + 8);
+}
+
 /* Load the row at *p, whose key has `key_bytes` bytes; the key, the value and the word are within the frame. */
-static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_bytes)
+static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_bytes, __u32 form)
 {
 	struct fpisa_row r = {.count = 1};
 
@@ -104,6 +146,10 @@ static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_
 	if (key_bytes > 16) {
 		r.key[2] = fpisa_load64((const char *)p + 16);
 		r.key[3] = fpisa_load64((const char *)p + 24);
+	}
+	if (fpisa_form_is_wide(form)) {
+		fpisa_row_load_wide(&r, (const char *)p + key_bytes, form);
+		return r;
 	}
 	r.value = fpisa_load32((const char *)p + key_bytes);
 	r.count = fpisa_load32((const char *)p + key_bytes + 4);
@@ -137,15 +183,16 @@ struct fpisa_query_state {
 };
 
 /* Rows, on one CPU. */
-#define FPISA_QUERY_COUNTERS(X)                                                       \
-	X(rows, "rows that came, repeated ones too")                                  \
-	X(repeated, "rows of frames of a table that were known")                      \
-	X(filtered, "rows whose join key is not in the filter; of a table each once") \
-	X(pruned, "rows that cannot be among the first")                              \
-	X(absorbed, "rows added to the table")                                        \
-	X(residue, "rows that found no place in the table, each once")                \
-	X(forwarded, "rows that went on to the master, repeated ones too")            \
-	X(keys, "keys that came for the filter, repeated ones too")
+#define FPISA_QUERY_COUNTERS(X)                                                           \
+	X(rows, "rows received, including repeated ones")                                 \
+	X(repeated, "rows of repeated frames of a table")                                 \
+	X(filtered, "rows whose join key is not in the filter; a table counts each once") \
+	X(pruned, "rows that cannot be among the first")                                  \
+	X(absorbed, "rows added to the table")                                            \
+	X(residue, "rows that did not fit the table, each once")                          \
+	X(beyond, "rows among these whose value is outside of its group's window")        \
+	X(forwarded, "rows passed on to the master, including repeated ones")             \
+	X(keys, "keys received for the filter, including repeated ones")
 
 struct fpisa_query_counters {
 #define X(name, text) __u64 name;
@@ -176,17 +223,49 @@ struct fpisa_filter_block {
 /* One limb more than a slot has: a job adds 64 values at most, a group any number. */
 #define FPISA_GROUP_LIMBS (FPISA_LIMBS + 1)
 
-/* A group, in the table and in GROUPS. Its sum is the sum of limb[i] x 2^(32 i - 149). */
+/*
+ * A group, in the table and in GROUPS.
+ *
+ * real		the sum is the sum of limb[i] x 2^(32 i - 149)
+ * double	the sum is the sum of limb[i + FPISA_WIDE_FIRST] x 2^(32 (i + window - 1) - 1074). The group's first value
+ *		that is neither 0 nor special sets the window, for good. A value outside of it goes to the master
+ * integers	the sum has 192 bits, in two's complement. Up to 2^64 values of 128 bits fit
+ */
 struct fpisa_query_group {
 	__u64 key[FPISA_KEY_WORDS];
 	__u64 count;
-	__u32 min, max; /* order.h; without a value min is above max */
+	union {
+		struct {
+			__u32 min, max; /* reals, order.h; without a value min is above max */
+		};
+		struct {
+			__u32 window; /* doubles: one more than the lowest limb's place; 0: not set yet */
+			__u32 next;   /* doubles, only at the master: one more than the key's next group; 0: none */
+		};
+	};
 	__u32 specials; /* FPISA_GROUP_* */
 	__u32 pad;
-	__s64 limb[FPISA_GROUP_LIMBS];
+	union {
+		__s64 limb[FPISA_GROUP_LIMBS];
+		struct {
+			__u64 least, most; /* doubles, order.h; without a value least is above most */
+		};
+		struct {
+			__u64 lowest[2], highest[2]; /* integers + 2^127, the low half first; as above */
+			__u64 sum[3];		     /* the low word first */
+		};
+	};
 };
 
 _Static_assert(sizeof(struct fpisa_query_group) == 128, "two cache lines, and a multiple of FPISA_QUERY_PAD");
+
+#define FPISA_WIDE_FIRST 2 /* the first limb of a double's sum: least and most are before it */
+#define FPISA_WIDE_LIMBS (FPISA_GROUP_LIMBS - FPISA_WIDE_FIRST)
+#define FPISA_WIDE_WINDOWS (64 - 2) /* the highest: its middle limb is the last in which a value begins */
+/* Limbs in which a value may begin. It reaches into the next one, and the last takes carries. */
+#define FPISA_WIDE_PLACES 5
+
+_Static_assert(FPISA_WIDE_PLACES + 2 == FPISA_WIDE_LIMBS, "a limb on top that only carries reach");
 
 /* fpisa_group.specials: special values in the sum */
 #define FPISA_GROUP_NAN 1u
@@ -194,8 +273,8 @@ _Static_assert(sizeof(struct fpisa_query_group) == 128, "two cache lines, and a 
 #define FPISA_GROUP_NINF 4u
 
 /*
- * Carry from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two carries (fpisa_limb_full()), the
- * uppermost any number: it holds 2^95 of the largest.
+ * Carry from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two carries (fpisa_limb_full()). The
+ * uppermost is not carried: it holds 2^95 of the largest reals, or 2^43 of the largest doubles of a window.
  */
 static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 {
@@ -210,6 +289,21 @@ static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 	}
 }
 
+static __always_inline int fpisa_below128(const __u64 *a, const __u64 *b)
+{
+	return a[1] < b[1] || (a[1] == b[1] && a[0] < b[0]);
+}
+
+/* Return whether any row of the group has a value that is not NULL. */
+static __always_inline int fpisa_group_has_values(const struct fpisa_query_config *q, const struct fpisa_query_group *g)
+{
+	if (q->form == FPISA_FORM_DOUBLE)
+		return g->least <= g->most;
+	if (fpisa_form_is_integer(q->form))
+		return !fpisa_below128(g->highest, g->lowest);
+	return g->min <= g->max;
+}
+
 /* Fill in *q, except the seed, from the job of a query. */
 static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 number, struct fpisa_query_config *q)
 {
@@ -217,9 +311,10 @@ static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 nu
 		.job = number,
 		.master = job->workers - 1,
 		.key_bytes = job->query.key_bytes,
-		.row_bytes = fpisa_row_bytes(job->query.key_bytes),
+		.row_bytes = fpisa_row_bytes(job->query.key_bytes, job->format),
 		.limit = job->query.limit,
 		.flags = job->query.flags,
+		.form = job->format,
 		.filter_bytes = job->query.filter_bytes,
 		.filter_mask = job->query.flags & FPISA_QUERY_FILTER ? (1u << (job->query.filter_log & 31)) - 1 : 0,
 	};

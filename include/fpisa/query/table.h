@@ -4,8 +4,9 @@
  * rows come does not matter.
  *
  * A key that has a group keeps it until the epoch ends, and a key that found no place finds none later. A bucket's
- * ways fill in their order and are never given back, and the number of groups only rises. So each copy of a frame
- * leaves the same rows over, and each key is wholly in the table or wholly at the master.
+ * ways fill in their order and are never given back, and the number of groups only rises. The window of a group of
+ * doubles does not move either. So each copy of a frame leaves the same rows over, and each key is wholly in the table
+ * or wholly at the master; the key of a group of doubles may be in both, each row in one of them.
  *
  * Define these before including this file: fpisa_bucket_at(table, i) and fpisa_group_at(table, i), which return NULL
  * beyond the end; fpisa_group_carry(group, limb), which is fpisa_carry() or a call of it.
@@ -34,6 +35,17 @@ static __always_inline void fpisa_table_begin(struct fpisa_query_state *s, __u32
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
 		s->window[i] = fpisa_query_window_empty(width);
 	s->epoch = epoch;
+}
+
+/* Begin an empty group, without its key. */
+static __always_inline void fpisa_group_begin(const struct fpisa_query_config *q, struct fpisa_query_group *g)
+{
+	if (q->form == FPISA_FORM_DOUBLE)
+		*g = (struct fpisa_query_group){.least = ~0ull};
+	else if (fpisa_form_is_integer(q->form))
+		*g = (struct fpisa_query_group){.lowest = {~0ull, ~0ull}};
+	else
+		*g = (struct fpisa_query_group){.min = ~0u};
 }
 
 /* Return the group of a row's key, created if it is new and finds a place; else NULL. The caller holds the lock. */
@@ -65,7 +77,7 @@ static __always_inline struct fpisa_query_group *fpisa_table_find(struct fpisa_q
 	g = fpisa_group_at(table, s->used);
 	if (!g)
 		return NULL;
-	*g = (struct fpisa_query_group){.min = ~0u};
+	fpisa_group_begin(q, g);
 	g->key[0] = r->key[0];
 	g->key[1] = r->key[1];
 	g->key[2] = r->key[2];
@@ -75,21 +87,22 @@ static __always_inline struct fpisa_query_group *fpisa_table_find(struct fpisa_q
 	return g;
 }
 
-/* Is the limb outside [-2^62, 2^62)? The test uses an unsigned sum, because clang drops tests for a signed overflow. */
+/*
+ * Return whether the limb is outside [-2^62, 2^62). The test uses an unsigned sum, because clang drops tests for a
+ * signed overflow.
+ */
 static __always_inline int fpisa_limb_full(__s64 limb)
 {
 	return ((__u64)limb + (1ull << 62)) >> 63;
 }
 
-/* Add the row's value to its group. The caller holds the lock. */
-static __always_inline void fpisa_group_add(struct fpisa_query_group *g, const struct fpisa_row *r)
+static __always_inline void fpisa_group_add_real(struct fpisa_query_group *g, const struct fpisa_row *r)
 {
 	struct fpisa_format f = fpisa_format_of(FPISA_FORMAT_FP32);
 	struct fpisa_lane l = {.word = r->value};
 	__u32 key = fpisa_order_key(r->value);
 	__s64 sum;
 
-	g->count += r->count & FPISA_ROW_COUNT;
 	if (!(r->count & FPISA_ROW_NO_ORDER)) {
 		if (key < g->min)
 			g->min = key;
@@ -116,9 +129,135 @@ static __always_inline void fpisa_group_add(struct fpisa_query_group *g, const s
 		fpisa_group_carry(g, l.st);
 }
 
+/* -- doubles ------------------------------------------------------------------ */
+
+#define FPISA_WIDE_EXPONENT(word) ((__u32)((word) >> 52) & 0x7ff)
+
+/* Return whether the double is neither 0 nor special. Only such a value needs limbs. */
+static __always_inline int fpisa_wide_counts(__u64 word)
+{
+	return word << 1 && FPISA_WIDE_EXPONENT(word) != 0x7ff;
+}
+
+/* Return the bit at which the double's mantissa begins, in quanta of 2^-1074. */
+static __always_inline __u32 fpisa_wide_shift(__u64 word)
+{
+	__u32 e = FPISA_WIDE_EXPONENT(word);
+
+	return e ? e - 1 : 0;
+}
+
 /*
- * May a frame's rows be added? 1: yes, 0: they have been, or a negative verdict. The caller holds the lock, and takes
- * the number once all rows are in.
+ * Return whether the row's group has limbs for its value. Also return true for a group without a window: the row will
+ * set the window.
+ */
+static __always_inline int fpisa_group_fits(const struct fpisa_query_config *q, const struct fpisa_query_group *g,
+					    const struct fpisa_row *r)
+{
+	if (q->form != FPISA_FORM_DOUBLE || !g->window || r->count & FPISA_ROW_NO_SUM || !fpisa_wide_counts(r->wide[0]))
+		return 1;
+	return (fpisa_wide_shift(r->wide[0]) >> 5) + 1 - g->window < FPISA_WIDE_PLACES;
+}
+
+static __always_inline __u32 fpisa_wide_special(__u64 word)
+{
+	return word << 12 ? FPISA_GROUP_NAN : word >> 63 ? FPISA_GROUP_NINF : FPISA_GROUP_PINF;
+}
+
+/* Set the window so that the value begins in its middle limb, or below if the window would begin below limb 0. */
+static __always_inline void fpisa_group_anchor(struct fpisa_query_group *g, __u32 place)
+{
+	g->window = 1 + (place < FPISA_WIDE_PLACES / 2 ? 0 : place - FPISA_WIDE_PLACES / 2);
+}
+
+/* Add to a limb of the group. The place is within the window. */
+static __always_inline void fpisa_wide_limb(struct fpisa_query_group *g, __u32 at, __s64 m)
+{
+	__s64 sum;
+
+	/* For the verifier. */
+	fpisa_opaque(at);
+	at &= 15;
+	if (at >= FPISA_GROUP_LIMBS)
+		return;
+	sum = g->limb[at] + m;
+	g->limb[at] = sum;
+	if (fpisa_unlikely(fpisa_limb_full(sum)) && at < FPISA_GROUP_LIMBS - 1)
+		fpisa_group_carry(g, at);
+}
+
+/* The mantissa, moved up by `in`, has 84 bits: its low 32 bits go to one limb, the others to the next. */
+static __always_inline void fpisa_group_add_double(struct fpisa_query_group *g, const struct fpisa_row *r)
+{
+	__u64 word = r->wide[0], key = fpisa_order_key64(word);
+	__u32 shift = fpisa_wide_shift(word), in = shift & 31, at;
+	__s64 m = (__s64)((word & ((1ull << 52) - 1)) | (__u64)(FPISA_WIDE_EXPONENT(word) != 0) << 52);
+
+	if (!(r->count & FPISA_ROW_NO_ORDER)) {
+		if (key < g->least)
+			g->least = key;
+		if (key > g->most)
+			g->most = key;
+	}
+	if (r->count & FPISA_ROW_NO_SUM)
+		return;
+	if (!fpisa_wide_counts(word)) {
+		g->specials |= word << 1 ? fpisa_wide_special(word) : 0;
+		return;
+	}
+	if (!g->window)
+		fpisa_group_anchor(g, shift >> 5);
+	at = FPISA_WIDE_FIRST + (shift >> 5) + 1 - g->window;
+	if (word >> 63)
+		m = -m;
+	fpisa_wide_limb(g, at + 1, m >> (32 - in));
+	fpisa_wide_limb(g, at, (__s64)((__u64)m << in & 0xffffffff));
+}
+
+/* -- integers ----------------------------------------------------------------- */
+
+static __always_inline void fpisa_group_add_integer(struct fpisa_query_group *g, const struct fpisa_row *r)
+{
+	const __u64 key[2] = {r->wide[0], r->wide[1] ^ 1ull << 63};
+	__u64 low, high, carry;
+
+	if (!(r->count & FPISA_ROW_NO_ORDER)) {
+		if (fpisa_below128(key, g->lowest)) {
+			g->lowest[0] = key[0];
+			g->lowest[1] = key[1];
+		}
+		if (fpisa_below128(g->highest, key)) {
+			g->highest[0] = key[0];
+			g->highest[1] = key[1];
+		}
+	}
+	if (r->count & FPISA_ROW_NO_SUM)
+		return;
+	low = g->sum[0] + r->wide[0];
+	carry = low < r->wide[0];
+	high = g->sum[1] + r->wide[1];
+	g->sum[2] += (high < r->wide[1]) + (__u64)((__s64)r->wide[1] >> 63);
+	g->sum[0] = low;
+	g->sum[1] = high + carry;
+	g->sum[2] += g->sum[1] < carry;
+}
+
+/* Add the row's value to its group, which has limbs for it. The caller holds the lock. */
+static __always_inline void fpisa_group_add(const struct fpisa_query_config *q, struct fpisa_query_group *g,
+					    const struct fpisa_row *r)
+{
+	g->count += r->count & FPISA_ROW_COUNT;
+	if (q->form == FPISA_FORM_DOUBLE)
+		fpisa_group_add_double(g, r);
+	else if (fpisa_form_is_integer(q->form))
+		fpisa_group_add_integer(g, r);
+	else
+		fpisa_group_add_real(g, r);
+}
+
+/*
+ * Return 1 if a frame's rows are to be added, 0 if they have been, or a negative verdict. The caller holds the lock,
+ * and records the sequence number once all rows are added.
  */
 static __always_inline int fpisa_table_fresh(const struct fpisa_query_state *s, __u32 rank, __u64 sequence, __u32 width)
 {

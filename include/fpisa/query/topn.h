@@ -3,8 +3,8 @@
  * Top-N by pruning: the rules, for the program and for user space.
  *
  * A heap has the N greatest keys of the rows counted so far; the least of them is T, which only rises. Each row is
- * counted at most once, because a frame counts only while its sequence is above all that its worker has had counted.
- * Counted rows are sent on, and so is every copy's row that is not below T:
+ * counted at most once, because a frame counts only while its sequence number is above those of all counted frames of
+ * its worker. Counted rows are sent on, and so is every copy's row that is not below T:
  *
  *	The N rows that determine the last T were sent on when they were counted. They are
  *	never pruned from a later copy, because none is below T. So the master has them once
@@ -13,7 +13,7 @@
  * A row equal to T may be pruned from the frame that is counted, because it is not among those rows. It is never
  * pruned from another copy, because it may be among them.
  *
- * Behind a filter (filter.h) a row counts only if its key is certain to be in the join. Otherwise rows that are not
+ * With a filter (filter.h) a row counts only if its key is certain to be in the join. Otherwise rows that are not
  * in the answer could determine T.
  *
  * Define these before including this file: fpisa_heap_at(heap, i), the place of key i of the heap, or NULL beyond its
@@ -56,7 +56,10 @@ static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 
 	s->epoch = epoch;
 }
 
-/* Does this copy count? Then later neither another copy of it nor earlier frames count. The caller holds the lock. */
+/*
+ * Return whether this copy counts. If so, other copies and earlier frames do not count later. The caller holds the
+ * lock.
+ */
 static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 rank, __u64 sequence)
 {
 	struct fpisa_query_window *w = &s->window[rank & (FPISA_MAX_WORKERS - 1)];
@@ -84,7 +87,7 @@ static __always_inline void fpisa_heap_replace(void *heap, __u32 n, __u32 key)
 		*at = key;
 }
 
-/* Append after the heap's n keys. */
+/* Append a key after the heap's n keys. */
 static __always_inline void fpisa_heap_push(void *heap, __u32 n, __u32 key)
 {
 	__u32 i = n, *at;
@@ -111,7 +114,7 @@ static __always_inline int fpisa_topn_row(struct fpisa_query_state *s, const str
 
 	if (key < fpisa_topn_floor(q, s->bar, counts))
 		return 0;
-	/* Equal to T, WITH TIES. */
+	/* The row equals T, WITH TIES. */
 	if (!counts || key < s->bar)
 		return 1;
 	if (s->used < q->limit) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Each frame once: which of a worker's sequence numbers, from 1, have been taken. `width` is FPISA_QUERY_WINDOW; the
- * model takes fewer.
+ * Take each frame once: a window of a worker's sequence numbers, from 1, that have been taken. `width` is
+ * FPISA_QUERY_WINDOW; the model takes fewer.
  *
  * A number leaves the window at the low end only when it has been taken, so all lower numbers have been taken. A
  * worker that sends no number beyond its lowest unacknowledged number + width - 1 is never refused.
@@ -18,13 +18,13 @@ static __always_inline __u64 fpisa_query_window_all(__u32 width)
 	return ~0ull >> (64 - width);
 }
 
-/* Return a window as if all numbers below 1 had been taken. */
+/* Return an empty window: all numbers below 1 count as taken. */
 static __always_inline struct fpisa_query_window fpisa_query_window_empty(__u32 width)
 {
 	return (struct fpisa_query_window){.taken = fpisa_query_window_all(width)};
 }
 
-/* Is the number fresh? 1: not taken yet, 0: taken before, or a negative verdict. */
+/* Return 1 if the number is fresh, 0 if it was taken before, or a negative verdict. */
 static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_window *w, __u64 sequence, __u32 width)
 {
 	__u64 all = fpisa_query_window_all(width), by, leaving;
@@ -38,7 +38,7 @@ static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_win
 	by = sequence - w->high;
 	if (by > width)
 		return -FPISA_V_sequence;
-	/* The `by` uppermost of `width` bits. */
+	/* Return the `by` uppermost of `width` bits. */
 	leaving = by == width ? all : all & ~(all >> (by & 63));
 	return (w->taken & leaving) == leaving ? 1 : -FPISA_V_sequence;
 }
@@ -57,7 +57,7 @@ static __always_inline void fpisa_query_window_take(struct fpisa_query_window *w
 	w->high = sequence;
 }
 
-/* Have all numbers to `last` been taken, and none beyond it? */
+/* Return whether all numbers to `last` have been taken, and none beyond it. */
 static __always_inline int fpisa_query_window_full(const struct fpisa_query_window *w, __u64 last, __u32 width)
 {
 	return w->high == last && w->taken == fpisa_query_window_all(width);

@@ -9,7 +9,7 @@
  * and the tree's own vectors (tests/vectors.h) of each kind, long enough to
  * saturate. Then come CHAINS random chains of 2 to 64 terms over the twelve lanes,
  * with bubbles and stalls. PART of PARTS does its share, with a separate seed.
- * The program fails on a mismatch, and if something that a lane can do never happened.
+ * The program fails on a mismatch, or if an event that a lane can cause never happened.
  */
 #include "reference.h"
 

@@ -188,7 +188,7 @@ def test_every_number(tmp_path, name):
 # -- the sample -----------------------------------------------------------------
 
 def test_sample_of_real_gradients():
-    """One command prints one table, and the two best modes keep their promises."""
+    """One command prints one table, and the two best modes are as exact as the page says."""
     files = [os.path.join(DATA, f"epoch{e}.f32") for e in ("01", "20", "40")]
     for one in analyze("--workers", 8, *files)["inputs"]:
         modes = {m["mode"]: m for m in one["modes"]}
@@ -204,7 +204,7 @@ def test_sample_of_real_gradients():
 
 
 def test_heavy_tailed_values(tmp_path):
-    """The file equals its script's output; on it fpisa64 is not exact, exact is, and few sums of fpisa are right."""
+    """The file equals its script's output. Its sums are exact in mode exact but not in fpisa64, and few of fpisa's are right."""
     data = os.path.join(DATA, "..")
     subprocess.run([sys.executable, "-B", os.path.join(data, "heavy_tailed.py"), tmp_path / "h"], check=True)
     with open(os.path.join(data, "heavy_tailed.f32"), "rb") as f:

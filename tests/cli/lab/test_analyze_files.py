@@ -109,7 +109,7 @@ def test_bad_sets_of_files(tmp_path):
     for name, data in (("a", FLOATS), ("b", FLOATS[:16]), ("c.npy", npy(FLOATS)), ("d.npy", FLOATS),
                        ("many", npy(raw([1] * 65), shape="(65, 1)"))):
         (tmp_path / name).write_bytes(data)
-    refused("does not say how many rows it has; give --workers N, or a file a worker", tmp_path / "a")
+    refused("does not say how many rows it has; give --workers N, or a file for each worker", tmp_path / "a")
     refused("b: holds 4 values, ", tmp_path / "a", tmp_path / "b")
     refused("c.npy: has 3 rows, not 1", tmp_path / "a", tmp_path / "c.npy")
     refused("a: does not say how many rows it has, as ", tmp_path / "c.npy", tmp_path / "a")
@@ -122,7 +122,7 @@ def test_bad_sets_of_files(tmp_path):
 
 
 def test_bad_usage(tmp_path):
-    for says, *argv in (("name at least one file",),
+    for says, *argv in (("give at least one file",),
                         ("--workers: '65' is not a number from 1 to 64", "--workers", 65),
                         ("--mode: 'fpisb' is not", "--mode", "fpisa,fpisb"),
                         ("--mode: the list is empty", "--mode", ","),
@@ -167,7 +167,7 @@ def test_pictures(tmp_path, options):
 def test_no_pictures(tmp_path):
     (tmp_path / "a").write_bytes(FLOATS)
     argv = ("--workers", 3, tmp_path / "a", "--plot")
-    refused("gnuplot: No such file or directory; install gnuplot-nox", *argv, tmp_path / "p",
+    refused("gnuplot: start it: No such file or directory; install gnuplot-nox", *argv, tmp_path / "p",
             env={**os.environ, "PATH": str(tmp_path)})
     refused("/no/: No such file or directory; give --plot a directory that can be written", *argv, tmp_path / "no" / "p")
     (tmp_path / "p-ratio.svg").mkdir()

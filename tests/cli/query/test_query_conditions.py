@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An empty shell variable in a condition or a list is an error, not another question."""
+"""An empty shell variable in a condition or a list is an error, not another query. --having compares values, not their digits."""
+import math
+import operator
+import random
 import subprocess
 
 import pytest
 
 from foreign import Workers
 from lab import FPISA
+from queries import groups_of, real
+from seeds import draw_seed
+
+COMPARISONS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt}
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +23,8 @@ def worker():
     w.close()
 
 
-def ask(w, *options):
-    p = subprocess.run([FPISA, "query", "run", "t", "--workers", w.addresses, "--key", w.key_file, "--prune", "none", *options],
+def ask(w, *options, table="t"):
+    p = subprocess.run([FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, "--prune", "none", *options],
                        text=True, capture_output=True)
     return p.returncode, p.stdout, p.stderr
 
@@ -40,3 +47,32 @@ def test_no_value(worker, where, wrong):
 def test_list_with_nothing(worker, option, columns):
     status, out, err = ask(worker, option, columns)
     assert status == 1 and not out and "t.csv: the schema has no column ''" in err, err
+
+
+def having_about(x, rng):
+    """Return a constant on or close to x: its digits as printed, or with more of them."""
+    return rng.choice((f"{x:.9g}", f"{x:.17g}", f"{x * (1 + rng.choice((-1, 1)) * 2.0 ** -rng.randrange(25, 52)):.17g}"))
+
+
+def test_having(worker):
+    """Aggregates are compared as doubles with the constant, as --where compares reals: nine digits do not identify the value."""
+    rng = random.Random(draw_seed())
+    rows = [(k, real(rng.choice((-1, 1)) * rng.uniform(1, 10) * 10.0 ** rng.randrange(-40, 35))) for k in range(40) for _ in range(k % 3 + 1)]
+    worker.table("having", ["k int32 not null", "v real"], rows)
+    groups = groups_of(rows)
+    for _ in range(60):
+        at = rng.randrange(5)
+        name, comparison = ("count", "sum", "min", "max", "avg")[at], rng.choice(list(COMPARISONS))
+        constant = having_about(rng.choice(list(groups.values()))[at], rng)
+        status, out, err = ask(worker, "--by", "k", "--value", "v", "--having", name + comparison + constant, table="having")
+        want = {k for k, g in groups.items() if COMPARISONS[comparison](g[at], float(constant))}
+        assert status == 0 and {int(line.split(",")[0]) for line in out.splitlines()[1:]} == want, (name, comparison, constant, err)
+
+
+def test_having_specials(worker):
+    """NaN is greater than all numbers, infinities are numbers, and a group without values satisfies no comparison."""
+    rows = [(1, math.nan), (2, math.inf), (3, -math.inf), (4, None), (5, 1e-45)]
+    worker.table("specials", ["k int32 not null", "v real"], rows)
+    for having, want in (("max>1e300", {1, 2}), ("sum>=inf", {1, 2}), ("min<0", {3}), ("avg<inf", {3, 5}), ("max>1.4e-45", {1, 2, 5}), ("count<1", {4})):
+        status, out, err = ask(worker, "--by", "k", "--value", "v", "--having", having, table="specials")
+        assert status == 0 and {int(line.split(",")[0]) for line in out.splitlines()[1:]} == want, (having, out, err)

@@ -140,7 +140,7 @@ def test_uservisits(tables):
 
 
 def test_revenue(tables):
-    """Revenue is FP32 in [0, 1), a multiple of 2^-24, in nine digits that name one value."""
+    """Revenue is FP32 in [0, 1), a multiple of 2^-24, in nine digits that identify one value."""
     found = []
     for text in (row["adRevenue"] for row in tables["uservisits"]):
         value = float(text)
@@ -209,5 +209,5 @@ def test_interrupted(tmp_path, sig):
         p.kill()
         p.wait()
     assert p.returncode == -sig and out == ""
-    assert "0/uservisits.csv: interrupted; the file is not there\n" in err, err
+    assert "0/uservisits.csv: interrupted; the file was not created\n" in err, err
     assert sorted(f.name for f in (tmp_path / "0").iterdir()) == ["rankings.csv", "rankings.schema"]

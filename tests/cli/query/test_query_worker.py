@@ -60,7 +60,7 @@ def ended(s):
 
 
 def log(w, pattern, stop):
-    """Return a line of the log so far; the worker ends."""
+    """End the worker, and return a line of its log."""
     end = w.processes[0]
     stop.set()
     end.kill()
@@ -70,8 +70,8 @@ def log(w, pattern, stop):
 
 
 def test_silent_connections(worker):
-    """Silent connections share their places by hosts, the oldest gives way, and a master is served beside new ones. They
-    start no process."""
+    """Hosts share the places for silent connections, and a new connection replaces the oldest. A master is served meanwhile. A silent
+    connection starts no process."""
     w = worker(stderr=subprocess.PIPE)
     others = [connect(w, f"127.0.0.{i}") for i in range(2, 12)]
     held = [connect(w) for _ in range(HELD + 40)]
@@ -103,14 +103,15 @@ def test_silent_connections(worker):
     finally:
         stop.set()
         thread.join()
-    log(w, r"query worker: 512 connections have shown no key, and no more are held: the oldest of 127\.0\.0\.1, which has 50\d, is closed",
+    log(w, r"query worker: 512 connections have not shown a key, the limit: the oldest of 127\.0\.0\.1, which has 50\d, is closed",
         stop)
     for s in held + others:
         s.close()
 
 
 def test_few_descriptors(worker):
-    """If the worker may open fewer files than it wants, silent connections still give way, and a master need not wait for their timeout."""
+    """If the worker may open fewer files than it wants, new connections still replace silent ones, and a master need not wait for their
+    timeout."""
     w = worker(before=("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150"))
     held = [connect(w, "127.0.0.2") for _ in range(250)]
     wait_until("the oldest have given way", lambda: all(map(ended, held[:80])), GREETING_S / 2)
@@ -122,7 +123,8 @@ def test_few_descriptors(worker):
 
 @pytest.mark.parametrize("said", [b"G", b"\x16\x03\x01\x02\x00", b""])
 def test_floods(worker, said):
-    """A flood of connections with garbage, half a handshake or nothing does not stop service to a master elsewhere; the log stays short."""
+    """A flood of connections with garbage, half a handshake or nothing does not stop service to a master on another host, and the log stays
+    short."""
     w = worker(stderr=subprocess.PIPE)
     stop, made = threading.Event(), [0]
 
@@ -192,13 +194,13 @@ def test_stderr_that_nobody_reads(worker):
 
 
 def test_scans(worker):
-    """A master too many is told which limit it met; a master that only waits for a scan's end is served."""
+    """A master beyond a limit gets an error that names the limit. A master that only waits for the end of a scan is served."""
     w = worker("--scans", "2")
     running = [subprocess.Popen(argv(w, "long"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
         for p in running:
             assert p.stdout.readline() == b"k,v\n"
-        # At once, or after a wait: no master only sees its connection end.
+        # Every refused master gets an error before its connection ends, whether it is refused at once or after a wait.
         many = [subprocess.Popen(argv(w), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(12)]
         assert {p.communicate()[1] for p in many} == {
             f"fpisa: query run: worker 127.0.0.1:{w.ports[0]}: serves 2 scans already; try again, or start it with --scans N\n"}
@@ -213,6 +215,6 @@ def test_scans(worker):
             p.kill()
             p.wait()
             p.stdout.close()
-    # Scans follow each other at once: a scan that has ended does not count.
+    # A scan may start as soon as another has ended: ended scans do not count towards the limit.
     for _ in range(30):
         ask(w)

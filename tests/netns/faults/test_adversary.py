@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Authentication (doc/protocol.md, section 6): a host outside the job writes any source address, knows job and
-members and receives multicast, while two members sum. It reads no secret, ends no generation, locks no rank out, moves
-no result and has nothing added."""
+"""Authentication (doc/protocol.md, section 6): a host outside the job forges any source address, knows job and members and receives
+multicast, while two members sum. The host learns no secret, ends no generation, keeps no rank from joining, changes no result, and nothing
+of its frames is added."""
 import array
 import random
 import select
@@ -23,7 +23,7 @@ from queries import Queries
 ETH_P_IP = 0x0800
 MISMATCH, SECRET = 26, 32  # reasons
 SUM = 1
-COUNT, CHUNK = 4096, 256  # of an attacked call
+COUNT, CHUNK = 4096, 256  # elements of an attacked call, and of its chunks
 
 
 def inet_sum(data):
@@ -115,7 +115,7 @@ def test_no_member(lab, fanout, bridge):
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
     if bridge and fanout == "multicast":
-        # The multicast frames carry the generation's secret. Nothing is added with that.
+        # The multicast frames carry the generation's secret. Frames with that secret are not added.
         wait_until("results", lambda: [f for f in adversary.heard if f[45] == RESULT])
         known = {struct.unpack_from("<Q", f, 42 + 48)[0] for f in adversary.heard if f[45] == RESULT}
         adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 53), known)
@@ -126,15 +126,15 @@ def test_no_member(lab, fanout, bridge):
     assert counters["v_mismatch"] == 0
     assert max(a["retransmits"] for a in answers) < 400
     assert net.json("job", "show", 1)["generation"] == generation
-    # No HELLO's answer came to the attacker. It receives the group's results, and the error that its secret is wrong.
+    # The attacker received no answer to a HELLO. It received the results, and the error that its secret is wrong.
     told = {(f[45], struct.unpack_from("<H", f, 42 + 46)[0]) for f in adversary.heard}
     assert told <= {(ERROR, SECRET)} | ({(RESULT, 0)} if bridge and fanout == "multicast" else set()), told
-    # No rank is locked out: both come back.
+    # Both ranks can join again.
     net.check_sum(1, 1000, ranks=[0, 1])
 
 
 def test_tokens_are_not_told(lab):
-    """Multicast frames contain neither token nor cookies, and no two frames have the same tag."""
+    """Multicast frames do not contain the token or cookies, and no two frames have the same tag."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -195,7 +195,7 @@ def to_worker(adversary, address, mac, port, header, payload, checked):
 
 
 def next_chunks(f, ahead):
-    """Remake the captured frames of the last chunks of a call for the first chunks of the next."""
+    """Make frames for the first chunks of the next call from captured frames of the last chunks of a call."""
     h = Header(f[42:])
     d = digest(h.digest, SUM, FP32, 0, COUNT, 0)
     for chunk in range(COUNT // CHUNK, COUNT // CHUNK + ahead):
@@ -203,7 +203,7 @@ def next_chunks(f, ahead):
 
 
 def forgeries(adversary, heard, victims, ahead=3):
-    """Return the frames of a first call once more, and others for the next call, made of them."""
+    """Return the frames of the first call again, and frames for the next call that are made from them."""
     def to_victims(h, payload, checked):
         return [to_worker(adversary, *v, h, payload, checked) for v in victims]
 
@@ -226,7 +226,7 @@ def forgeries(adversary, heard, victims, ahead=3):
 
 
 class Attack:
-    """The third host, which captures the segment, or every cable. begin(): all ranks have had the first call, and rank 1
+    """The third host, which captures the segment, or every cable. begin() returns when all ranks have finished the first call and rank 1
     computes."""
 
     def __init__(self, net, everything):
@@ -253,8 +253,7 @@ class Attack:
 
 
 def test_forged_results_of_a_group(lab, tmp_path):
-    """A host of the segment, in no group and without a key, captures a group's results and forges those of its next call, in
-    vain."""
+    """A host of the segment, without a group and a key, captures a group's results and forges those of its next call, without success."""
     net = lab(workers=3, bridge=True)
     net.load()
     g = Groups(net, str(tmp_path))
@@ -274,7 +273,7 @@ def test_forged_results_of_a_group(lab, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_who_hears_everything(lab, fanout):
-    """If all cables are tapped, but the token is not known, nothing is added, believed or ended."""
+    """If all cables are tapped, but the token is not known, no forged frame is added or believed or ends a generation."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", fanout, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -287,12 +286,12 @@ def test_who_hears_everything(lab, fanout):
     attack.end()
     counters = net.counters(1, PIN)
     assert counters["v_tag"] > 10 and counters["v_mismatch"] == 0
-    net.check_sum(1, 1000, ranks=[0, 1], token=token)  # no rank is locked out
+    net.check_sum(1, 1000, ranks=[0, 1], token=token)  # every rank can join again
 
 
 class Forger(threading.Thread):
-    """The last host, which captures every cable while a query runs. At once it sends the frames with other rows, and for
-    the next numbers, to the aggregator as a worker, and to workers and master as the aggregator."""
+    """The last host, which captures every cable while a query runs. It immediately sends the frames again with other rows and with the next
+    numbers: to the aggregator as if from a worker, and to workers and master as if from the aggregator."""
 
     def __init__(self, net):
         super().__init__(daemon=True)
@@ -333,7 +332,7 @@ class Forger(threading.Thread):
 
 
 def test_query_under_forgery(lab, tmp_path):
-    """A host that captures all rows, groups and acknowledgements of a query with a token adds, hides and answers nothing."""
+    """A host that captures all rows, groups and acknowledgements of a query with a token cannot add or hide rows, or acknowledge frames."""
     net = lab(workers=4, bridge=True)
     net.load()
     q = Queries(net, str(tmp_path), hosts=3)
@@ -353,7 +352,7 @@ def test_query_under_forgery(lab, tmp_path):
 
 
 def too_large(adversary, victim):
-    """Make ICMP "fragmentation needed, next hop's MTU 552" to a worker's host, about its frames to the aggregator."""
+    """Make an ICMP message "fragmentation needed, next hop's MTU 552" to a worker's host that quotes its frames to the aggregator."""
     host, victim_mac = victim
     quoted = adversary.ip(host, ADDRESS, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
     body = struct.pack(">BBHHH", 3, 4, 0, 0, 552) + quoted
@@ -362,8 +361,8 @@ def too_large(adversary, victim):
 
 
 def test_forged_path_mtu(lab):
-    """One ICMP frame tells a worker's host that the path to the aggregator is narrow. The kernel believes it for 10
-    minutes; neither a running worker nor the next believes it."""
+    """One ICMP frame tells a worker's host that the path to the aggregator has a small MTU. The kernel accepts it for 10 minutes; a running
+    worker and later workers ignore it."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", "unicast", "--token", "abc", workers=net.addresses[:2])

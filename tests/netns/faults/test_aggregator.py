@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Faults at the aggregator, under traffic: its links go down, its job is deleted, its programs are taken off. A result is right, or
+"""Faults at the aggregator, under traffic: its links go down, its job is deleted, its programs are detached. A result is right, or
 an error comes in time (doc/faults.md)."""
 import time
 
@@ -19,7 +19,7 @@ def running(net, job, timeout_ms=60000, ranks=(0, 1)):
 
 
 def test_link_down_and_up(lab):
-    """If a link at the aggregator goes down in the middle of a sum, the sum waits, and ends right."""
+    """If a link at the aggregator goes down in the middle of a sum, the sum waits, and its result is right."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -67,7 +67,7 @@ def test_job_deleted(lab):
 
 
 def test_detached_and_attached(lab):
-    """If the datapath leaves an interface and comes back, only frames are lost meanwhile."""
+    """If the datapath is detached from an interface and attached again, only frames in between are lost."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)

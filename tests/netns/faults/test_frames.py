@@ -13,8 +13,8 @@ SHARES = [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3), (
     pytest.param(*f, p, marks=[pytest.mark.long] * ((i + k) % 2))
     for i, f in enumerate(SHARES) for k, p in enumerate(("fused", "staged"))])
 def test_frames(lab, fault, share, pipeline):
-    """Sums are right with each fault at a rate that no network has, and small windows, so that slots are reused while copies
-    are on their way."""
+    """Sums are right with each fault at a rate far above that of any network, and with small windows, so that slots are reused while copies
+    are in flight."""
     out = lab(workers=0).demo("--workers", 3, "--vector", 5000, "--elements", 64, "--window", 4, "--pipeline", pipeline,
                               "--" + fault, share)
     assert fault == "reorder" or out["retransmits"] + out["duplicates"] > 0
@@ -47,7 +47,7 @@ def test_asked_by_the_job(lab, transport):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(lab, fanout):
-    """With one frame of ten lost, each way, frames are sent again and added once."""
+    """If one frame in ten is lost in each direction, frames are sent again and added once."""
     net = lab(workers=4)
     net.load()
     net.add_job(1, "--fanout", fanout)

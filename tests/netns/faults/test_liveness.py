@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker that is killed in the middle: which ranks are told, by whom, and how the job goes on"""
+"""A worker that is killed in the middle of a call: the errors of the other ranks, and the job afterwards"""
 import array
 import hashlib
 import re
@@ -32,7 +32,7 @@ def all_wait_for(net, job, rank):
 
 @pytest.mark.early
 def test_killed_in_ten_million(lab):
-    """The other seven return by the deadline, each naming that rank; a new job and the old job sum right."""
+    """The calls of the other seven return by the deadline, and each names that rank; then a new job and the old job sum right."""
     net = lab(workers=8, mtu=3506)
     net.load()
     net.add_job(1, "--elements", 832)
@@ -101,7 +101,7 @@ def test_since_when_a_rank_is_silent(lab):
 
 
 def test_shrink_in_a_call(lab):
-    """The call that waits for the dead rank ends well without it, and results name the ranks in them."""
+    """The call that waits for the dead rank succeeds without it, and its results name the ranks that contributed."""
     count = 1_000_000
     net = lab(workers=3)
     net.load()
@@ -110,13 +110,13 @@ def test_shrink_in_a_call(lab):
     chunks = -(-count // 256)
     step = {"count": count, "kind": "integers"}
     more = {"count": 5000, "kind": "integers"}
-    # Rank 0 prints the most, and is read first, so that no rank waits for a full pipe.
+    # Read rank 0 first, which prints the most, so that no rank waits for a full pipe.
     procs = [net.start(0, 1, {**step, "values": True}, more, order=True, timeout_ms=60000)]
     procs += [net.start(r, 1, step, more, timeout_ms=60000) for r in (1, 2)]
     wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
     procs[1].kill()
     wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[1] == [1])
-    assert net.fpisa("job", "shrink", 1, 1) == "job 1 goes on with ranks 0,2\n"
+    assert net.fpisa("job", "shrink", 1, 1) == "job 1 continues with ranks 0,2\n"
     answers = [read_answers(procs[r], LIMIT_S) for r in (0, 2)]
     end(procs[1])
     assert answers[0][1]["digest"] == answers[1][1]["digest"]
@@ -127,7 +127,7 @@ def test_shrink_in_a_call(lab):
     for offset, ranks in with_all.items():
         for i in range(offset, min(offset + 256, count), 7):
             assert got[i] == sum(parts[r][i] for r in range(3) if ranks >> r & 1)
-    # A later call is over the two ranks alone.
+    # A later call sums the two remaining ranks.
     assert [[step["flags"] for step in a[1:]] for a in answers] == [[worker.MIXED_RANKS | worker.FEWER_RANKS, worker.FEWER_RANKS]] * 2
     assert {c[3] for c in answers[0][2]["chunks"]} == {0b101}
     expect = array.array("f", [worker.integer(0, i) + worker.integer(2, i) for i in range(worker.PERIOD)])

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: speak to fpisa serve's privileged process over the socket of its
- * network process, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs at LOCAL;
- * job STATIC, with that token, belongs to another owner. Print an answer a line, and "ended" when the helper has ended.
+ * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: send requests to the privileged process of fpisa serve over the
+ * socket of its network process, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs at LOCAL;
+ * job STATIC, with that token, belongs to another owner. Print each answer in a line, and "ended" when the helper has
+ * ended.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -130,7 +131,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.make.index = 1;
 	q.make.token = 101;
 	make("slots", q);
-	/* The record as before the first job: the job's slots are taken all the same. */
+	/* Restore the record from before the first job. The job's slots are still in use. */
 	q = record();
 	say(&q, sizeof(q));
 	q = right;
@@ -142,7 +143,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.remove.number = ~0u;
 	q.remove.token = 100;
 	say(&q, sizeof(q));
-	/* Requests are done in their order: when this request is done, so are the earlier ones. */
+	/* The helper performs requests in order, so the earlier requests are done when this one is. */
 	say(&look, sizeof(look));
 	hear(HELPER_LOOK, &a);
 	puts("done");
@@ -157,7 +158,10 @@ static void ask_wrong(const char *name, __be32 local)
 	char bytes[2 * sizeof(q)] = {0};
 	size_t n = sizeof(q);
 
-	/* Refused. Earlier requests of the manager are answered first, and their answers must not be mistaken for this answer. */
+	/*
+	 * The request must be refused. Earlier requests of the manager are answered first, and must not be mistaken for
+	 * this answer.
+	 */
 	make("before", (struct helper_request){.what = HELPER_MAKE, .place = PLACE});
 	if (!strcmp(name, "forgets")) {
 		say(&q, sizeof(q));

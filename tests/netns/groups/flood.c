@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	struct rlimit files = {KEPT + 64, KEPT + 64};
 	struct timeval patience = {.tv_usec = 200000};
-	struct linger reset = {.l_onoff = 1}; /* else this host runs out of ports that wait for late segments */
+	struct linger reset = {.l_onoff = 1}; /* closed ports must not wait for late segments */
 	int fd[KEPT];
 
 	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "lib/manager/channel.h"
 
-#define MESSAGES 12 /* of a connection, at most */
+#define MESSAGES 12 /* messages of a connection, at most */
 #define PATIENCE_MS 200
 
 static volatile sig_atomic_t ended;
@@ -24,7 +24,7 @@ static void end(int sig)
 	ended = 1;
 }
 
-/* Return an honest message, for a group of a name of its own, or a message with bytes changed. */
+/* Return a valid message for a group with a name of its own, or such a message with bytes changed. */
 static struct fpisa_manager_message lie(int first)
 {
 	struct fpisa_manager_message m =
@@ -51,7 +51,7 @@ static struct fpisa_manager_message lie(int first)
 	return m;
 }
 
-/* Talk until the manager or this rank ends the connection. */
+/* Exchange messages until the manager or this rank ends the connection. */
 static void talk(struct fpisa_channel *c)
 {
 	int said = 0, most = 1 + rand() % MESSAGES;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A caller that asks for something invalid, or does not ask at all, is told why; a group that sums meanwhile is not disturbed"""
+"""A caller that sends an invalid request, or no request, gets an error with the reason; a group that sums meanwhile is not disturbed"""
 import collections
 import os
 import random
@@ -10,13 +10,13 @@ import time
 
 import pytest
 
-from asker import message
 from groups import Groups
+from job_requests import message
 from lab import ADDRESS, PORT, SLOW, draw_seed, wait_until
 
 JOIN, RETURN, ASK, BOUND, LEAVE, PING, FAILED, WAITS, JOB = 1, 2, 3, 4, 5, 6, 7, 8, 20
 JOINED = 18
-NONE = b"what came is not a message of this protocol"
+NONE = b"the received data is not a message of this protocol"
 
 
 def join(name, size=1, rank=0, group=0, secret=0):
@@ -43,23 +43,23 @@ def waits(call):
 AT_ONCE = [
     (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
     (b"\x16" + bytes(1000), b"the manager has no keys"),
-    *((message(JOIN, version=v), b"of another version of the protocol") for v in (1, 9)),
+    *((message(JOIN, version=v), b"has another version of the protocol") for v in (1, 9)),
     *((message(kind), NONE) for kind in (0, FAILED, WAITS, 9, JOINED, JOB, 65535)),
     (message(JOIN, join(b"a")[16:], number=1), NONE), (join(b""), NONE), (join(b"a b"), NONE), (join(b"a\0b"), NONE),
     (join(b"x" * 64), NONE), (join(b"a", 0), NONE), (join(b"a", 65), NONE), (join(b"a", 2, 2), NONE),
     (join(b"a", group=1), NONE), (join(b"a")[:-1] + b"\1", NONE),
-    (ask(), b"out of its turn"), (bound(0, 18100), b"out of its turn"), (message(LEAVE), b"out of its turn"),
-    (failed(0), b"out of its turn"), (waits(1), b"out of its turn"),
-    (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"no such group lives here any more"),
-    (join(b"train", 3), b"one of that name lives, of 3 ranks"),
-    (join(b"a", 2) + join(b"a", 2, 1), b"in a group already"),
+    (ask(), b"must come first"), (bound(0, 18100), b"must come first"), (message(LEAVE), b"must come first"),
+    (failed(0), b"must come first"), (waits(1), b"must come first"),
+    (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"the group does not exist any more"),
+    (join(b"train", 3), b"a group of this name exists, with 3 ranks"),
+    (join(b"a", 2) + join(b"a", 2, 1), b"already belongs to a group"),
     *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(fanout=9), ask(zero=1),
                                               ask(rounding=9), bound(9, 18100), bound(0, 18100, 2), failed(9), failed(0, 19), failed(0, ranks=1),
                                               failed(0, text=b""), failed(0, text=b"\x1b[m"), waits(0))),
     (join(b"a") + ask() + b"".join(bound(0, 18100 + i, 1) for i in range(40)), b"no UDP port"),
 ]
-LATER = [(b"", b"nothing came that asks for a group within 5 s"), (message(PING), b"nothing came that asks for a group within 5 s"),
-         (join(b"a")[:100], b"half a message came within 5 s")]
+LATER = [(b"", b"no request for a group arrived within 5 s"), (message(PING), b"no request for a group arrived within 5 s"),
+         (join(b"a")[:100], b"only half a message arrived within 5 s")]
 
 
 def connect(g, host=0):
@@ -71,7 +71,7 @@ def send(s, data):
     try:
         s.sendall(data)
     except OSError:
-        pass  # the manager has heard enough
+        pass  # the manager has closed the connection
     return s
 
 
@@ -87,7 +87,7 @@ def last(s):
             if struct.unpack_from("<H", m, 6)[0] == 23:
                 text = m[32:].rstrip(b"\0")
             if b"no UDP port" in text:
-                return text  # of a job: the caller stays connected
+                return text  # errors about a job: the caller stays connected
 
 
 def test_all_of_it(lab, tmp_path):
@@ -104,12 +104,12 @@ def test_all_of_it(lab, tmp_path):
             assert heard in found, (said[:300], heard, found)
         with send(connect(g), join(b"a")[:100]) as half:
             half.shutdown(socket.SHUT_WR)
-            assert last(half) == b"what came is half a message"
-        # Quotas, ranks and sizes, for a group that gathers
+            assert last(half) == b"only half a message arrived"
+        # Quotas, ranks and sizes, for a group whose ranks are still joining
         with send(connect(g, 2), join(b"q", 3, 0)), send(connect(g, 2), join(b"r", 2, 0)):
             time.sleep(0.3 * SLOW)
-            for said, heard in ((join(b"s"), b"as many as it may (key-groups)"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
-                                (join(b"q", 2, 1), b"rank 1 says that it has 2 ranks, others said 3")):
+            for said, heard in ((join(b"s"), b"its limit (key-groups)"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
+                                (join(b"q", 2, 1), b"rank 1 gives its size as 2, but the other ranks as 3")):
                 found = last(send(connect(g), said))
                 assert heard in found, (heard, found)
         for s, heard in later:
@@ -124,12 +124,13 @@ def test_all_of_it(lab, tmp_path):
         g.close()
 
 
-MANY, STAY = 600, 256  # connections, and how many finished connections the manager keeps
+MANY, STAY = 600, 256  # the number of connections, and of finished connections that the manager keeps
 
 
 @pytest.mark.parametrize("said, heard", [(join(b"a", 3), 23), (join(b"a") + message(LEAVE), JOINED)], ids=["refused", "left"])
 def test_who_does_not_close(groups, said, heard):
-    """A limited number of peers that were refused, or have left, and do not close keep a descriptor; each is told why."""
+    """Peers that were refused, or have left, and do not close get an error with the reason. Only a limited number of them keep a
+    descriptor."""
     g = groups(1, "without-key = yes", "size = 2")
     before, kept = len(os.listdir(f"/proc/{g.manager.pid}/fd")), []
     try:
@@ -144,7 +145,7 @@ def test_who_does_not_close(groups, said, heard):
 
 
 def test_fewer_descriptors(lab, tmp_path):
-    """If the manager may open fewer files than it wants, strangers still make room for others, the oldest first."""
+    """If the manager may open fewer files than it wants, connections without a key are closed to make room for others, the oldest first."""
     net = lab(workers=2)
     net.load()
     g, kept = Groups(net, str(tmp_path), "without-key = yes"), []
@@ -160,7 +161,7 @@ def test_fewer_descriptors(lab, tmp_path):
 
 
 def test_refused_with_few_descriptors(lab, tmp_path):
-    """Ranks still join while a host makes more connections that are refused at once than there are descriptors."""
+    """Ranks still join while a host makes more connections than there are descriptors, all of which are refused."""
     net = lab(workers=2)
     net.load()
     g, held, over = Groups(net, str(tmp_path), "without-key = yes"), collections.deque(), threading.Event()

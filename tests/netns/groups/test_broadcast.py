@@ -12,7 +12,7 @@ FOR_EVER = 10**6
 
 
 def test_bits_of_any_size(groups):
-    """From each root, with any length, by the blocking call and by its start, all ranks get root's bits, with NaN, -0 and
+    """From each root, with any length, by the blocking call and by a request, all ranks get root's bits, including NaN, -0 and
     subnormals."""
     rng = random.Random(draw_seed())
     sizes = [0, 1, 2, 3, 4, 5, 31, 127, 128, 129, 3327, 3328, 3329, *(rng.randrange(20000) for _ in range(20)), 1000001, 0]
@@ -36,7 +36,7 @@ def test_bits_of_any_size(groups):
     ({"sum": "int32", "count": 2}, {"broadcast": [8], "root": 0}, "the ranks made different calls"),
 ])
 def test_ranks_that_do_not_agree(groups, one, others, says):
-    """Ranks that do not agree all get an error."""
+    """If ranks do not agree, all get an error."""
     g = groups(RANKS, "without-key = yes")
     ranks = [g.start(r, "train", r, RANKS, {"sum": "int32"}, others if r else one, hold=True) for r in range(RANKS)]
     for rank in ranks:
@@ -55,7 +55,7 @@ def test_what_is_refused(groups):
     g.empty()
     for rank in g.group("train", range(RANKS), {"broadcast": [5]}, hold=True):
         answer = rank.line()
-        assert answer["rc"] == -EACCES and "format int32 is not given away here" in answer["error"]
+        assert answer["rc"] == -EACCES and "the manager does not offer format int32" in answer["error"]
 
 
 def test_a_root_that_dies(groups):

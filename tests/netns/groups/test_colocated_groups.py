@@ -2,12 +2,13 @@
 """Four hosts and no other machine: each runs `fpisa serve` with the same file, and has a rank of each group"""
 import json
 import os
+import re
 
 import pytest
 from aggregators import Switched, check_shares, pins
 from doctor import bad, examine
 from groups import MEMBER, Rank
-from lab import FPISA, LIBRARY, PIN, end, wait_until
+from lab import FPISA, LIBRARY, PIN, TOP, end, wait_until
 
 HOSTS, COUNT = 4, 400 * 256
 PINS = f"/run/colocated-{os.getpid()}"
@@ -33,9 +34,9 @@ class Hosts(Switched):
     def pin(self, i):
         return f"{PINS}/{i}" if i else PIN
 
-    def serve(self, i):
-        """Start fpisa serve on host i; return its first line of output."""
-        self.agents[i] = self.worker[i].spawn(FPISA, "serve", "--pin", self.pin(i), self.config)
+    def serve(self, i, *before):
+        """Start fpisa serve on host i by the command `before`; return its first line of output."""
+        self.agents[i] = self.worker[i].spawn(*before, FPISA, "serve", "--pin", self.pin(i), self.config)
         return self.agents[i].stdout.readline()
 
     def refused(self, i, *options):
@@ -59,6 +60,10 @@ class Hosts(Switched):
     def registered(self):
         return {a["address"] for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
 
+    def lo(self):
+        """Return the first host's settings of lo that jobs change."""
+        return self.agg.run("cat", *(f"/proc/sys/net/ipv4/conf/lo/{name}" for name in ("forwarding", "accept_local"))).split()
+
     def close(self):
         for rank in self.ranks:
             rank.end()
@@ -80,9 +85,9 @@ def hosts(bpffs, tmp_path):
 
 
 def test_four_hosts(hosts):
-    """All hosts have one file, which names the manager. Each adds a quarter of each call."""
+    """All hosts have the same configuration file, which names the manager. Each host adds a quarter of each call."""
     for i in range(HOSTS):
-        assert hosts.serve(i) == f"loaded on eth0 and lo in generic mode; fpisa unload --pin {hosts.pin(i)} takes it off\n"
+        assert hosts.serve(i) == f"loaded on eth0 and lo in generic mode; fpisa unload --pin {hosts.pin(i)} removes it\n"
         said = hosts.agents[i].stdout.readline()
         assert said.startswith("serving groups" if not i else f"aggregator 10.98.0.{i + 11}:"), said
     assert len(hosts.registered()) == HOSTS - 1
@@ -96,7 +101,7 @@ def test_four_hosts(hosts):
     assert sum(resent) < sum(chunks) / 10, resent
     for rank in ranks:
         rank.end()
-    # The next start finds the loaded datapath.
+    # After a restart `fpisa serve` uses the loaded datapath.
     wait_until("the end of the group", lambda: not hosts.json("group", "list"), 10)
     end(hosts.agents[3])
     assert hosts.serve(3).startswith("aggregator 10.98.0.14:")
@@ -105,8 +110,35 @@ def test_four_hosts(hosts):
         assert not [f for (subject, _), f in bad(found).items() if subject == "manager"], found
 
 
+def test_unit(hosts):
+    """After a boot the manager's unit is sufficient: with its capabilities it loads the datapath once the interface is up, and uses it
+    after a restart. A stop with `fpisa unload` restores the settings of lo."""
+    with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
+        unit = dict(re.findall(r"^(\w+)=(.*)", f.read(), re.M))
+    assert "network-online.target" in unit["After"].split() and unit["Restart"] == "on-failure" and unit["StartLimitIntervalSec"] == "0"
+    caps = [c.lower().removeprefix("cap_") for c in unit["CapabilityBoundingSet"].split()]
+    confined = "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join("+" + c for c in caps)
+    before = hosts.lo()
+    hosts.agg.ip("link set eth0 down")
+    assert "eth0: is down; ip link set eth0 up" in hosts.refused(0)
+    hosts.agg.ip("link set eth0 up")
+    for i in range(HOSTS):
+        assert hosts.serve(i, *confined).startswith("loaded on eth0 and lo")
+    wait_until("all aggregators", lambda: len(hosts.registered()) == HOSTS - 1, 30)
+    for rank in hosts.start(SUM):
+        assert rank.line()["first"] == 10
+        rank.end()
+    assert hosts.lo() == ["1", "1"]
+    end(hosts.agents[0])
+    assert hosts.serve(0, *confined).startswith("serving groups")
+    end(hosts.agents[0])
+    hosts.agg.run(FPISA, "unload")
+    assert hosts.lo() == before == ["0", "0"]
+    assert hosts.serve(0, *confined).startswith("loaded on eth0 and lo")
+
+
 def test_port_of_the_manager(hosts):
-    """The file names it with its host: there it listens, and there the others find it. A `port` beside it is the same, or refused."""
+    """The manager listens at the port in `manager`, and the other hosts connect to it there. A different `port` is refused."""
     with open(hosts.config) as f:
         text = f.read()
     with open(hosts.config, "w") as f:
@@ -123,13 +155,30 @@ def test_port_of_the_manager(hosts):
 
 
 def test_what_is_missing(hosts):
-    """Each missing part is reported with its remedy, nothing is left loaded, and the remedy suffices."""
+    """Each missing part is reported with its remedy, nothing stays loaded, and the remedy is sufficient."""
     assert "eth7: no such interface; ip -br link lists them (colocated)" in hosts.refused(0, "--colocated", "eth7")
+    with open(hosts.config) as f:
+        text = f.read()
+    used = hosts.agg.spawn("/usr/bin/python3", "-c", "import socket, time; s = socket.create_server(('0.0.0.0', 18000)); print(1, flush=True); time.sleep(99)")
+    assert used.stdout.readline() == "1\n"
+    for manager, line, says in ((FIRST, "user = nosuchuser", "user 'nosuchuser' does not exist"), (FIRST, "key-file = /none", "/none: No such file"),
+                                (FIRST, "listen = 10.1.2.3", "10.1.2.3"), (FIRST, "listen = 0.0.0.0", "ddress already in use"),
+                                ("10.98.0.99", "address = 10.1.2.3", "10.1.2.3 is not an address of this host"),
+                                ("10.98.0.99", "user = nosuchuser", "user 'nosuchuser' does not exist"),
+                                ("10.98.0.99", "key-file = /none", "/none: No such file")):
+        with open(hosts.config, "w") as f:
+            f.write("".join(t + "\n" for t in text.replace(FIRST, manager).splitlines() if t.split()[0] != line.split()[0]) + line + "\n")
+        status, out, err = hosts.agg.try_run(FPISA, "serve", "--pin", hosts.pin(0), hosts.config)
+        assert status == 1 and says in err and ("loaded on" in out) == ("taken off eth0 and lo again" in out) == ("listen" in line), (line, out, err)
+        assert "xdp" not in hosts.agg.run("ip", "link") and not os.path.exists(hosts.pin(0)), line
+    end(used)
+    with open(hosts.config, "w") as f:
+        f.write(text)
     hosts.agg.ip("link set lo down")
-    assert "lo: is down; ip link set lo up, by which this host's ranks send" in hosts.refused(0)
+    assert "lo: is down; ip link set lo up, through which this host's ranks send" in hosts.refused(0)
     hosts.agg.ip("link set lo up")
     hosts.fpisa("load", "eth0")
     assert "eth0: the datapath is in native mode, which cannot send to this host's own ranks by lo; fpisa unload eth0" in hosts.refused(0)
     hosts.fpisa("unload", "eth0")
     hosts.fpisa("load", "eth0", "--mode", "skb")
-    assert hosts.serve(0) == f"loaded on lo in generic mode; fpisa unload --pin {PIN} takes it off\n"
+    assert hosts.serve(0) == f"loaded on lo in generic mode; fpisa unload --pin {PIN} removes it\n"

@@ -17,7 +17,7 @@ NOTICED_S = 1
 @pytest.mark.alone
 @pytest.mark.parametrize("says", ["G", "\x16\x03\x01\x02\x01", ""], ids=["garbage", "handshakes", "silence"])
 def test_a_death_is_named(lab, tmp_path, says):
-    """A death is named although the manager gets less CPU than the flooders, so they are faster than it accepts."""
+    """A dead rank is named although the flooding processes get more CPU time than the manager and connect faster than it accepts."""
     net = lab(workers=3)
     net.load()
     subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-o", tmp_path / "flood", SOURCE], check=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Programs of MPI and PyTorch, unchanged, over a group with three aggregators on different links: the bits are the same, and each
-aggregator adds its part"""
+aggregator adds its share"""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 
 import mpi as mpis
 from lab import BUILD, LIBRARY, TOP
-from test_registered import site  # noqa: F401
+from test_registration import site  # noqa: F401
 from training import outputs
 
 MANAGER = "10.98.0.1"
@@ -23,7 +23,7 @@ WEIGHTS = 1, 4, 1
 
 @pytest.fixture
 def weighted(site):  # noqa: F811
-    """Give the first registered aggregator four times the link."""
+    """Give the first registered aggregator a link of four times the rate."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
     return site
@@ -38,7 +38,7 @@ def check_parts(net, before):
 
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
-    """A sweep over types and counts has every value right; any order of its doubles but the exact sum would give another."""
+    """A sweep over types and counts has every value right. Rounding additions would give its doubles a different sum in each order."""
     why = mpis.lacking(mpi)
     if why:
         pytest.skip(why)
@@ -68,7 +68,7 @@ def train(site):  # noqa: F811
 @pytest.mark.long
 @pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")), reason="build/torch is not there; make test installs what it needs")
 def test_torch(weighted):
-    """A training has the same weights, bit for bit, as over the manager's aggregator alone."""
+    """A training run has the same weights, bit for bit, as over the manager's aggregator alone."""
     before = weighted.net.results()
     several = train(weighted)
     check_parts(weighted.net, before)

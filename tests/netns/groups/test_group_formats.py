@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups' sums of the small formats and of blocks, and operations with a factor or a root, by the numbers contract in rational
-numbers in every order of arrival: a result is one of these, and the same at all ranks"""
+"""Groups' sums of the small formats and of blocks, and operations with a factor or a root, compared with the numbers contract in rational
+numbers: a result equals the sum in some order of arrival, and is the same at all ranks"""
 import itertools
 import random
 
@@ -80,7 +80,7 @@ def test_operations_that_are_none(groups):
         ranks = groups.group("wrong", range(RANKS), step, hold=True)
         answers = [rank.line() for rank in ranks]
         assert [a["rc"] for a in answers] == [-22] * RANKS, answers
-        assert all("not offered" in a["error"] or "share a scale" in a["error"] or "factor 0" in a["error"] for a in answers)
+        assert all("not offered" in a["error"] or "share a scale" in a["error"] or "factor is 0" in a["error"] for a in answers)
         for rank in ranks:
             rank.kill()
         groups.empty()

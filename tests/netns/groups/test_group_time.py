@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The cost of a group's sums for a rank that computes meanwhile, and of a late rank for the others. The best of several rounds
-counts: other work on the machine only ever adds time."""
+counts: other work on the machine can only add time."""
 import pytest
 
 from groups import Groups
@@ -27,7 +27,7 @@ def groups(lab, tmp_path):
 
 
 def rounds(g, steps):
-    """Return each rank's answer to its step, round by round; each round is a barrier and the step. The first round warms up."""
+    """Return each rank's answer to its step, by rounds; each round is a barrier and the step. The first round is a warm-up."""
     plan = [[*[{"barrier": True}, s] * (ROUNDS + 1), {"leave": True}] for s in steps]
     ranks = [g.start(r, "time", r, RANKS, *p) for r, p in enumerate(plan)]
     answers = []
@@ -43,7 +43,7 @@ BLOCKING = {"sum": "float32", "count": COUNT}
 
 
 def seconds_of_sums(g):
-    """Return the last rank's seconds, by rounds."""
+    """Return the slowest rank's seconds in each round."""
     return [max(a["s"] for a in r) for r in rounds(g, [BLOCKING] * RANKS)]
 
 
@@ -61,8 +61,8 @@ def test_computing_hides_the_sum(groups):
 
 
 def test_a_late_rank_delays_the_others_by_no_more(groups):
-    """A late rank delays the others by no more than it is late. Sums differ by other load, so it is compared with the
-    slowest other, in one of three tries."""
+    """A late rank delays the others by no more than it is late. The time of sums depends on other load, so the test compares it with the
+    slowest other sum, and tries three times."""
     def as_late():
         plain = max(seconds_of_sums(groups))
         found = rounds(groups, [BLOCKING] * (RANKS - 1) + [{**BLOCKING, "late": COMPUTE_S}])

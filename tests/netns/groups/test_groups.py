@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups by the manager: sums of every type, refused ranks, dead ranks, a killed manager"""
+import fcntl
 import os
 import random
 import re
@@ -13,7 +14,7 @@ import time
 
 import pytest
 
-import asker
+import job_requests
 from groups import Groups
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
 
@@ -22,8 +23,15 @@ FOR_EVER = 10**6
 
 
 def confined(caps):
-    """Return the command before a command that may have at most these capabilities."""
+    """Return a command prefix that limits a command to these capabilities."""
     return "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join(caps)
+
+
+def waiters(fd):
+    """Return how many processes wait for a lock on this file."""
+    inode = os.fstat(fd).st_ino
+    with open("/proc/locks") as f:
+        return len(re.findall(rf"-> FLOCK .*:{inode} ", f.read()))
 
 
 def check_sums(ranks, hosts, *types):
@@ -35,7 +43,7 @@ def check_sums(ranks, hosts, *types):
 
 
 def test_sums_of_every_type(groups):
-    """Three hosts get four jobs without an administrator; after the last rank has left nothing remains."""
+    """Three hosts get four jobs without an administrator. When the last rank has left, all jobs are gone."""
     g = groups(3)
     types = "float32", "float64", "int32"
     ranks = g.group("train", range(3), *({"sum": t, "count": 5000} for t in types), {"barrier": True}, hold=True)
@@ -48,6 +56,27 @@ def test_sums_of_every_type(groups):
     for rank in ranks:
         rank.kill()
     g.empty()
+
+
+def test_two_delete_a_job(groups):
+    """A user and the manager delete a job at the same time: the manager has nothing left to do, and serves the next group."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32"}, hold=True)
+    check_sums(ranks, 2, "float32")
+    pins = os.open(PIN, os.O_RDONLY)
+    try:
+        fcntl.flock(pins, fcntl.LOCK_EX)
+        user = g.net.agg.spawn(FPISA, "job", "del", g.jobs()[0]["job"])
+        wait_until("the user's wait for the lock", lambda: waiters(pins) == 1, COMMAND_S)
+        for rank in ranks:
+            rank.kill()
+        wait_until("the manager's wait for the lock", lambda: waiters(pins) == 2, COMMAND_S)
+    finally:
+        os.close(pins)
+    assert user.wait(COMMAND_S) == 0, user.stderr.read()
+    g.empty()
+    ranks = g.group("train", range(2), {"sum": "float32"}, hold=True)
+    check_sums(ranks, 2, "float32")
 
 
 def test_elements_of_wide_values(lab, tmp_path):
@@ -74,6 +103,16 @@ def test_no_elements(groups):
         assert [rank.line()["rc"] for rank in ranks] == [0, 0], first
         check_sums(ranks, 2, "float32")
     g.empty()
+
+
+def test_no_elements_wait_as_the_header_says(groups):
+    """A call of no elements that is the first of its type waits until all ranks have made it. Later ones wait for no rank."""
+    g, late = groups(2), 1
+    none = {"words": "", "count": 0, "type": 1, "op": 1}
+    ranks = [g.start(r, "train", r, 2, *([{"sleep": late}] * r), none, *([{"sleep": late}] * r), none, {"barrier": True}) for r in range(2)]
+    first, then = ([rank.line()["s"] for _ in range(3)][1:] for rank in ranks)
+    assert first[0] > 0.9 * late > 0.3 * late > first[1] and max(then) < 0.3 * late, (first, then)
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
 
 
 def test_ranks_of_one_host(groups):
@@ -119,11 +158,11 @@ def test_who_may_not_join(groups, tmp_path):
         answer = g.start(0, *where, **options).line()
         assert answer["rc"] == -rc and text in answer["error"], answer
 
-    refused(EEXIST, "group train: one of that name lives, of 2 ranks", "train", 0, 2)
+    refused(EEXIST, "group train: a group of this name exists, with 2 ranks", "train", 0, 2)
     refused(EDQUOT, "key 'train' has 1 groups", "other", 0, 2)
     refused(EACCES, "a key is needed here", "other", 0, 2, key_file="")
     g.net.fpisa("key", "new", "train", str(tmp_path / "wrong"))
-    refused(EACCES, "the manager does not take key train:", "other", 0, 2, key_file=str(tmp_path / "wrong"))
+    refused(EACCES, "the manager does not accept key train:", "other", 0, 2, key_file=str(tmp_path / "wrong"))
     os.chmod(tmp_path / "wrong", 0o640)
     refused(EACCES, "chmod 600", "other", 0, 2, key_file=str(tmp_path / "wrong"))
     refused(EINVAL, "is not a group name", "a b", 0, 2)
@@ -134,14 +173,14 @@ def test_who_may_not_join(groups, tmp_path):
     g.start(0, "train", 0, 3)
     wait_until("rank 0", lambda: [r["here"] for r in g.net.json("group", "list")] == [[0]])
     refused(EEXIST, "another process has joined as rank 0", "train", 0, 3)
-    refused(EINVAL, "others said 3", "train", 1, 2)
+    refused(EINVAL, "but the other ranks as 3", "train", 1, 2)
     refused(ETIMEDOUT, "rank 2 did not join", "train", 1, 3, join_timeout_ms=500)
 
 
 @pytest.mark.parametrize("key", ["key", "without-key = yes"])
 def test_outside_of_the_networks(groups, key):
-    """A host outside the networks is told which limit it met, with a key or without, each time; before that it may send
-    anything."""
+    """A host outside the networks gets an error that names the limit, with a key or without, each time. It may send anything before
+    that."""
     g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
     with g.net.worker[1].entered():
         others = [socket.create_connection((ADDRESS, PORT), 10 * SLOW) for _ in range(20)]
@@ -150,20 +189,20 @@ def test_outside_of_the_networks(groups, key):
             try:
                 s.sendall(b"\x16F\0G"[i % 4:][:1] * 1000)
             except OSError:
-                continue  # the manager has heard enough
-            assert b"10.99.2.3 is in none of the networks that may ask (networks)" in s.recv(256)
+                continue  # the manager has closed the connection
+            assert b"10.99.2.3 is not in a network that may ask for groups (networks)" in s.recv(256)
     ranks = [g.start(1, "train", 0, 2) for _ in range(10)]
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == -EACCES, answer
-        assert answer["error"].endswith("group train: 10.99.2.3 is in none of the networks that may ask (networks)"), answer
+        assert answer["error"].endswith("group train: 10.99.2.3 is not in a network that may ask for groups (networks)"), answer
     wait_until("the counter", lambda: g.net.json("status")["manager"]["refusals"]["network"] >= 30)
     check_sums(g.group("train", [0, 0], {"sum": "float32"}, hold=True), 2, "float32")
 
 
 def test_refusals_are_logged(groups, tmp_path):
-    """A refusal is logged in one line: host, key, group, reason. In a flood a few are logged and the others counted; an
-    unread log stops nothing."""
+    """A refusal is logged in one line: host, key, group, reason. In a flood a few are logged and the others counted; an unread log does not
+    stop the manager."""
     g = groups(2, "formats = fp32", "key-groups = 1")
 
     def logged(*words):
@@ -172,7 +211,7 @@ def test_refusals_are_logged(groups, tmp_path):
 
     ranks = g.group("train", range(2), {"sum": "float64"}, hold=True)
     assert [rank.line()["rc"] for rank in ranks] == [-EACCES] * 2
-    logged("refused 10.99.", ", key train (format): group train: format fp64 is not given away here (formats)")
+    logged("refused 10.99.", ", key train (format): group train: the manager does not offer format fp64 (formats)")
     assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
     logged("refused 10.99.2.3, key train (quota): group other: key 'train' has 1 groups")
     assert g.start(1, "other", 0, 2, key_file="").line()["rc"] == -EACCES
@@ -209,7 +248,7 @@ def test_no_manager_at_that_port(groups):
         rank = g.start(0, "train", 0, 1, address=f"{ADDRESS}:{PORT + 1}")
         other.accept()[0].close()
         answer = rank.line()
-    assert answer["rc"] == -ECONNRESET and "before anything was said; is it `fpisa serve` that listens there?" in answer["error"], answer
+    assert answer["rc"] == -ECONNRESET and "before any answer; is `fpisa serve` running there?" in answer["error"], answer
 
 
 def test_formats_that_are_not_given(groups):
@@ -219,7 +258,7 @@ def test_formats_that_are_not_given(groups):
     assert [j["window"] for j in g.jobs()] == [32]
     for rank in ranks:
         answer = rank.line()
-        assert answer["rc"] == -EACCES and "format fp64 is not given away here" in answer["error"]
+        assert answer["rc"] == -EACCES and "the manager does not offer format fp64" in answer["error"]
     ranks = [g.start(h, "orders", h, 2, {"sum": ("float32", "float64")[h]}, hold=True) for h in range(2)]
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -228,8 +267,8 @@ def test_formats_that_are_not_given(groups):
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_who_is_late_hears_why_too(groups, leaves):
-    """A late rank learns why too: the others were told why they got no job, and have left or died, before it asks. In
-    another call it learns which ranks are gone."""
+    """A late rank gets the reason too, although it asks after the other ranks were refused a job and have left or died. In a different call
+    its error names the ranks that are gone."""
     g = groups(3, "formats = fp32,int32")
     refused = {"sum": "float32"}, {"sum": "float64", "anyway": True}, *[{"leave": True}] * leaves
     ranks = [g.start(h, "train", h, 3, *refused) for h in range(2)]
@@ -239,12 +278,12 @@ def test_who_is_late_hears_why_too(groups, leaves):
         rank.process.wait(COMMAND_S)
     answers = [late.line() for _ in range(4)]
     assert [a["rc"] for a in answers] == [0, 0, -EACCES, -ECONNRESET], answers
-    assert answers[2]["error"].endswith("group train: format fp64 is not given away here (formats)"), answers
+    assert answers[2]["error"].endswith("group train: the manager does not offer format fp64 (formats)"), answers
     assert ("has left the group after 2 calls" if leaves else "gone: ") in answers[3]["error"], answers
 
 
 def test_a_killed_rank_is_named(groups):
-    """A killed rank is named within a second, by all, whether they sum or wait; then the next group of that name works."""
+    """All ranks name a killed rank within a second, whether they sum or wait; then the next group of that name works."""
     g = groups(3)
 
     def kill(victim):
@@ -266,14 +305,14 @@ def test_a_killed_rank_is_named(groups):
 
 @pytest.mark.parametrize("turns", [8, pytest.param(100, marks=pytest.mark.long)])
 def test_killed_at_random_moments(groups, turns):
-    """If ranks are killed in joins, calls and leaves, the others end or name the rank within a second, and the next group
-    of that name works. No job, slot, pin or descriptor is left."""
+    """If ranks are killed while they join, call or leave, the other ranks' calls succeed or name the rank within a second, and the next
+    group of that name works. No job, slot, pin or descriptor is left."""
     g, rng = groups(3), random.Random(draw_seed())
     check_sums(g.group("train", range(3), {"sum": "float32"}, {"leave": True}), 3, "float32")
     before = g.settle()
 
     def kill(victim, times, after_s):
-        """Kill the victim. Return the seconds until the last rank names it."""
+        """Kill the rank. Return the seconds until all other ranks have named it."""
         steps = {"sum": "float32", "times": times}, {"leave": True}
         ranks = [g.start(h, "train", h, 3, *steps, join_timeout_ms=3000) for h in range(3)]
         time.sleep(after_s)
@@ -286,7 +325,7 @@ def test_killed_at_random_moments(groups, turns):
                     break  # the rank has left
                 if answer["rc"] == -ECONNRESET:
                     assert f"rank {victim} " in answer["error"], answer
-                    assert "pid" in answer or answer["missing"] == 1 << victim  # a failed join has no group to ask
+                    assert "pid" in answer or answer["missing"] == 1 << victim  # after a failed join there is no group that has an error
                     named = max(named, answer["ended"])
                 if answer["rc"]:
                     assert answer["rc"] in (-ECONNRESET, -ETIMEDOUT), answer  # a join's error
@@ -324,7 +363,7 @@ def test_a_child_holds_no_lease(groups):
 
 
 def test_a_host_that_vanishes(groups):
-    """If a host vanishes, the others are told within 6 s."""
+    """If a host vanishes, the other ranks get an error within 6 s."""
     g = groups(2)
 
     def cut_off():
@@ -348,7 +387,7 @@ def test_a_host_that_vanishes(groups):
 
 
 def test_calls_without_requests(groups):
-    """A caller that uses on_done has no request, and is told of a vanished host although no thread waits in the library."""
+    """A caller that uses on_done has no request. It learns about a vanished host although no thread waits in the library."""
     g = groups(2)
     ranks = g.group("train", range(2), {"told": 20}, {"told": FOR_EVER}, hold=True)
     for rank in ranks:
@@ -365,7 +404,7 @@ def test_calls_without_requests(groups):
 
 
 def test_threads_and_an_eventfd(groups):
-    """Any thread may start calls, of a type each; one descriptor reports all their ends, for jobs that exist and for new jobs."""
+    """Several threads start calls, each of its own type; one descriptor reports the ends of all, for existing and for new jobs."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"threads": ["float32", "float64", "int32"], "times": 40}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -387,6 +426,27 @@ def test_calls_within_a_callback(groups):
     assert [j["format"] for j in g.jobs()] == ["fp32", "fp64"]
 
 
+def test_a_death_while_a_callback_runs(groups):
+    """A callback that takes seconds delays neither the report of a death nor the group's next job, because the connection has a thread of
+    its own (user/lib/link.h)."""
+    g = groups(2)
+
+    def kill():
+        ranks = g.group("train", range(2), {"sum": "float32"}, {"callback": 4 * SLOW}, {"sum": "int32", "times": FOR_EVER, "pause": 0.01},
+                        hold=True)
+        check_sums(ranks, 2, "float32")
+        assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+        wait_until("the second job", lambda: len(g.jobs()) == 2, 2)
+        killed = time.monotonic()
+        ranks[0].kill()
+        answer = ranks[1].line()
+        ranks[1].kill()
+        assert answer["rc"] == -ECONNRESET and answer["missing"] == 1, answer
+        return answer["ended"] - killed
+
+    once_within(1, kill)
+
+
 def test_slow_is_not_dead(groups):
     g = groups(2)
     slow = g.start(0, "train", 0, 2, {"sleep": 10}, {"sum": "float32"})
@@ -406,7 +466,7 @@ def test_who_leaves_early_is_named(groups):
 
 
 class Stub:
-    """A rank by doc/manager.md alone, without a key and without a sum"""
+    """A rank that is written from doc/manager.md alone, without a key, and makes no sum"""
     JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOINED, BIND, JOB, LEFT, PONG = 1, 2, 3, 4, 5, 6, 18, 19, 20, 22, 24
 
     def __init__(self, g, name, rank, size):
@@ -420,7 +480,7 @@ class Stub:
         self.say(kind, struct.pack("<64sIIQQ", *self.place, group, secret))
 
     def say(self, kind, body):
-        self.socket.sendall(asker.message(kind, body))
+        self.socket.sendall(job_requests.message(kind, body))
 
     def hear(self, kind):
         """Return the body of the next message of that kind; skip others."""
@@ -435,7 +495,7 @@ class Stub:
 
 
 def test_who_leaves_instead_of_joining_a_job(groups):
-    """If a rank asks for a job, receives it and leaves, ranks that wait for it in that call are told, and do not wait for ever."""
+    """If a rank asks for a job, receives it and leaves, ranks that wait for it in that call get an error and do not wait for ever."""
     g = groups(2, "without-key = yes")
     other = g.start(1, "train", 1, 2, {"sum": "float32"})
     one = Stub(g, "train", 0, 2)
@@ -453,7 +513,7 @@ def test_who_leaves_instead_of_joining_a_job(groups):
 
 
 def test_much_to_hear_at_its_return(groups):
-    """If 60 of 64 ranks have left when the manager is restarted, a rank that comes back is told of each, and stays."""
+    """If 60 of 64 ranks have left when the manager is restarted, a rank that reconnects learns about each of them, and stays."""
     g = groups(1, "without-key = yes")
     ranks = [Stub(g, "train", r, 64) for r in range(64)]
     joined = [struct.unpack_from("<QQ", s.hear(s.JOINED), 8) for s in ranks]
@@ -477,7 +537,7 @@ def test_much_to_hear_at_its_return(groups):
 @pytest.mark.early
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_manager_that_is_killed(groups, times):
-    """Sums go on while the manager is dead, ranks come back, and a rank that dies afterwards is named at once."""
+    """Sums continue while the manager is dead. Then ranks reconnect, and a rank that dies afterwards is named at once."""
     g = groups(3)
 
     def kill():
@@ -506,7 +566,7 @@ def test_a_manager_that_is_killed(groups, times):
 
 
 def test_keys_are_changed_under_a_group(groups, tmp_path):
-    """The new key is added beside the old key, then the old key is removed; a file with an error changes nothing. Sums are
+    """The new key is added to the old key, then the old key is removed; a file with an error changes nothing. Sums are
     not disturbed."""
     g = groups(2)
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
@@ -522,7 +582,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
                 f.writelines(lines)
             os.chmod(name, 0o600)
         answer = g.start(0, "early", 0, 1, key_file=new).line()
-        assert answer["rc"] == -EACCES and "does not take key train:" in answer["error"]
+        assert answer["rc"] == -EACCES and "does not accept key train:" in answer["error"]
         assert g.read_again() == "configuration read again; keys: 2\n"
         mixed = [g.start(h, "mixed", h, 2, {"sum": "float32"}, {"leave": True}, key_file=(old, new)[h]) for h in range(2)]
         for rank in mixed:
@@ -530,7 +590,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
         shutil.copy(new, g.key)
         assert g.read_again() == "configuration read again; keys: 1\n"
         answer = g.start(0, "late", 0, 1, key_file=old).line()
-        assert answer["rc"] == -EACCES and "does not take key train:" in answer["error"]
+        assert answer["rc"] == -EACCES and "does not accept key train:" in answer["error"]
         assert g.start(0, "late", 0, 1, {"leave": True}, key_file=new).line()["rc"] == 0
         # The first group still belongs to the name, and a rank with the other key asks for it.
         answer = g.start(0, "train", 0, 2, key_file=new).line()
@@ -547,7 +607,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
 
 
 def test_configuration_is_read_again(groups):
-    """Formats, quotas and networks change when the configuration is read again; an error leaves everything as it was."""
+    """Formats, quotas and networks change when the configuration is read again; after an error all settings stay the same."""
     g = groups(2, sections="[key train]\ngroups = 1\n")
     with open(g.config) as f:
         text = f.read()
@@ -569,7 +629,7 @@ def test_configuration_is_read_again(groups):
     def goes_on(says):
         assert select.select([g.manager.stderr], [], [], COMMAND_S)[0], f"no answer to SIGHUP: {says}"
         said = [g.manager.stderr.readline()]
-        while "goes on by what the configuration said before" not in said[-1]:
+        while "continues with the previous configuration" not in said[-1]:
             said.append(g.manager.stderr.readline())
         assert any(says in line and g.config in line for line in said), said
 
@@ -605,14 +665,14 @@ def test_who_does_not_come_back(groups):
 
 @pytest.mark.long
 def test_one_manager_a_datapath(groups, tmp_path):
-    """A second manager on a datapath waits for the first, in vain, and says which process it waits for."""
+    """A second manager on a datapath waits for the first, gives up, and names the process that it has waited for."""
     g = groups(1)
     with open(tmp_path / "other.conf", "w") as f:
         f.write(f"[manager]\nwithout-key = yes\nport = {PORT + 1}\n")
     status, _, err = g.net.agg.try_run(FPISA, "serve", tmp_path / "other.conf")
     helper, = children(g.manager.pid)
     assert status == 1 and f"another manager serves this datapath, process {helper}; give --pin DIR for another host" in err
-    assert f"process {helper} serves this datapath; up to 19 s are left to it to end" in err
+    assert f"process {helper} still serves this datapath; waiting up to 19 s for it to end" in err
 
 
 def test_verbs(groups):
@@ -672,7 +732,7 @@ def test_a_group_that_gathers(groups):
 
 
 def test_status_and_metrics(groups):
-    """Status and metrics show the groups and events, also of managers that were killed, and if none runs."""
+    """Status and metrics show the groups and events, also after managers were killed, and if no manager runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")
 
     def metrics():
@@ -707,7 +767,7 @@ def test_status_and_metrics(groups):
     wait_until("a rank gone", lambda: metrics()["ranks_gone_total"] == 1)
     ranks[1].kill()
     g.empty()
-    # The last counts of a manager that is told to end are there, too.
+    # The last counts of a manager that ends by a signal are there, too.
     g.group("train", range(2), {"leave": True})
     wait_until("its end", lambda: not g.net.json("group", "list"))
     assert g.start(0, "other", 0, 2, key_file="").line()["rc"] == -EACCES
@@ -729,7 +789,7 @@ def test_a_job_that_is_deleted(groups):
 
 
 def test_a_job_that_is_shrunk(groups):
-    """`job shrink` refuses a group's job. If another tool takes a rank out, no rank gets a sum of fewer ranks."""
+    """`job shrink` refuses a group's job. If another tool removes a rank, no rank gets a sum of fewer ranks."""
     g = groups(3)
     ranks = g.group("train", range(3), {"sum": "float32"}, {"sleep": 1 * SLOW}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01},
                     hold=True)
@@ -737,15 +797,15 @@ def test_a_job_that_is_shrunk(groups):
     job = g.jobs()[0]["job"]
     shrink = FPISA, "job", "shrink", job, 2
     status, _, said = g.net.agg.try_run(*shrink)
-    assert status == 1 and f"job {job}: it is of group train" in said and "fpisa group kill train" in said, said
+    assert status == 1 and f"job {job}: it belongs to group train" in said and "fpisa group kill train" in said, said
     assert g.jobs()[0]["live"] == [0, 1, 2]
-    os.rename(f"{PIN}/fpisa_groups", f"{PIN}/aside")  # as an older program, which does not look for it
+    os.rename(f"{PIN}/fpisa_groups", f"{PIN}/aside")  # as by an older program, which does not check for it
     g.net.agg.run(*shrink)
     os.rename(f"{PIN}/aside", f"{PIN}/fpisa_groups")
     for rank in ranks[:2]:
         answer = rank.line()
         assert answer["rc"] in (-ECONNRESET, -EREMOTEIO) and answer["missing"] == 1 << 2 and answer["first"] in (0, 6), answer
-        assert "rank 2" in answer["error"] and "taken out of the job" in answer["error"], answer
+        assert "rank 2" in answer["error"] and "removed from the job" in answer["error"], answer
     assert ranks[2].line()["rc"] in (-ESTALE, -EREMOTEIO)
 
 
@@ -755,7 +815,7 @@ def test_without_its_helper(groups):
     ranks = g.group("train", range(2), {"sum": "float32", "times": 40, "pause": 0.1 * SLOW}, {"leave": True})
     wait_until("its record", lambda: g.net.json("group", "list"))
     os.kill(children(g.manager.pid)[0], signal.SIGKILL)
-    assert g.manager.wait(10 * SLOW) == 1 and "the process that makes jobs is gone" in g.manager.stderr.read()
+    assert g.manager.wait(10 * SLOW) == 1 and "the process that creates jobs is gone" in g.manager.stderr.read()
     end(g.manager)
     assert "groups found: 1" in g.serve()
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
@@ -763,8 +823,8 @@ def test_without_its_helper(groups):
 
 
 def test_it_dies_with_who_started_it(groups):
-    """With PR_SET_PDEATHSIG the manager dies with its parent, though it becomes another user, and so does its helper,
-    whatever killed it."""
+    """With PR_SET_PDEATHSIG the manager and its helper die with the manager's parent, although they become other users, and however it was
+    killed."""
     g = groups(1, serve=False)
     parent = ("import ctypes, subprocess, sys, time\n"
               "p = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))\n"
@@ -777,8 +837,8 @@ def test_it_dies_with_who_started_it(groups):
 
 
 def test_unit_has_the_capabilities_it_needs(groups):
-    """The unit's capabilities suffice with another group's pins: job and group are made, and another user talks to the
-    network. It reports that it is ready."""
+    """The unit's capabilities are sufficient with another group's pins: job and group are made, and another user talks to the network. The
+    manager reports that it is ready."""
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
         unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"\w+=", line))
     assert unit["ExecStart"] == "@SBINDIR@/fpisa serve" and unit["Type"] == "notify"
@@ -806,24 +866,24 @@ def test_hostile_connections(groups):
     ranks = g.group("train", range(2), {"sum": "float32", "times": 50, "pause": 0.05}, {"leave": True})
     with g.net.worker[0].entered():
         silent = [socket.create_connection((ADDRESS, PORT)) for _ in range(100)]
-        for first in b"\x16", asker.message(asker.JOIN)[:8], b"\x00":
+        for first in b"\x16", job_requests.message(job_requests.JOIN)[:8], b"\x00":
             with socket.create_connection((ADDRESS, PORT)) as s:
                 try:
                     s.sendall(first + os.urandom(1000000))
                 except OSError:
                     pass
         with socket.create_connection((ADDRESS, PORT)) as s:
-            s.sendall(asker.message(asker.JOIN) + bytes(5000))
+            s.sendall(job_requests.message(job_requests.JOIN) + bytes(5000))
             assert b"a key is needed here" in s.recv(256, socket.MSG_WAITALL)
         with socket.create_connection((ADDRESS, PORT)) as half:
-            half.sendall(asker.message(asker.JOIN)[:6])
+            half.sendall(job_requests.message(job_requests.JOIN)[:6])
     more = g.group("second", range(2), {"sum": "float32"})
     check_sums(more, 2, "float32")
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
     deadline = time.monotonic() + 10 * SLOW
     for s in silent:
         s.settimeout(max(0.1, deadline - time.monotonic()))
-        assert b"nothing came that asks for a group" in s.recv(256, socket.MSG_WAITALL) and s.recv(1) == b""
+        assert b"no request for a group arrived" in s.recv(256, socket.MSG_WAITALL) and s.recv(1) == b""
         s.close()
     assert g.manager.poll() is None
 
@@ -842,10 +902,10 @@ def test_who_talks_to_the_network_may_nothing(groups):
 
 
 def test_descriptors_of_the_helper(groups):
-    """The helper says how many descriptors it needs before it serves, and takes as many as it may."""
+    """Before it serves, the helper says how many descriptors it needs, and raises its limit as far as it may."""
     g = groups(2, serve=False)
     status, out, err = g.net.agg.try_run("prlimit", "--nofile=159:159", FPISA, "serve", g.config)
-    assert status == 1 and out == "" and "fpisa: serve: the process that makes jobs needs 160 descriptors, and its limit is 159; ulimit -n 160" in err
+    assert status == 1 and out == "" and "fpisa: serve: the process that creates jobs needs 160 descriptors, but its limit is 159; ulimit -n 160" in err
     g.serve("prlimit", "--nofile=100:160")
     for job, kind in enumerate(("float32", "float64", "int32")):
         ranks = g.group(f"train-{job}", range(2), {"sum": kind, "count": 5000}, {"leave": True})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The process of `fpisa serve` that has privileges, asked by the one that talks to the network as if that were somebody else's by
-now (ask_helper.c): it gives what the policy allows and no more, takes nothing from anybody, and ends at what is no request."""
+"""The privileged process of `fpisa serve`, under requests from its network process as if an attacker had taken that over (ask_helper.c): it
+does only what the policy allows, changes no other owner's objects, and ends if it reads anything but a request."""
 import os
 import re
 import signal
@@ -9,24 +9,24 @@ import subprocess
 
 import pytest
 
-import asker
+import job_requests
 from groups import Groups
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, TOP, end
 
 SOURCE = os.path.join(os.path.dirname(__file__), "ask_helper.c")
 TOKEN = "1234567890abcdef"
 OURS = 5
-FORBIDDEN, UNANNOUNCED = "-13 a job that the manager may not ask for", "-13 a job that no record announces"
-LIMITS = [f"-13 {says}" for says in ("4 ranks; it allows 3 (size)", "format fp16 is not given away here (formats)", "mode fpisa64 is not given away here (modes)",
-                                     "10.99.9.9 is in none of the networks that may ask (networks)",
-                                     "0.0.0.0 is in none of the networks that may ask (networks)")]
+FORBIDDEN, UNANNOUNCED = "-13 the manager may not request this job", "-13 no record announces this job"
+LIMITS = [f"-13 {says}" for says in ("4 ranks; the manager allows 3 (size)", "the manager does not offer format fp16 (formats)", "the manager does not offer mode fpisa64 (modes)",
+                                     "10.99.9.9 is not in a network that may ask for groups (networks)",
+                                     "0.0.0.0 is not in a network that may ask for groups (networks)")]
 NO_SLOTS = "-28 the manager has given 64 of its 100 slots (slots)"
 JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, FORBIDDEN, LIMITS[0], FORBIDDEN, FORBIDDEN, LIMITS[1], FORBIDDEN,
-        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], *["-2 none of its 8 numbers of jobs is free (jobs)"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
-WRONG = {"place": "a request for place 64", "kind": "a request of kind 99", "answer": "a request of kind 6", "byte": "a request of 1 bytes",
-         "short": "a request of [0-9]+ bytes", "long": "a request of [0-9]+ bytes", "double": "a request of [0-9]+ bytes",
+        LIMITS[2], FORBIDDEN, FORBIDDEN, "-22 ", *LIMITS[3:], *["-2 none of its 8 job numbers is free (jobs)"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
+WRONG = {"place": "invalid request for place 64", "kind": "invalid request of kind 99", "answer": "invalid request of kind 6", "byte": "invalid request of 1 bytes",
+         "short": "invalid request of [0-9]+ bytes", "long": "invalid request of [0-9]+ bytes", "double": "invalid request of [0-9]+ bytes",
          **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "an invalid record for place 40"),
-         "forgets": "a record without job 9, which is there"}
+         "forgets": "a record lacks job 9, which exists"}
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_jobs_it_may_not_have(groups):
 
 
 def test_what_is_no_request(groups):
-    """An invalid request ends the helper and with it the manager; the next manager finds the records, also of a group that
-    sums meanwhile."""
+    """An invalid request ends the helper and with it the manager; the next manager reads the records, also those of a group that sums
+    meanwhile."""
     forever = {"sum": "float32", "times": 10**6, "pause": 0.01, "count": 8}
     groups.serve()
     ranks = groups.group("train", [0, 0], {"sum": "float32"}, forever, window=8, hold=True)
@@ -97,6 +97,6 @@ def test_refused_start(lab, tmp_path, says, config):
     other.close()
     g = Groups(net, str(tmp_path), "without-key = yes")
     g.serve()
-    asker.Group(net.worker, "one").leave()
+    job_requests.Group(net.worker, "one").leave()
     g.kill(signal.SIGTERM)
     assert set(os.listdir(PIN)) - set(before) >= {"fpisa_groups", "fpisa_manager"}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many jobs a second on request: none waits for a grace period of the kernel, and none keeps anything of an old job"""
+"""Many jobs per second on request: no job waits for a grace period of the kernel or keeps state of an old job"""
 import pytest
 
-import asker
+import job_requests
 from groups import Groups
 from lab import PIN, SLOW, wait_until
 
-RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # four times the rate with waits for grace periods on an idle machine; it is ten times that here
+RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # four times the rate that an idle machine reaches with waits for grace periods; here the rate is ten times that
 FORMATS = "float32", "int32"
 
 
@@ -31,13 +31,12 @@ def inner_maps(net):
 
 @pytest.mark.alone
 def test_many_a_second(groups):
-    """Device maps stay at their numbers, since a change makes the kernel wait. The best of some tries counts, because of
-    other load."""
-    asker.churn(groups.net.worker, 1, 0.01)  # a job is made once all maps exist; maps of an earlier test are others
+    """Device maps keep their numbers, because a change makes the kernel wait. The best of several tries counts, because of other load."""
+    job_requests.churn(groups.net.worker, 1, 0.01)  # make a job, so that all maps exist; maps of an earlier test are different ones
     wait_until("the maps of all numbers", lambda: len(inner_maps(groups.net)) == 2 * 64)
     before, best = inner_maps(groups.net), None
     for _ in range(TRIES):
-        took = asker.churn(groups.net.worker, 2, 2)
+        took = job_requests.churn(groups.net.worker, 2, 2)
         rate, median = len(took) / 2, took[len(took) // 2]
         best = max(best or (0, 0), (rate, -median))
         if rate >= RATE / SLOW and median <= MEDIAN_S * SLOW:
@@ -71,7 +70,7 @@ def test_started_again(lab, tmp_path):
         g.settle()
         before = inner_maps(net)
         for name in "one", "two":
-            group = asker.Group(net.worker, name)
+            group = job_requests.Group(net.worker, name)
             assert [group.job(8)[0] for _ in range(3)] == [0, 1, 2]
             group.leave()
             g.empty()

@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 from groups import MEMBER
 from lab import ADDRESS, FPISA, LIBRARY, PORT, SLOW, wait_until
@@ -23,7 +24,7 @@ def right(ranks):
 
 
 def sees(tmp_path, **files):
-    """Return the command before a command that sees these files in /etc."""
+    """Return a command prefix that makes a command see these files in /etc."""
     binds = []
     for name, text in files.items():
         path = tmp_path / name
@@ -45,12 +46,12 @@ def test_by_name(groups, tmp_path):
         answer = g.start(0, "names", 0, 1, address=address).line()
         assert answer["rc"] == -rc and text in answer["error"], answer
 
-    refused(EINVAL, "'aggregatr' is not a host that is known here: ", "aggregatr")
-    refused(EINVAL, "'aggregatr' is not a host that is known here: ", f"aggregatr:{PORT}")
+    refused(EINVAL, "'aggregatr' is not a known host: ", "aggregatr")
+    refused(EINVAL, "'aggregatr' is not a known host: ", f"aggregatr:{PORT}")
     for wrong in ":18000", "aggregator:", "aggregator:0", "aggregator:65536", "aggregator:18000x", "a" * 300:
-        refused(EINVAL, "is not an IPv4 host with an optional port, as aggregator:18000", wrong)
+        refused(EINVAL, "is not an IPv4 host with an optional port, such as aggregator:18000", wrong)
     g.member = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-    refused(EAGAIN, "'aggregator' is not a host that is known here: ", "aggregator")
+    refused(EAGAIN, "'aggregator' is not a known host: ", "aggregator")
 
 
 def test_name_server_that_never_answers(groups, tmp_path):
@@ -68,7 +69,8 @@ def test_name_server_that_never_answers(groups, tmp_path):
 
 
 def test_name_with_several_addresses(groups, tmp_path):
-    """Each address is tried: a refusing address, a dropping one, then the manager's. If all refuse, the join fails at once."""
+    """Each address is tried: an address that refuses, an address that drops packets, then the manager's. If all refuse, the join fails at
+    once."""
     g = groups(2)
     dead, silent = "10.99.0.2", "10.99.0.3"
     g.net.agg.ip(f"addr add {dead}/32 dev lo", f"addr add {silent}/32 dev lo")
@@ -140,8 +142,8 @@ def hello(said, kind):
 
 
 def test_connection(groups):
-    """The connection is TLS 1.3 by the shared key and a fresh exchange; the library is loaded when needed; nothing is sent
-    in clear."""
+    """The connection is TLS 1.3 with the shared key and a fresh key exchange; the library is loaded when needed; nothing is sent
+    unencrypted."""
     g = groups(2)
     relay = Relay(g.net.worker[0])
     ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address="127.0.0.1"),
@@ -166,7 +168,7 @@ def test_no_library_without_a_key(groups):
 
 
 def test_secrets_are_fresh(groups):
-    """Each job has another secret, also under the same name the next time."""
+    """Each job has a new secret, also if a later group has the same name."""
     g, seen = groups(2), set()
     for _ in range(3):
         ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, {"sum": "int32"}, hold=True)
@@ -193,8 +195,8 @@ def test_limits(groups):
             rank.kill()
         wait_until("its end", lambda: "wrong" not in [r["name"] for r in g.net.json("group", "list")])
 
-    refused(EACCES, "group wrong: format fp64 is not given away here (formats)", {"sum": "float64"})
-    refused(EACCES, "group wrong: mode fpisa64 is not given away here (modes)", {"sum": "float32"}, mode=3)
+    refused(EACCES, "group wrong: the manager does not offer format fp64 (formats)", {"sum": "float64"})
+    refused(EACCES, "group wrong: the manager does not offer mode fpisa64 (modes)", {"sum": "float32"}, mode=3)
     assert g.jobs() == []
     checks = [{"check": t, "times": 1, "seed": 0} for t in ("float16", "bfloat16")]
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "int32"}, *checks, hold=True)
@@ -206,3 +208,51 @@ def test_limits(groups):
         assert rank.process.poll() is None
         rank.kill()
     g.empty()
+
+
+def times_of_joins(g, limits, **options):
+    """Return how long each join takes beyond its limit, in seconds."""
+    late = []
+    for limit in limits:
+        answer = g.start(0, "late", 0, 2, join_timeout_ms=limit, **options).line()
+        assert answer["rc"] == -ETIMEDOUT and f" in {limit} ms" in answer["error"], answer
+        late.append(answer["s"] - limit / 1000)
+    return late
+
+
+def test_limit_of_a_join(groups):
+    """A join ends at join_timeout_ms, whatever it waits for: for a manager that has accepted and is silent, with a key and without, for a
+    host that drops packets, or for another rank."""
+    g = groups(2)
+    dropping, limits = "10.99.0.3", (200, 700, 1100)
+    assert max(times_of_joins(g, limits)) < 0.15 * SLOW
+    with g.net.agg.entered(), socket.create_server((ADDRESS, PORT + 1), backlog=64):
+        for key in g.key, "":
+            late = times_of_joins(g, limits, address=f"{ADDRESS}:{PORT + 1}", key_file=key)
+            assert max(late) < 0.15 * SLOW, late
+    g.net.agg.ip(f"addr add {dropping}/32 dev lo")
+    g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; ip daddr {dropping} drop; }}; }}")
+    g.net.worker[0].ip(f"route add {dropping}/32 via {g.net.addresses[0].rsplit('.', 1)[0]}.1")
+    late = times_of_joins(g, limits, address=dropping)
+    assert max(late) < 0.15 * SLOW, late
+
+
+def test_limit_of_a_join_by_name(groups, tmp_path):
+    """The time of the name's look-up counts: here it takes 0.8 s and leads to a silent manager."""
+    g = groups(1)
+    seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10\n")
+    g.member = seen
+
+    def answer_late(s):
+        for _ in range(2):
+            query, client = s.recvfrom(512)
+            time.sleep(0.8 if query[-3] == 1 else 0)
+            end = query.index(b"\0", 12) + 5
+            found = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4" + socket.inet_aton(ADDRESS) if query[end - 3] == 1 else b""
+            s.sendto(query[:2] + b"\x81\x80\0\1" + bytes([0, bool(found)]) + b"\0\0\0\0" + query[12:end] + found, client)
+
+    with g.net.agg.entered(), socket.create_server((ADDRESS, PORT + 1), backlog=64), socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind((ADDRESS, 53))
+        threading.Thread(target=answer_late, args=(server,), daemon=True).start()
+        late = times_of_joins(g, (1300,), address=f"aggregator.example:{PORT + 1}")
+    assert max(late) < 0.15 * SLOW, late

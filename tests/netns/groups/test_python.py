@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Python package over the network: the example as its reader runs it, types, a rank that dies, a static job"""
+"""The Python package over the network: the page's example, types, a rank that dies, a static job"""
 import os
 import re
 import select
@@ -169,7 +169,7 @@ def test_ranks_taken_out(net):
         rank.stdin.write("go on\n")
         rank.stdin.flush()
     said = [rank.communicate(timeout=60 * SLOW) for rank in ranks]
-    assert [out for out, _ in said] == ["fewer (0, 1)\n", "lost (2,)\n", ""] and "rank 2 was taken out" in said[2][1], said
+    assert [out for out, _ in said] == ["fewer (0, 1)\n", "lost (2,)\n", ""] and "rank 2 was removed" in said[2][1], said
 
 
 def test_static_job(net):
@@ -182,7 +182,7 @@ def test_static_job(net):
 
 
 def test_a_barrier_that_waits(net, tmp_path):
-    """Another thread's request is tested meanwhile, and a signal ends the barrier."""
+    """Meanwhile another thread tests a request, and a signal ends the barrier."""
     g = Groups(net(2), str(tmp_path), "without-key = yes")
     g.serve()
     ranks = [python(w, "-c", BARRIER, ADDRESS, r, stdin=subprocess.PIPE) for r, w in enumerate(g.net.worker)]

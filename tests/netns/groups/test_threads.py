@@ -37,15 +37,15 @@ def groups(lab, tmp_path):
 
 
 def reports(folder):
-    """Return the sanitizer's reports, of any rank."""
+    """Return the sanitizer's reports from all ranks."""
     return "".join((folder / name).read_text() for name in sorted(os.listdir(folder)) if name.startswith("tsan."))
 
 
 def test_it_sees_a_race(groups, tmp_path):
-    """The sanitizer reports a race, so the tests below mean something."""
+    """The sanitizer reports a deliberate race, so the tests below can fail."""
     source = tmp_path / "race.c"
-    source.write_text("#include <pthread.h>\nstatic int n;\nstatic void *add(void *a) { n++; return a; }\n"
-                      "void race(void) { pthread_t t; pthread_create(&t, 0, add, 0); n++; pthread_join(t, 0); }\n")
+    source.write_text("#include <pthread.h>\nstatic int n;\nstatic void *add(void *a) { for (int i = 0; i < 1000000; i++) n++; return a; }\n"
+                      "void race(void) { pthread_t t; pthread_create(&t, 0, add, 0); add(0); pthread_join(t, 0); }\n")
     subprocess.run(["gcc", "-g", "-shared", "-fPIC", "-fsanitize=thread", source, "-o", tmp_path / "race.so"], check=True)
     command = ["setarch", "-R", sys.executable, "-c", f"import ctypes; ctypes.CDLL('{tmp_path}/race.so').race()"]
     p = subprocess.run(command, env=groups.env, capture_output=True)
@@ -53,8 +53,8 @@ def test_it_sees_a_race(groups, tmp_path):
 
 
 def test_calls_of_every_kind(groups, tmp_path):
-    """Calls of every kind have no race: blocking, by callback, computing meanwhile, of several types; a barrier; a child; a
-    leave."""
+    """Calls of every kind have no race: blocking, by callback, with computing meanwhile, of several types; a barrier; a child process;
+    leaving."""
     steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "poll": True, "times": 20}, {"sum": "float64", "times": 20}, {"told": 30},
              {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
              {"threads": ["float32", "float64", "int32"], "times": 20}, {"within": "float32"}, {"broadcast": [1, 4000, 0, 100001]},
@@ -71,8 +71,8 @@ def test_calls_of_every_kind(groups, tmp_path):
 
 
 def test_errors_of_every_kind(groups, tmp_path):
-    """Errors of every kind have no race: the manager dies and comes back, a rank is killed in a call, a name is taken, a
-    rank never comes."""
+    """Errors of every kind have no race: the manager dies and is restarted, a rank is killed in a call, a name is taken, a rank never
+    joins."""
     forever = {"sum": "float32", "times": FOR_EVER}
     ranks = groups.group("train", range(3), {"sum": "float32", "times": 100, "pause": 0.02}, forever, hold=True)
     groups.kill()
@@ -97,8 +97,7 @@ def test_errors_of_every_kind(groups, tmp_path):
 
 
 def test_again_after_an_error(groups, tmp_path):
-    """As ranks of the soak do, a rank that is told of a death leaves, with a call in place in progress, and joins again with
-    the next."""
+    """A rank that learns about a death leaves while an in-place call is in progress, and joins the next group, as ranks of the soak do."""
     steps = {"sum": "float32", "count": 3000, "poll": True, "times": 600}, {"broadcast": [5, 3000]}, {"leave": True}
     ranks = groups.group("train", range(3), *steps, again=20, restore=1)
     for _ in range(2):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No call waits without an end, and none waits for other ranks before it is waited for (doc/faults.md, "What ends each wait")"""
+"""Every wait has a limit, and no call blocks for other ranks before the program waits for it (doc/faults.md, "What ends each wait")"""
 import shutil
 import time
 
@@ -32,7 +32,7 @@ def start(g, *steps, name="train", **options):
 
 
 def test_a_call_that_has_failed_is_told(served):
-    """Each rank has its own deadlines: when one has passed, its rank stays or leaves, and the others do not wait for it."""
+    """Each rank has its own deadlines. After a deadline its rank stays or leaves, and the others do not wait for it."""
     small, large = {"sum": "float32"}, {"sum": "float32", "count": 300000, "anyway": True}
     for leaves in (False, True):
         ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 2.5}, large, small],
@@ -45,7 +45,7 @@ def test_a_call_that_has_failed_is_told(served):
             if answer["rc"] == -ECONNRESET:
                 assert leaves and "rank 0 has left" in answer["error"], answer
             else:
-                assert answer["rc"] == -EREMOTEIO and "rank 0 cannot go on: " in answer["error"], answer
+                assert answer["rc"] == -EREMOTEIO and "rank 0 cannot continue: " in answer["error"], answer
                 assert "rank 1 sent nothing for chunk 0" in answer["error"] and answer["missing"] == 1, answer
             assert answer["s"] < 1 * SLOW, answer
         for rank in ranks:
@@ -53,7 +53,7 @@ def test_a_call_that_has_failed_is_told(served):
 
 
 def test_types_in_another_order(served):
-    """Ranks that wait in different jobs are seen by the manager; both have used both types before."""
+    """The manager detects ranks that wait in different jobs, after both have used both types."""
     both = {"sum": "float32"}, {"sum": "int32"}
     ranks = start(served, [*both, {"sum": "float32", "anyway": True}, {"sleep": 60}], [*both, {"sum": "int32", "anyway": True}, {"sleep": 60}])
     for rank in ranks:
@@ -65,7 +65,7 @@ def test_types_in_another_order(served):
 
 
 def test_types_in_another_order_at_once(served):
-    """Calls of different types that meet get -EPROTO, whichever job a rank waits for."""
+    """If ranks make calls of different types, the calls get -EPROTO, whichever job a rank waits for."""
     both = {"sum": "float32"}, {"sum": "int32"}
     ranks = start(served, *[[*both, {"queue": types, "anyway": True}, {"sleep": 60}] for types in (["float32", "int32"], ["int32", "float32"])])
     for rank in ranks:
@@ -76,7 +76,7 @@ def test_types_in_another_order_at_once(served):
 
 
 def test_a_rank_without_descriptors(served):
-    """A rank that cannot make its end of a job says so, and the others are told why. The group goes on with its other jobs."""
+    """If a rank cannot open its port of a job, the other ranks get the reason. The group continues with its other jobs."""
     steps = {"sum": "float32"}, {"sum": "int32", "anyway": True}, {"sum": "float32"}
     for free in range(3):
         ranks = start(served, [steps[0], {"descriptors": free}, *steps[1:]], steps, name=f"few{free}")
@@ -84,13 +84,13 @@ def test_a_rank_without_descriptors(served):
         rcs = [[a["rc"] for a in answer] for answer in answers]
         if free < 2:
             assert rcs == [[0, -EMFILE, 0], [0, -EREMOTEIO, 0]], answers
-            assert "rank 0 cannot go on: " in answers[1][1]["error"] and "Too many open files" in answers[1][1]["error"], answers
+            assert "rank 0 cannot continue: " in answers[1][1]["error"] and "Too many open files" in answers[1][1]["error"], answers
         for rank in ranks:
             rank.kill()
 
 
 def test_types_over_af_xdp(served):
-    """The first type of a group has the interface's queue, the others go beside it by UDP."""
+    """The first type of a group gets the interface's queue, and the other types use UDP."""
     steps = {"sum": "float32"}, {"sum": "int32"}, {"broadcast": [1000]}, {"sum": "float64"}, {"sum": "float32"}
     for rank in start(served, steps, steps, transport=(1, 1)):
         for _ in steps:
@@ -99,17 +99,17 @@ def test_types_over_af_xdp(served):
 
 
 def test_a_queue_that_another_has(served):
-    """If AF_XDP is not available on one rank, all are told which and why, and go on with another type."""
+    """If AF_XDP is not available on one rank, all ranks get an error that names the rank and the reason, and continue with another type."""
     other = served.start(0, "other", 0, 1, {"sum": "float32"}, hold=True, transport=1)
     assert [other.line()["rc"] for _ in range(2)] == [0, 0]
     steps = {"sum": "float32", "anyway": True}, {"sum": "int32"}
     answers = [[rank.line() for _ in steps] for rank in start(served, steps, steps, transport=(1, 0))]
     assert [[a["rc"] for a in answer] for answer in answers] == [[-EBUSY, 0], [-EREMOTEIO, 0]], answers
-    assert "rank 0 cannot go on: " in answers[1][0]["error"] and "AF_XDP" in answers[1][0]["error"], answers
+    assert "rank 0 cannot continue: " in answers[1][0]["error"] and "AF_XDP" in answers[1][0]["error"], answers
 
 
 def test_a_first_call_returns_at_once(served):
-    """Calls of three types return at once, wait for the other rank in their requests, and leave in their order when it comes."""
+    """Calls of three types return at once, their requests wait for the other rank, and the calls are sent in their order when it joins."""
     types = ["float32", "float64", "int32", "float32", "int32"]
     ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
     answers = [rank.line() for rank in ranks]
@@ -120,7 +120,7 @@ def test_a_first_call_returns_at_once(served):
 
 
 def test_the_deadline_of_a_first_call(served):
-    """A first call that the other rank never makes meets its deadline; a later call of another type has its own."""
+    """A first call that the other rank never makes ends at its deadline; a later call of another type has a deadline of its own."""
     ranks = start(served, [{"queue": ["float32", "float32"]}], [{"sleep": 3}, {"sum": "float32"}], timeout_ms=(1000, 0))
     answer = ranks[0].line()
     assert answer["rcs"] == [-ETIMEDOUT] * 2 and "no job in 1000 ms" in answer["errors"][0], answer
@@ -137,7 +137,7 @@ def test_who_dies_or_leaves_while_a_first_call_waits(served):
 
 
 def test_the_manager_is_gone_then_a_rank(served):
-    """Sums go on without the manager. A death is not reported then, and a call that gets no result for 30 s ends."""
+    """Sums continue without the manager. A death is not reported meanwhile, but a call that gets no result for 30 s ends."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01})
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     served.kill()
@@ -152,8 +152,8 @@ def test_the_manager_is_gone_then_a_rank(served):
 @pytest.mark.long
 @pytest.mark.parametrize("command", [("xdp", "off"), ("unload",)])
 def test_a_datapath_that_is_taken_off_a_port(served, command):
-    """If the datapath is taken off a port, the manager goes on, so no rank is gone; the rank behind the port gets no
-    answer and ends its call and the other rank's."""
+    """If the datapath is detached from a port, the manager continues, so no rank counts as gone. The rank behind the port gets no answer,
+    and ends its call and the other rank's."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     time.sleep(0.5)
@@ -163,14 +163,14 @@ def test_a_datapath_that_is_taken_off_a_port(served, command):
         served.net.agg.run("ip", "link", "set", "dev", "p0", *command)
     answers = [rank.line() for rank in ranks]
     assert answers[0]["rc"] == -ETIMEDOUT and "the aggregator did not answer in 30000 ms" in answers[0]["error"], answers
-    assert answers[1]["rc"] == -EREMOTEIO and "rank 0 cannot go on: " in answers[1]["error"], answers
+    assert answers[1]["rc"] == -EREMOTEIO and "rank 0 cannot continue: " in answers[1]["error"], answers
     assert all(25 < answer["s"] < 40 * SLOW for answer in answers), answers
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_calls_that_who_left_had_completed(served):
-    """If one rank's result is lost and the other rank has it and leaves, that call ends well, and the next, also in
-    progress, with an error."""
+    """If one rank's result is lost, and the other rank has received it and leaves, the call succeeds. The next call, which is also in
+    progress, fails."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "anyway": True},
                          {"sum": "float32"}, hold=True)
@@ -187,7 +187,7 @@ def test_calls_that_who_left_had_completed(served):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_call_that_begins_when_a_rank_has_left(served):
-    """A call that begins after a rank has left is refused; the call before it, whose result is still lost, ends well."""
+    """A call that begins after a rank has left is refused; the call before it, whose result was lost, succeeds."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
@@ -206,8 +206,8 @@ CUT_TCP = "table ip cut { chain in { type filter hook input priority 0; tcp spor
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("then", [{"leave": True}, {"sum": "float64", "anyway": True}, {"sleep": 60}])
 def test_a_barrier_in_two_jobs(served, tmp_path, then):
-    """Rank 0 does not hear in time that rank 1 cannot go on with float32, so its barrier is in that job and fails. Rank 2
-    waits in another job's barrier, and is told of the failure, whatever rank 0 does next."""
+    """Rank 0 does not learn in time that rank 1 cannot continue with float32, so its barrier uses that job and fails. Rank 2 waits in
+    another job's barrier, and gets the error whatever rank 0 does next."""
     sums, meet = str(tmp_path / "sums"), str(tmp_path / "meet")
     both = {"sum": "float32"}, {"sum": "float64"}, {"until": sums}, {"sum": "float32", "anyway": True}
     barrier = {"until": meet}, {"barrier": True, "anyway": True}
@@ -219,25 +219,25 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
     served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     open(sums, "w").close()
     assert [rank.line()["rc"] for rank in ranks] == [0, -ETIMEDOUT, 0]
-    time.sleep(1 * SLOW)  # rank 2 is told
+    time.sleep(1 * SLOW)  # rank 2 gets the error
     open(meet, "w").close()
     time.sleep(0.3 * SLOW)
     served.net.worker[0].run("nft", "delete table ip cut")
     answer = ranks[0].line()
-    assert answer["rc"] == -EREMOTEIO and "rank 1 cannot go on: " in answer["error"], answer
+    assert answer["rc"] == -EREMOTEIO and "rank 1 cannot continue: " in answer["error"], answer
     if "sum" in then:
         again = ranks[0].line()
         assert (again["rc"], again["error"]) == (-EREMOTEIO, answer["error"]), again
     answer = ranks[2].line()
     assert answer["rc"] == -EREMOTEIO and answer["missing"] == 1 and answer["s"] < 5 * SLOW, answer
-    assert "rank 0 cannot go on: its barrier has failed: " in answer["error"] and "rank 1 cannot go on: " in answer["error"], answer
+    assert "rank 0 cannot continue: its barrier has failed: " in answer["error"] and "rank 1 cannot continue: " in answer["error"], answer
 
 
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_first_call_of_a_rank_that_computes(served):
-    """The first call of a rank waits for its job while the other computes, for longer than the silence limit, which only
-    begins with the job. The job's first answers are lost."""
+    """The first call of a rank waits for its job while the other computes, for longer than the silence limit, whose time begins only with
+    the job. The job's first answers are lost."""
     served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     ranks = start(served, [{"sum": "float32"}], [{"sleep": 33}, {"sum": "float32"}])
     time.sleep(36)

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A network card with queues, offloads and steering, and a kernel without its
- * BPF JIT, for test_doctor_card.py, where the test's kernel has neither. Preloaded
- * into fpisa and ethtool, it answers for the interface $MACHINE_NIC from the
- * file $MACHINE_STATE, and for the JIT from $MACHINE_JIT, the stand-in of
- * /proc/sys/net/core/bpf_jit_enable. All other calls go on to the kernel.
+ * BPF JIT, for test_doctor_card.py, where the test's kernel has neither. Preloaded into fpisa and ethtool, this library
+ * simulates the interface $MACHINE_NIC from the file $MACHINE_STATE, and the JIT setting from $MACHINE_JIT, in place of
+ * /proc/sys/net/core/bpf_jit_enable. It passes all other calls to the kernel.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -53,7 +52,7 @@ static int fails(int error)
 	return -1;
 }
 
-/* Answer for the rules by which the card chooses a queue. They need ntuple on. */
+/* Simulate the rules by which the card chooses a queue. They need ntuple on. */
 static int rules(struct ethtool_rxnfc *rx, struct state *s)
 {
 	uint32_t n = 0, at = rx->fs.location;
@@ -93,7 +92,7 @@ static int rules(struct ethtool_rxnfc *rx, struct state *s)
 	return 0;
 }
 
-/* Answer for the card. Return 0, -1 with errno, or 1 for another interface. */
+/* Simulate a request to the card. Return 0, -1 with errno, or 1 for another interface. */
 static int card(void *data)
 {
 	struct ethtool_channels *channels = data;
@@ -102,7 +101,7 @@ static int card(void *data)
 	struct state *s = state();
 
 	switch (v->cmd) {
-	case ETHTOOL_GSSET_INFO: /* ethtool then names features by the older commands */
+	case ETHTOOL_GSSET_INFO: /* ethtool then gets the names of features by the older commands */
 		return fails(EOPNOTSUPP);
 	case ETHTOOL_GFLAGS:
 		v->data = s->flags;
@@ -164,7 +163,7 @@ int socket(int domain, int type, int protocol)
 	return next(domain, type, protocol);
 }
 
-/* Stand in for syscall(), by which libbpf calls bpf(). */
+/* Replace syscall(), by which libbpf calls bpf(). */
 long syscall(long number, ...)
 {
 	long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor as a whole: a machine in order, without its tools, without privilege, without a BPF filesystem"""
+"""fpisa doctor as a whole: on a machine without faults, without the tools, without privilege, without a BPF filesystem"""
 import os
 import subprocess
 
@@ -44,7 +44,7 @@ def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
     (tmp_path / "file").write_text("")
     f = examine(net.agg, "p0", "--pin", str(tmp_path))["kernel", "bpffs"]
     assert f["level"] == "fault" and f["fix"] == f"fpisa doctor --pin {PIN}"
-    assert f["text"].endswith("name a directory of a BPF filesystem")
+    assert f["text"].endswith("give a directory of a BPF filesystem")
     empty = tmp_path / "empty"
     empty.mkdir()
     assert fixes(net.agg, ["p0", "--pin", str(empty)], "kernel", "bpffs") == f"mount -t bpf bpf {empty}"
@@ -81,7 +81,7 @@ def test_without_privilege(lab):
 
 
 def test_privilege_that_suffices(lab):
-    """Sufficient privilege to load is not a fault, and parts that it cannot see are not called wrong."""
+    """Privilege that only suffices to load is not a fault, and doctor does not report parts that it cannot read as wrong."""
     net = lab(workers=1)
     caps = ["setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all,+net_admin,+bpf,+perfmon", FPISA]
     net.agg.run(*caps, "load", "p0")
@@ -90,7 +90,7 @@ def test_privilege_that_suffices(lab):
     assert status == 0 and "privilege: CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON suffice; without CAP_SYS_ADMIN" in out, (out, err)
     assert "p0: xdp: the datapath is attached, native" in out and "verifier: accepts" in out
     status, out, err = net.agg.try_run(*caps, "doctor", "p0", "--pin", BPFFS + "/other")
-    assert status == 0 and "whose it is takes CAP_SYS_ADMIN to see" in out, (out, err)
+    assert status == 0 and "identifying it requires CAP_SYS_ADMIN" in out, (out, err)
 
 
 def test_read_only_bpffs(lab):

@@ -50,7 +50,7 @@ def card_mends(card, subject, check, level, says):
 
 def test_lro_of_a_card(card):
     card.set(flags=FLAG_LRO)
-    assert card_mends(card, "nic0", "lro", "fault", "LRO joins received frames") == "ethtool -K nic0 lro off"
+    assert card_mends(card, "nic0", "lro", "fault", "LRO merges received frames") == "ethtool -K nic0 lro off"
     assert card.get()[0] == 0
 
 
@@ -67,7 +67,7 @@ def test_queues_of_a_card(card):
 
 def test_steering_of_a_card(card):
     card.set(udp_hash=0)
-    says = "8 receive queues, but all UDP comes to one of them"
+    says = "8 receive queues, but all UDP arrives at one of them"
     assert card_mends(card, "nic0", "queues", "warn", says) == "ethtool -N nic0 rx-flow-hash udp4 sd"
     assert card.get()[2] == RXH_IP
     for fields, by in ((RXH_IP, "addresses"), (RXH_IP | RXH_PORTS, "addresses and ports")):
@@ -90,7 +90,7 @@ def job_behind_card(card, *options):
 
 
 def test_ports_of_a_job_by_rules(card):
-    """Doctor checks a rule for each port: a lost rule, and all rules for one queue."""
+    """Doctor checks the rule of each port, and finds a lost rule, and rules that all choose one queue."""
     job_behind_card(card, "--port", "19000")
     fix = card_mends(card, "nic0", "ports", "warn", "4 of 4 ports of job 2 have no rule")
     add = [f"ethtool -N nic0 flow-type udp4 dst-port {19000 + i} action {i}" for i in range(4)]
@@ -105,7 +105,7 @@ def test_ports_of_a_job_by_rules(card):
     for i in range(4):
         card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "dst-port", str(19000 + i), "action", "3", env=env)
     card_mends(card, "nic0", "ports", "warn", "all 4 ports of job 2 have rules for one queue")
-    # A rule that also matches the source leaves a rank's frames to other queues.
+    # If a rule also matches the source, a rank's frames go to other queues.
     card.ns.run("ethtool", "-N", "nic0", "delete", "0", env=env)
     card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "src-ip", "10.97.0.2", "dst-port", "19000", "action", "0",
                 env=env)
@@ -122,7 +122,7 @@ def test_ports_of_a_job_by_hash(card):
     assert ports_finding(card)["level"] == "warn"
     card.set(udp_hash=2**64 - 1, no_rules=True)
     f = ports_finding(card)
-    assert f["level"] == "ok" and "tells neither rules nor hash" in f["text"]
+    assert f["level"] == "ok" and "reports neither rules nor hash" in f["text"]
     card.set(combined=1, no_rules=True)
     assert ("nic0", "ports") not in examine(card.ns, "nic0", env={**ENV, **card.env})
 
@@ -136,8 +136,8 @@ class Home(Netns):
 
 
 def test_jit(card):
-    """A disabled JIT is found. sysctl writes a file of the test's, bound over the kernel's, which other network namespaces
-    do not show."""
+    """A disabled JIT is found. sysctl writes a file of the test, bound over the kernel's file, which other network namespaces do not
+    have."""
     proc = "/proc/sys/net/core/bpf_jit_enable"
     if not os.path.exists(proc):
         pytest.skip("this kernel has no bpf_jit_enable")

@@ -20,7 +20,7 @@ def test_another_program(lab):
         assert status == 1 and f"give --pin {BPFFS}/other, or fpisa unload p0 --pin {BPFFS}/other first" in err
         f = examine(net.agg, "p0")["p0", "xdp"]
         assert f["level"] == "ok" and f["text"] == \
-            f"runs the datapath that is pinned in {BPFFS}/other; fpisa doctor --pin {BPFFS}/other looks at that"
+            f"runs the datapath that is pinned in {BPFFS}/other; fpisa doctor --pin {BPFFS}/other checks it"
         assert bad(examine(net.agg, "p0", "--pin", BPFFS + "/other")).keys() <= {("p0", "gro"), ("p0", "xdp")}
         shutil.rmtree(BPFFS + "/other")
         fixes(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ")
@@ -29,13 +29,13 @@ def test_another_program(lab):
 
 
 def test_program_that_is_not_the_entry(lab):
-    """An attached stage program is a fault: stages use the maps too, but no frame may come in by them."""
+    """An attached stage program is a fault: stages use the maps too, but a frame must not enter by them."""
     net = lab(workers=1)
     net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp", "pinmaps", BPFFS)
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa_mau0", "dev", "p0")
-    assert re.search("p0 .*program fpisa_mau0, id \\d+: the wrong one", net.fpisa("status"))
+    assert re.search("p0 .*program fpisa_mau0, id \\d+: the wrong program", net.fpisa("status"))
     _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
-    assert "fpisa: warning: p0: the wrong program is attached, fpisa_mau0, so job 1 hears no worker there; ip link" in err
+    assert "fpisa: warning: p0: the wrong program is attached, fpisa_mau0, so job 1 does not receive frames there; ip link" in err
     assert fixes(net.agg, ["p0"], "p0", "xdp", says="the wrong program is attached: fpisa_mau0") == \
         "ip link set dev p0 xdpdrv off"
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa", "dev", "p0")
@@ -50,20 +50,20 @@ def test_pinned_but_nowhere_attached(lab):
 
 
 def test_mends_that_keep_jobs(lab):
-    """No fix removes a program or a pin that is whole."""
+    """No fix removes an intact program or pin."""
     net = inhabited(lab(workers=1))
     net.load()
     net.add_job(1)
-    # The program was taken off by hand.
+    # The program was detached by hand.
     net.agg.ip("link set p0 xdp off")
     assert fixes(net.agg, [], "datapath", "attached", "warn") == "fpisa load p0"
     net.check_sum(1)
-    # A directory that others may write to
+    # Use a directory that others may write to.
     os.chmod(PIN, 0o777)
     assert examine(net.agg)["p0", "xdp"]["text"] == f"the datapath that is pinned in {PIN} is attached"
     assert fixes(net.agg, [], "datapath", "pins") == f"chmod go-w {PIN}"
     net.check_sum(1)
-    # A program without a pin beside the pinned programs
+    # Attach a program without a pin, in addition to the pinned programs.
     net.fpisa("job", "del", 1)
     net.agg.ip("link set p0 xdp off", "link add q0 type veth peer name q1", "link set q0 up", "link set q1 up")
     net.fpisa("load", "q0", "--pin", BPFFS + "/gone")
@@ -73,7 +73,7 @@ def test_mends_that_keep_jobs(lab):
 
 
 def test_load_again(lab):
-    """A port that was detached by hand returns to the named datapath, only for live ranks."""
+    """If a port was detached by hand, the fix attaches it again to the named datapath, only for live ranks."""
     net, other = inhabited(lab()), BPFFS + "/other"
     net.fpisa("load", *net.ports, "--pin", other)
     net.add_job(1, "--pin", other)
@@ -84,7 +84,7 @@ def test_load_again(lab):
 
 
 def test_where_it_is_pinned(lab):
-    """A datapath is found where iproute2 pins, and deep in a named directory."""
+    """A datapath is found where iproute2 pins it, and deep in a named directory."""
     net = lab()
     net.ip_link(["p0"])
     says = f"runs the datapath that is pinned in {IP_PIN}"
@@ -103,7 +103,7 @@ def test_where_it_is_pinned(lab):
 
 
 def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
-    """If the BPF filesystem has a name of its own, or is mounted elsewhere, no fix detaches a program with jobs there."""
+    """If the BPF filesystem has an unusual name, or is mounted elsewhere, no fix detaches a program whose jobs are pinned there."""
     net, place = inhabited(lab()), tmp_path / "a b"
     place.mkdir()
     net.agg.run("mount", "-t", "bpf", "-o", "mode=0755", "bpf", place)
@@ -150,6 +150,6 @@ def test_another_build(lab):
         net.agg.ip(f"link set dev {dev} xdp obj {old}")
     assert os.path.exists(IP_PIN + "/fpisa_jobs")
     net.add_job(1)
-    fix = fixes(net.agg, [], "datapath", "build", "warn", says="on 2 of 2 interfaces")
+    fix = fixes(net.agg, [], "datapath", "build", "warn", says="2 of 2 interfaces")
     assert fix == "fpisa upgrade"
     net.check_sum(1)

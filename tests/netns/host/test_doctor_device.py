@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of a device, alone or with its peer: link, MTU, GRO, XDP mode, queues, offloads, VLAN tags. Every fault is
-made on purpose, found, and gone once the printed command has run. A card with more queues: test_doctor_card.py"""
+"""fpisa doctor of a device, alone or with its peer: link, MTU, GRO, XDP mode, queues, offloads, VLAN tags. Every fault is made on purpose,
+found, and gone once the printed command has run. test_doctor_card.py tests a card with more queues."""
 import os
 import re
 import subprocess
@@ -30,12 +30,12 @@ def test_gro_of_the_peer(lab, loaded):
     assert sums(net, 1, 20000)
 
 
-@pytest.mark.alone  # another test's fpisa enters every namespace for a moment, which then can be seen
+@pytest.mark.alone  # the fpisa of another test enters every namespace briefly, which makes the namespace visible
 def test_gro_warned_of(lab):
     """load and job add warn of a peer at which results vanish, with the command; not in mode skb, whose
     results arrive. If the peer's namespace cannot be seen, the warning says where the kernel places it."""
     net = lab()
-    # One peer is seen through a process, the other is not.
+    # One peer is visible through a process, the other is not.
     keeper = net.worker[1].spawn("sleep", "600")
     for w in net.worker:
         ethtool_gro(w, "eth0", "off")
@@ -63,8 +63,8 @@ def test_gro_warned_of(lab):
 
 
 def test_gro_behind_a_bridge(lab):
-    """A bridge sends by the stack, so its port's peer may have GRO off, and workers sum. Doctor says so, or what it
-    cannot see."""
+    """A bridge sends by the stack, so the peer of its port may have GRO off, and workers still sum. Doctor says so, or says what it cannot
+    read."""
     net = lab(bridge=True)
     net.load()
     net.add_job(1)
@@ -72,23 +72,23 @@ def test_gro_behind_a_bridge(lab):
         ethtool_gro(w, "eth0", "off")
     assert sums(net, 1, 20000)
     f = examine(net.worker[0], "--worker", ADDRESS)["eth0", "gro"]
-    assert f["level"] == "warn" and "unless it is a bridge's port" in f["text"]
+    assert f["level"] == "warn" and "unless that is a bridge port" in f["text"]
     net.spaces[-1].spawn("sleep", "600")
     found = examine(net.worker[0], "--worker", ADDRESS)
-    assert bad(found) == {} and "off, but its peer p0 is the port of a bridge" in found["eth0", "gro"]["text"]
+    assert bad(found) == {} and "off, but its peer p0 is a bridge port" in found["eth0", "gro"]["text"]
 
 
 def test_results_at_a_bridge(lab):
-    """Results are merged where they enter the bridge."""
+    """Results are merged at the port by which they enter the bridge."""
     net = inhabited(lab(bridge=True))
     net.spaces[-1].spawn("sleep", "600")
-    fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="its peer uplink is a bridge's port")
+    fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="its peer uplink is a bridge port")
     assert fix.endswith(" ethtool -K uplink rx-udp-gro-forwarding on")
-    assert examine(net.agg, "p0")["p0", "udp-gro"]["text"] == "its peer uplink, a bridge's port, puts results together"
+    assert examine(net.agg, "p0")["p0", "udp-gro"]["text"] == "its peer uplink, a bridge port, merges results"
     text = examine(net.worker[0], "--worker", ADDRESS)["eth0", "udp-gro"]["text"]
-    assert "unless rx-udp-gro-forwarding is on at the bridge's port towards the aggregator" in text
+    assert "unless rx-udp-gro-forwarding is on at the bridge port towards the aggregator" in text
     net.worker[0].run("sh", "-ec", text.rsplit(": ", 1)[1])
-    assert examine(net.worker[0], "--worker", ADDRESS)["eth0", "udp-gro"]["text"] == "results are put together"
+    assert examine(net.worker[0], "--worker", ADDRESS)["eth0", "udp-gro"]["text"] == "results are merged"
 
 
 def test_gro_of_a_peer_in_a_named_namespace(lab):
@@ -135,7 +135,7 @@ def test_mtu(lab):
 
 
 def test_generic_although_native(lab):
-    """The job survives the fix, also where the peer has GRO off."""
+    """The job survives the fix, even if the peer has GRO off."""
     net = inhabited(lab())
     ethtool_gro(net.worker[1], "eth0", "off")
     net.load("--mode", "skb")
@@ -176,7 +176,7 @@ def test_offloads(lab):
         fixes(net.agg, ["bond9"], "bond9", "lro")
         made += 1
     if not net.agg.try_run("ip", "link", "add", "link", "p0", "name", "p0.5", "type", "vlan", "id", "5")[0]:
-        fixes(net.agg, ["p0"], "p0", "vlan", "warn", says="those of p0.5")
+        fixes(net.agg, ["p0"], "p0", "vlan", "warn", says="frames of p0.5")
         made += 1
     if not made:
         pytest.skip("this kernel has neither bonding nor VLAN interfaces")
@@ -206,12 +206,12 @@ def test_tags_taken_off(lab, tmp_path):
         s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))
         wait_until("a tagged frame that counts as ours", lambda: net.counters(64, PIN)["v_truncated"] == 2)
         text = examine(net.agg, "p0")["p0", "vlan"]["text"]
-        assert "frames of every VLAN that arrives are taken as untagged" in text
-        net.agg.run("sh", "-ec", re.search(r"if any do, (.*ethtool -K eth0 txvlan off)$", text).group(1))
+        assert "takes all frames as untagged" in text
+        net.agg.run("sh", "-ec", re.search(r"if tagged frames arrive, (.*ethtool -K eth0 txvlan off)$", text).group(1))
         before = net.counters(64, PIN)["v_not_ours"]
         s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))
         wait_until("one that passes", lambda: net.counters(64, PIN)["v_not_ours"] > before)
     assert net.counters(64, PIN)["v_truncated"] == 2
-    assert "tags stay on" in examine(net.agg, "p0")["p0", "vlan"]["text"]
+    assert "keep their VLAN tags" in examine(net.agg, "p0")["p0", "vlan"]["text"]
     w.run("tc", "filter", "del", "dev", "eth0", "egress")
     net.check_sum(1)

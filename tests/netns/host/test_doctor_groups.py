@@ -5,6 +5,7 @@ import signal
 
 from doctor import ENV, bad, examine, fixes, needs_ethtool
 from lab import ADDRESS, FPISA, PORT, children, wait_until
+from preload import SCARCE, library
 
 pytestmark = needs_ethtool
 
@@ -20,7 +21,7 @@ def test_manager_in_order(groups):
         ("keys", "user", "process", "descriptors", "port", "pool"), "ok")
     assert found["keys"]["text"] == f"1 in {g.key}" and str(children(g.manager.pid)[0]) in found["process"]["text"]
     assert found["port"]["text"] == f"listens at TCP 0.0.0.0:{PORT}"
-    assert found["pool"]["text"] == "free: 8 of its 8 numbers of jobs, 256 of 256 slots"
+    assert found["pool"]["text"] == "free: 8 of its 8 job numbers, 256 of 256 slots"
 
 
 def test_manager_that_does_not_run(groups):
@@ -35,11 +36,20 @@ def test_manager_that_does_not_run(groups):
     assert of_manager(g)["process"]["level"] == "fault"
 
 
+def test_manager_whose_records_cannot_be_read(groups, tmp_path):
+    """Doctor does not report a running manager as down, or advise to start its unit, only because its records cannot be opened."""
+    g = groups(1)
+    env = {**ENV, "SCARCE_PIN": "fpisa_groups", "LD_PRELOAD": library(SCARCE, tmp_path)}
+    f = examine(g.net.agg, "--config", g.config, env=env)["manager", "process"]
+    assert f["level"] == "fault" and not f["fix"] and "is not known: Too many open files in system" in f["text"], f
+    assert of_manager(g)["process"]["level"] == "ok"
+
+
 def test_manager_s_keys(groups):
     g = groups(1, sections="[key other]\ngroups = 1\n", serve=False)
     os.chmod(g.key, 0o644)
     f = of_manager(g)["keys"]
-    assert f["level"] == "fault" and "others than its owner may use it" in f["text"] and f["fix"] == f"chmod 600 {g.key}"
+    assert f["level"] == "fault" and "users other than its owner may use it" in f["text"] and f["fix"] == f"chmod 600 {g.key}"
     g.net.agg.run("sh", "-ec", f["fix"])
     found = of_manager(g)
     assert found["keys"]["level"] == "ok" and found["key other"]["level"] == "warn"
@@ -62,7 +72,7 @@ def test_manager_s_limits(groups):
     levels = {"keys": "warn", "user": "fault", "process": "ok", "descriptors": "warn", "port": "fault", "pool": "warn"}
     assert {c: f["level"] for c, f in found.items()} == levels
     assert "every host that reaches the manager gets jobs" in found["keys"]["text"] and found["user"]["fix"].endswith(" nobody-at-all")
-    assert f"process {g.manager.pid} may have 170 open" in found["descriptors"]["text"]
+    assert f"process {g.manager.pid} may open 170 files" in found["descriptors"]["text"]
     assert found["pool"]["text"].startswith("0 job numbers of the manager")
     assert f"no process listens at TCP 0.0.0.0:{PORT + 7} here" in found["port"]["text"]
 
@@ -76,7 +86,7 @@ def test_configuration(groups, tmp_path):
         f = of_manager(g)["configuration"]
         assert f["level"] == "fault" and says in f["text"]
     status, _, err = g.net.agg.try_run(FPISA, "doctor", "--worker", ADDRESS, "--config", g.config)
-    assert status == 2 and "--config is of the aggregator" in err
+    assert status == 2 and "--config checks an aggregator" in err
 
 
 def of_worker(g, manager=ADDRESS, key=None, **options):
@@ -92,7 +102,7 @@ def test_worker_in_order(groups):
     assert found["manager"]["text"].startswith(f"{ADDRESS} answers in ")
     assert of_worker(g, "")["manager"]["level"] == "ok"	 # at --worker's address
     plain = examine(g.net.worker[0], "--worker", ADDRESS)
-    assert bad(plain) == {} and plain["groups", "manager"]["text"].startswith("not asked; with FPISA_MANAGER")
+    assert bad(plain) == {} and plain["groups", "manager"]["text"].startswith("not checked; to check it, set FPISA_MANAGER")
     assert g.net.json("group", "list") == []
 
 
@@ -111,9 +121,9 @@ def test_worker_s_key(groups, tmp_path):
 
 def test_worker_without_a_manager(groups):
     g = groups(1, "networks = 10.77.0.0/16")
-    assert "is in none of the networks that may ask (networks)" in of_worker(g)["manager"]["text"]
+    assert "is not in a network that may ask for groups (networks)" in of_worker(g)["manager"]["text"]
     assert "is `fpisa serve` running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
-    assert "not a host that is known here" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
+    assert "is not a known host" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
     g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}")
     f = of_worker(g)["manager"]
     assert f["level"] == "fault" and "a firewall there or here may drop it" in f["text"]

@@ -17,15 +17,15 @@ def test_job_and_mtu(lab):
     says = "frames of 1128 bytes do not fit the MTU: p0 has 1000, p1 has 1000"
     assert fixes(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
     net.check_sum(1)
-    # A rank that was taken out does not count.
+    # A rank that was removed does not count.
     net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
     net.fpisa("job", "shrink", 1, 1)
     assert fixes(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
 
 
 @pytest.mark.parametrize("mtu, elements, says", [
-    (1500, 256, "frames of 256 values; the MTU, 1500, holds 320: with --elements 320 as many values take 20% fewer frames"),
-    (1512, 352, "frames of 352 values, as many as the MTU, 1512, holds")])
+    (1500, 256, "frames have 256 values; the MTU of 1500 allows 320: with --elements 320 a vector takes 20% fewer frames"),
+    (1512, 352, "frames have 352 values, the most that the MTU of 1512 allows")])
 def test_values_that_the_mtu_holds(lab, mtu, elements, says):
     net = inhabited(lab(mtu=mtu))
     net.load()
@@ -35,7 +35,7 @@ def test_values_that_the_mtu_holds(lab, mtu, elements, says):
 
 
 def test_job_and_mtu_of_a_shared_port(lab):
-    """A shared port is named once, whichever ranks are behind it."""
+    """A port that several ranks share is named once."""
     net = lab(bridge=True)
     net.load()
     net.add_job(1)
@@ -67,24 +67,24 @@ def test_port_of_a_bridge(lab):
         return err
 
     net.fpisa("load", "p0")
-    assert add(*net.addresses) == "fpisa: warning: br9: this datapath is on p0, below it, so job 1 hears no worker there; " \
-        "name that for each worker behind it, ADDR@p0\n"
+    assert add(*net.addresses) == "fpisa: warning: br9: this datapath is on p0, below it, so job 1 does not receive frames there; " \
+        "give that interface for each worker behind it, ADDR@p0\n"
     fix = fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is on p0, below it")
     assert f"{net.addresses[0]}:18000@p0,{net.addresses[1]}:18000@p0 " in fix
     assert sums(net, 1, 20000)
     net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa", "dev", "br9")
-    assert fixes(net.agg, [], "p0", "stack", says="a datapath is on it and on br9, above it: with both no worker joins") == "fpisa unload br9"
+    assert fixes(net.agg, [], "p0", "stack", says="a datapath is on it and on br9, above it: with both, workers cannot join") == "fpisa unload br9"
     assert sums(net, 1, 20000)
     net.fpisa("unload")
     net.fpisa("load", "br9", "--mode", "skb")
-    assert "this datapath is on br9, above it, so job 1 hears no worker there; leave @p0 away" in add(*(a + "@p0" for a in net.addresses))
+    assert "this datapath is on br9, above it, so job 1 does not receive frames there; leave @p0 out" in add(*(a + "@p0" for a in net.addresses))
     assert "@" not in fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind p0: this datapath is on br9, above it")
     assert sums(net, 1, 20000)
     net.fpisa("job", "del", 1)
     net.fpisa("unload", "br9")
     net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
     net.fpisa("load", "ve0")
-    assert "this datapath is not loaded on it, so job 1 hears no worker there; fpisa load br9 --mode skb" in add(*net.addresses)
+    assert "this datapath is not loaded on it, so job 1 does not receive frames there; fpisa load br9 --mode skb" in add(*net.addresses)
     assert fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is not loaded on it") == "fpisa load br9 --mode skb"
     assert sums(net, 1, 20000)
 
@@ -104,7 +104,7 @@ def test_port_that_was_replaced(lab, fanout):
     net.connect(1, net.worker[1], net.agg, MTU, False)
     assert not sums(net, 1, token=0x5a)
     net.fpisa("load", "p1")
-    fixes(net.agg, [], "job 1", "egress", says="no way to ranks 1: their interface is gone")
+    fixes(net.agg, [], "job 1", "egress", says="cannot reach ranks 1: their interface is gone")
     fixes(net.agg, [], "job 2", "egress")
     for job, then in zip((1, 2), before):
         now = net.json("job", "show", job)
@@ -123,7 +123,7 @@ def test_lost_egress_program(lab):
     index = int(net.agg.run("ip", "-o", "link", "show", "p1").split(":")[0])
     value = [str(b) for b in index.to_bytes(4, "little") + b"\xff\xff\xff\xff"]
     net.agg.run("bpftool", "map", "update", "id", inner, "key", "1", "0", "0", "0", "value", *value)
-    fixes(net.agg, [], "job 1", "egress", says="no way to ranks 1: no entry")
+    fixes(net.agg, [], "job 1", "egress", says="cannot reach ranks 1: no entry")
     assert sums(net, 1, 20000)
 
 
@@ -156,8 +156,8 @@ def test_missing_rank(lab):
 
 
 def test_jobs_of_another_namespace(lab):
-    """Interfaces of two namespaces may share a datapath, with interface numbers of their own: in neither is the other's
-    job compared with the wrong routes, addresses and interfaces."""
+    """Interfaces of two namespaces may share a datapath, with interface numbers of their own: doctor in one namespace does not compare the
+    other's job with its own routes, addresses and interfaces."""
     net = inhabited(lab(workers=1))
     other, w = net.netns(), net.netns()
     other.ip(f"link add e9 index 77 mtu 1500 type veth peer name eth0 mtu 1500 netns {w.path}",
@@ -176,7 +176,7 @@ def test_jobs_of_another_namespace(lab):
     def there(job, alone):
         found = examine(net.agg)
         assert bad(found) == {} and {c for s, c in found if s == job} == {"namespace"}
-        assert found[job, "namespace"]["text"] == "of another network namespace; fpisa doctor there looks at it"
+        assert found[job, "namespace"]["text"] == "belongs to another network namespace; run fpisa doctor there"
         assert ("e9 of another; " if alone else "on 1 interfaces") in \
             found["datapath", "attached" if alone else "build"]["text"]
 
@@ -192,7 +192,7 @@ def test_jobs_of_another_namespace(lab):
     f = examine(net.agg)["datapath", "attached"]
     assert f["level"] == "ok" and "with jobs of another" in f["text"]
     assert fixes(other, [], "datapath", "attached", "warn") == "fpisa load e9"
-    # Names belong to a namespace, too.
+    # Names of interfaces belong to a namespace, too.
     assert net.json("job", "show", 2)["members"][0]["dev"] == "if77"
     out = net.fpisa("job", "show", 2)
     assert "\nnetwork     another network namespace's, its interfaces by number\n" in out and " if77 " in out

@@ -23,7 +23,7 @@ def test_gro_of_what_is_no_veth(lab):
 
 
 def test_reverse_path_filter(lab):
-    """Results that come in by another interface than the route are found."""
+    """Results that arrive by another interface than the route's are found."""
     net = lab(workers=1)
     w = net.worker[0]
     w.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")
@@ -39,11 +39,11 @@ def test_reverse_path_filter(lab):
 
 
 def test_worker_at_the_aggregator(lab):
-    """No command mends a wrong address; doctor says what to do."""
+    """A command cannot fix a wrong address; doctor says what to do."""
     net = lab(workers=1)
     f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
     assert f["level"] == "fault" and f["fix"] is None
-    assert f["text"] == f"{ADDRESS} is an address of this machine: name the aggregator's, or leave --worker out where this is it"
+    assert f["text"] == f"{ADDRESS} is an address of this machine: give the aggregator's, or leave --worker out if this is the aggregator"
 
 
 def test_multicast_off(lab):

@@ -10,7 +10,7 @@ import pytest
 from lab import ADDRESS, BPFFS, FPISA, PIN
 
 USER = 65534
-GROUP = 64321	# in no file: a number is enough
+GROUP = 64321	# a group that is not in /etc/group: the number is enough
 LOADING = "net_admin,bpf,perfmon"
 
 READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["job", "show", "3"],
@@ -72,7 +72,7 @@ def test_group_changes_nothing(net):
     change = [["job", "del", 3], ["job", "shrink", 3, 0]]
     add = ["job", "add", 4, "--workers", ",".join(net.addresses), "--address", ADDRESS]
     for verb in change:
-        refused(net, setpriv(*verb, groups=[GROUP]), "may be read, not changed; run as its owner")
+        refused(net, setpriv(*verb, groups=[GROUP]), "you may read it but not change it; run as its owner")
     refused(net, setpriv(*add, groups=[GROUP]),
             "job add: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
     assert [j["job"] for j in net.json("job", "list")] == [3]
@@ -117,7 +117,7 @@ EVERY = READING + [["load", "p0"], ["unload"], ["upgrade"], ["job", "del", 3], [
 
 
 def test_directory_of_another_user(lab):
-    """On a BPF filesystem that all may write, as `mount -t bpf` makes it, the first user owns the directory."""
+    """On a BPF filesystem to which all users may write, as `mount -t bpf` makes it, the first user owns the directory."""
     net = lab()
     os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o750)
@@ -127,7 +127,7 @@ def test_directory_of_another_user(lab):
     out = net.agg.try_run(FPISA, "doctor")[1]
     assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out and f"; fix: rm -r {PIN}\n" in out
     assert not os.listdir(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
-    # Every verb, with something like another user's datapath in the directory
+    # Run every verb with objects in the directory that look like another user's datapath.
     os.rmdir(PIN)
     net.load()
     net.add_job(3)
@@ -139,14 +139,14 @@ def test_directory_of_another_user(lab):
     os.chown(PIN, 0, 0)
     said = net.fpisa("unload")
     assert not os.path.exists(PIN), said
-    # That user's link, to anywhere
+    # The link belongs to that user, and leads anywhere.
     os.mkdir(BPFFS + "/mine", 0o700)
     os.symlink(BPFFS + "/mine", PIN)
     os.chown(PIN, USER, USER, follow_symlinks=False)
     for verb in ["load", "p0"], ["status"]:
         refused(net, [FPISA, *verb], f"{PIN}: belongs to user {USER}, " if verb[0] == "load" else "belongs to user|no datapath")
     os.unlink(PIN)
-    # Root's own, in a directory in which the user may rename it; then one that the user may write to
+    # First a directory of root's in a directory in which the user may rename it, then a directory that the user may write to
     os.chmod(BPFFS + "/mine", 0o777)
     refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine/fpisa"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
     refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
@@ -159,7 +159,7 @@ def test_directory_of_another_user(lab):
 
 
 def test_remains_where_others_may_write(lab):
-    """The apparent remains of a killed load are not trusted where others may write."""
+    """What look like the remains of a killed load are not trusted where others may write."""
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
     net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)
@@ -171,8 +171,7 @@ def test_remains_where_others_may_write(lab):
 
 
 def test_directory_of_no_bpf_filesystem(lab, tmp_path):
-    """Write permission on a directory outside a BPF filesystem does not matter: it holds no datapath, and nothing to take
-    from others."""
+    """Write permission on a directory outside a BPF filesystem does not matter: it holds no datapath, and no objects of others."""
     net = lab(workers=1)
     os.chmod(tmp_path, 0o777)
     refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; fpisa load --pin {tmp_path} DEV")
@@ -180,5 +179,5 @@ def test_directory_of_no_bpf_filesystem(lab, tmp_path):
 
 def test_unknown_group(lab):
     net = lab()
-    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: no group 'no such'; groupadd")
+    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: group 'no such' does not exist; groupadd")
     assert not os.path.exists(PIN)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The datapath's way to a rank: by the kernel's routes and neighbours, whatever else the host does"""
+"""The datapath's route to a rank follows the kernel's routes and neighbours, whatever else the host does"""
 import re
 import shutil
 
@@ -21,7 +21,7 @@ def test_firewall_that_drops(lab):
     net = lab(workers=2)
     net.load()
     net.add_job(2)
-    net.check_sum(2)  # now the workers know the aggregator, and ask no more
+    net.check_sum(2)  # now the workers know the aggregator's address, and send no more requests
     net.agg.run("nft", "add table inet f; add chain inet f in { type filter hook input priority 0; policy drop; }; "
                        "add rule inet f in ct state established accept")
     net.agg.run("ip", "neigh", "flush", "all")
@@ -68,7 +68,7 @@ def test_read_only_sysctl(lab):
                  "exec \"$@\"", "sh", FPISA, "job", "add", "--workers", net.addresses[0], "--address", ADDRESS]
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=0")
     status, _, err = net.agg.try_run(*read_only, 1)
-    assert status == 1 and "lo/forwarding: Read-only file system; mount /proc/sys writable, or let job add name" in err
+    assert status == 1 and "lo/forwarding: Read-only file system; mount /proc/sys writable, or name the workers' interfaces" in err
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=1")
     net.agg.run(*read_only, 1)
     net.check_sum(1, 1000)
@@ -125,7 +125,7 @@ def test_two_nexthops(lab, policy):
 
 
 def test_route_by_source_address(lab):
-    """The managed router is the router of frames from the job's address."""
+    """The neighbour that the kernel manages is the router of frames from the job's address."""
     net = lab(workers=3, bridge=True)
     behind_routers(net, 1)
     r1, r2 = net.addresses[:2]
@@ -135,7 +135,7 @@ def test_route_by_source_address(lab):
                f"rule add from {ADDRESS} lookup 100")
     net.add_job(1, workers=["10.50.0.7"])
     assert managed(net.agg) == {r2}
-    # The route changes while the job runs: the neighbour managed for it goes with it.
+    # If the route changes while the job runs, its managed neighbour is removed with the job.
     net.agg.ip(f"route replace 10.50.0.0/24 via {r1} table 100")
     net.agg.run(FPISA, "job", "del", 1)
     assert managed(net.agg) == set()
@@ -181,7 +181,7 @@ def test_neighbours_of_others(lab):
 
 
 def test_neighbours_in_two_namespaces(lab):
-    """The last unload takes back the managed neighbours of another namespace, and so does job del for a job there."""
+    """The last unload removes the managed neighbours of another namespace, and so does job del for a job there."""
     net = lab(workers=1)
     other = net.netns()
     other.ip("link add e0 type veth peer name e1", "addr add 10.66.0.1/24 dev e0", "link set e0 up", "link set e1 up")
@@ -214,8 +214,7 @@ def test_neighbour_that_the_kernel_does_not_take(lab):
 
 
 def test_route_that_changed(lab):
-    """After a route change doctor names the ranks that are no longer where the job expects them, and its command makes the
-    job again."""
+    """After a route change doctor names the ranks whose interface differs from the job's, and its command makes the job again."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa job add`: refused arguments, with nothing made; addresses, flags, and the number of jobs that fit"""
+"""`fpisa job add`: refused arguments, after which no job exists; addresses, flags, and the number of jobs that fit"""
 import json
 
 from lab import ADDRESS, FPISA, PIN
@@ -22,16 +22,16 @@ BAD_JOBS = [
     (["--format", "fp24"], "--format: 'fp24' is not", 2),
     (["--fanout", "broadcast"], "--fanout: 'broadcast' is not", 2),
     (["--group", "10.0.0.1"], "--group: 10.0.0.1 is not a multicast address", 2),
-    (["--group", "239.1.1.1", "--fanout", "unicast"], "--group: goes with multicast", 2),
+    (["--group", "239.1.1.1", "--fanout", "unicast"], "--group: requires multicast", 2),
     (["--token", "xyz"], "--token: 'xyz' is not 1 to 16 hexadecimal digits", 2),
     (["--debug-faults", "drop=0.1,loss=0.1"], "--debug-faults: 'loss=0.1' is not drop=P, duplicate=P, reorder=P,", 2),
     (["--debug-faults", "drop"], "--debug-faults: give drop= once, with a number", 2),
     (["--debug-faults", "drop=0.1,drop=0.2"], "--debug-faults: give drop= once, with a number", 2),
     (["--debug-faults", "drop=1"], "--debug-faults: '1' is not a number from 0 to 0.9", 2),
     (["--debug-faults", "seed=4294967296"], "--debug-faults: seed: '4294967296' is not a number from 0 to 4294967295", 2),
-    (["--debug-faults", ""], "--debug-faults: say which, as in drop=0.01,delay=0.01,seed=1", 2),
+    (["--debug-faults", ""], "--debug-faults: name the faults, as in drop=0.01,delay=0.01,seed=1", 2),
     (["--address", "10.99.300.1"], "--address: is given twice", 2),
-    (["--token", "0"], "--token: 0 means none; leave it out, or take another", 2),
+    (["--token", "0"], "--token: 0 means no token; leave it out, or give another", 2),
     (["--elements", "512"], "make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320", 1),
 ]
 
@@ -78,12 +78,34 @@ def test_job_made_but_not_shown(lab):
     net.load()
     with open("/dev/full", "w") as full:
         status, _, err = net.agg.try_run(FPISA, *add(net, "--json"), stdout=full)
-    assert (status, err) == (1, "fpisa: job 1 is made; stdout: No space left on device\n")
+    assert (status, err) == (1, "fpisa: job 1 is created; write to stdout: No space left on device\n")
     assert [j["job"] for j in net.json("job", "list")] == [1]
 
 
+def test_done_but_not_shown(lab, tmp_path):
+    """If a verb has made a change and cannot write its report, its error says that the change is made."""
+    net = lab()
+    with open(tmp_path / "conf", "w") as f:
+        f.write(f"[interface p0]\n[job 3]\nworkers = {','.join(net.addresses)}\n")
+    for argv, made in ((("load", "p0", "--json"), "load"), (("upgrade", "--json"), "upgrade"), (("job", "del", 1, "--json"), "job del"),
+                       (("job", "shrink", 2, 1, "--json"), "job shrink"), (("job", "shrink", 3, 1), "job shrink"),
+                       (("query", "del", 4, "--json"), "query del"), (("unload", "--json"), "unload"),
+                       (("config", "apply", tmp_path / "conf"), "config apply"), (("config", "apply", tmp_path / "conf", "--json"), "config apply"),
+                       (("unload", "p0"), "unload")):
+        if made == "upgrade":
+            for job in 1, 2, 3:
+                net.add_job(job)
+            net.fpisa("query", "add", 4, "--kind", "table", "--limit", 9, "--workers", net.addresses[0], "--master", net.addresses[1],
+                      "--address", ADDRESS)
+        with open("/dev/full", "w") as full:
+            status, _, err = net.agg.try_run(FPISA, *argv, stdout=full)
+        assert status == 1 and err.endswith(f"fpisa: {made} is done; stdout: No space left on device\n"), (argv, err)
+    assert "no datapath is loaded" in net.agg.try_run(FPISA, "job", "list")[2]
+
+
 def test_address_of_several_interfaces(lab):
-    """The default address is the one towards the first worker; an interface elsewhere gives one warning."""
+    """The default address is that of the interface towards the first worker. If workers are behind other interfaces, one warning is
+    printed."""
     net = lab(workers=3)
     net.load()
     status, out, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(net.addresses))
@@ -100,7 +122,7 @@ def test_address_of_several_interfaces(lab):
 
 
 def test_foreign_address(lab):
-    """An address that no interface here has is refused, unless an option says that it is meant."""
+    """An address that no interface here has is refused, unless an option confirms it."""
     net = lab()
     net.load()
     argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address"]
@@ -120,7 +142,7 @@ def test_foreign_address(lab):
 
 
 def test_job_flags(lab):
-    """Options without an argument are shown where given, and refused where they have no meaning."""
+    """Options without an argument are shown if given, and refused where they do not apply."""
     net = lab()
     net.load()
     flags = {"big_endian": "big-endian", "reciprocal": "averages by reciprocal", "histogram": "histogram",
@@ -133,18 +155,18 @@ def test_job_flags(lab):
         assert [t in line for t in flags.values()] == [k == key for k in flags]
     net.add_job(5, "--big-endian", "--reciprocal", "--histogram", "--format", "bf16")
     assert [net.json("job", "show", 5)[k] for k in flags] == [True, True, True, False]
-    for options, says in (("--format e4m3 --big-endian", "values of one byte have no byte order"),
-                          ("--format mxint8 --big-endian", "values of one byte have no byte order"),
+    for options, says in (("--format e4m3 --big-endian", "values of one byte do not have a byte order"),
+                          ("--format mxint8 --big-endian", "values of one byte do not have a byte order"),
                           ("--format int32 --histogram", "discard nothing; leave --histogram out"),
                           ("--mode exact --histogram", "discard nothing; leave --histogram out"),
                           ("--no-statistics --histogram", "leave --histogram or --no-statistics out"),
-                          ("--format int32 --mode fpisa-a", "integers have no modes; leave --mode out")):
+                          ("--format int32 --mode fpisa-a", "int32 does not have modes; leave --mode out")):
         refused(net, add(net, *options.split(), job=9), "job 9: .*" + says)
     refused(net, add(net, "--histogram=yes", job=9), "doesn't allow an argument", 2, usage=True)
 
 
 def test_slot_space(lab):
-    """Of 2048 entries a job takes 2 x window: the last job that fits is taken, the next refused, a freed place used."""
+    """A job takes 2 x window of 2048 entries: the last job that fits is accepted, the next is refused, and freed slots are used again."""
     net = lab()
     net.load()
     for job in range(4):
@@ -158,8 +180,8 @@ def test_slot_space(lab):
 
 
 def test_what_a_deleted_job_leaves(lab):
-    """A deleted job leaves no generation for late contributions and no port; a lock that is never released does not stop a
-    later job."""
+    """After a job is deleted, late contributions find no generation and no port. A lock that is never released does not stop a later
+    job."""
     net = lab()
     net.load()
     net.add_job(1)

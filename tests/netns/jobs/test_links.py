@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An aggregator whose links are slower than its workers' together: `job add` and `doctor` say what to expect, and what to do"""
+"""An aggregator whose links are slower than all its workers' links together: `job add` and `doctor` state the limit and the remedy"""
 import re
 
 import pytest
@@ -8,7 +8,7 @@ from doctor import examine, needs_ethtool
 from lab import FPISA
 
 WORKERS = 4
-SAYS = "{} workers of {} Gbit/s send to 1 aggregator, whose links let each use {}% of its own: a sum takes {} times as long as by a ring; unless it " \
+SAYS = "{} workers of {} Gbit/s send to 1 aggregator, whose links let each use {}% of its own: a sum takes {} times as long as by a ring; unless the job " \
     "has further aggregators, add some, or make each worker's host one: fpisa plan --workers {} --rate {}M --colocated"
 
 
@@ -39,10 +39,10 @@ def test_one_port(behind_one, tmp_path):
     net.fpisa("job", "del", 2)
     f = examine(net.agg, "--rate", rate)["job 1", "links"]
     assert (f["level"], f["text"]) == ("warn", said)
-    # The printed command runs, and says that the ring is no faster then.
+    # The printed command runs, and reports that the ring is then not faster.
     plan = net.agg.run("sh", "-c", re.search("fpisa (plan .*)", said)[1].join((FPISA + " ", "")))
     assert float(re.search(r"a ring of the workers takes [0-9.]+ ms, ([0-9.]+) times that$", plan, re.M)[1]) > 0.85
-    # A rank that is taken out has no link; one alone has its own.
+    # A removed rank has no link; a rank alone at its port has the port's link.
     net.fpisa("job", "shrink", 1, 2, 3)
     assert SAYS.format(2, gbits, 50, 2, 2, f"{gbits}000") == examine(net.agg, "--rate", rate)["job 1", "links"]["text"]
     net.fpisa("job", "shrink", 1, 1)
@@ -50,14 +50,14 @@ def test_one_port(behind_one, tmp_path):
 
 
 def test_rate_is_unknown(behind_one):
-    """A veth's rate is not a wire's: no warning without a stated rate."""
+    """A veth's rate is not that of a wire, so there is no warning without a stated rate."""
     net = behind_one
     assert add(net) == ""
     assert ("job 1", "links") not in examine(net.agg)
 
 
 def test_a_port_for_each(lab):
-    """If the aggregator is the workers' switch, each has its link's rate."""
+    """If the aggregator is the workers' switch, each worker has the rate of its link."""
     net = lab(workers=WORKERS)
     net.load()
     assert "a ring" not in add(net, "--rate", "10G")

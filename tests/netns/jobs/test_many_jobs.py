@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several jobs on one datapath: none sees another's slots, counters, settings, start or end"""
+"""Several jobs on one datapath do not affect each other's slots, counters, settings, start or end"""
 import hashlib
 
 import worker
@@ -84,7 +84,7 @@ def test_isolation(lab):
 
 
 def test_exhaustion(lab):
-    """Slots, slots of mode exact and job numbers run out with one sentence each, and running jobs are not disturbed."""
+    """If slots, slots of mode exact or job numbers run out, the error is one sentence, and running jobs are not disturbed."""
     net = lab(workers=2)
     net.load()
     add(net, 0, "--window", 64)

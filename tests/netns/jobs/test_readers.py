@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that read, and JSON of verbs that act: it parses, and agrees with the text, with bpftool and with the names of job
+"""Verbs that only read, and the JSON of verbs that change: it parses, and agrees with the text, with bpftool and with the names of job
 add's options"""
 import json
 import re
@@ -26,7 +26,7 @@ def test_json_of_every_reader(lab):
     net.check_sum(5, 4000, token=0xABCDEF0123456789)
     status = net.json("status")
     assert status["pinned"] == PIN and status["port"] == 18000 and status["jobs"] == 1
-    assert status["manager"] is None and "manager     none has run\n" in net.fpisa("status")
+    assert status["manager"] is None and "manager     never started\n" in net.fpisa("status")
     assert {m["name"] for m in status["maps"]} >= {"fpisa_jobs", "fpisa_exponents", "fpisa_mantissas"}
     assert status["map_bytes"] == sum(m["bytes"] for m in status["maps"]) > 10 << 20
     listed, = net.json("job", "list")
@@ -47,7 +47,7 @@ def test_json_of_every_reader(lab):
     assert everything["job"] is None and everything["v_result"] == 32
     assert before <= everything["v_not_ours"] <= net.counters(64, PIN)["v_not_ours"]
     assert net.json("slots") == [] == net.json("slots", 5)
-    # This verb loads every object, which takes longest of all verbs.
+    # This verb is the slowest, because it loads every object.
     p = OnTerminal([FPISA, "resources", "--json"])
     status, out = p.wait(COMMAND_S)
     assert status == 0 and "\r\033[Kmeasuring family w2c1\r" in p.said and p.screen() == "", p.said
@@ -88,7 +88,7 @@ def test_job_list(lab):
             assert head in ("live", "joined") or shown[head] == job[head]
         assert row.index(job["format"]) == heads.index("format")
     assert len(rows) == 2
-    # Those two do not belong to the job: the source of its frames, and the rate that its links are compared with.
+    # Two options do not belong to the job: the source of its frames, and the rate with which its links are compared.
     options = re.sub("--(foreign-address|rate)", "", net.fpisa("help", "job", "add"))
     assert {o.replace("-", "_") for o in re.findall(r"^  --(\S+)", options, re.M)} <= shown.keys()
     assert (shown["window"], shown["ports"], shown["pipeline"], shown["fanout"]) == (4, 2, "staged", "unicast")
@@ -110,7 +110,7 @@ def test_slots_name_the_missing(lab):
 
 
 def test_json_of_what_is_done(lab, tmp_path):
-    """Verbs that act report their changes in one JSON shape."""
+    """Verbs that change something report it in the same JSON structure."""
     net = lab(workers=2)
     assert net.json("load", *net.ports) == {"done": "load", "interfaces": net.ports, "mode": "native", "pin": PIN}
     net.add_job(5)

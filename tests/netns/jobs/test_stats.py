@@ -33,7 +33,7 @@ def parse(text):
 
 
 def expected(stats, job):
-    """Return the metrics that follow from the JSON of one job. Names of drops come from the table's last part."""
+    """Return the metrics that follow from the JSON of one job. The names of drops are in the last part of the table."""
     for key, value in stats.items():
         if key in ("job", "drops"):
             continue
@@ -110,7 +110,7 @@ def test_prometheus_of_one_job(lab):
 
 
 def test_prometheus_file(lab, tmp_path):
-    """A reader sees a whole file at any time, and no other file appears beside it."""
+    """A reader sees a complete file at any time, and no other file appears in the directory."""
     net = lab()
     net.load()
     net.add_job(1)
@@ -143,15 +143,15 @@ def test_prometheus_file(lab, tmp_path):
     status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={tmp_path}/pipe")
     assert status == 1 and re.match(r"fpisa: .*/pipe: is not a regular file, and would be replaced; .*\n$", err), err
     assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and sorted(os.listdir(tmp_path)) == ["fpisa.prom", "pipe"]
-    for options, says in ((["--json", "--prometheus"], "--json or --prometheus"),
+    for options, says in ((["--json", "--prometheus"], "give either --json or --prometheus"),
                           (["--prometheus="], "name a file"),
-                          (["--prometheus", "--watch"], "--watch goes with --prometheus=FILE")):
+                          (["--prometheus", "--watch"], "with --watch, give --prometheus=FILE")):
         status, out, err = net.agg.try_run(FPISA, "stats", *options)
         assert status == 2 and says in err
 
 
 class Terminal:
-    """As much of a terminal as --watch needs; it counts errors"""
+    """The part of a terminal that --watch needs, with a count of errors"""
 
     def __init__(self, rows, columns):
         self.rows, self.columns = rows, columns
@@ -195,7 +195,7 @@ class Terminal:
 
 
 def watch(net, rows, columns, redraws, *argv):
-    """Return the lines of a terminal after `redraws` pictures of `fpisa stats --watch`."""
+    """Return the lines of a terminal after `redraws` screens of `fpisa stats --watch`."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     p = net.agg.spawn(FPISA, "stats", *argv, "--watch", "0.1", stdout=slave, stderr=slave)
@@ -260,4 +260,4 @@ def test_watch(lab, options):
     if options:
         assert len(said) >= 2 and max(json.loads(line)["per_second"]["v_result"] for line in said) > 0
     else:
-        assert "what became of the frames" in "".join(said)
+        assert "outcomes of frames" in "".join(said)

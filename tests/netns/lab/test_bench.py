@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa bench`: its figures are consistent, and nothing stays behind. No test checks this machine's speed."""
+"""`fpisa bench`: its figures are consistent, and no process or pin is left. No test checks this machine's speed."""
 import json
 import os
 import re
@@ -53,18 +53,30 @@ def test_figures(report):
         in_order(report, key, report["quartiles"][key])
         in_order(report["ratios"], key)
     assert report["ratios"]["int32_add_ns"] == 1
-    # By a wide margin on any machine: the trie is walked a node a bit, and an add takes no more than one more pass.
+    # This holds by a wide margin on any machine: the trie is walked one node for each bit, and an add takes at most one more pass.
     assert report["readout_lpm32_ns"] > 2 * report["readout_bits_ns"]
     assert report["staged_add_ns"] > report["int32_add_ns"] > report["empty_ns"]
 
 
 @pytest.mark.alone
 def test_frame(report):
-    """All figures except the add's, which the estimate has too, add up."""
+    """All figures add up, except the add's, which the estimate contains too."""
     ns = report["frame_ns"]
     for key in ("known", "known_tagged", "known_live", "add_live_estimate"):
         in_order(ns, key)
     assert ns["known"] < 256 * report["fpisa_add_ns"] and ns["known_live"] < ns["add_live_estimate"]
+
+
+@pytest.mark.alone
+def test_exact64(report):
+    """The ratios of exact sums of fp64 to those of fp32 are those of the configurations' figures."""
+    found = {(c["format"], c["elements"]): c for c in report["configurations"]
+             if (c["values"], c["mode"], c["pipeline"], c["clz"], c["workers"]) == ("random", "exact", "fused", "bits", 8)}
+    wide, narrow = found["fp64", 128], found["fp32", 256]
+    for key, quotient in (("add_ratio", wide["add_ns"] / narrow["add_ns"]), ("set_over_add", wide["set_ns"] / wide["add_ns"])):
+        in_order(report["exact64"], key)
+        assert quotient / 1.5 <= report["exact64"][key] <= quotient * 1.5, (key, quotient)
+    in_order(report["exact64"], "readout_ratio")
 
 
 @pytest.mark.alone
@@ -81,14 +93,16 @@ def test_programs(report):
 @pytest.mark.alone
 def test_configurations(report):
     counted = [c for c in report["configurations"] if c["statistics"] and not c["big_endian"]]
-    found = {(c["values"], c["format"], c["mode"], c["pipeline"], c["clz"], c["workers"]): c for c in counted}
+    found = {(c["values"], c["format"], c["mode"], c["pipeline"], c["clz"], c["workers"], c["elements"]): c for c in counted}
     assert len(found) == len(counted) == len(report["configurations"]) - 2
-    wanted = [("random", "fp32", m, p, "bits", n) for m in MODES for p in ("staged", "fused") for n in (2, 8, 32)]
-    wanted += [("random", f, "fpisa", "fused", "bits", n) for f in FORMATS for n in (2, 8, 32)]
-    wanted += [(GRADIENTS, "fp32", m, "fused", "bits", 8) for m in MODES]
-    wanted += [("random", "fp32", "fpisa", p, "lpm", 8) for p in ("staged", "fused")]
+    wanted = [("random", "fp32", m, p, "bits", n, 256) for m in MODES for p in ("staged", "fused") for n in (2, 8, 32)]
+    wanted += [("random", f, "fpisa", "fused", "bits", n, 256) for f in FORMATS for n in (2, 8, 32)]
+    wanted += [("random", "fp64", "exact", "fused", "bits", 8, n) for n in (32, 64, 96, 128)]
+    wanted += [("random", "fp64", "exact", "staged", "bits", 8, 128)]
+    wanted += [(GRADIENTS, "fp32", m, "fused", "bits", 8, 256) for m in MODES]
+    wanted += [("random", "fp32", "fpisa", p, "lpm", 8, 256) for p in ("staged", "fused")]
     assert not set(wanted) - set(found)
-    for (_, _, _, _, _, workers), c in found.items():
+    for (_, _, _, _, _, workers, _), c in found.items():
         in_order(c, "set_ns")
         in_order(c, "round_ns")
         assert ("add_ns" in c) == (workers > 2)
@@ -113,7 +127,7 @@ def test_cpus(report):
 
 
 def test_text(report):
-    """The table fits a terminal, one CPU can be asked for, and nothing stays pinned."""
+    """The table fits a terminal, an option chooses one CPU, and nothing stays pinned."""
     before = os.listdir(BPFFS)
     out = bench("arith", "--rounds", "9", "--cpus", "1").stdout
     assert max(map(len, out.splitlines())) <= 80
@@ -122,7 +136,7 @@ def test_text(report):
 
 
 @pytest.mark.parametrize("argv, says", [
-    (["--rounds", "8"], "not a number from 9"), (["--cpus", "3"], "not a number"), (["x"], "what is 'x'"),
+    (["--rounds", "8"], "not a number from 9"), (["--cpus", "3"], "not a number"), (["x"], "'x' is not an option"),
     (["--rows", "2"], "--gradients")])
 def test_usage(mounts, argv, says):
     assert says in bench("arith", *argv, status=2).stderr.splitlines()[0]
@@ -140,7 +154,7 @@ SHORT = ["--workers", "2", "--vector", "20000", "--elements", "64,256", "--windo
 
 
 def good(wire, rounds):
-    """Check that every setting is there, and that the best meets the manual page."""
+    """Check that every setting is there, and that the best is as the manual page says."""
     assert wire["workers"] == 2 and wire["rounds"] == rounds and wire["vector"] == 20000
     found = [(s["elements"], s["window"], s["pipeline"], s["threads"]) for s in wire["settings"]]
     assert sorted(found) == [(e, w, "fused", t) for e in (64, 256) for w in (4, 16) for t in (1, 2)]
@@ -198,7 +212,7 @@ def on_wire(net, *options):
 
 
 def test_interfaces(lab):
-    """With workers on other machines each side reports its own figures, and removes the datapath."""
+    """If workers run on other machines, each side reports its own figures, and removes the datapath."""
     net, before = lab(workers=2), os.listdir(BPFFS)
     agg, workers = on_wire(net, "--rounds", "2")
     for p in [agg, *workers]:
@@ -217,7 +231,7 @@ def test_interfaces(lab):
 @pytest.mark.parametrize("option, value, says", [("elements", 64, "fused, 64 and 16"), ("window", 8, "fused, 256 and 8"),
                                                  ("pipeline", "staged", "staged, 256 and 16")])
 def test_worker_of_other_options(lab, option, value, says):
-    """Figures of another setting than the one that ran are not printed."""
+    """Only figures of the setting that ran are printed."""
     net = lab(workers=1)
     options = {"vector": 20000, "window": 16, "threads": 1, "rounds": 1, "elements": 256, "pipeline": "fused"}
 
@@ -260,7 +274,7 @@ def test_interrupt(mounts):
 
 @pytest.mark.parametrize("argv, says", [
     (["--window", "12"], "not a power of two"), (["--elements", "48"], "multiples of 32"),
-    (["lo"], "--workers ADDR"), (["lo", "--workers", "10.0.0.1:7"], "leave the port away"),
+    (["lo"], "--workers ADDR"), (["lo", "--workers", "10.0.0.1:7"], "leave the port out"),
     (["--pipeline", "x"], "not staged or fused"), (["--workers", "1"], "not a number from 2")])
 def test_wire_usage(mounts, argv, says):
     assert says in bench("wire", *argv, status=2).stderr.splitlines()[0]

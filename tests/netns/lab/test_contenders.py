@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A short run of bench/servers (build/bench/wire) and bench/switchml (build/bench/worker): every
-contender sums right, every figure is there, and nothing is left when they are interrupted. The size of the figures is not
-tested. `fpisa bench wire` is test_bench.py's."""
+"""A short run of both measurements of bench/contenders: every
+contender sums right, every figure is there, and nothing is left when they are interrupted. The size of the figures is not tested.
+test_bench.py tests `fpisa bench wire`."""
 import json
 import os
 import re
@@ -13,13 +13,13 @@ import pytest
 
 from lab import BUILD, children, wait_until
 
-BENCH = os.path.join(BUILD, "bench")
+BENCH = os.path.join(BUILD, "bench", "contenders")
 SHORT = ["--runs", "2", "--vector", "20000", "--window", "16"]
 LIMIT_S = 120
 
 
 def bench(name, *options):
-    argv = [os.path.join(BENCH, name), *options]
+    argv = [BENCH, name, *options]
     return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
 
 
@@ -49,13 +49,13 @@ def test_wire():
 
 
 def test_wire_with_gso():
-    """The UDP server takes several frames in a message, also if links pass them so."""
+    """The UDP server takes several frames in a message, even if links pass them so."""
     lines = run("wire", "--workers", "2", "--elements", "256", "--gso")
     assert len(lines) == 3 and all(line["gso"] for line in lines)
 
 
 def test_wire_with_loss():
-    """Every contender keeps the protocol: sums are right with lost, duplicated or reordered frames."""
+    """Every contender's protocol works: sums are right with lost, duplicated or reordered frames."""
     lines = run("wire", "--workers", "3", "--elements", "256", "--loss", "0.05")
     assert len(lines) == 3 and all(line["retransmit_share"] > 0.01 for line in lines)
 
@@ -82,7 +82,7 @@ def test_wrong_options(name):
 
 
 def threads_of(pid):
-    """Return kernel threads that poll the process's links: their names carry its number."""
+    """Return kernel threads that poll the process's links, whose names contain the process number."""
     found = []
     for task in os.listdir("/proc"):
         try:
@@ -90,7 +90,7 @@ def threads_of(pid):
                 comm = f.read()
         except (OSError, UnicodeDecodeError):
             continue
-        if re.match(rf"napi/[bw]{pid}[aw]", comm):
+        if re.match(rf"napi/w{pid}[aw]", comm):
             found.append(comm)
     return found
 
@@ -99,7 +99,7 @@ def threads_of(pid):
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_nothing(name, sent):
     # The parent may have made this background process ignore SIGINT.
-    p = subprocess.Popen([os.path.join(BENCH, name), "--runs", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    p = subprocess.Popen([BENCH, name, "--runs", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                          start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
         wait_until("its process", lambda: children(p.pid))

@@ -16,7 +16,7 @@ from lab import BPFFS, FPISA, SLOW, TOP, alive, children, wait_until
 
 KEYS = """workers elements mode pipeline clz format mismatches max_ulp_error max_abs_error rounded overwritten
     left_shifted overflowed retransmits seconds goodput_gbps""".split()
-# Half of the combinations have every pair of two choices; the others are long.
+# Half of the combinations contain every pair of two choices; the others run in the long suite.
 COMBINATIONS = [pytest.param(mode, *p, loss, marks=[pytest.mark.long] * ((i + k + n) % 2))
                 for i, mode in enumerate(("fpisa", "fpisa-a"))
                 for k, p in enumerate((("staged", "lpm"), ("fused", "bits"))) for n, loss in enumerate((0, 0.05))]
@@ -69,7 +69,7 @@ def test_errors_are_those_of_analyze(lab):
 
 
 def test_faults(lab):
-    """Duplicated, reordered, late or damaged frames mean more work and the same bits."""
+    """Duplicated, reordered, late or damaged frames cost time and do not change the bits."""
     out = demo(lab(workers=0), "--workers", 4, "--vector", 50000, "--window", 4, "--drop", 0.05,
                "--duplicate", 0.2, "--reorder", 0.2, "--delay", 0.1, "--corrupt", 0.05)
     assert out["mismatches"] == 0 and out["flag_mismatches"] == 0 and out["counts_agree"]
@@ -77,7 +77,7 @@ def test_faults(lab):
 
 
 def test_npy_file(lab, tmp_path):
-    """A .npy of doubles equals the raw file of floats, and knows its rows itself."""
+    """A .npy file of doubles gives the same output as the raw file of floats, and states its rows itself."""
     values = array.array("f", [(-1) ** i * 1.5 ** (i % 40) for i in range(5 * 333)])
     (tmp_path / "raw.f32").write_bytes(values.tobytes())
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 333), }\n"
@@ -140,14 +140,14 @@ def test_interrupted(lab, sig, before):
         p.send_signal(sig)
         p.wait(timeout=10)
         assert p.returncode == (-sig if sig == signal.SIGKILL else 128 + sig)
-        # After SIGKILL the kernel ends the workers. A worker looks dead before it has left its namespaces.
+        # After SIGKILL the kernel ends the workers. A worker appears dead before it has left its namespaces.
         wait_until("the workers' end", lambda: not spaces & namespaces(filter(str.isdigit, os.listdir("/proc"))))
     assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
 
 
 @pytest.mark.parametrize("links", [0, 4], ids=["before its link", "while the datapath is loaded"])
 def test_worker_killed_in_setup(lab, links):
-    """If a worker is killed in setup, its link goes with it: the error is its end, not a consequence."""
+    """If a worker is killed in setup, its link goes with it: the error reports its end and not a consequence."""
     net = lab(workers=0)
     p = net.agg.spawn(FPISA, "demo", "--workers", 4)
     wait_until("workers", lambda: len(namespaces(children(p.pid))) == 4)
@@ -169,7 +169,7 @@ def test_worker_killed_in_setup(lab, links):
                                      pytest.param("--workers 16 --vector 3000 --histogram", marks=pytest.mark.long),
                                      "--loss 0.02 --format bf16"])
 def test_colocated(lab, options):
-    """With no machine but the workers' hosts all bits are right, and each link carries a ring's bytes, and headers."""
+    """If the workers' hosts are the only machines, all bits are right, and each link carries the bytes of a ring and the headers."""
     out = demo(lab(workers=0), "--colocated", *options.split())
     n, ring = out["workers"], out["ring_bytes"]
     assert out["passed"] and out["mismatches"] == 0 and out["counts_agree"] and out["xdp"] == "skb" and out["fanout"] == "unicast"
@@ -192,14 +192,14 @@ def test_table(lab):
     assert "2 workers sum 5000 values each" in text and "mode fpisa" in text
     text = net.agg.run(FPISA, "demo", "--colocated")
     assert "no other machine is at their switch" in text and "PASS: 16384 elements are, bit for bit" in text
-    assert float(re.search(r"a ring of these hosts sends 0.025 MB .* this was (\S+) times that", text)[1]) == pytest.approx(1.12, abs=0.03)
+    assert float(re.search(r"a ring of these hosts sends 0.025 MB .* this run sent (\S+) times that", text)[1]) == pytest.approx(1.12, abs=0.03)
 
 
 def test_refusals(lab):
     net = lab(workers=0)
     for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--drop"), ("x", "'x' is not an option"),
-                       ("--colocated --workers 17", "takes 2 to 16 --workers"), ("--colocated --xdp native", "native XDP cannot send to lo"),
-                       ("--colocated --transport xsk", "takes --transport udp"), ("--colocated --fanout multicast", "no multicast goes by lo"),
+                       ("--colocated --workers 17", "requires 2 to 16 --workers"), ("--colocated --xdp native", "native XDP cannot send to lo"),
+                       ("--colocated --transport xsk", "requires --transport udp"), ("--colocated --fanout multicast", "lo does not carry multicast"),
                        ("--file /no/such", "/no/such"), ("--elements 33", "multiple of 32")):
         status, out, err = net.agg.try_run(FPISA, "demo", *argv.split())
         assert status in (1, 2) and out == "" and says in err.splitlines()[0], err
@@ -208,7 +208,8 @@ def test_refusals(lab):
 
 
 def test_ends_without_cap_kill(lab):
-    """In a container a root without CAP_KILL may not end what runs as nobody: the demo fails with a sentence, and nothing stays."""
+    """In a container root without CAP_KILL may not end processes of the user nobody: the demo fails with a sentence, and no process
+    stays."""
     read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec \"$@\""
     p = lab(workers=0).agg.spawn("unshare", "-m", "sh", "-c", read_only, "sh", *WITHOUT_KILL, FPISA, "demo", "--vector", 1024)
     out, err = p.communicate(timeout=30 * SLOW)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make bench` in short: each part measures, every picture is drawn. Its figures do not matter here."""
+"""`make bench` in short: each part measures, every picture is drawn. The test does not check the figures."""
 import contextlib
 import json
 import os
@@ -50,7 +50,7 @@ def test_merge(tmp_path):
 def test_all_parts(tmp_path):
     """All parts except mpi, and except parts that are not built here, measure."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
-    parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", "topology", *(["training", "training-colocated"] if TORCH else []),
+    parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", "topology", *(["training", "training-colocated", "training-exact"] if TORCH else []),
              *([] if postgres.lacking() else ["sum"])]
     status, out, err = bench("--quick", "--out", tmp_path, BUILD, *parts)
     assert status == 0, out + err
@@ -63,11 +63,16 @@ def test_all_parts(tmp_path):
     assert {r["bytes"] for r in ours} == {1024, 65536}
     assert all(r["udp_gro"] in ("on", "off") for r in ours)
     assert {r["topology"] for r in ours} == {"switch", "one-port"}
-    # 64 KB less the bucket take 3 ms at 100 Mbit/s, and as long for each worker behind one port. A shorter time means no shaping.
+    # 64 KB minus the bucket take 3 ms at 100 Mbit/s, and 3 ms for each worker behind one port. If the time is shorter,
+    # the link was not shaped.
     links = {"switch": 1, "one-port": 2}
     assert all(r["seconds"] > 0.8 * (r["bytes"] * links[r["topology"]] - 32768) * 8 / 1e8 for r in ours)
     assert [set(r["others"]) for r in results if r["bench"] == "topology"] == [{"gloo", "openmpi", "mpich"} - left_out(err)] * 3
     assert {r["contender"] for r in results if r["bench"] == "training-colocated"} == ({"fpisa", "gloo"} if TORCH else set())
+    exact = [r for r in results if r["bench"] == "training-exact"]
+    assert {(r["topology"], r["contender"]) for r in exact} == {(t, c) for t in ("switch", "colocated") for c in ("fpisa", "fpisa-exact", "gloo")
+                                                                if TORCH}
+    assert all(r["fpisa"] > 0 for r in exact if r["contender"] == "fpisa-exact")
     steps = [r for r in results if r["bench"] == "training"]
     names = {"fpisa", "fpisa-hook", "gloo", "switchml", *(["openmpi"] if "training: openmpi: left out" not in err else [])}
     assert {r["contender"] for r in steps} == (names if TORCH else set())
@@ -81,7 +86,7 @@ def test_all_parts(tmp_path):
 
 
 def test_topology(tmp_path):
-    """A run that ended after its first point goes on with the second; each topology's links are shaped."""
+    """A run that ended after its first point continues with the second; the links of each topology are shaped."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     kept = tmp_path / "kept"
     command = [sys.executable, "-B", TOPOLOGY, "--quick", "--only", "fpisa", "--keep", kept]
@@ -92,7 +97,7 @@ def test_topology(tmp_path):
     assert p.returncode == 0, p.stderr
     lines = p.stdout.splitlines(keepends=True)
     assert lines[0] == first and len(lines) == 3 and not kept.exists()
-    # Vectors come in by a link of 20 Mbit/s, of which one bucket is not delayed.
+    # Vectors arrive by a link of 20 Mbit/s, which delays all bytes but one bucket.
     vectors = {"switch": 1, "one-port": 2, "everywhere-1": 1, "dedicated-2": 1, "colocated": 1}
     points = [json.loads(line) for line in lines]
     assert set(points[1]["ours"]) == set(vectors) and points[2]["loss"] == 0.01

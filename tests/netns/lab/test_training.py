@@ -31,7 +31,7 @@ def test_exact_has_the_bits_of_mem(lab, tmp_path):
 
 
 def test_program(tmp_path):
-    """The program prints a line for the machine and a line a run; records equal the output."""
+    """The program prints a line for the machine and a line for each run; records equal the output."""
     record = tmp_path / "network.jsonl"
     out = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B",
                           os.path.join(TOP, "paper", "training", "network.py"), BUILD, "--steps", "1", "--models", "mobilenetv2",
@@ -71,7 +71,7 @@ def test_cost(quantise, tmp_path):
 
 
 def test_cost_is_stopped(quantise):
-    """If the cost program is stopped, its groups for quotas go too."""
+    """If the cost program is stopped, its control groups are removed too."""
     with subprocess.Popen([*COST, "--rounds", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as p:
         def groups():
             return [g for pid in children(p.pid) for v in (V1, V2) for g in [os.path.join(v, f"fpisa-training-{pid}")]

@@ -76,7 +76,7 @@ LOADER = ("env", "LIBXDP_SKIP_DISPATCHER=1", "xdp-loader")
 
 
 def test_xdp_loader(lab):
-    """-p says where maps are pinned; the program is one of several, so -n names it."""
+    """-p gives the directory of the maps' pins. -n names the program, because the object has several."""
     if not shutil.which("xdp-loader"):
         pytest.skip("xdp-loader is not installed")
     net = lab(workers=3)

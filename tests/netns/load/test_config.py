@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa config apply`, which the systemd unit runs, makes what is missing and
-leaves the rest alone, under traffic too"""
+"""`fpisa config apply`, which the systemd unit runs, makes missing objects and does not change others, under traffic too"""
 import hashlib
 import os
 import re
@@ -73,7 +72,7 @@ def test_apply(net, config):
     assert (jobs(net), programs(net)) == before
     net.fpisa("job", "shrink", "7", "1")
     assert "job 7: runs already, with ranks 0" in config.apply()
-    # Missing parts come back, and a job that the file does not name stays.
+    # Missing parts are made again, and a job that the file does not name stays.
     net.fpisa("unload", "p1")
     net.fpisa("job", "del", "8")
     net.add_job(3)
@@ -140,9 +139,9 @@ def test_others_are_not_touched(net, config):
     config.write((7, {}), mode="skb")
     config.refused("p0: runs in mode native; fpisa unload p0", "p1: runs in mode native")
     config.write((7, {}), head="[datapath]\nport = 18001\n")
-    config.refused("port: runs with 18000")
+    config.refused("port: the datapath runs with 18000")
     config.write((7, {}), head="[datapath]\ngroup = 64321\n")
-    config.refused("group: runs with another")
+    config.refused("group: the datapath runs with another")
     assert (jobs(net), programs(net)) == before
 
 
@@ -156,7 +155,7 @@ def test_whole_or_nothing(net, config):
             "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
-    # For check, a missing part may still come; a contradiction to a present part is an error.
+    # For check, a missing part may still appear; a contradiction to a present part is an error.
     status, out, err = net.agg.try_run(FPISA, "config", "check", config.path)
     lines = err.splitlines()
     assert status == 1 and out == "" and len(lines) == 5, err
@@ -169,7 +168,7 @@ def test_whole_or_nothing(net, config):
 
 @pytest.mark.cold
 def test_taken_back(net, config):
-    """An error in the middle takes back what was made, and does not change what ran."""
+    """An error in the middle removes the new objects, and does not change the running ones."""
     config.write((1, {}), (2, {"format": "fp16"}))
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
@@ -196,14 +195,14 @@ def test_taken_back(net, config):
 
 @pytest.mark.cold
 def test_interrupted(net, config, tmp_path):
-    """All of the file or nothing is applied, whenever the signal comes; the program ends by the signal, and running jobs go on."""
+    """All of the file or nothing is applied, whenever the signal comes; the program ends by the signal, and running jobs continue."""
     config.write((1, {}), (2, {}))
 
     def applied(step, nth):
         """Apply with a signal at fpisa_ports: the first job makes two, its own and the namespace's, the second one."""
         status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1
-        assert err.endswith(": interrupted; what it made is taken back\n"), err
+        assert err.endswith(": interrupted; its changes are undone\n"), err
 
     for step, nth in (("attach", 1), ("attach", 2), ("fpisa_ports", 1), ("fpisa_ports", 3)):
         applied(step, nth)
@@ -220,7 +219,7 @@ def test_interrupted(net, config, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_other_device(net, config, fanout):
-    """A rank behind another interface than in the running job is reported."""
+    """A rank behind a different interface from that of the running job is reported."""
     a, b = net.addresses
     net.agg.ip(f"route add {b} dev p0 metric 1000")
     keys = {"fanout": fanout, "workers": f"{a}@p0,{b}@p1"}

@@ -66,7 +66,7 @@ def test_hole_in_the_program_array(lab):
         assert c["v_result"] == 20 and accepted == 60
         reads = c["v_result"] + c["v_resent"]
         assert c["missed_tail_calls"] == (accepted if stage < 5 else reads)
-        # A missed entry into a half does the work of its fused body; within a half the chain goes on.
+        # If the entry of a half is missing, its fused body does the work; within a half the chain continues.
         assert c["fused"] == (accepted if stage == 0 else 0)
         assert c["fused_reads"] == 0 or stage == 5
         adds, outs = 0 if stage == 0 else accepted, reads - c["fused_reads"]
@@ -90,7 +90,7 @@ def test_all_slots_empty(lab):
 
 
 def test_upgrade_to_stage_programs(lab):
-    """`fpisa load` beside it fills the idle bank while frames flow, and switches."""
+    """`fpisa load` with the same pins fills the idle bank while frames flow, and switches."""
     net = lab(workers=3)
     net.ip_link(net.ports[:2])
     net.agg.ip("link set dev p2 down")  # this worker joins late
@@ -117,7 +117,7 @@ def test_upgrade_to_stage_programs(lab):
 
 
 def test_off_and_remove(lab):
-    """`xdp off` leaves the pins, as iproute2 does; `fpisa unload` takes them too."""
+    """After `xdp off` the pins stay, as always with iproute2; `fpisa unload` removes them too."""
     net = lab()
     net.ip_link()
     assert os.path.exists(IP_PIN + "/fpisa_jobs")
@@ -141,9 +141,9 @@ def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16)
     n = len(addresses)
     head = struct.pack("<IIQQQ", 1, n, (1 << n) - 1, 0, 0)  # no token
     head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP) + bytes([mode, rounding, pipeline, clz])
-    head += struct.pack(">H", PORT) + struct.pack("<HII", elements, window, 0)
+    head += struct.pack(">H", PORT) + struct.pack("<HHHII", elements, 0, 0, window, 0)  # no VLAN
     head += bytes([SUM, FP32, MULTICAST])
-    head += bytes(5 + 16)  # guard, family, flags, ports, keyed; faults
+    head += bytes(5 + 16 + 4)  # guard, family, flags, ports, keyed; faults; padding
     head += os.urandom(16)  # the key of its cookies
     ranks = b"".join(socket.inet_aton(a) + struct.pack(">H", PORT) + struct.pack("<H", 1) for a in addresses)
     return head + ranks

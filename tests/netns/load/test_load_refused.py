@@ -37,22 +37,22 @@ def on_a_bridge(net):
 def test_load_above_and_below(lab):
     """With a datapath on a bridge and its port no worker joins, so the second load is refused."""
     net = on_a_bridge(lab(bridge=True))
-    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0: is below br9: load one of the two")
+    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0: is below br9: load only one of them")
     net.fpisa("load", "p0")
     for mode in "native", "skb":
         refused(net, ["load", "br9", "--mode", mode],
-                "br9: a datapath is on p0, below it: with both no worker joins; name that for the workers, ADDR@p0, or fpisa unload p0 first")
+                "br9: a datapath is on p0, below it: with both, workers cannot join; give that interface for the workers, ADDR@p0, or fpisa unload p0 first")
     refused(net, ["load", "br9", "--mode", "skb", "--pin", BPFFS + "/other"], "br9: a datapath is on p0, below it")
     net.fpisa("unload")
     net.fpisa("load", "br9", "--mode", "skb")
-    refused(net, ["load", "p0"], r"p0: attach XDP: not while br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    refused(net, ["load", "p0"], r"p0: attach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
     net.add_job(1)
     net.check_sum(1)
     net.fpisa("unload")
     net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
     net.fpisa("load", "ve0")
     net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa_mau0", "dev", "br9")
-    refused(net, ["load", "p0"], r"p0: attach XDP: not while br9, above it, has a program \(fpisa_mau0, id \d+\); ip link set dev br9 xdpgeneric off first")
+    refused(net, ["load", "p0"], r"p0: attach XDP: br9, above it, has a program \(fpisa_mau0, id \d+\); ip link set dev br9 xdpgeneric off first")
     net.agg.ip("link set dev br9 xdpgeneric off")
     net.fpisa("load", "p0")
 
@@ -64,11 +64,11 @@ def test_load_without_ethernet_headers(lab):
     assert not os.path.exists(PIN)
     net.load()
     _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", "10.77.0.2")
-    assert "tun0: its frames have no Ethernet headers, so that no datapath can be loaded on it, so job 1 hears no worker there" in err
+    assert "tun0: its frames have no Ethernet headers, so that no datapath can be loaded on it, so job 1 does not receive frames there" in err
     found = examine(net.agg, "tun0")
     assert found["tun0", "link"]["level"] == found["job 1", "port"]["level"] == "fault"
     assert "no Ethernet headers" in found["job 1", "port"]["text"] and found["job 1", "port"]["fix"] is None
-    assert examine(net.agg)["tun0", "link"]["level"] == "ok"  # nobody asked about it
+    assert examine(net.agg)["tun0", "link"]["level"] == "ok"  # no test asked about it
 
 
 def test_load_without_descriptors(lab):
@@ -79,13 +79,13 @@ def test_load_without_descriptors(lab):
 
 @pytest.mark.parametrize("most", [5, 16, 40])
 def test_verbs_without_descriptors(lab, most):
-    """Without descriptors, objects that cannot be examined are not taken for missing, and nothing is removed."""
+    """Objects that cannot be examined, because descriptors ran out, do not count as missing, and nothing is removed."""
     net = lab()
     net.load()
     net.add_job(3)
     for argv in (["unload"], ["unload", "p0"], ["job", "del", "3"], ["job", "add", "4"], ["status"], ["query", "del", "5"], ["doctor"], ["load", "p0"]):
         status, _, err = net.agg.try_run("prlimit", f"--nofile={most}", FPISA, *argv)
-        assert (status, err) == (1, "fpisa: 100 descriptors: Too many open files; raise the limit, ulimit -n 1024\n"), argv
+        assert (status, err) == (1, "fpisa: open 100 descriptors: Too many open files; raise the limit, ulimit -n 1024\n"), argv
     assert [job["job"] for job in net.json("job", "list")] == [3]
     assert net.agg.try_run("prlimit", "--nofile=40:110", FPISA, "job", "del", "3")[0] == 0
 
@@ -105,7 +105,7 @@ def test_load_twice(lab):
 
 
 def test_load_fails_on_the_second_interface(lab):
-    """A frame that no XDP buffer holds makes the second interface fail: the first interface's program is taken back."""
+    """The second interface fails because its frames exceed an XDP buffer; the first interface's program is removed again."""
     net = lab()
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")

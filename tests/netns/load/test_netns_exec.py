@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads in a named network namespace, by `ip netns exec` and `ip -n`, whose /sys ends with them"""
+"""Loads in a named network namespace by `ip netns exec` and `ip -n`, whose /sys disappears when they end"""
 import os
 import re
 import subprocess
@@ -35,11 +35,12 @@ def attached(name):
 
 @pytest.mark.parametrize("first", ["", "mount -t bpf bpf /sys/fs/bpf; "])
 def test_load_by_ip_netns_exec(named, first):
-    """ip netns exec's /sys ends with it, and all pins: the load is refused before it attaches, with the command that works."""
+    """The /sys of ip netns exec disappears with all pins when it ends, so the load is refused before it attaches, with the command that
+    works."""
     p = subprocess.run(["ip", "netns", "exec", named, "sh", "-c", f"{first}exec {FPISA} load e0"], text=True,
                        capture_output=True)
     assert p.returncode == 1 and not attached(named), p.stderr
-    assert p.stderr == f"fpisa: {PIN}: pins there end with ip netns exec; " \
+    assert p.stderr == f"fpisa: {PIN}: pins there disappear when ip netns exec ends; " \
                        f"nsenter --net=/run/netns/{named} fpisa load ..., or --pin DIR outside of /sys\n"
     fix = re.search(r"nsenter \S+", p.stderr)[0]
     assert there(named, f"{fix} {FPISA} load e0") == (0, "") and attached(named)
@@ -70,13 +71,13 @@ def test_verbs_by_ip_netns_exec(named):
 
 def test_pins_that_were_lost(named):
     """Plain ip -n attaches and loses its pins: the next verb says so, and its command works."""
-    # In another BPF filesystem, as the tests' own, ip would pin for good.
+    # In another BPF filesystem, such as that of the tests, ip would make pins that stay.
     subprocess.run(["unshare", "-m", "sh", "-ec", 'umount -l "$0" || :; exec "$@"', STORE, "ip", "-n", named, "link", "set",
                     "dev", "e0", "xdp", "obj", OBJECT], check=True)
     assert attached(named) and not os.path.exists(IP_PIN)
     status, said = there(named, f"{FPISA} load e0")
-    m = re.fullmatch(rf"fpisa: e0: another XDP program is attached \(fpisa, id \d+, not pinned in {PIN}: --pin says "
-                     r"where, or ip -n or ip netns exec lost its pins\); (ip link set dev e0 xdp off)\n", said)
+    m = re.fullmatch(rf"fpisa: e0: another XDP program is attached \(fpisa, id \d+, not pinned in {PIN}: give "
+                     r"its --pin, unless ip -n or ip netns exec lost its pins\); (ip link set dev e0 xdp off)\n", said)
     assert status == 1 and m, said
     assert there(named, m[1])[0] == 0 and there(named, f"{FPISA} load e0")[0] == 0
     assert there(named, f"{FPISA} unload")[0] == 0

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa load --slots N`: jobs share N slots, in any format and mode; other numbers are refused, and the manager gives what
-it has"""
+"""`fpisa load --slots N`: jobs share N slots, in any format and mode; other numbers are refused, and the manager assigns what is free"""
 import os
 
 import pytest
@@ -26,8 +25,8 @@ def test_more_slots(lab):
     assert [net.json("job", "show", job)["slot_base"] for job in range(4)] == [2048, 4096, 6144, 0]
     status = net.json("status")
     assert (status["slots"], status["slots_taken"]) == (4096, 4096) and "slots       4096 of 4096\n" in net.fpisa("status")
-    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, 8192 are taken; fpisa load with more than --slots 4096, "
-            "fpisa job del what is done, or try a smaller --window$")
+    refused(net, add(net, "--window", 1, job=9), "window 1 needs 2 of 8192 slot entries, 8192 are taken; load with more than --slots 4096, "
+            r"delete finished jobs \(fpisa job del\), or try a smaller --window$")
     for job in range(4):
         net.check_sum(job, 300000)
 
@@ -38,7 +37,7 @@ def test_fewer_slots(lab):
     for n in 63, 65537:
         refused(net, ["load", "p0", "--slots", n], f"--slots: '{n}' is not a number from 64 to 65536", 2, usage=True)
     net.fpisa("load", "p0", "p1", "--slots", 64, "--cpus", "0")
-    refused(net, ["load", "p2", "--slots", 1024], f"{PIN}: a datapath with 64 slots is loaded; leave --slots away, or fpisa unload first")
+    refused(net, ["load", "p2", "--slots", 1024], f"{PIN}: a datapath with 64 slots is loaded; leave --slots out, or run 'fpisa unload' first")
     net.fpisa("load", "p2")
     net.add_job(0, "--window", 16, "--mode", "exact")
     assert entries("fpisa_limbs") == 32
@@ -53,7 +52,7 @@ def test_fewer_slots(lab):
 
 @pytest.mark.long
 def test_iproute2(lab):
-    """iproute2's maps have the default; load adds missing maps, and accepts no other number."""
+    """iproute2's maps have the default; load adds missing maps, and refuses a different number."""
     net = lab()
     net.ip_link(["p0"])
     refused(net, ["load", "p1", "--slots", 64, "--pin", IP_PIN], f"{IP_PIN}: a datapath with 1024 slots is loaded")
@@ -81,7 +80,7 @@ def test_configuration(lab, tmp_path):
     net.check_sum(1, 30000)
     file.write_text("[interface p0]\n[datapath]\nslots = 4096\n")
     _, _, err = net.agg.try_run(FPISA, "config", "apply", file)
-    assert f"{file}:2: slots: runs with 2048; fpisa unload, then fpisa config apply" in err
+    assert f"{file}:2: slots: the datapath runs with 2048; fpisa unload, then fpisa config apply" in err
     assert len(net.json("job", "list")) == 2
 
 
@@ -94,7 +93,7 @@ def test_configuration_without_slots(lab, tmp_path):
                     "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2)))
     net.load("--slots", 2048)
     status, _, err = net.agg.try_run(FPISA, "config", "check", file)
-    assert status == 0 and f"warning: {file}:7: job 1: the default of 1024 slots has no room for it" in err and ":3: " not in err, err
+    assert status == 0 and f"warning: {file}:7: job 1: does not fit the default of 1024 slots" in err and ":3: " not in err, err
     assert "job 1: made" in net.fpisa("config", "apply", file)
     assert "job 1: runs already" in net.fpisa("config", "apply", file)
     manager = net.agg.spawn(FPISA, "serve", file)
@@ -109,7 +108,7 @@ def test_manager(groups):
     no manager."""
     g = groups(2, "slots = 4097", serve=False, load=("--slots", 4096))
     status, _, err = g.net.agg.try_run(FPISA, "serve", g.config)
-    assert status == 1 and "[manager], slots = 4097: the datapath has 4096; say less, or fpisa load with more --slots" in err
+    assert status == 1 and "[manager], slots = 4097: the datapath has 4096; give fewer, or fpisa load with more --slots" in err
     with open(g.config) as f:
         text = f.read()
     with open(g.config, "w") as f:

@@ -42,7 +42,7 @@ def refused(net, says, *argv):
 
 
 def test_one_cpu(lab):
-    """With one CPU everything goes through the map, on any machine."""
+    """With one CPU all frames go through the map, on any machine."""
     net = lab()
     net.load("--cpus", 0)
     net.add_job(1, *STAGED)
@@ -57,7 +57,7 @@ def test_one_cpu(lab):
 
 @two_cpus
 def test_sums(lab):
-    """Staged and fused jobs and a job of another family share two CPUs; none waits for another's slot."""
+    """Staged and fused jobs and a job of another family share two CPUs; no job waits for another's slot."""
     net = lab(workers=3)
     net.load(*STEER)
     status = net.json("status")
@@ -144,7 +144,7 @@ def test_bad_frames_are_dropped(lab):
 
 @two_cpus
 def test_full_queue(lab):
-    """If one frame may wait, others are dropped, counted as left behind, and sent again by their workers."""
+    """If only one frame may wait, further frames are dropped, counted, and sent again by their workers."""
     net = lab(workers=3)
     net.load("--cpus", "0,1", "--cpu-queue", 1)
     net.add_job(1, "--window", 8)
@@ -235,7 +235,7 @@ def test_further_interfaces(lab):
     net.fpisa("load", "p1")
     refused(net, "steers to CPUs 0,1, queue 4096, is loaded", "load", "p2", "--cpus", "1")
     refused(net, "steers to CPUs 0,1, queue 4096, is loaded", "load", "p2", *STEER, "--cpu-queue", 8)
-    refused(net, "p2: --cpus takes native XDP", "load", "p2", "--mode", "skb")
+    refused(net, "p2: --cpus requires native XDP", "load", "p2", "--mode", "skb")
     net.fpisa("load", "p2", *STEER)
     net.add_job(1)
     net.check_sum(1, 5000)
@@ -248,12 +248,12 @@ def test_refused(lab):
     net = lab()
     for text in ("", "x", "0,", "1-0", "0-", "-1", "0 1", "70000"):
         refused(net, "--cpus: '.*' is not a list of CPUs", "load", "p0", f"--cpus={text}")
-    refused(net, "--cpus: CPU 1 is there twice", "load", "p0", "--cpus", "0-1,1")
+    refused(net, "--cpus: CPU 1 is given twice", "load", "p0", "--cpus", "0-1,1")
     refused(net, "--cpus: more than 64 CPUs", "load", "p0", "--cpus", "0-64")
     refused(net, "--cpus: CPU 60000 is not online; online: 0", "load", "p0", "--cpus", "0,60000")
-    refused(net, "--cpu-queue goes with --cpus", "load", "p0", "--cpu-queue", 9)
+    refused(net, "--cpu-queue requires --cpus", "load", "p0", "--cpu-queue", 9)
     refused(net, "--cpu-queue: '0' is not a number from 1 to 16384", "load", "p0", *STEER, "--cpu-queue", 0)
-    refused(net, "p0: --cpus takes native XDP", "load", "p0", *STEER, "--mode", "skb")
+    refused(net, "p0: --cpus requires native XDP", "load", "p0", *STEER, "--mode", "skb")
     assert not os.path.exists(PIN)
     net.fpisa("load", "p0")
     refused(net, "a datapath that does not steer is loaded", "load", "p1", *STEER)
@@ -276,7 +276,7 @@ def test_configured(lab, tmp_path):
     assert net.json("status")["cpus"] == [0, 1] and net.json("status")["cpu_queue"] == 64
     assert apply("0,1") == (0, "p0: is loaded already\np1: is loaded already\n", "")
     status, out, err = apply("1")
-    assert status == 1 and out == "" and err.count("cpus: runs with others") == 1
+    assert status == 1 and out == "" and err.count("cpus: the datapath runs with other CPUs") == 1
     net.add_job(1)
     net.check_sum(1)
 
@@ -292,7 +292,7 @@ def test_soak(lab):
 
 @two_cpus
 def test_bench():
-    """bench/steer.py, at its shortest, prints a line without steering, a line with it, and a line for the way into the map."""
+    """bench/steer.py, at its shortest, prints a line without steering, a line with it, and a line for the cost of entering the map."""
     script = os.path.join(TOP, "bench", "steer.py")
     command = [sys.executable, "-B", script, "--rounds", "1", "--values", "20000", "--elements", "256"]
     p = subprocess.run(command, text=True, capture_output=True, timeout=5 * COMMAND_S)
@@ -305,7 +305,7 @@ def test_bench():
 
 @two_cpus
 def test_doctor(lab):
-    """The steering program is this build's; the fix for a program of another version steers alike."""
+    """The steering program belongs to this build; the fix for a program of another version steers in the same way."""
     net = lab()
     net.load(*STEER)
 

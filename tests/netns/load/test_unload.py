@@ -2,11 +2,13 @@
 """`fpisa unload`: the objects that it removes, those that it leaves because other namespaces use them or other tools made
 them, and the remains of an interface that vanishes"""
 import os
+import random
 import re
 
 import pytest
 
-from lab import BPFFS, FPISA, PIN
+from lab import ADDRESS, BPFFS, FPISA, PIN, draw_seed
+from preload import SCARCE, library
 from refusals import refused
 from shared import copy_pin
 
@@ -35,31 +37,31 @@ def another(net):
     return ns, ns.spawn("sleep", "600")
 
 
-@pytest.mark.alone  # another test's fpisa enters every namespace, and is a process in it meanwhile
+@pytest.mark.alone  # the fpisa of another test enters every namespace, and counts as a process there meanwhile
 def test_unload_while_another_namespace_runs_it(lab):
-    """Pins belong to the BPF filesystem, interfaces to their namespace: an unload in one namespace leaves what runs in another, and
-    says how to get there."""
+    """Pins belong to the BPF filesystem, interfaces to their namespace: an unload in one namespace does not touch the datapath of another,
+    and prints how to unload there."""
     net = lab()
     other, keeper = another(net)
     net.fpisa("load", *net.ports)
     net.add_job(1)
     other.run(FPISA, "load", "e0")
     there = rf"nsenter -t {keeper.pid} -n fpisa unload"
-    said = rf"detached in this network namespace; datapath and jobs stay, for they run on e0 of another; {there}\n"
+    said = rf"detached in this network namespace; datapath and jobs stay, because they run on e0 of another; {there}\n"
     assert net.fpisa("unload", "p0") == ""
     assert re.fullmatch(said, net.fpisa("unload", "p1"))
     assert [j["job"] for j in net.json("job", "list")] == [1]
     net.fpisa("load", *net.ports)
     net.check_sum(1)
     assert re.fullmatch(said, net.fpisa("unload"))
-    refused(net, ["unload"], rf"{PIN}: runs on no interface of this network namespace, but on e0 of another; {there}")
+    refused(net, ["unload"], rf"{PIN}: does not run in this network namespace, but on e0 of another; {there}")
     _, out, _ = net.agg.try_run(FPISA, "doctor")
     line, = [x for x in out.splitlines() if " datapath: " in x]
     assert re.fullmatch(rf"ok     datapath: attached: pinned in {PIN}, on no interface of this network namespace, but on e0 of "
                         rf"another; nsenter -t {keeper.pid} -n fpisa doctor looks there", line)
     assert net.agg.run("sh", "-ec", there.replace(" fpisa", " " + FPISA)) == "" and not os.path.exists(PIN)
     assert "xdp" not in other.run("ip", "link", "show", "e0")
-    # Likewise the other way round
+    # Load on p0 first, then unload in the other namespace.
     keeper = net.agg.spawn("sleep", "600")
     net.fpisa("load", "p0")
     other.run(FPISA, "load", "e0")
@@ -95,7 +97,7 @@ def test_unload_that_may_not_look_into_processes(lab):
     other.run(FPISA, "load", "e0")
     caps = "-all,+net_admin,+sys_admin"
     unload = ["setpriv", "--bounding-set", caps, "--inh-caps", caps, FPISA, "unload"]
-    assert re.fullmatch("detached in this network namespace; datapath and jobs stay, for .*; run fpisa unload with CAP_SYS_PTRACE\n",
+    assert re.fullmatch("detached in this network namespace; datapath and jobs stay, because .*; run fpisa unload with CAP_SYS_PTRACE\n",
                         net.agg.run(*unload))
     assert os.path.exists(PIN)
     status, _, err = net.agg.try_run(*unload)
@@ -104,6 +106,29 @@ def test_unload_that_may_not_look_into_processes(lab):
     keeper.kill()
     other.run(FPISA, "unload")
     assert not os.path.exists(PIN)
+
+
+@pytest.mark.parametrize("scarce, said", [
+    ({"SCARCE_PIN": "fpisa_jobs"}, r"Too many open files in system"), ({"SCARCE_LINK": "p0"}, r"p0: look up its XDP program: .*memory"),
+    ({"SCARCE_LINK": "p0", "named": "p0"}, r"p0: look up its XDP program: .*memory")])
+def test_unload_that_cannot_tell(lab, tmp_path, scarce, said):
+    """An interface or a pin that cannot be examined may have a datapath, so running datapaths keep their pins and jobs."""
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1)
+    env = {**os.environ, **scarce, "LD_PRELOAD": library(SCARCE, tmp_path)}
+    status, out, err = net.agg.try_run(FPISA, "unload", *filter(None, [env.pop("named", "")]), env=env)
+    assert (status, out) == (1, "") and re.search(said, err), err
+    net.check_sum(1)
+    assert net.fpisa("unload") == "last interface detached: datapath and its jobs removed\n" or not os.path.exists(PIN)
+
+
+def test_stamp_that_cannot_be_read(lab, tmp_path):
+    """A stamp that cannot be opened does not count as that of another version."""
+    net = lab(workers=1)
+    net.load()
+    status, _, err = net.agg.try_run(FPISA, "job", "list", env={**os.environ, "SCARCE_PIN": "fpisa_abi", "LD_PRELOAD": library(SCARCE, tmp_path)})
+    assert status == 1 and "fpisa_abi: open: Too many open files in system" in err and "version" not in err, err
 
 
 def pin_map(net, path, name):
@@ -127,7 +152,7 @@ def test_many_pins(lab):
 
 
 def test_pins_of_others(lab):
-    """A pin with one of fpisa's names that was made under another name stays, in every directory; so does its directory."""
+    """A pin stays if it has a name of fpisa's but its object has another; so does its directory."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
@@ -162,7 +187,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
     else:
         assert "nothing is loaded, nothing to unload" in net.agg.try_run(FPISA, "unload")[2]
     assert not os.path.exists(PIN)
-    # An interface that runs it is found by any remaining map.
+    # An interface that runs the datapath is found by any remaining map.
     for is_lost in (lambda name: name == "fpisa_jobs", lambda name: name != "fpisa_stages"):
         net.fpisa("load", "p0")
         for name in filter(is_lost, os.listdir(PIN)):
@@ -172,7 +197,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
 
 
 def test_interface_vanishes(lab):
-    """A port that disappears takes its attachment along; the rest can be unloaded."""
+    """If a port disappears, its attachment ends too; the rest can be unloaded."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, workers=net.addresses[:2])
@@ -184,7 +209,7 @@ def test_interface_vanishes(lab):
 
 
 def test_unload_of_both_of_a_stack(lab):
-    """The kernel takes no program off below an interface that has one: unload begins at the top."""
+    """The kernel does not detach a program below an interface that has one, so unload begins at the top."""
     net = lab(bridge=True)
 
     def load_both():
@@ -193,9 +218,67 @@ def test_unload_of_both_of_a_stack(lab):
 
     net.agg.ip("link add br9 type bridge", "link set p0 master br9")
     load_both()
-    refused(net, ["unload", "p0"], r"p0: detach XDP: not while br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    refused(net, ["unload", "p0"], r"p0: detach XDP: br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
     net.fpisa("unload", "p0", "br9")
     assert not os.path.exists(PIN)
     load_both()
     net.fpisa("unload")
     assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "-d", "link")
+
+
+def settings(net):
+    """Return what a job of a rank here and a rank elsewhere needs of lo: forwarding and accept_local."""
+    return [int(net.agg.run("cat", f"/proc/sys/net/ipv4/conf/lo/{name}")) for name in ("forwarding", "accept_local")]
+
+
+def set_lo(net, before):
+    for name, on in zip(("forwarding", "accept_local"), before):
+        net.agg.run("sysctl", "-qw", f"net.ipv4.conf.lo.{name}={on}")
+
+
+def forward(net):
+    net.agg.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+
+def load_another(net):
+    net.agg.run(FPISA, "load", "p1", "--pin", BPFFS + "/other")
+
+
+# Events while the job runs, each with the settings that unload then leaves.
+MEANWHILE = {"nothing": (lambda net: None, lambda before: before), "switched off": (lambda net: set_lo(net, [0, 0]), lambda before: [0, 0]),
+             "ip_forward": (forward, lambda before: [1, before[1]]), "another datapath": (load_another, lambda before: [1, 1])}
+
+
+@pytest.mark.cold
+def test_settings_of_lo(lab):
+    """A job switches on the settings of lo that it needs. Unloading restores the old settings, unless another program has changed them or
+    may need them."""
+    net, rng = lab(), random.Random(draw_seed())
+    cases = [(event, [rng.randint(0, 1), rng.randint(0, 1)]) for event in MEANWHILE] + [("nothing", [0, 0])]
+    for event, before in cases:
+        happen, after = MEANWHILE[event]
+        net.agg.run("sysctl", "-qw", "net.ipv4.ip_forward=0")
+        set_lo(net, before)
+        net.fpisa("load", "p0", "lo", "--mode", "skb")
+        net.add_job(1, "--fanout", "unicast", workers=[net.addresses[0], f"{ADDRESS}:18001"])
+        assert settings(net) == [1, 1]
+        happen(net)
+        net.fpisa("unload")
+        assert settings(net) == after(before), (event, before)
+        if event == "another datapath":
+            net.fpisa("unload", "--pin", BPFFS + "/other")
+
+
+def test_settings_of_lo_from_another_namespace(lab):
+    """Settings are restored in the namespace of the job, wherever the last unload runs."""
+    net = lab()
+    other, _ = another(net)
+    set_lo(net, [0, 0])
+    net.load()
+    net.add_job(1)
+    assert settings(net) == [1, 0]
+    other.run(FPISA, "load", "e0")
+    net.agg.run("ip", "link", "set", "p0", "xdp", "off")
+    net.agg.run("ip", "link", "set", "p1", "xdp", "off")
+    other.run(FPISA, "unload")
+    assert not os.path.exists(PIN) and settings(net) == [0, 0]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa upgrade`: new programs replace running programs while frames flow; it may be killed at any moment. Maps of another
-version"""
+"""`fpisa upgrade`: new programs replace running programs while frames flow; it may be killed at any moment. Maps of another version are
+refused."""
 import hashlib
 import json
 import os
@@ -89,7 +89,7 @@ def test_killed(lab, options):
 
 
 def test_generations_go_on(lab):
-    """Generation numbers go on after unload and load, too: no number comes back, however many there were."""
+    """Generation numbers continue after unload and load, so no number is used twice, however many there were."""
     net = lab(workers=1)
     seen = []
     for _ in range(2):
@@ -101,7 +101,7 @@ def test_generations_go_on(lab):
         net.add_job(2)
         net.check_sum(2)
         seen.append(net.json("job", "show", 2)["generation"])
-        # The promise is for fewer than 64 a second (doc/protocol.md).
+        # The guarantee is for fewer than 64 a second (doc/protocol.md).
         time.sleep(max(0, 1 - (time.monotonic() - loaded)))
         net.fpisa("unload")
     assert len(seen) == len(set(seen)) == 122 and seen == sorted(seen)
@@ -184,7 +184,7 @@ def test_other_layout(lab, tmp_path):
     net.fpisa("unload")
     assert not [name for name in os.listdir(BPFFS) if name.startswith("fpisa")]
     os.unlink(BPFFS + "/x/other")
-    # The other way round, and with a loader that knows no stamp: iproute2 finds the pinned maps.
+    # The reverse case, and a loader that does not check the stamp: iproute2 finds the pinned maps.
     net.ip_link()
     status, _, err = net.agg.try_run("ip", "-force", "link", "set", "dev", "p0", "xdp", "obj", tmp_path / "other" / "other.o",
                                      "sec", "xdp")

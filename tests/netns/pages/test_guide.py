@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, an installation by
-`make install`, every command of the page in its order, every row of its table of faults caused on
-purpose and mended. Its section 1, packages, is tests/package/test_package.py's."""
+"""doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, an installation by `make install`, and
+every command of the page in its order. Every fault in its tables is caused on purpose and fixed. tests/package/test_package.py tests
+section 1, packages."""
 import contextlib
 import json
 import os
@@ -27,8 +27,8 @@ pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
 NOBODY = 65534
 HAS_TORCH = os.path.exists(os.path.join(BUILD, "torch", "built"))
-WAIT_MS = 2000	# of a worker that is to fail
-# As Debian's /etc/nftables.conf, but closed. Outgoing packets are free.
+WAIT_MS = 2000	# timeout of a worker that is to fail
+# Debian's /etc/nftables.conf, but with all input dropped. Outgoing packets are not filtered.
 FIREWALL = """flush ruleset
 table inet filter {
 	chain input {
@@ -39,7 +39,7 @@ table inet filter {
 }
 """
 # No systemd runs in a network namespace: the commands of the installed units run as systemd would start them. A process that stays
-# (Type=notify) writes its number beside its output.
+# (Type=notify) writes its number to a file next to its output.
 SYSTEMCTL = r"""#!/usr/bin/python3
 import os, re, shlex, signal, socket, subprocess, sys
 verb, *rest = sys.argv[1:]
@@ -174,7 +174,7 @@ class Site(labs.Lab):
 
     @staticmethod
     def nft(ns):
-        """Check that only the page's way through the firewall lets a result in."""
+        """Check that only the page's firewall rule lets a result in."""
         read, write = os.pipe()
         os.write(write, FIREWALL.encode())
         os.close(write)
@@ -237,7 +237,7 @@ class Site(labs.Lab):
 
 @contextlib.contextmanager
 def in_a_home(make):
-    """Give what make() sets up in a folder of its own, and close it and remove the folder at the end."""
+    """Yield what make() sets up in a folder of its own; then close it and remove the folder."""
     home, made = tempfile.mkdtemp(), None
     os.chmod(home, 0o755)
     try:
@@ -284,7 +284,7 @@ def follow(site, block):
         before = counts(site) if of_mpi else {}
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
-            # The call was served, by a job with the number and the counters of the one before.
+            # The call was served by a job with the number and the counters of its predecessor.
             assert not of_mpi or ("fpisa: " not in out and counts(site)["result"] != before["result"]), out
             if "--mode exact" in block.text:
                 digests.update(re.findall(r", weights (\w+), ", out))
@@ -309,15 +309,14 @@ def test_page(site):
     assert not [f for f in os.listdir(BPFFS) if "fpisa" in f] and "xdp" not in site.agg.run("ip", "link", "show", "eth0")
 
 
-# -- the table of faults ----------------------------------------------------
-# Each makes the row's fault and returns its symptom.
+# -- the table of faults ---------------------------------------------------- Each function makes the row's fault and returns its symptom.
 
-FAULTS, GROUP_FAULTS = "what is seen", "what a group's program says"
+FAULTS, GROUP_FAULTS = "symptom", "error of a group's program"
 ADD = f"fpisa job add 7 --workers {','.join(WORKERS)} --address {AGGREGATOR}"
 
 
 def no_native_xdp(site):
-    site.agg.ip("link set eth0 name eth9", "link add eth0 type bridge", "link set eth0 up")
+    site.agg.ip("link set eth0 name eth9", "link add eth0 type ifb", "link set eth0 up")
     return site.tell("fpisa load eth0")
 
 
@@ -407,7 +406,7 @@ def two_on_one_host(site):
 
 
 def by_result(site):
-    """Fewer results are asked for again than exist."""
+    """Workers request only some of the results again."""
     before = counts(site)
     site.check_sum(7, 3000)
     after = counts(site)
@@ -453,8 +452,7 @@ def test_fault(site, row):
     (works or (lambda s: s.check_sum(7)))(site)
 
 
-# -- the table of groups' faults ---------------------------------------------
-# Each returns the errors of a group's members.
+# -- the table of groups' faults --------------------------------------------- Each function returns the errors of a group's members.
 
 SUM = {"sum": "float32"}
 ENDLESS = {**SUM, "times": 10**6}
@@ -467,7 +465,7 @@ def member(site, rank, *steps, name="sums", size=2, key=True, **options):
 
 
 def members(site, *steps, name="sums"):
-    """Start both ranks, joined, with these steps."""
+    """Start both ranks with these steps, and wait until they have joined."""
     found = [member(site, r, *steps, name=name) for r in range(2)]
     assert [m.line()["rc"] for m in found] == [0, 0]
     return found
@@ -485,7 +483,7 @@ def said(*ranks):
 
 
 def configured(site, line):
-    """Change a line in the manager's part of the configuration, which is read again."""
+    """Change a line in the manager's section of the configuration, and make the manager read it again."""
     key = line.split(" ")[0]
     with open(CONFIG) as f:
         text = re.sub(rf"^{key} = .*\n", "", f.read(), flags=re.M).replace("[manager]\n", f"[manager]\n{line}\n")

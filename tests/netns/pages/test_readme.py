@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The promises of doc/guide.md, section 12, about bpftool"""
+"""The statements about bpftool in doc/guide.md, section 12"""
 import os
 import re
 import struct
@@ -24,7 +24,7 @@ def counters_command():
 
 @pytest.mark.parametrize("how", ["ip_link", "load"])
 def test_counters_by_bpftool(lab, how):
-    """The command prints what the page shows, after either way to load: a line a counter, all CPUs added."""
+    """After either way to load, the command prints what the page shows: a line for each counter, summed over CPUs."""
     net = lab()
     getattr(net, how)()
     net.add_job(JOB)

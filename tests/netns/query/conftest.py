@@ -1,9 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A PostgreSQL at the master, if it can run here"""
+"""Workers with their master, and a PostgreSQL at the master, if it can run here"""
 import pytest
 
 import postgres
-from far import Far
+from foreign_lab import Far
+from lab import MTU
+from queries import Queries
+
+
+@pytest.fixture
+def asked(lab, tmp_path):
+    """Yield asked(workers), which makes a Lab with a datapath, a host for each worker, and a host for the master."""
+    made = []
+
+    def make(workers, mtu=MTU):
+        net = lab(workers=workers + 1, mtu=mtu)
+        net.load()
+        made.append(Queries(net, str(tmp_path)))
+        return made[-1]
+
+    yield make
+    for q in made:
+        q.close()
 
 
 @pytest.fixture
@@ -15,7 +33,7 @@ def possible():
 
 @pytest.fixture
 def master(possible, lab, tmp_path):
-    """Yield a master of two workers, which serve nothing yet."""
+    """Yield a master of two workers, which have no tables yet."""
     net = lab(workers=3)
     net.load()
     q = Far(net, str(tmp_path))

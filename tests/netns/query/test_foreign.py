@@ -42,7 +42,7 @@ def explained(q, query, settings=""):
 
 
 def test_pruned_by_the_network(far):
-    """First rows and groups are right, over frames that are lost too, and rows were pruned and absorbed."""
+    """First rows and groups are right, also with lost frames, and rows were pruned and absorbed."""
     rng = random.Random(draw_seed())
     rows = [(i % 40, float(rng.randrange(10 ** 6))) for i in range(20000)]
     far.deal("t", ("k int32 not null", "x real not null"), rows)
@@ -72,8 +72,7 @@ def test_random_tables(far):
 
 
 def test_queries_are_taken(far):
-    """A query at the aggregator has one master: another scan of another session, of the same, or of another program does
-    without it."""
+    """A query at the aggregator has one master. Further scans, of the same session, another session or another program, run without it."""
     far.deal("t", ("k int32 not null", "x real not null"), [(i % 7, float(i)) for i in range(1000)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
     top = "SELECT x FROM t ORDER BY x DESC LIMIT 2"
@@ -104,7 +103,7 @@ def test_queries_are_taken(far):
         said = explained(far, groups)
         assert said["Pruned By"].startswith("nobody: query 4 is not free: ") and "18002" in said["Pruned By"], said
         far.sql(f"ALTER SERVER far OPTIONS (SET queries '{QUERIES}')")
-    # Many at once
+    # Many sessions at once
     wrong = []
 
     def ask(n):
@@ -159,7 +158,7 @@ def test_page(master):
 
 
 def test_demo(possible):
-    """Five queries' shapes but TPC-H's, for which PyPI is needed; with frames that are lost."""
+    """Five queries in the form of TPC-H's, whose data need PyPI, are right with lost frames."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "20000", "--scale", "0", "--loss", "0.02", "--json"], capture_output=True, text=True)
     assert p.returncode == 0, p.stderr
     results = {r["name"]: r for r in json.loads(p.stdout)}
@@ -168,7 +167,7 @@ def test_demo(possible):
         assert r["answers_equal"] and r["rows"] == 20000 == r["forwarded"] + r["pruned"] + r["absorbed"], r
     assert results["top_n"]["pruned"] > 10000 and results["group_by_sum"]["absorbed"] == 20000
     p = subprocess.run([FPISA, "query", "demo", "--workers", "3"], capture_output=True, text=True)
-    assert p.returncode == 2 and "--workers: 2 or 4" in p.stderr
+    assert p.returncode == 2 and "--workers: give 2 or 4" in p.stderr
 
 
 @pytest.mark.long

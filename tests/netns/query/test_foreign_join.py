@@ -11,7 +11,7 @@ from postgres import Failed
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 
-# kind, number, options but ports of `fpisa query add` and of the server
+# kind, number, and the options of `fpisa query add` and of the server without the ports
 AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys": 40, "filter-bytes": 4}),
                  ("join", 2, {"key-bytes": 32, "filter": "bloom", "filter-keys": 300, "filter-bytes": 16}),
                  ("join", 3, {"key-bytes": 16, "filter": "bloom", "filter-keys": 300, "filter-bytes": 8}),
@@ -47,14 +47,14 @@ def explained(q, query, settings=""):
     rows = q.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
     scans = list(scans_of(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
     for s in scans:
-        # A scan that was read again, or not to its end, does not know which rows did not come.
+        # A scan that was read again, or not to its end, does not know which rows were pruned.
         if s["Actual Loops"] == 1 and s.get("Rows Sent"):
             assert s["Rows Sent"] == s["Rows Pruned"] + s["Rows Absorbed"] + s["Rows Received"], s
     return scans
 
 
 def random_joins(far, rounds):
-    """Run joins of every kind over small tables, with and without a key to prune by, with lost frames. Return how many were
+    """Run joins of every kind over small tables, with and without a key that can prune, with lost frames. Return how many were
     pruned."""
     rng = random.Random(draw_seed())
     pruned = {"rows": 0, "groups": 0}
@@ -85,7 +85,8 @@ def test_random_joins_long(far):
 
 
 def test_counts(far):
-    """The counts show the rows that a filter keeps from the master: two scans of a statement at once, then no free query."""
+    """The counts show the rows that a filter keeps from the master: first two scans of one statement at once, then a scan without a free
+    query."""
     rows = [(k, k * 3, "2024-01-01", "a", k % 5, 1.0) for k in range(1, 31)] * 20
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": rows, "small": few, "third": few}, not_null=True)
@@ -109,7 +110,7 @@ def test_counts(far):
     again = far.sql(f"{path} {held} EXPLAIN SELECT * FROM big JOIN small USING (k) WHERE small.n = 0;"
                     "SELECT count(*) FROM big JOIN small USING (k) WHERE small.n = 0")
     assert any("Pruned By: nobody: query 1 is in use by another scan" in r[0] for r in again) and again[-1] == ("120",), again
-    for way, why in ("none", "fpisa.pruning is none"), ("workers", "fpisa.pruning is workers, which know no other worker's keys"):
+    for way, why in ("none", "fpisa.pruning is none"), ("workers", "fpisa.pruning is workers, and a worker does not know the other workers' keys"):
         scans = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", f"{path} SET fpisa.pruning = {way};")
         assert [(s["Rows Pruned"], s["Actual Rows"]) for s in scans] == [(0, 600), (0, 6)] and scans[0]["Pruned By"] == "nobody: " + why
 
@@ -126,7 +127,7 @@ def test_no_room_for_places(far):
     for work_mem, room in ("64kB", False), ("1MB", True):
         path = f"SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '{work_mem}';"
         big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
-        assert ("beyond hash_mem: more than" in big["Pruned By"]) != room and (big["Rows Pruned"] == 1200) == room, big
+        assert ("too large for hash_mem: more than" in big["Pruned By"]) != room and (big["Rows Pruned"] == 1200) == room, big
         assert far.sql(f"{path} SELECT count(*) FROM big JOIN small USING (k) WHERE small.n < 4") == [("4800",)]
     most = 64 * 1024 // 3 // 8
     for n in most, most + 1:
@@ -135,12 +136,12 @@ def test_no_room_for_places(far):
         path = "SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
         big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
         assert big["Rows Received"] == (n if n == most else 2 * n - 1), big
-        assert big["Pruned By"].startswith("network") if n == most else f"beyond hash_mem: more than {most} rows may be in the join" in big["Pruned By"], big
+        assert big["Pruned By"].startswith("network") if n == most else f"too large for hash_mem: more than {most} rows may be in the join" in big["Pruned By"], big
 
 
 def test_replaced_meanwhile(far):
-    """The statement fails unless its own scan reads the files of the other table that the filter's keys came from: otherwise rows
-    that join only with the new files were left out."""
+    """The statement fails if its scan reads other files of the other table than those with the filter's keys. Otherwise rows that join only
+    with the new files would be missing."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 20, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
@@ -162,7 +163,7 @@ def test_replaced_meanwhile(far):
 
 
 def test_types(far):
-    """Keys that are equal here but of other types at the workers are an error if a filter would compare them."""
+    """It is an error if a filter would compare keys that are equal here but have different types at the workers."""
     far.deal("big", ["d int32 not null", "n int32 not null", "x real"], [(20240101, i, 1.0) for i in range(10)] + [(20240102, 1, 2.0)] * 10)
     far.deal("small", ["d int32 not null", "n int32 not null", "x real"], [(240101, 0, 1.0), (240102, 1, 2.0), (240102, 1, 3.0)])
     for name, rows in ("big", 1000000), ("small", 10):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/query.md, section 1: its commands in their order, on the machines that the page names, print what it says"""
+"""doc/query.md, section 1: its commands in their order, on the machines that the page names, print the output that the page shows"""
 import os
 import re
 
@@ -17,7 +17,7 @@ def test_example(lab, tmp_path):
     os.unlink(q.key)
     with open(os.path.join(TOP, "doc", "query.md")) as f:
         page = f.read()
-    blocks = re.findall(r"[Oo]n (the aggregator|each worker|the master)(?:, its part of a table)?:\n\n```sh\n(.*?)```"
+    blocks = re.findall(r"[Oo]n (the aggregator|each worker|the master)(?:, create its part of a table and serve it)?:\n\n```sh\n(.*?)```"
                         r"(?:\n\n[^\n]*:\n\n```text\n(.*?)```)?", page, re.S)
     assert [where for where, _, _ in blocks] == ["the aggregator", "each worker", "the master", "the master"]
     hosts = {"the aggregator": [net.agg], "each worker": net.worker[:2], "the master": [net.worker[2]]}

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker's files while a query reads them: written, replaced, cut; and the process that reads Parquet, which may be slow,
-hang or die"""
+"""A worker's files while a query reads them: written, replaced, cut; and the driver that reads Parquet, which may be slow, hang
+or die"""
 import os
+import re
 import select
 import signal
 import time
 
 import pytest
 
+import parquet
 from lab import alive, children, end, wait_until
 from queries import Queries, read_whole
 
@@ -23,49 +25,39 @@ def asked(lab, tmp_path):
 
 # -- Parquet ----------------------------------------------------------------------
 
-def read_parquet_by(q, tmp_path, script):
-    """Serve table t, whose Parquet a shell script in place of Python converts to CSV. Return the file with its process number."""
-    directory, bin_ = q.directory(0), tmp_path / "bin"
-    pid = tmp_path / "pid"
+def read_by_driver(q, tmp_path, **driver):
+    """Serve table t, whose Parquet a driver of the tests reads (tests/lib/driver.c has its variables). Return the file."""
+    path = os.path.join(q.directory(0), "t.parquet")
     q.close()
     q.workers.clear()
-    if os.path.exists(pid):
-        os.unlink(pid)
     q.table(0, [])
-    os.replace(os.path.join(directory, "t.csv"), os.path.join(directory, "t.parquet"))
-    bin_.mkdir(exist_ok=True)
-    with open(bin_ / "python3", "w") as f:
-        f.write(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}\n{script}\n")
-    os.chmod(bin_ / "python3", 0o755)
-    q.serve(env={**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"})
-    return pid
+    os.replace(os.path.join(q.directory(0), "t.csv"), path)
+    q.serve(env={**os.environ, "FPISA_DRIVER": parquet.driver(tmp_path), **{k: str(v) for k, v in driver.items()}})
+    return path
 
 
-def helper_of(pid):
-    wait_until("a process that reads Parquet", lambda: os.path.exists(pid))
-    with open(pid) as f:
-        return int(f.read())
+def scan_of(q):
+    """Return the process that serves the query."""
+    wait_until("a process of the query", lambda: children(q.workers[0].pid))
+    return children(q.workers[0].pid)[0]
 
 
 def test_parquet_takes_long(asked, tmp_path):
-    """A query waits as long as rows come, whatever its timeout, and no longer."""
+    """A query waits as long as the driver computes, whatever its timeout."""
     q = asked
-    read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; echo $i,1; done")
+    read_by_driver(q, tmp_path, ROWS=10, PAUSE_MS=500)
     rows, counts = q.run(*GROUPS, "--timeout", 2, network=False)
     assert len(rows) == counts["table"] == 10
-    read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; echo $i,1; done")
-    assert len(q.run(*GROUPS, "--timeout", 1, network=False)[0]) == 10
-    pid = read_parquet_by(q, tmp_path, "echo k,v; exec sleep 1000")
-    says = q.fails(*GROUPS, "--timeout", 2, network=False)
-    assert f"worker {q.net.addresses[0]}:18001: t.parquet: the process that reads Parquet has written nothing in 2000 ms" in says
-    wait_until("its end", lambda: not alive(helper_of(pid)))
+    read_by_driver(q, tmp_path, ROWS=2, PAUSE_MS=3000)
+    for options in GROUPS, (*GROUPS[:-1], "workers"):
+        assert len(q.run(*options, "--timeout", 1, network=False)[0]) == 2
 
 
 def test_silence_beside_progress(lab, tmp_path):
-    """A silent worker is named after the timeout and 5 s, also while another worker goes on."""
+    """A silent worker is named after the timeout and 5 s, even while another worker makes progress."""
     q = Queries(lab(workers=3), str(tmp_path))
     try:
-        read_parquet_by(q, tmp_path, "echo k,v; for i in $(seq 60); do sleep 0.2; echo $i,1; done")
+        read_by_driver(q, tmp_path, ROWS=60, PAUSE_MS=200)
         q.workers[1].send_signal(signal.SIGSTOP)
         begun = time.monotonic()
         says = q.fails(*GROUPS, "--timeout", 1, network=False)
@@ -74,54 +66,59 @@ def test_silence_beside_progress(lab, tmp_path):
         q.close()
 
 
-def test_parquet_process_ends_with_its_query(asked, tmp_path):
+def test_driver_ends_with_its_query(asked, tmp_path):
+    """A driver that hangs ends with the master's connection, or with the worker. One that dies, or fails, ends the query."""
     q = asked
-    pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")
+    read_by_driver(q, tmp_path, ROWS=1, END="hang")
+    for options in GROUPS, (*GROUPS[:-1], "workers"):
+        p = q.master.spawn(*q.argv(*options, network=False))
+        scan = scan_of(q)
+        time.sleep(0.5)
+        end(p)
+        wait_until("its end with the master", lambda pid=scan: not alive(pid))
     p = q.master.spawn(*q.argv(*GROUPS, network=False))
-    helper = helper_of(pid)
-    end(p)
-    wait_until("its end with the master", lambda: not alive(helper) and not children(q.workers[0].pid))
-    pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")
-    p = q.master.spawn(*q.argv(*GROUPS, network=False))
-    helper = helper_of(pid)
+    scan = scan_of(q)
     q.workers[0].send_signal(signal.SIGKILL)
-    wait_until("its end with the worker", lambda: not alive(helper))
+    wait_until("its end with the worker", lambda: not alive(scan))
     assert p.wait(30) == 1 and "the connection ended" in p.stderr.read()
-    read_parquet_by(q, tmp_path, "echo k,v; kill -9 $$")
-    assert "t.parquet: the process that reads Parquet was killed" in q.fails(*GROUPS, network=False)
+    read_by_driver(q, tmp_path, END="kill")
+    assert "the connection ended" in q.fails(*GROUPS, network=False)
+    read_by_driver(q, tmp_path, END="fail")
+    assert "t.parquet: the driver fails\n" in q.fails(*GROUPS, network=False)
+    read_by_driver(q, tmp_path, ROWS=1, FORMAT="l")
+    assert "t.parquet: the driver gives column 1 as Arrow's 'l'\n" in q.fails(*GROUPS, network=False)
 
 
 def test_parquet_written_while_it_is_read(asked, tmp_path):
     q = asked
-    path = os.path.join(q.directory(0), "t.parquet")
-    read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo >> {path}")
-    assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
-    # Written in place, with its mtime restored
-    read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo z | dd of={path} conv=notrunc 2>/dev/null; touch -d @1000000 {path}")
-    os.utime(path, (1000000, 1000000))
-    assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
+    path = read_by_driver(q, tmp_path, ROWS=20, PAUSE_MS=100)
+    for hide in False, True:
+        os.utime(path, (1000000, 1000000))
+        time.sleep(0.1)
+        p = q.master.spawn(*q.argv(*GROUPS, network=False))
+        scan_of(q)
+        time.sleep(1)
+        with open(path, "r+") as f:
+            f.write("z")
+        if hide:
+            os.utime(path, (1000000, 1000000))
+        assert "t.parquet: was written while the query read it; ask again" in read_whole(p)[2]
 
 
 def test_parquet_columns(asked, tmp_path):
-    """The process is asked for exactly the columns that the query uses, in the schema's order."""
+    """The driver is asked for exactly the columns that the query uses, and for the rows that it selects."""
     q = asked
-    schema = "x int32 not null", "k int32 not null", "y text not null", "v real", "z date"
-    asked_for = tmp_path / "columns"
-
-    def columns(*options):
-        os.unlink(os.path.join(q.directory(0), "t.schema"))
-        with open(os.path.join(q.directory(0), "t.schema"), "w") as f:
-            f.write("\n".join(schema))
-        rows = q.run(*options, "--prune", "none", network=False)[0]
-        return asked_for.read_text().split(), rows
-
-    # -I -B -c SCRIPT come before them; each column's value is its place.
-    read_parquet_by(q, tmp_path, f'shift 4; echo "$@" > {asked_for}; echo "$@" | tr " " ","; n=0; '
-                                 'for i; do n=$((n + 1)); printf "%s%s" "${c}" "$n"; c=,; done; echo')
-    assert columns("--by", "k", "--value", "v") == (["k", "v"], [[1, 1, 2, 2, 2, 2]])
-    assert columns("--by", "k", "--value", "v", "--where", "x=1,y not null") == (["x", "k", "y", "v"], [[2, 1, 4, 4, 4, 4]])
-    assert columns("--columns", "y,x") == (["x", "y"], [["2", 1]])
-    assert columns("--columns", "y", "--where", "z null") == (["y", "z"], [])
+    statements = tmp_path / "statements"
+    read_by_driver(q, tmp_path, ROWS=1, STATEMENTS=statements)
+    rows = q.run(*GROUPS, "--where", "v real>=0.5,k not null,k<7", network=False)[0]
+    assert [r[:3] for r in rows] == [[1, 1, 1]]
+    said = statements.read_text().splitlines()
+    at = said[1].split("'")[1]
+    assert said[0] == "SET threads = 1" and re.fullmatch(r"/proc/self/fd/\d+", at)
+    assert said[1:5] == [f"SET allowed_paths = ['{at}']", "SET enable_external_access = false", f"DESCRIBE SELECT * FROM read_parquet('{at}')",
+                         f"SELECT count(*) FROM read_parquet('{at}')"]
+    assert said[5:] == [f'SELECT CAST("k" AS INTEGER), CAST("v" AS FLOAT) FROM read_parquet(\'{at}\') WHERE CAST(CAST("v" AS FLOAT) AS DOUBLE) '
+                        '>= CAST(\'0.5\' AS DOUBLE) AND "k" IS NOT NULL AND (CAST("k" AS INTEGER)) < CAST(\'7\' AS BIGINT)']
 
 
 # -- rows -------------------------------------------------------------------------
@@ -142,8 +139,8 @@ def stopped_scan(q, rows):
 
 
 def test_files_change(asked):
-    """A file that is written while it is read gives no answer and an error that says why; a replaced file gives the old
-    file's answer."""
+    """If a file is written while it is read, the query gives no answer but an error that says why. If a file is replaced, the answer is
+    that of the old file."""
     q = asked
     rows = [(i, "x" * 1000) for i in range(30000)]
     path = os.path.join(q.directory(0), "t.csv")
@@ -152,7 +149,7 @@ def test_files_change(asked):
     for change in "cut", "overwritten", "hidden", "replaced":
         p = stopped_scan(q, rows)
         if change == "hidden":
-            # Its mtime is restored; a ctime change by another name does not hide the rest.
+            # Its mtime is restored. A change of its ctime by another hard link does not hide the write.
             before = os.stat(path)
             with open(path, "r+") as f:
                 f.seek(before.st_size - 100)

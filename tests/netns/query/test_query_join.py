@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries over a join: no row of it is missing, and other rows are only those that the filter may let pass"""
+"""Queries over a join: no row of the join is missing, and all other rows are ones that the filter may let pass"""
 import json
 import os
 import random
@@ -44,8 +44,8 @@ def big_rows(rng, n, keys):
 
 
 def test_random_joins(asked):
-    """With bitmaps, Bloom filters and lost frames, rows and groups contain all of the join, and of other rows only permitted
-    ones."""
+    """With bitmaps, Bloom filters and lost frames, rows and groups contain the whole join, and of other rows only those that the filter may
+    let pass."""
     rng = random.Random(draw_seed())
     q = asked
     spread(q, "big", BIG, [])
@@ -87,7 +87,7 @@ def test_random_joins(asked):
 
 
 def test_groups(asked):
-    """Rows of other keys are dropped before they make groups; everything is counted."""
+    """Rows with other keys are dropped before they make groups, and are counted."""
     rng = random.Random(draw_seed())
     q = asked
     schema = "k int32 not null", "j int32 not null", "v real"
@@ -108,13 +108,13 @@ def test_groups(asked):
         assert counts["values_sent"] == counts["values_pruned"] + counts["values_absorbed"] + counts["values_received"]
         assert counts["values_pruned"] == sum(v is not None and k not in keys for k, _, v in rows) == counts["pruned"]
         assert counts["keys"] == 60 and "join keys: 60\n" in err
-    # The same query without a join: no keys come, and all rows pass the filter.
+    # Use the same query without a join: no keys are sent, and all rows pass the filter.
     _, counts = q.run("--by", "k,j", "--value", "v", table="big")
     assert counts["values_pruned"] == 0 and not counts["filtered"]
 
 
 def test_lost_state(asked):
-    """If the query is made again while keys or rows are on their way, everything begins again, with the keys."""
+    """If the query is made again while keys or rows are in flight, the run begins again with the keys."""
     rng = random.Random(draw_seed())
     q = asked
     rows = spread(q, "big", BIG, big_rows(rng, 20000, KEYS))
@@ -138,7 +138,7 @@ def test_lost_state(asked):
 
 
 def keying(q, slow, *options):
-    """Return the process of a join whose keys are on their way; worker `slow` has most of them."""
+    """Return the process of a join whose keys are in flight; worker `slow` has most of them."""
     for w in range(2):
         q.table(w, [(k, "2024-02-29", 1.0, "x") for k in range(100)], BIG, name="big")
         q.table(w, [(k % KEYS, 1) for k in range(200000 if w == slow else 10)], SMALL, name="small")
@@ -167,7 +167,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     os.kill(*children(q.workers[slow].pid), signal.SIGKILL)
     _, status, err = read_whole(p)
     assert status == 1 and name + "the connection ended" in err, err
-    # All keys come, and then again into another filter, in which most lie beyond the end.
+    # All keys are sent, and then sent again into another filter, in which most lie beyond the end.
     p = keying(q, slow)
     p.send_signal(signal.SIGSTOP)
     q.remove()
@@ -176,7 +176,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     answer, status, err = read_whole(p)
     assert status == 0 and answer["counts"]["restarts"] > 0, err
     assert sorted(r[0] for r in answer["rows"]) == sorted(2 * list(range(100)))
-    # Gone for good
+    # the query is removed and not made again
     p = keying(q, slow, "--timeout", 2)
     q.remove()
     _, status, err = read_whole(p)
@@ -217,13 +217,13 @@ def test_refusals(asked):
     add(q, "table", 4, "--key-bytes", 32)
     on, groups = ("--join", "small", "--on"), ("--by", "k,d", "--value", "v")
     for options, number, says in (
-            ((*on, "k=key"), 1, "big.csv: the join's key takes 8 bytes, and the query's filter has --filter-bytes 4"),
-            ((*on, "k=key"), 2, "query 2 has keys of 8 bytes; join keys of 8 with places of rows take --key-bytes 16"),
-            ((*on, "k=key"), 3, "query 3 at the aggregator is "),
+            ((*on, "k=key"), 1, "big.csv: the join's key takes 8 bytes, but the query's filter has --filter-bytes 4"),
+            ((*on, "k=key"), 2, "query 2 has keys of 8 bytes; join keys of 8 with places of rows need --key-bytes 16"),
+            ((*on, "k=key"), 3, "query 3 at the aggregator has kind "),
             (("--join", "days", "--on", "d=day", "--by", "d", "--value", "v"), 4, "query 4 has no filter of join keys at the aggregator"),
-            ((*on, "k=key", *groups), 3, "big.csv: column k may be NULL; groups of a join are by columns that are not"),
-            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key: the key of groups has to begin with it"),
-            ((*on, "k=size"), 1, "big.csv: column k is int64, and small.csv: size is int32; columns of a join are of one type"),
+            ((*on, "k=key", *groups), 3, "big.csv: column k may be NULL; group a join by columns that are not null"),
+            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key: the key of groups must begin with it"),
+            ((*on, "k=size"), 1, "big.csv: column k is int64, and small.csv: size is int32; columns of a join must have the same type"),
             ((*on, "s=key"), 1, "big.csv: column s is text; join keys are numbers and dates"),
             ((*on, "k=none"), 1, "small.csv: the schema has no column 'none'"),
             (("--join", "none", "--on", "k=key"), 1, "no table none here"),

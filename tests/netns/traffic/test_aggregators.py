@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A job over two aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and the fate
-of a call when one aggregator goes, begins again or loses a rank"""
+"""A job over three aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and the outcome of a
+call when one aggregator disappears, starts again or removes a rank"""
+import hashlib
 import random
 
 import pytest
+import worker
 from aggregators import Switched, check_shares, pins
-from lab import FPISA, draw_seed, read_all, wait_until
+from lab import FPISA, draw_seed, read_all, read_answers, wait_until
 
 ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
-JOB, WORKERS, AGGREGATORS = 5, 3, 2
+JOB, WORKERS, AGGREGATORS = 5, 3, 3
 COUNT = 1_000_000
+TWO = "10.98.0.1,10.98.0.2"  # in tests of faults of an aggregator
 PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
 pytestmark = pytest.mark.together
 
 
 class Several(Switched):
-    """Aggregators 10.98.0.1 and .2, workers from 10.98.0.11 on."""
+    """Aggregators 10.98.0.1 to .3, workers from 10.98.0.11 on."""
 
     def __init__(self):
         super().__init__()
@@ -35,17 +38,23 @@ class Several(Switched):
     def results(self, i):
         return self.counters(JOB, f"{PINS}/a{i}")["v_result"]
 
-    def begin(self, count=COUNT, shares="10.98.0.1,10.98.0.2", **options):
+    def begin(self, count=COUNT, shares=TWO, **options):
         step = {"count": count, "kind": "integers"}
         return [self.start(r, JOB, step, address=shares, **options) for r in range(WORKERS)]
 
     def under_way(self, **options):
         """Start workers in the middle of a long sum."""
-        before = [self.results(i) for i in range(AGGREGATORS)]
+        before = [self.results(0), self.results(1)]
         self.slow_down()
         procs = self.begin(**options)
-        wait_until("frames", lambda: all(self.results(i) > before[i] + 100 for i in range(AGGREGATORS)), 30)
+        wait_until("frames", lambda: all(self.results(i) > before[i] + 100 for i in range(2)), 30)
         return procs
+
+
+def drawn_shares(rng):
+    """Return the weights of all aggregators, and the list of aggregators in the form that a worker takes."""
+    weights = [rng.randint(1, 9) for _ in range(AGGREGATORS)]
+    return weights, ",".join(f"10.98.0.{i + 1}*{w}" for i, w in enumerate(weights))
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +80,46 @@ def jobs(net):
 def test_sum(jobs, loss):
     """The sum has the right bits, and each aggregator has its share of the chunks."""
     rng = random.Random(draw_seed())
-    weights = [rng.randint(1, 9), rng.randint(1, 9)]
+    weights, shares = drawn_shares(rng)
     count = rng.randint(20000, 200000)
     before = [jobs.results(i) for i in range(AGGREGATORS)]
-    procs = jobs.begin(count, f"10.98.0.1*{weights[0]},10.98.0.2*{weights[1]}", loss=loss)
+    procs = jobs.begin(count, shares, loss=loss)
     jobs.check_answers(procs, WORKERS, count)
     chunks = [jobs.results(i) - before[i] for i in range(AGGREGATORS)]
     check_shares(chunks, weights, count)
 
 
+@pytest.fixture
+def doubles(net):
+    """Yield the network, with a job of doubles in mode exact on each aggregator."""
+    for i in range(AGGREGATORS):
+        net.job(i, "--format", "fp64")
+    yield net
+    for i in range(AGGREGATORS):
+        net.fpisa_at(i, "job", "del", JOB)
+
+
+@pytest.mark.parametrize("loss", (0, 0.02))
+def test_doubles(doubles, loss):
+    """The exact sums of doubles are correctly rounded, over one aggregator and over three with weights."""
+    seed = draw_seed()
+    rng = random.Random(seed)
+    weights, shares = drawn_shares(rng)
+    count = rng.randint(5000, 30000)
+    step = {"count": count, "kind": worker.DOUBLES, "seed": seed}
+    right = hashlib.sha256(worker.rounded_sum(WORKERS, count, seed)).hexdigest()
+    for address in "10.98.0.1", shares:
+        before = [doubles.results(i) for i in range(AGGREGATORS)]
+        procs = [doubles.start(r, JOB, step, address=address, loss=loss) for r in range(WORKERS)]
+        answers = [read_answers(p)[-1] for p in procs]
+        assert [a["digest"] for a in answers] == [right] * WORKERS, (address, count)
+    chunks = [doubles.results(i) - before[i] for i in range(AGGREGATORS)]
+    check_shares(chunks, weights, count, 128)
+
+
 def test_one_goes(jobs):
-    """If an aggregator goes in the middle of a sum, the call ends in time everywhere and names it; when it is back all go on."""
+    """If an aggregator disappears in the middle of a sum, the call ends in time on all ranks and names it; when it is back, sums work
+    again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.switch.ip("link set a1 down")
     answers = [read_all(p)[0][-1] for p in procs]
@@ -94,7 +132,7 @@ def test_one_goes(jobs):
 
 
 def test_one_begins_anew(jobs):
-    """If its job is made again in the middle of a sum, no rank gets a sum of it, and then all join again."""
+    """If its job is made again in the middle of a sum, no rank gets a sum from it, and then all join again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(1, "job", "del", JOB)
     jobs.job(1)
@@ -105,20 +143,20 @@ def test_one_begins_anew(jobs):
 
 
 def test_one_shrinks(jobs):
-    """A rank that one aggregator takes out is told so; the others learn which rank is missing."""
+    """A rank that is removed at one aggregator gets an error that says so; the other ranks' error names it."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(0, "job", "shrink", JOB, 2)
     answers = [read_all(p)[0][-1] for p in procs]
     jobs.at_full_rate()
-    assert answers[2]["rc"] == -ESTALE and "10.98.0.1: job 5: rank 2 was taken out" in answers[2]["error"]
+    assert answers[2]["rc"] == -ESTALE and "10.98.0.1: job 5: rank 2 was removed" in answers[2]["error"]
     for a in answers[:2]:
         assert a["rc"] == -ETIMEDOUT and "rank 2 sent nothing" in a["error"] and a["missing"] == 0b100
 
 
 def test_other_shares(jobs):
-    """If a rank has other weights, all are told, and none gets a sum."""
+    """If a rank has different weights, all ranks get an error, and none gets a sum."""
     step = {"count": 50000, "kind": "integers"}
-    lists = ["10.98.0.1,10.98.0.2"] * 2 + ["10.98.0.1*2,10.98.0.2"]
+    lists = [TWO] * 2 + ["10.98.0.1*2,10.98.0.2"]
     procs = [jobs.start(r, JOB, step, address=a) for r, a in enumerate(lists)]
     for p in procs:
         answer = read_all(p)[0][-1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""No machine beside the workers: each one's host is an aggregator too, at its own address. Frames of its own rank go by
-`lo`, with the datapath there in generic mode; the others' come by eth0."""
+"""A network of workers without a separate aggregator: each worker's host is an aggregator too, at its own address. Frames of its own rank
+go by `lo`, with the datapath there in generic mode; frames of other ranks arrive at eth0."""
 import os
 import random
 
@@ -12,7 +12,7 @@ from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
-PORT = 18001  # of the ranks. Frames to the datapath's own, 18000, that it leaves to the stack must be nobody's: so the stack finds the sender
+PORT = 18001  # the ranks' port. No socket has the datapath's port, 18000, so the stack answers frames that the datapath passes to it
 WORKERS = ",".join(f"10.98.0.{r + 11}:{PORT}" for r in range(HOSTS))
 PINS = f"/run/colocated-{os.getpid()}"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
@@ -61,7 +61,7 @@ def refused(net, *options, workers=WORKERS):
 def test_lists_that_are_refused(net):
     """The port of a rank on this host is not the datapath's, and no multicast goes by lo."""
     assert "another port, such as 10.98.0.11:18001" in refused(net, workers="10.98.0.11,10.98.0.12")
-    assert "no multicast goes by lo; give --fanout unicast" in refused(net)
+    assert "lo does not carry multicast; give --fanout unicast" in refused(net)
     net.agg.ip("addr add 10.98.0.99/24 dev eth0")
     assert "give it a port of its own, such as 10.98.0.99:18001, and fpisa load lo" in refused(net, workers="10.98.0.99,10.98.0.12")
     net.agg.ip("addr del 10.98.0.99/24 dev eth0")
@@ -69,11 +69,11 @@ def test_lists_that_are_refused(net):
 
 @needs_ethtool
 def test_doctor(net):
-    """A rank on this host has all that it needs; a removed part is found, and the printed command restores it."""
+    """Doctor finds no fault for a rank on this host. It finds a removed part, and the printed command restores it."""
     argv = ["--pin", f"{PINS}/0"]
     found = examine(net.agg, *argv)
     assert not [f for (subject, check), f in bad(found).items() if subject == f"job {JOB}" or check == "xdp"]
-    assert found["eth0", "xdp"]["text"] in ("in the stack, as on a host whose own ranks send by lo", "the datapath is attached, skb")
+    assert found["eth0", "xdp"]["text"] in ("in the stack, as needed on a host whose own ranks send through lo", "the datapath is attached, skb")
     way = examine(net.agg, "--worker", "10.98.0.11")["lo", "route"]
     assert way["level"] == "ok" and "an aggregator for its own rank too: the datapath is on lo" in way["text"]
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=0")
@@ -91,8 +91,8 @@ def test_doctor(net):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(net, loss):
-    """Each host adds its share, with its own rank's values; nothing is refused, and a host's rank has its results without
-    asking for them."""
+    """Each host adds its share, with its own rank's values; no frame is refused, and a host's rank receives its results without requesting
+    them."""
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9) for _ in range(HOSTS)]
     count = rng.randint(20000, 200000)
@@ -101,12 +101,14 @@ def test_sum(net, loss):
     chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
     check_shares(chunks, weights, count)
     assert all(net.count(i, "v_unknown_peer") == 0 for i in range(HOSTS))
+    # The trial batch of each host's own rank stays whole on lo, which is not a drop.
+    assert all(net.count(i, "v_length") == 0 < net.count(i, "v_uncut") for i in range(HOSTS))
     if not loss:
         assert sum(net.count(i, "v_resent") - n for i, n in enumerate(resent)) < sum(chunks) / 10
 
 
 def test_stranger(net):
-    """A stranger that writes the host's own rank's address from outside lacks its cookie: the HELLO changes nothing, and
+    """Another host that forges the address of this host's rank lacks the rank's cookie: the HELLO changes nothing, and
     later sums are right."""
     forger = net.worker[1]
     forger.ip("addr add 10.98.0.11/32 dev lo")
@@ -119,7 +121,7 @@ def test_stranger(net):
 
 
 def test_host_dies(net):
-    """A host that goes takes a rank and an aggregator with it: the others' calls end in time and name one of the two."""
+    """With a host, a rank and an aggregator disappear: the other ranks' calls end in time and name one of the two."""
     net.slow_down()
     before = [net.count(i, "v_result") for i in range(HOSTS)]
     procs = net.begin(1_000_000, timeout_ms=3000)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The ways of results: to a multicast address or to each worker, native and generic, through
-one port or many, past reverse-path filters"""
+"""The paths of results: to a multicast address or to each worker, native and generic, through one port or many, past reverse-path
+filters"""
 import contextlib
 import ctypes
 import json
@@ -16,7 +16,7 @@ from lab import ADDRESS, HERE, LIBRARY, PIN, PORT, SLOW
 
 
 def lost_copies(counters, answers):
-    """Count results that workers had to ask for. A worker that asks too early gets its copy twice, which is not a loss."""
+    """Count the results that workers had to request. A worker that requests one too early gets it twice, which is not a loss."""
     return counters["v_resent"] - sum(a["duplicates"] for a in answers)
 
 
@@ -36,7 +36,7 @@ def test_fanout(lab, mode, fanout):
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 @pytest.mark.parametrize("mode", ["native", "skb"])
 def test_shared_port(lab, mode, fanout):
-    """Workers behind a bridge get one frame for all, or one for each."""
+    """The datapath sends one frame for all workers behind a bridge, or one for each."""
     net = lab(workers=3, bridge=True)
     net.load("--mode", mode)
     net.add_job(1, "--fanout", fanout)
@@ -67,7 +67,7 @@ def test_results_are_put_together(lab, fanout, elements):
 
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed")
 def test_results_are_put_together_behind_a_bridge(lab):
-    """Results are merged if the port by which they enter the bridge does so; else they come one by one."""
+    """Results are merged if the port by which they enter the bridge merges frames; otherwise they arrive one by one."""
     net = lab(workers=2, bridge=True)
     net.load()
     net.add_job(1)
@@ -152,7 +152,7 @@ def test_jobs_share_a_port(lab, first):
         assert net.counters(0, PIN)["unaddressed"] == net.counters(1, PIN)["unaddressed"] == 0
 
 
-# A worker that joins again on request, and stays until it is told to go
+# A worker that joins again on request, and ends on request
 AGAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -224,7 +224,7 @@ def test_rp_filter(lab, rp_filter, fanout):
 
 
 def test_workers_on_one_machine(lab):
-    """Two processes of one address, with unicast, are told apart by their UDP ports."""
+    """With unicast, two processes at one address are distinguished by their UDP ports."""
     net = lab(workers=2)
     net.load()
     a, b = net.addresses

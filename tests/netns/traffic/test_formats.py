@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every format in every mode over real packets: `fpisa demo`, and how such jobs are shown"""
+import os
+import re
+
 import pytest
 
-from lab import FPISA
+from lab import ADDRESS, FPISA, TOP
 
 FORMATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
 MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
@@ -10,8 +13,8 @@ PIPELINES = [("fused", "bits", 0.05), ("staged", "lpm", 0)]
 
 
 def pairs():
-    """Return each format with each mode, by one pipeline, such that each format and mode has both. The others are long:
-    tests/prog/test_ops checks bits, this test the way."""
+    """Return each format with each mode, by one pipeline, such that each format and mode has both. The others are in the long suite:
+    tests/prog/test_ops checks bits, and this test the path of real packets."""
     for i, form in enumerate(FORMATS):
         for k, mode in enumerate(MODES):
             for n, pipeline in enumerate(PIPELINES):
@@ -30,7 +33,7 @@ def test_pairs(lab, form, mode, pipeline, clz, loss):
 
 
 def test_exact_above_sixteen_workers(lab):
-    """Above sixteen workers no order is reported, and mode exact needs none."""
+    """Above sixteen workers no order of arrival is reported; mode exact does not need it."""
     lab(workers=0).demo("--workers", 17, "--vector", 1000, "--mode", "exact")
 
 
@@ -56,3 +59,20 @@ def test_shown(lab):
     rows = [line.split() for line in net.fpisa("job", "list").splitlines()]
     shown = [dict(zip(rows[0], row)) for row in rows[1:]]
     assert [(j["job"], j["format"], j["mode"]) for j in shown] == [("1", "bf16", "fpisa64"), ("2", "fp64", "fpisa")]
+
+
+def test_memory_of_exact(lab):
+    """`job add` and `job show` say how much memory the superaccumulators of fp64 take, as the page of numbers does."""
+    net = lab(workers=2)
+    net.load()
+    command = "job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--format", "fp64", "--mode", "exact"
+    for options, elements, window in ((), 128, 64), (("--elements", 64, "--window", 16), 64, 16):
+        kb = 2 * window * elements * 65 * 8 // 1024
+        assert net.fpisa(*command, *options) == f"job 1: its superaccumulators take {kb} KB\n"
+        assert re.search(rf"^limbs +{kb} KB of superaccumulators$", net.fpisa("job", "show", 1), re.M)
+        shown = net.json("job", "show", 1)
+        assert (shown["elements"], shown["window"], shown["mode"], shown["rounding"]) == (elements, window, "exact", "nearest")
+        net.fpisa("job", "del", 1)
+    with open(os.path.join(TOP, "doc", "numbers.md")) as f:
+        said = " ".join(f.read().split())
+    assert "has 65 limbs (520 bytes), so a chunk of fp64 has at most 128 elements, the default. A job with a window of 64 takes 8.3 MB" in said

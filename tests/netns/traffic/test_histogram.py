@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The histogram of discarded magnitudes: by `fpisa demo` it equals the oracle's, for two workers Python's"""
+"""The histogram of discarded magnitudes: with `fpisa demo` it equals the oracle's, and for two workers that of Python"""
 import array
 import math
 import struct
@@ -27,8 +27,8 @@ def test_histogram(lab, form, mode, more):
 
 
 def discarded(a, b):
-    """Return what the sum of two floats discards in mode fpisa: all bits of the smaller exponent's float below the other's
-    unit, by floor. The order of the two does not matter."""
+    """Return the magnitude that the sum of two floats discards in mode fpisa: all bits of the float with the smaller exponent below the
+    other's unit, by floor. The order of the two does not matter."""
     words = struct.unpack("<2I", struct.pack("<2f", a, b))
     exponents = [max(w >> 23 & 255, 1) for w in words]
     unit = Fraction(2) ** (max(exponents) - 150)
@@ -42,7 +42,7 @@ def exponent(x):
 
 @pytest.mark.parametrize("pipeline", ["fused", "staged"])
 def test_histogram_is_what_python_computes(lab, pipeline):
-    """The job of two workers has Python's histogram; bpftool reads the same from the map, where bucket b is 2^(b - 150)."""
+    """The histogram of a job of two workers equals Python's; bpftool reads the same from the map, where bucket b is 2^(b - 150)."""
     count, net = 3000, lab(workers=2)
     net.load()
     net.add_job(4, "--histogram", "--pipeline", pipeline)
@@ -68,7 +68,7 @@ def test_histogram_is_what_python_computes(lab, pipeline):
 
 def test_histogram_table(lab):
     text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 3, "--vector", 3000, "--histogram")
-    assert "adds that discarded something" in text and "share up to here" in text and "PASS" in text
+    assert "adds that discarded bits" in text and "share up to here" in text and "PASS" in text
 
 
 def test_histogram_refusals(lab):

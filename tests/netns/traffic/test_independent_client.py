@@ -9,7 +9,8 @@ SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
 
 
 def test_every_format_and_operation(lab):
-    """Every operation is right, also if a rank was taken out: avg divides by the remaining ranks, guard bits stay those of all."""
+    """Every operation is right, even if a rank was removed: avg divides by the number of remaining ranks, and the guard bits are still
+    those for all ranks."""
     net = lab(workers=3)
     net.load()
     for job, (lost, ops, *options) in enumerate([

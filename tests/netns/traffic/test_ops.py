@@ -60,7 +60,7 @@ def test_specials_in_blocks(lab, tmp_path):
     lab(workers=0).demo("--workers", 2, "--rows", 2, "--file", tmp_path / "v.f32", "--format", "mxint8")
 
 
-# Each operation, format and mode, and each operation and mode with either pipeline
+# Choose each operation, format and mode, and each operation and mode with either pipeline.
 CALLS = [
     ("min", "int32", "fpisa", "fused"), ("min", "e4m3", "exact", "staged"), long("min", "fp64", "fpisa64", "fused"),
     long("max", "fp32", "fpisa", "staged"), ("max", "bf16", "fpisa-a", "staged"), ("max", "fp16", "fpisa", "fused"),
@@ -84,7 +84,7 @@ def test_operations(lab, op, form, mode, pipeline):
 
 
 def test_averages_by_reciprocal(lab):
-    """The paper's reciprocal misrounds; division does not. The sums are the same."""
+    """With the paper's reciprocal some averages are rounded wrong, with division none. The sums are the same."""
     exact = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32".split())
     rough = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32 --reciprocal".split())
     assert exact["correctly_rounded"] == 1 and rough["reciprocal"]
@@ -95,7 +95,7 @@ def test_averages_by_reciprocal(lab):
     ("fp16", "fpisa-a", ["--op", "avg"]), long("fp64", "fpisa64", ["--op", "norm"]),
     ("int32", "fpisa", ["--op", "max"]), ("fp32", "exact", ["--pipeline", "staged", "--loss", "0.05"])])
 def test_big_endian(lab, form, mode, more):
-    """A big-endian job has a little-endian job's results, to the bit, and the same error."""
+    """A big-endian job has the same results as a little-endian job, bit for bit, and the same error."""
     options = ["--workers", 3, "--vector", 3001, "--format", form, "--mode", mode, *more]
     out = lab(workers=0).demo(*options, "--big-endian")
     assert out["big_endian"] is True
@@ -104,7 +104,7 @@ def test_big_endian(lab, form, mode, more):
 
 
 def test_order_does_not_matter(lab):
-    """Above 16 workers no order is reported; min and max need none."""
+    """Above 16 workers no order of arrival is reported; min and max do not need it."""
     for op in ORDERED:
         assert lab(workers=0).demo("--workers", 17, "--vector", 1000, "--op", op)["mismatches"] == 0
 
@@ -120,8 +120,8 @@ def test_refusals(lab):
                                            *(FACTOR if op == "scale" else []))
         assert (status, out, err) == (1, "", f"fpisa: --op: {op} of {form} in mode {mode} is not offered\n")
     for options, says in (
-            ("--format int32 --mode fpisa64", "integers have no modes; leave --mode out"),
-            ("--format int32 --mode exact", "integers have no modes; leave --mode out"),
+            ("--format int32 --mode fpisa64", "int32 does not have modes; leave --mode out"),
+            ("--format int32 --mode exact", "int32 does not have modes; leave --mode out"),
             ("--format e4m3 --big-endian", "leave --big-endian out"),
             ("--format mxint8 --big-endian", "leave --big-endian out"),
             ("--format int32 --histogram", "leave --histogram out"),
@@ -129,11 +129,11 @@ def test_refusals(lab):
         status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
         assert (status, out) == (1, "") and says in err and len(err.splitlines()) == 1, err
     for options, says in (
-            ("--op scale", "--factor is missing"), ("--factor 2", "--factor: goes with --op scale"),
+            ("--op scale", "--factor is missing"), ("--factor 2", "--factor: requires --op scale"),
             ("--op scale --factor 0", "finite number other than zero"), ("--op scale --factor x", "'x'"),
             ("--op scale --factor inf", "'inf'"), ("--op scale --factor nan", "'nan'"),
             ("--op scale --factor 1e300", "range of a float"), ("--op scale --factor 1e-300", "range of a float"),
-            ("--reciprocal", "--reciprocal: goes with --op avg"), ("--op min --histogram", "--histogram: goes with"),
-            ("--op norm --histogram", "--histogram: goes with"), ("--op mean", "'mean'")):
+            ("--reciprocal", "--reciprocal: requires --op avg"), ("--op min --histogram", "--histogram: requires"),
+            ("--op norm --histogram", "--histogram: requires"), ("--op mean", "'mean'")):
         status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
         assert (status, out) == (2, "") and says in err.splitlines()[0], err

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Jobs with several ports: every contribution goes to the port of its slot, whatever happens on its way"""
+"""Jobs with several ports: every contribution goes to the port of its slot, with every kind of fault in the network"""
 import contextlib
 import ctypes
 import itertools
@@ -34,7 +34,7 @@ def captured(net):
 
 
 def contributions(sockets):
-    """Return (port, slot, version) of each ADD. A burst that is not cut yet is one packet of many."""
+    """Return (port, slot, version) of each ADD. A burst that is not cut yet is one packet with many ADDs."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -75,11 +75,12 @@ def test_every_frame(lab, transport, faults):
 
 
 def test_shrink(lab):
-    """A rank that has joined and contributes nothing is taken out; open rounds of every port go on."""
+    """If a rank that has joined but does not contribute is removed, open rounds of every port continue."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--elements", ELEMENTS, "--window", WINDOW, "--ports", PORTS)
     idle = net.start(2, 1, {"sleep": 60})
+    wait_until("the idle rank has joined", lambda: net.json("job", "show", 1)["joined"] == [2])
     procs = [net.start(r, 1, {"count": 20000, "kind": "integers"}, timeout_ms=60000) for r in (0, 1)]
     wait_until("open rounds", lambda: net.counters(1, PIN)["v_accepted"] >= 2 * WINDOW)
     net.fpisa("job", "shrink", 1, 2)
@@ -88,7 +89,7 @@ def test_shrink(lab):
 
 
 def arrives(net, receiver, port, data):
-    """Return whether a datagram of worker 0 comes out at the aggregator's socket."""
+    """Return whether a datagram of worker 0 reaches the aggregator's socket."""
     with net.worker[0].socket() as s:
         s.bind(("", PORT + 1000))
         s.sendto(data, (ADDRESS, port))
@@ -98,7 +99,7 @@ def arrives(net, receiver, port, data):
 
 
 def test_ports_of_others(lab):
-    """The datapath looks at the ports behind the first while a job has them; frames there without FP pass."""
+    """The datapath handles further ports while a job has them; other frames to these ports pass."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -151,7 +152,7 @@ def pin_spreader(path, byte):
 
 
 def spread_by(net, byte):
-    """Let the switch send to the aggregator's queues by it, as a card does by its rules."""
+    """Let the switch choose the aggregator's queues by the classifier, as a card does by its rules."""
     switch, path = net.spaces[-1], BPFFS + "/spreader"
     pin_spreader(path, byte)
     switch.try_run("tc", "filter", "del", "dev", "uplink", "egress")
@@ -164,7 +165,7 @@ def two_queues(net):
     cpus = sorted(os.sched_getaffinity(0))[:2]
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
-    switch, dev = net.spaces[-1], f"s{os.getpid()}"[:8]  # threads are told apart by its name, also in other runs
+    switch, dev = net.spaces[-1], f"s{os.getpid()}"[:8]  # the name is unique, because threads are found by it
     switch.ip("link del uplink", f"link add uplink numtxqueues 2 numrxqueues 1 type veth peer name {dev} numtxqueues 2 "
               f"numrxqueues 2 netns {net.agg.path}", "link set uplink master br0", "link set uplink up")
     net.agg.ip(f"addr add 10.99.1.1/24 dev {dev}", f"link set {dev} up")
@@ -191,7 +192,7 @@ def added(net, job):
 
 
 def test_one_cpu_a_slot(lab):
-    """Spread by destination port, each slot's frames meet on one CPU; spread by source, on two."""
+    """If queues are chosen by destination port, each slot's frames arrive on one CPU; if by source, on two."""
     net = lab(workers=2, bridge=True)
     cpus = two_queues(net)
     window, chunks = 32, 2 * 32 * 20 + 11
@@ -201,7 +202,7 @@ def test_one_cpu_a_slot(lab):
         net.add_job(job, "--elements", ELEMENTS, "--window", window, "--ports", ports)
         net.check_sum(job, chunks * ELEMENTS, timeout_ms=60000)
         seen = added(net, job)
-        if byte == LAST_OF_SOURCE:  # each CPU has one rank's frames of every slot, and may wait for the other in vain
+        if byte == LAST_OF_SOURCE:  # each CPU has one rank's frames of every slot, and may wait for the lock that the other CPU holds
             assert [seen[c][0] for c in cpus] == [chunks, chunks] and set(seen) == set(cpus)
             continue
         assert net.counters(job, PIN)["v_busy"] == 0
@@ -213,7 +214,7 @@ def test_one_cpu_a_slot(lab):
 
 
 def test_through_a_cpu_map(lab):
-    """load --cpus hands on exactly the frames to the job's ports; refusals are the same behind it."""
+    """load --cpus passes on exactly the frames to the job's ports; the refusals after it are the same."""
     net = lab(workers=2)
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
     net.load("--cpus", cpus)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """options.progress on real packets: computing between start and wait delays neither the rank nor the others
 
-If one of several rounds must hold, each round measures a sum of its own: a machine may lose its CPUs for a while, or half
-its speed."""
+If only one of several rounds must meet the limit, each round measures its own sum, because other work may take the CPUs for a while."""
 import hashlib
 
 import pytest
@@ -21,7 +20,7 @@ EXPECTED = hashlib.sha256(worker.exact_sum("integers", RANKS, COUNT)).hexdigest(
 
 
 def together(net, steps, **options):
-    """Run one process a rank, whose steps follow a sum that brings them together; return each rank's last answer."""
+    """Run one process for each rank, whose steps begin with a sum that synchronizes them; return each rank's last answer."""
     first = {"count": 1, "kind": "integers"}
     procs = [net.start(r, 7, first, *s, **options) for r, s in enumerate(steps)]
     answers = [read_answers(p)[-1] for p in procs]
@@ -77,7 +76,7 @@ def test_without_it_nothing_is_hidden(net):
 
 
 def test_a_rank_that_computes_delays_nobody(net):
-    """The others' blocking calls take as long as they need, not as long as the rank computes."""
+    """The other ranks' blocking calls do not take longer because the rank computes."""
     seconds = max(4 * COMPUTE_S, 8 * seconds_of_a_sum(net))
     answers = together(net, [BLOCKING] * (RANKS - 1) + [computing(seconds)], **PROGRESS)
     assert max(a["seconds"] for a in answers[:-1]) < seconds / 2

@@ -48,7 +48,7 @@ def grouped(rows):
 
 @pytest.mark.parametrize("limit, token", [(KEYS, "0"), (KEYS // 2, "0"), (KEYS // 2, "c0ffee")])
 def test_table(lab, limit, token):
-    """With room for every group or for half of them no row is lost or doubled: the rest is the master's. With a
+    """With room for every group or for half of them no row is lost or counted twice: the master adds the rest. With a
     token frames have tags."""
     net = lab(workers=3)
     net.load()
@@ -82,7 +82,7 @@ def test_topn(lab, options):
 
 @pytest.mark.parametrize("kind, options", [("join", ()), ("table", ("--limit", 5)), ("topn", ("--limit", 300))])
 def test_filter(lab, kind, options):
-    """With the keys of a small table, every fourth, sent first, rows outside the join are pruned on their way."""
+    """If every fourth key, those of the small table, is sent first, the aggregator prunes rows outside the join."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", kind, "--filter", "bitmap", "--filter-keys", KEYS, *options)
@@ -109,7 +109,7 @@ def test_filter(lab, kind, options):
 
 @pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
 def test_cpus(lab):
-    """Frames are right if `load --cpus` hands them to other CPUs than the receiving CPU."""
+    """Answers are right if `load --cpus` passes frames to other CPUs than the receiving CPU."""
     net = lab(workers=3)
     net.load("--cpus", "0,1")
     make(net, "--kind", "table", "--limit", KEYS // 2, "--filter", "bloom", "--filter-keys", KEYS)
@@ -135,8 +135,25 @@ def test_mtu_towards_the_master(lab):
     net.fpisa("query", "del", 5)
 
 
+def test_no_room_for_places(lab):
+    """Keys that a master of `fpisa query run` would refuse are valid for other programs, but give a warning."""
+    net = lab()
+    net.load()
+    bitmap = "--kind", "join", "--filter", "bitmap", "--filter-keys", 9
+    for options, need in (((*bitmap, "--key-bytes", 8, "--filter-bytes", 4), 16), ((*bitmap, "--key-bytes", 8), 16), (bitmap, 16),
+                          ((*bitmap, "--key-bytes", 16, "--filter-bytes", 8), None), ((*bitmap, "--key-bytes", 32, "--filter-bytes", 8), None),
+                          (("--kind", "join", "--filter", "bloom", "--filter-keys", 9, "--key-bytes", 16), 32),
+                          (("--kind", "topn", "--limit", 9), 8), (("--kind", "topn", "--limit", 9, "--key-bytes", 8), None),
+                          (("--kind", "table", "--limit", 9), None)):
+        status, _, err = net.agg.try_run(FPISA, "query", "add", 5, "--workers", net.addresses[0], "--master", net.addresses[1],
+                                         "--address", ADDRESS, *options)
+        net.fpisa("query", "del", 5)
+        assert not status and ("room for places" in err) == bool(need), (options, err)
+        assert not need or err.endswith(f"so fpisa query run and PostgreSQL refuse it; give --key-bytes {need}\n"), (options, err)
+
+
 def test_verbs(lab):
-    """A query and a job run beside each other and are not confused. Removed objects leave nothing."""
+    """A query and a job run at the same time and do not affect each other. Removed objects leave no state."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", "table", "--limit", 10, "--token", "c0ffee")
@@ -157,16 +174,24 @@ def test_verbs(lab):
                           (("--kind", "table", "--limit", 9, "--ties"), "a table has no order"),
                           (("--kind", "table", "--limit", 9, "--key-bytes", 12), "keys of 12 bytes; 4, 8, 16 and 32"),
                           (("--kind", "sum", "--limit", 9), "'sum' is not topn or table or join"),
+                          (("--kind", "table", "--limit", 9, "--values", "half"), "'half' is not real or double or int64 or int128"),
+                          (("--kind", "topn", "--limit", 9, "--values", "double"), "--values other than real requires --kind table"),
+                          (("--kind", "table", "--limit", 9, "--key-bytes", 4, "--values", "int64"), "requires --key-bytes 8 or more"),
                           (("--kind", "join"), "a join needs a filter"),
                           (("--kind", "join", "--filter", "bitmap"), "--filter-keys is missing"),
                           (("--kind", "join", "--filter-keys", 9), "--filter is missing"),
                           (("--kind", "join", "--limit", 9, "--filter", "bloom", "--filter-keys", 9), "leave --limit out"),
                           (("--kind", "topn", "--limit", 9, "--filter", "bloom", "--filter-keys", 9), "try --filter bitmap"),
-                          (("--kind", "join", "--filter", "bitmap", "--filter-keys", 2**28 + 1), "more than 268435456 keys"),
+                          (("--kind", "join", "--filter", "bitmap", "--filter-keys", 2**28 + 1), "at most 268435456 keys"),
                           (("--kind", "join", "--filter", "bloom", "--filter-keys", 9, "--filter-bytes", 8), "up to the key's 4")):
         status, out, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master", net.addresses[1],
                                            "--address", ADDRESS, *options)
         assert status and not out and says in err, err
+    for address, says in ((ADDRESS, f"query 6: ranks 0 and 1 are both {net.addresses[0]}:18000"),
+                          ("192.0.2.9", "query 6: 192.0.2.9 is not an address of this machine")):
+        status, _, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master",
+                                         net.addresses[address != ADDRESS], "--address", address, "--kind", "topn", "--limit", 1)
+        assert status == 1 and says in err, err
     status, _, err = net.agg.try_run(FPISA, "query", "add", 1, "--workers", net.addresses[0], "--master", net.addresses[1],
                                      "--address", ADDRESS, "--kind", "topn", "--limit", 1)
     assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \

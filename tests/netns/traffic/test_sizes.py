@@ -33,7 +33,7 @@ def test_staged(lab, count):
 
 @pytest.mark.parametrize("workers", [1, 17, 64])
 def test_other_numbers_of_workers(lab, workers):
-    """Sums work with one worker, with more than a header has room to order, and with as many as a job takes."""
+    """Sums work with one worker, with more workers than a header can list in order, and with as many as a job allows."""
     net = lab(workers=workers)
     net.load()
     net.add_job(1, "--window", 8)

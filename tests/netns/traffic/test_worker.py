@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The worker's side: an ordinary user with an address and a job number; ranks
-that are absent, come back or come late; an independent client; the bits"""
+"""The worker's side: an ordinary user with an address and a job number; ranks that are absent, late or join again; an independent client;
+the bits"""
 import array
 import hashlib
 import json
@@ -51,12 +51,12 @@ def test_absent_rank_at_connect(lab):
     assert time.monotonic() - t0 > 1.5
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]
-    net.check_sum(1)  # with none of the ranks that gave up
+    net.check_sum(1)  # without the ranks that gave up
 
 
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_no_host_is_there(lab, transport):
-    """A network's broadcast address, which only its routes reveal, is refused at once; a closed path may open."""
+    """A network's broadcast address, which only the routes reveal, is refused at once; a blocked path is tried until the deadline."""
     net = lab(workers=1)
     net.worker[0].ip(f"route replace prohibit {ADDRESS}")
     for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; give one"),
@@ -67,7 +67,7 @@ def test_no_host_is_there(lab, transport):
 
 
 def test_port_cannot_be_had(lab):
-    """A port that is taken, or needs root, is an error that the header lists, with what to do."""
+    """A port that is taken, or needs root, gives an error that the header lists, with a remedy."""
     net = lab(workers=1)
     with open(os.path.join(TOP, "include", "fpisa.h")) as f:
         listed, = re.findall(r"Join job `job`((?:(?!\*/).)*)\*/\nint fpisa_connect\(", f.read(), re.S)
@@ -87,7 +87,7 @@ def test_rank_that_was_taken_out_connects(lab):
     net.add_job(1)
     net.fpisa("job", "shrink", 1, 1)
     (answer,), status, _ = read_all(net.start(1, 1))
-    assert status == 1 and answer["rc"] == -EACCES and "this rank was taken out of the job" in answer["error"]
+    assert status == 1 and answer["rc"] == -EACCES and "this rank was removed from the job" in answer["error"]
 
 
 def test_absent_rank_in_a_call(lab):
@@ -109,7 +109,7 @@ def test_absent_rank_in_a_call(lab):
     assert [read_answers(p)[-1]["digest"] for p in idle] == [expect] * 2
 
 
-# A worker that goes on after an error, as a careful program does
+# A worker that continues after an error, as a careful program does
 LATE_SUM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -125,7 +125,7 @@ sys.exit(1 if w.allreduce(5000, "integers") else 0)
 
 
 def test_cohorts(lab):
-    """Processes that come after others on the same job begin a generation of their own."""
+    """Processes that follow others on the same job begin a generation of their own."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--window", 8)
@@ -135,7 +135,7 @@ def test_cohorts(lab):
 
 
 def test_killed_worker_is_replaced(lab):
-    """If a worker dies in a call, the others learn that, and all join again with its successor."""
+    """If a worker dies in a call, the others get an error, and all join again with its successor."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -160,7 +160,7 @@ def test_ranks_that_disagree(lab):
 
 
 def test_job_made_anew(lab):
-    """If the job is made again under a worker, the worker is told that its generation is over."""
+    """If the job is made again during a worker's call, the worker gets an error that its generation has ended."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -173,7 +173,7 @@ def test_job_made_anew(lab):
 
 
 def test_job_made_anew_with_another_list(lab):
-    """A worker whose address is no longer at its rank is a stranger, and gets no answer."""
+    """A worker gets no answer if its rank now has another address."""
     net = lab(workers=2)
     net.load()
     a, b = net.addresses

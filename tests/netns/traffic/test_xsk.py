@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers over AF_XDP beside workers over UDP: what it refuses, and traffic that passes by it.
+"""Workers over AF_XDP together with workers over UDP: refused arguments, and traffic that AF_XDP must not take.
 test_demo.py checks its bits against the oracle."""
 import json
 import os
@@ -22,7 +22,7 @@ def attached(ns, dev="eth0"):
 
 
 def answers_echo(net, ns, address):
-    """Return whether a datagram from the aggregator reaches a port of no worker, and the answer the aggregator."""
+    """Return whether a datagram from the aggregator reaches a port that no worker has, and whether the answer reaches the aggregator."""
     with ns.socket() as there, net.agg.socket() as here:
         there.bind((address, 5555))
         here.settimeout(5)
@@ -86,7 +86,7 @@ def test_another_host_behind_it(lab, fanout):
 
 
 def test_next_generation(lab):
-    """A socket serves the generation after a rejoin too."""
+    """After a rejoin the same socket serves the next generation."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -99,7 +99,7 @@ def test_next_generation(lab):
 @pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_job_made_anew(lab, transport, options):
-    """Results come another way then. Over AF_XDP this takes none of the privilege that connecting took."""
+    """Results then arrive by another path. Over AF_XDP a rejoin does not need the privilege that connecting needed."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -115,7 +115,7 @@ def test_job_made_anew(lab, transport, options):
 
 
 def move(net):
-    """Lead the way between the aggregator and the worker by eth1, and make the job again for it."""
+    """Route frames between the aggregator and the worker by eth1, and make the job again for this route."""
     net.worker[0].ip(f"route replace {ADDRESS} via 10.99.9.1 src {net.addresses[0]}")
     net.agg.ip(f"route replace {net.addresses[0]}/32 dev q0")
     assert answers_echo(net, net.worker[0], net.addresses[0])
@@ -126,7 +126,7 @@ def move(net):
 
 @pytest.mark.parametrize("root", [True, False], ids=["root", "nobody"])
 def test_another_interface(lab, root):
-    """A new route needs another socket. A user who may not open it is told before any rank waits for it."""
+    """A new route needs a new socket. A user who may not open it gets the error before any rank waits for this rank."""
     net = lab(workers=1)
     net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", "addr add 10.99.9.1/24 dev q0",
                "link set q0 up")
@@ -153,8 +153,8 @@ def test_another_interface(lab, root):
 
 
 def test_interface_is_free_late(lab):
-    """If another program leaves the interface while the worker waits for its turn, nothing is lost: the socket opened then
-    sends and receives normally."""
+    """If another program leaves the interface while the worker waits for its turn, no frame is lost: the new socket sends and receives
+    normally."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "unicast")
@@ -224,7 +224,7 @@ def test_without_privilege(lab):
     (answer,), status, _ = read_all(p)
     assert status == 1 and answer["rc"] == -EPERM
     assert "root" in answer["error"] and "udp" in answer["error"]
-    # No other rank had to wait.
+    # no other rank had to wait
     assert net.json("job", "show", 1)["generation"] == before
 
 
@@ -271,7 +271,7 @@ def test_results_at_another_queue(lab):
 @pytest.mark.parametrize("leave", ["fork", "spawn"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_fork(lab, transport, leave):
-    """A child that was forked, or a program begun, while the handle was open keeps neither its port nor its queue."""
+    """A child process, or a program started while the handle was open, does not keep the handle's port or queue."""
     net = lab(workers=1)
     net.load()
     net.add_job(1)

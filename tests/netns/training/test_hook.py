@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not importlib.util.find_spec("torch"),
 
 
 def test_hook(lab, tmp_path):
-    """With several ranks and buckets, all have the same weights, which are those of Gloo's averages."""
+    """With several ranks and buckets, all ranks have the same weights, equal to those from Gloo's averages."""
     net = lab(workers=3, bridge=True)
     net.load()
     training = Training(net, str(tmp_path), PACKAGE)

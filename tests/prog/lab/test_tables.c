@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The advanced operations in the kernel, through its maps: the bits of user space, before packing and after */
+/*
+ * The advanced operations in the kernel, through its maps: their bits equal those of user space, before and after
+ * packing
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

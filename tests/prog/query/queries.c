@@ -39,7 +39,7 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 {
 	uint32_t id = q->config.job, index = FPISA_QUERY_PROGRAM + id;
 	struct fpisa_query_config given = q->config;
-	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = query_kind_name(kind));
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = query_kind_names[kind - FPISA_QUERY_TOPN].name);
 	struct bpf_program *p;
 	struct bpf_map *m;
 	const void *bytes;
@@ -50,6 +50,7 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	q->job = (struct fpisa_job){.workers = workers + 1, .window = 1, .token = q->token};
 	harness_job(h, id, &q->job);
 	q->job.kind = (__u8)kind;
+	q->job.format = given.form ? (__u8)given.form : FPISA_FORM_REAL;
 	q->job.query = (struct fpisa_query_parameters){
 		.limit = given.limit,
 		.key_bytes = (__u8)given.key_bytes,
@@ -148,7 +149,7 @@ void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t 
 	*harness_hdr(f) = (struct fpisa_hdr){.magic = FPISA_MAGIC,
 					     .version = FPISA_VERSION,
 					     .type = type,
-					     .format = FPISA_FORMAT_FP32,
+					     .format = q->job.format,
 					     .job = q->config.job,
 					     .generation = q->epoch,
 					     .rank = (uint16_t)rank,

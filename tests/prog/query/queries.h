@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A query beside the jobs of the harness: its program in the program array, its maps
+ * A query in addition to the jobs of the harness: its program in the program array, its maps
  * and its frames. Worker r is rank r; the master is the last rank.
  */
 #ifndef QUERIES_H
@@ -21,7 +21,7 @@ struct query {
 
 /*
  * Open a query of that many workers; its members have joined. The caller has set token, config.job, key_bytes, limit, flags and seed,
- * and for a filter filter_bytes and filter_mask.
+ * form unless values are reals, and for a filter filter_bytes and filter_mask.
  */
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);
 void query_close(struct query *q);
@@ -34,19 +34,19 @@ void query_set_state(const struct query *q, const struct fpisa_query_state *s);
 struct fpisa_query_counters query_counters(const struct query *q);
 struct fpisa_query_group query_group(const struct query *q, uint32_t number);
 
-/* Make a frame of the query: `count` items of `bytes` bytes each follow the header, from *payload, or zeros. */
+/* Build a frame of the query with `count` items of `bytes` bytes: those at *payload, or zeros if `payload` is NULL. */
 void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t rank, uint64_t sequence, uint32_t count,
 		 uint32_t bytes, const void *payload);
 
-/* Make ROWS, packed as in the query. */
+/* Build a ROWS frame with rows that are packed as in the query. */
 void query_rows(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
 		const void *rows, bool last);
 
-/* Make KEYS: join keys of config.filter_bytes. */
+/* Build a KEYS frame with join keys of config.filter_bytes bytes. */
 void query_keys(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
 		const void *keys, bool last);
 
-/* Make SEAL as the master sends it: last[] of each worker. */
+/* Build the SEAL frame of the master; last[] is the last sequence of each worker. */
 void query_seal(struct frame *f, const struct query *q, const uint64_t *last);
 
 /* Pack one row into a buffer; return the place of the next row. */

@@ -60,7 +60,7 @@ void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_
 	} else if (isinf(value)) {
 		*(value > 0 ? &g->pinf : &g->ninf) = true;
 	} else {
-		/* Below 2^277, and of 24 bits: a double holds it. */
+		/* The value is below 2^277 and has 24 bits, so a double holds it. */
 		mpz_init_set_d(v, ldexp((double)value, 149));
 		mpz_add(g->sum, g->sum, v);
 		mpz_clear(v);
@@ -129,7 +129,7 @@ float query_value(uint64_t r, uint32_t kind, uint32_t i)
 	switch (kind) {
 	case 0: /* uniform */
 		return (float)(bits >> 8) * 0x1p-24f;
-	case 1: /* few values, so ties */
+	case 1: /* few values, so that there are ties */
 		return (float)(bits % 4);
 	case 2: /* all magnitudes, both signs */
 		return ldexpf((float)(int32_t)bits, (int)(r % 250) - 156);

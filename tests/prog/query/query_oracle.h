@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The groups of rows, computed in another way than by the code under test: sums of
- * rationals, floats compared as floats
+ * The groups of rows, computed independently of the code under test: sums of rationals, floats compared as floats
  */
 #ifndef QUERY_ORACLE_H
 #define QUERY_ORACLE_H
@@ -35,7 +34,7 @@ void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_
 /* Merge all of *g, as the table has it, into the oracle's group `key`: two parts of a query make one group. */
 void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_query_group *g);
 
-/* Are they equal? If not, print the difference on stderr. */
+/* Return whether they are equal. If not, print the difference on stderr. */
 bool query_oracle_equal(const struct query_oracle *a, const struct query_oracle *b);
 
 /* Compare in SQL's order. Return a number below, equal to or above zero; -0 equals +0, NaN comes last. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames of queries through the entry: allowed senders, answers, receivers, and state that a
- * new epoch forgets. And two CPUs on one query: FPISA_ROUNDS frames of each worker, 2000 by default
+ * Frames of queries through the entry: allowed senders, answers, receivers, and state that a new epoch clears. Two CPUs
+ * work on one query: FPISA_ROUNDS frames of each worker, 2000 by default.
  */
 #define _GNU_SOURCE /* CPU sets */
 #include <setjmp.h>
@@ -109,7 +109,10 @@ static void read_groups(struct frame *f, uint64_t first, uint32_t count)
 	harness_run(harness, f);
 }
 
-/* Check a table of three groups and five keys: the rest goes on and comes back as an ACK, and everything is read. */
+/*
+ * Check a table of three groups and five keys: the remaining rows pass on to the master, the frame is acknowledged, and
+ * all groups are read.
+ */
 static void table_once(void)
 {
 	struct fpisa_query_counters c;
@@ -143,7 +146,7 @@ static void table_once(void)
 	expect_shown(&f, 1);
 	read_groups(&f, 0, 8);
 	expect_error(&f, FPISA_V_unsealed);
-	/* The last frame goes on, though nothing is left in it. */
+	/* The last frame passes on to the master, although no row is left in it. */
 	send_rows(&f, 0, 2, 0, 1, 1, true);
 	expect(&f, FPISA_TYPE_ROWS, 0);
 	expect_to(&f, MASTER, 0);
@@ -255,7 +258,7 @@ static void an_epoch(void **state)
 	query_close(&q);
 }
 
-/* Check that frames that nobody should send change nothing. */
+/* Check that frames that no member should send change nothing. */
 static void refused_once(void)
 {
 	enum fpisa_verdict damaged = token ? FPISA_V_tag : FPISA_V_checksum;
@@ -318,7 +321,7 @@ static void refused_once(void)
 			harness_set_checksums(&f);
 		}
 		if (i == 7) {
-			/* The datapath also listens on a second port, as for some other job. */
+			/* The datapath also listens on a second port, as if for another job. */
 			struct fpisa_control c = {.next_generation = harness->generation + 1000, .more_ports = 1};
 			uint32_t zero = 0;
 
@@ -334,7 +337,7 @@ static void refused_once(void)
 	}
 	after = query_state(&q);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* A number without a query */
+	/* Use a number without a query. */
 	query_close(&q);
 	send_rows(&f, 0, 2, 0, ROWS, 1, false);
 	assert_int_equal(f.action, XDP_DROP);
@@ -432,7 +435,7 @@ static void two_cpus(void **state)
 	query_oracle_free(&got);
 }
 
-/* Return the value of row i of a frame: ties, and now and then a value above all earlier ones. */
+/* Return the value of row i of a frame: ties, and sometimes a value above all earlier ones. */
 static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
 {
 	uint64_t h = fpisa_digest_word(fpisa_digest_word(rank, s), i);
@@ -440,7 +443,10 @@ static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
 	return (float)(h % 50000) + (float)(h >> 32 & 1023 ? 0 : s);
 }
 
-/* Send every frame of both workers on both CPUs. A random choice a frame decides whose copy the master has. */
+/*
+ * Send every frame of both workers on both CPUs. For each frame a random choice decides which CPU's copy the master
+ * has.
+ */
 static void *topn_side(void *arg)
 {
 	struct side *side = arg;

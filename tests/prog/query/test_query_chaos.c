@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whole queries over a network that loses, copies, delays and reorders: workers and a
- * master that keep the rules of doc/query-wire.md, and the real programs between them.
- * The answer is right in every run, and no row is lost or counted twice; now and then all
- * members join again in the middle. Some queries have filters, whose keys cross the same network first; the
- * master then looks only at rows of the join. Then the same with a broken rule, which must show.
+ * Whole queries over a network that loses, copies, delays and reorders: workers and a master that follow the rules of
+ * doc/query-wire.md, and the real programs between them. The answer is right in every run, and no row is lost or
+ * counted twice; sometimes all members join again in the middle. Some queries have filters, whose keys cross the same
+ * network first; the master then counts only rows of the join. Then each broken rule must give a wrong answer.
  * FPISA_ROUNDS is the number of runs of each program, 100 by default.
  */
 #include <setjmp.h>
@@ -29,7 +28,7 @@
 #define MOST_ROWS 24
 #define NET 2048
 #define MUTANT_ROUNDS 60 /* fewer rounds would miss some broken rules */
-#define MUTANT_MOST 800	 /* runs until one is wrong; of the rarest fault about one run in 20 is wrong */
+#define MUTANT_MOST 800	 /* most runs until one must be wrong; with the rarest fault about one run in 20 is wrong */
 
 enum broken {
 	NONE,
@@ -50,7 +49,7 @@ struct copy {
 	uint8_t rows[MOST_ROWS * ROW_BYTES];
 };
 
-/* Frames on the way to the aggregator, and from there to the master */
+/* Frames in flight to the aggregator, and from there to the master */
 static struct copy up[NET], on[NET];
 static int n_up, n_on;
 
@@ -229,10 +228,10 @@ static void deliver_keys(const struct copy *c)
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	if (harness_hdr(&f)->type == FPISA_TYPE_ERROR) {
-		/* As for rows: a frame is refused only if it is of another epoch. */
+		/* As with rows, a frame is refused only if it has another epoch. */
 		assert_true(broken || harness_hdr(&f)->reason == FPISA_V_generation);
 		assert_true(broken || c->epoch != q.epoch);
-		/* Too late, which happens only if a filter is used early */
+		/* The key came too late, which happens only if a filter is used early. */
 		if (c->epoch == q.epoch)
 			keys_acked[c->w][c->f] = true;
 		return;
@@ -245,7 +244,7 @@ static void deliver_keys(const struct copy *c)
 		ready[c->w] = true;
 }
 
-/* Deliver one frame to the aggregator. Now and then a copy of it stays on its way, too. */
+/* Deliver one frame to the aggregator. Sometimes a copy of it stays in flight. */
 static void deliver(void)
 {
 	uint8_t packed[MOST_ROWS * ROW_BYTES], *to = packed;
@@ -291,7 +290,7 @@ static void deliver(void)
 			put(on, &n_on, &c);
 		break;
 	default:
-		/* The frame is of another epoch; a worker that keeps the rules is not refused otherwise. */
+		/* The frame is of another epoch; otherwise a worker that follows the rules is not refused. */
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
 		assert_int_not_equal(c.epoch, q.epoch);
@@ -338,7 +337,7 @@ static bool all_done(void)
 	return true;
 }
 
-/* Run until the master has every worker's last frame, and some turns more, so that late frames arrive. */
+/* Run until the master has every worker's last frame, and for some more turns, so that late frames arrive. */
 static void run(void)
 {
 	int restarts = vectors_below(&rng, 4) == 0, late = 100;
@@ -409,7 +408,7 @@ static int down(const void *a, const void *b)
 	return query_order(*(const float *)b, *(const float *)a);
 }
 
-/* Is the answer of a Top-N right, and its certificate? */
+/* Return whether the answer of a Top-N is right, and its certificate too. */
 static bool topn_right(void)
 {
 	static float all[WORKERS * FRAMES * MOST_ROWS];
@@ -446,7 +445,7 @@ static bool topn_right(void)
 	return true;
 }
 
-/* Are the groups and the master's rows, together, equal to all rows, and is no worker missing? */
+/* Return whether the groups and the master's rows together equal all rows, with all workers. */
 static bool table_right(void)
 {
 	static struct query_oracle want, got;
@@ -487,7 +486,7 @@ static bool table_right(void)
 	return right && (broken || query_oracle_equal(&want, &got));
 }
 
-/* Does the master have every row of the join, and no other row if a bitmap was used? */
+/* Return whether the master has every row of the join, and no other row if a bitmap was used. */
 static bool join_right(void)
 {
 	int n = 0, most = n_passed;
@@ -501,8 +500,8 @@ static bool join_right(void)
 }
 
 /*
- * Check that rows are conserved. Each row of a table was pruned by the filter, added, or came to the master, once. For other kinds,
- * each copy of a row was pruned or went on, and the master has at most the rows that went on.
+ * Check that rows are conserved. Each row of a table was pruned by the filter, added, or came to the master, once. For
+ * other kinds, each copy of a row was pruned or passed on, and the master has at most the rows that passed on.
  */
 static void conserved(unsigned int kind, const struct fpisa_query_counters *before)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Filters of join keys: frames of keys and their answers, when a filter is used
- * and when all rows pass. Then random rows behind a filter, against user space, bit for bit, and against a
- * plain set of the keys: a row whose key is in the set is never pruned.
+ * Filters of join keys: frames of keys and their answers, and the states in which a filter is used or all rows pass.
+ * Then random rows behind a filter, against user space, bit for bit, and against a plain set of the keys: a row whose
+ * key is in the set is never pruned.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,7 +56,7 @@ static void expect_keys(struct frame *f, uint64_t missing, uint32_t state)
 	assert_int_equal(harness_hdr(f)->secret, fpisa_cookie(&q.job.key, harness_hdr(f)->rank, HARNESS_INCARNATION));
 }
 
-/* Send a row with value 1 for each of `count` keys. Return the number of rows that go on. */
+/* Send a row with value 1 for each of `count` keys. Return the number of rows that pass on to the master. */
 static uint32_t send_rows(uint32_t rank, uint64_t sequence, uint32_t count, const uint32_t *keys)
 {
 	uint8_t packed[FPISA_QUERY_ROWS * 8], *to = packed;
@@ -117,7 +117,7 @@ static void building(void **state)
 		expect_keys(&f, 0, FPISA_FILTER_OPEN);
 		assert_int_equal(send_rows(0, 2, 8, rows), kind == FPISA_QUERY_TABLE ? 0 : 8);
 		assert_int_equal(query_counters(&q).filtered, 8);
-		/* The first keys are forgotten. With keys beyond the bitmap, their rows pass. */
+		/* The first keys are no longer in the filter. With keys beyond the bitmap, their rows pass. */
 		query_join(&q);
 		send_keys(&f, 0, 1, 1, beyond, true);
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);
@@ -190,7 +190,7 @@ static void refused(void **state)
 	}
 	after = query_state(&q);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* A row without a number */
+	/* Send a row without a number. */
 	query_rows(&f, &q, 0, 0, 0, NULL, false);
 	harness_run(harness, &f);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_sequence);
@@ -205,7 +205,7 @@ static void refused(void **state)
 static bool in_join[UNIVERSE];
 static uint64_t asked, let_pass; /* rows whose key is not in any frame of keys, with a Bloom filter */
 
-/* Spread join key k over its bytes. The bytes behind it in a row's key come from `part`. */
+/* Spread join key k over its bytes. The bytes after it in a row's key come from `part`. */
 static void key_words(uint64_t words[FPISA_KEY_WORDS], uint32_t k, uint32_t part)
 {
 	const struct fpisa_query_config *c = &q.config;
@@ -294,7 +294,7 @@ static void one_query(unsigned int kind, uint32_t filter, uint32_t key_bytes, ui
 			key_words(words, key[i], vectors_below(&rng, 5));
 			to = query_pack(to, &q.config, words, query_value(vectors_next(&rng), values, n++), 1);
 		}
-		/* Each frame twice */
+		/* Send each frame twice. */
 		for (int copy = 0; copy < 2; copy++) {
 			enum fpisa_verdict v = fpisa_soft_query_rows(&soft, q.epoch, 1, s, packed, count, keep);
 
@@ -350,7 +350,7 @@ static void random_rows(void **state)
 		one_query(FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, bytes[i][0], bytes[i][1], values);
 	}
 	/* At most 1500 keys in 128 blocks: at least 21 bits a key */
-	print_message("of %llu rows that are in no join %.3f%% pass a Bloom filter\n", (unsigned long long)asked,
+	print_message("of %llu rows that do not join %.3f%% pass a Bloom filter\n", (unsigned long long)asked,
 		      100 * (double)let_pass / (double)asked);
 	assert_true((double)let_pass < 0.002 * (double)asked);
 }

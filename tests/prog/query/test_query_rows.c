@@ -2,7 +2,7 @@
 /*
  * The programs of queries on random rows: against user space, which runs the same
  * rules, bit for bit; and against the right answer, the greatest rows by comparing
- * floats and sums of rationals. Frames come in any order and again.
+ * floats and sums of rationals. Frames arrive in any order, some of them twice.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define JOB 5
 #define WORKERS 3
-#define FRAMES 40 /* of each worker */
+#define FRAMES 40 /* frames of each worker */
 #define ROWS (WORKERS * FRAMES * FPISA_QUERY_ROWS)
 #define ROW_MAX 40
 
@@ -85,7 +85,7 @@ static void make_parts(const struct fpisa_query_config *c, uint32_t kind, uint32
 	}
 }
 
-/* Send a frame to both and compare; keep[] is user space's. Return the verdict. */
+/* Send a frame to both and compare the outcome; keep[] is that of user space. Return the verdict. */
 static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, int w, uint64_t sequence, uint8_t *keep)
 {
 	const struct part *p = &parts[w][sequence - 1];
@@ -261,7 +261,7 @@ static void table(void **state)
 		for (int width = 0; width < 4; width++) {
 			uint32_t groups = 1 + vectors_below(&rng, 1000);
 
-			/* Room for all groups, or for fewer */
+			/* Make room for all groups, or for fewer. */
 			one_table(kind, key_bytes[width], groups, vectors_below(&rng, 2) ? groups : groups / 3 + 1);
 		}
 }
@@ -301,8 +301,8 @@ static void carries(void **state)
 }
 
 /*
- * Check the shares of three million random rows that the master gets, and the groups that it reads. Seeds of hashes are given, so
- * that no draw fills a bucket of 521 groups, which one in some 1000 does.
+ * Check the shares of three million random rows that the master gets, and the groups that it reads. The seeds of hashes
+ * are fixed, because about one random seed in 1000 fills a bucket of 521 groups.
  */
 static void shares(void **state)
 {

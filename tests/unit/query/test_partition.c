@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,10 +52,10 @@ static void remove_all(void)
 
 static int open_table(struct partition *p, const char *name)
 {
-	return partition_open(p, directory, name) ?: partition_begin(p, NULL, NULL);
+	return partition_open(p, directory, name) ?: partition_begin(p, NULL);
 }
 
-/* Write the rows of table t as text, a row a line and NULL as "-", or the message if reading fails. */
+/* Write the rows of table t as text, one in each line, with NULL as "-". If reading fails, write the message. */
 static void dump(char *out, size_t size)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -89,23 +90,23 @@ static const struct {
 	{"a date\nb int64\nc text not null", NULL, "1996-02-29|12|x y|\n|-1||\n", "1996-02-29;12;x y\n-;-1;\n"},
 	{"a real", "a\nNaN\n-inf\nInfinity\n\n", NULL, "NaN\n-inf\nInfinity\n-\n"},
 	/* Every error names its line. */
-	{"a int32", "a\n1\n2\n3x\n", NULL, "t.csv:4: column a: '3x' is no int32"},
+	{"a int32", "a\n1\n2\n3x\n", NULL, "t.csv:4: column a: '3x' is not a valid int32"},
 	{"a int32", "a\n1\n2147483648\n", NULL, "t.csv:3: column a: '2147483648' is out of range for int32"},
-	{"a int32\nb text", "a,b\n1,\"x\ny\"\n2\n", NULL, "t.csv:4: 1 fields, where the schema has 2 columns"},
+	{"a int32\nb text", "a,b\n1,\"x\ny\"\n2\n", NULL, "t.csv:4: 1 fields, but the schema has 2 columns"},
 	{"a real", "a\n1e39\n", NULL, "t.csv:2: column a: '1e39' is out of range for real"},
-	{"a real", "a\n0x10\n", NULL, "t.csv:2: column a: '0x10' is no real"},
-	{"a real", "a\n 1\n", NULL, "t.csv:2: column a: ' 1' is no real"},
+	{"a real", "a\n0x10\n", NULL, "t.csv:2: column a: '0x10' is not a valid real"},
+	{"a real", "a\n 1\n", NULL, "t.csv:2: column a: ' 1' is not a valid real"},
 	{"a double", "a\n1e309\n", NULL, "t.csv:2: column a: '1e309' is out of range for double"},
 	{"a date", "a\n1999-02-29\n", NULL, "t.csv:2: column a: '1999-02-29' is out of range for date"},
-	{"a date", "a\n1999-2-3\n", NULL, "t.csv:2: column a: '1999-2-3' is no date"},
+	{"a date", "a\n1999-2-3\n", NULL, "t.csv:2: column a: '1999-2-3' is not a valid date"},
 	{"a int32 not null", "a\n1\n\n", NULL, "t.csv:3: column a is empty, and the schema says not null"},
 	{"a text", "a\nx\"y\n", NULL, "t.csv:2: a quote in a field that does not begin with one"},
 	{"a text", "a\n\"xy\n", NULL, "t.csv:2: a quote that is not closed, or is not followed by a comma"},
 	{"a text", "a\n\"x\"y\n", NULL, "t.csv:2: a quote that is not closed, or is not followed by a comma"},
 	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
-	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, where the schema has 1 columns"},
-	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
-	/* A byte order mark, as spreadsheets write it */
+	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, but the schema has 1 columns"},
+	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
+	/* a byte order mark, which spreadsheets write */
 	{"\xef\xbb\xbf"
 	 "a int32\nb text\n",
 	 "\xef\xbb\xbf"
@@ -118,18 +119,19 @@ static const struct {
 	{"a int32\n",
 	 "\xef\xbb\xbf"
 	 "b\n",
-	 NULL, "t.csv:1: column 1 is 'b', in the schema a"},
+	 NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
 	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
 	{"a int32", "", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
-	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet is there"},
-	{"a int32", "a\n", "1|\n", "t.csv and t.tbl are both there; a table has one of them"},
+	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet exists"},
+	{"a int32", "a\n", "1|\n", "t.csv and t.tbl both exist; keep one of them"},
 	{NULL, "a\n", NULL, "no table t here: file t.schema does not exist"},
-	{"# nothing\n\n", "a\n", NULL, "t.schema: names no column; a line of it is NAME TYPE [not null]"},
+	{"# nothing\n\n", "a\n", NULL, "t.schema: does not name a column; give a line NAME TYPE [not null] for each"},
 	{"a int32\nb int8", "a\n", NULL,
-	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date"},
-	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is there twice"},
+	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date and "
+	 "decimal(P,S), with P of 1 to 38 digits, S of them after the point"},
+	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is given twice"},
 	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is not a column name: letters, digits and _, no digit first"},
-	{"a int32 not nul", "a\n", NULL, "t.schema:1: column a: after the type 'not null' or nothing is possible"},
+	{"a int32 not nul", "a\n", NULL, "t.schema:1: column a: only 'not null' may follow the type"},
 };
 
 static void files(void **state)
@@ -153,9 +155,85 @@ static void files(void **state)
 	put("t.csv", "a\nx\0y\n", 6);
 	dump(said, sizeof(said));
 	assert_string_equal(said, "t.csv:2: a byte 0");
+	/* A name with a byte 0 in it does not match. */
+	put("t.csv", "a\0b\nx\n", 6);
+	dump(said, sizeof(said));
+	assert_string_equal(said, "t.csv:1: a byte 0");
 }
 
-/* Check rows of random texts, written as the RFC says, longer than the buffer, read in order and by their places. */
+/* Check that values of unused columns may be invalid, and that values of used columns may not. */
+static void unused(void **state)
+{
+	static const struct {
+		const char *file, *bytes;
+		size_t n;
+	} tables[] = {
+		{"t.csv", "a,b,c,d\n1,,\0,\"\0\"\n2,x,3,y\n", 25},
+		{"t.tbl", "1||\0|\0\0|\n2|x|3|y|\n", 18},
+	};
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	const bool only_a[FPISA_COLUMNS_MOST] = {true},
+		   a_and[][FPISA_COLUMNS_MOST] = {{true, true}, {true, false, true}, {true, false, false, true}};
+	const char *const says[] = {"column b is empty, and the schema says not null", "a byte 0", "a byte 0"};
+	struct partition p;
+	uint64_t at;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		remove_all();
+		put_text("t.schema", "a int32 not null\nb int32 not null\nc real\nd text\n");
+		put(tables[i].file, tables[i].bytes, tables[i].n);
+		assert_int_equal(partition_open(&p, directory, "t") ?: partition_begin(&p, only_a), 0);
+		assert_int_equal(text_row(&p.text, field, &at), 1);
+		assert_string_equal(field[0].text, "1");
+		assert_int_equal(text_row(&p.text, field, &at), 1);
+		assert_string_equal(field[0].text, "2");
+		assert_int_equal(text_row(&p.text, field, &at), 0);
+		partition_close(&p);
+		for (size_t k = 0; k < sizeof(a_and) / sizeof(a_and[0]); k++) {
+			assert_int_equal(partition_open(&p, directory, "t") ?: partition_begin(&p, a_and[k]), 0);
+			assert_int_equal(text_row(&p.text, field, &at), -EINVAL);
+			assert_non_null(strstr(fpisa_error(), says[k]));
+			partition_close(&p);
+		}
+	}
+}
+
+/* Check that a row of 1 MiB is read, with its line end, and that a longer row is an error which says so. */
+static void long_rows(void **state)
+{
+	static const char *const says[] = {
+		"t.csv:2: a row has at most 1 MiB, and this one has more, or a quote that is not closed",
+		"t.tbl:1: a row has at most 1 MiB; shorten its texts, or leave out columns"};
+	char *bytes = malloc(TEXT_ROW + 16);
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	struct partition p;
+	uint64_t at;
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		bool tbl = i & 1, more = i & 2;
+		size_t head = tbl ? 0 : 2, n = head + TEXT_ROW + more;
+
+		remove_all();
+		put_text("t.schema", "a text\n");
+		memset(bytes, 'x', n);
+		memcpy(bytes, "a\n", head);
+		bytes[n - 1] = '\n';
+		bytes[n - 2] = tbl ? '|' : 'x';
+		put(tbl ? "t.tbl" : "t.csv", bytes, n);
+		assert_int_equal(open_table(&p, "t"), 0);
+		assert_int_equal(text_row(&p.text, field, &at), more ? -EINVAL : 1);
+		if (more)
+			assert_string_equal(fpisa_error(), says[tbl]);
+		else
+			assert_int_equal(field[0].len, TEXT_ROW - 1 - tbl);
+		partition_close(&p);
+	}
+	free(bytes);
+}
+
+/* Check rows of random texts, written as the RFC says, longer than the buffer, read in order and by their positions. */
 static void random_rows(void **state)
 {
 	enum { ROWS = 400, LONG = 9000 };
@@ -197,7 +275,7 @@ static void random_rows(void **state)
 	}
 	assert_int_equal(text_row(&p.text, field, &at), 0);
 	for (int i = 0; i < 4 * ROWS; i++) {
-		/* Some rows in order, as they may stand in the buffer */
+		/* Read some rows in order, which may be in the buffer. */
 		r = i % 4 ? r + 1 + vectors_below(&rng, 3) : vectors_below(&rng, ROWS);
 		r = r < ROWS ? r : 0;
 		text_seek(&p.text, place[r]);
@@ -205,7 +283,10 @@ static void random_rows(void **state)
 		assert_true(at == place[r]);
 		assert_string_equal(field[1].text, row[r][1]);
 	}
-	/* A message about a row found by its place names the row's line too. Earlier rows end lines and may contain line ends. */
+	/*
+	 * If a row is read by its position, a message about it names its line too. Earlier rows end lines and may
+	 * contain line ends.
+	 */
 	r = vectors_below(&rng, ROWS);
 	text_seek(&p.text, place[r]);
 	assert_int_equal(text_row(&p.text, field, &at), 1);
@@ -279,8 +360,8 @@ static void another_file(void)
 static void (*const namings[])(void) = {no_name, another_name, another_file};
 
 /*
- * Check that a write before a query opens the table or while it reads is found: also if the writer restores mtime, soon after
- * the open, and whatever names the file gains or loses before and after.
+ * Check that a write before a query opens the table or while it reads is found: also if the writer restores mtime, if
+ * the write follows the open immediately, and if the file gains or loses names before and after.
  */
 static void written(void **state)
 {
@@ -346,7 +427,7 @@ static void named(void **state)
 	}
 }
 
-/* Check that a replaced file counts as written when the kernel sends no more notices. */
+/* Check that a replaced file counts as written if the kernel no longer sends notices about it. */
 static void unwatched(void **state)
 {
 	struct partition p;
@@ -426,7 +507,10 @@ static void open_for_writing(void **state)
 	close(fd);
 	assert_int_equal(open_table(&p, "t"), -ESTALE);
 	munmap(map, WRITTEN_BYTES);
-	/* Readers are not writers. A process that opens the file for writing later is found in the end. */
+	/*
+	 * A reader does not count as a writer. A process that opens the file for writing later is found at the end of
+	 * the read.
+	 */
 	int reader = openat(directory, "t.csv", O_RDONLY);
 	assert_int_equal(open_table(&p, "t"), 0);
 	assert_int_equal(partition_whole(&p), 0);
@@ -437,7 +521,7 @@ static void open_for_writing(void **state)
 	close(fd);
 	assert_int_equal(partition_whole(&p), 0);
 	partition_close(&p);
-	/* A file that takes its place is another file. */
+	/* A file that replaces it is a different file. */
 	assert_int_equal(open_table(&p, "t"), 0);
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
@@ -494,7 +578,7 @@ static void escapes(void **state)
 	unlinkat(directory, "inside.schema", 0);
 }
 
-/* Check that a value comes out of a key as the C library prints it, and that equal values are equal keys. */
+/* Check that the value in a key is printed as the C library prints it, and that equal values give equal keys. */
 static void keys(void **state)
 {
 	char text[FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES], want[64];
@@ -587,6 +671,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(files),
+		cmocka_unit_test(unused),
+		cmocka_unit_test(long_rows),
 		cmocka_unit_test(random_rows),
 		cmocka_unit_test(written),
 		cmocka_unit_test(numbers),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The rules of queries, each against the plainest statement of the rule */
+/* The rules of queries, each compared with its simplest implementation */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ static struct vectors_rng rng;
 #define SEQUENCES 400
 
 /*
- * Return the rule's answer from the set of all taken numbers. A number may be taken if no number is missing that lies `width` or more
- * below the highest number then.
+ * Return the rule's answer from the set of all taken numbers. A number may be taken if no number is missing that would
+ * lie `width` or more below the new highest number.
  */
 static int expected(const bool *taken, uint64_t high, uint64_t sequence, uint32_t width)
 {
@@ -53,7 +53,7 @@ static void windows(void **state)
 				continue;
 			want = expected(taken, high, s, width);
 			assert_int_equal(fpisa_query_window_fresh(&w, s, width), want);
-			/* A worker that keeps the rule is never refused. */
+			/* A worker that follows the rule is never refused. */
 			if (s && s < low + width)
 				assert_true(want >= 0);
 			if (want <= 0)
@@ -161,7 +161,7 @@ static void frames(void **state)
 		FPISA_V_type);
 }
 
-/* Check that a full Bloom filter misses none of its keys, in sequence or not, and takes few other keys for them. */
+/* Check that a full Bloom filter contains all of its keys, in sequence or not, and matches few other keys. */
 static void bloom(void **state)
 {
 	(void)state;
@@ -196,7 +196,7 @@ static void bloom(void **state)
 			else
 				passed += keep;
 		}
-		/* The expected share is one in a thousand: 200 of 200,000 at random, give or take 45. */
+		/* The expected share is one in a thousand: 200 of 200,000 at random, plus or minus 45. */
 		if (passed > 350)
 			fail_msg("%u of %u keys << %u that are not in it pass", passed, OTHERS, shift);
 		fpisa_soft_query_free(&q);

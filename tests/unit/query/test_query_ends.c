@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The parts of a query's worker and master: groups that grow, exact terms, the first rows, contents over TLS, and answers that
- * lack something
+ * The parts of a query's worker and master: groups that grow, exact terms, the first rows, contents over TLS, and
+ * incomplete answers
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,6 +47,8 @@ struct expected {
 	uint64_t count;
 };
 
+static const struct fpisa_groups reals = {.config = {.form = FPISA_FORM_REAL}};
+
 static void check_group(const struct fpisa_query_group *g, const struct expected *x)
 {
 	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32),
@@ -54,7 +56,7 @@ static void check_group(const struct fpisa_query_group *g, const struct expected
 	union fpisa_superacc_full sum;
 	uint32_t flags = 0;
 
-	fpisa_group_sum(g, &sum);
+	fpisa_groups_sum(&reals, g, &sum);
 	assert_true(g->count == x->count);
 	assert_int_equal(g->min, x->min);
 	assert_int_equal(g->max, x->max);
@@ -63,10 +65,10 @@ static void check_group(const struct fpisa_query_group *g, const struct expected
 		    fpisa_superacc_read(&x->sum.acc, f, wide, 1, &flags));
 }
 
-/* Send a group as a worker does that has added it up. */
+/* Send a group as a worker that prunes would send it. */
 static void send_terms(struct fpisa_groups *to, const struct fpisa_query_group *g)
 {
-	uint32_t term[FPISA_EXPANSION_TERMS];
+	__u64 term[FPISA_EXPANSION_TERMS];
 	struct fpisa_row r = {.count = FPISA_ROW_NO_SUM};
 	union fpisa_superacc_full sum;
 	uint64_t left = g->count;
@@ -77,16 +79,16 @@ static void send_terms(struct fpisa_groups *to, const struct fpisa_query_group *
 	assert_int_equal(fpisa_groups_add(to, &r), 0);
 	r.value = fpisa_order_value(g->max);
 	assert_int_equal(fpisa_groups_add(to, &r), 0);
-	fpisa_group_sum(g, &sum);
-	while ((n = fpisa_group_terms(&sum, term))) {
+	fpisa_groups_sum(&reals, g, &sum);
+	while ((n = fpisa_group_terms(&sum, fpisa_superacc_format(FPISA_FORMAT_FP32), term))) {
 		for (int i = 0; i < n; i++) {
-			r.value = term[i];
+			r.value = (uint32_t)term[i];
 			r.count = FPISA_ROW_NO_ORDER | (uint32_t)left;
 			left = 0;
 			assert_int_equal(fpisa_groups_add(to, &r), 0);
 		}
 		all += n;
-		/* At most as many terms as rows, except for an expansion at the end */
+		/* The group has at most as many terms as rows, except for an expansion at the end. */
 		assert_true((uint64_t)all <= g->count + 13);
 	}
 }
@@ -100,8 +102,8 @@ static void groups(void **state)
 
 	(void)state;
 	assert_non_null(x);
-	assert_int_equal(fpisa_groups_init(&g, 16, 0), 0);
-	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
+	assert_int_equal(fpisa_groups_init(&g, 16, FPISA_FORM_REAL, 0), 0);
+	assert_int_equal(fpisa_groups_init(&merged, 16, FPISA_FORM_REAL, 0), 0);
 	for (uint32_t k = 0; k < KEYS; k++) {
 		fpisa_superacc_init(&x[k].sum.acc, sizeof(x[k].sum));
 		x[k].sum.acc.limbs = (uint16_t)fpisa_superacc_most(f);
@@ -127,7 +129,7 @@ static void groups(void **state)
 	/* A key that exists is not inserted again. */
 	assert_int_equal(fpisa_groups_put(&merged, &g.group[0]), -EEXIST);
 	fpisa_groups_free(&merged);
-	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
+	assert_int_equal(fpisa_groups_init(&merged, 16, FPISA_FORM_REAL, 0), 0);
 	for (uint32_t i = 0; i < g.state.used; i++)
 		assert_int_equal(fpisa_groups_put(&merged, &g.group[i]), 0);
 	for (uint32_t i = 0; i < merged.state.used; i++)
@@ -137,7 +139,7 @@ static void groups(void **state)
 	free(x);
 }
 
-/* Check that groups take the memory that they may and no more, and that existing groups stay. */
+/* Check that groups take at most the permitted memory, and that existing groups stay. */
 static void memory_of_groups(void **state)
 {
 	(void)state;
@@ -146,7 +148,7 @@ static void memory_of_groups(void **state)
 		uint64_t n = 0, bytes;
 		int rc = 0;
 
-		assert_int_equal(fpisa_groups_init(&g, 8, most), 0);
+		assert_int_equal(fpisa_groups_init(&g, 8, FPISA_FORM_REAL, most), 0);
 		while (!rc) {
 			struct fpisa_row r = {.key = {n}, .count = 1};
 
@@ -154,7 +156,7 @@ static void memory_of_groups(void **state)
 			n += !rc;
 		}
 		assert_int_equal(rc, -ENOMEM);
-		assert_non_null(strstr(fpisa_error(), "groups, which take the "));
+		assert_non_null(strstr(fpisa_error(), "groups, which exceed the limit of "));
 		assert_int_equal(n, g.state.used);
 		bytes = g.config.limit * sizeof(*g.group) + (g.config.bucket_mask + 1ull) * sizeof(*g.buckets);
 		/* The first 256 groups always fit; beyond them a group takes at most 200 bytes. */
@@ -277,7 +279,7 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
-/* A worker's READY with one column */
+/* a worker's READY with one column */
 static const struct __attribute__((packed)) {
 	struct fpisa_query_ready is;
 	struct fpisa_column column;
@@ -311,10 +313,12 @@ static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t work
 	return q;
 }
 
-/* Check that a turn's messages to workers leave at once or wake the next turn, so that none waits for a timer. */
+/*
+ * Check that a turn's messages to workers are sent at once or wake the next turn, so that no message waits for a timer.
+ */
 static void nothing_waits_unsent(void **state)
 {
-	enum { WORKERS = 40 }; /* more than a turn takes events from, so that it hears some workers late */
+	enum { WORKERS = 40 }; /* more workers than one turn handles, so that some are handled later */
 	static struct fpisa_control_channel end[WORKERS];
 	struct fpisa_query *q = scan(end, WORKERS);
 	int started = 0;
@@ -352,7 +356,7 @@ static void nothing_waits_unsent(void **state)
 		fpisa_control_close(&end[i]);
 }
 
-/* Send everything that a worker with 500 rows sends when it is told to start. */
+/* Send all messages of a worker with 500 rows after START. */
 static void say_rows(struct fpisa_control_channel *end)
 {
 	struct fpisa_query_done done = {.attempt = 1, .rows = 500, .sent = 500, .weight = 500};
@@ -367,7 +371,7 @@ static void say_rows(struct fpisa_control_channel *end)
 	assert_int_equal(fpisa_control_send(end, FPISA_CONTROL_DONE, &done, sizeof(done)), 0);
 }
 
-/* Work at both ends until the worker is told to start. */
+/* Run both ends until the worker gets START. */
 static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
 {
 	const __u8 *got;
@@ -388,7 +392,10 @@ static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
 	}
 }
 
-/* Check that the descriptor alone leads to all rows of a worker that has sent more than memory holds, without waiting for a timer. */
+/*
+ * Check that a caller who only polls the descriptor gets all rows of a worker that has sent more than memory holds,
+ * without waiting for a timer.
+ */
 static void rows_beyond_memory(void **state)
 {
 	struct fpisa_control_channel end;
@@ -435,7 +442,7 @@ static void forget_nothing(void *arg)
 	(void)arg;
 }
 
-/* Check that an answer that ends early ends with the error, at each later call too. */
+/* Check that an incomplete answer ends with the error, at each later call too. */
 static void spill_fails(void **state)
 {
 	static const struct fpisa_query_spill spill = {.take = take_three, .forget = forget_nothing};
@@ -453,7 +460,7 @@ static void spill_fails(void **state)
 	q->options = (struct fpisa_query_options){.spill = &spill, .spill_arg = &taken};
 	q->by = strdup("k");
 	assert_int_equal(fpisa_query_describe(q), 0);
-	assert_int_equal(fpisa_groups_init(&q->groups, 4, 0), 0);
+	assert_int_equal(fpisa_groups_init(&q->groups, 4, FPISA_FORM_REAL, 0), 0);
 	q->groups.spill = &spill;
 	q->groups.spill_arg = &taken;
 	q->groups.spilled = 1;
@@ -464,14 +471,13 @@ static void spill_fails(void **state)
 	assert_int_equal(fpisa_query_next(q, &row), 1);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(fpisa_query_next(q, &row), -EIO);
-		assert_string_equal(fpisa_query_error(),
-				    "groups beyond the memory that they may take: Input/output error");
+		assert_string_equal(fpisa_query_error(), "write groups beyond the memory limit: Input/output error");
 		assert_int_equal(fpisa_query_work(q, 0), -EIO);
 	}
 	fpisa_query_close(q);
 }
 
-/* Check that contents of any length arrive whole and in order, both ways at once. */
+/* Check that contents of any length arrive whole and in order, in both directions at once. */
 static void contents(void **state)
 {
 	enum { MOST = 100000, CONTENTS = 60 };
@@ -510,7 +516,7 @@ static void contents(void **state)
 		got[i]++;
 	}
 	assert_int_equal(fpisa_control_waiting(&end[0]), 0);
-	/* A worker's message from a master */
+	/* the worker's message about a master */
 	assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_DONE, sent[0], 8), 0);
 	while (!(rc = fpisa_control_work(&end[0], &type, &content, &n)))
 		assert_true(fpisa_control_work(&end[1], &type, &content, &n) >= 0);

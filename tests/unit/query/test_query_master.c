@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The master of a query beside an aggregator that sends wrong messages: the master gives no answer and does not wait for ever */
+/* The master of a query with an aggregator that sends wrong messages: the master gives no answer and does not wait for ever */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,7 +141,7 @@ static void welcomes(void **state)
 		w.rank = (uint16_t)vectors_below(&rng, w.members + 2u);
 		if (join(&w, &m)) {
 			assert_string_equal(fpisa_error(),
-					    "number 5 is not a query of the aggregator; see fpisa query list there");
+					    "query 5 does not exist at the aggregator; see fpisa query list there");
 			continue;
 		}
 		assert_true(m.members >= 2 && m.members <= FPISA_MAX_WORKERS && m.rank < m.members);
@@ -182,7 +182,7 @@ static void never_sealed(void **state)
 	(void)state;
 	assert_int_equal(fpisa_member_open(&q->member, htonl(INADDR_LOOPBACK), port, 0), 0);
 	assert_int_equal(fpisa_member_prepare(&q->member, &(struct fpisa_fault_rates){0}, 0), 0);
-	fpisa_member_direct(&q->member, 1, 1, 8, 77);
+	fpisa_member_direct(&q->member, 1, 1, 8, FPISA_FORM_REAL, 77);
 	q->phase = FPISA_PHASE_SEAL;
 	while (!rc && fpisa_now() < begun + 30000000000ull) {
 		struct fpisa_hdr h;
@@ -194,7 +194,7 @@ static void never_sealed(void **state)
 		}
 	}
 	assert_int_equal(rc, -EILSEQ);
-	assert_non_null(strstr(fpisa_error(), "the aggregator has not the frames of rank 0 as that has sent them"));
+	assert_non_null(strstr(fpisa_error(), "the aggregator did not receive exactly the frames that rank 0 sent"));
 	fpisa_query_close(q);
 }
 
@@ -231,7 +231,10 @@ static void missing_rows(void **state)
 	}
 }
 
-/* Check that a silent worker that owes something is named although others go on, and that a worker that owes nothing may be silent. */
+/*
+ * Check that a silent worker that owes something is named although others make progress, and that a worker that owes
+ * nothing may be silent.
+ */
 static void silent_worker(void **state)
 {
 	static const enum fpisa_query_phase phases[] = {FPISA_PHASE_OPEN, FPISA_PHASE_ROWS, FPISA_PHASE_FETCH};
@@ -268,7 +271,7 @@ static int connect_worker(struct fpisa_query_worker *w)
 	return pair[1];
 }
 
-/* While the caller takes no rows, a silent worker is named all the same, but not one that waits for the room, or for what we have not sent. */
+/* While the caller is too small for a row, a silent worker is named all the same, but not one that waits for the room, or for what we have not sent. */
 static void silent_beside_others(void **state)
 {
 	enum { NOTHING, UNREAD, UNSENT, CASES };
@@ -334,7 +337,33 @@ static void room_in_turn(void **state)
 	fpisa_query_close(q);
 }
 
-/* "" is no way to leave a text out: it was taken for a column that nobody had named. */
+/* A worker of an older or a newer version is named, with the remedy, whatever its message holds. */
+static void other_version(void **state)
+{
+	(void)state;
+	for (int by = -1; by <= 1; by += 2) {
+		struct fpisa_query *q = master(FPISA_QUERY_SCAN);
+		struct fpisa_query_worker *w = &q->worker[0];
+		const struct fpisa_manager_message m = {.magic = FPISA_CONTROL_MAGIC,
+							.version = (__u16)(FPISA_CONTROL_VERSION + by),
+							.type = FPISA_CONTROL_READY};
+		int far = connect_worker(w);
+
+		q->phase = FPISA_PHASE_ROWS;
+		q->options.memory = 1;
+		strcpy(w->name, "w");
+		w->done = 0;
+		w->heard_ns = fpisa_now();
+		assert_int_equal(write(far, &m, sizeof(m)), sizeof(m));
+		assert_int_equal(fpisa_query_work(q, 0), -EPROTO);
+		assert_non_null(strstr(fpisa_error(), "worker w: "));
+		assert_non_null(strstr(fpisa_error(), "another version of the protocol"));
+		close(far);
+		fpisa_query_close(q);
+	}
+}
+
+/* Check that "" does not leave a text out: it was taken for a column without a name. */
 static void empty_texts(void **state)
 {
 	static const struct {
@@ -367,7 +396,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(welcomes),	cmocka_unit_test(never_sealed),	 cmocka_unit_test(missing_rows),
 		cmocka_unit_test(empty_texts),	cmocka_unit_test(silent_worker), cmocka_unit_test(silent_beside_others),
-		cmocka_unit_test(room_in_turn),
+		cmocka_unit_test(room_in_turn), cmocka_unit_test(other_version),
 	};
 
 	rng.state = vectors_seed();

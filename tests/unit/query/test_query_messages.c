@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Messages of workers are checked against the request: each wrong message is refused with a sentence that names the fault, and the
- * right message beside it is taken. libFuzzer tries the states in which messages come (tests/fuzz/user_master.c).
+ * Messages of workers are checked against the request: each wrong message is refused with a sentence that names the
+ * fault, and the corresponding right message is accepted. libFuzzer tests messages in all states
+ * (tests/fuzz/user_master.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,7 @@
 #include "query/lib/master.h"
 #include "vectors.h"
 
-#define NOBODY "what came is not a message of this protocol"
+#define NOBODY "the received data is not a message of this protocol"
 #define COLUMNS_DIFFER "its columns are not the requested ones"
 
 /* -- a master without connections -------------------------------------------------------- */
@@ -74,6 +75,7 @@ static int hear_ready(struct fpisa_query *q, const struct ready *r, size_t n_col
 
 #define REAL FPISA_COLUMN_REAL
 #define INT FPISA_COLUMN_INT32
+#define DECIMAL FPISA_COLUMN_DECIMAL
 #define TEXT FPISA_COLUMN_TEXT
 
 static void ready(void **state)
@@ -83,7 +85,7 @@ static void ready(void **state)
 		const char *value, *by, *columns;
 		struct ready said;
 		size_t n;
-		const char *why; /* NULL: the message is taken */
+		const char *why; /* NULL: the message is accepted */
 	} cases[] = {
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,a", {{.columns = 2}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}}, 2, NULL},
@@ -134,18 +136,57 @@ static void ready(void **state)
 		 "v",
 		 NULL,
 		 "a,v",
-		 {{.columns = 2, .value_may_be_null = 1}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
+		 {{.columns = 2, .value_may_be_null = 1, .value_type = REAL}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
 		 2,
 		 NULL},
 		{FPISA_QUERY_TOPN,
 		 "v",
 		 NULL,
+		 "a",
+		 {{.columns = 1, .value_type = FPISA_COLUMN_DOUBLE}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_TOPN,
+		 "v",
+		 NULL,
 		 "a,v",
-		 {{.columns = 2}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
+		 {{.columns = 2, .value_type = REAL}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
 		 2,
 		 COLUMNS_DIFFER},
 		{FPISA_QUERY_TOPN, "v", NULL, "v", {{.columns = 1}, {{"v", TEXT, 1, 0}}}, 1, COLUMNS_DIFFER},
-		{FPISA_QUERY_TABLE, "v", "a,b", NULL, {{.keys = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
+		{FPISA_QUERY_TABLE,
+		 "v",
+		 "a,b",
+		 NULL,
+		 {{.keys = 2, .value_type = REAL}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}},
+		 2,
+		 NULL},
+		{FPISA_QUERY_TABLE,
+		 "v",
+		 "a",
+		 NULL,
+		 {{.keys = 1, .value_type = DECIMAL, .value_precision = 38, .value_scale = 38},
+		  {{"a", DECIMAL, 1, 15, 2}}},
+		 1,
+		 NULL},
+		{FPISA_QUERY_TABLE,
+		 "v",
+		 "a",
+		 NULL,
+		 {{.keys = 1, .value_type = DECIMAL, .value_precision = 39}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE,
+		 "v",
+		 "a",
+		 NULL,
+		 {{.keys = 1, .value_type = DECIMAL, .value_precision = 2, .value_scale = 3}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE, "v", "a", NULL, {{.keys = 1, .value_type = TEXT}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE, NULL, "a", NULL, {{.keys = 1, .value_type = REAL}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE, NULL, "a", NULL, {{.keys = 1}, {{"a", DECIMAL, 1, 0}}}, 1, NOBODY},
+		{FPISA_QUERY_TABLE, NULL, "a", NULL, {{.keys = 1}, {{"a", INT, 1, 5}}}, 1, NOBODY},
 		{FPISA_QUERY_TABLE, "v", "a,b", NULL, {{.keys = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
 		{FPISA_QUERY_TABLE, "v", "a", NULL, {{.keys = 0}, {{"a", INT, 1, 0}}}, 0, COLUMNS_DIFFER},
 		{FPISA_QUERY_TABLE,
@@ -247,14 +288,14 @@ static void values(void **state)
 			if (hear(q, FPISA_CONTROL_RECORDS, record, put_record(record, &cases[i].taken[k], 1)))
 				fail_msg("type %u, '%s': %s", cases[i].type, cases[i].taken[k], fpisa_error());
 		for (int k = 0; k < 16 && cases[i].refused[k]; k++) {
-			/* The bytes of a text "-" */
+			/* the bytes of a text "-" */
 			len = (uint32_t)strlen(cases[i].refused[k]);
 			memcpy(record, &len, sizeof(len));
 			memcpy(record + sizeof(len), cases[i].refused[k], len);
 			if (hear(q, FPISA_CONTROL_RECORDS, record, sizeof(len) + len) != -EPROTO)
 				fail_msg("type %u takes '%s'", cases[i].type, cases[i].refused[k]);
 		}
-		/* NULL in a column that is not null, and a text with a 0 */
+		/* Send NULL in a column that is not null, and a text with a byte 0. */
 		len = FPISA_QUERY_NULL;
 		assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, &len, sizeof(len)), -EPROTO);
 		assert_non_null(strstr(fpisa_error(), "a row has NULL in column 'x "));
@@ -277,12 +318,12 @@ static void records(void **state)
 
 	(void)state;
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, n), 0);
-	/* Half a row, half a length, a length beyond the end */
+	/* Send half a row, half a length, and a length beyond the end. */
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, 5), -EPROTO);
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, n - 1), -EPROTO);
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, 4), -EPROTO);
 	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, put_record(bytes, other, 2)), -EPROTO);
-	/* DONE with another number of rows than were sent, then with the right number */
+	/* Send DONE with a wrong number of rows, then with the right number. */
 	done.sent = 2;
 	assert_int_equal(hear(q, FPISA_CONTROL_DONE, &done, sizeof(done)), -EILSEQ);
 	done.sent = 1;
@@ -384,7 +425,10 @@ static int give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
 
 static const struct fpisa_transport_ops ops = {.send = fake_send, .receive = fake_receive, .close = fake_close};
 
-/* Check that settled rows do not change: after DONE a worker sends nothing new, and repeated rows are acknowledged. */
+/*
+ * Check that settled rows do not change: after DONE new rows of a worker are refused, and repeated rows are
+ * acknowledged.
+ */
 static void settled(void **state)
 {
 	struct fpisa_transport t = {.ops = &ops};
@@ -395,7 +439,7 @@ static void settled(void **state)
 	q->phase = FPISA_PHASE_ROWS;
 	q->n_workers = 1;
 	q->worker[0].direct.t = &t;
-	fpisa_member_direct(&q->worker[0].direct, 1, 0, 8, 77);
+	fpisa_member_direct(&q->worker[0].direct, 1, 0, 8, FPISA_FORM_REAL, 77);
 	assert_int_equal(give_row(q, 1, 5), 0);
 	assert_int_equal(give_row(q, 1, 5), 0);
 	assert_int_equal(q->received, 1);
@@ -408,7 +452,10 @@ static void settled(void **state)
 	fpisa_query_close(q);
 }
 
-/* Check that the places of a join's rows use all the room that exists, whichever workers the rows come from, and never more memory. */
+/*
+ * Check that the positions of a join's rows use all available room, whichever workers the rows come from, and never
+ * more.
+ */
 static void places(void **state)
 {
 	struct fpisa_transport t = {.ops = &ops};
@@ -427,7 +474,7 @@ static void places(void **state)
 		q->options.memory = 16 * most;
 		for (i = 0; i < n; i++) {
 			q->worker[i].fd = -1;
-			fpisa_member_direct(&q->worker[i].direct, 1, (uint16_t)i, 8, 77);
+			fpisa_member_direct(&q->worker[i].direct, 1, (uint16_t)i, 8, FPISA_FORM_REAL, 77);
 		}
 		assert_int_equal(fpisa_query_reset(q), 0);
 		for (i = 0; !rc; i++) {
@@ -457,7 +504,7 @@ static void lost(void **state)
 	static const uint32_t attempt = 1;
 	struct fpisa_query *q = ask(FPISA_QUERY_SCAN, NULL, NULL, NULL);
 
-	/* Rows that the caller has taken would come again. */
+	/* Otherwise rows that the caller has taken would be sent again. */
 	(void)state;
 	q->phase = FPISA_PHASE_ROWS;
 	assert_int_equal(hear(q, FPISA_CONTROL_LOST, &attempt, sizeof(attempt)), -EPROTO);
@@ -480,7 +527,7 @@ static void failed(void **state)
 	(void)state;
 	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, sizeof(said)), -22);
 	assert_string_equal(fpisa_error(), "t.csv:1:??[2Jno? value");
-	/* Without its 0, without a sentence, and without an errno */
+	/* Send an error without its final 0, without a sentence, and without an errno. */
 	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, 7), -22);
 	assert_string_equal(fpisa_error(), "t.c");
 	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, 4), -EPROTO);

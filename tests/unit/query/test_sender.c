@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A worker's frames (user/query/worker/sender.h) over simulated networks: how long sending takes, and how much is sent in vain */
+/*
+ * A worker's frames (user/query/worker/sender.h) over simulated networks: how long sending takes, and how much is sent
+ * needlessly
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,16 +15,16 @@
 
 #define MS 1000000ull
 #define WORKERS 4
-#define HELD 65536 /* acknowledgements on their way, at most */
+#define HELD 65536 /* acknowledgements in flight, at most */
 
 static struct vectors_rng rng;
 
-/* The fate of frames: lost, or acknowledged after a while */
+/* The network of a simulation: losses and delays */
 struct network {
 	uint32_t lost_percent;	     /* share of frames lost, with their acknowledgements */
 	uint64_t trip_ns, jitter_ns; /* a round trip, and the most that is added to it */
-	uint64_t frame_ns, free_ns;  /* one link for all: a frame's time on it, and when the link is free */
-	int echoes;		     /* acknowledgements say which copy they answer */
+	uint64_t frame_ns, free_ns;  /* the shared link: a frame's time on it, and when it is free */
+	int echoes;		     /* acknowledgements echo which copy they answer */
 };
 
 struct worker {
@@ -29,7 +32,7 @@ struct worker {
 	struct fpisa_member member;
 	struct sender sender;
 	uint64_t rows_left;
-	uint64_t copies, in_vain; /* frames sent, and frames sent when an acknowledgement was already on its way */
+	uint64_t copies, in_vain; /* frames sent, and frames sent while an acknowledgement was already in flight */
 	uint8_t answered[4096];
 };
 
@@ -165,7 +168,10 @@ static double mean(struct network of, int workers, uint64_t frames, double *in_v
 	return ms;
 }
 
-/* Check three losses in four, as where two ends lose 30% in either direction: the frame that has waited longest stops no others. */
+/*
+ * Check a loss of three frames in four, as if both ends lost 30% in each direction: the frame that has waited longest
+ * does not stop the others.
+ */
 static void test_losses(void **state)
 {
 	double in_vain;
@@ -174,16 +180,19 @@ static void test_losses(void **state)
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS, .echoes = 1}, 1, 234,
 			 &in_vain) < 1200);
 	assert_true(in_vain < 0.02);
-	/* A busy machine */
+	/* a busy machine */
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = 50 * MS, .jitter_ns = 50 * MS, .echoes = 1}, 1,
 			 234, &in_vain) < 25000);
 	assert_true(in_vain < 0.04);
-	/* A master that echoes nothing */
+	/* a master that does not echo copies */
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS}, 1, 234, &in_vain) <
 		    1200);
 }
 
-/* Check four workers that fill a link of 100 Mbit/s: they make the round trip longer, and late frames are not lost. */
+/*
+ * Check four workers that fill a link of 100 Mbit/s: they make the round trip longer, and late frames do not count as
+ * lost.
+ */
 static void test_full_link(void **state)
 {
 	struct network of = {.trip_ns = MS, .frame_ns = 120000, .echoes = 1};
@@ -220,7 +229,7 @@ static void test_samples(void **state)
 		assert_true(sender_acked(s, 1, !echo ? 0 : echo == 1 ? 1 : 1 + again - begun, now_ns));
 		assert_false(sender_acked(s, 1, 0, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);
-		/* An echo of none of its copies is ignored. */
+		/* An echo that matches no copy is ignored. */
 		assert_true(sender_acked(s, 2, 2 + again - begun, now_ns));
 		assert_true(sender_acked(s, 3, ~0ull, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa analyze: what the modes make of the values that workers would send,
- * without sending them. Does not need privileges. analyze.h has the overview.
+ * fpisa analyze: sum the values that workers would send in each mode, without sending them. This needs no privilege.
+ * analyze.h has the overview.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 const char analyze_help[] =
 	"  FILE...            files of raw values, or .npy of f2, f4 or f8\n"
-	"  --workers N        rows of each file, one a worker, 1 to 64; default the first dimension\n"
+	"  --workers N        rows of each file, one per worker, 1 to 64; default the first dimension\n"
 	"                     of a .npy [workers, elements], else one row a file, and each\n"
 	"                     file is a worker\n"
 	"  --raw F            format of raw files: fp32 (default), fp16, bf16, fp64, e4m3,\n"
@@ -170,7 +170,7 @@ static int parse(struct analyze_options *o, int argc, char **argv)
 	if (!err)
 		err = choose_modes(o);
 	if (!err && optind == argc)
-		err = refuse(BAD_USAGE, "analyze: name at least one file");
+		err = refuse(BAD_USAGE, "analyze: give at least one file");
 	o->json = c.json;
 	return err;
 }
@@ -205,7 +205,8 @@ static void name_inputs(struct analyze_input *in, uint32_t n)
 static int join_files(struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	if (n == 1)
-		return refuse(-EINVAL, "%s: does not say how many rows it has; give --workers N, or a file a worker",
+		return refuse(-EINVAL,
+			      "%s: does not say how many rows it has; give --workers N, or a file for each worker",
 			      files[0].path);
 	if (n > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "%s: is one of %u workers, more than %u; give --workers N if each has N",
@@ -282,7 +283,7 @@ int verb_analyze(int argc, char **argv)
 	in = calloc(n, sizeof(*in));
 	figures = calloc(n, sizeof(*figures));
 	if (!files || !in || !figures) {
-		err = fail(-ENOMEM, NULL, "analyze");
+		err = fail(-ENOMEM, NULL, "analyze: allocate memory for %zu files", (size_t)n);
 		goto out;
 	}
 	err = open_files(&o, argv + optind, files, n, in, &inputs);

@@ -100,9 +100,8 @@ uint64_t analyze_below(const struct analyze_figures *g, int k);
 /* -- source.c ----------------------------------------------------------- */
 
 /*
- * Add the magnitudes of one element's errors to source[], by source. The n
- * words are summed in their order, by the units of mau.h one by one.
- * `result` is the read-out, which is finite. Not for mode exact.
+ * Add the magnitudes of one element's errors to source[], by source. The n words are summed in their order, by the
+ * units of mau.h one by one. `result` is the read-out, which is finite. The mode is not exact.
  */
 void analyze_sources(const struct fpisa_job *j, const uint64_t *words, uint32_t n, uint64_t result,
 		     double source[ANALYZE_SOURCES]);

@@ -197,7 +197,7 @@ static int run_gnuplot(FILE *input)
 
 	err = -posix_spawn_file_actions_init(&actions);
 	if (err)
-		return fail(err, NULL, "gnuplot");
+		return fail(err, NULL, "gnuplot: start it");
 	if (input)
 		err = -posix_spawn_file_actions_adddup2(&actions, fileno(input), STDIN_FILENO);
 	if (!err)
@@ -206,12 +206,13 @@ static int run_gnuplot(FILE *input)
 		err = -posix_spawnp(&pid, "gnuplot", &actions, NULL, input ? script : version, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	if (err)
-		return fail(err, "install gnuplot-nox", "gnuplot");
+		return fail(err, err == -ENOENT ? "install gnuplot-nox" : NULL, "gnuplot: start it");
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
-			return fail(-errno, NULL, "gnuplot");
+			return fail(-errno, NULL, "gnuplot: wait for it");
 	if (status)
-		return refuse(-EIO, "gnuplot: failed; what it says stands above, the tables need no --plot");
+		return refuse(-EIO, "gnuplot: failed, see its message above; without --plot, only the tables are "
+				    "printed");
 	return 0;
 }
 

@@ -17,7 +17,7 @@ const char *const analyze_source_names[ANALYZE_SOURCES] = {
 
 #define SHARE_LEN 16
 
-/* Format a share. Only all is shown as 100%, and only nothing as 0. */
+/* Format a share. Only the whole is printed as 100%, and only zero as 0. */
 static const char *share(double n, double of, char buf[SHARE_LEN])
 {
 	double percent = of > 0 ? 100 * n / of : 0;

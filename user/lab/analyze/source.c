@@ -94,7 +94,7 @@ static double read_out(const struct trace *t, uint64_t result)
 
 	if (!got)
 		return units(t, (double)have, e);
-	/* The distance of the places is at most the width of the register. */
+	/* The difference of the positions is at most the width of the register. */
 	if (place > e)
 		return fabs(units(t, (double)(have - (got << (place - e))), e));
 	return fabs(units(t, (double)((have << (e - place)) - got), place));

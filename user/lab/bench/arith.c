@@ -94,9 +94,12 @@ static void add_configs(struct bench_arith *a)
 		c.pipeline = pipeline->id;
 		add_config(a, c);
 	}
+	c.pipeline = FPISA_PIPELINE_FUSED;
+	for (c.elements = FPISA_BLOCK; c.elements < FPISA_MAX_EXACT64_BLOCKS * FPISA_BLOCK; c.elements += FPISA_BLOCK)
+		add_config(a, c);
+	c.elements = 0;
 	c.format = FPISA_FORMAT_FP32;
 	c.mode = FPISA_MODE_FPISA;
-	c.pipeline = FPISA_PIPELINE_FUSED;
 	for (size_t i = 0; i < sizeof(flags); i++) {
 		c.flags = flags[i];
 		add_config(a, c);
@@ -122,6 +125,18 @@ const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode,
 	return NULL;
 }
 
+const struct bench_config *bench_exact64(const struct bench_arith *a)
+{
+	for (uint32_t i = 0; i < a->configs; i++) {
+		const struct bench_config *c = &a->config[i];
+
+		if (c->format == FPISA_FORMAT_FP64 && c->mode == FPISA_MODE_EXACT &&
+		    c->pipeline == FPISA_PIPELINE_FUSED && !c->elements)
+			return c;
+	}
+	return NULL;
+}
+
 const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags)
 {
 	for (uint32_t i = 0; i < a->configs; i++)
@@ -132,7 +147,7 @@ const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags
 
 /* -- jobs ----------------------------------------------------------------- */
 
-/* Let every worker say HELLO, and again once all are known, which begins a generation. */
+/* Let every worker send HELLO, and again once all are known, which begins a generation. */
 static int join(const struct bench_arith *a, struct bench_config *c)
 {
 	struct fpisa_session session = {0};
@@ -155,12 +170,12 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 	return err;
 }
 
-/* Return BENCH_ELEMENTS, or the most that a chunk of this format and mode can have. */
+/* Return the configuration's elements. By default these are BENCH_ELEMENTS, or the most that a chunk of its format and mode can have. */
 static uint16_t elements_of(const struct bench_config *c)
 {
 	uint32_t most = fpisa_max_elements(fpisa_format_of(c->format), c->mode);
 
-	return (uint16_t)(most < BENCH_ELEMENTS ? most : BENCH_ELEMENTS);
+	return c->elements ?: (uint16_t)(most < BENCH_ELEMENTS ? most : BENCH_ELEMENTS);
 }
 
 static int make_job(struct bench_arith *a, struct bench_config *c)
@@ -274,7 +289,7 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 
 	bench_add_frame(c, s, rank, &frame);
 	err = bench_run(a->entry_fd, &frame, ns, &action);
-	/* The result leaves only if every contribution was added. */
+	/* The result is sent only if every contribution was added. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
 		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers, action);
 	return err;

@@ -25,12 +25,12 @@ const char bench_arith_help[] =
 	"  --cpus N           1, or 2 to measure also two CPUs on different slots; default 2 if\n"
 	"                     there are two\n"
 	"  --gradients FILE   measure the modes also on values of a file, raw fp32 or .npy\n"
-	"  --rows N           rows of a raw file, one a worker; default 8\n"
+	"  --rows N           rows of a raw file, one per worker; default 8\n"
 	"  --seed S           seed of the random values; default the time\n"
 	"The bench runs the programs of a port by BPF_PROG_TEST_RUN, one frame a run: parser, checks, checksum, slot, pipeline,\n"
-	"counters. Frames have 256 values. Random values are fresh for every frame, with exponents that differ by up to 40. All\n"
-	"figures are ns an element: the median over the rounds of each round's median, with quartiles. The bench needs root and\n"
-	"changes nothing on the machine.\n"
+	"counters. Frames have 256 values, of fp64 in mode exact 32 to 128. Random values are fresh for every frame, with\n"
+	"exponents that differ by up to 40. All figures are ns an element: the median over the rounds of each round's median,\n"
+	"with quartiles. The bench needs root and changes nothing on the machine.\n"
 	"  touch_ns           reading the payload only\n"
 	"  int32_add_ns       adding 32-bit integers to a row, SwitchML's arithmetic, behind a parser\n"
 	"                     without checksum and protocol. touch and this have several programs by\n"
@@ -48,6 +48,8 @@ const char bench_arith_help[] =
 	"  configurations     by format, mode, pipeline, leading-zero count and workers: first\n"
 	"                     contribution, add, last contribution, read-out, and a whole round\n"
 	"                     of all contributions and the read-out\n"
+	"  exact64            fused exact sums of fp64 over those of fp32: add_ratio, readout_ratio.\n"
+	"                     set_over_add: the first contribution of fp64 over an add\n"
 	"  cpus               work of 2 CPUs over that of one: contributions to different slots, a\n"
 	"                     program that stays in registers (spin), and their ratio\n";
 
@@ -90,9 +92,9 @@ static int parse(struct bench_options *o, int argc, char **argv)
 		}
 	}
 	if (!err && optind < argc)
-		err = refuse(BAD_USAGE, "bench arith: what is '%s'?", argv[optind]);
+		err = refuse(BAD_USAGE, "bench arith: '%s' is not an option", argv[optind]);
 	if (!err && o->rows && !o->gradients)
-		err = refuse(BAD_USAGE, "--rows: of a file; give --gradients FILE too");
+		err = refuse(BAD_USAGE, "--rows: requires --gradients FILE");
 	return err;
 }
 
@@ -107,7 +109,7 @@ static int open_file(struct bench_arith *a)
 	if (!err)
 		err = gradients_split(g, a->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
 	if (!err && g->elements < BENCH_ELEMENTS)
-		err = refuse(-EINVAL, "%s: rows of %llu values; a frame takes %d", g->path,
+		err = refuse(-EINVAL, "%s: rows have %llu values; a frame takes %d", g->path,
 			     (unsigned long long)g->elements, BENCH_ELEMENTS);
 	a->stored = (struct bench_source){.random = a->o.seed, .file = g};
 	return err;
@@ -119,7 +121,7 @@ static int choose_cpus(struct bench_arith *a)
 	int there = bench_cpus(a->cpu);
 
 	if (a->o.cpus == 2 && there < 2)
-		return refuse(-EINVAL, "--cpus: this process may use one CPU alone");
+		return refuse(-EINVAL, "--cpus: this process may use only one CPU");
 	if (!a->o.cpus)
 		a->o.cpus = there < 2 ? 1 : 2;
 	for (int i = 0; a->o.cpus == 2 && i < BENCH_SCALINGS; i++) {

@@ -8,7 +8,7 @@
  *	data.c         payloads: random values, or values of a file
  *	frame.c        frames for BPF_PROG_TEST_RUN
  *	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
- *	cpus.c         one CPU and two, on different slots and on the same
+ *	cpus.c         one CPU and two, on different slots and on the same ones
  *	report.c       table, JSON
  *	wire*.c        `bench wire` and `bench`: wire.h has the overview
  *
@@ -81,7 +81,7 @@ struct bench_source {
 /* Write BENCH_ELEMENTS packed values of `f` to `out`, as a frame of that rank contains them. */
 void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, void *out);
 
-/* Take the next contributions from another place of the file. */
+/* Take the next contributions from another part of the file. */
 void bench_next_chunk(struct bench_source *s);
 
 /* -- frame.c ------------------------------------------------------------ */
@@ -152,11 +152,12 @@ enum bench_step {
 struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
-	uint32_t window; /* 0 means 1 */
-	uint64_t token;	 /* 0: no token */
-	bool file;	 /* values from the file */
-	__u8 flags;	 /* flags of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
-	uint32_t id;	 /* number of the job */
+	uint32_t window;   /* 0 means 1 */
+	uint16_t elements; /* of a frame; 0: as many as others, or as the format and mode allow */
+	uint64_t token;	   /* 0: no token */
+	bool file;	   /* values from the file */
+	__u8 flags;	   /* flags of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
+	uint32_t id;	   /* number of the job */
 	uint32_t generation;
 	uint64_t chunk; /* next chunk */
 	struct fpisa_job job;
@@ -208,12 +209,15 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 
 int bench_datapath_round(struct bench_arith *a, uint64_t round);
 
-/* Measure the ns of a frame that does everything but the add, alone and as a driver delivers it. */
+/* Measure the ns of a frame for which the datapath does everything but the add, alone and as a driver delivers it. */
 int bench_known_round(struct bench_arith *a, uint64_t round);
 
 /* Return the configuration of fp32 with this job and without flags, or NULL if there is none. */
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
+
+/* Return the fused configuration of fp64 in mode exact whose frames have as many elements as possible. */
+const struct bench_config *bench_exact64(const struct bench_arith *a);
 
 /* Return the configuration of fused fp32 in mode fpisa with these flags. */
 const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags);

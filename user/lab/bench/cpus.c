@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Measure the rate of two CPUs that work on different slots, against what the
- * machine gives two CPUs at all. Each round runs contributions and a program
- * that stays in registers, on one CPU, on the other and on both. Then both CPUs
- * work on one job. In one case each CPU has its own slots, as with `job add
- * --ports` and a NIC that spreads by port. In the other each CPU has all slots
- * and its own ranks, as with a NIC that spreads by source. A thread is pinned to
- * its CPU. Only the time inside the program counts.
+ * Measure the rate of two CPUs that work on different slots, relative to the highest rate that two CPUs of this machine
+ * can reach. Each round runs contributions and a program that uses only registers, on one CPU, on the other and on
+ * both. Then both CPUs work on one job. In one case each CPU has its own slots, as with `job add --ports` and a NIC
+ * that spreads by port. In the other each CPU has all slots and its own ranks, as with a NIC that spreads by source. A
+ * thread is pinned to its CPU. Only the time inside the program counts.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +20,7 @@
 
 #define SLICE_NS 5000000
 #define CHUNKS (2 * BENCH_WINDOW) /* chunks of the common job per slice */
-#define RESEND_NS 2000000	  /* far more than an add takes: a frame was dropped as busy, or the CPU taken away */
+#define RESEND_NS 2000000	  /* far more than an add takes: a frame was dropped, or this thread lost the CPU */
 #define RESENDS 1000
 
 /* A CPU's work in a slice. */
@@ -105,14 +103,17 @@ static bool its_part(const struct worker *w, uint32_t at, uint32_t rank)
 	return w->part == ALL_OF_WINDOW || fpisa_port_index(at % BENCH_WINDOW, BENCH_WINDOW, 2) == (uint32_t)w->which;
 }
 
-/* Make the frames before the slice begins: two CPUs that make frames meanwhile would seldom meet at a slot. */
+/*
+ * Make the frames before the slice begins: if the CPUs made frames meanwhile, they would seldom use a slot at the same
+ * time.
+ */
 static int make_frames(struct worker *w)
 {
 	struct bench_config c = w->a->window;
 
 	w->frame = calloc(CHUNKS * BENCH_WORKERS, sizeof(*w->frame));
 	if (!w->frame)
-		return fail(-ENOMEM, NULL, "bench: frames");
+		return fail(-ENOMEM, NULL, "bench: allocate frames");
 	for (uint32_t at = 0; at < CHUNKS; at++, c.chunk++)
 		for (uint32_t r = 0; r < BENCH_WORKERS; r++)
 			if (its_part(w, at, r))
@@ -152,7 +153,9 @@ static int await(struct worker *w, uint32_t at)
 	return err;
 }
 
-/* Contribute in the order in which frames come if workers are in step: a result lets all workers send to its slot. */
+/*
+ * Contribute in the order in which frames arrive if workers are in step: after a result all workers send to its slot.
+ */
 static int contribute_window(struct worker *w, uint64_t *runs, uint64_t *sum)
 {
 	int err = 0;
@@ -217,7 +220,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 	}
 	/* If a thread could not be started, the other thread waits at the barrier until the process ends. */
 	if (err)
-		return fail(err, NULL, "bench: a thread a CPU");
+		return fail(err, NULL, "bench: start a thread on each CPU");
 	*rate = 0;
 	for (int i = 0; i < 2; i++) {
 		if (!(begun >> i & 1))

@@ -92,7 +92,7 @@ pid_t napi_thread(const char *dev)
 	}
 	if (dir)
 		closedir(dir);
-	return found < 0 ? fail(-ESRCH, NULL, "%s: a thread that polls the link", dev) : found;
+	return found < 0 ? fail(-ESRCH, NULL, "%s: find the thread that polls the link", dev) : found;
 }
 
 static int ascending(const void *a, const void *b)
@@ -120,8 +120,8 @@ int parse_sizes(struct sizes *s, char *text)
 			return refuse(-1, "--elements: up to %d multiples of %d", MAX_SIZES, FPISA_BLOCK);
 		for (uint32_t i = 0; i < s->n; i++)
 			if (s->elements[i] == n)
-				return refuse(-1, "--elements: %s is there twice", at);
+				return refuse(-1, "--elements: %s is given twice", at);
 		s->elements[s->n++] = (uint32_t)n;
 	}
-	return s->n ? 0 : refuse(-1, "--elements: none");
+	return s->n ? 0 : refuse(-1, "--elements: the list is empty");
 }

@@ -51,7 +51,8 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 		if (strncmp(name, kinds[k].prefix, n))
 			continue;
 		if (r->programs == BENCH_MAX_PROGRAMS)
-			return refuse(-E2BIG, "bench: more than %d programs", BENCH_MAX_PROGRAMS);
+			return refuse(-E2BIG, "bench: the results name more than %d programs, which is not supported",
+				      BENCH_MAX_PROGRAMS);
 		p->ns = calloc(rounds, sizeof(*p->ns));
 		if (!p->ns)
 			return fail(-ENOMEM, NULL, "bench");
@@ -61,7 +62,7 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 		r->programs++;
 		return 0;
 	}
-	return refuse(-EINVAL, "bench: what does the program %s do?", name);
+	return refuse(-EINVAL, "bench: program %s: its name says no known measurement", name);
 }
 
 static void make_frame(struct bench_frame *f, struct bench_source *s)
@@ -99,7 +100,7 @@ static int check_add(const struct bench_program *p, int rows_fd, struct bench_so
 		if (!err && bpf_map_lookup_elem(rows_fd, &key, after))
 			err = -errno;
 		if (err)
-			return fail(err, NULL, "bench: program %s", p->name);
+			return fail(err, NULL, "bench: program %s: run it", p->name);
 		for (int k = 0; k < BENCH_ELEMENTS; k++)
 			if (after[k] != before[k] + in[k])
 				return refuse(-EIO, "bench: program %s: element %d: wrong sum", p->name, k);

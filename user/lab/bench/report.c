@@ -81,6 +81,26 @@ static struct bench_spread ratio(const struct bench_arith *a, const double *v, c
 	return over_rounds(a, quotient);
 }
 
+/* -- exact sums of FP64 ------------------------------------------------------ */
+
+#define EXACT64_RATIOS 3
+
+/* A quotient of fused exact sums of FP64 by those of FP32, or by its own add. */
+struct exact64 {
+	const char *key;
+	const double *ns, *by; /* [rounds] */
+};
+
+static void list_exact64(const struct bench_arith *a, struct exact64 of[EXACT64_RATIOS])
+{
+	double *const *wide = bench_exact64(a)->ns;
+
+	of[0] = (struct exact64){"add_ratio", wide[BENCH_MORE], add(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED)};
+	of[1] = (struct exact64){"readout_ratio", wide[BENCH_READ],
+				 step(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, BENCH_READ)};
+	of[2] = (struct exact64){"set_over_add", wide[BENCH_SET], wide[BENCH_MORE]};
+}
+
 /* -- JSON ----------------------------------------------------------------- */
 
 static struct json_object *quartiles(struct bench_spread s)
@@ -114,6 +134,7 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 	json_add_string(o, "pipeline", name_of(pipeline_names, c->pipeline));
 	json_add_string(o, "clz", name_of(clz_names, c->clz));
 	json_add_number(o, "workers", c->workers);
+	json_add_number(o, "elements", c->job.elements);
 	json_object_object_add(o, "statistics", json_object_new_boolean(!(c->flags & FPISA_JOB_UNCOUNTED)));
 	json_object_object_add(o, "big_endian", json_object_new_boolean(c->flags & FPISA_JOB_BIG_ENDIAN));
 	for (int s = 0; s < BENCH_STEPS; s++)
@@ -126,7 +147,10 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 	return o;
 }
 
-/* Estimate an add on live frames. The way in and out is taken from the known frame, because no frame can be added twice. */
+/*
+ * Estimate an add on live frames. The time outside the add is that of the known frame, because no frame can be added
+ * twice.
+ */
 static struct bench_spread live_estimate(const struct bench_arith *a)
 {
 	const double *ns = add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED);
@@ -153,6 +177,17 @@ static struct json_object *frame_json(const struct bench_arith *a)
 		add_spread(o, "known_live", over_rounds(a, a->known[BENCH_LIVE]));
 		add_spread(o, "add_live_estimate", live_estimate(a));
 	}
+	return o;
+}
+
+static struct json_object *exact64_json(const struct bench_arith *a)
+{
+	struct json_object *o = json_object_new_object();
+	struct exact64 of[EXACT64_RATIOS];
+
+	list_exact64(a, of);
+	for (int i = 0; i < EXACT64_RATIOS; i++)
+		add_spread(o, of[i].key, ratio(a, of[i].ns, of[i].by));
 	return o;
 }
 
@@ -222,6 +257,7 @@ struct json_object *bench_arith_json(const struct bench_arith *a)
 	for (uint32_t i = 0; i < a->configs; i++)
 		json_object_array_add(list, config_json(a, &a->config[i]));
 	json_object_object_add(top, "configurations", list);
+	json_object_object_add(top, "exact64", exact64_json(a));
 	json_object_object_add(top, "programs", programs_json(a));
 	json_object_object_add(top, "cpus", cpus_json(a));
 	json_object_object_add(top, "frame_ns", frame_json(a));
@@ -264,8 +300,9 @@ static void print_config(const struct bench_arith *a, const struct bench_config 
 {
 	double add = over_rounds(a, c->ns[BENCH_MORE]).median, read = over_rounds(a, c->ns[BENCH_READ]).median;
 
-	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format), name_of(mode_names, c->mode),
-	       marked_pipeline(c), name_of(clz_names, c->clz), c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
+	printf("%-6s %-7s %-6s %-4s %3u %3u %8.2f", name_of(format_names, c->format), name_of(mode_names, c->mode),
+	       marked_pipeline(c), name_of(clz_names, c->clz), c->workers, c->job.elements,
+	       over_rounds(a, c->ns[BENCH_SET]).median);
 	if (c->workers > 2)
 		printf(" %8.2f %8.2f", add, read);
 	else
@@ -279,13 +316,23 @@ static void print_config(const struct bench_arith *a, const struct bench_config 
 
 static void print_configs(const struct bench_arith *a, bool file)
 {
-	printf("%-6s %-7s %-6s %-8s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "first", "add",
-	       "read-out", "round", "x int32");
+	printf("%-6s %-7s %-6s %-4s %3s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "M", "first",
+	       "add", "read-out", "round", "x int32");
 	for (uint32_t i = 0; i < a->configs; i++)
 		if (a->config[i].file == file)
 			print_config(a, &a->config[i]);
 	if (!file)
-		printf("* without statistics; + payloads are big-endian\n");
+		printf("N workers, M elements a frame; * without statistics; + payloads are big-endian\n");
+}
+
+static void print_exact64(const struct bench_arith *a)
+{
+	struct exact64 of[EXACT64_RATIOS];
+
+	list_exact64(a, of);
+	printf("exact, fp64 : fp32: add %.2f, read-out %.2f; fp64, first : add %.2f\n",
+	       ratio(a, of[0].ns, of[0].by).median, ratio(a, of[1].ns, of[1].by).median,
+	       ratio(a, of[2].ns, of[2].by).median);
 }
 
 void bench_arith_text(const struct bench_arith *a)
@@ -293,6 +340,7 @@ void bench_arith_text(const struct bench_arith *a)
 	printf("%d elements a frame, %llu rounds, seed %llu\n\n", BENCH_ELEMENTS, (unsigned long long)a->o.rounds,
 	       (unsigned long long)a->o.seed);
 	print_figures(a);
+	print_exact64(a);
 	printf("\nrandom values\n");
 	print_configs(a, false);
 	if (a->o.gradients) {

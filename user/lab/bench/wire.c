@@ -28,11 +28,11 @@ const char bench_wire_help[] =
 	"                     ADDR[@DEV],..., as for job add\n"
 	"  --address ADDR     address of this machine, as for job add; only with DEV\n"
 	"  --elements LIST    values a frame, multiples of 32 up to 832; default 256,320,832\n"
-	"  --window LIST      frames under way, powers of two up to 128; default 16,64,128\n"
+	"  --window LIST      frames in flight, powers of two up to 128; default 16,64,128\n"
 	"  --pipeline LIST    fused, staged or both; default fused\n"
 	"  --threads LIST     jobs at once, 1 to 4, with a thread of each worker for each;\n"
 	"                     default 1,2\n"
-	"  --vector N         values that each worker sums a round; default 1048576\n"
+	"  --vector N         values that each worker sums in a round; default 1048576\n"
 	"  --rounds R         rounds, 1 to 1000, in each of which every setting takes its turn;\n"
 	"                     default 3\n"
 	"The datapath sums as fpisa load attaches it, and every sum is checked. CPU time is given a GB contributed. Over\n"
@@ -52,9 +52,9 @@ static int add_to(const char *what, const char *said, struct bench_list *l, uint
 {
 	for (uint32_t i = 0; i < l->n; i++)
 		if (l->v[i] == v)
-			return refuse(BAD_USAGE, "%s: %s is there twice", what, said);
+			return refuse(BAD_USAGE, "%s: %s is given twice", what, said);
 	if (l->n == MAX_SIZES)
-		return refuse(BAD_USAGE, "%s: more than %d", what, MAX_SIZES);
+		return refuse(BAD_USAGE, "%s: more than %d values are not supported", what, MAX_SIZES);
 	l->v[l->n++] = v;
 	return 0;
 }
@@ -76,7 +76,7 @@ static int parse_list(const char *what, char *text, uint64_t max, bool powers, s
 		if (err)
 			return err;
 	}
-	return l->n ? 0 : refuse(BAD_USAGE, "%s: none", what);
+	return l->n ? 0 : refuse(BAD_USAGE, "%s: the list is empty", what);
 }
 
 static int parse_pipelines(char *text, struct bench_list *l)
@@ -92,7 +92,7 @@ static int parse_pipelines(char *text, struct bench_list *l)
 		if (err)
 			return err;
 	}
-	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
+	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: the list is empty");
 }
 
 /* Check ADDR[@DEV]; job/spec.c parses it again after the datapath is loaded. */
@@ -104,7 +104,7 @@ static int check_worker(const char *text)
 	int err;
 
 	if (strchr(text, ':'))
-		return refuse(BAD_USAGE, "--workers: %s: leave the port away", text);
+		return refuse(BAD_USAGE, "--workers: %s: leave the port out", text);
 	snprintf(host, sizeof(host), "%.*s", (int)strcspn(text, "@"), text);
 	err = parse_machine("--workers", host, &address);
 	if (!err && dev && !if_nametoindex(dev + 1))
@@ -120,7 +120,7 @@ static int take_workers(struct bench_wire *w, char *text)
 
 	if (!w->devs) {
 		if (w->aggregator)
-			return refuse(BAD_USAGE, "--address: goes with DEV");
+			return refuse(BAD_USAGE, "--address: requires DEV");
 		err = text ? parse_number("--workers", text, 2, PROCESSES_MAX, &number) : 0;
 		w->workers = text && !err ? (uint32_t)number : w->workers;
 		return err;
@@ -131,7 +131,7 @@ static int take_workers(struct bench_wire *w, char *text)
 		if (err)
 			return err;
 		if (w->workers == FPISA_MAX_WORKERS)
-			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
+			return refuse(BAD_USAGE, "--workers: more than %d workers are not supported", FPISA_MAX_WORKERS);
 		w->address[w->workers++] = at;
 	}
 	return w->workers ? 0 : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
@@ -198,7 +198,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 	w->dev = argv + optind;
 	w->devs = argc - optind;
 	if (!err && worker && (workers || w->aggregator))
-		err = refuse(BAD_USAGE, "bench worker: --workers and --address are the aggregator's");
+		err = refuse(BAD_USAGE, "bench worker: give --workers and --address only to fpisa bench wire");
 	if (err || worker)
 		return err;
 	return find_interfaces(w->dev, w->devs, ifindex) ?: take_workers(w, workers);
@@ -219,7 +219,8 @@ static int add_settings(struct bench_wire *w)
 	int err = 0;
 
 	if (all > BENCH_WIRE_SETTINGS)
-		return refuse(BAD_USAGE, "bench: %u settings, at most %d", all, BENCH_WIRE_SETTINGS);
+		return refuse(BAD_USAGE, "bench: these lists give %u settings; at most %d are supported", all,
+			      BENCH_WIRE_SETTINGS);
 	for (uint32_t i = 0; !err && i < all; i++) {
 		uint32_t k = i;
 		struct bench_setting s = {0};
@@ -312,7 +313,7 @@ int verb_bench(int argc, char **argv)
 	struct json_object *both = NULL;
 	int err;
 
-	/* The word after `bench` may have been meant for a verb. */
+	/* The word after `bench` may be a misspelt verb. */
 	if (argc > 1 && *argv[1] != '-' && !if_nametoindex(argv[1]))
 		return refuse(-ENODEV,
 			      "%s: is neither arith, wire or worker nor an interface; see ip link and fpisa help bench",

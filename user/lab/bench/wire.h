@@ -10,8 +10,8 @@
  *
  * Each setting has a run in every round. A run creates its jobs, the workers
  * join them and sum a vector of whole numbers, and the run deletes the jobs. The
- * sums are exact and are checked. Job numbers differ from run to run, so that a
- * worker that is ahead waits for the next jobs and does not join old ones.
+ * sums are exact and are checked. Job numbers differ from run to run, so that a worker that is ahead waits for the next
+ * jobs instead of joining old ones.
  *
  * Functions return 0, or a negative number after they have reported the error.
  */

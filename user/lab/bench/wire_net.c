@@ -52,7 +52,7 @@ static int load(struct bench_wire *w)
 	return err;
 }
 
-/* Give the links names that are unique on the machine: the names lead to the threads that poll the links. */
+/* Give the links names that are unique on the machine: the threads that poll the links are found by these names. */
 static void lay_out(struct bench_wire *w)
 {
 	static char address[PROCESSES_MAX][ADDRESS_LEN];

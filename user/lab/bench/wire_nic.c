@@ -76,7 +76,7 @@ int bench_nic_open(struct bench_wire *w)
 	}
 	if (!err) {
 		w->entry_fd = pin_open(pin_of(w), "fpisa");
-		err = w->entry_fd < 0 ? fail(w->entry_fd, NULL, "%s/fpisa", pin_of(w)) : 0;
+		err = w->entry_fd < 0 ? fail(w->entry_fd, NULL, "%s/fpisa: open", pin_of(w)) : 0;
 	}
 	if (!err) {
 		w->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);

@@ -23,7 +23,8 @@ static int share(size_t size, void *out)
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
-		return fail(-errno, "fewer --vector or --workers", "demo: %zu bytes of memory", size);
+		return fail(-errno, "try a smaller --vector, or fewer --workers", "demo: allocate %zu bytes of memory",
+			    size);
 	*(void **)out = p;
 	return 0;
 }
@@ -147,7 +148,7 @@ static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take,
 	}
 	each(&t, take_largest, source);
 	if (isinf(t.largest))
-		return refuse(-ERANGE, "%s: some value is not finite, which int32 has no number for; try --format fp32",
+		return refuse(-ERANGE, "%s: some value is not finite, which int32 cannot represent; try --format fp32",
 			      d->source);
 	d->int_shift = choose_shift(&t);
 	each(&t, take_integer, source);
@@ -172,7 +173,8 @@ static int find_sample(char path[PATH_MAX])
 	strcpy(path, SAMPLE);
 	if (!access(path, R_OK))
 		return 0;
-	return refuse(-ENOENT, "demo: no " SAMPLE " beside this program or here; give --file F or --vector N");
+	return refuse(-ENOENT,
+		      "demo: " SAMPLE " is neither in this program's directory nor here; give --file F or --vector N");
 }
 
 static int open_file(struct demo *d, struct gradients *g)
@@ -192,7 +194,7 @@ static int open_file(struct demo *d, struct gradients *g)
 	if (!err)
 		err = gradients_split(g, d->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
 	if (!err && d->o.workers > g->rows)
-		err = refuse(-EINVAL, "%s: has %u rows, one a worker, and %u workers are asked for; give --vector N",
+		err = refuse(-EINVAL, "%s: has %u rows, one for each worker, but --workers is %u; give --vector N",
 			     d->source, g->rows, d->o.workers);
 	return err;
 }

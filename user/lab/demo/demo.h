@@ -178,7 +178,7 @@ int demo_hosts_load(struct demo *d);
 #define DEMO_HOSTS_LEN (FPISA_MAX_SHARDS * 16)
 void demo_hosts_text(const struct demo *d, char text[DEMO_HOSTS_LEN]);
 
-/* Replace t[hosts] by what each link has carried by now, less t. */
+/* Replace t[hosts] by the bytes that each link has carried since t. */
 int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts);
 
 /* -- processes.c -------------------------------------------------------- */
@@ -190,7 +190,7 @@ void demo_kill(struct demo *d);
 /* Wait until every worker is in `state`. Call progress() about 10 times a second unless it is NULL. */
 int demo_await(struct demo *d, enum demo_state state, void (*progress)(const struct demo *d));
 
-/* Let every worker go on from the state it has reported. */
+/* Let every worker continue from the state it has reported. */
 int demo_release(struct demo *d);
 
 /* Return a sentence about a worker that died early, and took its namespace and link along, or NULL if all are alive. */
@@ -198,7 +198,7 @@ const char *demo_lost(const struct demo *d);
 
 /* -- check.c ------------------------------------------------------------ */
 
-/* Check all results. Return -EBADMSG, not reported, if anything differs that must not differ. */
+/* Check all results. Return -EBADMSG, not reported, if a result is wrong. */
 int demo_check(const struct demo *d, const struct fpisa_counters *c, struct demo_check *k);
 
 /* Return the call whose unrounded result is the true result: an average by reciprocal should be an average. */
@@ -208,8 +208,8 @@ struct oracle_call demo_ideal(const struct demo *d);
 uint64_t demo_histogram_total(const struct demo *d);
 
 /*
- * Return whether the histogram equals the replay's. An add that discards something
- * counts there once, as rounded or as overwritten.
+ * Return whether the histogram equals the replay's. An add that discards bits counts there once, as rounded or as
+ * overwritten.
  */
 bool demo_histogram_agrees(const struct demo *d, const struct demo_check *k);
 

@@ -17,7 +17,7 @@
 #include "demo.h"
 #include "lab/testbed/lab.h"
 
-#define PIN_LEN (sizeof(DATAPATH_PIN) + 8)
+#define PIN_LEN (sizeof(DATAPATH_PIN) + 10) /* digits of a host */
 
 static void pin_of(uint32_t host, char pin[PIN_LEN])
 {
@@ -58,7 +58,7 @@ int demo_hosts_make(struct demo *d)
 		snprintf(path, sizeof(path), "/proc/%d/ns/net", d->process[r].pid);
 		d->netns[r] = open(path, O_RDONLY | O_CLOEXEC);
 		if (d->netns[r] < 0 || lab_gro_on(port))
-			return fail(-errno, NULL, "demo: rank %u: its network namespace", r);
+			return fail(-errno, NULL, "demo: rank %u: open its network namespace", r);
 	}
 	return 0;
 }
@@ -129,7 +129,7 @@ int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts)
 	uint32_t host;
 
 	if (!f)
-		return fail(-errno, NULL, "demo: counters of links");
+		return fail(-errno, NULL, "demo: read counters of links");
 	while (fgets(line, sizeof(line), f))
 		if (sscanf(line, " " DEMO_PORT "%" SCNu32 ": %" SCNu64 " %*u %*u %*u %*u %*u %*u %*u %" SCNu64, &host,
 			   &received, &sent) == 3 &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The demo's options, and which options go together. */
+/* The demo's options, and their valid combinations. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
@@ -17,12 +17,12 @@
 static const char input_help[] =
 	"  --workers N        number of workers, 1 to 64; default 4. Each is a process in its own\n"
 	"                     network namespace\n"
-	"  --colocated        no machine beside the workers: up to 16 hosts at one switch, each a worker\n"
+	"  --colocated        no machine except the workers: up to 16 hosts at one switch, each a worker\n"
 	"                     and an aggregator; prints what each host's link carries\n"
-	"  --file F           values to sum, raw FP32 or .npy, one row a worker, converted to the\n"
+	"  --file F           values to sum, raw FP32 or .npy, one row per worker, converted to the\n"
 	"                     format; default the gradients of epoch 20 in data/gradients\n"
 	"  --rows R           rows of the file; default 8, or those of a .npy of two dimensions\n"
-	"  --vector N         sum N random values a worker instead of a file; mxint8 pads with\n"
+	"  --vector N         sum N random values per worker instead of a file; mxint8 pads with\n"
 	"                     zeros to a multiple of 32\n";
 
 #define OPERATIONS FPISA_OP_NAMES(FPISA_NAME, ", ")
@@ -172,7 +172,7 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 	return common_option(c, opt);
 }
 
-/* Check that the operation goes with its options, and that the format and the mode offer it. */
+/* Check that the operation fits its options, and that the format and the mode offer it. */
 static int check_op(struct demo_options *o, const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_format_of(j->format);
@@ -183,16 +183,16 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	if (o->op == FPISA_OP_SCALE && !given)
 		return refuse(BAD_USAGE, "--op scale: --factor is missing");
 	if (o->op != FPISA_OP_SCALE && given)
-		return refuse(BAD_USAGE, "--factor: goes with --op scale, not with %s", op);
+		return refuse(BAD_USAGE, "--factor: requires --op scale, not %s", op);
 	if (j->flags & FPISA_JOB_RECIPROCAL && o->op != FPISA_OP_AVG)
-		return refuse(BAD_USAGE, "--reciprocal: goes with --op avg, not with %s", op);
+		return refuse(BAD_USAGE, "--reciprocal: requires --op avg, not %s", op);
 	if (j->flags & FPISA_JOB_HISTOGRAM && (o->op == FPISA_OP_MIN || o->op == FPISA_OP_MAX || o->op == FPISA_OP_NORM))
-		return refuse(BAD_USAGE, "--histogram: goes with sum, avg and scale, not with %s", op);
+		return refuse(BAD_USAGE, "--histogram: requires --op sum, avg or scale, not %s", op);
 	if (f.bytes < 8)
 		o->factor = (float)o->factor;
 	memcpy(&factor, &o->factor, sizeof(factor));
 	if (given && !fpisa_factor_valid(factor, f))
-		return refuse(BAD_USAGE, "--factor: is beyond the range of a float, as %s takes it",
+		return refuse(BAD_USAGE, "--factor: is beyond the range of a float, which %s needs",
 			      name_of(format_names, j->format));
 	if (!fpisa_op_offered(f, j->mode, o->op))
 		return refuse(-EINVAL, "--op: %s of %s in mode %s is not offered", op, name_of(format_names, j->format),
@@ -204,14 +204,14 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 {
 	if (o->workers < 2 || o->workers > FPISA_MAX_SHARDS)
-		return refuse(BAD_USAGE, "--colocated: takes 2 to %d --workers, whose hosts are the aggregators",
+		return refuse(BAD_USAGE, "--colocated: requires 2 to %d --workers, whose hosts are the aggregators",
 			      FPISA_MAX_SHARDS);
 	if (o->xdp == DATAPATH_NATIVE || o->steering.cpus)
-		return refuse(BAD_USAGE, "--colocated: takes --xdp skb without --cpus: native XDP cannot send to lo");
+		return refuse(BAD_USAGE, "--colocated: requires --xdp skb without --cpus: native XDP cannot send to lo");
 	if (o->transport != FPISA_TRANSPORT_UDP)
-		return refuse(BAD_USAGE, "--colocated: takes --transport udp, the one for several aggregators");
+		return refuse(BAD_USAGE, "--colocated: requires --transport udp: other transports use one aggregator");
 	if (j->fanout == FPISA_FANOUT_MULTICAST)
-		return refuse(BAD_USAGE, "--colocated: takes --fanout unicast: no multicast goes by lo");
+		return refuse(BAD_USAGE, "--colocated: requires --fanout unicast: lo does not carry multicast");
 	o->xdp = DATAPATH_SKB;
 	j->fanout = FPISA_FANOUT_UNICAST;
 	j->address = htonl(DEMO_HOST(0));
@@ -261,9 +261,9 @@ int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **arg
 	if (optind < argc)
 		return refuse(BAD_USAGE, "demo: '%s' is not an option", argv[optind]);
 	if (o->vector && (o->file || o->rows))
-		return refuse(BAD_USAGE, "--vector: makes random values, so --file and --rows do not go with it");
+		return refuse(BAD_USAGE, "--vector: makes random values; leave --file and --rows out");
 	if (o->steering.cpus && o->xdp == DATAPATH_SKB)
-		return refuse(BAD_USAGE, "--cpus: takes native XDP; leave --xdp skb out");
+		return refuse(BAD_USAGE, "--cpus: requires native XDP; leave --xdp skb out");
 	if (!o->vector && !o->file)
 		o->file = "";
 	o->json = c.json;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The parent's side of the workers. A worker reports its states through a
- * socket pair and waits there until it may go on. The end of the process closes
- * the socket, so the parent notices a worker that dies like a worker that fails.
+ * The parent's side of the workers. A worker reports its states through a socket pair and waits there until it may
+ * continue. The end of the process closes the socket, so the parent notices a worker that dies like a worker that
+ * fails.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -116,7 +116,7 @@ static void print_head(const struct demo *d)
 	if (o->op == FPISA_OP_SCALE)
 		printf("the factor is %.17g\n", o->factor);
 	if (d->f.integer)
-		printf("of each value its product with 2^%d, rounded to an integer\n", d->int_shift);
+		printf("each value is multiplied by 2^%d and rounded to an integer\n", d->int_shift);
 	if (d->vanished)
 		printf("%" PRIu64 " of them are too small for %s and count as 0\n", d->vanished,
 		       name_of(format_names, d->job.format));
@@ -174,7 +174,8 @@ static void print_traffic(const struct demo *d)
 		       (double)t->received / 1e6);
 		most = fmax(most, fmax((double)t->sent, (double)t->received));
 	}
-	printf("a ring of these hosts sends %.3f MB of values by each link: with headers this was %.2f times that\n\n",
+	printf("a ring of these hosts sends %.3f MB of values on each link; with headers, this run sent %.2f times "
+	       "that\n\n",
 	       ring_bytes(d) / 1e6, most / ring_bytes(d));
 }
 
@@ -238,7 +239,7 @@ static void print_histogram(const struct demo *d)
 {
 	if (!(d->job.flags & FPISA_JOB_HISTOGRAM))
 		return;
-	printf("adds that discarded something, by its magnitude: %" PRIu64 "\n", demo_histogram_total(d));
+	printf("adds that discarded bits, by their magnitude: %" PRIu64 "\n", demo_histogram_total(d));
 	job_print_histogram(&d->histogram, &d->job);
 	putchar('\n');
 }
@@ -248,7 +249,7 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 	uint64_t all = d->elements * d->o.workers;
 
 	if (!demo_counts_agree(c, k))
-		printf("the replay counts otherwise: %" PRIu64 " rounded, %" PRIu64 " overwritten, %" PRIu64
+		printf("the replay has other counts: %" PRIu64 " rounded, %" PRIu64 " overwritten, %" PRIu64
 		       " left-shifted, %" PRIu64 " overflowed\n",
 		       k->events.rounded, k->events.overwritten, k->events.left_shifted, k->events.overflowed);
 	if (!demo_histogram_agrees(d, k))

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One worker of the demo: make a namespace, configure the link, and give up
- * every privilege. From then on the worker is like any user's program with
- * libfpisa: it knows an address and a job number.
+ * One worker of the demo: make a namespace, configure the link, and drop every privilege. From then on the worker is
+ * like any user's program with libfpisa: it has only an address and a job number.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +25,7 @@ struct worker {
 	int control;
 };
 
-/* Report a state and wait for permission to go on. Exit with the parent. */
+/* Report a state and wait for permission to continue. Exit with the parent. */
 static void report_and_wait(struct worker *w, enum demo_state state)
 {
 	char byte = state;
@@ -122,7 +121,8 @@ static int work(struct worker *w)
 		return err;
 	err = w->d->o.transport == FPISA_TRANSPORT_UDP ? process_drop_privileges(w->d->parent) : 0;
 	if (err) {
-		snprintf(message, size, "become nobody: %s; that takes CAP_SETUID and CAP_SETGID", strerror(-err));
+		snprintf(message, size, "become user nobody: %s; that requires CAP_SETUID and CAP_SETGID",
+			 strerror(-err));
 		return err;
 	}
 	report_and_wait(w, DEMO_LINKED);

@@ -18,7 +18,7 @@ void oracle_exact_init(struct oracle_exact *x, struct fpisa_format f)
 	x->limbs = ((1 << f.ebits) + f.mbits + 60) / LIMB_BITS + 1;
 }
 
-/* Add at any place: p + 64 bits are well below the top limb. */
+/* Add at any position: p + 64 bits are well below the top limb. */
 void oracle_exact_accumulate(struct oracle_exact *x, bool negative, uint64_t n, int p)
 {
 	mp_limb_t part[2] = {n << p % LIMB_BITS, p % LIMB_BITS ? n >> (LIMB_BITS - p % LIMB_BITS) : 0};

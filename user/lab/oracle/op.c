@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The oracle's operations, from the words of an element to its result; see
- * oracle.h. A sum in a register or in a long integer becomes a rational. The
- * operation on the rational is exact, and one rounding ends it.
+ * oracle.h. A sum in a register or in a long integer becomes a rational. The operation on the rational is exact, and is
+ * followed by one rounding.
  */
 #include <assert.h>
 #include <math.h>
 
 #include "value.h"
 
-/* Return a value's place in the order of min and max: NaN is last, and the zeros are equal. */
+/* Return a value's position in the order of min and max: NaN is last, and the zeros are equal. */
 static int64_t order(struct fpisa_format f, uint64_t word)
 {
 	struct oracle_value v;
@@ -47,7 +47,7 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 	return order(c->f, best) == 0 ? 0 : best;
 }
 
-/* Pack the special that c makes of a special sum: a negative factor swaps infinities. Return false for a finite sum. */
+/* Pack the special result of c for a special sum: a negative factor swaps infinities. Return false for a finite sum. */
 static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word, uint32_t *flags)
 {
 	bool swap = c->op == FPISA_OP_SCALE && c->factor < 0;

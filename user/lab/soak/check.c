@@ -158,7 +158,7 @@ void rank_check_chunk(struct worker *w, const struct fpisa_chunk *c, uint64_t ab
 	if (c->ranks & ~all || (c->ranks | absent) != all || !arrivals(c->order, c->ranks, rank_at) ||
 	    c->offset + c->count > w->count) {
 		w->out->mismatches++;
-		rank_say(w, "a result names wrong members, order or place");
+		rank_say(w, "a result has wrong ranks, order or position");
 		return;
 	}
 	wrong = wrong_values(w, c, rank_at, n, &flags);

@@ -12,7 +12,7 @@
 #include "soak.h"
 #include "lab/testbed/lab.h"
 
-/* Let every worker end by itself, in time. */
+/* Let every worker end by itself, within its time. */
 static void stop_ranks(struct soak *s)
 {
 	uint64_t end = fpisa_now() + SOAK_GROUP_HANG_NS;

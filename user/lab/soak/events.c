@@ -245,7 +245,10 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 		j->start_ns[rank] = 0;
 		__atomic_store_n(&s->shared->taken_out[job], 1ull << rank, __ATOMIC_RELEASE);
 		err = datapath_job_shrink(&s->dp, job, 1ull << rank, &live);
-		/* Wait until every call in progress has ended: taken_out judges the ranks of its results. */
+		/*
+		 * Wait until every call in progress has ended, because taken_out decides which ranks its results may
+		 * lack.
+		 */
 		j->add_ns = now + 2 * SOAK_TIMEOUT_MS * MS + random_below(&s->random, 3000 * MS);
 		return err;
 	case LOADER:
@@ -261,7 +264,7 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 	}
 }
 
-/* Restore what is due: links, jobs, ranks, a killed loader. */
+/* Restore links, jobs, ranks and a killed loader that are due. */
 static int restore_due(struct soak *s, uint64_t now)
 {
 	int err = follow_loader(s, now);

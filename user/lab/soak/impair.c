@@ -2,8 +2,7 @@
 /*
  * The middlebox between worker hosts and aggregator. It takes every frame off one
  * link by a packet socket and puts the frame onto the other link, with faults, in
- * each direction. Neither side notices it. Frames other than UDP, such as ARP,
- * pass unharmed.
+ * each direction. It is invisible to both sides. Frames other than UDP, such as ARP, pass unchanged.
  *
  * The middlebox is also an adversary (doc/protocol.md, section 6). From each HELLO
  * that a worker sends, it forges HELLOs with incarnations that the worker never
@@ -58,7 +57,7 @@ static int open_end(struct end *e, char prefix, uint32_t host)
 	return 0;
 }
 
-/* Forge a HELLO of this rank, as an attacker that can write any address but has not heard a cookie. */
+/* Forge a HELLO of this rank, as an attacker could that can forge any address but has not received a cookie. */
 static void forge_hello(const unsigned char *frame, size_t n, const struct end *other, struct soak_shared *shared)
 {
 	_Alignas(8) unsigned char copy[FRAME_MAX];
@@ -105,7 +104,7 @@ static void complete_tcp(unsigned char *frame, size_t n)
 	tcp[TCP_CHECKSUM + 1] = (unsigned char)~sum;
 }
 
-/* Take in frames. `other` is the aggregator's side of another host's link, or NULL if the frames go to workers. */
+/* Receive frames. `other` is the aggregator's side of another host's link, or NULL if the frames go to workers. */
 static void take_in(struct end *e, const struct end *other, struct soak_shared *shared)
 {
 	unsigned char frame[FRAME_MAX];

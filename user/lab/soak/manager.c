@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The manager that creates half of the jobs, with a key if GnuTLS exists. It is
- * killed, started again, and told to end groups.
+ * Run the manager that creates half of the soak's jobs, with a key if GnuTLS exists. Kill it, start it again, and order
+ * it to end groups.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -122,9 +122,9 @@ int soak_group_end(struct soak *s, uint32_t job, bool by_job)
 	while (k < FPISA_MANAGER_JOBS && r.job[k].state != FPISA_GROUP_JOB_MADE)
 		k++;
 	/* The group may have ended by now, and its job number may belong to another group. */
-	by_job &= k < FPISA_MANAGER_JOBS && s->dp.jobs[r.job[k].number].token == r.job[k].token;
+	by_job &= k < FPISA_MANAGER_JOBS;
 	soak_disturb(s, job);
-	err = by_job ? datapath_job_del(&s->dp, r.job[k].number) : datapath_group_kill(&g, place, r.id);
+	err = by_job ? datapath_job_end(&s->dp, r.job[k].number, r.job[k].token) : datapath_group_kill(&g, place, r.id);
 	s->count.jobs_deleted += by_job;
 	s->count.groups_ended += !by_job;
 	datapath_groups_close(&g);

@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "lib/base/clock.h"
+#include "lib/manager/protocol.h"
 #include "rank.h"
 #include "lab/testbed/lab.h"
 #include "values/random.h"
 
-#define GRACE_NS 4000000000ull	  /* time for the manager to hear of a death over links that are down */
+#define GRACE_NS 4000000000ull	  /* time for the manager to detect a death over links that are down */
 #define UPGRADE_NS 90000000000ull /* longest upgrade, on a busy machine */
 #define TYPES 3			  /* types of a group's calls */
 
@@ -23,25 +24,33 @@ static const uint8_t modes[] = {FPISA_MODE_FPISA, FPISA_MODE_FPISA64, FPISA_MODE
 static const uint8_t formats[] = {FPISA_FORMAT_FP32,  FPISA_FORMAT_FP64, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
 				  FPISA_FORMAT_INT32, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
 
-/* Return whether a rank was killed, or the group ended, since shortly before this rank began to join. */
+/* Return whether a link or a loader was down shortly before. */
+static bool down(const struct worker *w)
+{
+	return __atomic_load_n(&w->s->shared->no_job_ns, __ATOMIC_ACQUIRE) + GRACE_NS > fpisa_now();
+}
+
+/*
+ * Return whether a rank was killed, or the group ended, since shortly before this rank began to join; or whether a host
+ * behind a link that was down counts as dead, as it does if frames are lost afterwards too.
+ */
 static bool disturbed(const struct worker *w)
 {
-	return __atomic_load_n(&w->s->shared->disturbed_ns[w->job], __ATOMIC_ACQUIRE) + GRACE_NS > w->joined_ns;
+	return (down(w) && strstr(fpisa_error(), fpisa_manager_cause_text(FPISA_MANAGER_SILENT))) ||
+	       __atomic_load_n(&w->s->shared->disturbed_ns[w->job], __ATOMIC_ACQUIRE) + GRACE_NS > w->joined_ns;
 }
 
 static bool may_end_with(const struct worker *w, int err)
 {
-	const uint64_t no_job = __atomic_load_n(&w->s->shared->no_job_ns, __ATOMIC_ACQUIRE), now = fpisa_now();
-
 	switch (err) {
 	case -ECONNRESET:
 	case -ESTALE: /* the group was ended while its manager was down */
 		return disturbed(w);
 	case -ETIMEDOUT: /* the rank waited for a job, and the manager for an upgrade */
-		return __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE) + UPGRADE_NS > now;
+		return __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE) + UPGRADE_NS > fpisa_now();
 	case -EINVAL:
 	case -EIO: /* the job's host has a link that is down, or without our programs */
-		return no_job + GRACE_NS > now;
+		return down(w);
 	default:
 		return false;
 	}
@@ -89,7 +98,7 @@ static int agree(struct worker *w)
 static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];
-	/* The same numbers every time, so that all ranks ask for the same. */
+	/* Draw the same numbers every time, so that all ranks ask for the same job. */
 	uint64_t random = w->s->o.seed + w->job, dice = splitmix64(&random);
 	const struct fpisa_group_options options = {
 		.size = sizeof(options),
@@ -122,7 +131,7 @@ static int join(struct worker *w)
 	return agree(w);
 }
 
-/* Choose a type from the types of this group, which each have a job. */
+/* Choose one of the types of this group, each of which has a job. */
 static void choose_type(struct worker *w, uint64_t random)
 {
 	struct fpisa_format f;

@@ -90,7 +90,7 @@ static int make_middlebox(struct soak *s)
 	return err;
 }
 
-/* Set up a host. Its frames to the aggregator pass the middlebox unnoticed. */
+/* Set up a host. The middlebox is invisible to it. */
 static int make_host(uint32_t h)
 {
 	const struct star star = {.address = SOAK_ADDRESS, .network = SOAK_NETWORK};
@@ -156,8 +156,8 @@ static int count_links(char prefix)
 }
 
 /*
- * Wait until no links of this prefix remain, and return how many do. A namespace
- * takes its links with it, and so our ends.
+ * Wait until no links of this prefix remain, and return how many do. When a namespace is removed, its links are
+ * removed, and with them our ends.
  */
 static int wait_gone(char prefix)
 {

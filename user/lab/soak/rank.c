@@ -64,7 +64,7 @@ static bool may_end_with(const struct worker *w, int err)
 {
 	switch (err) {
 	case -ETIMEDOUT: /* a rank was killed, or a link or the job was down */
-	case -ESTALE:	 /* the job was created again, or the rank was taken out */
+	case -ESTALE:	 /* the job was created again, or the rank was removed */
 	case -EACCES:
 		return true;
 	case -EBUSY:  /* the kernel has not yet taken the queue from the killed process */
@@ -96,7 +96,7 @@ static void leave(struct worker *w)
 	w->retransmits = w->bad = 0;
 }
 
-/* Join with a new handle, or with the old handle in a new generation: either must work. */
+/* Join with a new handle, or with the old handle in a new generation; both must work. */
 static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];

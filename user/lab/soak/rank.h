@@ -22,7 +22,7 @@ struct worker {
 	struct fpisa_group *g; /* used instead of f in a group */
 	uint64_t session;      /* number that the group's ranks have agreed on */
 	uint64_t joined_ns;    /* last attempt to join the group */
-	uint8_t mode;	       /* mode that the group asks for; integers do not have a mode */
+	uint8_t mode;	       /* mode that the group requests; integers do not have a mode */
 	char key_file[32];
 	struct fpisa_info info;
 	uint64_t retransmits, bad; /* counts of the handle, already included in *out */
@@ -63,7 +63,7 @@ void rank_check_call(struct worker *w, uint32_t flags);
  */
 struct worker *rank_begin(void *arg, int control, bool privileged);
 
-/* Note that a call into the library begins, or ends with an `expected` or unexpected error. */
+/* Record that a call into the library begins, or ends with an `expected` or unexpected error. */
 void rank_call_begins(struct worker *w);
 void rank_call_ends(struct worker *w, int err, bool expected);
 

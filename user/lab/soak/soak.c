@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa soak: sums of several jobs through real XDP while everything that can
- * fail fails. Every call yields a right result or an error in time, and nothing
- * is left afterwards. soak.h has the overview.
+ * fpisa soak: sums of several jobs through real XDP under all faults. Every call yields a right result or an error in
+ * time, and no object is left afterwards. soak.h has the overview.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -207,7 +206,7 @@ static int prepare(struct soak *s)
 	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (s->shared == MAP_FAILED) {
 		s->shared = NULL;
-		return fail(-errno, NULL, "soak: memory");
+		return fail(-errno, NULL, "soak: allocate memory");
 	}
 	progress_step("soak: making networks, loading the datapath");
 	err = lab_enter("soak");
@@ -314,7 +313,7 @@ static int await_recovery(struct soak *s)
 	int err = 0;
 
 	for (; !err && !done && now < end; now = fpisa_now()) {
-		show_progress(s, "the last faults end", end - now);
+		show_progress(s, "waiting for the last faults to end", end - now);
 		err = soak_events_end(s, now, &done);
 		if (!err)
 			err = watch(s, now);
@@ -325,7 +324,7 @@ static int await_recovery(struct soak *s)
 			rounds[job][r] = s->shared->rank[job][r].rounds;
 	end = now + LAST_ROUND_S * S_NS;
 	for (; !err && !all_summed(s, rounds) && now < end; now = fpisa_now()) {
-		show_progress(s, "every rank has to get on", end - now);
+		show_progress(s, "waiting for progress of every rank", end - now);
 		err = watch(s, now);
 		usleep(SOAK_TICK_US);
 	}

@@ -65,7 +65,7 @@ struct soak_options {
 /* How a rank completes a call: in the call itself, by fpisa_wait(), by fpisa_test(). */
 enum soak_completion { SOAK_BLOCKING, SOAK_WAITING, SOAK_POLLING, SOAK_COMPLETIONS };
 
-/* A rank of one job. Its process writes all fields except `stop`. Counts go on when the rank is started again. */
+/* A rank of one job. Its process writes all fields except `stop`. Counts continue when the rank is started again. */
 struct soak_rank {
 	bool stop;	     /* finish the current call and end */
 	uint64_t in_call_ns; /* start of the current call; 0 outside a call */
@@ -177,10 +177,10 @@ void soak_member(void *arg, int control);
 
 int soak_events_start(struct soak *s, uint64_t now);
 
-/* Do everything that is due now. */
+/* Cause all events that are due now. */
 int soak_events(struct soak *s, uint64_t now);
 
-/* Break nothing from here on, and restore everything. Set *done once all is restored. Call repeatedly. */
+/* Cause no faults from here on, and restore everything. Set *done once all is restored. Call repeatedly. */
 int soak_events_end(struct soak *s, uint64_t now, bool *done);
 
 /* Return whether the rank uses AF_XDP. Only one rank of a host can. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* bpf/fpisa_tables.bpf.c from user space: load, fill the maps, run; and the same run without the kernel. */
+/* bpf/lab/tables.bpf.c from user space: load, fill the maps, run; and the same run without the kernel. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>

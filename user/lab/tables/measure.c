@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The errors of the advanced operations against the machine's double
- * arithmetic and libm, which are within 2^-52 of exact. A product of two
+ * arithmetic and libm, whose errors are within 2^-52. A product of two
  * operands of up to 24 bits is exact in a double.
  */
 #include <errno.h>
@@ -21,14 +21,14 @@
 void tables_random(enum fpisa_function fn, struct fpisa_format f, uint64_t seed, uint64_t index, uint32_t *a,
 		   uint32_t *b)
 {
-	/* splitmix64, at any place of the sequence. */
+	/* Return any element of the sequence of splitmix64. */
 	uint64_t state = seed + index * 0x9e3779b97f4a7c15;
 	uint64_t bits = splitmix64(&state), one = (uint64_t)format_bias(f) << f.mbits;
 	uint32_t all = (uint32_t)((1ull << (8 * f.bytes)) - 1);
 
 	*b = (uint32_t)(bits >> 32) & all;
 	*a = (uint32_t)bits & all;
-	/* All negative operands of roots and logarithms give the same result: one in 16 is enough. */
+	/* All negative operands of roots and logarithms give the same result, so one in 16 is enough. */
 	if ((fn == FPISA_LOG2 || fn == FPISA_SQRT) && bits >> 60)
 		*a &= all >> 1;
 	if (fn == FPISA_LOG2 && (bits >> 59 & 1)) {

@@ -78,7 +78,7 @@ static int parse(struct options *o, int argc, char **argv)
 			err = common_option(&o->c, opt);
 	}
 	if (!err && optind < argc)
-		err = refuse(BAD_USAGE, "tables: what is '%s'?", argv[optind]);
+		err = refuse(BAD_USAGE, "tables: '%s' is not an option", argv[optind]);
 	return err;
 }
 
@@ -286,6 +286,6 @@ int verb_tables(int argc, char **argv)
 		print_end(worst, &o, &check);
 	}
 	if (!err && (!good || check.differ))
-		err = refuse(-ERANGE, "tables: an error is beyond its limit, or results are wrong or differ; see above");
+		err = refuse(-ERANGE, "tables: an error exceeds its limit, or results are wrong or differ; see above");
 	return err;
 }

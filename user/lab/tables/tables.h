@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The advanced operations of fpisa/lab/tables.h in user space: their tables, also in the kernel, and their errors. */
+/* The advanced operations of fpisa/lab/tables.h in user space: their tables, here and in the kernel, and their errors. */
 #ifndef FPISA_USER_TABLES_H
 #define FPISA_USER_TABLES_H
 

@@ -31,8 +31,8 @@ int lab_batch_run(struct lab_batch *b, char *message, size_t size);
 
 /*
  * Make a veth end poll, by GRO. Without polling it drops frames that are redirected to
- * it. The interface must be up: its peer learns only from the change that it may
- * redirect (veth_set_features() since Linux 6.3).
+ * it. The interface must be up: its peer learns only from this change that it may redirect (veth_set_features() since
+ * Linux 6.3).
  */
 int lab_gro_on(const char *dev);
 int lab_tso_off(const char *dev);

@@ -22,8 +22,9 @@
 static int lifeline = -1; /* in a child: its end of `life` */
 
 /*
- * Let the kernel kill this process when the parent ends or shuts the lifeline down. The kernel sends that signal in this
- * process's own name, so that a root without CAP_KILL, as in a container, can end a process of nobody too.
+ * Let the kernel kill this process when the parent ends or shuts the lifeline down. The kernel sends that signal as if
+ * from this process itself, so that root without CAP_KILL, as in a container, can also end a process of the user
+ * nobody.
  */
 static int die_with_parent(pid_t parent)
 {

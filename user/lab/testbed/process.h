@@ -20,7 +20,9 @@ struct process {
 	int life; /* end of a second pair; closing it kills the process, even if this process may not send it signals */
 };
 
-/* Do the work of a process; control is the process's end. The process exits with status 1 when this returns. */
+/*
+ * The work of a process; control is the process's end of the pair. The process exits with status 1 when this returns.
+ */
 typedef void process_fn(void *arg, int control);
 
 /*
@@ -43,7 +45,7 @@ void process_kill(struct process *p);
 
 #define PROCESS_NOBODY 65534
 
-/* Become nobody, for good, and still die with the parent. Return -errno, not reported. */
+/* Become the user nobody permanently, and still die with the parent. Return -errno, not reported. */
 int process_drop_privileges(pid_t parent);
 
 /* -- orders and reports ------------------------------------------------------ */
@@ -65,7 +67,7 @@ struct processes {
 int processes_spawn(struct processes *p, process_fn *work, void *arg);
 
 /*
- * Let all processes carry out an order at once. Sum their reports into *sum unless sum is NULL; wall_ns is the maximum.
+ * Give all processes an order at the same time. Sum their reports into *sum unless sum is NULL; wall_ns is the maximum.
  * Report an error as "WHO: rank N: MESSAGE".
  */
 int processes_order(const struct processes *p, const char *who, const void *order, size_t size, struct report *sum);

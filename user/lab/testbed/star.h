@@ -21,7 +21,7 @@ struct star {
 	char peer[12]; /* the worker's end is PEERn; "": eth0 of each worker */
 };
 
-/* Return the MTU for frames with so many bytes of values, at least Ethernet's. */
+/* Return the MTU for frames with `payload` bytes of values, at least Ethernet's. */
 uint32_t star_mtu(uint32_t payload);
 
 void star_port(char name[IF_NAMESIZE], const struct star *s, uint32_t link);

@@ -17,7 +17,7 @@ static int read_all(struct gradients *g, int fd)
 
 	g->file = malloc(g->size);
 	if (!g->file)
-		return fail(-ENOMEM, NULL, "%s: %zu bytes of memory", g->path, g->size);
+		return fail(-ENOMEM, NULL, "%s: allocate %zu bytes of memory", g->path, g->size);
 	while (at < g->size) {
 		ssize_t n = read(fd, g->file + at, g->size - at);
 

@@ -37,7 +37,7 @@ struct gradients {
 	}
 
 /*
- * Open a file and its values; `raw` is the format of a raw file. Release with gradients_close(), also after an
+ * Open a file and its values; `raw` is the format of a raw file. Release with gradients_close(), even after an
  * error.
  */
 int gradients_open(struct gradients *g, const char *path, struct fpisa_format raw);

@@ -27,7 +27,7 @@ bool npy_begins(const void *file, size_t size)
 	return size >= MAGIC_LEN && !memcmp(file, MAGIC, MAGIC_LEN);
 }
 
-/* Take `word` if it is next, after blanks. */
+/* Skip `word` if it is next, after blanks. */
 static bool take(const char **at, const char *word)
 {
 	size_t n = strlen(word);
@@ -39,7 +39,7 @@ static bool take(const char **at, const char *word)
 	return true;
 }
 
-/* Take (n,), (n, m), or a shape to be refused for its dimensions, and keep the first two dimensions. */
+/* Parse (n,), (n, m), or a shape that is refused for its dimensions, and keep the first two dimensions. */
 static bool take_shape(const char **at, struct npy *h)
 {
 	h->shape[0] = h->shape[1] = 1;
@@ -62,7 +62,7 @@ static bool take_shape(const char **at, struct npy *h)
 	return true;
 }
 
-/* Take a descr. A descr that is not a string describes a record. */
+/* Parse a descr. A descr that is not a string describes a record. */
 static int take_descr(const char **at, const char *path, struct npy *h)
 {
 	static const struct {
@@ -98,7 +98,7 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 		      n < DESCR_LEN ? n : DESCR_LEN, s);
 }
 
-/* Take the dictionary. Return -EBADMSG, not reported, if the text is not one. */
+/* Parse the dictionary. Return -EBADMSG, not reported, if the text is not one. */
 static int take_dictionary(const char *at, const char *path, struct npy *h)
 {
 	static const char *const keys[] = {"'descr'", "'fortran_order'", "'shape'"};

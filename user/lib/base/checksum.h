@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The checksum of fpisa/wire.h over many words, four at a time: word i goes to lane i mod 4, and the lanes are joined
- * at the end. Vectors are the compiler's own, so this runs on any machine; checksum.c picks the widest that the
- * machine has.
+ * at the end. Vectors are the compiler's own, so this runs on any machine; checksum.c chooses the widest vectors of the
+ * machine.
  */
 #ifndef FPISA_CHECKSUM_H
 #define FPISA_CHECKSUM_H
@@ -18,7 +18,7 @@ struct fpisa_checksum_lanes {
 	fpisa_checksum_words a_lo, a_hi, b_lo, b_hi;
 };
 
-/* Take the next word of each lane. */
+/* Add the next word of each lane. */
 static __always_inline void fpisa_checksum_take(struct fpisa_checksum_lanes *l, const fpisa_checksum_words *w)
 {
 	l->a_lo += *w & 0xffffffff;

@@ -3,7 +3,7 @@
  * Clocks, in ns, and the time that counts against deadlines: only time in which the library could work. Results lie
  * unread while a caller computes between two turns, a process is stopped or a guest is paused. At most one step of
  * each such gap counts. A deadline therefore passes after FPISA_CLOCK_STEPS turns at the earliest, however long the
- * gaps, and it does pass in a program that only looks in now and then.
+ * gaps, and it also passes in a program that calls the library only from time to time.
  */
 #ifndef FPISA_CLOCK_H
 #define FPISA_CLOCK_H
@@ -12,7 +12,7 @@
 #include <time.h>
 
 #define FPISA_CLOCK_STEPS 64
-#define FPISA_FINAL_PROBE_NS 500000000ull /* before a deadline, at most: ask which ranks are missing */
+#define FPISA_FINAL_PROBE_NS 500000000ull /* longest time before a deadline at which to ask which ranks are missing */
 #define FPISA_FINAL_PROBES 8
 #define FPISA_CLOCK_STEP_MAX_NS (FPISA_FINAL_PROBE_NS / FPISA_FINAL_PROBES)
 
@@ -44,8 +44,8 @@ static inline void fpisa_clock_init(struct fpisa_clock *c, uint64_t timeout_ns, 
 }
 
 /*
- * Update the clock: the library works now, and has waited for up to waited_ns since the last tick. Return the gap
- * beside that.
+ * Update the clock: the library works now, and has waited for up to waited_ns since the last tick. Return the rest of
+ * the gap.
  */
 static inline uint64_t fpisa_clock_tick(struct fpisa_clock *c, uint64_t now, uint64_t waited_ns)
 {

@@ -24,7 +24,7 @@ struct fpisa_engine {
 	pthread_cond_t ran; /* `running` has returned */
 	pthread_t thread;
 	int epoll, timer;
-	uint64_t timer_ns; /* when the timer rings; FPISA_NEVER: not set */
+	uint64_t timer_ns; /* when the timer expires; FPISA_NEVER: not set */
 	struct items items;
 	struct fpisa_engine_item *running;
 	int stop, inherited;
@@ -35,7 +35,7 @@ static int inside(const struct fpisa_engine *e)
 	return pthread_equal(pthread_self(), e->thread);
 }
 
-/* Set the timer if `ns` comes before its time: the timer may ring too early, never too late. */
+/* Set the timer if `ns` is before its time: the timer may expire too early, but not too late. */
 static void set_timer(struct fpisa_engine *e, uint64_t ns)
 {
 	struct itimerspec t = {0};
@@ -190,7 +190,7 @@ int fpisa_engine_start(struct fpisa_engine **out)
 	if (rc) {
 		e->thread = 0;
 		fpisa_engine_stop(e);
-		return fpisa_fail(rc, "progress thread: %s", strerror(-rc));
+		return fpisa_fail(rc, "start a progress thread: %s", strerror(-rc));
 	}
 	*out = e;
 	return 0;
@@ -211,7 +211,7 @@ void fpisa_engine_stop(struct fpisa_engine *e)
 	fpisa_fork_remove(&e->fork);
 	close_all(e);
 	fpisa_fork_release();
-	/* In a child another thread may have held them, and that thread does not exist there. */
+	/* In a child, a thread of the parent that does not exist there may have held them. */
 	if (!e->inherited) {
 		pthread_cond_destroy(&e->ran);
 		pthread_mutex_destroy(&e->lock);
@@ -269,7 +269,7 @@ void fpisa_engine_due(struct fpisa_engine *e, struct fpisa_engine_item *item, ui
 {
 	pthread_mutex_lock(&e->lock);
 	item->due_ns = ns;
-	/* The engine's own thread checks the times before it sleeps. */
+	/* No wake-up is needed: the engine's own thread checks the times before it sleeps. */
 	if (!inside(e))
 		set_timer(e, ns);
 	pthread_mutex_unlock(&e->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The progress engine: a thread that runs items, for example handles, when one of their descriptors is readable or
- * their time has come. It sleeps otherwise. Giving it work does not wake it: the descriptors stand in an epoll set,
+ * their time has come. It sleeps otherwise. Giving it work does not wake it: the descriptors are in an epoll set, and
  * the earliest time in a timer.
  *
  * Signals are blocked in it, except signals for faults in the thread itself. A child after fork() has no such thread:
@@ -30,21 +30,24 @@ struct fpisa_engine_item {
 	int fd[FPISA_ENGINE_FDS], fds; /* watched */
 };
 
-/* Start an engine. 0, or -errno with the message set. */
+/* Start an engine. Return 0, or -errno with the message set. */
 int fpisa_engine_start(struct fpisa_engine **e);
 
-/* End the thread. No items may be left, except in a child, where they are forgotten. Not from run(). NULL is allowed. */
+/*
+ * End the thread. No items may be left, except in a child, where they are dropped. Do not call it from run(). NULL is
+ * allowed.
+ */
 void fpisa_engine_stop(struct fpisa_engine *e);
 
 /* Add an item. No descriptor is watched and no time is set. The item stays until removed. */
 void fpisa_engine_add(struct fpisa_engine *e, struct fpisa_engine_item *item);
 
-/* Remove an item. When this returns run() is over and is not called again. Not from run(). */
+/* Remove an item. When this returns, run() has ended and is not called again. Do not call it from run(). */
 void fpisa_engine_remove(struct fpisa_engine *e, struct fpisa_engine_item *item);
 
 /*
  * Watch descriptors: run() is called while one of these can be read; fds is 0 for none, at most FPISA_ENGINE_FDS.
- * Remove them before they are closed. -errno: none is watched.
+ * Remove them before they are closed. Return 0, or -errno if none is watched.
  */
 int fpisa_engine_watch(struct fpisa_engine *e, struct fpisa_engine_item *item, const int *fd, int fds);
 
@@ -54,7 +57,7 @@ int fpisa_engine_watch(struct fpisa_engine *e, struct fpisa_engine_item *item, c
  */
 void fpisa_engine_due(struct fpisa_engine *e, struct fpisa_engine_item *item, uint64_t ns);
 
-/* Is the caller within run()? */
+/* Return whether the caller is inside run(). */
 int fpisa_engine_inside(const struct fpisa_engine *e);
 
 #endif

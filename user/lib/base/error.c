@@ -43,7 +43,7 @@ int fpisa_given(const void *pointer, const char *name)
 
 int fpisa_no_host(const char *address)
 {
-	return fpisa_fail(-EINVAL, "'%s' is not the address of a host; give one, as 10.0.0.1:18000", address);
+	return fpisa_fail(-EINVAL, "'%s' is not the address of a host; give one such as 10.0.0.1:18000", address);
 }
 
 int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)
@@ -59,7 +59,9 @@ int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, con
 		return fpisa_fail(-EINVAL, "%s.size is %zu; set it to sizeof(struct fpisa_%s)", name, size, name);
 	for (size_t i = known; i < size; i++)
 		if (bytes[i])
-			return fpisa_fail(-EINVAL, "a member of %s that this libfpisa does not know is set; update it",
+			return fpisa_fail(-EINVAL,
+					  "a member of %s that this libfpisa does not know is set; update "
+					  "libfpisa",
 					  name);
 	memset(to, 0, known);
 	memcpy(to, from, size < known ? size : known);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Errors: one sentence a thread, which fpisa_error() returns, and the parts that sentences share. */
+/* Errors: a sentence for each thread, which fpisa_error() returns, and the common parts of sentences. */
 #ifndef FPISA_ERROR_H
 #define FPISA_ERROR_H
 
@@ -11,7 +11,7 @@
 /* Set this thread's message; return `error`. */
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Ranks that this thread's last attempt to join was waiting for, when the handle no longer exists. */
+/* Ranks for which this thread's last attempt to join was waiting, if the handle no longer exists. */
 extern __thread uint64_t fpisa_missing_at_join;
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A process that forks, for example a data loader's, leaves its handles behind. The child closes their sockets at
+ * After fork(), for example in a data loader, the child cannot use the handles of its parent. It closes their sockets at
  * once, so that it does not keep their ports, and a handle refuses to work there. exec() and posix_spawn() need no
  * care, because descriptors are closed on exec.
  *
@@ -21,7 +21,7 @@ static TAILQ_HEAD(hooks, fpisa_fork_hook) hooks = TAILQ_HEAD_INITIALIZER(hooks);
 static int registered = -EAGAIN;
 static uint64_t forked_ns; /* time of the last fork; 0: never */
 
-/* A child that has not run within this time after its birth is taken to be stopped. */
+/* A child that has not run within this time after fork() is assumed to be stopped. */
 #define SETTLING_NS 2000000000ull
 
 void fpisa_fork_hold(void)
@@ -68,7 +68,7 @@ int fpisa_fork_add(struct fpisa_fork_hook *h)
 {
 	pthread_once(&once, add_handlers);
 	if (registered)
-		return fpisa_fail(registered, "no memory for a handler of fork");
+		return fpisa_fail(registered, "no memory for a fork handler");
 	fpisa_fork_hold();
 	TAILQ_INSERT_TAIL(&hooks, h, link);
 	fpisa_fork_release();

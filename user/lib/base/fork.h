@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Resources that a child releases after fork(); fork.c says why. */
+/* Resources that a child releases after fork(); fork.c gives the reasons. */
 #ifndef FPISA_FORK_H
 #define FPISA_FORK_H
 
@@ -18,6 +18,6 @@ void fpisa_fork_release(void);
 int fpisa_fork_add(struct fpisa_fork_hook *h);	   /* 0, or -errno with the message set */
 void fpisa_fork_remove(struct fpisa_fork_hook *h); /* with the lock held */
 
-int fpisa_fork_settling(void); /* may a child still hold descriptors that this process has closed? */
+int fpisa_fork_settling(void); /* whether a child may still hold descriptors that this process has closed */
 
 #endif

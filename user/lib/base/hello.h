@@ -16,9 +16,10 @@ struct fpisa_incarnation {
 
 /* Progress of the attempt at one aggregator. */
 struct fpisa_joining {
-	uint64_t cookie;	    /* 0 until the aggregator has told it */
-	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and the pause after it */
+	uint64_t cookie;	    /* 0 until the aggregator has sent it */
+	uint64_t next_ns, pause_ns; /* when the next HELLO is sent, and the pause after it */
 	uint64_t missing;	    /* ranks that have not joined, as far as known */
+	int above;		    /* ranks of other leaves of a tree have not joined, and all of this one's have */
 	uint64_t heard_ns;	    /* time of the last answer; 0: no answer yet */
 	int joined;
 };
@@ -30,9 +31,9 @@ struct fpisa_hello_frame {
 
 /* Meaning of a WELCOME. */
 enum fpisa_welcome {
-	FPISA_WELCOME_STALE,	 /* nothing: it does not answer the last HELLO */
+	FPISA_WELCOME_STALE,	 /* ignore it: it does not answer the last HELLO */
 	FPISA_WELCOME_CHALLENGE, /* the WELCOME has the cookie, which is stored */
-	FPISA_WELCOME_NEWER,	 /* incarnation `aux` existed before: take a later one */
+	FPISA_WELCOME_NEWER,	 /* incarnation `aux` existed before: choose a later one */
 	FPISA_WELCOME_PENDING,	 /* other ranks have not joined */
 	FPISA_WELCOME_JOINED,	 /* all have joined, and its payload is valid */
 };
@@ -40,13 +41,13 @@ enum fpisa_welcome {
 /* Return the number of the next attempt. */
 uint64_t fpisa_incarnation_next(const struct fpisa_incarnation *i);
 
-/* Begin that attempt, with a nonce; -EIO: there are no random numbers. */
+/* Begin that attempt, with a nonce. Return -EIO if getrandom() fails. */
 int fpisa_incarnation_begin(struct fpisa_incarnation *i, uint64_t number);
 
-/* Begin an attempt at one aggregator: `anew` after another attempt of the same join, whose pauses go on. */
+/* Begin an attempt at one aggregator: `anew` after another attempt of the same join, whose pauses continue. */
 void fpisa_joining_begin(struct fpisa_joining *j, int anew);
 
-/* Is it time for a HELLO? If so, set the time of the next one. */
+/* Return whether it is time for a HELLO. If so, set the time of the next one. */
 int fpisa_hello_is_due(struct fpisa_joining *j, uint64_t now);
 
 /* Write the HELLO; WELCOME echoes `call`. */

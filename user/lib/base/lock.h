@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * A handle's lock. A thread that waits for it gets it next. A thread that releases it and takes it again at once, as
- * between two turns, does not keep the others out. The lock knows its owner, so that a call from within a callback
+ * between two turns, does not starve the others. The lock knows its owner, so that a call from within a callback
  * can be recognised.
  */
 #ifndef FPISA_LOCK_H
@@ -40,7 +40,7 @@ static inline void fpisa_unlock(struct fpisa_lock *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Wait as pthread_cond_wait() does. */
+/* Wait like pthread_cond_wait(). */
 static inline void fpisa_lock_wait(struct fpisa_lock *l, pthread_cond_t *changed)
 {
 	__atomic_store_n(&l->owner, NULL, __ATOMIC_RELAXED);
@@ -48,13 +48,13 @@ static inline void fpisa_lock_wait(struct fpisa_lock *l, pthread_cond_t *changed
 	__atomic_store_n(&l->owner, fpisa_lock_self(), __ATOMIC_RELAXED);
 }
 
-/* Has this thread the lock? */
+/* Return whether this thread has the lock. */
 static inline int fpisa_lock_is_ours(const struct fpisa_lock *l)
 {
 	return __atomic_load_n(&l->owner, __ATOMIC_RELAXED) == fpisa_lock_self();
 }
 
-/* Has any thread the lock, or had one at the fork of the child that asks? */
+/* Return whether any thread has the lock or, in a child, had it at the fork. */
 static inline int fpisa_lock_is_held(const struct fpisa_lock *l)
 {
 	return __atomic_load_n(&l->owner, __ATOMIC_RELAXED) != NULL;

@@ -10,13 +10,13 @@
 /* Add words as fpisa_nh_words() does. */
 void fpisa_nh_many(struct fpisa_nh *s, const void *p, const __u64 *k, size_t words);
 
-/* Return the tag of a header with `words` words of payload behind it. */
+/* Return the tag of a header with `words` words of payload after it. */
 __u64 fpisa_tag_many(const struct fpisa_key *key, const __u64 *k, const struct fpisa_hdr *h, const void *payload,
 		     size_t words);
 
 /*
- * Return the proof of a HELLO or a WELCOME by a token; 0 for no token. For occasional HELLOs: derives all that it
- * needs.
+ * Return the proof of a HELLO or a WELCOME by a token; 0 for no token. This is for occasional HELLOs, because it
+ * derives all keys.
  */
 __u64 fpisa_token_proof(const struct fpisa_key *token, const struct fpisa_hdr *h, const struct fpisa_hello *p);
 
@@ -60,7 +60,7 @@ static inline void fpisa_seal_end(const struct fpisa_seal *s, struct fpisa_hdr *
 	h->checksum = s->k ? 0 : fpisa_sum_fold(&s->sum);
 }
 
-/* Has the header the right checksum or tag? */
+/* Return whether the header has the right checksum or tag. */
 static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpisa_hdr *h, const struct fpisa_key *key)
 {
 	if (s->k)
@@ -69,7 +69,7 @@ static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpis
 }
 
 /*
- * Has a received frame, with so many bytes behind its header, the right checksum, or the right tag by `key`? An
+ * Return whether a received frame, with `payload` bytes after its header, has the right checksum or tag by `key`. An
  * answer to a HELLO has no tag except by HELLO's key, and a WELCOME a proof. `k` as for fpisa_seal_begin().
  */
 static inline int fpisa_is_sealed(const struct fpisa_hdr *h, size_t payload, const struct fpisa_key *token,

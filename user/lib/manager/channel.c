@@ -15,7 +15,7 @@
 #define TLS_RECORD 0x16 /* first byte of a handshake */
 #define PLAIN_RECORD ((unsigned char)FPISA_MANAGER_MAGIC)
 
-#define NO_MESSAGE "what came is not a message of this protocol"
+#define NO_MESSAGE "the received data is not a message of this protocol"
 
 enum state { GREETING, HANDSHAKE, OPEN, REFUSED };
 
@@ -26,18 +26,18 @@ struct fpisa_channel {
 	int plain;		      /* serve a rank without a key */
 	int error;		      /* errno of the socket, under TLS */
 	int heard;		      /* bytes of a rank's handshake have come */
-	int refused_in_clear;	      /* the other side answered our handshake by a message in clear */
+	int refused_in_clear;	      /* the other side answered our handshake with an unencrypted message */
 	int other_version;	      /* the other side has another version of the protocol */
 	fpisa_channel_check *check;
 	const struct fpisa_psks *keys;	   /* a manager's keys */
 	const struct fpisa_psk *psk;	   /* a rank's key */
-	char name[FPISA_PSK_NAME];	   /* at a manager: name of the key that the other side has shown */
+	char name[FPISA_PSK_NAME];	   /* at a manager: name of the key with which the other side authenticated */
 	char identity[FPISA_PSK_IDENTITY]; /* identity of the key that the other side claims to have */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */
 	gnutls_psk_client_credentials_t client;
 	gnutls_psk_server_credentials_t server;
-	size_t blocked; /* bytes that GnuTLS has taken and not sent */
+	size_t blocked; /* bytes that GnuTLS has accepted and not sent */
 	size_t in, out; /* bytes */
 	union {
 		struct fpisa_manager_message message;
@@ -58,7 +58,7 @@ static int lost(int error)
 
 /* -- TLS -------------------------------------------------------------------- */
 
-/* Keep errno, because GnuTLS's own errors do not tell the error number of the socket. */
+/* Keep errno, because GnuTLS's own errors do not contain the error number of the socket. */
 static ssize_t moved(struct fpisa_channel *c, ssize_t n)
 {
 	if (n < 0) {
@@ -76,8 +76,8 @@ static ssize_t push(gnutls_transport_ptr_t p, const void *data, size_t size)
 }
 
 /*
- * Receive bytes for GnuTLS. A manager without keys answers a handshake in clear. That answer is not a TLS record, and
- * is left for us.
+ * Receive bytes for GnuTLS. A manager without keys answers a handshake unencrypted. That answer is not a TLS record,
+ * and is left unread here.
  */
 static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 {
@@ -96,7 +96,7 @@ static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 	return n;
 }
 
-/* Return a random key for an identity without a key; NULL if there are no random numbers. */
+/* Return a random key for an identity without a key; NULL if getrandom() fails. */
 static const struct fpisa_psk *key_of_nobody(void)
 {
 	static struct fpisa_psk nobody;
@@ -167,7 +167,7 @@ static int start_tls(struct fpisa_channel *c)
 	if (!rc)
 		rc = give_credentials(c);
 	if (rc)
-		return fpisa_fail(-ENOMEM, "TLS: %s", c->tls->gnutls_strerror(rc));
+		return fpisa_fail(-ENOMEM, "cannot start TLS: %s", c->tls->gnutls_strerror(rc));
 	c->tls->gnutls_session_set_ptr(c->session, c);
 	c->tls->gnutls_transport_set_ptr(c->session, c);
 	c->tls->gnutls_transport_set_push_function(c->session, push);
@@ -197,15 +197,15 @@ static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 	if (c->state == HANDSHAKE && rc != GNUTLS_E_PUSH_ERROR && rc != GNUTLS_E_PULL_ERROR &&
 	    rc != GNUTLS_E_PREMATURE_TERMINATION) {
 		c->tls->gnutls_alert_send_appropriate(c->session, (int)rc);
-		return fpisa_fail(-EACCES, "the other side and we have no key in common (TLS: %s)",
+		return fpisa_fail(-EACCES, "the two sides have no key in common (TLS: %s)",
 				  c->tls->gnutls_strerror((int)rc));
 	}
 	if (rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR)
 		return lost(c->error);
-	/* The second error is an end in the middle of a record. */
+	/* The second error means that the connection ended in the middle of a record. */
 	if (rc == GNUTLS_E_PREMATURE_TERMINATION || rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH)
 		return fpisa_fail(-ECONNRESET, "the connection ended");
-	return fpisa_fail(-EPROTO, "TLS: %s", c->tls->gnutls_strerror((int)rc));
+	return fpisa_fail(-EPROTO, "TLS failed: %s", c->tls->gnutls_strerror((int)rc));
 }
 
 static int shake_hands(struct fpisa_channel *c)
@@ -429,7 +429,7 @@ const char *fpisa_channel_identity(const struct fpisa_channel *c)
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m)
 {
 	if (c->out + sizeof(*m) > sizeof(c->queue))
-		return fpisa_fail(-ENOBUFS, "the other side does not read");
+		return fpisa_fail(-ENOBUFS, "the peer does not read its messages");
 	memcpy(c->queue + c->out, m, sizeof(*m));
 	c->out += sizeof(*m);
 	return 0;
@@ -466,11 +466,11 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	c->in = 0;
 	reason = c->check(&c->taken.message, other);
 	c->other_version = reason == FPISA_MANAGER_R_version;
-	/* In clear a manager may only say that it has no keys. */
+	/* Unencrypted, a manager may only say that it has no keys. */
 	if (reason || (c->refused_in_clear && c->taken.message.type != FPISA_MANAGER_REFUSED))
 		return fpisa_fail(-EPROTO, reason == FPISA_MANAGER_R_version ?
-						   "what came is of another version of the protocol; install one release "
-						   "on the aggregator and the workers" :
+						   "the received message has another version of the protocol; "
+						   "install one release on the aggregator and the workers" :
 						   NO_MESSAGE);
 	*m = c->taken.message;
 	return 1;

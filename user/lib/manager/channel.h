@@ -10,7 +10,7 @@
 #include "protocol.h"
 #include "psk.h"
 
-#define FPISA_CHANNEL_QUEUE 32 /* messages that may wait to leave */
+#define FPISA_CHANNEL_QUEUE 32 /* messages that may wait to be sent */
 
 struct fpisa_channel;
 
@@ -22,7 +22,10 @@ struct fpisa_channel;
 int fpisa_channel_serve(struct fpisa_channel **c, int fd, const struct fpisa_psks *keys, int plain);
 int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk *psk);
 
-/* Check of messages of another protocol in the same envelope, sent by `from`, in place of fpisa_manager_check(). */
+/*
+ * Use the channel for another protocol with the same envelope: check() checks a message sent by `from`, in place of
+ * fpisa_manager_check().
+ */
 typedef enum fpisa_manager_reason fpisa_channel_check(const struct fpisa_manager_message *m,
 						      enum fpisa_manager_side from);
 void fpisa_channel_speak(struct fpisa_channel *c, fpisa_channel_check *check);
@@ -30,16 +33,16 @@ void fpisa_channel_speak(struct fpisa_channel *c, fpisa_channel_check *check);
 int fpisa_channel_fd(const struct fpisa_channel *c);
 short fpisa_channel_events(const struct fpisa_channel *c); /* events for poll() */
 
-/* Can messages be sent, or is the handshake still in progress? */
+/* Return whether messages can be sent; false while the handshake is in progress. */
 int fpisa_channel_open(const struct fpisa_channel *c);
 
-/* Has part of a message arrived? */
+/* Return whether part of a message has arrived. */
 int fpisa_channel_half(const struct fpisa_channel *c);
 
-/* Would fpisa_channel_work() find something that the other side has sent, or its end? */
+/* Return whether fpisa_channel_work() would find data from the other side, or its end. */
 int fpisa_channel_unread(const struct fpisa_channel *c);
 
-/* Is -EPROTO of fpisa_channel_work() for this? */
+/* Return whether -EPROTO of fpisa_channel_work() means that the peer has another version of the protocol. */
 int fpisa_channel_other_version(const struct fpisa_channel *c);
 
 /*
@@ -48,7 +51,7 @@ int fpisa_channel_other_version(const struct fpisa_channel *c);
  */
 void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *text);
 
-/* Refuse a socket that gets no channel: answer in clear, without reading what it has sent, and close it. */
+/* Refuse a socket that gets no channel: answer unencrypted, without reading the data that it has sent, and close it. */
 void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const char *text);
 
 /* Return the name of the key, without its id, by which the peer of an open channel has authenticated; "" without a key. */
@@ -60,29 +63,29 @@ const char *fpisa_channel_name(const struct fpisa_channel *c);
  */
 const char *fpisa_channel_identity(const struct fpisa_channel *c);
 
-/* Queue a message; it leaves as soon as it can. -ENOBUFS: the other side does not read. */
+/* Queue a message, which is sent as soon as possible. -ENOBUFS: the other side does not read. */
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m);
 
 /*
- * Go on with the handshake, send what waits, take in what came. Return 1 if *m is the next message, well formed, and
- * there may be more. Return 0 if there is nothing now, -errno with the message set if the connection is over.
+ * Continue the handshake, send waiting messages, and receive. Return 1 if *m is the next message, well formed, and
+ * there may be more. Return 0 if there is no message now, -errno with the message set if the connection has ended.
  * -ECONNRESET: the other side ended it. -EPROTO: bad data from it. -EACCES: its key or ours. Does not block.
  */
 int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m);
 
-/* Go on with the handshake only: no message is taken in. 0, or an error as above. */
+/* Continue only the handshake, and receive no message. Return 0, or an error as above. */
 int fpisa_channel_greet(struct fpisa_channel *c);
 
 /*
- * Forget a connection that another process, forked from this one, keeps: fpisa_channel_close() sends nothing to the
+ * Drop a connection that another process, forked from this one, keeps: fpisa_channel_close() sends nothing to the
  * other side.
  */
 void fpisa_channel_forget(struct fpisa_channel *c);
 
-/* Send what can be sent now, and take nothing in. 0, or an error as above. */
+/* Send what can be sent now, and receive no message. Return 0, or an error as above. */
 int fpisa_channel_flush(struct fpisa_channel *c);
 
-/* Has everything queued been sent? */
+/* Return whether all queued messages have been sent. */
 int fpisa_channel_flushed(const struct fpisa_channel *c);
 
 void fpisa_channel_close(struct fpisa_channel *c); /* NULL is allowed */

@@ -54,7 +54,10 @@ uint32_t fpisa_interface_rate(uint32_t address)
 	return on_lo ? fastest : own;
 }
 
-/* Is the address in the interface's network, on `lo`? All addresses of a network on `lo` are the host's. */
+/*
+ * Return whether the address is in the interface's network on `lo`. All addresses of a network on `lo` belong to the
+ * host.
+ */
 static int has_network(const struct ifaddrs *i, uint32_t address)
 {
 	uint32_t own, mask;

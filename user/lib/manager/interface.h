@@ -10,13 +10,13 @@ uint32_t fpisa_link_rate(const char *dev);
 
 /*
  * Return the rate of the link that has this address (network order), Mbit/s; for an address on `lo` the rate of the
- * fastest link. 0 if unknown.
+ * fastest link. Return 0 if the rate is unknown.
  */
 uint32_t fpisa_interface_rate(uint32_t address);
 
 /*
- * Is it an address of this host, of one of its interfaces or in a network on `lo`? A socket that can be bound to it
- * proves nothing.
+ * Return whether it is an address of this host: of one of its interfaces, or in a network on `lo`. That a socket can be
+ * bound to it is not sufficient.
  */
 int fpisa_address_is_here(uint32_t address);
 

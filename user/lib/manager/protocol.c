@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Checks whether a message is well formed: pure functions of its bytes; protocol.h has the contracts. */
+/* Checks of a message's form, as pure functions of its bytes; protocol.h has the contracts. */
 #include <errno.h>
 #include <string.h>
 #include "fpisa/format.h"
@@ -73,7 +73,7 @@ static int is_type(__u16 type, enum fpisa_manager_side from)
 					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_DROP;
 }
 
-/* Is the spec valid? 0 stands for a default, except in the spec of a job that exists. */
+/* Return whether the spec is valid. 0 stands for a default, except in the spec of a job that exists. */
 static int spec_valid(const struct fpisa_manager_spec *s, int made)
 {
 	if (s->format >= FPISA_FORMAT_END || s->mode >= FPISA_MODE_END || s->rounding > FPISA_ROUND_NEAREST ||
@@ -108,7 +108,7 @@ static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manag
 	       m->cause < FPISA_MANAGER_CAUSE_END && !m->zero;
 }
 
-/* Is the text not empty, and free of characters that a terminal would interpret? */
+/* Return whether the text is not empty, and has no characters that a terminal would interpret. */
 static int text_valid(const char *text, size_t size)
 {
 	size_t n = strnlen(text, size);
@@ -160,7 +160,7 @@ static int list_valid(const struct fpisa_manager_list *l)
 	return 1;
 }
 
-/* Are the ranks valid? Addresses come first, and only zeros follow them. */
+/* Return whether the ranks are valid. Addresses come first, and only zeros follow them. */
 static int ranks_valid(const struct fpisa_manager_ranks *r)
 {
 	if (!r->group || r->zero || (r->first && r->first != FPISA_MANAGER_MAKE_RANKS) || !r->address[0])
@@ -178,11 +178,19 @@ static int make_valid(const struct fpisa_manager_make *m)
 	       (!*m->owner || fpisa_manager_name_valid(m->owner));
 }
 
+/* Return whether an answer that is an error has no value except the elements that fit. */
+static int fit_valid(const struct fpisa_manager_made *m)
+{
+	const struct fpisa_manager_spec fit = {.elements = m->spec.elements};
+
+	return !memcmp(&m->spec, &fit, sizeof(fit)) && spec_valid(&fit, 0);
+}
+
 static int made_valid(const struct fpisa_manager_made *m)
 {
 	if (!m->group || m->index >= FPISA_MANAGER_JOBS || m->err > 0 || m->number >= FPISA_MAX_JOBS)
 		return 0;
-	return m->err ? text_valid(m->text, sizeof(m->text)) : spec_valid(&m->spec, 1) && !*m->text;
+	return m->err ? text_valid(m->text, sizeof(m->text)) && fit_valid(m) : spec_valid(&m->spec, 1) && !*m->text;
 }
 
 static int body_valid(const struct fpisa_manager_message *m)
@@ -277,8 +285,8 @@ const char *fpisa_manager_cause_text(__u32 cause)
 		[FPISA_MANAGER_SILENT] = "its host does not answer",
 		[FPISA_MANAGER_AWAY] = "it did not come back after the manager had been restarted",
 		[FPISA_MANAGER_KILLED] = "the group was ended at the aggregator",
-		[FPISA_MANAGER_BROKE] = "it sent what is not a message of this protocol",
+		[FPISA_MANAGER_BROKE] = "it sent data that is not a message of this protocol",
 	};
 
-	return cause && cause < FPISA_MANAGER_CAUSE_END ? texts[cause] : "of an unknown cause";
+	return cause && cause < FPISA_MANAGER_CAUSE_END ? texts[cause] : "unknown cause";
 }

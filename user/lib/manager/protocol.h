@@ -19,16 +19,17 @@
 #define FPISA_MANAGER_JOBS 8	     /* per group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* the manager does not shrink windows below it */
 
-/* Times after which a silent peer counts as dead; doc/manager.md, "Time". */
-#define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager answers */
-#define FPISA_MANAGER_SILENCE_MS 6000 /* then the manager counts as dead, as does a host that acknowledges nothing */
-#define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank reconnects within this time */
+/* Intervals and limits of time; doc/manager.md, "Time". */
+#define FPISA_MANAGER_PING_MS 1000 /* interval at which a rank asks whether the manager answers */
+#define FPISA_MANAGER_SILENCE_MS \
+	6000 /* silence after which the manager, or a host that acknowledges nothing, counts as dead */
+#define FPISA_MANAGER_RETURN_MS 10000 /* time within which a rank reconnects after a restart of the manager */
 #define FPISA_MANAGER_ABSENT_MS \
-	30000 /* limit if the manager's host answers: its start waits for an upgrade of the datapath, at most this long */
-#define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
-#define FPISA_MANAGER_MAKING_MS 30000  /* a job that the datapath does not have by then is refused */
-#define FPISA_MANAGER_BEAT_MS 150      /* an aggregator says PING */
-#define FPISA_MANAGER_BEATLESS_MS 600  /* an aggregator counts as gone after so long a silence */
+	30000 /* the limit if the manager's host answers: a manager that starts waits this long for an upgrade of the datapath */
+#define FPISA_MANAGER_GREETING_MS 5000 /* limit from connect to JOIN or RETURN */
+#define FPISA_MANAGER_MAKING_MS 30000  /* time after which a job that the datapath does not have is refused */
+#define FPISA_MANAGER_BEAT_MS 150      /* interval at which an aggregator sends PING */
+#define FPISA_MANAGER_BEATLESS_MS 600  /* silence after which an aggregator counts as gone */
 
 #define FPISA_MANAGER_MAKE_RANKS 32 /* ranks of a job in one RANKS */
 #define FPISA_MANAGER_MADE_TEXT 192
@@ -80,13 +81,13 @@ enum fpisa_manager_type {
 	X(job, 11, EINVAL)	     /* the datapath does not support such a job */          \
 	X(differs, 12, EPROTO)	     /* ranks asked for different jobs */                    \
 	X(quota, 13, EDQUOT)	     /* a quota of the key is used up */                     \
-	X(pool, 14, ENOSPC)	     /* nothing is left to give away */                      \
+	X(pool, 14, ENOSPC)	     /* no slots or job numbers are free */                  \
 	X(ports, 15, EADDRINUSE)     /* no UDP port is free at all ranks */                  \
 	X(gone, 16, ESTALE)	     /* ranks are dead, or have left */                      \
 	X(unknown, 17, ESTALE)	     /* no such group, or not with this rank */              \
 	X(busy, 18, EBUSY)	     /* too many connections */                              \
 	X(datapath, 19, EIO)	     /* the aggregator could not make the job */             \
-	X(failed, 20, EREMOTEIO)     /* a rank cannot go on with the job */                  \
+	X(failed, 20, EREMOTEIO)     /* a rank cannot continue with the job */               \
 	X(aggregator, 21, EHOSTDOWN) /* an aggregator of the group is gone, or cannot register */
 
 enum fpisa_manager_reason {
@@ -98,9 +99,9 @@ enum fpisa_manager_reason {
 
 /* Cause in GONE: how the death was found. */
 enum fpisa_manager_cause {
-	FPISA_MANAGER_CLOSED = 1, /* the connection ended: the process did */
+	FPISA_MANAGER_CLOSED = 1, /* the connection ended, because the process ended */
 	FPISA_MANAGER_SILENT = 2, /* the host acknowledges nothing */
-	FPISA_MANAGER_AWAY = 3,	  /* the rank did not come back to a manager that was restarted */
+	FPISA_MANAGER_AWAY = 3,	  /* the rank did not reconnect to a restarted manager */
 	FPISA_MANAGER_KILLED = 4, /* by the aggregator's administrator */
 	FPISA_MANAGER_BROKE = 5,  /* the rank sent data that are not a message of this protocol */
 	FPISA_MANAGER_CAUSE_END
@@ -112,7 +113,7 @@ struct fpisa_manager_spec {
 	__u16 elements;
 	__u8 fanout; /* 0: the manager's setting */
 	__u8 zero;
-	__u32 window; /* at most; the manager may give less */
+	__u32 window; /* at most; the manager may assign less */
 };
 
 struct fpisa_manager_join {
@@ -165,7 +166,7 @@ struct fpisa_manager_register {
 	__u16 port;	/* UDP, of its datapath */
 	__u16 zero;
 	__u32 rate;  /* rate of the aggregator's link, Mbit/s; 0: unknown */
-	__u32 slots; /* slots that it may give away, at least 1 */
+	__u32 slots; /* slots that it may assign, at least 1 */
 };
 
 struct fpisa_manager_ranks { /* before MAKE, one message for each 32 ranks */
@@ -189,13 +190,13 @@ struct fpisa_manager_make {
 struct fpisa_manager_made {
 	__u64 group;
 	__u32 index;
-	__s32 err;    /* 0; -ENOSPC: a smaller window may fit; or another -errno */
-	__u32 number; /* of the job; of an error, its enum fpisa_manager_reason, 0: as the error says */
-	struct fpisa_manager_spec spec;	    /* complete, if err is 0 */
+	__s32 err; /* 0; -ENOSPC: a smaller window may fit; -EMSGSIZE: spec.elements fit, if not 0; or another -errno */
+	__u32 number; /* the job's number, or an error's enum fpisa_manager_reason; 0: as the error says */
+	struct fpisa_manager_spec spec;	    /* complete, if err is 0; else only elements */
 	char text[FPISA_MANAGER_MADE_TEXT]; /* text of an error */
 };
 
-struct fpisa_manager_group_id { /* HOLDS: the aggregator has jobs of that group; ENDED: it was ended there; DROP: it is over */
+struct fpisa_manager_group_id { /* HOLDS: the aggregator has jobs of the group; ENDED: it was ended there; DROP: it has ended */
 	__u64 group;
 };
 
@@ -254,8 +255,8 @@ _Static_assert(sizeof(struct fpisa_manager_message) == FPISA_MANAGER_BYTES, "mes
 
 /*
  * State of a group's job, at each rank (struct fpisa_link_job), at the manager (struct manager_group_job) and in the
- * record beside the datapath (struct group_job). The record has only the first three states. Their numbers do not
- * change, because a record outlives the program that wrote it.
+ * record that is kept with the datapath (struct group_job). The record has only the first three states. Their numbers
+ * do not change, because a record outlives the program that wrote it.
  *
  *	from		to	at a rank				at the manager
  *	NONE		ASKED	its first call of a type sends ASK	the first rank's ASK
@@ -279,13 +280,13 @@ enum fpisa_group_job {
 	FPISA_GROUP_JOB_REFUSED,
 };
 
-/* Has a rank asked for the job, and got no answer yet? */
+/* Return whether a rank has asked for the job and got no answer yet. */
 static inline int fpisa_group_job_awaited(enum fpisa_group_job state)
 {
 	return state == FPISA_GROUP_JOB_ASKED || state == FPISA_GROUP_JOB_BINDING;
 }
 
-/* Have the job's ranks ports, as the manager sees it? */
+/* Return whether the job's ranks have ports, for the manager. */
 static inline int fpisa_group_job_has_ports(enum fpisa_group_job state)
 {
 	return state >= FPISA_GROUP_JOB_MAKING && state <= FPISA_GROUP_JOB_BINDING;
@@ -294,12 +295,12 @@ static inline int fpisa_group_job_has_ports(enum fpisa_group_job state)
 enum fpisa_manager_side { FPISA_MANAGER_RANK, FPISA_MANAGER_MANAGER };
 
 /*
- * Return 0, or why this is not a message that `from` may send: malformed or version. Does not check the order of
+ * Return 0, or the reason why `from` may not send this message: malformed or version. Does not check the order of
  * messages.
  */
 enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from);
 
-/* Is it 1 to 63 of A-Z a-z 0-9 . _ : @ + -, with nothing but 0 behind them? */
+/* Return whether it consists of 1 to 63 of A-Z a-z 0-9 . _ : @ + -, followed only by 0. */
 int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME]);
 
 /* Return a message of the type, with an empty body. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Files of keys: read, find, add one; psk.h has the contracts. */
+/* Key files: read, find and add keys; psk.h has the contracts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char
 	const struct fpisa_psk *found = NULL;
 	char name[FPISA_PSK_IDENTITY];
 
-	/* Compare all keys, also after a match, so that the time reveals nothing. */
+	/* Compare all keys, even after a match, so that the time reveals nothing. */
 	for (size_t i = 0; i < keys->n; i++) {
 		fpisa_psk_identity(&keys->psk[i], name);
 		if (!strcmp(name, identity))
@@ -101,14 +101,14 @@ static int check_owner(int fd, const char *file)
 	if (fstat(fd, &st))
 		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return fpisa_fail(-EINVAL, "%s: is not a regular file, as a file of keys must be", file);
+		return fpisa_fail(-EINVAL, "%s: is not a regular file, as a key file must be", file);
 	if (st.st_uid && st.st_uid != geteuid())
-		return fpisa_fail(-EACCES, "%s: belongs to user %u; a file of keys is the caller's or root's", file,
+		return fpisa_fail(-EACCES, "%s: belongs to user %u; a key file must belong to the caller or root", file,
 				  st.st_uid);
 	if (st.st_mode & 077)
 		return fpisa_fail(-EACCES,
-				  "%s: others than its owner may use it (mode %03o); chmod 600, and make new keys if "
-				  "anybody has",
+				  "%s: users other than its owner may use it (mode %03o); chmod 600, and create new "
+				  "keys if anyone has read it",
 				  file, st.st_mode & 0777);
 	return 0;
 }
@@ -125,15 +125,15 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 	if (!*line || *line == '#')
 		return 0;
 	if (keys->n == FPISA_PSK_MOST)
-		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys", file, number, FPISA_PSK_MOST);
+		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys are not supported", file, number, FPISA_PSK_MOST);
 	if (fpisa_psk_parse(line, psk))
 		return fpisa_fail(-EINVAL, "%s:%d: is not a key NAME:ID:SECRET; `fpisa key new` writes one", file,
 				  number);
 	fpisa_psk_identity(psk, identity);
 	if (fpisa_psk_find(keys, identity))
-		return fpisa_fail(-EINVAL, "%s:%d: key %s is there twice", file, number, identity);
+		return fpisa_fail(-EINVAL, "%s:%d: key %s is given twice", file, number, identity);
 	if (of_name(keys, psk->name) == FPISA_PSK_OF_A_NAME)
-		return fpisa_fail(-EINVAL, "%s:%d: a third key of %s; take the oldest out", file, number, psk->name);
+		return fpisa_fail(-EINVAL, "%s:%d: a third key of %s; remove the oldest", file, number, psk->name);
 	keys->n++;
 	return 0;
 }
@@ -165,11 +165,11 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 
 	keys->n = 0;
 	if (fd < 0 && errno == EACCES)
-		return fpisa_fail(-EACCES, "%s: %s: its owner alone may read it, and we are user %u", file,
+		return fpisa_fail(-EACCES, "%s: %s: only its owner may read it, and this process runs as user %u", file,
 				  strerror(EACCES), geteuid());
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s%s", file, strerror(errno),
-				  fpisa_hint(-errno, "; `fpisa key new` makes a file of keys"));
+				  fpisa_hint(-errno, "; `fpisa key new` creates a key file"));
 	rc = check_owner(fd, file);
 	if (!rc)
 		rc = read_keys(keys, fd, file);
@@ -196,7 +196,7 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file)
 	return rc;
 }
 
-/* -- a new one -------------------------------------------------------------- */
+/* -- a new key -------------------------------------------------------------- */
 
 /*
  * Append a line, after a newline if the last line has no end. If it does not fit, restore the file: half a key would
@@ -213,9 +213,8 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 		return fpisa_fail(-EIO, "%s: read", file);
 	fpisa_psk_identity(psk, identity);
 	if (size + (off_t)sizeof(line) >= FILE_MOST)
-		return fpisa_fail(-EFBIG,
-				  "%s: has no room for a key, of %d bytes in all; take comments out, or old keys", file,
-				  FILE_MOST);
+		return fpisa_fail(-EFBIG, "%s: is full, a key file has at most %d bytes; remove comments or old keys",
+				  file, FILE_MOST);
 	n = snprintf(line, sizeof(line), "%s%s:", last == '\n' ? "" : "\n", identity);
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
@@ -224,7 +223,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))
-			rc = fpisa_fail(rc, "%s: write: %s; half a line is left at its end: take it out", file,
+			rc = fpisa_fail(rc, "%s: write: %s; half a line is left at its end: remove it", file,
 					strerror(-rc));
 	}
 	explicit_bzero(line, sizeof(line));
@@ -256,7 +255,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
 		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; remove the older one when it is no longer used", file,
 				name);
-	/* A key too many would make the whole file invalid, as half a key would. */
+	/* A key beyond the limit would make the whole file invalid, as half a key would. */
 	if (!rc && keys.n == FPISA_PSK_MOST)
 		rc = fpisa_fail(-E2BIG, "%s: has %d keys, the most that a file may have; remove unused ones", file,
 				FPISA_PSK_MOST);
@@ -265,7 +264,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	snprintf(psk->name, sizeof(psk->name), "%s", name);
 	if (!rc && (getrandom(psk->secret, sizeof(psk->secret), 0) != sizeof(psk->secret) ||
 		    getrandom(id, sizeof(id), 0) != sizeof(id)))
-		rc = fpisa_fail(-EIO, "no random numbers");
+		rc = fpisa_fail(-EIO, "create a key: get random numbers: %s", strerror(errno));
 	if (!rc) {
 		for (size_t i = 0; i < sizeof(id); i++)
 			snprintf(psk->id + 2 * i, sizeof(psk->id) - 2 * i, "%02x", id[i]);

@@ -27,16 +27,16 @@ struct fpisa_psks {
 	struct fpisa_psk psk[FPISA_PSK_MOST];
 };
 
-/* Is the name 1 to 31 of A-Z a-z 0-9 . _ -? */
+/* Return whether the name consists of 1 to 31 of A-Z a-z 0-9 . _ - */
 int fpisa_psk_name_valid(const char *name);
 
-/* Parse a line without its newline; -EINVAL if it is not a key, without a message. */
+/* Parse a line without its newline. Return -EINVAL, without a message, if it is not a key. */
 int fpisa_psk_parse(const char *line, struct fpisa_psk *psk);
 
 /*
- * Read all keys of a file, at least one. -EACCES if others than its owner may read or write it, or if its owner is
- * neither the caller nor root. -EINVAL for a line that is not a key. Other errors come from opening it. The message
- * is set.
+ * Read all keys of a file, at least one. Return -EACCES if others than its owner may read or write it, or if its owner
+ * is neither the caller nor root. Return -EINVAL for a line that is not a key. Other errors come from opening it. The
+ * message is set.
  */
 int fpisa_psks_read(struct fpisa_psks *keys, const char *file);
 
@@ -49,7 +49,7 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file);
 /* Return the key of an identity, "NAME:ID"; NULL if there is no such key. */
 const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char *identity);
 
-/* Is the identity possible for a key: NAME:ID? */
+/* Return whether the identity has the form of a key's: NAME:ID. */
 int fpisa_psk_identity_valid(const char *identity);
 
 void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDENTITY]);

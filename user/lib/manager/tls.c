@@ -9,7 +9,7 @@
 #include "tls.h"
 
 #define LIBRARY "libgnutls.so.30"
-#define INSTALL "; apt install libgnutls30, or its like"
+#define INSTALL "; install GnuTLS, on Debian with apt install libgnutls30"
 
 static struct fpisa_tls functions;
 static int loaded;
@@ -33,11 +33,11 @@ static int load(void)
 
 	if (!handle)
 		return not_opened(dlerror());
-#define X(name)                                                                                      \
-	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                           \
-	if (!functions.name) {                                                                       \
-		dlclose(handle);                                                                     \
-		return fpisa_fail(-ENOENT, "groups with a key: no " #name "() in " LIBRARY INSTALL); \
+#define X(name)                                                                                                       \
+	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                                            \
+	if (!functions.name) {                                                                                        \
+		dlclose(handle);                                                                                      \
+		return fpisa_fail(-ENOENT, "groups with a key: the function " #name "() is not in " LIBRARY INSTALL); \
 	}
 	FPISA_TLS_FUNCTIONS(X)
 #undef X

@@ -4,7 +4,7 @@
 
 /*
  * Watch a TCP socket, connected or not yet, for the death of the other host: by probes each second, and by data that
- * the host does not acknowledge. Death is found early enough to tell others within FPISA_MANAGER_SILENCE_MS.
+ * the host does not acknowledge. A death is detected early enough to inform others within FPISA_MANAGER_SILENCE_MS.
  */
 void fpisa_watch(int fd);
 

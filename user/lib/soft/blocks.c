@@ -86,7 +86,7 @@ static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_register
 
 /* -- staged ------------------------------------------------------------ */
 
-/* A PHV that holds mantissas of either width. */
+/* A PHV for mantissas of either width. */
 struct phv {
 	struct fpisa_phv64_block b[FPISA_MAX_BLOCKS];
 };
@@ -137,7 +137,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 		if (encoded && !first)
 			events += fpisa_stage4_combine(PHV, MANTISSAS, s.f, op);
 		else if (s.limbs == FPISA_LIMBS64 && !encoded)
-			fpisa_exact64_stage4(PHV, LIMBS64, s.f, first, fpisa_exact64_clear);
+			fpisa_exact64_stage4(PHV, LIMBS64, s.f, first, fpisa_exact64_add_limbs);
 		else if (s.limbs && !encoded)
 			fpisa_exact_stage4(PHV, MANTISSAS, s.limbs, s.f, first);
 		else if (first)
@@ -221,7 +221,7 @@ static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
 
 #define SHAPE(format, limbs) ((struct shape){format, limbs})
 
-/* Return the job's shape with nothing constant. */
+/* Return the parameters of the job's loops, none of them constant. */
 static struct shape shape_of(const struct fpisa_job *j)
 {
 	struct shape s = {.f = fpisa_job_format(j)};
@@ -247,7 +247,7 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_encoded(f, op) && op != FPISA_OP_NORM;
 }
 
-/* Is the fused body usable? The trie is read unit by unit; the bits are the same. */
+/* Return whether the fused body is usable. The trie is read unit by unit; the bits are the same. */
 static int fused_read(const struct fpisa_job *j, const struct fpisa_final *fin)
 {
 	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Compositions of block.h and exact.h over a whole payload, for user space
- * (soft.c): every family of programs of the datapath, fused and staged.
+ * Compositions of block.h and exact.h over a whole payload, for user space (soft.c). They cover every family of
+ * programs of the datapath, fused and staged.
  */
 #ifndef FPISA_SOFT_BLOCKS_H
 #define FPISA_SOFT_BLOCKS_H

@@ -5,24 +5,13 @@
  * admission.h, what follows it finish.h and fanout.h; the arithmetic is blocks.c.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include "blocks.h"
 #include "lib/base/error.h"
 #include "lib/base/tag.h"
-#include "soft.h"
-
-/* A frame on its way, and its parsed state. */
-struct packet {
-	struct fpisa_hdr *h;
-	void *payload;
-	size_t *len;
-	uint64_t *to;
-	uint32_t blocks;
-	__u64 results; /* the secret of the generation's results */
-};
+#include "packet.h"
+#include "planes.h"
 
 static int exists(const struct fpisa_job *j)
 {
@@ -41,7 +30,8 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
 	if (!exists(j))
-		return fpisa_fail(-EINVAL, "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
+		return fpisa_fail(-EINVAL,
+				  "mode %u, rounding %u, pipeline %u, format %u: fpisa.h does not define one of these",
 				  j->mode, j->rounding, j->pipeline, j->format);
 	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f, j->mode)))
 		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u", j->elements,
@@ -49,14 +39,18 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!fpisa_window_valid(j->window))
 		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window, FPISA_MAX_WINDOW);
 	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
-		return fpisa_fail(-EINVAL, "integers have no modes; leave it out");
+		return fpisa_fail(-EINVAL, "int32 does not have modes; leave the mode out");
+	if ((j->flags & (FPISA_JOB_LEAVES | FPISA_JOB_LEAF)) && j->mode != FPISA_MODE_EXACT)
+		return fpisa_fail(-EINVAL,
+				  "leaves of a tree need mode exact; set it at all of them and at their parent");
 	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
-		return fpisa_fail(-EINVAL, "values of one byte have no byte order");
+		return fpisa_fail(-EINVAL,
+				  "values of one byte do not have a byte order; leave FPISA_JOB_BIG_ENDIAN out");
 	if (!j->key.k0 && !j->key.k1) {
 		struct fpisa_key key;
 
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
-			return fpisa_fail(-EIO, "no random numbers for the job's key");
+			return fpisa_fail(-EIO, "create the job's key: get random numbers: %s", strerror(errno));
 		j->key = key;
 	}
 	j->keyed = fpisa_wants_tags(j);
@@ -69,7 +63,9 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	s->slot = calloc(2ul * j->window, sizeof(*s->slot));
 	s->exponents = calloc(blocks, sizeof(*s->exponents));
 	s->mantissas = calloc(blocks, s->block_size);
-	if (!s->slot || !s->exponents || !s->mantissas) {
+	s->partials = calloc(2ul * j->window, sizeof(*s->partials));
+	s->planes = calloc(2ul * j->window, sizeof(*s->planes));
+	if (!s->slot || !s->exponents || !s->mantissas || !s->partials || !s->planes) {
 		fpisa_soft_free(s);
 		return fpisa_fail(-ENOMEM, "no memory for a window of %u", j->window);
 	}
@@ -81,97 +77,37 @@ void fpisa_soft_free(struct fpisa_soft *s)
 	free(s->slot);
 	free(s->exponents);
 	free(s->mantissas);
+	free(s->partials);
+	free(s->planes);
 	s->slot = NULL;
 	s->exponents = NULL;
 	s->mantissas = NULL;
+	s->partials = NULL;
+	s->planes = NULL;
 }
 
-/*
- * Take the lock of a slot. The datapath may not wait and drops the frame as busy; a thread here waits for the owner
- * as long as it takes.
- */
-static void lock_take(__u64 *lock)
-{
-	__u64 idle = 0;
-
-	while (!__atomic_compare_exchange_n(lock, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-		idle = 0;
-		sched_yield();
-	}
-}
-
-static void lock_release(__u64 *lock)
-{
-	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
-}
-
-static void count(__u64 *counter, uint64_t n)
-{
-	if (n)
-		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
-}
-
-static uint64_t live_of(const struct fpisa_soft *s)
-{
-	return fpisa_read_once(&s->job.live);
-}
-
-static uint32_t checksum(const struct packet *p, size_t payload)
-{
-	struct fpisa_sum sum = {};
-
-	fpisa_sum_words(&sum, p->h, FPISA_SUM_HDR_WORDS);
-	fpisa_checksum_many(&sum, p->payload, payload / 8);
-	return fpisa_sum_fold(&sum);
-}
-
-/* Return the tag, with the job's key of NH. */
-static uint64_t tag(const struct fpisa_soft *s, const struct packet *p, const struct fpisa_key *key, size_t payload)
-{
-	return fpisa_tag_many(key, s->nh.w, p->h, p->payload, payload / 8);
-}
-
-/* Has an ADD the right tag? See is_tag_right() in bpf/check.h. */
+/* Return whether an ADD has the right tag. See is_tag_right() in bpf/check.h. */
 static int is_tag_right(const struct fpisa_soft *s, const struct packet *p, size_t payload, enum fpisa_verdict v)
 {
 	struct fpisa_key key = s->session.key[p->h->rank % FPISA_MAX_WORKERS];
 
 	if (v == FPISA_V_secret)
 		key = fpisa_rank_key(&s->job, p->h->rank, p->h->bitmap);
-	return !p->h->checksum && p->h->secret && tag(s, p, &key, payload) == p->h->secret;
+	return !p->h->checksum && p->h->secret && fpisa_soft_tag(s, p, &key, payload) == p->h->secret;
 }
 
-static enum fpisa_verdict reply(const struct fpisa_soft *s, struct packet *p, size_t payload, uint64_t to,
-				enum fpisa_verdict v)
-{
-	struct fpisa_key key = s->session.results_key;
-
-	if (p->h->type == FPISA_TYPE_WELCOME)
-		((struct fpisa_hello *)p->payload)->proof = fpisa_proof(&s->job, s->nh.w, p->h, p->payload);
-	if (!s->job.keyed || p->h->type == FPISA_TYPE_WELCOME) {
-		p->h->checksum = checksum(p, payload);
-	} else {
-		if (p->h->type != FPISA_TYPE_RESULT)
-			key = fpisa_reply_key(&s->job, &s->session, p->h);
-		p->h->checksum = 0;
-		p->h->secret = tag(s, p, &key, payload);
-	}
-	*p->len = sizeof(*p->h) + payload;
-	*p->to = to;
-	return v;
-}
-
-/* Drop a member's frame, and send the member the reason if that helps it. */
+/* Drop a member's frame, and send the member the reason if it is one that members get. */
 static enum fpisa_verdict refuse(const struct fpisa_soft *s, struct packet *p, uint32_t rank, enum fpisa_verdict v)
 {
 	if (!fpisa_reported(v))
 		return v;
 	fpisa_make_error(p->h, v);
-	return reply(s, p, 0, 1ull << rank, v);
+	return fpisa_soft_reply(s, p, 0, 1ull << rank, v);
 }
 
 static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
 {
+	enum fpisa_waiting waiting = FPISA_HELLO_WAITS;
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
 
@@ -186,14 +122,19 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 	v = fpisa_challenge(p->h, p->payload, fpisa_cookie(&s->job.key, rank, p->h->aux));
 	if (v == FPISA_V_ok) {
 		lock_take(&s->session.lock);
-		fpisa_welcome(p->h, p->payload, &s->job, &s->session, rank, live_of(s), &s->next_generation);
+		if (s->job.flags & FPISA_JOB_LEAF)
+			waiting = fpisa_leaf_hello(p->h, p->payload, &s->job, &s->session, &s->up, rank, live_of(s));
+		else
+			fpisa_welcome(p->h, p->payload, &s->job, &s->session, rank, live_of(s), &s->next_generation);
 		lock_release(&s->session.lock);
 		v = FPISA_V_welcome;
 	}
-	return reply(s, p, sizeof(struct fpisa_hello), 1ull << rank, v);
+	if (waiting == FPISA_HELLO_ALL_WAIT)
+		fpisa_leaf_greet(s);
+	return fpisa_soft_reply(s, p, sizeof(struct fpisa_hello), 1ull << rank, v);
 }
 
-/* Give the slot back and answer a probe, because the round is not complete. */
+/* Release the slot and answer a probe, because the round is not complete. */
 static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
 				       enum fpisa_verdict v)
 {
@@ -205,21 +146,35 @@ static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, s
 	if (!probe)
 		return v;
 	count(&(&s->counters.v_not_ours)[v], 1);
-	return reply(s, p, 0, 1ull << p->h->rank, FPISA_V_status);
+	return fpisa_soft_reply(s, p, 0, 1ull << p->h->rank, FPISA_V_status);
 }
 
-static struct fpisa_soft_registers registers_of(const struct fpisa_soft *s, const struct fpisa_slot *slot)
+/* Return what the slot has beside itself in a job of leaves, else NULL. */
+static struct fpisa_partials *partials_of(const struct fpisa_soft *s, const struct fpisa_slot *slot)
 {
-	size_t block = (size_t)(slot - s->slot) * (s->job.elements / FPISA_BLOCK);
+	return s->job.flags & FPISA_JOB_LEAVES ? &s->partials[slot - s->slot] : NULL;
+}
 
-	return (struct fpisa_soft_registers){s->exponents + block, s->mantissas + block * s->block_size};
+/* Add a part of a partial sum to the registers, as add_registers() does. */
+static int add_part(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
+{
+	const struct fpisa_soft_registers r = fpisa_soft_registers_of(s, slot);
+
+	if (p->h->reason & FPISA_PART_VALUES)
+		fpisa_soft_add(&s->job, p->h->op, p->payload, r, p->blocks, first);
+	else
+		fpisa_soft_add_plane(&s->job, p->h->reason & FPISA_PART_PLANE, p->payload, r, p->blocks, first);
+	count(&s->counters.fused, 1);
+	count(&s->counters.elements, p->blocks * FPISA_BLOCK);
+	return fpisa_commit_part(slot, partials_of(s, slot), p->h, live_of(s), p->marked);
 }
 
 /* Add the contribution to the registers. Return nonzero if that completes the round. */
 static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
 	struct fpisa_counters *c = &s->counters;
-	uint64_t events = fpisa_soft_add(&s->job, p->h->op, p->payload, registers_of(s, slot), p->blocks, first);
+	uint64_t events =
+		fpisa_soft_add(&s->job, p->h->op, p->payload, fpisa_soft_registers_of(s, slot), p->blocks, first);
 
 	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
 		for (__u64 *stage = &c->mau0; stage <= &c->mau4; stage++)
@@ -233,37 +188,43 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 		count(&c->left_shifted, fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED));
 		count(&c->overflowed, fpisa_event_count(events, FPISA_EV_OVERFLOWED));
 	}
-	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events));
+	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events) | p->marked);
 }
 
 /* Tell all ranks which contributions to the chunk before are lost. */
 static void tell_lost(struct fpisa_soft *s, struct packet *p)
 {
 	struct fpisa_slot *before = &s->slot[fpisa_slot_of(p->h->chunk - 1, s->job.window)];
+	uint64_t lost;
 
 	lock_take(&before->lock);
-	fpisa_tell_lost(p->h, &s->job, before, live_of(s));
+	lost = fpisa_tell_lost(p->h, &s->job, before, live_of(s));
 	lock_release(&before->lock);
+	count(&s->counters.told_lost, !!lost);
 }
 
-/* Complete a round: read the registers out, give the slot back, send. */
+/* Complete a round: read the registers out, release the slot, send. */
 static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
 	const struct fpisa_format f = fpisa_job_format(&s->job);
-	struct fpisa_final fin =
-		fpisa_final_of(f, slot->op, slot->operand, slot->arrivals, s->job.flags & FPISA_JOB_RECIPROCAL);
+	const struct fpisa_partials *x = partials_of(s, slot);
+	struct fpisa_final fin = fpisa_final_of(f, slot->op, slot->operand, x ? x->contributors : slot->arrivals,
+						s->job.flags & FPISA_JOB_RECIPROCAL);
 	size_t size = fpisa_payload_bytes(f, p->h->count);
 	struct fpisa_counters *c = &s->counters;
 	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);
 	uint32_t flags = slot->flags;
 
-	flags |= fpisa_soft_read(&s->job, &fin, p->payload, registers_of(s, slot), p->blocks);
+	flags |= fpisa_soft_read(&s->job, &fin, p->payload, fpisa_soft_registers_of(s, slot), p->blocks);
 	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
 		for (__u64 *stage = &c->mau5; stage <= &c->mau8; stage++)
 			count(stage, 1);
 	else
 		count(&c->fused_reads, 1);
-	fpisa_make_result(p->h, slot, &s->job, p->results, flags, resend);
+	if (x)
+		fpisa_make_root_result(p->h, slot, x, &s->job, p->results, flags, resend);
+	else
+		fpisa_make_result(p->h, slot, &s->job, p->results, flags, resend);
 	slot->done = 1;
 	lock_release(&slot->lock);
 	if (!resend) {
@@ -274,42 +235,81 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 		count(&c->results_nan, !!(flags & FPISA_NAN));
 		count(&c->results_inf, !!(flags & FPISA_INF));
 	}
-	return reply(s, p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
+	return fpisa_soft_reply(s, p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
+}
+
+/* The round is complete: end it here, or as a leaf send it to the parent. */
+static enum fpisa_verdict complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
+{
+	const struct fpisa_partials *x = partials_of(s, slot);
+	enum fpisa_verdict lost = x && !resend ? fpisa_round_lost(slot, x) : (enum fpisa_verdict)0;
+
+	if (lost) {
+		fpisa_break(&s->session, slot->generation, lost);
+		lock_release(&slot->lock);
+		return refuse(s, p, p->h->rank, lost);
+	}
+	if (!(s->job.flags & FPISA_JOB_LEAF))
+		return read_registers(s, p, slot, resend);
+	if (!resend)
+		fpisa_leaf_seal(s, slot, p->blocks);
+	lock_release(&slot->lock);
+	fpisa_leaf_send(s, p->h);
+	return resend ? FPISA_V_up_again : FPISA_V_up;
+}
+
+/* Apply the rules of slots to a contribution. The caller owns the slot's lock. */
+static int admit(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot)
+{
+	const struct fpisa_claim claim = fpisa_claim_of(p->h, &s->job);
+	struct fpisa_partials *x = partials_of(s, slot);
+
+	if (x)
+		return fpisa_admit_part(&s->session, slot, x, &claim, p->h->reason, live_of(s), &p->results);
+	return fpisa_admit(&s->session, slot, &claim, live_of(s), &p->results);
+}
+
+/* Add the contribution; `first`: of its round. Return nonzero if the round is complete. */
+static int take_in(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
+{
+	return partials_of(s, slot) ? add_part(s, p, slot, first) : add_registers(s, p, slot, first);
 }
 
 static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port,
 			      uint32_t payload)
 {
 	struct fpisa_slot *slot;
-	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	int step;
 
-	v = fpisa_check_add(p->h, payload, &s->job, &s->session, saddr, sport);
+	if (s->job.flags & FPISA_JOB_LEAVES)
+		v = fpisa_check_partial(p->h, payload, &s->job, &s->session, saddr, sport);
+	else
+		v = fpisa_check_add(p->h, payload, &s->job, &s->session, saddr, sport);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(p->h, &s->job, port);
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
-	if (s->job.keyed ? !is_tag_right(s, p, payload, v) : checksum(p, payload) != p->h->checksum)
+	if (s->job.keyed ? !is_tag_right(s, p, payload, v) : fpisa_soft_checksum(p, payload) != p->h->checksum)
 		return s->job.keyed ? FPISA_V_tag : FPISA_V_checksum;
 	if (v != FPISA_V_ok)
 		return refuse(s, p, p->h->rank, v);
 	p->blocks = p->h->count / FPISA_BLOCK;
 	count(&s->counters.retransmissions, p->h->flags & FPISA_F_RETRANSMIT);
+	count(&s->counters.marked, !!p->marked);
 
 	slot = &s->slot[p->h->slot];
-	claim = fpisa_claim_of(p->h, &s->job);
 	lock_take(&slot->lock);
-	step = fpisa_admit(&s->session, slot, &claim, live_of(s), &p->results);
+	step = admit(s, p, slot);
 	if (step < 0) {
 		lock_release(&slot->lock);
 		return refuse(s, p, p->h->rank, (enum fpisa_verdict) - step);
 	}
 	if (step == FPISA_STEP_WAIT)
 		return not_complete(s, p, slot, FPISA_V_duplicate);
-	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) && !add_registers(s, p, slot, step == FPISA_STEP_SET))
+	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) && !take_in(s, p, slot, step == FPISA_STEP_SET))
 		return not_complete(s, p, slot, FPISA_V_accepted);
-	return read_registers(s, p, slot, step == FPISA_STEP_RESEND);
+	return complete(s, p, slot, step == FPISA_STEP_RESEND);
 }
 
 static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port)
@@ -334,12 +334,13 @@ static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 sa
 	return add(s, p, saddr, sport, port, payload);
 }
 
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, void *frame,
-				    size_t *len, uint64_t *to)
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, int marked,
+				    void *frame, size_t *len, uint64_t *to)
 {
 	struct packet p = {
 		.h = frame,
 		.payload = (struct fpisa_hdr *)frame + 1,
+		.marked = marked ? FPISA_F_MARKED : 0,
 		.len = len,
 		.to = to,
 	};

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * An aggregator for one job in user space: a frame in, its reply out, by the same functions as the datapath
- * (fpisa/frame.h, slot.h, block.h). It has no thread, clock or socket, so tests drive it directly, and
- * transport/mem.c puts a queue a rank around it. Any number of threads may be in fpisa_soft_frame() at once.
+ * An aggregator for one job in user space. A call takes a frame and returns the reply. It uses the functions of the
+ * datapath (fpisa/frame.h, slot.h, block.h). It has no thread, clock or socket, so tests drive it directly.
+ * transport/mem.c adds a queue for each rank. Any number of threads may be in fpisa_soft_frame() at once.
  */
 #ifndef FPISA_SOFT_H
 #define FPISA_SOFT_H
 
 #include <stddef.h>
 #include <stdint.h>
-#include "fpisa/frame.h"
+#include "fpisa/tree.h"
+
+/* Send a frame of `len` bytes from its FPISA header on to the port number `port` of a leaf's parent. No lock is held. */
+typedef void fpisa_soft_send_up(void *arg, uint32_t port, const void *frame, size_t len);
 
 struct fpisa_soft {
 	struct fpisa_job job; /* filled in by the caller before fpisa_soft_init(), except guard and family */
@@ -17,9 +20,14 @@ struct fpisa_soft {
 	struct fpisa_session session;
 	uint32_t next_generation;
 	struct fpisa_slot *slot;	   /* 2W versions */
-	struct fpisa_exp_block *exponents; /* exponents of each version, one after the other, a chunk's blocks */
-	char *mantissas;		   /* the same, block_size bytes a block */
+	struct fpisa_exp_block *exponents; /* exponents of the blocks of each version's chunk */
+	char *mantissas;		   /* mantissas of the same blocks, block_size bytes a block */
 	size_t block_size;
+	struct fpisa_partials *partials; /* 2W, used in a job of leaves */
+	struct fpisa_planes *planes;	 /* planes of each sealed version of a leaf */
+	struct fpisa_uplink up;		 /* a leaf's link to its parent, under session.lock */
+	fpisa_soft_send_up *send_up;
+	void *send_up_arg;
 	struct fpisa_nh_key nh;		/* key of the job's token */
 	struct fpisa_counters counters; /* mau0..mau8 and fused count frames, as in the datapath */
 };
@@ -27,15 +35,26 @@ struct fpisa_soft {
 /* Room that a frame's buffer must have, aligned to 4 bytes or better. */
 #define FPISA_SOFT_FRAME (FPISA_HDR_LEN + FPISA_MAX_PAYLOAD)
 
-/* Check s->job, draw its key if it has none, and allocate the memory. -EINVAL with the message set, -ENOMEM. */
+/* Check s->job, draw its key if it has none, and allocate memory. Return 0, -EINVAL with the message set, or -ENOMEM. */
 int fpisa_soft_init(struct fpisa_soft *s);
 void fpisa_soft_free(struct fpisa_soft *s);
 
 /*
  * Process one frame of *len bytes from its FPISA header on, sent from saddr:sport to the aggregator's port number
- * `port`, from 0. The frame becomes its reply: *len is its length, *to the ranks that get it (0: no reply).
+ * `port`, from 0. `marked` is nonzero if the frame came with a mark of congestion (ECN CE). Turn the frame into its
+ * reply, of *len bytes. *to becomes the ranks that get it, or 0 if there is no reply.
  */
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, void *frame,
-				    size_t *len, uint64_t *to);
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, int marked,
+				    void *frame, size_t *len, uint64_t *to);
+
+/*
+ * Turn the aggregator into a leaf, which is rank `rank` of job number `job` at a parent. send(arg, ...) sends to the
+ * parent. The two jobs must be alike (fpisa_parent_alike()). Call this function after fpisa_soft_init() and before the
+ * first frame. Return 0, or -EINVAL with the message set.
+ */
+int fpisa_soft_set_parent(struct fpisa_soft *s, uint32_t job, uint32_t rank, fpisa_soft_send_up *send, void *arg);
+
+/* Process one frame of the parent, in place, as fpisa_soft_frame() does. */
+enum fpisa_verdict fpisa_soft_parent(struct fpisa_soft *s, void *frame, size_t *len, uint64_t *to);
 
 #endif

@@ -6,11 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include "datagrams.h"
+#include "fpisa/wire.h"
 
-/* Largest size of a datagram, also after UDP_GRO. */
+/* Largest size of a datagram, even after UDP_GRO. */
 #define BUFFER_SIZE 65536
 
-/* From one buffer to the next: a page and some lines more, so that the first frames of all do not share cache sets. */
+/*
+ * Distance between buffers: a page and some cache lines, so that the first frames of all buffers do not share cache
+ * sets.
+ */
 #define BUFFER_STRIDE (BUFFER_SIZE + 4096 + 256)
 
 /* Every frame is a multiple of it, so later frames of a datagram are aligned to it. */
@@ -56,20 +60,32 @@ int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most)
 	return n;
 }
 
-/* Return the size of the datagrams from which datagram i was put together, or its own size. */
-static size_t segment_size(struct fpisa_datagrams *d, int i)
+/* Copy the control message to *value, of `size` bytes. Do not change *value if datagram i has no such message. */
+static void control(struct fpisa_datagrams *d, int i, int level, int type, void *value, size_t size)
 {
 	struct msghdr *msg = &d->msg[i].msg_hdr;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		int size;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c))
+		if (c->cmsg_level == level && c->cmsg_type == type)
+			memcpy(value, CMSG_DATA(c), size);
+}
 
-		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO)
-			continue;
-		memcpy(&size, CMSG_DATA(c), sizeof(size));
-		return size > 0 ? (size_t)size : d->msg[i].msg_len;
-	}
-	return d->msg[i].msg_len;
+/* Return the size of the datagrams from which datagram i was put together, or its own size. */
+static size_t segment_size(struct fpisa_datagrams *d, int i)
+{
+	int size = 0;
+
+	control(d, i, SOL_UDP, UDP_GRO, &size, sizeof(size));
+	return size > 0 ? (size_t)size : d->msg[i].msg_len;
+}
+
+/* Return whether datagram i was marked in the network. The kernel does not merge marked datagrams with others. */
+static int is_marked(struct fpisa_datagrams *d, int i)
+{
+	uint8_t tos = 0;
+
+	control(d, i, IPPROTO_IP, IP_TOS, &tos, sizeof(tos));
+	return FPISA_IS_CE(tos);
 }
 
 int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const struct sockaddr_in *source,
@@ -80,6 +96,7 @@ int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int m
 	for (; d->next < d->n; d->next++, d->offset = 0) {
 		int i = d->next;
 		size_t size = d->msg[i].msg_len, segment = segment_size(d, i);
+		int marked = is_marked(d, i);
 
 		if (d->from[i].sin_addr.s_addr != source->sin_addr.s_addr || d->from[i].sin_port != source->sin_port ||
 		    (segment < size && segment % FRAME_UNIT)) {
@@ -93,6 +110,7 @@ int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int m
 				return good;
 			in[good].data = (const unsigned char *)d->iov[i].iov_base + d->offset;
 			in[good].len = left < segment ? left : segment;
+			in[good].marked = marked;
 			d->offset += in[good++].len;
 		} while (d->offset < size);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Fault injection; faults.h says which faults, and where they are used. */
+/* Fault injection; faults.h describes the faults and their use. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,8 @@ static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *part
 
 static void flip_bits(struct fpisa_faults *f, struct fpisa_frame *frame)
 {
-	uint64_t bits = 1 + next_random(&f->random) % FPISA_FAULT_BITS;
+	static const unsigned char counts[] = FPISA_FAULT_BITS;
+	uint64_t bits = counts[next_random(&f->random) % sizeof(counts)];
 
 	if (frame->len <= f->intact)
 		return;
@@ -239,7 +240,7 @@ static int faulty_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64
 	} while (!x->lent_n && now < until);
 	show_counts(x);
 	for (int i = 0; i < x->lent_n; i++)
-		in[i] = (struct fpisa_in){x->lent[i]->data, x->lent[i]->len};
+		in[i] = (struct fpisa_in){.data = x->lent[i]->data, .len = x->lent[i]->len};
 	return x->lent_n;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Fault injection: a frame goes in, and comes out at once, late, twice, damaged or never, according to a seed and
- * five shares. faults.c also wraps a transport in two of them, one each way, for options.loss and its neighbours in
- * fpisa.h. `fpisa soak` puts others between machines.
+ * Fault injection. A frame that goes in comes out at once, late, twice, damaged or never, according to a seed and five
+ * shares. faults.c also wraps a transport in two injectors, one for each direction, for options.loss and the other
+ * faults in fpisa.h. `fpisa soak` uses an injector between machines.
  */
 #ifndef FPISA_FAULTS_H
 #define FPISA_FAULTS_H
@@ -13,18 +13,24 @@
 #include <sys/uio.h>
 #include "transport.h"
 
-/* A reordered frame lets others pass for up to this time. */
+/* A reordered frame is overtaken by others for up to this time. */
 #define FPISA_FAULT_REORDER_NS 1000000ull
 
 /*
- * A delayed frame is late by this to 256 times as much, each doubling as likely as the next: from about a round to
- * many. So most delayed frames come when the retransmission has done their work and their slot has gone on.
+ * The delay of a delayed frame is between this and 256 times this, with equal probability for each doubling: from about
+ * a round to many. So most delayed frames arrive when a retransmission has replaced them and their slot has moved on.
  */
 #define FPISA_FAULT_DELAY_NS 1000000ull
 #define FPISA_FAULT_DELAY_DOUBLINGS 8
 
-/* A damaged frame has 1 to this many bits flipped. */
-#define FPISA_FAULT_BITS 8
+/*
+ * A damaged frame has this many bits flipped: all counts up to 8 but 3 and 4, of which the checksum misses one pattern
+ * in a million (doc/protocol.md, section 5). A wrong result then shows a fault of ours.
+ */
+#define FPISA_FAULT_BITS         \
+	{                        \
+		1, 2, 5, 6, 7, 8 \
+	}
 
 /* The largest share: a call could not end if all frames were lost. */
 #define FPISA_FAULT_MOST 0.9
@@ -60,10 +66,10 @@ struct fpisa_faults {
 void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed, size_t intact);
 void fpisa_faults_free(struct fpisa_faults *f);
 
-/* Put a frame in; it is copied. Without memory for the copy, the frame is dropped. */
+/* Insert a copy of a frame. Without memory for the copy, the frame is dropped. */
 void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns);
 
-/* Put a frame in without any fault, behind those that are due already. */
+/* Insert a frame without any fault, after those that are due already. */
 void fpisa_faults_pass(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns);
 
 /* Return the next frame that is due, for the caller to free(); NULL if none is. */
@@ -78,7 +84,10 @@ uint64_t fpisa_faults_due(const struct fpisa_faults *f);
  */
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);
 
-/* Return the faults that a job asks of its workers (`fpisa job add --debug-faults`), on top of a worker's own. */
+/*
+ * Return the faults that a job requests from its workers (`fpisa job add --debug-faults`), in addition to a worker's
+ * own.
+ */
 struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own, const struct fpisa_job_faults *job);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `mem`: the aggregator of soft.h and one queue a rank, all inside
- * the process. The thread that sends a frame runs the aggregator on it, as
- * the CPU that takes an interrupt does, and puts the reply into the queues.
+ * Transport `mem`: the aggregator of soft.h and one queue for each rank, all inside the process. The thread that sends
+ * a frame runs the aggregator on it, like a CPU that handles an interrupt, and puts the reply into the queues.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,8 +39,10 @@ struct queue {
 
 struct fpisa_mem {
 	struct fpisa_soft soft; /* first, so that tests can reach it */
-	uint32_t capacity;	/* frames that a queue holds */
-	size_t stride;		/* bytes from frame to frame */
+	struct fpisa_mem *parent;
+	struct fpisa_mem *leaf[FPISA_MAX_WORKERS]; /* the leaf that is this rank */
+	uint32_t capacity;			   /* frames that a queue holds */
+	size_t stride;				   /* bytes from frame to frame */
 	struct queue queue[FPISA_MAX_WORKERS];
 	pid_t owner;
 };
@@ -69,25 +70,64 @@ static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, s
 	pthread_mutex_unlock(&q->lock);
 }
 
+static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to);
+
+/* Give a leaf a frame of its parent. */
+static void give_leaf(struct fpisa_mem *leaf, const void *from_parent, size_t len)
+{
+	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
+	uint64_t to;
+
+	memcpy(frame, from_parent, len);
+	fpisa_soft_parent(&leaf->soft, frame, &len, &to);
+	deliver(leaf, frame, len, to);
+}
+
+/* Deliver an aggregator's frame to the ranks `to`: to their queues, or to the leaves that they are. */
+static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to)
+{
+	for (uint32_t rank = 0; to; rank++, to >>= 1) {
+		if (!(to & 1))
+			continue;
+		if (m->leaf[rank])
+			give_leaf(m->leaf[rank], frame, len);
+		else
+			queue_put(m, &m->queue[rank], frame, len);
+	}
+}
+
+/* Run the aggregator on a frame of rank `rank`, in place. */
+static void aggregate(struct fpisa_mem *m, uint32_t rank, uint32_t port, void *frame, size_t len)
+{
+	const struct fpisa_rank *from = &m->soft.job.rank[rank];
+	uint64_t to;
+
+	fpisa_soft_frame(&m->soft, from->addr, from->port, port, 0, frame, &len, &to);
+	deliver(m, frame, len, to);
+}
+
+static void send_up(void *arg, uint32_t port, const void *from_leaf, size_t len)
+{
+	struct fpisa_mem *leaf = arg;
+	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
+
+	memcpy(frame, from_leaf, len);
+	aggregate(leaf->parent, leaf->soft.up.rank, port, frame, len);
+}
+
 static int mem_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
 {
 	struct mem_port *p = (struct mem_port *)t;
-	struct fpisa_mem *m = p->m;
-	const struct fpisa_rank *from = &m->soft.job.rank[p->rank];
 	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
 
 	for (int i = 0; i < n; i++) {
 		size_t len = 0;
-		uint64_t to;
 
 		for (int part = 0; part < out[i].parts; part++) {
 			memcpy(frame + len, out[i].part[part].iov_base, out[i].part[part].iov_len);
 			len += out[i].part[part].iov_len;
 		}
-		fpisa_soft_frame(&m->soft, from->addr, from->port, out[i].port, frame, &len, &to);
-		for (uint32_t rank = 0; to; rank++, to >>= 1)
-			if (to & 1)
-				queue_put(m, &m->queue[rank], frame, len);
+		aggregate(p->m, p->rank, out[i].port, frame, len);
 	}
 	return 0;
 }
@@ -204,7 +244,7 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 }
 
 /* Flags that are allowed. An aggregator in this process has no histogram or other data for user space. */
-#define FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL | FPISA_JOB_UNCOUNTED)
+#define FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL | FPISA_JOB_UNCOUNTED | FPISA_JOB_LEAVES)
 
 /* Make a job of the options. Zero members take the defaults of `fpisa job add`. */
 static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
@@ -215,7 +255,7 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 	if (o->size != sizeof(*o))
 		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)", o->size);
 	if (o->flags & ~FLAGS)
-		return fpisa_fail(-EINVAL, "flags are %#x; only %#x are known here", o->flags, FLAGS);
+		return fpisa_fail(-EINVAL, "flags are %#x; only %#x are supported", o->flags, FLAGS);
 	if (o->workers > FPISA_MAX_WORKERS || elements > FPISA_MAX_ELEMENTS)
 		return fpisa_fail(-EINVAL, "%u workers, %u elements; at most %d and %d", o->workers, elements,
 				  FPISA_MAX_WORKERS, FPISA_MAX_ELEMENTS);
@@ -242,7 +282,7 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *options)
 {
 	struct fpisa_mem *m;
-	int rc = fpisa_given(out, "the place of the aggregator");
+	int rc = fpisa_given(out, "the pointer for the aggregator");
 
 	if (rc)
 		return rc;
@@ -276,10 +316,56 @@ out:
 	return rc;
 }
 
+/* Return whether the jobs are alike, as a leaf finds out from its parent's WELCOME. */
+static int are_alike(const struct fpisa_job *leaf, const struct fpisa_job *parent)
+{
+	const struct fpisa_hello p = {
+		.window = parent->window,
+		.elements = parent->elements,
+		.workers = (__u16)parent->workers,
+		.mode = parent->mode,
+		.rounding = parent->rounding,
+		.format = parent->format,
+		.flags = parent->flags,
+	};
+
+	return fpisa_parent_alike(&p, leaf);
+}
+
+int fpisa_mem_set_parent(struct fpisa_mem *leaf, struct fpisa_mem *parent, uint32_t rank)
+{
+	int rc = fpisa_given(leaf, "the leaf");
+
+	if (!rc)
+		rc = fpisa_given(parent, "the parent");
+	if (rc)
+		return rc;
+	if (leaf->parent)
+		return fpisa_fail(-EBUSY, "the leaf has a parent already");
+	if (!(parent->soft.job.flags & FPISA_JOB_LEAVES))
+		return fpisa_fail(-EINVAL, "the parent is not for leaves; give it flag %#x", FPISA_JOB_LEAVES);
+	if (rank >= parent->soft.job.workers)
+		return fpisa_fail(-EINVAL, "rank %u; the parent has %u leaves", rank, parent->soft.job.workers);
+	if (parent->leaf[rank])
+		return fpisa_fail(-EBUSY, "rank %u of the parent has a leaf already", rank);
+	if (!are_alike(&leaf->soft.job, &parent->soft.job))
+		return fpisa_fail(-EINVAL,
+				  "leaf and parent differ in format, mode, rounding, elements, window or flags; both need "
+				  "mode exact");
+	rc = fpisa_soft_set_parent(&leaf->soft, parent->soft.number, rank, send_up, leaf);
+	if (rc)
+		return rc;
+	leaf->parent = parent;
+	parent->leaf[rank] = leaf;
+	return 0;
+}
+
 void fpisa_mem_destroy(struct fpisa_mem *m)
 {
 	if (!m)
 		return;
+	if (m->parent)
+		m->parent->leaf[m->soft.up.rank] = NULL;
 	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
 		struct queue *q = &m->queue[i];
 
@@ -305,7 +391,8 @@ int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ran
 	if (m->owner != getpid())
 		return fpisa_fail(-ECHILD, "the aggregator belongs to the process that made it, and this is a child");
 	if (rank >= m->soft.job.workers)
-		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank, m->soft.job.workers);
+		return fpisa_fail(-EINVAL, "rank is %u; it must be below %u, the aggregator's number of workers", rank,
+				  m->soft.job.workers);
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return fpisa_fail(-ENOMEM, "no memory for a handle");

@@ -18,7 +18,7 @@ struct fpisa_route {
  *
  * -ENETUNREACH	no route
  * -EOPNOTSUPP	not over Ethernet: the address is this host's, or the interface is a tunnel
- * -EAGAIN	the next hop's Ethernet address is not known, all else is; the kernel finds it out by sending there
+ * -EAGAIN	only the next hop's Ethernet address is unknown; the kernel learns it by sending there
  */
 int fpisa_nexthop(struct fpisa_route *h, uint32_t address);
 

@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "datagrams.h"
+#include "fpisa/wire.h"
 #include "lib/base/error.h"
 #include "lib/base/order.h"
 #include "lib/base/shards.h"
@@ -51,7 +52,7 @@ struct udp {
 	struct fpisa_datagrams datagrams;
 };
 
-/* Is the error temporary, so that only the frame is lost? */
+/* Return whether the error is temporary, so that only the frame is lost. */
 static int is_loss(int error)
 {
 	switch (error) {
@@ -92,14 +93,14 @@ static struct sockaddr_in destination(const struct udp *u, const struct fpisa_ou
 	return to;
 }
 
-/* Would the frame fit the batch that `first` begins, apart from its size? */
+/* Return whether the frame fits the batch that `first` begins, apart from its size. */
 static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
 {
 	return !out->no_gso && out->port == first->port;
 }
 
 /*
- * Return the number of frames, of n, that may leave as one: to one port, all of one size, except that the last may be
+ * Return the number of frames, of n, that may be sent as one: to one port, all of one size, except that the last may be
  * shorter.
  */
 static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
@@ -118,7 +119,7 @@ static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 	return k ? k : 1;
 }
 
-/* Send k frames as a GSO batch: one datagram to be cut. 0 if the kernel took it, else -errno. */
+/* Send k frames as a GSO batch: one datagram to be cut. Return 0 if the kernel took it, else -errno. */
 static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -218,7 +219,7 @@ int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
 
 	if (looked)
 		n = fpisa_datagrams_look(&u->datagrams, u->fd, most);
-	/* Others may have come while the last frames left over were returned. */
+	/* Other frames may have arrived while the remaining frames were returned. */
 	t->more = !looked || n == most;
 	if (n < 0)
 		return is_loss(-n) ? 0 : n;
@@ -237,7 +238,7 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	return n > 0 ? fpisa_udp_take(t, in, FPISA_BATCH) : n;
 }
 
-/* Find our address on the way to the aggregator; INADDR_ANY if there is no route yet. 0 or -errno. */
+/* Find our address on the route to the aggregator; INADDR_ANY if there is no route yet. Return 0, or -errno. */
 static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
@@ -281,7 +282,7 @@ static int join_group(struct udp *u, struct in_addr group)
 		return rc;
 	if (group.s_addr)
 		fpisa_nexthop(&hop, u->to.sin_addr.s_addr);
-	/* Without a route over an interface the address alone selects it. */
+	/* If the route names no interface, the kernel selects one by the multicast address alone. */
 	m.imr_ifindex = (int)hop.ifindex;
 	if (!memcmp(&m, &u->member, sizeof(m)))
 		return 0;
@@ -327,18 +328,20 @@ static int share_out(const struct udp *first)
 static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct udp *u = (struct udp *)t;
-	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, rc;
+	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, tos = hello->elements ? FPISA_ECT0 : 0, rc;
 	socklen_t len = sizeof(have);
 
 	if (hello->address)
 		u->source.s_addr = fpisa_in_addr(hello->address);
 	rc = u->first ? share_out(u->first) : 0;
 	if (rc)
-		return fpisa_fail(rc, "give the sockets of one UDP port what their aggregators send: %s", strerror(-rc));
+		return fpisa_fail(rc, "distribute the frames of one UDP port to its sockets: %s", strerror(-rc));
 	rc = join_group(u, (struct in_addr){fpisa_in_addr(hello->group)});
 	if (rc)
 		return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
 				  fpisa_hint(rc, "; check the route to the aggregator"));
+	if (setsockopt(u->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)))
+		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	/* The kernel doubles the given size and counts that by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
 	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
@@ -403,8 +406,8 @@ void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port)
 }
 
 /*
- * Is `to` a broadcast address by the routes of this host, so that connect() needs SO_BROADCAST? EACCES alone may come
- * from a route that is prohibited for now.
+ * Return whether `to` is a broadcast address by the routes of this host, so that connect() needs SO_BROADCAST. EACCES
+ * alone may come from a route that is prohibited for now.
  */
 static int is_broadcast(const struct sockaddr_in *to)
 {
@@ -442,9 +445,11 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	/* A kernel without UDP_GRO does not merge datagrams. */
 	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
+	if (setsockopt(u->fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)))
+		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
 		return fpisa_fail(-errno, "UDP port %u: %s; %s", local_port, strerror(errno),
-				  errno == EACCES ? "without privilege take one from 1024 on, as 18000" :
+				  errno == EACCES ? "without privileges, use a port from 1024 on, such as 18000" :
 						    "is another worker running on this host?");
 	return 0;
 }

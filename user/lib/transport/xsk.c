@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `xsk`: AF_XDP on the interface that leads to the aggregator, zero-copy if the driver supports it. To
- * connect takes CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, and an interface that has no XDP program yet. The program and
- * its maps (xsk_program.c) belong to a handle, from open to close. Socket, UMEM and link (xsk_socket.c) belong to an
- * interface, and are closed when the route to the aggregator uses another.
+ * Transport `xsk`: AF_XDP on the interface that leads to the aggregator, zero-copy if the driver supports it.
+ * Connecting requires CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, and an interface that has no XDP program yet. The program
+ * and its maps (xsk_program.c) belong to a handle, from open to close. Socket, UMEM and link (xsk_socket.c) belong to
+ * an interface, and are closed when the route to the aggregator uses another.
  *
- * A transport `udp` below it does all that is rare. It holds the port, joins the multicast address and sends HELLO,
- * which also makes the kernel find the next hop's Ethernet address. It retransmits, and so goes on when that address
+ * A transport `udp` below it handles the rare cases. It holds the port, joins the multicast address and sends HELLO,
+ * which also makes the kernel find the next hop's Ethernet address. It retransmits, so sums continue when that address
  * changes. It takes in results of queues other than the socket's.
  *
  * A frame is built in the UMEM, where the payload is copied once, and read there; reply.c copies the result out.
@@ -90,7 +90,8 @@ static size_t datagram_size(const struct fpisa_out *out)
 
 /*
  * Return the pending error of the interface. The kernel reports a missing interface once, to the first caller that
- * asks. poll() never does, and a sleeper waits for frames that never come. So ask before frames are sent again.
+ * asks. poll() never reports it, so a thread that sleeps in poll() would wait for frames that never come. Therefore ask
+ * before frames are sent again.
  */
 static int interface_error(const struct xsk *x)
 {
@@ -113,7 +114,7 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 	for (int i = 0; i < n && !rc; i++) {
 		struct xdp_desc *d;
 
-		/* HELLO and retransmissions. */
+		/* HELLO and retransmissions use UDP. */
 		if (out[i].no_gso) {
 			rc = interface_error(x);
 			if (!rc)
@@ -154,7 +155,8 @@ static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpis
 		return 0;
 	in->len = size - FPISA_UDP_LEN;
 	in->data = frame + sizeof(*h);
-	/* A driver may leave another headroom. */
+	in->marked = FPISA_IS_CE(h->tos);
+	/* A driver may leave a different headroom. */
 	if ((uintptr_t)in->data % 8)
 		in->data = memmove(frame - (uintptr_t)in->data % 8 + sizeof(*h), in->data, in->len);
 	return 1;
@@ -244,6 +246,7 @@ static void fill_outer(struct xsk *x)
 	x->outer = (struct outer){
 		.type = htons(0x0800),
 		.version = 0x45,
+		.tos = FPISA_ECT0,
 		.fragment = htons(0x4000), /* don't fragment */
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
@@ -266,16 +269,15 @@ static const char *advice(int error)
 	switch (error) {
 	case -EPERM:
 	case -EACCES:
-		return "it needs root, or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; transport udp needs "
-		       "nothing";
+		return "it needs root, or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; transport udp needs no privileges";
 	case -EBUSY:
 	case -EEXIST:
-		return "its first queue has an AF_XDP socket or it has an XDP program: another worker's?";
+		return "its first queue has an AF_XDP socket, or it has an XDP program; is another worker running?";
 	case -ENOBUFS:
-		return "its frames are locked memory, 16 KB for each of the job's window: raise `ulimit -l`, or grant "
+		return "its frames are locked memory, 16 KB for each slot of the job's window: raise `ulimit -l`, or grant "
 		       "CAP_IPC_LOCK";
 	}
-	return "transport udp may do";
+	return "try transport udp";
 }
 
 /* Fail because xsk is not available, by lack of privilege or another reason that is known before a HELLO. */
@@ -320,7 +322,7 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		return rc;
 	rc = fpisa_nexthop(&hop, x->address);
 	if (rc)
-		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do", strerror(-rc));
+		return fpisa_fail(rc, "transport xsk: route to the aggregator: %s; try transport udp", strerror(-rc));
 	stays = fpisa_xsk_socket_is_open(&x->socket) && hop.ifindex == x->hop.ifindex;
 	x->hop = hop;
 	fill_outer(x);

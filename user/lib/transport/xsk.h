@@ -48,7 +48,7 @@ struct fpisa_xsk_program {
 
 #define FPISA_XSK_NO_PROGRAM ((struct fpisa_xsk_program){-1, -1, NULL})
 
-/* Load a program that takes no frames yet. 0 or -errno, and then nothing is left. */
+/* Load a program that takes no frames yet. Return 0, or -errno, and then nothing is left. */
 int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib);
 void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
 
@@ -75,7 +75,7 @@ struct fpisa_xsk_socket {
 /*
  * Open a socket on the interface's first queue, with rings of `size` frames, a power of two, each way. The program is
  * attached to the interface, in the driver or else in the stack. While another socket has the queue, try again, for
- * 0.2 s. 0 or -errno, and then nothing is left.
+ * 0.2 s. Return 0, or -errno, and then nothing is left.
  */
 int fpisa_xsk_socket_open(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, const char *dev,
 			  uint32_t ifindex, uint32_t size);

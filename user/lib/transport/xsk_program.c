@@ -15,7 +15,7 @@
 #include "lib/base/error.h"
 #include "xsk.h"
 
-#define INSTALL "install libxdp1 and libbpf1, or take the transport udp"
+#define INSTALL "install libxdp1 and libbpf1, or use transport udp"
 
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 {
@@ -27,7 +27,8 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 #define X(name)                                                  \
 	lib->name = (__typeof__(lib->name))dlsym(handle, #name); \
 	if (!lib->name)                                          \
-		return fpisa_fail(-ENOENT, "transport xsk: no " #name "() in libxdp and libbpf; " INSTALL);
+		return fpisa_fail(-ENOENT,                       \
+				  "transport xsk: the function " #name "() is not in libxdp and libbpf; " INSTALL);
 	FPISA_XSK_FUNCTIONS(X)
 #undef X
 	return 0;

@@ -40,9 +40,9 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 	case FPISA_QUERY_RULE_NEEDS_FILTER:
 		return refuse(-EINVAL, "query %u: a join needs a filter; give --filter bitmap or --filter bloom", job);
 	case FPISA_QUERY_RULE_NO_FILTER:
-		return refuse(-EINVAL, "query %u: sizes of a filter that it does not have", job);
+		return refuse(-EINVAL, "query %u: --filter-keys and --filter-bytes require --filter", job);
 	case FPISA_QUERY_RULE_ONE_FILTER:
-		return refuse(-EINVAL, "query %u: one filter, bitmap or bloom, not both", job);
+		return refuse(-EINVAL, "query %u: give either --filter bitmap or --filter bloom", job);
 	case FPISA_QUERY_RULE_JOIN_KEY:
 		return refuse(-EINVAL,
 			      "query %u: join keys of %u bytes; 4, 8, 16 and 32 are possible, up to the key's %u", job,
@@ -53,11 +53,17 @@ static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rul
 			      q->filter_bytes);
 	case FPISA_QUERY_RULE_BLOOM:
 		return refuse(-EINVAL,
-			      "query %u: of a row that a Bloom filter lets pass it is not certain that it counts; "
+			      "query %u: a Bloom filter may pass rows that are not in the join, which would count; "
 			      "try --filter bitmap, or --kind join",
 			      job);
+	case FPISA_QUERY_RULE_FORM:
+		return refuse(-EINVAL, "query %u: %u is not a form of values", job, j->format);
+	case FPISA_QUERY_RULE_WIDE:
+		return refuse(-EINVAL, "query %u: --values other than real requires --kind table", job);
+	case FPISA_QUERY_RULE_WIDE_KEY:
+		return refuse(-EINVAL, "query %u: --values other than real requires --key-bytes 8 or more", job);
 	case FPISA_QUERY_RULE_FILTER_SIZE:
-		return refuse(-EINVAL, "query %u: a filter of more than %u keys", job,
+		return refuse(-EINVAL, "query %u: a filter has at most %u keys; give fewer --filter-keys", job,
 			      (q->flags & FPISA_QUERY_BITMAP ? FPISA_FILTER_BLOCK_KEYS : FPISA_FILTER_BLOOM_KEYS)
 				      << FPISA_MAX_FILTER_LOG);
 	}
@@ -71,5 +77,5 @@ int query_check(__u32 job, struct fpisa_job *j)
 	if (j->workers < 2 || j->workers > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "query %u: %u members; 1 to %d workers and a master are possible", job,
 			      j->workers, FPISA_MAX_WORKERS - 1);
-	return say_broken(job, j, fpisa_query_broken(j->kind, &j->query)) ?: datapath_members_check(job, j);
+	return say_broken(job, j, fpisa_query_broken(j->kind, &j->query, j->format)) ?: datapath_members_check(job, j);
 }

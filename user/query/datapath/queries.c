@@ -6,22 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fpisa/names.h"
 #include "queries.h"
 #include "fpisa_join.skel.h"
 #include "fpisa_table.skel.h"
 #include "fpisa_topn.skel.h"
 
-const char *query_kind_name(unsigned int kind)
-{
-#define KIND(id, name)         \
-	case FPISA_QUERY_##id: \
-		return name;
-	switch (kind) {
-		FPISA_KIND_NAMES(KIND, )
-	}
-	return NULL;
-}
+#define NUMBER(id, name) {FPISA_QUERY_##id, name},
+const struct name query_kind_names[] = {FPISA_KIND_NAMES(NUMBER, ){0}};
+#define FORM(id, name) {FPISA_FORM_##id, name},
+const struct name query_form_names[] = {FPISA_FORM_NAMES(FORM, ){0}};
+const struct name query_filter_names[] = {FPISA_FILTER_NAMES(NUMBER, ){0}};
 
 const void *query_object(unsigned int kind, size_t *size)
 {

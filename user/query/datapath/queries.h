@@ -4,12 +4,14 @@
 #define FPISA_DATAPATH_QUERIES_H
 
 #include <stddef.h>
+#include "cli/names.h"
 #include "fpisa/query/query.h"
 
 struct bpf_object;
 
-/* Return the name of a kind and of its program: "topn", "table" or "join". Return NULL if the kind does not exist. */
-const char *query_kind_name(unsigned int kind);
+/* Names of the kinds, which are their programs' too, of filters, and of forms of values. */
+extern const struct name query_kind_names[], query_filter_names[], query_form_names[];
+
 const void *query_object(unsigned int kind, size_t *size);
 
 /* Return the number of buckets of a table of at most `limit` keys, and all memory of a query's maps in bytes. */

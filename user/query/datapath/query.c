@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The program of a query. It is specialised, loaded over the pinned maps, and put into the program array under the
- * query's number. The query's state is pinned beside the datapath's maps, for the verbs. The other maps live as long as
+ * query's number. The query's state is pinned with the datapath's maps, for the verbs. The other maps live as long as
  * the program.
  */
 #include <bpf/bpf.h>
@@ -46,7 +46,7 @@ static int pin_maps(const struct datapath *dp, __u32 query, const struct bpf_obj
 
 struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_job *j, bool steered)
 {
-	const char *kind = query_kind_name(j->kind);
+	const char *kind = name_of(query_kind_names, j->kind);
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin, .object_name = kind);
 	struct fpisa_query_config q;
 	struct bpf_program *prog;
@@ -59,7 +59,7 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 	log_start();
 	/* The seed is secret: with it, a sender could choose keys that fill one bucket. */
 	if (getrandom(&q.seed, sizeof(q.seed), 0) != sizeof(q.seed)) {
-		fail(-errno, NULL, "query %u: random number", query);
+		fail(-errno, NULL, "query %u: draw a random number", query);
 		return NULL;
 	}
 	o = bpf_object__open_mem(bytes, size, &opts);
@@ -74,7 +74,7 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 	err = query_specialise(o, j->kind, &q);
 	if (!err)
 		return o;
-	fail(err, NULL, "query %u: sizes of its maps", query);
+	fail(err, NULL, "query %u: set the sizes of its maps", query);
 	bpf_object__close(o);
 	return NULL;
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The rows of the answer, and the check that it is whole. master.h describes the state. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "fpisa/names.h"
 #include "fpisa/query/order.h"
+#include "decimal.h"
 #include "lib/base/error.h"
 #include "master.h"
 
@@ -13,22 +15,26 @@
 static const struct fpisa_query_column aggregates[] = {FPISA_AGGREGATE_NAMES(COLUMN, )};
 
 #define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
-#define COLUMN_TEXT (FPISA_COLUMN_NAME + 32)
-#define CELL (FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES) /* bytes of a column of a group */
+#define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
+#define CELL FPISA_DECIMAL_TEXT /* bytes of a column of a group */
+
+_Static_assert(CELL >= FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES, "a key's column fits");
 
 /* -- columns ------------------------------------------------------------------------- */
 
 static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT])
 {
-	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, fpisa_column_type_name(c->type),
-		 c->not_null ? " not null" : "");
+	char type[FPISA_COLUMN_TYPE_MOST];
+
+	fpisa_column_type_text(c, type);
+	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, type, c->not_null ? " not null" : "");
 }
 
 /* Describe worker `w`'s column `k`, or its value after the last column. Say so if that column does not exist. */
 static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k,
 			char text[COLUMN_TEXT])
 {
-	struct fpisa_column value = {.type = FPISA_COLUMN_REAL, .not_null = !w->is.value_may_be_null};
+	struct fpisa_column value = fpisa_query_value(w);
 
 	if (k < w->is.keys + w->is.columns)
 		describe_column(&w->columns[k], text);
@@ -36,20 +42,26 @@ static void describe_at(const struct fpisa_query *q, const struct fpisa_query_wo
 		snprintf(value.name, sizeof(value.name), "%.63s", q->value);
 		describe_column(&value, text);
 	} else {
-		strcpy(text, "no column more");
+		strcpy(text, "no further column");
 	}
+}
+
+static int are_equal(const struct fpisa_column *a, const struct fpisa_column *b)
+{
+	return a->type == b->type && a->not_null == b->not_null && a->precision == b->precision &&
+	       a->scale == b->scale && !strcmp(a->name, b->name);
 }
 
 /* Describe how worker `b`'s columns differ from worker `a`'s columns. Return 1 if they differ, else 0. */
 static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a,
 			   const struct fpisa_query_worker *b, char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
 {
+	const struct fpisa_column values[] = {fpisa_query_value(a), fpisa_query_value(b)};
 	uint32_t n = a->is.keys + a->is.columns, m = b->is.keys + b->is.columns, k = 0;
 
-	while (k < n && k < m && a->columns[k].type == b->columns[k].type &&
-	       a->columns[k].not_null == b->columns[k].not_null && !strcmp(a->columns[k].name, b->columns[k].name))
+	while (k < n && k < m && are_equal(&a->columns[k], &b->columns[k]))
 		k++;
-	if (k == n && k == m && a->is.value_may_be_null == b->is.value_may_be_null)
+	if (k == n && k == m && are_equal(&values[0], &values[1]))
 		return 0;
 	describe_at(q, b, k, has);
 	describe_at(q, a, k, wants);
@@ -71,7 +83,7 @@ static int check_columns(const struct fpisa_query *q)
 
 		if (!compare_columns(q, &q->worker[0], &q->worker[i], has, wants))
 			continue;
-		n = snprintf(entry, sizeof(entry), "%s worker %s has %s where that has %s", used ? ";" : "",
+		n = snprintf(entry, sizeof(entry), "%s worker %s has %s instead of %s", used ? ";" : "",
 			     q->worker[i].name, has, wants);
 		if (more || used + (size_t)n + sizeof("; and 62 more") > sizeof(list))
 			more++;
@@ -81,17 +93,20 @@ static int check_columns(const struct fpisa_query *q)
 	if (more)
 		snprintf(list + used, sizeof(list) - used, "; and %u more", more);
 	return !used ? 0 :
-		       fpisa_fail(-EINVAL, "table %s has not the schema of worker %s everywhere:%s", q->table,
+		       fpisa_fail(-EINVAL, "table %s does not have the schema of worker %s everywhere:%s", q->table,
 				  q->worker[0].name, list);
 }
 
-/* Choose the length of keys if the caller gave none: as short as possible, with a count if rows need one. */
-static void choose_key_bytes(struct fpisa_query *q)
+/* Choose the form of values and the length of keys of direct rows: as short as possible, with a count if rows need one. */
+static void choose_rows(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
+	const struct fpisa_column value = fpisa_query_value(w);
 	int counts = q->options.preaggregate || q->options.pruning == FPISA_PRUNING_WORKERS;
 	size_t most = 0;
 
+	q->form = q->value ? fpisa_column_form(&value) : FPISA_FORM_REAL;
+	counts |= fpisa_form_is_wide(q->form);
 	for (uint32_t i = 0; i < w->is.keys; i++)
 		most += fpisa_key_most(&w->columns[i]);
 	for (uint32_t i = 0; i < q->n_workers; i++)
@@ -102,6 +117,18 @@ static void choose_key_bytes(struct fpisa_query *q)
 		q->key_bytes = most <= 4 && !counts ? 4 : most <= 8 ? 8 : most <= 16 ? 16 : 32;
 }
 
+/* Return the type of an aggregate whose type is `type` if values are reals. */
+static uint32_t aggregate_type(const struct fpisa_query *q, const char *name, uint32_t type)
+{
+	uint32_t is = q->worker[0].is.value_type;
+
+	if (is == FPISA_COLUMN_REAL || !strcmp(name, "count"))
+		return type;
+	if (is == FPISA_COLUMN_DOUBLE)
+		return FPISA_COLUMN_DOUBLE;
+	return !strcmp(name, "min") || !strcmp(name, "max") ? is : FPISA_COLUMN_DECIMAL;
+}
+
 int fpisa_query_describe(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
@@ -110,7 +137,7 @@ int fpisa_query_describe(struct fpisa_query *q)
 
 	if (rc)
 		return rc;
-	choose_key_bytes(q);
+	choose_rows(q);
 	q->n_out = n + (!groups ? 0 : q->value ? (uint32_t)AGGREGATES : 1);
 	q->out = calloc(q->n_out, sizeof(*q->out));
 	q->text = calloc(q->n_out, sizeof(*q->text));
@@ -120,9 +147,30 @@ int fpisa_query_describe(struct fpisa_query *q)
 	for (uint32_t i = 0; i < n; i++)
 		q->out[i] = (struct fpisa_query_column){w->columns[first + i].name, w->columns[first + i].type,
 							w->columns[first + i].not_null};
-	for (uint32_t i = n; i < q->n_out; i++)
+	for (uint32_t i = n; i < q->n_out; i++) {
 		q->out[i] = aggregates[i - n];
+		q->out[i].type = aggregate_type(q, q->out[i].name, q->out[i].type);
+	}
 	return 0;
+}
+
+uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uint32_t *scale)
+{
+	const struct fpisa_query_worker *w = q ? &q->worker[0] : NULL;
+	struct fpisa_column c = {0};
+
+	if (q && column < q->n_out && q->out) {
+		const char *name = q->out[column].name;
+		bool of_value = !strcmp(name, "min") || !strcmp(name, "max");
+
+		if (q->kind != FPISA_QUERY_TABLE || column < w->is.keys)
+			c = w->columns[(q->kind == FPISA_QUERY_TABLE ? 0 : w->is.keys) + column];
+		else if (of_value)
+			c = fpisa_query_value(w);
+	}
+	if (scale)
+		*scale = c.scale;
+	return c.precision;
 }
 
 /* -- is the answer whole? ------------------------------------------------------------- */
@@ -139,16 +187,16 @@ int fpisa_query_check(struct fpisa_query *q)
 	(void)fpisa_query_keys(q, &filtered);
 	if (q->received > sent || (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN ||
 							   (q->kind == FPISA_QUERY_JOIN && !filtered))))
-		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, and %llu have come: something is broken",
+		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, but %llu arrived; please report this bug",
 				  (unsigned long long)sent, (unsigned long long)q->received);
 	/* In a join the filter, if it was in use, has dropped the missing rows. */
 	if (q->kind == FPISA_QUERY_TABLE &&
 	    (filtered ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
-		return fpisa_fail(
-			-EILSEQ,
-			"workers have sent %llu values; %llu are in the aggregator's table, and %llu have come: "
-			"something is broken",
-			(unsigned long long)weight, (unsigned long long)q->absorbed, (unsigned long long)q->weight);
+		return fpisa_fail(-EILSEQ,
+				  "workers have sent %llu values; %llu are in the aggregator's table, but %llu arrived; "
+				  "please report this bug",
+				  (unsigned long long)weight, (unsigned long long)q->absorbed,
+				  (unsigned long long)q->weight);
 	return 0;
 }
 
@@ -156,6 +204,11 @@ void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *
 {
 	uint64_t left, values;
 
+	if (!c)
+		return;
+	*c = (struct fpisa_query_counts){0};
+	if (!q)
+		return;
 	*c = (struct fpisa_query_counts){
 		.received = q->received,
 		.values_absorbed = q->absorbed,
@@ -183,13 +236,15 @@ void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *
 
 uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered)
 {
+	int all = q && q->join && q->phase >= FPISA_PHASE_SEAL;
 	uint64_t keys = 0;
 
-	*filtered = q->join != NULL && q->phase >= FPISA_PHASE_SEAL;
-	for (uint32_t i = 0; i < q->n_workers; i++) {
+	for (uint32_t i = 0; q && i < q->n_workers; i++) {
 		keys += q->worker[i].said.keys;
-		*filtered &= q->worker[i].said.filter != FPISA_FILTER_OPEN;
+		all &= q->worker[i].said.filter != FPISA_FILTER_OPEN;
 	}
+	if (filtered)
+		*filtered = all;
 	return keys;
 }
 
@@ -197,7 +252,7 @@ uint64_t fpisa_query_files(const struct fpisa_query *q, int joined)
 {
 	uint64_t n = 1;
 
-	if (q->phase == FPISA_PHASE_OPEN || (joined && !q->join))
+	if (!q || q->phase == FPISA_PHASE_OPEN || (joined && !q->join))
 		return 0;
 	for (uint32_t i = 0; i < q->n_workers; i++) {
 		const struct fpisa_query_ready *is = &q->worker[i].is;
@@ -387,38 +442,76 @@ static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 	return !some || some & aggregate || (overflow && aggregate != FPISA_AGGREGATE_AVG);
 }
 
-static void aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+/* Return the cell of output `i`, which becomes the text of the row's. */
+static char *give(struct fpisa_query *q, uint32_t i)
 {
-	const struct fpisa_format real = fpisa_superacc_format(FPISA_FORMAT_FP32),
-				  wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
+	q->text[i] = cell(q, i);
+	return cell(q, i);
+}
+
+static void value_text(const struct fpisa_query *q, uint64_t bits, char *to)
+{
+	if (q->groups.config.form == FPISA_FORM_DOUBLE)
+		fpisa_double_text(bits, to);
+	else
+		fpisa_real_text((uint32_t)bits, to);
+}
+
+/* Write the aggregates of reals or doubles, from output `i` on. */
+static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+{
+	const int is_double = q->groups.config.form == FPISA_FORM_DOUBLE;
+	const struct fpisa_format wide = fpisa_superacc_format(FPISA_FORMAT_FP64),
+				  form = is_double ? wide : fpisa_superacc_format(FPISA_FORMAT_FP32);
 	union fpisa_superacc_full sum;
-	uint32_t flags = 0, bits = 0;
+	uint32_t flags = 0;
 	int overflow;
 
+	if (wanted(q, FPISA_AGGREGATE_SUM | FPISA_AGGREGATE_AVG, 0))
+		fpisa_groups_sum(&q->groups, g, &sum);
+	if (wanted(q, FPISA_AGGREGATE_SUM, 0))
+		value_text(q, fpisa_superacc_read(&sum.acc, form, form, 0, &flags), give(q, i));
+	overflow = !!(flags & FPISA_OVERFLOW);
+	if (wanted(q, FPISA_AGGREGATE_MIN, overflow))
+		value_text(q, is_double ? fpisa_order_value64(g->least) : fpisa_order_value(g->min), give(q, i + 1));
+	if (wanted(q, FPISA_AGGREGATE_MAX, overflow))
+		value_text(q, is_double ? fpisa_order_value64(g->most) : fpisa_order_value(g->max), give(q, i + 2));
+	if (wanted(q, FPISA_AGGREGATE_AVG, 0))
+		fpisa_double_text(fpisa_superacc_read(&sum.acc, form, wide, 1, &flags), give(q, i + 3));
+}
+
+/* Write the integer of 128 bits that has this place in the order. */
+static void place_text(const __u64 place[2], unsigned int scale, char *to)
+{
+	const __u64 high = place[1] ^ 1ull << 63, x[3] = {place[0], high, (__u64)((__s64)high >> 63)};
+
+	fpisa_decimal_text(x, scale, to);
+}
+
+static void integer_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+{
+	const unsigned int scale = q->worker[0].is.value_scale;
+
+	if (wanted(q, FPISA_AGGREGATE_SUM, 0))
+		fpisa_decimal_text(g->sum, scale, give(q, i));
+	if (wanted(q, FPISA_AGGREGATE_MIN, 0))
+		place_text(g->lowest, scale, give(q, i + 1));
+	if (wanted(q, FPISA_AGGREGATE_MAX, 0))
+		place_text(g->highest, scale, give(q, i + 2));
+	if (wanted(q, FPISA_AGGREGATE_AVG, 0))
+		fpisa_decimal_average(g->sum, scale, g->count, give(q, i + 3));
+}
+
+static void aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
+{
 	for (uint32_t k = i; k < q->n_out; k++)
 		q->text[k] = NULL;
-	if (!g->count || g->min > g->max)
+	if (!g->count || !fpisa_group_has_values(&q->groups.config, g))
 		return;
-	if (wanted(q, FPISA_AGGREGATE_SUM | FPISA_AGGREGATE_AVG, 0))
-		fpisa_group_sum(g, &sum);
-	if (wanted(q, FPISA_AGGREGATE_SUM, 0)) {
-		bits = (uint32_t)fpisa_superacc_read(&sum.acc, real, real, 0, &flags);
-		fpisa_real_text(bits, cell(q, i));
-		q->text[i] = cell(q, i);
-	}
-	overflow = !!(flags & FPISA_OVERFLOW);
-	if (wanted(q, FPISA_AGGREGATE_MIN, overflow)) {
-		fpisa_real_text(fpisa_order_value(g->min), cell(q, i + 1));
-		q->text[i + 1] = cell(q, i + 1);
-	}
-	if (wanted(q, FPISA_AGGREGATE_MAX, overflow)) {
-		fpisa_real_text(fpisa_order_value(g->max), cell(q, i + 2));
-		q->text[i + 2] = cell(q, i + 2);
-	}
-	if (wanted(q, FPISA_AGGREGATE_AVG, 0)) {
-		fpisa_double_text(fpisa_superacc_read(&sum.acc, real, wide, 1, &flags), cell(q, i + 3));
-		q->text[i + 3] = cell(q, i + 3);
-	}
+	if (fpisa_form_is_integer(q->groups.config.form))
+		integer_texts(q, g, i);
+	else
+		float_texts(q, g, i);
 }
 
 static int next_of_groups(struct fpisa_query *q)
@@ -437,7 +530,7 @@ static int next_of_groups(struct fpisa_query *q)
 						   &w->columns[i], cell(q, i), CELL, &null);
 
 		if (end < 0)
-			return fpisa_fail(-EILSEQ, "a group has a key that is not in the table: something is broken");
+			return fpisa_fail(-EILSEQ, "a group has a key that is not in the table; please report this bug");
 		at = (size_t)end;
 		q->text[i] = null ? NULL : cell(q, i);
 	}

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "column.h"
+#include "decimal.h"
 #include "fpisa-query.h"
 #include "fpisa/names.h"
 #include "fpisa/query/order.h"
+#include "fpisa/query/query.h"
 #include "lib/base/locale.h"
 
 #define TYPE(id, name) [FPISA_COLUMN_##id] = (name),
@@ -28,6 +30,21 @@ unsigned int fpisa_column_type_of(const char *name)
 		if (!strcmp(name, names[i]))
 			return i;
 	return 0;
+}
+
+int fpisa_column_valid(const struct fpisa_column *c)
+{
+	if (c->type == FPISA_COLUMN_DECIMAL)
+		return c->precision && c->precision <= FPISA_DECIMAL_MOST && c->scale <= c->precision;
+	return fpisa_column_type_name(c->type) && !c->precision && !c->scale;
+}
+
+void fpisa_column_type_text(const struct fpisa_column *c, char text[FPISA_COLUMN_TYPE_MOST])
+{
+	int n = snprintf(text, FPISA_COLUMN_TYPE_MOST, "%s", fpisa_column_type_name(c->type));
+
+	if (c->type == FPISA_COLUMN_DECIMAL)
+		snprintf(text + n, FPISA_COLUMN_TYPE_MOST - (size_t)n, "(%u,%u)", c->precision, c->scale);
 }
 
 int fpisa_column_name_valid(const char *name)
@@ -106,6 +123,11 @@ int fpisa_parse_real(const char *text, uint32_t *bits)
 	return 0;
 }
 
+double fpisa_double_canonical(double x)
+{
+	return isnan(x) ? (double)NAN : x + 0.0;
+}
+
 static int parse_double(const char *text, uint64_t *bits)
 {
 	double x;
@@ -116,7 +138,7 @@ static int parse_double(const char *text, uint64_t *bits)
 	x = strtod_l(text, NULL, FPISA_LOCALE);
 	if (errno == ERANGE && isinf(x))
 		return -ERANGE;
-	x = isnan(x) ? (double)NAN : x + 0.0; /* -0 becomes 0 */
+	x = fpisa_double_canonical(x);
 	memcpy(bits, &x, sizeof(x));
 	return 0;
 }
@@ -167,6 +189,11 @@ static void date_of(int32_t days, int *year, unsigned int *month, unsigned int *
 
 #define DATE_LEAST (-719162) /* 0001-01-01 */
 #define DATE_MOST 2932896    /* 9999-12-31 */
+
+int fpisa_date_valid(int32_t days)
+{
+	return days >= DATE_LEAST && days <= DATE_MOST;
+}
 
 static unsigned int number_at(const char *text, int digits)
 {
@@ -227,12 +254,68 @@ void fpisa_double_text(uint64_t bits, char text[FPISA_COLUMN_TEXT_MOST])
 	number_text("%.17g", x, text);
 }
 
+/* -- values ------------------------------------------------------------------- */
+
+int fpisa_value_parse(const struct fpisa_column *c, const struct fpisa_field *f, uint32_t *narrow, __u64 wide[2])
+{
+	int64_t number = 0;
+	uint64_t bits = 0;
+	int rc = 0;
+
+	switch (c->type) {
+	case FPISA_COLUMN_REAL:
+		return fpisa_parse_real(f->text, narrow);
+	case FPISA_COLUMN_DOUBLE:
+		rc = parse_double(f->text, &bits);
+		wide[0] = bits;
+		return rc;
+	case FPISA_COLUMN_DECIMAL:
+		return fpisa_decimal_parse(f->text, f->len, c->precision, c->scale, wide);
+	case FPISA_COLUMN_INT32:
+		rc = parse_integer(f->text, f->len, INT32_MIN, INT32_MAX, &number);
+		break;
+	case FPISA_COLUMN_INT64:
+		rc = parse_integer(f->text, f->len, INT64_MIN, INT64_MAX, &number);
+		break;
+	default:
+		return -EINVAL;
+	}
+	wide[0] = (__u64)number;
+	wide[1] = (__u64)(number >> 63);
+	return rc;
+}
+
+uint32_t fpisa_column_form(const struct fpisa_column *c)
+{
+	switch (c->type) {
+	case FPISA_COLUMN_REAL:
+		return FPISA_FORM_REAL;
+	case FPISA_COLUMN_DOUBLE:
+		return FPISA_FORM_DOUBLE;
+	case FPISA_COLUMN_INT32:
+	case FPISA_COLUMN_INT64:
+		return FPISA_FORM_INT64;
+	case FPISA_COLUMN_DECIMAL:
+		return c->precision <= FPISA_DECIMAL_INT64 ? FPISA_FORM_INT64 : FPISA_FORM_INT128;
+	}
+	return 0;
+}
+
+int fpisa_column_fits(const struct fpisa_column *c, uint32_t form)
+{
+	uint32_t is = fpisa_column_form(c);
+
+	return is && (is == form || (is == FPISA_FORM_INT64 && form == FPISA_FORM_INT128));
+}
+
 /* -- keys -------------------------------------------------------------------- */
 
-/* Return how many bytes every value of the type takes; 0 for text, whose values have their own lengths. */
-static size_t width(unsigned int type)
+/* Return how many bytes every value of the column takes; 0 for text, whose values have their own lengths. */
+static size_t width(const struct fpisa_column *c)
 {
-	switch (type) {
+	switch (c->type) {
+	case FPISA_COLUMN_DECIMAL:
+		return c->precision <= FPISA_DECIMAL_INT64 ? 8 : 16;
 	case FPISA_COLUMN_REAL:
 	case FPISA_COLUMN_INT32:
 	case FPISA_COLUMN_DATE:
@@ -246,7 +329,7 @@ static size_t width(unsigned int type)
 
 size_t fpisa_key_least(const struct fpisa_column *c)
 {
-	size_t n = width(c->type);
+	size_t n = width(c);
 
 	return !c->not_null + (n ? n : 1);
 }
@@ -261,13 +344,18 @@ static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f
 		       size_t *n)
 {
 	uint64_t wide = 0;
+	__u64 decimal[2];
 	int64_t number = 0;
 	int32_t days = 0;
 	uint32_t bits = 0;
 	int rc = 0;
 
-	*n = width(c->type);
+	*n = width(c);
 	switch (c->type) {
+	case FPISA_COLUMN_DECIMAL:
+		rc = fpisa_decimal_parse(f->text, f->len, c->precision, c->scale, decimal);
+		memcpy(out, decimal, *n);
+		return rc;
 	case FPISA_COLUMN_REAL:
 		rc = fpisa_parse_real(f->text, &bits);
 		wide = fpisa_order_key(bits);
@@ -301,10 +389,13 @@ static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f
 
 int fpisa_text_valid(const struct fpisa_column *c, const char *text, size_t len)
 {
+	__u64 decimal[2];
 	int64_t number;
 	int32_t days;
 
 	switch (c->type) {
+	case FPISA_COLUMN_DECIMAL:
+		return !fpisa_decimal_parse(text, len, c->precision, c->scale, decimal);
 	case FPISA_COLUMN_REAL:
 	case FPISA_COLUMN_DOUBLE:
 		return is_decimal(text, len);
@@ -348,9 +439,11 @@ int fpisa_key_put(uint8_t key[FPISA_QUERY_KEY_BYTES], size_t used, size_t most, 
 int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t most, const struct fpisa_column *c,
 		   char *text, size_t size, int *null)
 {
-	size_t n = width(c->type);
+	size_t n = width(c);
 	uint64_t wide = 0;
+	__u64 decimal[3] = {0};
 	unsigned int month, day;
+	char digits[FPISA_DECIMAL_TEXT];
 	int year;
 
 	*text = 0;
@@ -368,6 +461,17 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 		memcpy(text, key + at, n);
 		text[n] = 0;
 		return (int)(at + n);
+	}
+	if (c->type == FPISA_COLUMN_DECIMAL) {
+		memcpy(decimal, key + at, n);
+		at += n;
+		if (*null)
+			return decimal[0] | decimal[1] ? -EINVAL : (int)at;
+		if (n == 8)
+			decimal[1] = (__u64)((__s64)decimal[0] >> 63);
+		decimal[2] = (__u64)((__s64)decimal[1] >> 63);
+		fpisa_decimal_text(decimal, c->scale, digits);
+		return snprintf(text, size, "%s", digits) < (int)size ? (int)at : -EINVAL;
 	}
 	memcpy(&wide, key + at, n);
 	at += n;
@@ -387,7 +491,7 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 		snprintf(text, size, "%lld", (long long)wide);
 		break;
 	case FPISA_COLUMN_DATE:
-		if ((int32_t)wide < DATE_LEAST || (int32_t)wide > DATE_MOST)
+		if (!fpisa_date_valid((int32_t)wide))
 			return -EINVAL;
 		date_of((int32_t)wide, &year, &month, &day);
 		snprintf(text, size, "%04d-%02u-%02u", year, month, day);

@@ -120,7 +120,7 @@ static int take(struct fpisa_control_channel *c, const struct fpisa_manager_mess
 	int rc;
 
 	if (c->in_type ? c->in_type != m->type || c->in_left != m->number : 0)
-		return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
+		return fpisa_fail(-EPROTO, "the received data is not a message of this protocol");
 	if (!c->in_type) {
 		c->in_n = 0;
 		if (c->in_room > KEPT) {

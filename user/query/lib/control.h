@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Messages between the master of a query and a worker, beside the rows. They use TCP with TLS, and keys and message
- * frames like the manager's (channel.h):
+ * Messages between the master of a query and a worker, other than rows in frames. They use TCP with TLS, and keys and
+ * message frames as the manager does (channel.h):
  *
  * 	OPEN	master	the request: struct fpisa_query_open, then strings, each with its 0: enum fpisa_query_string
  * 	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
  * 	START	master	struct fpisa_query_start: send from the first row on, in a new attempt
- * 	WORKING	worker	empty: the worker makes progress; before READY, a process reads Parquet. Otherwise a bitmap of the
+ * 	WORKING	worker	empty: the worker makes progress. Otherwise a bitmap of the
  * 			ranks for whose join keys the worker waits: it makes no progress
  * 	LOST	worker	the attempt, 4 bytes: its epoch is over
  * 	DONE	worker	struct fpisa_query_done, then places of rows that are NULL: all rows are acknowledged
@@ -23,12 +23,12 @@
 #include "lib/manager/channel.h"
 
 #define FPISA_CONTROL_MAGIC 0x43515046u /* "FPQC" as bytes; begins as the manager's magic number does */
-#define FPISA_CONTROL_VERSION 3
+#define FPISA_CONTROL_VERSION 4
 #define FPISA_CONTROL_PORT 18001 /* TCP port of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
 #define FPISA_QUERY_NULL 0xffffffffu
-#define FPISA_QUERY_SCAN 0 /* beside enum fpisa_job_kind */
+#define FPISA_QUERY_SCAN 0 /* a further value of enum fpisa_job_kind */
 
 /* The strings of OPEN, in their order; "" stands for an option that was not given. */
 enum fpisa_query_string {
@@ -78,15 +78,16 @@ struct fpisa_query_ready {
 	__u32 keys, columns;
 	__u16 port; /* UDP port of the worker, if rows go straight to the master */
 	__u16 value_may_be_null;
-	__u32 zero;
+	__u8 value_type, value_precision, value_scale; /* as those of struct fpisa_column; 0 without a value */
+	__u8 zero;
 	__u64 file, joined_file; /* identify the tables' files: they change if rows or schema are replaced or written */
 };
 
 struct fpisa_query_start {
 	__u32 attempt;
-	__u32 rank; /* set, as key_bytes and cookie, for rows that go straight to the master */
+	__u32 rank; /* set, as all below, for rows that go straight to the master */
 	__u32 key_bytes;
-	__u32 zero;
+	__u32 form; /* enum fpisa_value_form */
 	__u64 cookie;
 };
 
@@ -114,7 +115,7 @@ struct fpisa_control_channel {
 };
 
 /*
- * Open a channel on a connected socket. The channel owns the socket from then on, also if this fails. Return 0 or
+ * Open a channel on a connected socket. The channel owns the socket from then on, even if this fails. Return 0 or
  * -errno as in channel.h, with the message set.
  */
 int fpisa_control_serve(struct fpisa_control_channel *c, int fd, const struct fpisa_psks *keys);

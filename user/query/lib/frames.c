@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include "fpisa/names.h"
 #include "fpisa/query/order.h"
 #include "fpisa/verdict.h"
 #include "lib/base/clock.h"
@@ -41,8 +40,8 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 		if (rc == -EADDRINUSE)
 			return fpisa_fail(
 				rc,
-				"UDP port %u has another query, or another program; two queries at once take two ports "
-				"(--local-port, which fpisa query add --master has to say, too)",
+				"UDP port %u is in use by another query or program; two queries at once need two "
+				"ports (--local-port, and the same port in fpisa query add --master)",
 				q->options.local_port);
 		return rc ? rc : watch(q, &q->member);
 	}
@@ -90,19 +89,19 @@ int fpisa_query_reset(struct fpisa_query *q)
 	return 0;
 }
 
-static int begin_groups(struct fpisa_query *q, uint32_t key_bytes)
+static int begin_groups(struct fpisa_query *q, uint32_t key_bytes, uint32_t form)
 {
-	int rc = fpisa_groups_init(&q->groups, key_bytes, q->options.memory);
+	int rc = fpisa_groups_init(&q->groups, key_bytes, form, q->options.memory);
 
 	q->groups.spill = q->options.spill;
 	q->groups.spill_arg = q->options.spill_arg;
 	return rc;
 }
 
-static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
+static int prepare(struct fpisa_query *q, const struct fpisa_member *m, uint32_t limit)
 {
 	if (q->kind == FPISA_QUERY_TABLE)
-		return q->groups.group ? 0 : begin_groups(q, key_bytes);
+		return q->groups.group ? 0 : begin_groups(q, m->key_bytes, m->form);
 	if (q->kind == FPISA_QUERY_JOIN)
 		return 0;
 	if (q->options.memory && fpisa_top_bytes(limit) > q->options.memory)
@@ -110,12 +109,18 @@ static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
 }
 
-static const char *kind_name(uint8_t kind)
+/* Check that the aggregator's query adds values of the requested column. */
+static int check_form(const struct fpisa_query *q)
 {
-#define KIND(id, name) [FPISA_QUERY_##id - FPISA_QUERY_TOPN] = (name),
-	static const char *const names[] = {FPISA_KIND_NAMES(KIND, )};
+	const struct fpisa_column value = fpisa_query_value(&q->worker[0]);
+	char type[FPISA_COLUMN_TYPE_MOST];
 
-	return names[kind - FPISA_QUERY_TOPN];
+	if (!q->value || fpisa_column_fits(&value, q->member.form))
+		return 0;
+	fpisa_column_type_text(&value, type);
+	return fpisa_fail(-EINVAL, "query %u at the aggregator has --values %s; column %s is %s and needs --values %s",
+			  q->options.query, fpisa_form_name(q->member.form), q->value, type,
+			  fpisa_form_name(fpisa_column_form(&value)));
 }
 
 int fpisa_query_check_parameters(struct fpisa_query *q)
@@ -124,36 +129,39 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	const struct fpisa_query_options *o = &q->options;
 
 	if (m->kind != q->kind)
-		return fpisa_fail(-EINVAL, "query %u at the aggregator is a %s; this takes one of --kind %s", o->query,
-				  kind_name(m->kind), kind_name(q->kind));
+		return fpisa_fail(-EINVAL, "query %u at the aggregator has kind %s; this needs one with --kind %s",
+				  o->query, fpisa_kind_name(m->kind), fpisa_kind_name(q->kind));
 	if (m->rank != m->members - 1)
-		return fpisa_fail(-EINVAL, "query %u lists this host and port as a worker, not as its master", o->query);
-	if (m->members - 1 != q->n_workers)
-		return fpisa_fail(-EINVAL, "query %u has %u workers at the aggregator, and %u are given", o->query,
-				  m->members - 1, q->n_workers);
-	if (q->join && !m->filter_bytes)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u has no filter of join keys at the aggregator, which --filter of fpisa query add "
-			"gives it",
+			"query %u lists this host and port as a worker, not as its master; see fpisa query show there",
 			o->query);
+	if (m->members - 1 != q->n_workers)
+		return fpisa_fail(-EINVAL,
+				  "query %u has %u workers at the aggregator, but %u are given; give all of them",
+				  o->query, m->members - 1, q->n_workers);
+	if (q->join && !m->filter_bytes)
+		return fpisa_fail(-EINVAL,
+				  "query %u has no filter of join keys at the aggregator; create it with fpisa query add "
+				  "--filter",
+				  o->query);
 	if (q->kind == FPISA_QUERY_JOIN && m->key_bytes < m->filter_bytes + 8)
 		return fpisa_fail(
 			-EINVAL,
-			"query %u has keys of %u bytes; join keys of %u with places of rows take --key-bytes %u",
+			"query %u has keys of %u bytes; join keys of %u with places of rows need --key-bytes %u",
 			o->query, m->key_bytes, m->filter_bytes, m->filter_bytes > 8 ? 32 : 16);
 	if (q->kind != FPISA_QUERY_TOPN)
-		return 0;
+		return check_form(q);
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
 		return fpisa_fail(
 			-EINVAL,
 			"query %u is %sascending at the aggregator: choose one that is%s (fpisa query list there)",
 			o->query, o->ascending ? "not " : "", o->ascending ? "" : " not");
 	if (m->limit < o->limit)
-		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows; %llu are asked for", o->query, m->limit,
-				  (unsigned long long)o->limit);
+		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows, but %llu are requested", o->query,
+				  m->limit, (unsigned long long)o->limit);
 	if (m->key_bytes < 8)
-		return fpisa_fail(-EINVAL, "query %u has keys of %u bytes; places of rows take --key-bytes 8", o->query,
+		return fpisa_fail(-EINVAL, "query %u has keys of %u bytes; places of rows need --key-bytes 8", o->query,
 				  m->key_bytes);
 	return 0;
 }
@@ -194,10 +202,9 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 		left = places_left(q, most);
 	}
 	if (!left)
-		return fpisa_fail(
-			-E2BIG,
-			"more than %llu rows may be in the join, and their places take the %llu bytes that they may",
-			(unsigned long long)most, (unsigned long long)q->options.memory / 2);
+		return fpisa_fail(-E2BIG,
+				  "more than %llu rows may be in the join; their places exceed the limit of %llu bytes",
+				  (unsigned long long)most, (unsigned long long)q->options.memory / 2);
 	share = (left - 1) / q->n_workers + 1;
 	more = k->room > PLACES_FIRST ? k->room : PLACES_FIRST;
 	more = more < share ? more : share;
@@ -209,7 +216,7 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 	return 0;
 }
 
-/* Keep the place of a row that may be in the join. The place stands behind the join key. */
+/* Keep the place of a row that may be in the join. The place follows the join key. */
 static int keep_place(struct fpisa_query *q, struct fpisa_query_places *k, const struct fpisa_row *r)
 {
 	if (k->n == k->room) {
@@ -266,15 +273,15 @@ static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t fro
 		     struct fpisa_member_frame *ack)
 {
 	int done = q->of_rank[from] != NOTHING;
-	uint32_t row_bytes = fpisa_row_bytes(m->key_bytes);
+	uint32_t row_bytes = fpisa_row_bytes(m->key_bytes, m->form);
 	const char *p = (const char *)(h + 1);
-	int rc = prepare(q, m->key_bytes, m == &q->member ? m->limit : (uint32_t)q->options.limit);
+	int rc = prepare(q, m, m == &q->member ? m->limit : (uint32_t)q->options.limit);
 
 	if (!rc && !done && h->chunk && is_new(&q->window[from], h->chunk)) {
 		q->progress_ns = fpisa_now();
 		q->received += h->count;
 		for (uint32_t i = 0; !rc && i < h->count; i++) {
-			struct fpisa_row r = fpisa_row_load(p + i * row_bytes, m->key_bytes);
+			struct fpisa_row r = fpisa_row_load(p + i * row_bytes, m->key_bytes, m->form);
 
 			rc = take_row(q, from, &r);
 		}
@@ -315,8 +322,8 @@ int fpisa_query_certify(struct fpisa_query *q, uint64_t bar)
 	fpisa_top_settle(&q->top);
 	if (bar && (q->top.n < q->member.limit || (uint64_t)q->top.rows[q->top.n - 1].place + 1 < bar))
 		return fpisa_fail(-EILSEQ,
-				  "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
-				  "to here: something is broken",
+				  "query %u: the aggregator has counted %u rows from place %llu on, but not all "
+				  "arrived; please report this bug",
 				  q->options.query, q->member.limit, (unsigned long long)bar - 1);
 	q->certified = 1;
 	return 0;
@@ -332,14 +339,14 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 		q->phase = FPISA_PHASE_FETCH;
 		if (q->kind != FPISA_QUERY_TOPN)
 			return 0;
-		rc = prepare(q, q->member.key_bytes, q->member.limit);
+		rc = prepare(q, &q->member, q->member.limit);
 		return rc ? rc : fpisa_query_certify(q, h->aux);
 	}
 	q->unsealed = h->bitmap;
 	if (h->bitmap)
 		return 0;
 	q->progress_ns = fpisa_now();
-	rc = prepare(q, q->member.key_bytes, 0);
+	rc = prepare(q, &q->member, 0);
 	q->table_groups = q->read_left = (uint32_t)h->aux;
 	q->phase = FPISA_PHASE_READ;
 	q->ask_ns = 0;
@@ -358,7 +365,7 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 		q->read_batch =
 			fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_query_group), 26);
 	if (!q->read_batch)
-		return fpisa_fail(-EMSGSIZE, "the MTU towards the aggregator is too small for groups, of 128 bytes");
+		return fpisa_fail(-EMSGSIZE, "the MTU towards the aggregator is too small for a group of 128 bytes");
 	for (int i = 0; i < FPISA_QUERY_READS; i++) {
 		if (q->read_at[i] == NOTHING) {
 			if (q->read_next >= q->table_groups)
@@ -379,9 +386,13 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 }
 
 /* Return whether the group keeps the rules of fpisa/query/table.h. Larger limbs would overflow when they are added up. */
-static int is_group(const struct fpisa_query_group *g)
+static int is_group(const struct fpisa_query_config *c, const struct fpisa_query_group *g)
 {
-	for (int i = 0; i < FPISA_GROUP_LIMBS; i++)
+	int first = c->form == FPISA_FORM_DOUBLE ? FPISA_WIDE_FIRST : 0;
+
+	if (c->form == FPISA_FORM_DOUBLE && (g->next || g->window > FPISA_WIDE_WINDOWS))
+		return 0;
+	for (int i = first; !fpisa_form_is_integer(c->form) && i < FPISA_GROUP_LIMBS; i++)
 		if (g->limb[i] < -(1ll << 62) || g->limb[i] >= 1ll << 62)
 			return 0;
 	return !(g->specials & ~(uint32_t)(FPISA_GROUP_NAN | FPISA_GROUP_PINF | FPISA_GROUP_NINF));
@@ -389,7 +400,7 @@ static int is_group(const struct fpisa_query_group *g)
 
 int fpisa_query_key_twice(const struct fpisa_query *q)
 {
-	return fpisa_fail(-EILSEQ, "query %u: a key is in the aggregator's table and here: something is broken",
+	return fpisa_fail(-EILSEQ, "query %u: a key is both in the aggregator's table and here; please report this bug",
 			  q->options.query);
 }
 
@@ -409,18 +420,20 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	q->progress_ns = fpisa_now();
 	for (uint32_t i = 0; !rc && i < h->count; i++) {
 		memcpy(&g, p + i * sizeof(g), sizeof(g));
-		if (!is_group(&g))
-			return fpisa_fail(-EILSEQ,
-					  "query %u: the aggregator's table has an invalid group: something is broken",
-					  q->options.query);
+		if (!is_group(&q->groups.config, &g))
+			return fpisa_fail(
+				-EILSEQ, "query %u: the aggregator's table has an invalid group; please report this bug",
+				q->options.query);
 		q->absorbed += g.count;
 		rc = fpisa_groups_put(&q->groups, &g);
 	}
 	if (rc == -EEXIST)
 		return fpisa_query_key_twice(q);
 	if (h->count > q->read_left || (!h->count && q->read_left))
-		return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has other groups than it said",
-				  q->options.query);
+		return fpisa_fail(
+			-EILSEQ,
+			"query %u: the aggregator sent a different number of groups than it had reported; ask again",
+			q->options.query);
 	q->read_left -= h->count;
 	if (!rc && !q->read_left)
 		q->phase = FPISA_PHASE_FETCH;

@@ -38,7 +38,9 @@ static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 
 #define FIRST FPISA_GROUPS_FIRST /* the first number of buckets, too, of eight groups each */
 #define EPOCH 1
-#define FROM_TABLE 1u /* fpisa_group.pad: the group, and so all rows of its key, was in the aggregator's table */
+/* fpisa_query_group.pad */
+#define FROM_TABLE 1u /* the group, and except for doubles all rows of its key, was in the aggregator's table */
+#define FURTHER 2u    /* doubles: not the key's first group, so that no bucket has it */
 
 static int no_memory(const struct fpisa_groups *g)
 {
@@ -53,6 +55,8 @@ static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t m
 		struct fpisa_bucket *b = &buckets[(uint32_t)(hash >> 16) & mask];
 		uint32_t way = 0;
 
+		if (g->group[i].pad & FURTHER)
+			continue;
 		while (way < FPISA_WAYS && b->way[way])
 			way++;
 		if (way == FPISA_WAYS)
@@ -64,11 +68,13 @@ static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t m
 
 static int too_many(const struct fpisa_groups *g)
 {
-	return fpisa_fail(-ENOMEM, "more than %u groups, which take the %llu bytes that they may", g->state.used,
-			  (unsigned long long)g->most);
+	return fpisa_fail(
+		-ENOMEM,
+		"more than %u groups, which exceed the limit of %llu bytes; raise the limit, or group by fewer columns",
+		g->state.used, (unsigned long long)g->most);
 }
 
-/* Return whether so many buckets and groups take too many bytes. */
+/* Return whether `buckets` and `groups` take too many bytes. */
 static int is_over(const struct fpisa_groups *g, uint64_t buckets, uint64_t groups)
 {
 	return buckets * sizeof(*g->buckets) + groups * sizeof(*g->group) > g->most;
@@ -81,7 +87,7 @@ static int more_groups(struct fpisa_groups *g)
 	struct fpisa_query_group *group;
 
 	if (g->config.limit >= FPISA_MAX_LIMIT_TABLE)
-		return fpisa_fail(-ENOMEM, "more than %u groups", g->config.limit);
+		return fpisa_fail(-ENOMEM, "more than %u groups are not supported", g->config.limit);
 	if (limit > FPISA_MAX_LIMIT_TABLE)
 		limit = FPISA_MAX_LIMIT_TABLE;
 	if (is_over(g, g->config.bucket_mask + 1ull, limit))
@@ -120,10 +126,11 @@ static int more_buckets(struct fpisa_groups *g)
 	return 0;
 }
 
-int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most)
+int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form, uint64_t most)
 {
-	*g = (struct fpisa_groups){.config = {.key_bytes = key_bytes, .limit = FIRST, .bucket_mask = FIRST - 1},
-				   .most = most ? most : ~0ull};
+	*g = (struct fpisa_groups){
+		.config = {.key_bytes = key_bytes, .form = form, .limit = FIRST, .bucket_mask = FIRST - 1},
+		.most = most ? most : ~0ull};
 	g->state.epoch = EPOCH;
 	g->buckets = calloc(FIRST, sizeof(*g->buckets));
 	g->group = malloc(FIRST * sizeof(*g->group));
@@ -131,7 +138,7 @@ int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most)
 		return no_memory(g);
 	/* Keys come from other hosts, which must not be able to choose keys of one bucket. */
 	if (getrandom(&g->config.seed, sizeof(g->config.seed), 0) != sizeof(g->config.seed))
-		return fpisa_fail(-EIO, "no random numbers");
+		return fpisa_fail(-EIO, "get random numbers: %s", strerror(errno));
 	return 0;
 }
 
@@ -144,11 +151,11 @@ void fpisa_groups_free(struct fpisa_groups *g)
 
 static int spill_failed(int rc)
 {
-	return fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc));
+	return fpisa_fail(rc, "write groups beyond the memory limit: %s", strerror(-rc));
 }
 
 /*
- * Spill a record. Records begin with the key, with zeros behind its bytes, so that records of one key are sorted
+ * Spill a record. Records begin with the key, with zeros after its bytes, so that records of one key are sorted
  * together.
  */
 static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *group)
@@ -157,6 +164,9 @@ static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *gr
 	int rc;
 
 	memset((char *)record.key + g->config.key_bytes, 0, sizeof(record.key) - g->config.key_bytes);
+	record.pad &= FROM_TABLE;
+	if (g->config.form == FPISA_FORM_DOUBLE)
+		record.next = 0;
 	rc = g->spill->put(g->spill_arg, &record, sizeof(record));
 	return rc ? spill_failed(rc) : 0;
 }
@@ -192,14 +202,78 @@ static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa
 	return at;
 }
 
+/*
+ * Create another group for the key of group *at, and set *at to it. Return 0, or -ENOMEM or another error, and then the
+ * key's groups may have been spilled.
+ */
+static int add_further(struct fpisa_groups *g, struct fpisa_query_group **at)
+{
+	uint32_t last = (uint32_t)(*at - g->group), i = g->state.used;
+	int rc = i == g->config.limit ? more_groups(g) : 0;
+	struct fpisa_query_group *further;
+
+	if (rc)
+		return rc;
+	g->state.used++;
+	further = &g->group[i];
+	fpisa_group_begin(&g->config, further);
+	memcpy(further->key, g->group[last].key, sizeof(further->key));
+	further->pad = FURTHER;
+	g->group[last].next = i + 1;
+	*at = further;
+	return 0;
+}
+
+/* Add a double that the key's first group has no limbs for. */
+static int add_beyond(struct fpisa_groups *g, struct fpisa_query_group *at, const struct fpisa_row *r)
+{
+	int rc = 0;
+
+	while (at->next && !fpisa_group_fits(&g->config, at, r))
+		at = &g->group[at->next - 1];
+	if (!fpisa_group_fits(&g->config, at, r))
+		rc = add_further(g, &at);
+	if (rc == -ENOMEM && g->spill) {
+		rc = spill(g);
+		return rc ? rc : fpisa_groups_add(g, r);
+	}
+	if (!rc)
+		fpisa_group_add(&g->config, at, r);
+	return rc;
+}
+
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 {
 	int rc, is_new;
 	struct fpisa_query_group *at = find(g, r, &is_new, &rc);
 
-	if (at)
-		fpisa_group_add(at, r);
-	return rc;
+	if (!at)
+		return rc;
+	if (!fpisa_group_fits(&g->config, at, r))
+		return add_beyond(g, at, r);
+	fpisa_group_add(&g->config, at, r);
+	return 0;
+}
+
+/* Put in a group of doubles whose key exists. */
+static int put_further(struct fpisa_groups *g, struct fpisa_query_group *at, const struct fpisa_query_group *group)
+{
+	int rc;
+
+	for (; at->next && !(at->pad & FROM_TABLE); at = &g->group[at->next - 1])
+		;
+	if (at->pad & FROM_TABLE)
+		return -EEXIST;
+	rc = add_further(g, &at);
+	if (rc == -ENOMEM && g->spill) {
+		rc = spill(g);
+		return rc ? rc : fpisa_groups_put(g, group);
+	}
+	if (rc)
+		return rc;
+	*at = *group;
+	at->pad = FROM_TABLE | FURTHER;
+	return 0;
 }
 
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group)
@@ -213,7 +287,7 @@ int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *gro
 	if (!at)
 		return rc;
 	if (!is_new)
-		return -EEXIST;
+		return g->config.form == FPISA_FORM_DOUBLE ? put_further(g, at, group) : -EEXIST;
 	*at = *group;
 	at->pad = FROM_TABLE;
 	return 0;
@@ -234,50 +308,144 @@ int fpisa_groups_settle(struct fpisa_groups *g)
 	return rc < 0 ? spill_failed(rc) : 0;
 }
 
-/* Add one record to another. A carried limb has 32 bits, so a sum of two has at most 33. */
-static void merge(struct fpisa_query_group *to, struct fpisa_query_group *from)
+/* -- the answer ----------------------------------------------------------------------------- */
+
+/* Add a record of reals to another. A carried limb has 32 bits, so a sum of two has at most 33. */
+static void merge_reals(struct fpisa_query_group *to, struct fpisa_query_group *from)
 {
 	fpisa_carry(from, 0);
 	for (uint32_t i = 0; i < FPISA_GROUP_LIMBS; i++)
 		to->limb[i] += from->limb[i];
 	fpisa_carry(to, 0);
-	to->count += from->count;
 	to->min = from->min < to->min ? from->min : to->min;
 	to->max = from->max > to->max ? from->max : to->max;
-	to->specials |= from->specials;
+}
+
+static void merge_integers(struct fpisa_query_group *to, const struct fpisa_query_group *from)
+{
+	uint64_t carry = 0;
+
+	for (int i = 0; i < 3; i++) {
+		unsigned __int128 sum = (unsigned __int128)to->sum[i] + from->sum[i] + carry;
+
+		to->sum[i] = (uint64_t)sum;
+		carry = (uint64_t)(sum >> 64);
+	}
+	if (fpisa_below128(from->lowest, to->lowest))
+		memcpy(to->lowest, from->lowest, sizeof(to->lowest));
+	if (fpisa_below128(to->highest, from->highest))
+		memcpy(to->highest, from->highest, sizeof(to->highest));
+}
+
+/* Add a record's limbs to the total. A record's uppermost limb is not carried, so the total is carried at once. */
+static void add_limbs(struct fpisa_superacc *total, struct fpisa_query_group *from)
+{
+	__s64 *limb = total->limb + from->window - 1;
+
+	fpisa_carry(from, FPISA_WIDE_FIRST);
+	for (uint32_t i = 0; i < FPISA_WIDE_LIMBS; i++)
+		limb[i] = (__s64)((__u64)limb[i] + (__u64)from->limb[FPISA_WIDE_FIRST + i]);
+	(void)fpisa_superacc_carry(total);
+}
+
+static void merge_doubles(struct fpisa_groups *g, struct fpisa_query_group *from)
+{
+	struct fpisa_query_group *to = &g->merged;
+
+	if (from->window)
+		add_limbs(&g->total.acc, from);
+	to->least = from->least < to->least ? from->least : to->least;
+	to->most = from->most > to->most ? from->most : to->most;
+}
+
+/* Add a record to g->merged. */
+static void merge(struct fpisa_groups *g, struct fpisa_query_group *from)
+{
+	g->merged.count += from->count;
+	g->merged.specials |= from->specials;
+	if (g->config.form == FPISA_FORM_DOUBLE)
+		merge_doubles(g, from);
+	else if (fpisa_form_is_integer(g->config.form))
+		merge_integers(&g->merged, from);
+	else
+		merge_reals(&g->merged, from);
+}
+
+/* Set g->merged to the record. */
+static void begin_merged(struct fpisa_groups *g, const struct fpisa_query_group *from)
+{
+	struct fpisa_query_group first = *from;
+
+	fpisa_group_begin(&g->config, &g->merged);
+	memcpy(g->merged.key, from->key, sizeof(g->merged.key));
+	fpisa_superacc_init(&g->total.acc, sizeof(g->total));
+	g->total.acc.limbs = FPISA_SUPERACC_MOST;
+	merge(g, &first);
 }
 
 static int next_record(struct fpisa_groups *g)
 {
+	uint32_t from_table;
 	int rc = 1;
 
 	if (!g->is_ahead)
 		return 0;
-	g->merged = g->ahead;
-	fpisa_carry(&g->merged, 0);
+	begin_merged(g, &g->ahead);
+	from_table = g->ahead.pad & FROM_TABLE;
 	while ((rc = g->spill->take(g->spill_arg, &g->ahead, sizeof(g->ahead))) > 0 &&
 	       fpisa_key_equal(&g->config, g->merged.key, g->ahead.key)) {
-		if ((g->merged.pad | g->ahead.pad) & FROM_TABLE)
+		uint32_t is = g->ahead.pad & FROM_TABLE;
+
+		if (from_table & is || ((from_table | is) && g->config.form != FPISA_FORM_DOUBLE))
 			return -EEXIST;
-		merge(&g->merged, &g->ahead);
+		from_table |= is;
+		merge(g, &g->ahead);
 	}
 	g->is_ahead = rc > 0;
 	return rc < 0 ? spill_failed(rc) : 1;
 }
 
+/* Add up the groups of the next key of doubles. */
+static int next_key(struct fpisa_groups *g)
+{
+	struct fpisa_query_group *at, further;
+
+	while (g->next < g->state.used && g->group[g->next].pad & FURTHER)
+		g->next++;
+	if (g->next == g->state.used)
+		return 0;
+	at = &g->group[g->next++];
+	begin_merged(g, at);
+	while (at->next) {
+		at = &g->group[at->next - 1];
+		further = *at;
+		merge(g, &further);
+	}
+	return 1;
+}
+
 int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group)
 {
-	if (g->spilled) {
-		*group = &g->merged;
+	*group = &g->merged;
+	if (g->spilled)
 		return next_record(g);
-	}
+	if (g->config.form == FPISA_FORM_DOUBLE)
+		return next_key(g);
 	if (g->next == g->state.used)
 		return 0;
 	*group = &g->group[g->next++];
 	return 1;
 }
 
-void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_full *sum)
+static void set_specials(const struct fpisa_query_group *g, struct fpisa_superacc *a)
+{
+	a->rows = g->count ? g->count : 1;
+	a->nan = !!(g->specials & FPISA_GROUP_NAN);
+	a->pinf = !!(g->specials & FPISA_GROUP_PINF);
+	a->ninf = !!(g->specials & FPISA_GROUP_NINF);
+}
+
+static void sum_reals(const struct fpisa_query_group *g, union fpisa_superacc_full *sum)
 {
 	struct fpisa_superacc *a = &sum->acc;
 
@@ -286,32 +454,58 @@ void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_ful
 	_Static_assert(FPISA_GROUP_LIMBS + 2 <= FPISA_SUPERACC_MOST, "a group's limbs, and their carries");
 	memcpy(a->limb, g->limb, sizeof(g->limb));
 	(void)fpisa_superacc_carry(a);
-	a->rows = g->count ? g->count : 1;
-	a->nan = !!(g->specials & FPISA_GROUP_NAN);
-	a->pinf = !!(g->specials & FPISA_GROUP_PINF);
-	a->ninf = !!(g->specials & FPISA_GROUP_NINF);
+	set_specials(g, a);
 }
 
-/* Return the terms of an expansion. If the sum rounds beyond FP32, return the largest value first, as often as needed. */
-int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS])
+void fpisa_groups_sum(const struct fpisa_groups *g, const struct fpisa_query_group *group,
+		      union fpisa_superacc_full *sum)
 {
-	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32);
-	__u64 wide[FPISA_EXPANSION_TERMS];
+	if (g->config.form != FPISA_FORM_DOUBLE) {
+		sum_reals(group, sum);
+		return;
+	}
+	*sum = g->total;
+	set_specials(group, &sum->acc);
+}
+
+/* Return the terms of an expansion. If the sum rounds beyond the format, return the largest value first, as often as needed. */
+int fpisa_group_terms(union fpisa_superacc_full *sum, struct fpisa_format f, __u64 term[FPISA_EXPANSION_TERMS])
+{
 	struct fpisa_magnitude x;
 	int n;
 
 	if (!sum->acc.rows)
 		return 0;
-	n = fpisa_superacc_expand(&sum->acc, f, wide);
+	n = fpisa_superacc_expand(&sum->acc, f, term);
 	if (n < 0) {
 		fpisa_superacc_magnitude(&sum->acc, &x);
-		term[0] = 0x7f7fffff | x.negative << 31;
+		term[0] = (((__u64)x.negative << f.ebits | (__u64)fpisa_exp_ones(f)) << f.mbits) - 1;
 		(void)fpisa_superacc_add(&sum->acc, term[0], f, 1);
 		sum->acc.rows = 1;
 		return 1;
 	}
-	for (int i = 0; i < n; i++)
-		term[i] = (uint32_t)wide[i];
 	sum->acc.rows = 0;
 	return n;
+}
+
+int fpisa_group_term_integer(__u64 sum[3], uint32_t form, __u64 term[2])
+{
+	const int words = form == FPISA_FORM_INT64 ? 1 : 2;
+	const uint64_t sign = (uint64_t)((int64_t)sum[2] >> 63);
+	int fits = (uint64_t)((int64_t)sum[words - 1] >> 63) == sign;
+	uint64_t borrow = 0;
+
+	if (!(sum[0] | sum[1] | sum[2]))
+		return 0;
+	for (int i = words; i < 3; i++)
+		fits &= sum[i] == sign;
+	for (int i = 0; i < 2; i++)
+		term[i] = i >= words ? sign : fits ? sum[i] : ~sign ^ (i == words - 1 ? 1ull << 63 : 0);
+	for (int i = 0; i < 3; i++) {
+		unsigned __int128 left = (unsigned __int128)sum[i] - (i < 2 ? term[i] : sign) - borrow;
+
+		sum[i] = (uint64_t)left;
+		borrow = (uint64_t)(left >> 64) & 1;
+	}
+	return 1;
 }

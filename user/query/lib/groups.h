@@ -2,6 +2,9 @@
 /*
  * Aggregation by key in memory, by the rules of the datapath's table (fpisa/query/table.h), for any number of keys. The
  * master aggregates rows that the datapath passes on; a worker may aggregate before it sends.
+ *
+ * A key of doubles may have several groups, each with another window: the rows and the aggregator's groups that did not
+ * fit into the window of those before. fpisa_groups_next() adds them up.
  */
 #ifndef FPISA_QUERY_GROUPS_H
 #define FPISA_QUERY_GROUPS_H
@@ -27,16 +30,17 @@ struct fpisa_groups {
 	int spilled;   /* groups have been spilled: a key may have several records */
 	uint64_t next; /* group to be taken */
 	int is_ahead;
-	struct fpisa_query_group merged, ahead; /* the record that was taken last, and the record behind it */
+	struct fpisa_query_group merged, ahead; /* the record that was taken last, and the next record */
+	union fpisa_superacc_full total;	/* doubles: the sum of the group that was taken last */
 };
 
 #define FPISA_GROUPS_FIRST 256
 
 /*
- * Set up groups for keys of 4, 8, 16 or 32 bytes. `most` is as above; 0 means any number. Return 0, or -ENOMEM with the
- * message set.
+ * Set up groups for keys of 4, 8, 16 or 32 bytes and values of `form`, enum fpisa_value_form. `most` is as above; 0 means
+ * any number. Return 0, or -ENOMEM with the message set.
  */
-int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most);
+int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
 
 /* Add a row. Return 0, -ENOMEM or the result of the spill's put(), with the message set. */
@@ -44,7 +48,7 @@ int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 
 /*
  * Put in a group that was read from a table. Return 0, -EEXIST if its key exists, or as above. If groups are spilled,
- * fpisa_groups_next() returns -EEXIST instead.
+ * fpisa_groups_next() returns -EEXIST instead. A key of doubles may exist, but not in another group from a table.
  */
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group);
 
@@ -57,13 +61,20 @@ int fpisa_groups_settle(struct fpisa_groups *g);
  */
 int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group);
 
-/* Compute a group's sum, over count values. */
-void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_full *sum);
+/* Compute the sum of the group of reals or doubles that was taken last, over count values. */
+void fpisa_groups_sum(const struct fpisa_groups *g, const struct fpisa_query_group *group,
+		      union fpisa_superacc_full *sum);
 
 /*
- * Return the number of FP32 terms, which add up to the sum exactly (doc/query-wire.md, section 4). Call again with the
- * same sum until it returns 0.
+ * Return the number of terms, which add up to the sum exactly (doc/query-wire.md, section 4): FP32 or FP64, as the
+ * format says. Call again with the same sum until it returns 0.
  */
-int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS]);
+int fpisa_group_terms(union fpisa_superacc_full *sum, struct fpisa_format f, __u64 term[FPISA_EXPANSION_TERMS]);
+
+/*
+ * Take a term of that form from a sum of integers: the sum, or as much of it as a row can carry. Return 1, or 0 if
+ * nothing is left of it.
+ */
+int fpisa_group_term_integer(__u64 sum[3], uint32_t form, __u64 term[2]);
 
 #endif

@@ -33,7 +33,7 @@ struct fpisa_query_worker {
 	struct sockaddr_in at;
 	int fd; /* socket, while it connects */
 	struct fpisa_control_channel control;
-	struct fpisa_member direct; /* for rows that come straight */
+	struct fpisa_member direct; /* member for rows that come straight from workers */
 	int ready, done, fetching;
 	uint64_t heard_ns; /* when the worker said something, or received its present request */
 	struct fpisa_query_ready is;
@@ -68,8 +68,9 @@ struct fpisa_query {
 	char why[512];
 
 	enum fpisa_query_phase phase;
-	uint32_t attempt, key_bytes;
-	uint64_t cookie; /* cookie of rows that come straight */
+	uint32_t attempt;
+	uint32_t key_bytes, form; /* of rows that come straight; form: enum fpisa_value_form */
+	uint64_t cookie;	  /* cookie of rows that come straight */
 	uint64_t progress_ns;
 	uint32_t n_workers;
 	struct fpisa_query_worker worker[FPISA_QUERY_WORKERS];
@@ -101,9 +102,20 @@ struct fpisa_query {
 	uint8_t *stream; /* records of a query for all rows, or of a join */
 	size_t stream_at, stream_n, stream_room;
 	int paused;	      /* more rows are left with the workers */
-	uint32_t next_reader; /* the worker behind the one whose rows took the last room */
-	uint8_t *held, kept;  /* the byte behind the last text, where a 0 stands now */
+	uint32_t next_reader; /* the worker after the worker whose rows took the last room */
+	uint8_t *held, kept;  /* the byte after the last text, which is 0 now */
 };
+
+/* Return the column of the value, as the worker has it; without a name and a type if the query has no value. */
+static inline struct fpisa_column fpisa_query_value(const struct fpisa_query_worker *w)
+{
+	return (struct fpisa_column){
+		.type = w->is.value_type,
+		.not_null = !w->is.value_may_be_null,
+		.precision = w->is.value_precision,
+		.scale = w->is.value_scale,
+	};
+}
 
 /* Set the query's error and message. Return `error`. */
 int fpisa_query_fail(struct fpisa_query *q, int error);
@@ -127,13 +139,13 @@ static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 	return q->options.memory && most < FPISA_QUERY_AHEAD ? most : FPISA_QUERY_AHEAD;
 }
 
-/* Is there room for more rows? */
+/* Return whether there is room for more rows. */
 static inline int fpisa_query_room(const struct fpisa_query *q)
 {
 	return q->stream_n - q->stream_at < fpisa_query_ahead(q);
 }
 
-/* Bytes of the first N rows' places. */
+/* Return the bytes that the places of the first N rows take. */
 static inline uint64_t fpisa_query_top_bytes(const struct fpisa_query *q)
 {
 	uint64_t bytes = q->top.rows ? q->top.room * sizeof(*q->top.rows) : 0;

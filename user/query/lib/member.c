@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "fpisa/names.h"
 #include "fpisa/query/check.h"
 #include "fpisa/verdict.h"
 #include "lib/base/tag.h"
@@ -69,6 +70,22 @@ uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most)
 	return payload / bytes < most ? payload / bytes : most;
 }
 
+const char *fpisa_kind_name(uint8_t kind)
+{
+#define KIND(id, name) [FPISA_QUERY_##id - FPISA_QUERY_TOPN] = (name),
+	static const char *const names[] = {FPISA_KIND_NAMES(KIND, )};
+
+	return names[kind - FPISA_QUERY_TOPN];
+}
+
+const char *fpisa_form_name(uint32_t form)
+{
+#define FORM(id, name) [FPISA_FORM_##id] = (name),
+	static const char *const names[] = {FPISA_FORM_NAMES(FORM, )};
+
+	return names[form];
+}
+
 /* -- joining ------------------------------------------------------------------- */
 
 static int join_as(struct fpisa_member *m, uint64_t number, int anew)
@@ -76,7 +93,7 @@ static int join_as(struct fpisa_member *m, uint64_t number, int anew)
 	int rc = fpisa_incarnation_begin(&m->incarnation, number);
 
 	fpisa_joining_begin(&m->joining, anew);
-	return rc ? fpisa_fail(rc, "no random numbers") : 0;
+	return rc ? fpisa_fail(rc, "get random numbers: %s", strerror(-rc)) : 0;
 }
 
 int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
@@ -89,7 +106,8 @@ int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
 	return join_as(m, fpisa_incarnation_next(&m->incarnation), 0);
 }
 
-void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie)
+void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint32_t form,
+			 uint64_t cookie)
 {
 	m->query = 0;
 	m->token = (struct fpisa_key){0};
@@ -97,6 +115,7 @@ void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, 
 	m->epoch = epoch;
 	m->rank = rank;
 	m->key_bytes = (uint8_t)key_bytes;
+	m->form = (uint8_t)form;
 }
 
 int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
@@ -128,7 +147,7 @@ static int is_query(const struct fpisa_query_welcome *p, struct fpisa_query_para
 		.filter_bytes = p->filter_bytes,
 		.flags = p->flags,
 	};
-	return !p->elements && p->format == FPISA_FORMAT_FP32 && !fpisa_query_broken(p->kind, q) && p->members >= 2 &&
+	return !p->elements && !fpisa_query_broken(p->kind, q, p->format) && p->members >= 2 &&
 	       p->members <= FPISA_MAX_WORKERS && p->rank < p->members;
 }
 
@@ -137,10 +156,11 @@ static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, co
 	struct fpisa_query_parameters q;
 
 	if (!is_query(p, &q))
-		return fpisa_fail(-EINVAL, "number %u is not a query of the aggregator; see fpisa query list there",
+		return fpisa_fail(-EINVAL, "query %u does not exist at the aggregator; see fpisa query list there",
 				  m->query);
 	m->kind = p->kind;
 	m->key_bytes = q.key_bytes;
+	m->form = p->format;
 	m->order = q.flags;
 	m->filter_bytes = q.filter_bytes;
 	m->limit = q.limit;
@@ -191,7 +211,7 @@ static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, siz
 		break;
 	case FPISA_TYPE_ROWS:
 		if (h->count > FPISA_QUERY_ROWS ||
-		    payload != fpisa_query_payload(h->count, fpisa_row_bytes(m->key_bytes)))
+		    payload != fpisa_query_payload(h->count, fpisa_row_bytes(m->key_bytes, m->form)))
 			return 0;
 		break;
 	case FPISA_TYPE_GROUPS:
@@ -218,7 +238,7 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 	/* This is the only error that answers a HELLO. */
 	if (!m->joining.joined && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->incarnation.nonce &&
 	    h->reason == FPISA_V_not_live)
-		*error = fpisa_fail(-EACCES, "query %u: this host was taken out of it", m->query);
+		*error = fpisa_fail(-EACCES, "query %u: this host was removed from the query", m->query);
 	return m->joining.joined && (nh_of(m) || h->secret == m->joining.cookie) && h->generation == m->epoch ? h : NULL;
 }
 
@@ -233,7 +253,7 @@ int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, 
 
 		h->magic = FPISA_MAGIC;
 		h->version = FPISA_VERSION;
-		h->format = FPISA_FORMAT_FP32;
+		h->format = m->form;
 		h->job = m->query;
 		h->generation = m->epoch;
 		h->secret = nh_of(m) ? 0 : m->joining.cookie;

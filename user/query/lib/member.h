@@ -25,11 +25,12 @@ struct fpisa_member {
 	uint32_t epoch;
 	uint32_t rank, members;
 	uint8_t kind, key_bytes, order; /* enum fpisa_job_kind; order: FPISA_QUERY_ASCENDING and other flags */
+	uint8_t form;			/* enum fpisa_value_form */
 	uint8_t filter_bytes;		/* bytes of a join key; 0: the query has no filter */
 	uint32_t limit;
 };
 
-/* A member's frame: a header, and a payload of whole FPISA_QUERY_PAD behind it. */
+/* A member's frame: a header, then a payload of whole FPISA_QUERY_PAD. */
 struct fpisa_member_frame {
 	struct fpisa_hdr header;
 	void *payload;
@@ -47,11 +48,12 @@ uint16_t fpisa_member_port(const struct fpisa_member *m); /* return the local po
 /* Make room for unread frames, and inject faults (transport.h, faults.h). Return 0 or -errno, the message set. */
 int fpisa_member_prepare(struct fpisa_member *m, const struct fpisa_fault_rates *faults, uint64_t seed);
 
-/* Begin to join anew, as another incarnation. Return 0 or -EIO. */
+/* Begin to join again, as another incarnation. Return 0 or -EIO. */
 int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token);
 
 /* Mark the member as joined, without an aggregator. */
-void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie);
+void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint32_t form,
+			 uint64_t cookie);
 
 /* Send a HELLO if it is due. Return 0 or -errno, the message set. */
 int fpisa_member_turn(struct fpisa_member *m, uint64_t now);
@@ -73,5 +75,11 @@ uint16_t fpisa_member_mtu(uint32_t address);
 
 /* Return how many entries of `bytes` bytes fit into a frame, at most `most`. */
 uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most);
+
+/* Return the name of a kind of query: FPISA_QUERY_TOPN, FPISA_QUERY_TABLE or FPISA_QUERY_JOIN. */
+const char *fpisa_kind_name(uint8_t kind);
+
+/* Return the name of a valid enum fpisa_value_form. */
+const char *fpisa_form_name(uint32_t form);
 
 #endif

@@ -13,12 +13,12 @@
 
 static int malformed(void)
 {
-	return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
+	return fpisa_fail(-EPROTO, "the received data is not a message of this protocol");
 }
 
 /* -- READY ------------------------------------------------------------------------------ */
 
-/* Find the next name of "a,b" in *at, without a type behind it. Return its length, or 0 at the end of the list. */
+/* Find the next name of "a,b" in *at, without the type after it. Return its length, or 0 at the end of the list. */
 static size_t next_name(const char **at, const char **name)
 {
 	size_t n = strcspn(*at, ",");
@@ -55,7 +55,18 @@ static int differ(const struct fpisa_column *column, uint32_t n)
 static int is_column(struct fpisa_column *c)
 {
 	c->name[FPISA_COLUMN_NAME - 1] = 0;
-	return fpisa_column_type_name(c->type) && fpisa_column_name_valid(c->name) && c->not_null <= 1 && !c->zero;
+	return fpisa_column_valid(c) && fpisa_column_name_valid(c->name) && c->not_null <= 1;
+}
+
+/* Return whether the value is a number, and for the first rows a real. Without a value it has no type. */
+static int is_value_column(const struct fpisa_query *q, const struct fpisa_query_worker *w)
+{
+	const struct fpisa_column c = fpisa_query_value(w);
+
+	if (!q->value)
+		return !c.type && !c.precision && !c.scale;
+	return fpisa_column_valid(&c) && fpisa_column_form(&c) &&
+	       (q->kind == FPISA_QUERY_TABLE || c.type == FPISA_COLUMN_REAL);
 }
 
 static int check_columns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
@@ -74,7 +85,7 @@ static int check_columns(const struct fpisa_query *q, const struct fpisa_query_w
 		if (q->value && !strcmp(rows[i].name, q->value) &&
 		    (rows[i].type != FPISA_COLUMN_REAL || rows[i].not_null == w->is.value_may_be_null))
 			return 0;
-	return w->is.value_may_be_null <= (q->value != NULL);
+	return w->is.value_may_be_null <= (q->value != NULL) && is_value_column(q, w);
 }
 
 static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
@@ -161,10 +172,10 @@ static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const 
 	if (rc)
 		return rc;
 	if (q->kind == FPISA_QUERY_SCAN && said.sent != w->fetched)
-		return fpisa_fail(-EILSEQ, "has sent %llu rows, and says %llu: something is broken",
+		return fpisa_fail(-EILSEQ, "has sent %llu rows, but reports %llu; run one release on all hosts",
 				  (unsigned long long)w->fetched, (unsigned long long)said.sent);
 	if (q->of_rank[said.rank] != UINT32_MAX)
-		return fpisa_fail(-EINVAL, "has the rank of worker %s, too; is it given twice?",
+		return fpisa_fail(-EINVAL, "has the same rank as worker %s; is it given twice?",
 				  q->worker[q->of_rank[said.rank]].name);
 	q->of_rank[said.rank] = (uint32_t)(w - q->worker);
 	w->done = 1;

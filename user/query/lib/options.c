@@ -27,8 +27,7 @@ static int check_texts(const struct fpisa_query_options *o)
 
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
 		if (given[i].text && !*given[i].text)
-			return fpisa_fail(-EINVAL, "options.%s is empty; leave it NULL, or say what it is",
-					  given[i].name);
+			return fpisa_fail(-EINVAL, "options.%s is empty; leave it NULL, or give a value", given[i].name);
 	return 0;
 }
 
@@ -41,22 +40,23 @@ static int check_options(const struct fpisa_query_options *o)
 	if (o->limit > FPISA_MAX_LIMIT_TOPN)
 		return bad("options.limit is more than 65536");
 	if (o->limit && (o->by || !o->value))
-		return bad("the first N rows take options.value, and no options.by");
+		return bad("options.limit requires options.value, without options.by");
 	if (!o->limit && !o->by && o->value)
-		return bad("options.value takes options.limit or options.by");
+		return bad("options.value requires options.limit or options.by");
 	if (o->by && o->columns)
 		return bad("groups have the columns of options.by; leave options.columns out");
 	if (!o->by && o->preaggregate)
-		return bad("options.preaggregate takes options.by");
+		return bad("options.preaggregate requires options.by");
 	if (!o->limit && (o->ascending || o->nulls_first))
-		return bad("options.ascending and options.nulls_first take options.limit");
+		return bad("options.ascending and options.nulls_first require options.limit");
 	if (o->pruning > FPISA_PRUNING_WORKERS)
-		return bad("options.pruning is none of those in fpisa.h");
+		return bad("options.pruning is not an FPISA_PRUNING_ value of fpisa-query.h");
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return bad(
-			"options.join, the table, and options.on, \"a=b\", go together; options.join_where takes both");
+		return bad("options.join, the table, and options.on, \"a=b\", must be given together; "
+			   "options.join_where requires both");
 	if (o->join && (o->pruning != FPISA_PRUNING_NETWORK || o->limit || o->preaggregate))
-		return bad("options.join takes pruning in the network, no options.limit and no options.preaggregate");
+		return bad("options.join requires pruning in the network, without options.limit and "
+			   "options.preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
 		return bad("options.aggregator must be given, or another options.pruning");
 	for (int i = 0; i < 5; i++)
@@ -103,7 +103,7 @@ static int take_workers(struct fpisa_query *q, const char *list)
 
 		end = strchrnul(at, ',');
 		if (q->n_workers == FPISA_QUERY_WORKERS)
-			return fpisa_fail(-EINVAL, "more than %d workers", FPISA_QUERY_WORKERS);
+			return fpisa_fail(-EINVAL, "more than %d workers are not supported", FPISA_QUERY_WORKERS);
 		if ((size_t)(end - at) < sizeof(text))
 			memcpy(text, at, (size_t)(end - at));
 		w->fd = -1;
@@ -135,12 +135,12 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 			       bad("options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one") :
 			       0;
 	if (!file || !*file)
-		return bad(
-			"workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it, or options.key to it");
+		return bad("workers require a key: set FPISA_KEY, --key or options.key_file to the key file, or "
+			   "options.key to the key");
 	rc = copy_text(&q->key_file, file);
 	if (!rc && (rc = fpisa_psk_last(&q->psk, file))) {
 		snprintf(why, sizeof(why), "%s", fpisa_query_error());
-		fpisa_fail(rc, "the master's file of keys: %s", why);
+		fpisa_fail(rc, "read the master's key file: %s", why);
 	}
 	return rc;
 }

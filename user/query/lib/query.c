@@ -119,7 +119,10 @@ static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worke
 	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", w ? w->name : "?", q->options.timeout_ms);
 }
 
-/* A worker that says nothing, whatever the others say; what it has said may not have been read yet, for want of room too. */
+/*
+ * Fail the query if a worker has been silent for too long, whatever the others send. Its messages may be unread because
+ * there is no room.
+ */
 static int check_silence(struct fpisa_query *q, uint64_t now)
 {
 	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000 + WORKER_GRACE_NS;
@@ -144,9 +147,9 @@ static int not_joined(const struct fpisa_query *q)
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
-			"query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
-			"it hears us: check the way there, the token, and by `fpisa query list` there that the "
-			"query exists, and has this host with UDP port %u as its master",
+			"query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there shows whether "
+			"it drops our frames, and why; otherwise check the route, the token, and with `fpisa query "
+			"list` there that the query exists and its master is this host with UDP port %u",
 			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
 	return fpisa_fail(-ETIMEDOUT,
 			  "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
@@ -172,7 +175,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	if (q->phase == FPISA_PHASE_SEAL && q->unsealed)
 		return fpisa_fail(
 			-EILSEQ,
-			"query %u: the aggregator has not the frames of %s as that has sent them: something is broken",
+			"query %u: the aggregator did not receive exactly the frames that %s sent; please report this bug",
 			q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
 		return fpisa_fail(-ETIMEDOUT,
@@ -233,7 +236,7 @@ static int start(struct fpisa_query *q, const struct fpisa_query_options *option
 int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options *options)
 {
 	struct fpisa_query *q;
-	int rc = fpisa_given(out, "the place for the query");
+	int rc = fpisa_given(out, "the pointer for the query");
 
 	if (rc)
 		return rc;
@@ -251,7 +254,7 @@ int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options 
 	return rc;
 }
 
-/* Do this worker's rows share the room with those of the others, which is given to them in turn? */
+/* Return whether this worker's rows share a buffer with the other workers' rows. The workers take turns to fill it. */
 static int takes_turns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
 	return fpisa_query_streams(q) && w->control.channel;
@@ -335,24 +338,31 @@ int fpisa_query_work(struct fpisa_query *q, int timeout_ms)
 
 int fpisa_query_fd(const struct fpisa_query *q)
 {
-	return q->poll;
+	int rc = fpisa_given(q, "the query");
+
+	return rc ? rc : q->poll;
 }
 
 uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns)
 {
-	*columns = q->out;
-	return q->out ? q->n_out : 0;
+	if (columns)
+		*columns = q ? q->out : NULL;
+	return q && q->out ? q->n_out : 0;
 }
 
 int fpisa_query_next(struct fpisa_query *q, const char *const **row)
 {
-	int rc;
+	int rc = fpisa_given(q, "the query");
 
+	if (!rc)
+		rc = fpisa_given(row, "the place for the row");
+	if (rc)
+		return rc;
 	if (q->error)
 		return fpisa_query_fail(q, q->error);
 	rc = can_take(q) ? fpisa_query_row(q) : 0;
 	*row = q->text;
-	/* The descriptor tells that there is room again for what is left with the workers. */
+	/* Make the descriptor readable: there is room again for the rows that wait at the workers. */
 	if (q->paused && fpisa_query_room(q)) {
 		q->paused = 0;
 		set_timer_at(q, 1);

@@ -5,7 +5,7 @@
 #include "lib/base/error.h"
 #include "top.h"
 
-#define SPARE 1024 /* rows beside twice the limit, so that sorting is rare */
+#define SPARE 1024 /* room for rows above twice the limit, so that sorting is rare */
 
 uint64_t fpisa_top_bytes(size_t limit)
 {
@@ -14,8 +14,8 @@ uint64_t fpisa_top_bytes(size_t limit)
 
 int fpisa_top_too_big(uint64_t limit, uint64_t memory)
 {
-	return fpisa_fail(-E2BIG, "the first %llu rows take more than the %llu bytes that they may",
-			  (unsigned long long)limit, (unsigned long long)memory);
+	return fpisa_fail(-E2BIG, "the first %llu rows exceed the limit of %llu bytes", (unsigned long long)limit,
+			  (unsigned long long)memory);
 }
 
 int fpisa_top_init(struct fpisa_top *t, size_t limit)

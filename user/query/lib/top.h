@@ -21,7 +21,7 @@ struct fpisa_top {
 /* Return how many bytes the rows of such a limit take. */
 uint64_t fpisa_top_bytes(size_t limit);
 
-/* Return -E2BIG, with the message set: the rows take more than so many bytes. */
+/* Return -E2BIG, with the message set: the first `limit` rows take more than `memory` bytes. */
 int fpisa_top_too_big(uint64_t limit, uint64_t memory);
 
 /* Return 0, or -ENOMEM with the message set. */

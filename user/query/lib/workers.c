@@ -38,13 +38,12 @@ static int connection_failed(const struct fpisa_query *q, const struct fpisa_que
 	fpisa_psk_identity(&q->psk, identity);
 	snprintf(why, sizeof(why), "%s", fpisa_query_error());
 	if (!q->key_file)
-		return fpisa_fail(rc,
-				  "worker %s: refuses key %s: its file of keys has to have that line when it starts; %s",
+		return fpisa_fail(rc, "worker %s: refuses key %s: that line must be in its key file when it starts; %s",
 				  w->name, identity, why);
 	return fpisa_fail(
 		rc,
-		"worker %s: refuses key %s, the last of the master's file %.150s: its own file of keys has to have that line "
-		"when it starts; %s",
+		"worker %s: refuses key %s, the last of the master's file %.150s: that line must be in its own key "
+		"file when it starts; %s",
 		w->name, identity, q->key_file, why);
 }
 
@@ -147,11 +146,11 @@ static void forget(struct fpisa_query_worker *w)
 
 int fpisa_query_start(struct fpisa_query *q)
 {
-	struct fpisa_query_start start = {.attempt = ++q->attempt, .key_bytes = q->key_bytes};
+	struct fpisa_query_start start = {.attempt = ++q->attempt, .key_bytes = q->key_bytes, .form = q->form};
 	int rc = fpisa_query_reset(q);
 
 	if (!rc && getrandom(&q->cookie, sizeof(q->cookie), 0) != sizeof(q->cookie))
-		rc = fpisa_fail(-EIO, "no random numbers");
+		rc = fpisa_fail(-EIO, "get random numbers: %s", strerror(errno));
 	start.cookie = q->cookie;
 	if (!rc && q->kind != FPISA_QUERY_SCAN && !fpisa_query_is_direct(q))
 		rc = fpisa_member_join(&q->member, q->options.query, q->options.token);
@@ -161,7 +160,7 @@ int fpisa_query_start(struct fpisa_query *q)
 		forget(w);
 		start.rank = i;
 		if (w->direct.t)
-			fpisa_member_direct(&w->direct, q->attempt, i, q->key_bytes, q->cookie);
+			fpisa_member_direct(&w->direct, q->attempt, i, q->key_bytes, q->form, q->cookie);
 		rc = fpisa_control_send(&w->control, FPISA_CONTROL_START, &start, sizeof(start));
 	}
 	q->phase = FPISA_PHASE_ROWS;
@@ -244,7 +243,7 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		if (rc || !w->control.channel)
 			return rc;
 	}
-	/* Whoever does not take rows leaves them with the workers. */
+	/* Rows that the caller does not take stay at the workers. */
 	while (fpisa_query_room(q)) {
 		rc = fpisa_control_work(&w->control, &type, &content, &n);
 		if (rc <= 0)

@@ -124,7 +124,7 @@ static __u32 use_filter(struct fpisa_soft_query *q, __u32 epoch)
 /* Look up the join key of row `i` in the filter. */
 static enum fpisa_filter_answer ask(struct fpisa_soft_query *q, __u32 epoch, __u32 state, const char *rows, __u32 i)
 {
-	struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes);
+	struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes, q->config.form);
 
 	if (!(q->config.flags & FPISA_QUERY_FILTER))
 		return FPISA_FILTER_YES;
@@ -177,17 +177,18 @@ static int table_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64
 		return fresh;
 	state = use_filter(q, epoch);
 	for (__u32 i = 0; i < count; i++) {
-		struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes);
+		struct fpisa_row r =
+			fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes, q->config.form);
 		struct fpisa_query_group *g;
 
 		keep[i] = 0;
 		if (ask(q, epoch, state, rows, i) == FPISA_FILTER_NO)
 			continue;
 		g = fpisa_table_find(&q->state, &q->config, q, &r);
-		keep[i] = !g;
-		kept += !g;
-		if (g && fresh)
-			fpisa_group_add(g, &r);
+		keep[i] = !g || !fpisa_group_fits(&q->config, g, &r);
+		kept += keep[i];
+		if (!keep[i] && fresh)
+			fpisa_group_add(&q->config, g, &r);
 	}
 	if (fresh)
 		fpisa_query_window_take(&q->state.window[rank & (FPISA_MAX_WORKERS - 1)], sequence, q->width);

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
+#include "cli/report.h"
 #include "job/job.h"
 #include "print.h"
+#include "query/datapath/queries.h"
 #include "query/datapath/query.h"
 #include "verbs.h"
 
@@ -24,6 +25,7 @@ enum {
 	OPT_FILTER,
 	OPT_FILTER_KEYS,
 	OPT_FILTER_BYTES,
+	OPT_VALUES,
 };
 
 static const struct option own[] = {
@@ -38,6 +40,7 @@ static const struct option own[] = {
 	{"filter", required_argument, NULL, OPT_FILTER},
 	{"filter-keys", required_argument, NULL, OPT_FILTER_KEYS},
 	{"filter-bytes", required_argument, NULL, OPT_FILTER_BYTES},
+	{"values", required_argument, NULL, OPT_VALUES},
 	{0},
 };
 
@@ -93,6 +96,10 @@ static int take(struct wanted *w, int opt, char *arg)
 		err = parse_number("--filter-bytes", arg, 4, 32, &n);
 		j->query.filter_bytes = (__u8)n;
 		break;
+	case OPT_VALUES:
+		err = parse_name("--values", arg, query_form_names, &kind);
+		j->format = err ? 0 : (__u8)kind;
+		break;
 	}
 	return err;
 }
@@ -106,9 +113,8 @@ static int size_filter(struct fpisa_query_parameters *q, uint64_t keys)
 	if (!filter)
 		return 0;
 	if (!keys)
-		return refuse(BAD_USAGE,
-			      "query add: --filter-keys is missing: of a bitmap one more than the greatest key, of "
-			      "a Bloom filter how many there are");
+		return refuse(BAD_USAGE, "query add: --filter-keys is missing: give one more than the greatest key for a "
+					 "bitmap, the number of keys for a Bloom filter");
 	if (!q->filter_bytes)
 		q->filter_bytes = q->key_bytes;
 	q->filter_log = query_filter_log(filter, keys);
@@ -127,20 +133,31 @@ static int list_members(struct wanted *w, char **list)
 	if (!w->master)
 		return refuse(BAD_USAGE, "query add: --master is missing");
 	if (!*w->master || strchr(w->master, ','))
-		return refuse(BAD_USAGE, "query add: --master: '%s' is not one master; workers are a list, --workers",
+		return refuse(BAD_USAGE, "query add: --master: '%s' is not one address; list the workers in --workers",
 			      w->master);
 	if (!q->limit && w->spec.job.kind != FPISA_QUERY_JOIN)
 		return refuse(BAD_USAGE, "query add: --limit is missing");
 	if (!q->key_bytes)
-		q->key_bytes = 4;
+		q->key_bytes = fpisa_form_is_wide(w->spec.job.format) ? 8 : 4;
 	if (size_filter(q, w->filter_keys))
 		return BAD_USAGE;
 	if (asprintf(list, "%s,%s", w->spec.workers, w->master) < 0) {
 		*list = NULL;
-		return fail(-ENOMEM, NULL, "query add");
+		return fail(-ENOMEM, NULL, "query add: copy the list of workers");
 	}
 	w->spec.workers = *list;
 	return job_spec_complete_query(&w->spec);
+}
+
+/* Warn of keys without room for the places of rows, which `fpisa query run` and PostgreSQL put after the join key. */
+static void warn_of_places(__u32 query, const struct fpisa_job *j)
+{
+	__u32 join = j->kind == FPISA_QUERY_JOIN ? j->query.filter_bytes : 0, need = join > 8 ? 32 : join ? 16 : 8;
+
+	if (j->kind != FPISA_QUERY_TABLE && j->query.key_bytes < join + 8)
+		warning("query %u: keys of %u bytes have no room for places of rows, so fpisa query run and PostgreSQL "
+			"refuse it; give --key-bytes %u",
+			query, j->query.key_bytes, need);
 }
 
 static int make(struct wanted *w, const struct common *c, __u32 query)
@@ -152,13 +169,14 @@ static int make(struct wanted *w, const struct common *c, __u32 query)
 		return err;
 	err = job_spec_resolve(&w->spec, query);
 	if (!err) {
+		warn_of_places(query, &w->spec.job);
 		job_spec_warn(&w->spec, &dp, query);
 		err = datapath_query_add(&dp, query, &w->spec.job, w->spec.ifindex);
 	}
 	if (!err && c->json)
 		err = query_print_json(&dp, query);
 	if (!err)
-		err = flush_stdout("query %u is made; stdout", query);
+		err = flush_stdout("query %u is created; write to stdout", query);
 	datapath_close(&dp);
 	return err;
 }

@@ -135,7 +135,7 @@ out:
 	if (err == -EEXIST)
 		fail(err, "remove it, or name another directory", "%s", access(path, F_OK) ? part : path);
 	else if (err == -EINTR)
-		refuse(err, "%s: interrupted; the file is not there", path);
+		refuse(err, "%s: interrupted; the file was not created", path);
 	else if (err)
 		fail(err, NULL, "%s", path ?: o->directory);
 	free(path);
@@ -185,7 +185,7 @@ int verb_query_data(int argc, char **argv)
 	progress_step("drawing the links between %llu pages", (unsigned long long)o.data.pages);
 	err = bigdata_open(&o.data);
 	if (err)
-		return fail(err, "take fewer --pages", "%llu pages", (unsigned long long)o.data.pages);
+		return fail(err, "try fewer --pages", "%llu pages", (unsigned long long)o.data.pages);
 	take_signals(on_signal);
 	for (uint64_t worker = 0; !err && worker < o.workers; worker++)
 		err = write_worker(&o, worker);
@@ -193,6 +193,8 @@ int verb_query_data(int argc, char **argv)
 	take_signals(SIG_DFL);
 	if (asked)
 		raise(asked);
+	if (!err)
+		note_done("query data");
 	if (!err && o.json)
 		err = print_made(&o);
 	else if (!err)

@@ -56,7 +56,7 @@ static int check(struct common *c, int opt)
 		return check_scale(optarg);
 	case OPT_WORKERS:
 		err = parse_number("--workers", optarg, 2, 4, &n);
-		return err ?: n == 3 ? refuse(BAD_USAGE, "--workers: 2 or 4") : 0;
+		return err ?: n == 3 ? refuse(BAD_USAGE, "--workers: give 2 or 4") : 0;
 	case OPT_LOSS:
 		return parse_share("--loss", optarg, &share);
 	case OPT_MBIT:
@@ -117,12 +117,12 @@ int verb_query_demo(int argc, char **argv)
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		err = check(&c, opt);
 		if (!err && (opt >= OPT_VERB || opt == OPT_JSON) && !(all[n++] = passed_on(opt)))
-			err = fail(-ENOMEM, NULL, "query demo");
+			err = fail(-ENOMEM, NULL, "query demo: copy its options");
 	}
 	if (!err && optind != argc)
-		err = refuse(BAD_USAGE, "query demo: '%s' is not an option, and there are no operands", argv[optind]);
+		err = refuse(BAD_USAGE, "query demo: '%s' is not an option", argv[optind]);
 	if (!err && !find_script(here, script))
-		err = fail(-errno, NULL, "query demo");
+		err = fail(-errno, NULL, "query demo: find its script");
 	if (!err) {
 		setenv("FPISA_BUILD", here, 1);
 		execv("/usr/bin/python3", all);

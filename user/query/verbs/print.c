@@ -5,16 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/names.h"
 #include "cli/print.h"
 #include "fpisa/query/order.h"
 #include "job/job.h"
 #include "print.h"
+#include "query/datapath/queries.h"
 #include "query/datapath/query.h"
-
-#define NUMBER(id, name) {FPISA_QUERY_##id, name},
-const struct name query_kind_names[] = {FPISA_KIND_NAMES(NUMBER, ){0}};
-const struct name query_filter_names[] = {FPISA_FILTER_NAMES(NUMBER, ){0}};
 
 static bool joined(const struct fpisa_job *j, const struct fpisa_session *s, __u32 rank)
 {
@@ -40,6 +36,7 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	json_add_string(o, "kind", name_of(query_kind_names, j->kind));
 	json_add_number(o, "limit", j->query.limit);
 	json_add_number(o, "key_bytes", j->query.key_bytes);
+	json_add_string(o, "values", name_of(query_form_names, j->format));
 	json_object_object_add(o, "ascending", json_object_new_boolean(j->query.flags & FPISA_QUERY_ASCENDING));
 	json_object_object_add(o, "ties", json_object_new_boolean(j->query.flags & FPISA_QUERY_TIES));
 	json_object_object_add(
@@ -126,7 +123,7 @@ static void print_filter(const struct shown *s)
 	if (!strcmp(state, "building"))
 		printf("being built, keys of %d workers are missing\n", __builtin_popcountll(filter_missing(s)));
 	else if (!strcmp(state, "open"))
-		puts("not used: rows came before all keys were in");
+		puts("not used: rows arrived before it had all keys");
 	else
 		puts(!strcmp(state, "whole") ? "in use" : "in use; keys beyond its end pass");
 }
@@ -136,7 +133,7 @@ static void print_state(const struct shown *s)
 	if (!s->state.epoch || s->state.epoch != s->session.generation)
 		puts("  state: no rows in this epoch");
 	else if (s->job.kind == FPISA_QUERY_JOIN)
-		puts("  state: of rows nothing is kept");
+		puts("  state: rows are not kept");
 	else if (s->job.kind == FPISA_QUERY_TABLE)
 		printf("  state: %u groups, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
 	else if (s->state.bar)

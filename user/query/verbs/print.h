@@ -3,14 +3,9 @@
 #ifndef FPISA_QUERY_PRINT_H
 #define FPISA_QUERY_PRINT_H
 
-#include "cli/names.h"
 #include "datapath/datapath.h"
 
 struct json_object;
-
-/* Kinds and filters by name, for --kind and --filter */
-extern const struct name query_kind_names[];
-extern const struct name query_filter_names[];
 
 /* Print an active query's parameters, members and state, as `query show` does. */
 int query_print_text(const struct datapath *dp, __u32 query);

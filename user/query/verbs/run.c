@@ -77,7 +77,7 @@ static const struct option options[] = {
 #define PRUNING(id, name) {FPISA_PRUNING_##id, name},
 static const struct name pruning_names[] = {FPISA_PRUNING_NAMES(PRUNING, ){0}};
 
-/* Keep a row of the answer only if the aggregate compares so. */
+/* The condition of --having: keep a row of the answer only if its aggregate meets this comparison. */
 struct having {
 	char column[8];
 	char comparison[3]; /* "": keep all rows */
@@ -126,7 +126,7 @@ static int take_faults(struct fpisa_query_options *o, char *text)
 	return err;
 }
 
-/* Refuse an empty argument, as an unset variable of the shell leaves it. */
+/* Refuse an empty argument, which may come from an unset shell variable. */
 static int refuse_empty(int opt)
 {
 	const struct option *o = options;
@@ -228,22 +228,23 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --workers is missing");
 	if (!o->limit && !o->by && o->value)
 		return refuse(BAD_USAGE,
-			      "query run: --value takes --limit, for the first rows by it, or --by, for groups");
+			      "query run: --value requires --limit, for the first rows by it, or --by, for groups");
 	if (o->limit && (o->by || !o->value))
-		return refuse(BAD_USAGE, "query run: --limit takes --value, and no --by");
+		return refuse(BAD_USAGE, "query run: --limit requires --value, without --by");
 	if (!o->limit && (o->ascending || o->nulls_first))
-		return refuse(BAD_USAGE, "query run: --ascending and --nulls-first take --limit");
+		return refuse(BAD_USAGE, "query run: --ascending and --nulls-first require --limit");
 	if (o->by && o->columns)
 		return refuse(BAD_USAGE, "query run: groups have the columns of --by; leave --columns out");
 	if (!o->by && (*a->having.comparison || o->preaggregate))
-		return refuse(BAD_USAGE, "query run: --having and --preaggregate take --by");
+		return refuse(BAD_USAGE, "query run: --having and --preaggregate require --by");
 	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
-		return refuse(BAD_USAGE, "query run: --having %s takes --value", a->having.column);
+		return refuse(BAD_USAGE, "query run: --having %s requires --value", a->having.column);
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return refuse(BAD_USAGE,
-			      "query run: --join, a table, and --on, columns A=B, go together; --join-where takes both");
+		return refuse(BAD_USAGE, "query run: --join, a table, and --on, columns A=B, must be given together; "
+					 "--join-where requires both");
 	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
-		return refuse(BAD_USAGE, "query run: --join takes --prune network, no --limit and no --preaggregate");
+		return refuse(BAD_USAGE, "query run: --join requires --prune network, without --limit and "
+					 "--preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
 		return refuse(BAD_USAGE, "query run: give --aggregator and --query%s",
 			      o->join ? "" : ", or --prune none or workers");
@@ -264,7 +265,8 @@ static bool stays(const struct having *h, const struct fpisa_query_column *c, ui
 		i--;
 	if (!row[i - 1])
 		return false;
-	x = strtod(row[i - 1], NULL);
+	/* The digits of a real identify its value only as a real. The number is a double, as in --where. */
+	x = c[i - 1].type == FPISA_COLUMN_REAL ? (double)strtof(row[i - 1], NULL) : strtod(row[i - 1], NULL);
 	/* NaN is greater than all numbers. */
 	if (isnan(x))
 		return *h->comparison == '>';
@@ -300,15 +302,16 @@ static void print_row(const char *const *row, uint32_t n)
 static int value_json(const struct fpisa_query_column *c, const char *text, struct json_object **out)
 {
 	bool whole = c->type == FPISA_COLUMN_INT32 || c->type == FPISA_COLUMN_INT64;
+	bool digits = c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE || c->type == FPISA_COLUMN_DECIMAL;
 
 	if (text && !is_utf8(text))
 		return refuse(-EILSEQ,
-			      "query run: column %s: a text is not UTF-8, which JSON has to be; leave --json out",
+			      "query run: column %s: a text is not UTF-8, which JSON requires; leave --json out",
 			      c->name);
-	*out = !text ? NULL :
-	       whole ? json_object_new_int64(strtoll(text, NULL, 10)) :
-	       c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE ? json_decimal(text) :
-										json_object_new_string(text);
+	*out = !text  ? NULL :
+	       whole  ? json_object_new_int64(strtoll(text, NULL, 10)) :
+	       digits ? json_decimal(text) :
+			json_object_new_string(text);
 	return 0;
 }
 
@@ -371,12 +374,12 @@ static void print_counts(const struct fpisa_query *q, const struct fpisa_query_c
 			(unsigned long long)c->values_absorbed, (unsigned long long)c->values_received);
 	if (joined)
 		fprintf(stderr, "join keys: %llu%s\n", (unsigned long long)keys,
-			filtered ? "" : "; not all were in the filter when rows came, so all rows passed");
+			filtered ? "" : "; not all were in the filter when rows arrived, so all rows passed");
 	if (c->frames)
 		fprintf(stderr, "frames: %llu, sent again %llu%s\n", (unsigned long long)c->frames,
 			(unsigned long long)c->repeated, c->certified ? "; the first rows are certified" : "");
 	if (c->restarts)
-		fprintf(stderr, "begun again %u times: the aggregator had lost its state\n", c->restarts);
+		fprintf(stderr, "restarted %u times: the aggregator had lost its state\n", c->restarts);
 	fprintf(stderr, "%.3f s\n", seconds);
 }
 
@@ -469,7 +472,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 	fpisa_query_counts(q, &counts);
 	if (json)
 		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);
-	err = flush_stdout("query run: stdout");
+	err = flush_stdout("query run: write to stdout");
 	if (!err && !json)
 		print_counts(q, &counts, a->options.join, (double)(fpisa_now() - begun) / 1e9);
 	return err;

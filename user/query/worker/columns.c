@@ -8,10 +8,11 @@
 
 #include "columns.h"
 #include "lib/base/error.h"
+#include "query/lib/member.h"
 
 /* -- finding columns --------------------------------------------------------------- */
 
-/* Find the columns of "a,b", where each name may have a type behind it; "" names no column. */
+/* Find the columns of "a,b", where each name may have a type after it; "" names no column. */
 static int find_columns(const struct columns *c, const char *list, int *out, int *n)
 {
 	*n = 0;
@@ -26,7 +27,7 @@ static int find_columns(const struct columns *c, const char *list, int *out, int
 	return 0;
 }
 
-static int find_value(struct columns *c, const char *name)
+static int find_value(struct columns *c, const char *name, int kind)
 {
 	const struct fpisa_column *is;
 
@@ -37,12 +38,14 @@ static int find_value(struct columns *c, const char *name)
 	if (c->value < 0)
 		return fpisa_fail(-EINVAL, "%s: the schema has no column '%.64s'", c->table->file, name);
 	is = &c->table->schema.column[c->value];
-	if (is->type != FPISA_COLUMN_REAL)
-		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value takes real alone%s", c->table->file, name,
-				  fpisa_column_type_name(is->type),
-				  is->type == FPISA_COLUMN_DATE || is->type == FPISA_COLUMN_TEXT ?
-					  "" :
-					  ": as real in the schema a number is rounded to that when it is read");
+	if (!fpisa_column_form(is))
+		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value requires a number", c->table->file, name,
+				  fpisa_column_type_name(is->type));
+	if (kind != FPISA_QUERY_TABLE && is->type != FPISA_COLUMN_REAL)
+		return fpisa_fail(-EINVAL,
+				  "%s: column %s is %s; the first rows by --value require real: if the schema says "
+				  "real, its numbers are rounded to real when they are read",
+				  c->table->file, name, fpisa_column_type_name(is->type));
 	return 0;
 }
 
@@ -62,11 +65,11 @@ static int check_on(const struct columns *c, int kind)
 					  c->table->file, is->name);
 		if (kind == FPISA_QUERY_TABLE && (i >= c->n_keys || c->key[i] != c->on[i]))
 			return fpisa_fail(-EINVAL,
-					  "%s: column %s is in the join's key: the key of groups has to begin with it",
+					  "%s: column %s is in the join's key: the key of groups must begin with it",
 					  c->table->file, is->name);
 		if (kind == FPISA_QUERY_TABLE && !is->not_null)
 			return fpisa_fail(-EINVAL,
-					  "%s: column %s may be NULL; groups of a join are by columns that are not",
+					  "%s: column %s may be NULL; group a join by columns that are not null",
 					  c->table->file, is->name);
 	}
 	return 0;
@@ -78,7 +81,7 @@ int columns_find(struct columns *c, const struct partition *table, int kind,
 	int err;
 
 	*c = (struct columns){.table = table};
-	err = find_value(c, strings[FPISA_STRING_VALUE]);
+	err = find_value(c, strings[FPISA_STRING_VALUE], kind);
 	if (!err)
 		err = find_columns(c, strings[FPISA_STRING_BY], c->key, &c->n_keys);
 	if (!err)
@@ -109,17 +112,34 @@ void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST])
 int columns_check_join(const struct columns *c, const struct columns *other)
 {
 	if (!c->n_on || other->n_on != c->n_on)
-		return fpisa_fail(-EINVAL, "a join is of columns of both tables, as many of each");
+		return fpisa_fail(-EINVAL, "a join needs the same number of columns of both tables");
 	for (int i = 0; i < c->n_on; i++) {
 		const struct fpisa_column *a = column_on(c, i), *b = column_on(other, i);
 
-		if (a->type != b->type)
-			return fpisa_fail(-EINVAL,
-					  "%s: column %s is %s, and %s: %s is %s; columns of a join are of one type",
-					  c->table->file, a->name, fpisa_column_type_name(a->type), other->table->file,
-					  b->name, fpisa_column_type_name(b->type));
+		char of_a[FPISA_COLUMN_TYPE_MOST], of_b[FPISA_COLUMN_TYPE_MOST];
+
+		if (a->type == b->type && a->scale == b->scale &&
+		    fpisa_key_least(a) - !a->not_null == fpisa_key_least(b) - !b->not_null)
+			continue;
+		fpisa_column_type_text(a, of_a);
+		fpisa_column_type_text(b, of_b);
+		return fpisa_fail(-EINVAL,
+				  "%s: column %s is %s, and %s: %s is %s; columns of a join must have the same type",
+				  c->table->file, a->name, of_a, other->table->file, b->name, of_b);
 	}
 	return 0;
+}
+
+int columns_check_form(const struct columns *c, uint32_t form)
+{
+	const struct fpisa_column *is = c->value >= 0 ? &c->table->schema.column[c->value] : NULL;
+	char type[FPISA_COLUMN_TYPE_MOST];
+
+	if (!is || fpisa_column_fits(is, form))
+		return 0;
+	fpisa_column_type_text(is, type);
+	return fpisa_fail(-EINVAL, "%s: column %s is %s and needs --values %s; the query has --values %s",
+			  c->table->file, is->name, type, fpisa_form_name(fpisa_column_form(is)), fpisa_form_name(form));
 }
 
 int columns_check_filter(const struct columns *c, int kind, uint32_t filter_bytes)
@@ -130,29 +150,45 @@ int columns_check_filter(const struct columns *c, int kind, uint32_t filter_byte
 		bytes += (uint32_t)fpisa_key_least(column_on(c, i)) - !column_on(c, i)->not_null;
 	if (!c->n_on || bytes == filter_bytes || (bytes < filter_bytes && kind == FPISA_QUERY_JOIN))
 		return 0;
-	return fpisa_fail(-EINVAL, "%s: the join's key takes %u bytes, and the query's filter has --filter-bytes %u",
+	return fpisa_fail(-EINVAL, "%s: the join's key takes %u bytes, but the query's filter has --filter-bytes %u",
 			  c->table->file, bytes, filter_bytes);
 }
 
 /* -- fields of a row -------------------------------------------------------------- */
 
-/* Report that the row's key is longer than the query's keys, and how long it is. */
-static int no_room(const struct columns *c, uint32_t key_bytes, const struct fpisa_field *field)
+int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes, const size_t len[FPISA_COLUMNS_MOST])
 {
 	char columns[256] = "";
 	size_t need = 0, used = 0;
 
 	for (int i = 0; i < c->n_keys; i++) {
 		const struct fpisa_column *is = &c->table->schema.column[c->key[i]];
-		const struct fpisa_field *f = &field[c->key[i]];
-		size_t n = fpisa_key_least(is) + (is->type == FPISA_COLUMN_TEXT && !f->null ? f->len : 0);
+		size_t n = fpisa_key_least(is) + len[i];
 
 		need += n;
 		if (used < sizeof(columns))
 			used += (size_t)snprintf(columns + used, sizeof(columns) - used, "%s%s %zu", i ? ", " : "",
 						 is->name, n);
 	}
-	return text_no_room(&c->table->text, need, key_bytes, columns);
+	return fpisa_fail(-ENOSPC, "%s: the key needs %zu bytes (%s), but the query's keys have %u: %s", place, need,
+			  columns, key_bytes,
+			  need > FPISA_QUERY_KEY_BYTES ? "the limit is 32; use fewer or shorter columns" :
+							 "create the query with more --key-bytes");
+}
+
+/* Report that the key of this row of a text is longer than the query's keys. */
+static int no_room(const struct columns *c, uint32_t key_bytes, const struct fpisa_field *field)
+{
+	size_t len[FPISA_COLUMNS_MOST] = {0};
+	char place[TEXT_PLACE];
+
+	for (int i = 0; i < c->n_keys; i++) {
+		const struct fpisa_field *f = &field[c->key[i]];
+
+		if (c->table->schema.column[c->key[i]].type == FPISA_COLUMN_TEXT && !f->null)
+			len[i] = f->len;
+	}
+	return columns_no_room(c, text_place(&c->table->text, place), key_bytes, len);
 }
 
 int columns_key(const struct columns *c, const struct fpisa_field *field, uint32_t key_bytes, struct fpisa_row *r)
@@ -207,21 +243,28 @@ static int put(char **to, size_t *used, size_t *room, const void *from, size_t n
 			return fpisa_fail(-ENOMEM, "no memory for rows");
 		*to = more;
 	}
-	memcpy(*to + *used, from, n);
+	if (n)
+		memcpy(*to + *used, from, n);
 	*used += n;
 	return 0;
+}
+
+int columns_field(const char *text, size_t len, char **to, size_t *used, size_t *room)
+{
+	uint32_t n = text ? (uint32_t)len : FPISA_QUERY_NULL;
+
+	return put(to, used, room, &n, sizeof(n)) ?: put(to, used, room, text, text ? len : 0);
 }
 
 int columns_record(const struct columns *c, const struct fpisa_field *field, char **to, size_t *used, size_t *room)
 {
 	for (int i = 0; i < c->n_columns; i++) {
 		const struct fpisa_field *f = &field[c->column[i]];
-		uint32_t len = f->null ? FPISA_QUERY_NULL : (uint32_t)f->len;
 		int err = fpisa_field_check(&c->table->schema.column[c->column[i]], f);
 
 		if (err)
 			return text_bad_value(&c->table->text, c->column[i], f, err);
-		err = put(to, used, room, &len, sizeof(len)) ?: put(to, used, room, f->text, f->null ? 0 : f->len);
+		err = columns_field(f->null ? NULL : f->text, f->len, to, used, room);
 		if (err)
 			return err;
 	}

@@ -17,7 +17,7 @@
 
 static int malformed(void)
 {
-	return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
+	return fpisa_fail(-EPROTO, "the received data is not a message of this protocol");
 }
 
 /* -- messages of the master ------------------------------------------------------ */
@@ -45,10 +45,10 @@ static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_
 		nanosleep(&pause, NULL);
 	if (err != -EADDRINUSE)
 		return err;
-	return fpisa_fail(
-		err,
-		"UDP port %u has another query, or another program; two queries at once take two ports (--worker-port)",
-		port);
+	return fpisa_fail(err,
+			  "UDP port %u is in use by another query or program; two queries at once need two ports "
+			  "(--worker-port)",
+			  port);
 }
 
 static int open_socket(struct session *s)
@@ -85,6 +85,13 @@ static int say_ready(struct session *s)
 	ready.file = partition_number(&src->table);
 	ready.joined_file = partition_number(&s->other.table);
 	ready.value_may_be_null = columns_value_may_be_null(of);
+	if (of->value >= 0) {
+		const struct fpisa_column *value = &src->table.schema.column[of->value];
+
+		ready.value_type = value->type;
+		ready.value_precision = value->precision;
+		ready.value_scale = value->scale;
+	}
 	memcpy(content, &ready, sizeof(ready));
 	for (int i = 0; i < of->n_keys; i++, to += sizeof(struct fpisa_column))
 		memcpy(to, &src->table.schema.column[of->key[i]], sizeof(struct fpisa_column));
@@ -94,32 +101,8 @@ static int say_ready(struct session *s)
 	return fpisa_control_send(&s->control, FPISA_CONTROL_READY, content, (size_t)(to - content));
 }
 
-/*
- * Wait for a process that reads Parquet, and tell the master so. The master's messages stay unread meanwhile, because
- * the strings of OPEN are in the channel's memory. Return 1 if `fd` is readable, 0 if not yet, or -errno.
- */
-static int wait_for(void *arg, int fd)
-{
-	struct session *s = arg;
-	struct pollfd p[] = {{.fd = fd, .events = POLLIN},
-			     {.fd = fpisa_channel_fd(s->control.channel), .events = POLLRDHUP}};
-	uint32_t often = s->want.timeout_ms / 4; /* often enough for the master's own timeout */
-	int err = 0;
-
-	if (poll(p, 2, often && often < WORKING_MS ? (int)often : WORKING_MS) < 0 && errno != EINTR)
-		return fpisa_fail(-errno, "poll: %s", strerror(errno));
-	if (p[1].revents)
-		return fpisa_fail(-ECONNRESET, "the connection ended");
-	if (p[0].revents)
-		return 1;
-	if (!fpisa_control_waiting(&s->control))
-		err = fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, NULL, 0);
-	return err ?: fpisa_control_flush(&s->control);
-}
-
 static int take_open(struct session *s, const __u8 *content, size_t n)
 {
-	struct parquet_wait wait = {.turn = wait_for, .arg = s};
 	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want),
 						  *end = (const char *)content + n;
 	bool join;
@@ -135,13 +118,12 @@ static int take_open(struct session *s, const __u8 *content, size_t n)
 			return malformed();
 		at++;
 	}
-	wait.timeout_ms = s->want.timeout_ms;
 	join = *strings[FPISA_STRING_JOIN];
 	if (join ? s->want.pruning != FPISA_PRUNING_NETWORK || s->want.preaggregate : s->want.kind == FPISA_QUERY_JOIN)
 		return malformed();
-	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings, &wait);
+	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings);
 	if (!err && join)
-		err = source_open_other(&s->other, &s->source, s->directory, strings, &wait);
+		err = source_open_other(&s->other, &s->source, s->directory, strings);
 	return err ?: open_socket(s) ?: say_ready(s);
 }
 
@@ -150,17 +132,19 @@ static int take_start(struct session *s, const __u8 *content, size_t n)
 	if (s->state == GREETING || n != sizeof(s->start))
 		return malformed();
 	memcpy(&s->start, content, sizeof(s->start));
-	if (!fpisa_key_bytes_valid(s->start.key_bytes) && s->want.pruning != FPISA_PRUNING_NETWORK)
+	if (s->want.pruning != FPISA_PRUNING_NETWORK &&
+	    (!fpisa_key_bytes_valid(s->start.key_bytes) || !fpisa_form_valid(s->start.form)))
 		return malformed();
 	progress(s);
 	if (s->want.kind == FPISA_QUERY_SCAN) {
 		s->state = SCANNING;
-		return source_begin(&s->source, s->start.key_bytes, 0);
+		return source_begin(&s->source, s->start.key_bytes, 0, s->start.form);
 	}
 	s->state = JOINING;
 	if (s->want.pruning == FPISA_PRUNING_NETWORK)
 		return fpisa_member_join(&s->member, s->want.query, s->want.token);
-	fpisa_member_direct(&s->member, s->start.attempt, s->start.rank, s->start.key_bytes, s->start.cookie);
+	fpisa_member_direct(&s->member, s->start.attempt, s->start.rank, s->start.key_bytes, s->start.form,
+			    s->start.cookie);
 	return 0;
 }
 
@@ -177,7 +161,7 @@ static int take_fetch(struct session *s, const __u8 *content, size_t n)
 	s->next_place = 0;
 	s->state = FETCHING;
 	progress(s);
-	return 0;
+	return source_seek(&s->source, s->places, s->n_places);
 }
 
 int session_listen(struct session *s)

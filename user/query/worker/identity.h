@@ -27,7 +27,7 @@ struct identity {
  * the message set: -ESTALE if the file is being written.
  */
 int identity_note(struct identity *id, int fd, const char *name);
-void identity_forget(struct identity *id); /* also for an identity that is all 0 */
+void identity_forget(struct identity *id); /* the identity may be all 0 */
 
 /*
  * Return a number of this file and of `others`, which is 0 or the number of other files. Two reads with equal numbers

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +15,32 @@
 #include "listing.h"
 #include "schema.h"
 
-#define SUFFIX ".schema"
+#define SCHEMA ".schema"
+#define PARQUET ".parquet"
+
+/* Cut the end off the name. Return whether it had that end. */
+static bool cut(char *name, const char *end)
+{
+	size_t n = strlen(name), m = strlen(end);
+	bool has = n > m && !strcmp(name + n - m, end);
+
+	if (has)
+		name[n - m] = 0;
+	return has;
+}
+
+/* Return whether the file makes a table: a schema, or Parquet without one. Cut the name to the table's. */
+static bool is_table(int directory, char name[NAME_MAX + 1])
+{
+	char schema[NAME_MAX + 16];
+
+	if (cut(name, SCHEMA))
+		return true;
+	if (!cut(name, PARQUET))
+		return false;
+	snprintf(schema, sizeof(schema), "%s" SCHEMA, name);
+	return faccessat(directory, schema, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
+}
 
 static int write_names(DIR *d, int to)
 {
@@ -21,15 +48,12 @@ static int write_names(DIR *d, int to)
 
 	dprintf(to, "name\n");
 	while (errno = 0, e = readdir(d)) {
-		size_t n = strlen(e->d_name), of_table = n - strlen(SUFFIX);
-
-		if (n <= strlen(SUFFIX) || strcmp(e->d_name + of_table, SUFFIX))
+		if (!is_table(dirfd(d), e->d_name))
 			continue;
-		e->d_name[of_table] = 0;
 		if (table_name_valid(e->d_name) && dprintf(to, "%s\n", e->d_name) < 0)
-			return fpisa_fail(-errno, "a list of the tables: %s", strerror(errno));
+			return fpisa_fail(-errno, "write the list of tables: %s", strerror(errno));
 	}
-	return errno ? fpisa_fail(-errno, "the worker's directory: %s", strerror(errno)) : 0;
+	return errno ? fpisa_fail(-errno, "read the worker's directory: %s", strerror(errno)) : 0;
 }
 
 int listing_to_csv(int directory)
@@ -41,10 +65,10 @@ int listing_to_csv(int directory)
 		err = errno;
 		if (fd >= 0)
 			close(fd);
-		return fpisa_fail(-err, "the worker's directory: %s", strerror(err));
+		return fpisa_fail(-err, "open the worker's directory: %s", strerror(err));
 	}
 	to = memfd_create("fpisa-tables", MFD_CLOEXEC);
-	err = to < 0 ? fpisa_fail(-errno, "a list of the tables: %s", strerror(errno)) : write_names(d, to);
+	err = to < 0 ? fpisa_fail(-errno, "create the list of tables: %s", strerror(errno)) : write_names(d, to);
 	closedir(d);
 	if (err && to >= 0)
 		close(to);

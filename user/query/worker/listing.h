@@ -6,8 +6,8 @@
 #define LISTING_SCHEMA "name text not null"
 
 /*
- * Write the names of the directory's schemas as CSV to a new file without a name. Return its descriptor, or -errno with
- * the message set.
+ * Write the names of the directory's tables, those with a schema and those of Parquet without one, as CSV to a new file
+ * without a name. Return its descriptor, or -errno with the message set.
  */
 int listing_to_csv(int directory);
 

@@ -17,7 +17,7 @@
 
 #define NS_PER_MS 1000000ull
 #define QUEUE_MS 1000	  /* longest time that a scan which has just ended takes to make room */
-#define LAST_WORD_MS 2000 /* for the last message to be sent */
+#define LAST_WORD_MS 2000 /* time to send the last message */
 
 /* -- places ------------------------------------------------------------------ */
 
@@ -64,7 +64,8 @@ bool newcomers_make_room(struct newcomers *s)
 	if (!victim)
 		return false;
 	log_line(s->log, fpisa_now() / NS_PER_MS,
-		 "fpisa: query worker: %d connections have shown no key, and no more are held: the oldest of %s, which has %d, is closed",
+		 "fpisa: query worker: %d connections have not shown a key, the limit: the oldest of %s, which has "
+		 "%d, is closed",
 		 s->unknown, address_text(victim->from.sin_addr.s_addr, a), *share_of(s, victim));
 	end(s, victim);
 	return true;
@@ -205,7 +206,8 @@ void newcomers_tick(struct newcomers *s)
 		}
 		if (n->state == NEWCOMER_UNKNOWN)
 			say_why(s, n,
-				fpisa_fail(-ETIMEDOUT, "it has shown no key in %d s", FPISA_MANAGER_GREETING_MS / 1000));
+				fpisa_fail(-ETIMEDOUT, "it has not shown a key in %d s",
+					   FPISA_MANAGER_GREETING_MS / 1000));
 		end(s, n);
 	}
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections of masters that are not served yet, all in the worker's own process. A connection has 5 s to show a key.
- * Then it waits until one of the scans that are served at once ends, or is told that no room is left. A host without a
- * key can only take places here, which are shared out by host. It cannot take a scan.
+ * Connections of masters that the worker does not serve yet. The worker's own process keeps them all. A connection must
+ * show a key within 5 s. It then waits until a scan that is served ends, or is told that no room is left. Hosts without
+ * a key share the places in this list, and cannot take a scan.
  */
 #ifndef FPISA_QUERY_NEWCOMERS_H
 #define FPISA_QUERY_NEWCOMERS_H
@@ -39,7 +39,7 @@ struct newcomers {
 	const char *key_file;
 	struct log *log;
 	int epoll;
-	int scans;		    /* served at once */
+	int scans;		    /* most scans served at once */
 	int unknown, known;	    /* number of connections without and with a key */
 	uint32_t spread;	    /* factor that spreads hosts: odd and random */
 	int share[NEWCOMER_SHARES]; /* connections of each share without a key */
@@ -69,7 +69,7 @@ void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err);
 /* Forget a connection that another process serves from now on. */
 void newcomer_forget(struct newcomers *s, struct newcomer *n);
 
-/* Close, in that process, the sockets of all other connections. */
+/* Close the sockets of all connections but `n`, in the process that serves `n`. */
 void newcomers_close_others(const struct newcomers *s, const struct newcomer *n);
 
 #endif

@@ -1,178 +1,350 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Parquet by pyarrow, if it is installed: a Python process reads the file and writes CSV. The file's contents are not
- * trusted, so a separate process reads it. That process gets only the two files, a pipe for its messages, and names of
- * columns.
- */
+/* Parquet by DuckDB; parquet.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "lib/base/clock.h"
+#include "fpisa-query.h"
 #include "lib/base/error.h"
-#include "query/lib/column.h"
+#include "lib/base/locale.h"
 #include "parquet.h"
+#include "query/lib/decimal.h"
 
-#define WHY 200
+#define PLACE "file_row_number"
 
-/*
- * Write the columns named by the arguments, batch by batch. NULL is empty; text is in quotes. If a row group cannot be
- * read or written, find the column that is the reason.
- */
-static const char script[] =
-	"import sys\n"
-	"names = sys.argv[1:]\n"
-	"try:\n"
-	"    import pyarrow, pyarrow.csv as csv, pyarrow.parquet as parquet\n"
-	"except ImportError:\n"
-	"    sys.exit('no pyarrow in python3: pip install pyarrow, or give the table as CSV')\n"
-	"def write(out, names, groups):\n"
-	"    with csv.CSVWriter(out, pyarrow.schema([schema.field(n) for n in names])) as w:\n"
-	"        for group in groups:\n"
-	"            try:\n"
-	"                for batch in f.iter_batches(columns=names, row_groups=[group]):\n"
-	"                    w.write_batch(batch.select(names))\n"
-	"            except Exception as e:\n"
-	"                if len(names) > 1:\n"
-	"                    for n in names:\n"
-	"                        write(pyarrow.BufferOutputStream(), [n], [group])\n"
-	"                    raise\n"
-	"                sys.exit('column %s: %s' % (*names, ' '.join(str(e).split())))\n"
-	"try:\n"
-	"    try:\n"
-	"        f = parquet.ParquetFile(open(0, 'rb'), page_checksum_verification=True)\n"
-	"    except TypeError:\n"
-	"        sys.exit('pyarrow %s does not check pages of Parquet: pip install a newer one' % pyarrow.__version__)\n"
-	"    schema = f.schema_arrow\n"
-	"    for n in names:\n"
-	"        if schema.names.count(n) != 1:\n"
-	"            sys.exit('column %s is not in the file, or there twice' % n)\n"
-	"        if pyarrow.types.is_nested(schema.field(n).type):\n"
-	"            sys.exit('column %s is %s, which no type of a schema takes' % (n, schema.field(n).type))\n"
-	"    out = open(1, 'wb')\n"
-	"    write(out, names, range(f.num_row_groups))\n"
-	"    out.flush()\n"
-	"except Exception as e:\n"
-	"    sys.exit(' '.join(str(e).split()))\n";
+/* -- types -------------------------------------------------------------------- */
 
-static int temporary(void)
+enum native { NESTED, WHOLE, WIDE, FLOATING, DECIMAL, DATE, TEXT, BYTES, OTHER };
+
+/* Return the native type and, if a column without a schema has one, the type in *c. */
+static enum native native_of(const char *type, struct fpisa_column *c)
 {
-	const char *directory = getenv("TMPDIR");
-	int fd = open(directory ? directory : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	static const struct {
+		const char *name;
+		enum native is;
+		uint8_t type, precision;
+	} types[] = {
+		{"TINYINT", WHOLE, FPISA_COLUMN_INT32, 0},    {"SMALLINT", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"INTEGER", WHOLE, FPISA_COLUMN_INT32, 0},    {"BIGINT", WHOLE, FPISA_COLUMN_INT64, 0},
+		{"UTINYINT", WHOLE, FPISA_COLUMN_INT32, 0},   {"USMALLINT", WHOLE, FPISA_COLUMN_INT32, 0},
+		{"UINTEGER", WHOLE, FPISA_COLUMN_INT64, 0},   {"UBIGINT", WHOLE, FPISA_COLUMN_DECIMAL, 20},
+		{"HUGEINT", WIDE, FPISA_COLUMN_DECIMAL, 38},  {"FLOAT", FLOATING, FPISA_COLUMN_REAL, 0},
+		{"DOUBLE", FLOATING, FPISA_COLUMN_DOUBLE, 0}, {"DATE", DATE, FPISA_COLUMN_DATE, 0},
+		{"VARCHAR", TEXT, FPISA_COLUMN_TEXT, 0},      {"BLOB", BYTES, FPISA_COLUMN_TEXT, 0},
+	};
+	unsigned int precision, scale;
+	size_t n = strlen(type);
 
-	return fd >= 0 ? fd : memfd_create("fpisa-parquet", MFD_CLOEXEC);
-}
-
-static void child(pid_t parent, int in, int out, int errors, const char *const *columns, int n)
-{
-	const char *argv[FPISA_COLUMNS_MOST + 6] = {"python3", "-I", "-B", "-c", script};
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(126);
-	signal(SIGPIPE, SIG_DFL);
-	/* The descriptors may occupy each other's places. */
-	in = fcntl(in, F_DUPFD, 3);
-	out = fcntl(out, F_DUPFD, 3);
-	errors = fcntl(errors, F_DUPFD, 3);
-	if (in < 0 || out < 0 || errors < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(errors, 2) < 0)
-		_exit(126);
-	closefrom(3);
-	memcpy(argv + 5, columns, (size_t)n * sizeof(*columns));
-	execvp("python3", (char *const *)argv);
-	_exit(127);
-}
-
-/* Wait until the process, which writes `out`, has more to say. Return 0, or -errno with the message set. */
-static int wait_for_more(const struct parquet_wait *wait, const char *name, int fd, int out)
-{
-	uint64_t heard = fpisa_now();
-	struct stat now;
-	off_t size = -1;
-	int rc;
-
-	while (!(rc = wait->turn(wait->arg, fd))) {
-		if (!fstat(out, &now) && now.st_size != size) {
-			size = now.st_size;
-			heard = fpisa_now();
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (!strcmp(type, types[i].name)) {
+			c->type = types[i].type;
+			c->precision = types[i].precision;
+			return types[i].is;
 		}
-		if (wait->timeout_ms && fpisa_now() > heard + wait->timeout_ms * 1000000ull)
-			return fpisa_fail(-ETIMEDOUT, "%s: the process that reads Parquet has written nothing in %u ms",
-					  name, wait->timeout_ms);
+	if (sscanf(type, "DECIMAL(%2u,%2u)", &precision, &scale) == 2) {
+		c->type = FPISA_COLUMN_DECIMAL;
+		c->precision = (uint8_t)precision;
+		c->scale = (uint8_t)scale;
+		return DECIMAL;
 	}
-	return rc < 0 ? rc : 0;
+	if (!n || type[n - 1] == ']' || !strncmp(type, "STRUCT", 6) || !strncmp(type, "MAP", 3) ||
+	    !strncmp(type, "UNION", 5) || !strcmp(type, "VARIANT"))
+		return NESTED;
+	c->type = FPISA_COLUMN_TEXT;
+	return OTHER;
 }
 
-/*
- * Read the process's messages until it ends, and keep the last WHY bytes. Return 0, or -errno with the message set if
- * the wait was given up.
- */
-static int hear(const struct parquet_wait *wait, const char *name, int fd, int out, char why[WHY + 1])
+/* Return whether a value of the type `is`, of digits `from`, can become the schema's, exactly or rounded once. */
+static bool converts(enum native is, const struct fpisa_column *from, const struct fpisa_column *to)
 {
-	char more[WHY];
-	size_t n = 0;
-	ssize_t got;
+	switch (to->type) {
+	case FPISA_COLUMN_TEXT:
+		return is != NESTED;
+	case FPISA_COLUMN_REAL:
+		/*
+		 * The engine makes a real of digits by way of a double, which rounds twice if the double is in the middle
+		 * of two reals, and the digits are not. With so few digits there is no such double.
+		 */
+		return is == WHOLE || is == FLOATING || (is == DECIMAL && from->precision <= 15 && from->scale <= 8);
+	case FPISA_COLUMN_DOUBLE:
+		return is == WHOLE || is == WIDE || is == FLOATING || is == DECIMAL;
+	case FPISA_COLUMN_INT32:
+	case FPISA_COLUMN_INT64:
+		return is == WHOLE || is == WIDE;
+	case FPISA_COLUMN_DECIMAL:
+		return is == WHOLE || is == WIDE || (is == DECIMAL && from->scale <= to->scale);
+	case FPISA_COLUMN_DATE:
+		return is == DATE;
+	}
+	return false;
+}
+
+int parquet_check(const struct parquet *q, const struct schema *schema, int column, const char *name)
+{
+	const struct fpisa_column *c = &schema->column[column];
+	struct fpisa_column from = {0};
+	char to[FPISA_COLUMN_TYPE_MOST];
+
+	if (!*q->type[column])
+		return fpisa_fail(-EINVAL, "%s: column %s is not in the file", name, c->name);
+	if (converts(native_of(q->type[column], &from), &from, c))
+		return 0;
+	fpisa_column_type_text(c, to);
+	return fpisa_fail(-EINVAL, "%s: column %s is %s, which is not made %s: name another type in the schema", name,
+			  c->name, q->type[column], to);
+}
+
+/* -- the file ------------------------------------------------------------------- */
+
+static bool take_text(const struct ArrowArray *texts, int64_t i, char *to, size_t size)
+{
+	const int32_t *end = (const int32_t *)texts->buffers[1] + texts->offset + i;
+	size_t n = (size_t)(end[1] - end[0]);
+
+	snprintf(to, size, "%.*s", (int)n, (const char *)texts->buffers[2] + end[0]);
+	return n < size;
+}
+
+/* Take a column of the file into the schema, if it has a place there. */
+static void take_column(struct parquet *q, struct schema *schema, bool given, const char *column, const char *type)
+{
+	struct fpisa_column *c = &schema->column[schema->n];
+	int i = schema_find(schema, column);
+
+	if (!given && i < 0 && schema->n < FPISA_COLUMNS_MOST && fpisa_column_name_valid(column)) {
+		*c = (struct fpisa_column){0};
+		if (native_of(type, c) == NESTED)
+			return;
+		strcpy(c->name, column);
+		i = schema->n++;
+	}
+	if (i >= 0)
+		strcpy(q->type[i], type);
+}
+
+static int take_columns(struct parquet *q, struct schema *schema, const char *name)
+{
+	char sql[128], column[FPISA_COLUMN_NAME], type[PARQUET_TYPE];
+	const bool given = schema->n > 0;
+	struct ArrowArrayStream rows;
+	struct ArrowArray batch;
 	int err;
 
-	while (!(err = wait_for_more(wait, name, fd, out)) && (got = read(fd, more, sizeof(more))) > 0) {
-		size_t drop = n + (size_t)got > WHY ? n + (size_t)got - WHY : 0;
-
-		memmove(why, why + drop, n - drop);
-		n -= drop;
-		memcpy(why + n, more, (size_t)got);
-		n += (size_t)got;
+	snprintf(sql, sizeof(sql), "DESCRIBE SELECT * FROM %s", q->from);
+	err = engine_run(&q->engine, sql, &rows, name);
+	while (!err) {
+		batch = (struct ArrowArray){0};
+		if (rows.get_next(&rows, &batch))
+			err = engine_said(name, rows.get_last_error(&rows));
+		if (!batch.release)
+			break;
+		for (int64_t i = 0; i < batch.length; i++) {
+			if (!take_text(batch.children[0], i, column, sizeof(column)))
+				continue;
+			if (!strcasecmp(column, PLACE))
+				err = fpisa_fail(-EINVAL,
+						 "%s: rename its column " PLACE ", which is the engine's name for a "
+						 "row's place",
+						 name);
+			/* Only the types of nested columns and of enumerations are longer. */
+			if (!take_text(batch.children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
+				strcpy(type, "STRUCT(...)");
+			take_column(q, schema, given, column, type);
+		}
+		batch.release(&batch);
 	}
-	while (n && why[n - 1] == '\n')
-		n--;
-	why[n] = 0;
-	for (size_t i = 0; i < n; i++)
-		if (why[i] < ' ' || why[i] > '~')
-			why[i] = ' ';
-	return err;
+	if (rows.release)
+		rows.release(&rows);
+	return err || schema->n ? err : fpisa_fail(-EINVAL, "%s: has no column that can be queried", name);
 }
 
-int parquet_to_csv(int fd, const char *name, const char *const *columns, int n, const struct parquet_wait *wait)
+int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *name)
 {
-	char why[WHY + 1] = "";
-	int out = temporary(), end[2], status = 0, err = 0;
-	pid_t parent = getpid(), pid;
+	char sql[128];
+	int err;
 
-	if (out < 0)
-		return fpisa_fail(-errno, "%s: temporary file: %s; set TMPDIR", name, strerror(errno));
-	if (pipe2(end, O_CLOEXEC)) {
-		close(out);
-		return fpisa_fail(-errno, "%s: %s", name, strerror(errno));
-	}
-	pid = fork();
-	if (!pid)
-		child(parent, fd, out, end[1], columns, n);
-	close(end[1]);
-	if (pid > 0) {
-		err = hear(wait, name, end[0], out, why);
-		if (err)
-			kill(pid, SIGKILL);
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-	}
-	close(end[0]);
-	if (pid > 0 && !err && WIFEXITED(status) && !WEXITSTATUS(status))
-		return out;
-	close(out);
+	*q = (struct parquet){0};
+	err = engine_open(&q->engine, name);
 	if (err)
 		return err;
-	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return fpisa_fail(-ENOENT,
-				  "%s: reading Parquet needs python3; install it with pyarrow, or give the "
-				  "table as CSV",
-				  name);
-	return fpisa_fail(-EINVAL, "%s: %s", name, *why ? why : "the process that reads Parquet was killed");
+	snprintf(q->from, sizeof(q->from), "read_parquet('/proc/self/fd/%d')", fd);
+	/* The engine opens no other file, whatever a statement says. */
+	snprintf(sql, sizeof(sql), "SET allowed_paths = ['/proc/self/fd/%d']", fd);
+	err = engine_do(&q->engine, sql, NULL, name)					      ?:
+		      engine_do(&q->engine, "SET enable_external_access = false", NULL, name) ?:
+		      take_columns(q, schema, name);
+	if (err)
+		return err;
+	snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s", q->from);
+	return engine_do(&q->engine, sql, &q->rows, name);
+}
+
+void parquet_close(struct parquet *q)
+{
+	engine_close(&q->engine);
+}
+
+/* -- statements ----------------------------------------------------------------- */
+
+/* Write the column as the schema's type. Texts keep their bytes. */
+static void put_column(FILE *f, const struct parquet *q, const struct schema *schema, int column)
+{
+	const struct fpisa_column *c = &schema->column[column];
+	static const char *const names[] = {
+		[FPISA_COLUMN_REAL] = "FLOAT",	   [FPISA_COLUMN_DOUBLE] = "DOUBLE", [FPISA_COLUMN_INT32] = "INTEGER",
+		[FPISA_COLUMN_INT64] = "BIGINT",   [FPISA_COLUMN_TEXT] = "VARCHAR",  [FPISA_COLUMN_DATE] = "DATE",
+		[FPISA_COLUMN_DECIMAL] = "DECIMAL"};
+	struct fpisa_column from = {0};
+	enum native is = native_of(q->type[column], &from);
+
+	/* Not all versions round a decimal once; all round its digits once. */
+	bool digits = (is == WIDE || is == DECIMAL) && (c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE);
+
+	if ((is == TEXT || is == BYTES) && c->type == FPISA_COLUMN_TEXT)
+		fprintf(f, "\"%s\"", c->name);
+	else if (c->type == FPISA_COLUMN_DECIMAL)
+		fprintf(f, "CAST(\"%s\" AS DECIMAL(%u,%u))", c->name, c->precision, c->scale);
+	else if (digits)
+		fprintf(f, "CAST(CAST(\"%s\" AS VARCHAR) AS %s)", c->name, names[c->type]);
+	else
+		fprintf(f, "CAST(\"%s\" AS %s)", c->name, names[c->type]);
+}
+
+static void put_as_text(FILE *f, const struct parquet *q, const struct schema *schema, int column)
+{
+	bool is = schema->column[column].type == FPISA_COLUMN_TEXT;
+
+	fputs(is ? "" : "CAST(", f);
+	put_column(f, q, schema, column);
+	fputs(is ? "" : " AS VARCHAR)", f);
+}
+
+/* Return whether the number has at most `digits` digits. */
+static bool fits(__int128 number, unsigned int digits)
+{
+	while (digits--)
+		number /= 10;
+	return !number;
+}
+
+/* Write the term's constant; a text as bytes. */
+static void put_constant(FILE *f, const struct where_term *t, const struct fpisa_column *c)
+{
+	const __u64 wide[3] = {(__u64)t->integer, (__u64)(t->integer >> 64), (__u64)(t->integer >> 127)};
+	char digits[FPISA_DECIMAL_TEXT];
+
+	switch (c->type) {
+	case FPISA_COLUMN_TEXT:
+		fputs("unhex('", f);
+		for (size_t i = 0; i < t->len; i++)
+			fprintf(f, "%02x", (unsigned char)t->text[i]);
+		fputs("')", f);
+		break;
+	case FPISA_COLUMN_DATE:
+		fprintf(f, "DATE '%s'", t->text);
+		break;
+	case FPISA_COLUMN_REAL:
+	case FPISA_COLUMN_DOUBLE:
+		fprintf(f, "CAST('%.17g' AS DOUBLE)", isnan(t->real) ? (double)NAN : t->real);
+		break;
+	case FPISA_COLUMN_DECIMAL:
+		fpisa_decimal_text(wide, c->scale, digits);
+		fprintf(f, "CAST('%s' AS DECIMAL(%u,%u))", digits, fits(t->integer, c->precision) ? c->precision : 38u,
+			c->scale);
+		break;
+	default:
+		fprintf(f, "CAST('%lld' AS BIGINT)", (long long)t->integer);
+	}
+}
+
+static void put_comparison(FILE *f, const struct parquet *q, const struct schema *schema, const struct where_term *t)
+{
+	static const char *const operators[] = {"<", "<=", "=", "<>", ">=", ">"};
+	const struct fpisa_column *c = &schema->column[t->column];
+	/* Texts are compared by their bytes, and reals as doubles. */
+	const char *as = c->type == FPISA_COLUMN_REAL					    ? "CAST(" :
+			 c->type == FPISA_COLUMN_TEXT && strcmp(q->type[t->column], "BLOB") ? "encode(" :
+											      "(";
+
+	fputs(as, f);
+	put_column(f, q, schema, t->column);
+	fprintf(f, "%s %s ", c->type == FPISA_COLUMN_REAL ? " AS DOUBLE)" : ")", operators[t->is]);
+	put_constant(f, t, c);
+}
+
+static void put_term(FILE *f, const struct parquet *q, const struct schema *schema, const struct where_term *t)
+{
+	if (t->is < WHERE_NULL)
+		put_comparison(f, q, schema, t);
+	else
+		fprintf(f, "\"%s\" IS %s", schema->column[t->column].name, t->is == WHERE_NULL ? "NULL" : "NOT NULL");
+}
+
+/*
+ * Write the conditions from term `i` on. The engine evaluates conditions in any order, so a column that is never NULL is
+ * in a CASE: an error if the conditions before it hold, whatever those behind it say.
+ */
+static void put_terms(FILE *f, const struct parquet *q, const struct schema *schema, const struct where *w, int i)
+{
+	const char *name;
+	int end = i;
+
+	while (end < w->n && w->term[end].is != WHERE_NEVER_NULL)
+		end++;
+	fputs(end < w->n ? "CASE WHEN " : "", f);
+	fputs(i == end ? "true" : "", f);
+	for (int k = i; k < end; k++) {
+		fputs(k > i ? " AND " : "", f);
+		put_term(f, q, schema, &w->term[k]);
+	}
+	if (end == w->n)
+		return;
+	name = schema->column[w->term[end].column].name;
+	fprintf(f,
+		" THEN CASE WHEN \"%s\" IS NULL THEN CAST(error('column %s is empty, and the query takes it as never "
+		"NULL') AS BOOLEAN) ELSE ",
+		name, name);
+	put_terms(f, q, schema, w, end + 1);
+	fputs(" END ELSE false END", f);
+}
+
+static void put_from(FILE *f, const struct parquet *q, const struct parquet_wanted *want)
+{
+	fprintf(f, " FROM %s", q->from);
+	if (!want->places)
+		return;
+	fputs(" JOIN (SELECT unnest(p) AS place_, generate_subscripts(p, 1) AS order_ FROM (SELECT [", f);
+	for (size_t i = 0; i < want->n_places; i++)
+		fprintf(f, "%s%llu", i ? "," : "", (unsigned long long)want->places[i]);
+	fputs("]::BIGINT[] AS p)) ON " PLACE " = place_ ORDER BY order_", f);
+}
+
+char *parquet_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want)
+{
+	locale_t before = fpisa_locale_enter();
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
+
+	if (f) {
+		fputs(want->place ? "SELECT " PLACE : "SELECT ", f);
+		for (int i = 0; i < want->n; i++) {
+			fputs(i || want->place ? ", " : "", f);
+			(want->as_text ? put_as_text : put_column)(f, q, schema, want->column[i]);
+		}
+		put_from(f, q, want);
+		if (want->where && want->where->n) {
+			fputs(" WHERE ", f);
+			put_terms(f, q, schema, want->where, 0);
+		}
+	}
+	fpisa_locale_leave(before);
+	if (!f || fclose(f) || !text) {
+		fpisa_fail(-ENOMEM, "no memory for a statement");
+		return NULL;
+	}
+	return text;
 }

@@ -75,6 +75,21 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	return err;
 }
 
+/* Read the schema, unless there is none and the table is Parquet, whose columns are in the file. */
+static int open_schema(struct partition *p, int directory, const char *table)
+{
+	char name[TABLE_NAME + 16];
+	int err = read_schema(p, directory, table), fd;
+
+	if (err != -ENOENT)
+		return err;
+	snprintf(name, sizeof(name), "%s.parquet", table);
+	fd = open_file(directory, name);
+	if (fd >= 0)
+		close(fd);
+	return fd == -ENOENT ? err : 0;
+}
+
 /* Open the table's only file of rows. */
 static int open_rows(struct partition *p, int directory, const char *table)
 {
@@ -92,14 +107,14 @@ static int open_rows(struct partition *p, int directory, const char *table)
 			return fpisa_fail(fd, "%s: %s", name, why(fd));
 		if (p->fd >= 0) {
 			close(fd);
-			return fpisa_fail(-EINVAL, "%s and %s are both there; a table has one of them", p->file, name);
+			return fpisa_fail(-EINVAL, "%s and %s both exist; keep one of them", p->file, name);
 		}
 		p->fd = fd;
 		strcpy(p->file, name);
 		p->kind = i;
 	}
 	return p->fd >= 0 ? 0 :
-			    fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet is there",
+			    fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet exists",
 				       table, table);
 }
 
@@ -109,7 +124,7 @@ static int open_table(struct partition *p, int directory, const char *table)
 	char schema[] = LISTING_SCHEMA;
 
 	if (strcmp(table, LISTING))
-		return read_schema(p, directory, table) ?: open_rows(p, directory, table);
+		return open_schema(p, directory, table) ?: open_rows(p, directory, table);
 	strcpy(p->file, table);
 	p->ours = true;
 	p->fd = listing_to_csv(directory);
@@ -123,27 +138,10 @@ static int note(struct partition *p)
 
 int partition_rewind(struct partition *p)
 {
+	if (p->kind == ROWS_PARQUET)
+		return 0;
 	text_seek(&p->text, 0);
 	return p->text.format == TEXT_CSV ? text_header(&p->text) : 0;
-}
-
-/* Replace a Parquet file by its rows as CSV. */
-static int read_parquet(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait)
-{
-	const char *name[FPISA_COLUMNS_MOST];
-	int n = 0, csv, err;
-
-	for (int i = 0; i < p->schema.n; i++)
-		if (used[i])
-			name[n++] = p->schema.column[i].name;
-	csv = parquet_to_csv(p->fd, p->file, name, n, wait);
-	if (csv < 0)
-		return csv;
-	err = partition_whole(p);
-	close(p->fd);
-	p->fd = csv;
-	p->ours = true;
-	return err;
 }
 
 int partition_open(struct partition *p, int directory, const char *table)
@@ -156,25 +154,37 @@ int partition_open(struct partition *p, int directory, const char *table)
 	err = open_table(p, directory, table);
 	if (!err && !p->ours)
 		err = note(p);
+	if (!err && p->kind == ROWS_PARQUET)
+		err = parquet_open(&p->parquet, p->fd, &p->schema, p->file);
 	if (err)
 		partition_close(p);
 	return err;
 }
 
-int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait)
+/* Check the used columns of a Parquet file. */
+static int check_columns(const struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 {
-	bool parquet = p->kind == ROWS_PARQUET;
-	int err = parquet ? read_parquet(p, used, wait) : 0;
+	int err = 0;
 
-	if (!err)
-		err = text_open(&p->text, p->fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file, &p->schema,
-				parquet ? used : NULL);
+	for (int i = 0; !err && i < p->schema.n; i++)
+		if (!used || used[i])
+			err = parquet_check(&p->parquet, &p->schema, i, p->file);
+	return err;
+}
+
+int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST])
+{
+	int err = p->kind == ROWS_PARQUET ? check_columns(p, used) :
+					    text_open(&p->text, p->fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV,
+						      p->file, &p->schema, used);
+
 	return err ?: partition_rewind(p);
 }
 
 void partition_close(struct partition *p)
 {
 	text_close(&p->text);
+	parquet_close(&p->parquet);
 	identity_forget(&p->identity);
 	if (p->fd > 0)
 		close(p->fd);

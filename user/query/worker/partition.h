@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The rows of a table that a worker has: TABLE.schema in its directory, and one of TABLE.csv, TABLE.tbl and
- * TABLE.parquet. No name or link can make the worker open a file outside of the directory.
+ * TABLE.parquet. Parquet needs no schema. No name or link can make the worker open a file outside of the directory.
  */
 #ifndef FPISA_QUERY_PARTITION_H
 #define FPISA_QUERY_PARTITION_H
@@ -18,25 +18,25 @@ struct partition {
 	char file[TABLE_NAME + 16]; /* file name, for messages */
 	struct schema schema;
 	struct text text;
-	bool ours; /* `fd` is a temporary file that only this process has */
+	struct parquet parquet; /* instead of `text`, if the file is Parquet */
+	bool ours;		/* `fd` is a temporary file that only this process has */
 	struct identity identity, of_schema;
 };
 
 /*
  * Find the table's files and read its schema. Return 0, or -errno with the message set: -EINVAL if the name or the
- * schema is not valid, -ENOENT if the table does not exist.
+ * schema is not valid, -ENOENT if the table does not exist, or is Parquet and DuckDB does not.
  */
 int partition_open(struct partition *p, int directory, const char *table);
 
 /*
- * Go to the first row. If the file is Parquet, first write the `used` columns as CSV to a temporary file; `wait` waits
- * for this. The index into `used` is the column's number in the schema. Other columns have no values then. Return 0, or
- * -errno with the message set: -EINVAL if the file is not valid, -ENOENT if pyarrow is not installed.
+ * Go to the first row. Columns that are not `used` (NULL: all are) have no values in Parquet then, and are not checked in
+ * other files. Return 0, or -EINVAL with the message set if the file is not valid.
  */
-int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait);
-void partition_close(struct partition *p); /* also for a partition that is all 0, or was not opened */
+int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST]);
+void partition_close(struct partition *p); /* the partition may be all 0 or not opened */
 
-/* Go back to the first row. Return 0 or -errno as text_header(). */
+/* Go back to the first row of a text. Return 0 or -errno as text_header(). */
 int partition_rewind(struct partition *p);
 
 /* Return a number of the rows and the schema. Two reads of a table with equal numbers have read the same bytes. */

@@ -5,10 +5,11 @@
 #include "fpisa/query/order.h"
 #include "reduction.h"
 
-int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes)
+int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes,
+		    uint32_t form)
 {
 	*r = (struct reduction){.table = want->kind == FPISA_QUERY_TABLE, .ascending = want->ascending, .valued = valued};
-	return r->table ? fpisa_groups_init(&r->groups, key_bytes, 0) : fpisa_top_init(&r->top, want->limit);
+	return r->table ? fpisa_groups_init(&r->groups, key_bytes, form, 0) : fpisa_top_init(&r->top, want->limit);
 }
 
 void reduction_end(struct reduction *r)
@@ -48,56 +49,117 @@ static int next_of_top(struct reduction *r, struct fpisa_row *row)
 	return 1;
 }
 
+/* -- groups ------------------------------------------------------------------------------------ */
+
+static uint32_t form_of(const struct reduction *r)
+{
+	return r->groups.config.form;
+}
+
+/* Set the next terms of the sum. Return their number, 0 if nothing is left of it. */
+static int sum_terms(struct reduction *r)
+{
+	const int is_double = form_of(r) == FPISA_FORM_DOUBLE;
+	__u64 term[FPISA_EXPANSION_TERMS];
+	int n;
+
+	if (fpisa_form_is_integer(form_of(r)))
+		return fpisa_group_term_integer(r->integers, form_of(r), r->term[0].wide);
+	n = fpisa_group_terms(&r->sum, fpisa_superacc_format(is_double ? FPISA_FORMAT_FP64 : FPISA_FORMAT_FP32), term);
+	for (int i = 0; i < n; i++) {
+		r->term[i].wide[0] = term[i];
+		r->term[i].value = (uint32_t)term[i];
+	}
+	return n;
+}
+
+/* Set rows with the group's least and greatest value. */
+static void order_terms(const struct reduction *r, struct fpisa_row *least, struct fpisa_row *most)
+{
+	const struct fpisa_query_group *g = r->group;
+
+	*least = *most = (struct fpisa_row){.count = FPISA_ROW_NO_SUM};
+	if (fpisa_form_is_integer(form_of(r))) {
+		memcpy(least->wide, g->lowest, sizeof(least->wide));
+		memcpy(most->wide, g->highest, sizeof(most->wide));
+		least->wide[1] ^= 1ull << 63;
+		most->wide[1] ^= 1ull << 63;
+	} else if (form_of(r) == FPISA_FORM_DOUBLE) {
+		least->wide[0] = fpisa_order_value64(g->least);
+		most->wide[0] = fpisa_order_value64(g->most);
+	} else {
+		least->value = fpisa_order_value(g->min);
+		most->value = fpisa_order_value(g->max);
+	}
+}
+
+/* Return whether the group has values in addition to a count. */
+static bool has_values(const struct reduction *r)
+{
+	return r->valued && fpisa_group_has_values(&r->groups.config, r->group);
+}
+
+static bool is_left(const struct reduction *r)
+{
+	return r->sum.acc.rows || r->integers[0] || r->integers[1] || r->integers[2] || r->count_left;
+}
+
 /*
  * Prepare the next rows of a group: the terms of its sum, its least and greatest value, and the part of the count
- * beyond 30 bits. The first term has the count.
+ * beyond 30 bits. The first row has the count.
  */
-static void more_terms(struct reduction *r, const struct fpisa_query_group *g, bool first)
+static void more_terms(struct reduction *r, bool first)
 {
-	int n = fpisa_group_terms(&r->sum, r->term);
+	int n;
 
+	memset(r->term, 0, sizeof(r->term));
+	n = sum_terms(r);
 	for (int i = 0; i < n; i++)
-		r->count[i] = FPISA_ROW_NO_ORDER;
-	if (first && r->valued && g->min <= g->max) {
-		r->term[n] = fpisa_order_value(g->min);
-		r->count[n++] = FPISA_ROW_NO_SUM;
-		r->term[n] = fpisa_order_value(g->max);
-		r->count[n++] = FPISA_ROW_NO_SUM;
+		r->term[i].count = FPISA_ROW_NO_ORDER;
+	if (first && has_values(r)) {
+		order_terms(r, &r->term[n], &r->term[n + 1]);
+		n += 2;
 	}
-	if (!n) {
-		r->term[n] = 0;
-		r->count[n++] = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
-	}
+	if (!n)
+		r->term[n++].count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
 	r->n_terms = n;
 	r->next_term = 0;
 }
 
+static void begin_group(struct reduction *r)
+{
+	const struct fpisa_query_group *g = r->group;
+
+	r->count_left = g->count;
+	r->sum.acc.rows = 0;
+	memset(r->integers, 0, sizeof(r->integers));
+	if (has_values(r) && fpisa_form_is_integer(form_of(r)))
+		memcpy(r->integers, g->sum, sizeof(r->integers));
+	else if (has_values(r))
+		fpisa_groups_sum(&r->groups, g, &r->sum);
+}
+
 static int next_of_groups(struct reduction *r, struct fpisa_row *row)
 {
-	const struct fpisa_query_group *g;
 	uint32_t part;
+	int rc;
 
-	while (r->next_term == r->n_terms) {
-		if (r->sum.acc.rows || r->count_left) {
-			more_terms(r, &r->groups.group[r->next - 1], false);
-			break;
+	if (r->next_term == r->n_terms) {
+		bool first = !is_left(r);
+
+		if (first) {
+			rc = fpisa_groups_next(&r->groups, &r->group);
+			if (rc <= 0)
+				return rc;
+			begin_group(r);
 		}
-		if (r->next == r->groups.state.used)
-			return 0;
-		g = &r->groups.group[r->next++];
-		fpisa_group_sum(g, &r->sum);
-		r->count_left = g->count;
-		if (!r->valued || g->min > g->max)
-			r->sum.acc.rows = 0;
-		more_terms(r, g, true);
+		more_terms(r, first);
 	}
-	g = &r->groups.group[r->next - 1];
-	*row = (struct fpisa_row){.value = r->term[r->next_term], .count = r->count[r->next_term]};
-	memcpy(row->key, g->key, sizeof(row->key));
+	*row = r->term[r->next_term++];
+	memcpy(row->key, r->group->key, sizeof(row->key));
 	part = r->count_left < FPISA_ROW_COUNT ? (uint32_t)r->count_left : FPISA_ROW_COUNT;
 	row->count |= part;
 	r->count_left -= part;
-	r->next_term++;
 	return 1;
 }
 

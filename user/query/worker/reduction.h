@@ -12,20 +12,23 @@
 struct reduction {
 	bool table;	/* groups, not the first N */
 	bool ascending; /* least values first */
-	bool valued;	/* groups have a value beside their count */
+	bool valued;	/* groups have a value in addition to their count */
 	struct fpisa_groups groups;
 	struct fpisa_top top;
-	uint64_t next; /* group or row to be sent */
+	uint64_t next; /* row to be sent */
 	/* The rest of the current group that has not been sent: */
-	union fpisa_superacc_full sum;
-	uint32_t term[FPISA_EXPANSION_TERMS + 2], count[FPISA_EXPANSION_TERMS + 2];
+	const struct fpisa_query_group *group;
+	union fpisa_superacc_full sum;			  /* of reals and doubles; rows 0: nothing is left */
+	__u64 integers[3];				  /* of integers */
+	struct fpisa_row term[FPISA_EXPANSION_TERMS + 2]; /* without keys */
 	int n_terms, next_term;
 	uint64_t count_left;
 };
 
 /* Set up an empty reduction. Return 0, or -ENOMEM with the message set. */
-int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes);
-void reduction_end(struct reduction *r); /* also for a reduction that is all 0 */
+int reduction_begin(struct reduction *r, const struct fpisa_query_open *want, bool valued, uint32_t key_bytes,
+		    uint32_t form);
+void reduction_end(struct reduction *r); /* the reduction may be all 0 */
 
 /* Add a row. Return 0, or -ENOMEM with the message set. */
 int reduction_add(struct reduction *r, const struct fpisa_row *row);

@@ -52,10 +52,8 @@ int session_receive(struct session *s)
 static int check_role(const struct session *s)
 {
 	if (s->member.kind != s->want.kind)
-		return fpisa_fail(
-			-EINVAL,
-			"query %u at the aggregator is not of the requested kind: choose one that is (fpisa query list there)",
-			s->want.query);
+		return fpisa_fail(-EINVAL, "query %u at the aggregator has kind %s; this needs one with --kind %s",
+				  s->want.query, fpisa_kind_name(s->member.kind), fpisa_kind_name(s->want.kind));
 	if (s->member.rank == s->member.members - 1)
 		return fpisa_fail(-EINVAL, "query %u lists this host and port as its master", s->want.query);
 	return 0;
@@ -68,15 +66,15 @@ int session_begin_rows(struct session *s)
 	progress(s);
 	if (err || !s->other.columns.n_on) {
 		s->state = REDUCING;
-		return err ?: source_begin(&s->source, s->member.key_bytes, 0);
+		return err ?: source_begin(&s->source, s->member.key_bytes, 0, s->member.form);
 	}
 	if (!s->member.filter_bytes)
 		return fpisa_fail(-EINVAL, "query %u has no filter of join keys at the aggregator", s->want.query);
 	s->state = KEYING;
 	s->waits = false;
 	s->filter = FPISA_FILTER_BUILDING;
-	err = source_begin(&s->source, s->member.key_bytes, s->member.filter_bytes) ?:
-		      source_begin(&s->other, s->member.filter_bytes, s->member.filter_bytes);
+	err = source_begin(&s->source, s->member.key_bytes, s->member.filter_bytes, s->member.form) ?:
+		      source_begin(&s->other, s->member.filter_bytes, s->member.filter_bytes, s->member.form);
 	return err   ?:
 		       sender_begin(&s->sender, &s->member, FPISA_TYPE_KEYS,
 				    (struct sender_rows){source_next, &s->other}, s->mtu);
@@ -137,7 +135,10 @@ int session_fetch(struct session *s)
 	int rc, err = 0;
 
 	while (!err && s->next_place < s->n_places && fpisa_control_waiting(&s->control) < AHEAD) {
-		rc = source_record_at(&s->source, s->places[s->next_place++], &s->records, &s->n_records, &s->room);
+		rc = source_record_at(&s->source, s->places[s->next_place], &s->records, &s->n_records, &s->room);
+		if (rc == SOURCE_LATER)
+			return 0;
+		s->next_place++;
 		err = rc < 0 ? rc : send_records(s, false);
 	}
 	if (!err && s->next_place == s->n_places) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Schema files; schema.h has the contracts. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "fpisa-query.h"
 #include "lib/base/error.h"
+#include "query/lib/decimal.h"
 #include "schema.h"
 
 #define BLANKS " \t\r"
@@ -35,6 +38,25 @@ int schema_find_typed(const struct schema *s, const char *text, size_t len, cons
 	return i;
 }
 
+/* Parse "decimal(P,S)" or "decimal(P)". Return whether it is one. */
+static int take_decimal(struct fpisa_column *c, const char *type)
+{
+	unsigned int precision = 0, scale = 0;
+	int end = 0;
+
+	if (sscanf(type, "decimal(%2u,%2u)%n", &precision, &scale, &end) < 2)
+		(void)sscanf(type, "decimal(%2u)%n", &precision, &end);
+	*c = (struct fpisa_column){
+		.type = FPISA_COLUMN_DECIMAL, .precision = (uint8_t)precision, .scale = (uint8_t)scale};
+	return end && !type[end] && !strpbrk(type, "+-") && fpisa_column_valid(c);
+}
+
+static int take_type(struct fpisa_column *c, const char *type)
+{
+	*c = (struct fpisa_column){.type = (uint8_t)fpisa_column_type_of(type)};
+	return (c->type && c->type != FPISA_COLUMN_DECIMAL) || take_decimal(c, type);
+}
+
 static int take_line(struct schema *s, char *line, const char *file, int number)
 {
 	char *rest = line, *name, *type, *word;
@@ -51,21 +73,21 @@ static int take_line(struct schema *s, char *line, const char *file, int number)
 		return fpisa_fail(-EINVAL, "%s:%d: '%.64s' is not a column name: letters, digits and _, no digit first",
 				  file, number, name);
 	if (schema_find(s, name) >= 0)
-		return fpisa_fail(-EINVAL, "%s:%d: column %s is there twice", file, number, name);
-	*c = (struct fpisa_column){.type = (uint8_t)fpisa_column_type_of(type ? type : "")};
-	strcpy(c->name, name);
-	if (!c->type)
+		return fpisa_fail(-EINVAL, "%s:%d: column %s is given twice", file, number, name);
+	if (!take_type(c, type ? type : ""))
 		return fpisa_fail(
 			-EINVAL,
-			"%s:%d: column %s: '%.32s' is not a type; the types are real, double, int32, int64, text, date",
-			file, number, name, type ? type : "");
+			"%s:%d: column %s: '%.32s' is not a type; the types are real, double, int32, int64, text, "
+			"date and decimal(P,S), with P of 1 to %d digits, S of them after the point",
+			file, number, name, type ? type : "", FPISA_DECIMAL_MOST);
+	strcpy(c->name, name);
 	word = strtok_r(NULL, BLANKS, &rest);
 	if (word) {
 		const char *null = strtok_r(NULL, BLANKS, &rest);
 
 		if (strcmp(word, "not") || !null || strcmp(null, "null") || strtok_r(NULL, BLANKS, &rest))
-			return fpisa_fail(-EINVAL, "%s:%d: column %s: after the type 'not null' or nothing is possible",
-					  file, number, name);
+			return fpisa_fail(-EINVAL, "%s:%d: column %s: only 'not null' may follow the type", file,
+					  number, name);
 		c->not_null = 1;
 	}
 	s->n++;
@@ -81,7 +103,7 @@ int schema_parse(struct schema *s, char *text, const char *name)
 	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
 		rc = take_line(s, line, name, number);
 	if (!rc && !s->n)
-		rc = fpisa_fail(-EINVAL, "%s: names no column; a line of it is NAME TYPE [not null]", name);
+		rc = fpisa_fail(-EINVAL, "%s: does not name a column; give a line NAME TYPE [not null] for each", name);
 	return rc;
 }
 

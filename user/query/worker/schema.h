@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A table's columns: the file TABLE.schema, a line `NAME TYPE [not null]` each; # begins a comment.
+ * A table's columns, from the file TABLE.schema. Each line is `NAME TYPE [not null]`; # begins a comment.
  */
 #ifndef FPISA_QUERY_SCHEMA_H
 #define FPISA_QUERY_SCHEMA_H
@@ -29,7 +29,7 @@ int schema_find(const struct schema *s, const char *column);
  */
 int schema_find_typed(const struct schema *s, const char *text, size_t len, const char *file);
 
-#define TABLE_NAME 64 /* with the 0 behind the name */
+#define TABLE_NAME 64 /* with the 0 after the name */
 
 /* Return whether this is a valid table name. A valid name cannot lead out of the directory. */
 int table_name_valid(const char *table);

@@ -26,15 +26,24 @@ int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct 
 	if (!payloads)
 		return fpisa_fail(-ENOMEM, "no memory for frames");
 	fpisa_rto_init(&s->rto);
-	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes);
+	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes, m->form);
 	s->a_frame = fpisa_member_fit(mtu, s->row_bytes, FPISA_QUERY_ROWS);
-	return s->a_frame ? 0 : fpisa_fail(-EMSGSIZE, "an MTU of %u takes no rows", mtu);
+	return s->a_frame ? 0 : fpisa_fail(-EMSGSIZE, "an MTU of %u is too small for a row", mtu);
 }
 
 void sender_end(struct sender *s)
 {
 	free(s->payloads);
 	s->payloads = NULL;
+}
+
+/* Store a value of 8 bytes or more, the count, and zeros: `bytes` in all. */
+static void store_wide(char *p, const struct fpisa_row *r, uint32_t bytes)
+{
+	const uint64_t count = r->count;
+
+	memcpy(p, r->wide, bytes - sizeof(count));
+	memcpy(p + bytes - sizeof(count), &count, sizeof(count));
 }
 
 static void store_row(const struct sender *s, char *p, const struct fpisa_row *r)
@@ -46,6 +55,10 @@ static void store_row(const struct sender *s, char *p, const struct fpisa_row *r
 		return;
 	}
 	memcpy(p, r->key, key_bytes);
+	if (fpisa_form_is_wide(s->member->form)) {
+		store_wide(p + key_bytes, r, s->row_bytes - key_bytes);
+		return;
+	}
 	memcpy(p + key_bytes, &r->value, sizeof(r->value));
 	if (key_bytes > 4)
 		memcpy(p + key_bytes + 4, &r->count, sizeof(r->count));

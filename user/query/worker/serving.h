@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The serving of one master: session.c has turns and times, conversation.c messages, rows.c rows. */
+/* The serving of one master: connection.c has turns and times, conversation.c messages, rows.c rows. */
 #ifndef FPISA_QUERY_SERVING_H
 #define FPISA_QUERY_SERVING_H
 

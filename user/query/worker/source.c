@@ -15,7 +15,7 @@
 #define UNFIT 16384  /* rows that the query does not select, one after the other, in one turn */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
-		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait)
+		const char *const strings[FPISA_QUERY_STRINGS])
 {
 	bool used[FPISA_COLUMNS_MOST] = {false};
 	int err;
@@ -29,13 +29,13 @@ int source_open(struct source *s, int directory, const struct fpisa_query_open *
 	for (int i = 0; !err && i < s->where.n; i++)
 		used[s->where.term[i].column] = true;
 	if (!err)
-		err = partition_begin(&s->table, used, wait);
+		err = partition_begin(&s->table, used);
 	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
 	return err;
 }
 
 int source_open_other(struct source *other, const struct source *s, int directory,
-		      const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait)
+		      const char *const strings[FPISA_QUERY_STRINGS])
 {
 	const struct fpisa_query_open want = {.kind = FPISA_QUERY_JOIN};
 	const char *const of_it[FPISA_QUERY_STRINGS] = {
@@ -49,14 +49,15 @@ int source_open_other(struct source *other, const struct source *s, int director
 		[FPISA_STRING_THERE] = "",
 		[FPISA_STRING_JOIN_WHERE] = "",
 	};
-	int err = source_open(other, directory, &want, of_it, wait);
+	int err = source_open(other, directory, &want, of_it);
 
 	return err ?: columns_check_join(&s->columns, &other->columns);
 }
 
 void source_close(struct source *s)
 {
-	partition_close(&s->table);
+	if (columnar_end(&s->columnar))
+		partition_close(&s->table);
 	reduction_end(&s->reduction);
 	where_free(&s->where);
 	free(s->null_rows);
@@ -71,12 +72,29 @@ static int checked(struct source *s, int rc)
 	return err ?: rc;
 }
 
-int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
+static bool is_columnar(const struct source *s)
+{
+	return s->table.kind == ROWS_PARQUET;
+}
+
+static int begin_columnar(struct source *s)
+{
+	s->read = s->table.parquet.rows;
+	if (s->want.kind == FPISA_QUERY_SCAN)
+		return columnar_begin_records(&s->columnar, &s->table, &s->columns, &s->where);
+	return columnar_begin(&s->columnar, &s->table, &s->columns, &s->where, s->want.kind,
+			      s->want.kind == FPISA_QUERY_JOIN ? s->filter_bytes : s->key_bytes);
+}
+
+int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, uint32_t form)
 {
 	int err = checked(s, partition_rewind(&s->table));
 
 	s->key_bytes = key_bytes;
 	s->filter_bytes = filter_bytes;
+	s->form = form;
+	if (!err)
+		err = columns_check_form(&s->columns, form);
 	if (!err)
 		err = columns_check_filter(&s->columns, s->want.kind, filter_bytes);
 	s->read = s->nulls = s->given = 0;
@@ -86,11 +104,12 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
 	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE &&
 	    (columns_value_may_be_null(&s->columns) || s->reduces))
 		err = fpisa_fail(-EINVAL,
-				 "rows with keys of 4 bytes have no count, which %s takes; the query needs --key-bytes 8",
-				 s->reduces ? "adding up by key before" : "a column that may be NULL");
+				 "rows with keys of 4 bytes have no count, which %s needs; the query needs "
+				 "--key-bytes 8",
+				 s->reduces ? "adding up by key at workers" : "a column that may be NULL");
 	if (!err && s->reduces)
-		err = reduction_begin(&s->reduction, &s->want, s->columns.value >= 0, key_bytes);
-	return err;
+		err = reduction_begin(&s->reduction, &s->want, s->columns.value >= 0, key_bytes, form);
+	return err || !is_columnar(s) ? err : begin_columnar(s);
 }
 
 /* -- rows of the table ----------------------------------------------------------- */
@@ -113,7 +132,7 @@ static int keep_null(struct source *s, uint64_t place)
 	return 0;
 }
 
-/* Write the join key, and the row's place behind it if there is room. Return as columns_join_key(). */
+/* Write the join key, and the row's place after it if there is room. Return as columns_join_key(). */
 static int make_join_key(const struct source *s, const struct fpisa_field *field, uint64_t place, struct fpisa_row *r)
 {
 	int rc = columns_join_key(&s->columns, field, s->filter_bytes, r);
@@ -144,6 +163,36 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 	return rc ?: partition_whole(&s->table);
 }
 
+/* Take the next row that is sent, of a table that DuckDB reads. Return as next_row(). */
+static int next_of_columns(struct source *s, struct fpisa_row *r)
+{
+	uint64_t place;
+	bool null;
+	int rc;
+
+	while ((rc = columnar_row(&s->columnar, r, &place, &null)) == 1) {
+		if (s->want.kind == FPISA_QUERY_JOIN) {
+			if (null)
+				continue;
+			if (s->key_bytes > s->filter_bytes)
+				memcpy((char *)r->key + s->filter_bytes, &place, sizeof(place));
+			return 1;
+		}
+		rc = null ? keep_null(s, place) : 0;
+		if (rc)
+			return rc;
+		if (s->want.kind == FPISA_QUERY_TABLE) {
+			r->count = null ? FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER : 1;
+			return 1;
+		}
+		r->key[0] = place;
+		if (!null)
+			return 1;
+	}
+	s->over = !rc;
+	return rc;
+}
+
 /* Take the next of these rows that is sent. Return as next_row(). */
 static int next_of_table(struct source *s, struct fpisa_row *r)
 {
@@ -153,6 +202,8 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 	uint64_t place;
 	int rc;
 
+	if (is_columnar(s))
+		return next_of_columns(s, r);
 	while ((rc = next_row(s, field, &place)) == 1) {
 		*r = (struct fpisa_row){.count = 1};
 		v = value >= 0 ? &field[value] : NULL;
@@ -165,7 +216,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 			/* The row creates a group, and adds no value to it. */
 			r->count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
 		} else if (v) {
-			rc = fpisa_parse_real(v->text, &r->value);
+			rc = fpisa_value_parse(&s->table.schema.column[value], v, &r->value, r->wide);
 			if (rc)
 				return text_bad_value(&s->table.text, value, v, rc);
 		}
@@ -222,31 +273,40 @@ int source_record(struct source *s, char **to, size_t *used, size_t *room)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	uint64_t place;
-	int rc = next_row(s, field, &place);
+	int rc = is_columnar(s) ? columnar_record(&s->columnar, to, used, room) : next_row(s, field, &place);
 
-	if (rc == 1) {
-		s->given++;
+	s->given += rc == 1;
+	if (rc == 1 && !is_columnar(s))
 		rc = columns_record(&s->columns, field, to, used, room);
-	}
 	return checked(s, rc);
 }
 
-int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
+int source_seek(struct source *s, const uint64_t *places, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (places[i] > INT64_MAX)
+			return fpisa_fail(-EINVAL, "%s: has no row %llu", s->table.file, (unsigned long long)places[i]);
+	return is_columnar(s) && n ? columnar_begin_at(&s->columnar, &s->table, &s->columns, places, n) : 0;
+}
+
+/* Append the record of the row at the place of a text. Return as source_record_at(). */
+static int text_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	uint64_t found;
 	int err, rc;
 
-	if (place > INT64_MAX)
-		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	text_seek(&s->table.text, place);
 	rc = text_row(&s->table.text, field, &found);
 	/* Check after the read, so that earlier writes are detected. */
 	err = partition_unchanged(&s->table);
-	if (err || rc <= 0)
-		return err	  ?:
-			       rc ?:
-				    fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file,
-					       (unsigned long long)place);
-	return columns_record(&s->columns, field, to, used, room);
+	return err ? err : rc == 1 ? columns_record(&s->columns, field, to, used, room) : rc;
+}
+
+int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
+{
+	int rc = is_columnar(s) ? checked(s, columnar_record(&s->columnar, to, used, room)) :
+				  text_record_at(s, place, to, used, room);
+
+	return rc ? rc : fpisa_fail(-EINVAL, "%s: has no row at %llu", s->table.file, (unsigned long long)place);
 }

@@ -8,17 +8,19 @@
 
 #include <stdbool.h>
 
+#include "columnar.h"
 #include "columns.h"
 #include "partition.h"
 #include "reduction.h"
 #include "sender.h"
-#include "where.h"
+#include "condition.h"
 
 struct source {
 	struct partition table;
 	struct fpisa_query_open want;
 	struct columns columns;
 	uint32_t key_bytes, filter_bytes; /* bytes of the query's keys and of the filter's keys */
+	uint32_t form;			  /* of values: enum fpisa_value_form */
 	struct where where;
 	uint64_t read;	     /* rows of the table */
 	uint64_t nulls;	     /* rows that the query selects whose value is NULL */
@@ -28,28 +30,28 @@ struct source {
 	size_t n_null_rows, room;
 	bool reduces; /* the worker prunes or adds up rows */
 	struct reduction reduction;
+	struct columnar columnar; /* the rows of a table that DuckDB reads */
 };
 
 /*
- * Open the table of a checked OPEN with these strings, and find its columns; `wait` is as in partition_begin(). Return
- * 0, or -errno with the message set if the table does not exist, lacks the columns, or has other types.
+ * Open the table of a checked OPEN with these strings, and find its columns. Return 0, or -errno with the message set if the table does not exist, lacks the columns, or has other types.
  */
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
-		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
-void source_close(struct source *s); /* also for a source that is all 0 */
+		const char *const strings[FPISA_QUERY_STRINGS]);
+void source_close(struct source *s); /* the source may be all 0 */
 
 /*
  * Open the other table of a join of checked strings, for its join keys; `s` is the queried table. Return 0, or -errno
  * as above.
  */
 int source_open_other(struct source *other, const struct source *s, int directory,
-		      const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
+		      const char *const strings[FPISA_QUERY_STRINGS]);
 
 /*
- * Begin at the first row, with keys and join keys of so many bytes; 0 means no join keys. In a join of rows, each row's
+ * Begin at the first row, with keys of `key_bytes`, join keys of `filter_bytes` (0: no join keys) and values of `form`. In a join of rows, each row's
  * place follows its join key if there is room. Return 0, or -errno with the message set.
  */
-int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes);
+int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, uint32_t form);
 
 /*
  * Read some rows of a source that reduces rows. Return 1 as long as rows are left, else 0, or -errno with the message
@@ -57,15 +59,18 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes);
  */
 int source_reduce(struct source *s);
 
-/* The result of source_next() and source_record() if they have read many rows and the query selects none of these */
+/* The result of source_next() and source_record() if they have read many rows, none of which the query selects */
 #define SOURCE_LATER SENDER_LATER
 
 /* Return the next row, as next() of struct sender_rows, with the source as arg. */
 int source_next(void *arg, struct fpisa_row *row);
 
+/* Prepare for records of the rows at these places, in this order, up to the next call. Return 0 or -errno. */
+int source_seek(struct source *s, const uint64_t *places, size_t n);
+
 /*
- * Append the record of the row at that place, or of the next row (control.h, RECORDS). Return 1 or -errno; for the next
- * row also 0 at the end, and SOURCE_LATER.
+ * Append the record of the row at the next of these places, or of the next row (control.h, RECORDS). Return 1,
+ * SOURCE_LATER or -errno; for the next row also 0 at the end.
  */
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room);
 int source_record(struct source *s, char **to, size_t *used, size_t *room);

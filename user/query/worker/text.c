@@ -10,16 +10,14 @@
 #include "lib/base/error.h"
 #include "text.h"
 
-#define PLACE_LEN 320
 #define READ_FIRST 4096 /* bytes of the first read for a row; doubles as long as rows follow each other */
 
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
-	      const bool there[FPISA_COLUMNS_MOST])
+	      const bool used[FPISA_COLUMNS_MOST])
 {
 	*t = (struct text){.fd = fd, .format = format, .name = name, .schema = schema, .line = 1, .ahead = READ_FIRST};
 	for (int i = 0; i < schema->n; i++)
-		if (!there || there[i])
-			t->column[t->n++] = i;
+		t->used[i] = !used || used[i];
 	t->buffer = malloc(TEXT_ROW + 1);
 	return t->buffer ? 0 : fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 }
@@ -47,6 +45,15 @@ void text_seek(struct text *t, uint64_t offset)
 	t->over = 0;
 }
 
+static uint64_t count_lines(const char *bytes, size_t n)
+{
+	uint64_t lines = 0;
+
+	for (size_t i = 0; i < n; i++)
+		lines += bytes[i] == '\n';
+	return lines;
+}
+
 /* Return the line of a row that was sought, by counting the lines before it. */
 static uint64_t line_of(const struct text *t)
 {
@@ -58,56 +65,45 @@ static uint64_t line_of(const struct text *t)
 		uint64_t left = t->row - at;
 
 		n = pread(t->fd, bytes, left < sizeof(bytes) ? left : sizeof(bytes), (off_t)at);
-		for (ssize_t i = 0; i < n; i++)
-			line += bytes[i] == '\n';
+		line += n > 0 ? count_lines(bytes, (size_t)n) : 0;
 		at += n > 0 ? (uint64_t)n : 0;
 	}
 	return line;
 }
 
-/* Write "FILE:LINE" of the last row, and return it. */
-static const char *place(const struct text *t, char text[PLACE_LEN])
+const char *text_place(const struct text *t, char text[TEXT_PLACE])
 {
-	snprintf(text, PLACE_LEN, "%s:%llu", t->name, (unsigned long long)(t->line ? t->line : line_of(t)));
+	snprintf(text, TEXT_PLACE, "%s:%llu", t->name, (unsigned long long)(t->line ? t->line : line_of(t)));
 	return text;
 }
 
 static int bad(const struct text *t, const char *what)
 {
-	char at[PLACE_LEN];
+	char at[TEXT_PLACE];
 
-	return fpisa_fail(-EINVAL, "%s: %s", place(t, at), what);
+	return fpisa_fail(-EINVAL, "%s: %s", text_place(t, at), what);
 }
 
 int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int err)
 {
 	const struct fpisa_column *c = &t->schema->column[i];
-	char at[PLACE_LEN];
+	char at[TEXT_PLACE], type[FPISA_COLUMN_TYPE_MOST];
 
-	return fpisa_fail(err, "%s: column %s: '%.40s' is %s %s", place(t, at), c->name, f->text,
-			  err == -ERANGE ? "out of range for" : "no", fpisa_column_type_name(c->type));
+	fpisa_column_type_text(c, type);
+	return fpisa_fail(err, "%s: column %s: '%.40s' is %s %s", text_place(t, at), c->name, f->text,
+			  err == -ERANGE ? "out of range for" : "not a valid", type);
 }
 
 int text_null(const struct text *t, int i, const char *why)
 {
-	char at[PLACE_LEN];
+	char at[TEXT_PLACE];
 
-	return fpisa_fail(-EINVAL, "%s: column %s is empty, and %s", place(t, at), t->schema->column[i].name, why);
-}
-
-int text_no_room(const struct text *t, size_t need, uint32_t given, const char *columns)
-{
-	char at[PLACE_LEN];
-
-	return fpisa_fail(-ENOSPC, "%s: the key needs %zu bytes (%s), and the query's keys have %u: %s", place(t, at),
-			  need, columns, given,
-			  need > FPISA_QUERY_KEY_BYTES ? "no query takes more than 32; take fewer or shorter columns" :
-							 "it has to be added with more --key-bytes");
+	return fpisa_fail(-EINVAL, "%s: column %s is empty, and %s", text_place(t, at), t->schema->column[i].name, why);
 }
 
 /* -- lines ------------------------------------------------------------------- */
 
-/* Read more of the file behind the bytes in the buffer. */
+/* Read more of the file after the bytes in the buffer. */
 static int fill(struct text *t)
 {
 	ssize_t n;
@@ -116,7 +112,9 @@ static int fill(struct text *t)
 	t->end -= t->begin;
 	t->begin = 0;
 	if (t->end == TEXT_ROW)
-		return bad(t, "a row of more than 1 MB, or a quote that is not closed");
+		return bad(t, t->format == TEXT_TBL ?
+				      "a row has at most 1 MiB; shorten its texts, or leave out columns" :
+				      "a row has at most 1 MiB, and this one has more, or a quote that is not closed");
 	n = pread(t->fd, t->buffer + t->end, t->ahead < TEXT_ROW - t->end ? t->ahead : TEXT_ROW - t->end,
 		  (off_t)(t->offset + t->end));
 	if (n < 0)
@@ -237,33 +235,42 @@ static int split_csv(const struct text *t, char *row, char *end, struct fpisa_fi
 
 static int check_nulls(const struct text *t, struct fpisa_field *field)
 {
-	for (int i = 0; i < t->n; i++) {
-		const struct fpisa_column *c = &t->schema->column[t->column[i]];
+	for (int i = 0; i < t->schema->n; i++) {
+		const struct fpisa_column *c = &t->schema->column[i];
 
-		if (!field[i].null || !c->not_null)
+		if (!field[i].null || !c->not_null || !t->used[i])
 			continue;
 		if (c->type != FPISA_COLUMN_TEXT)
-			return text_null(t, t->column[i], "the schema says not null");
+			return text_null(t, i, "the schema says not null");
 		field[i].null = 0;
 	}
+	return 0;
+}
+
+static int check_zeros(const struct text *t, const struct fpisa_field *field)
+{
+	for (int i = 0; i < t->schema->n; i++)
+		if (t->used[i] && memchr(field[i].text, 0, field[i].len))
+			return bad(t, "a byte 0");
 	return 0;
 }
 
 /* Split the row into its fields. Return 0 or -errno. */
 static int split(struct text *t, uint32_t length, struct fpisa_field *field)
 {
-	char *row = t->buffer + t->begin, *end = row + length, at[PLACE_LEN];
+	char *row = t->buffer + t->begin, *end = row + length, at[TEXT_PLACE];
+	bool zeros = memchr(row, 0, length);
 	int n;
 
-	if (memchr(row, 0, length))
-		return bad(t, "a byte 0");
 	if (length && end[-1] == '\r')
 		end--;
 	*end = 0;
-	n = t->format == TEXT_TBL ? split_tbl(t, row, end, field, t->n) : split_csv(t, row, end, field, t->n);
-	if (n >= 0 && n != t->n)
-		return fpisa_fail(-EINVAL, "%s: %d fields, where the schema has %d columns", place(t, at), n, t->n);
-	return n < 0 ? n : 0;
+	n = t->format == TEXT_TBL ? split_tbl(t, row, end, field, t->schema->n) :
+				    split_csv(t, row, end, field, t->schema->n);
+	if (n >= 0 && n != t->schema->n)
+		return fpisa_fail(-EINVAL, "%s: %d fields, but the schema has %d columns", text_place(t, at), n,
+				  t->schema->n);
+	return n < 0 ? n : zeros ? check_zeros(t, field) : 0;
 }
 
 /* Return how many lines a row has, before it is split. */
@@ -312,9 +319,6 @@ int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint6
 	rc = check_nulls(t, field);
 	if (rc)
 		return rc;
-	/* Move the fields to their columns of the schema, whose numbers are not lower. */
-	for (int i = t->n; i--;)
-		field[t->column[i]] = field[i];
 	t->next_line = line;
 	return 1;
 }
@@ -336,16 +340,18 @@ int text_header(struct text *t)
 
 		t->begin += mark;
 		t->offset += mark;
+		if (memchr(t->buffer + t->begin, 0, length - mark))
+			return bad(t, "a byte 0");
 		rc = take_row(t, field, &at, &line);
 	}
 	if (!rc)
 		return bad(t, "is empty; the first row of a CSV names the columns");
 	if (rc < 0)
 		return rc;
-	for (int i = 0; i < t->n; i++)
-		if (strcmp(field[i].text, t->schema->column[t->column[i]].name))
-			return fpisa_fail(-EINVAL, "%s:1: column %d is '%.64s', in the schema %s", t->name, i + 1,
-					  field[i].text, t->schema->column[t->column[i]].name);
+	for (int i = 0; i < t->schema->n; i++)
+		if (strcmp(field[i].text, t->schema->column[i].name))
+			return fpisa_fail(-EINVAL, "%s:1: column %d is '%.64s', but %s in the schema", t->name, i + 1,
+					  field[i].text, t->schema->column[i].name);
 	t->line = line;
 	return 0;
 }

@@ -30,21 +30,25 @@
 #include "lib/base/error.h"
 #include "newcomers.h"
 #include "worker.h"
-#include "session.h"
+#include "connection.h"
 
 #define SCANS 64
 #define SCANS_MOST 1024
 #define BACKLOG SOMAXCONN /* a flood may fill it while this process has no CPU; a master would then wait a second */
 #define TURN 16		  /* connections accepted in one turn */
 #define TICK_MS 250
-#define DESCRIPTORS 64 /* beside the descriptors of masters */
+#define DESCRIPTORS 64 /* in addition to the descriptors of masters */
 
-enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS };
+enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS, OPT_DRIVER };
 
 static const struct option options[] = {
-	{"verbose", no_argument, NULL, OPT_VERBOSE},	 {"key", required_argument, NULL, OPT_KEY},
-	{"listen", required_argument, NULL, OPT_LISTEN}, {"port", required_argument, NULL, OPT_PORT},
-	{"scans", required_argument, NULL, OPT_SCANS},	 {0},
+	{"verbose", no_argument, NULL, OPT_VERBOSE},
+	{"key", required_argument, NULL, OPT_KEY},
+	{"listen", required_argument, NULL, OPT_LISTEN},
+	{"port", required_argument, NULL, OPT_PORT},
+	{"scans", required_argument, NULL, OPT_SCANS},
+	{"driver", required_argument, NULL, OPT_DRIVER},
+	{0},
 };
 
 struct worker {
@@ -73,6 +77,8 @@ static int take_options(struct worker *w, int argc, char **argv)
 			err = parse_number("--port", optarg, 1, 65535, &port);
 		else if (opt == OPT_SCANS)
 			err = parse_number("--scans", optarg, 1, SCANS_MOST, &scans);
+		else if (opt == OPT_DRIVER)
+			err = setenv("FPISA_DRIVER", optarg, 1) ? fail(-errno, NULL, "--driver") : 0;
 		else
 			err = common_option(&c, opt);
 	}
@@ -85,9 +91,8 @@ static int take_options(struct worker *w, int argc, char **argv)
 		return refuse(BAD_USAGE, "query worker: give one directory");
 	w->directory = argv[optind];
 	w->key = w->key ?: getenv("FPISA_KEY");
-	return w->key && *w->key ?
-		       0 :
-		       refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new makes a file of keys");
+	return w->key && *w->key ? 0 :
+				   refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new creates a key file");
 }
 
 /* -- start ------------------------------------------------------------------------ */
@@ -96,7 +101,9 @@ static int watch(struct worker *w, int *fd)
 {
 	struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
 
-	return epoll_ctl(w->newcomers.epoll, EPOLL_CTL_ADD, *fd, &e) ? fail(-errno, NULL, "query worker") : 0;
+	return epoll_ctl(w->newcomers.epoll, EPOLL_CTL_ADD, *fd, &e) ?
+		       fail(-errno, NULL, "query worker: watch a descriptor") :
+		       0;
 }
 
 static int open_events(struct worker *w)
@@ -110,7 +117,7 @@ static int open_events(struct worker *w)
 	w->children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	w->newcomers.epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (w->children < 0 || w->newcomers.epoll < 0 || pipe2(w->ends, O_CLOEXEC | O_DIRECT))
-		return fail(-errno, NULL, "query worker");
+		return fail(-errno, NULL, "query worker: create descriptors for events");
 	fcntl(w->ends[0], F_SETFL, O_NONBLOCK | O_DIRECT);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
 		rlim_t want = 2 * NEWCOMERS_MOST + (rlim_t)w->newcomers.scans + DESCRIPTORS;
@@ -128,16 +135,16 @@ static int start(struct worker *w)
 	int one = 1, err;
 
 	if (fpisa_psks_read(&w->keys, w->key))
-		return refuse(-EINVAL, "query worker: the worker's file of keys: %s", fpisa_query_error());
+		return refuse(-EINVAL, "query worker: the worker's key file: %s", fpisa_query_error());
 	/* The process's memory has the keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
-		return fail(-errno, NULL, "query worker");
+		return fail(-errno, NULL, "query worker: protect the keys in its memory");
 	w->fd = open(w->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w->fd < 0)
 		return fail(-errno, NULL, "query worker: %s", w->directory);
 	w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->listener < 0)
-		return fail(-errno, NULL, "query worker");
+		return fail(-errno, NULL, "query worker: create a socket");
 	setsockopt(w->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(w->listener, (struct sockaddr *)&w->at, sizeof(w->at)) || listen(w->listener, BACKLOG))
 		return fail(-errno, "give another --port or --listen, or end what listens there", "query worker: %s:%u",
@@ -147,13 +154,13 @@ static int start(struct worker *w)
 	w->newcomers.key_file = w->key;
 	w->newcomers.log = &w->log;
 	if (getrandom(&w->newcomers.spread, sizeof(w->newcomers.spread), 0) != sizeof(w->newcomers.spread))
-		return fail(-EIO, NULL, "query worker: random numbers");
+		return fail(-EIO, NULL, "query worker: get random numbers");
 	w->newcomers.spread |= 1;
 	err = open_events(w);
 	if (err)
 		return err;
 	printf("serving %s at %s:%u\n", w->directory, address_text(w->at.sin_addr.s_addr, a), ntohs(w->at.sin_port));
-	err = flush_stdout("query worker: stdout");
+	err = flush_stdout("query worker: write to stdout");
 	if (err)
 		return err;
 	log_open(&w->log, STDERR_FILENO);
@@ -271,7 +278,7 @@ static int loop(struct worker *w)
 		int n = epoll_wait(w->newcomers.epoll, &e, 1, TICK_MS);
 
 		if (n < 0 && errno != EINTR)
-			return fail(-errno, NULL, "query worker");
+			return fail(-errno, NULL, "query worker: wait for events");
 		if (n > 0 && e.data.ptr == &w->listener)
 			accept_some(w);
 		else if (n > 0 && e.data.ptr == &w->children)
@@ -294,7 +301,7 @@ static int loop(struct worker *w)
 int verb_query_worker(int argc, char **argv)
 {
 	struct worker *w = calloc(1, sizeof(*w));
-	int err = w ? take_options(w, argc, argv) : fail(-ENOMEM, NULL, "query worker");
+	int err = w ? take_options(w, argc, argv) : fail(-ENOMEM, NULL, "query worker: start");
 
 	if (!err)
 		err = start(w) ?: loop(w);

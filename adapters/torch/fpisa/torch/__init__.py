@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The backend "fpisa" of torch.distributed: all-reduces through an FPISA aggregator, all other calls by Gloo.
+"""The backend "fpisa" of torch.distributed: reductions through an FPISA aggregator, all other calls by Gloo.
 
     import fpisa.torch
 
@@ -9,10 +9,13 @@ Ranks find the manager (`fpisa serve`) by the environment: FPISA_MANAGER, its ho
 configure() sets these, and the other parameters of a group. doc/torch.md says which calls go where.
 """
 import atexit
+import datetime
+import functools
 import inspect
 import os
 import secrets
-from typing import Any, Dict, Optional, Union
+from collections.abc import Mapping
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import torch
 import torch.distributed
@@ -23,40 +26,69 @@ from .._library import library
 
 library()  # the extension uses this library, by its soname
 
-from . import _backend  # noqa: E402
+try:
+    from . import _backend  # noqa: E402
+except ImportError as e:
+    raise ImportError(f"{e}; if fpisa.torch was built for another version of PyTorch than {torch.__version__}, build it again") from e
 
-__all__ = ["configure", "flags"]
+__all__ = ["Entry", "configure", "flags", "report"]
 
-_settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": "fpisa64"}}
+MODE = "fpisa64"  # the default: that of `fpisa job add` rounds down
+
+_settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": MODE}}
 
 
 def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Union[str, "os.PathLike[str]", None] = None,
-              mode: str = "fpisa64", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
+              mode: str = "default", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
               overflow: str = "flag", transport: str = "udp", fanout: str = "default") -> None:
     """Configure process groups that are created from here on, the same on all ranks.
 
     host      the aggregator's, with a port if it is not 18000; None: the value of FPISA_MANAGER
     name      the beginning of groups' names at the manager; a random number follows
-    mode      fpisa64, whose averages of gradients are correctly rounded; "exact" promises that for all values, and takes longer
+    mode      "default", which is fpisa64: its averages of gradients are correctly rounded; "exact" promises that for all values, and
+              takes longer
     overflow  the handling of a sum beyond the type's range: "flag", the result is infinite or saturated as in doc/numbers.md,
               or "error"
 
     The other arguments are those of fpisa.Group.
     """
-    options = {"key_file": key_file, "mode": mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
+    options = {"key_file": key_file, "mode": MODE if mode == "default" else mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
                "overflow": overflow, "transport": transport, "fanout": fanout}
     group_options(**options)  # raises for invalid options
     _settings.update(host=host, name=name, options=options)
 
 
+class Entry(NamedTuple):
+    """A row of report()."""
+    operation: str  # as in torch.distributed
+    by: str  # "fpisa" or "gloo"
+    calls: int
+    bytes: int  # of the tensors that this rank passed in
+    why: str  # why it was Gloo, or ""
+
+
+def report(group: Optional[Any] = None) -> List[Entry]:
+    """Return who has run the calls of a process group so far, by default the default group: a row for each operation and reason.
+
+    The logger "fpisa.torch" has a warning at the group's first reduction of floats by Gloo, and a line of level INFO at the first
+    other call by Gloo.
+    """
+    return [Entry(*row) for row in _backend_of(group).report()]
+
+
 def flags(group: Optional[Any] = None) -> Flags:
     """Return the flags of a process group, by default the default group: the union over its results since the last call of flags()."""
+    return Flags(_backend_of(group).take_flags())
+
+
+def _backend_of(group: Optional[Any]) -> Any:
     if group is None:
         group = torch.distributed.distributed_c10d._get_default_group()
     backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
     if not isinstance(backend, _backend.ProcessGroup):
-        raise TypeError(f"the process group is of backend {torch.distributed.get_backend(group)}, not of fpisa")
-    return Flags(backend.take_flags())
+        raise TypeError(f"the process group has backend {torch.distributed.get_backend(group)}, not fpisa")
+    return backend
 
 
 def _name(store: Any, rank: int) -> str:
@@ -66,18 +98,30 @@ def _name(store: Any, rank: int) -> str:
     return store.get("fpisa").decode()
 
 
-def _create(options: Any, _: Any) -> Any:
-    """Return the process group, after all ranks have joined."""
-    store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
+def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: datetime.timedelta, ranks: List[int]) -> Any:
+    """Return the process group, after all ranks have joined. `options` are configure()'s."""
+    # A store may have the keys of an earlier process group: each rank counts those that it has made there.
+    store = torch.distributed.PrefixStore(str(store.add(f"fpisa of {rank}", 1)), store)
     inner = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("gloo", store), rank, size, timeout=timeout)
     seconds = timeout.total_seconds()
-    group = join(_settings["host"], _name(store, rank), rank, size,
-                 group_options(join_timeout=seconds, timeout=seconds, **_settings["options"]))
-    return _backend.ProcessGroup(inner, group.value, rank, size, list(options.global_ranks_in_group))
+    group = join(_settings["host"], _name(store, rank), rank, size, group_options(join_timeout=seconds, timeout=seconds, **options))
+    return _backend.ProcessGroup(inner, group.value, rank, size, ranks, timeout, functools.partial(_make, options))
+
+
+def _create(options: Any, own: Any) -> Any:
+    """Return the process group with options of its own, `pg_options` of torch, in addition to configure()'s."""
+    if own is not None and not isinstance(own, Mapping):
+        raise TypeError(f"pg_options is a {type(own).__name__}; it must be a dict of options of fpisa.torch.configure(), "
+                        "such as {'mode': 'exact'}")
+    own = {key: value for key, value in (own or {}).items() if (key, value) != ("mode", "default")}
+    return _make({**_settings["options"], **own}, options.store, options.group_rank, options.group_size, options.timeout,
+                 list(options.global_ranks_in_group))
 
 
 _register = torch.distributed.Backend.register_backend
+# Without a GPU the flight recorder of torch looks for the stream of a registered "cuda".
+_devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 _register("fpisa", _create, extended_api=True,
-          **({"devices": ["cpu"]} if "devices" in inspect.signature(_register).parameters else {}))
+          **({"devices": _devices} if "devices" in inspect.signature(_register).parameters else {}))
 # A rank that ends leaves, so others' last calls still end. A killed rank does not leave.
 atexit.register(_backend.leave_all)

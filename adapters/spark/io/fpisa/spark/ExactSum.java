@@ -126,15 +126,15 @@ public final class ExactSum implements Externalizable {
 		ExactSum made = new ExactSum();
 		ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
 		if (bytes.length < HEAD || in.get() != 'F' || in.get() != 'S' || in.get() != 1)
-			throw new IllegalArgumentException("not a partial of version 1");
+			throw new IllegalArgumentException("partial: the version is not 1");
 		int flags = in.get();
 		int exponent = in.getShort();
 		if ((flags & ~(NEGATIVE | SPECIALS)) != 0 || in.getShort() != 0)
-			throw new IllegalArgumentException("a partial with flags that version 1 does not know");
+			throw new IllegalArgumentException("partial: version 1 does not have these flags");
 		made.rows = in.getLong();
 		if ((flags & SPECIALS) != 0) {
 			if (in.remaining() < COUNTS)
-				throw new IllegalArgumentException("a partial that is cut short");
+				throw new IllegalArgumentException("partial: cut short");
 			made.nan = in.getLong();
 			made.positive = in.getLong();
 			made.negative = in.getLong();
@@ -151,7 +151,7 @@ public final class ExactSum implements Externalizable {
 		long finite = rows;
 		for (long count : new long[] {nan, positive, negative}) {
 			if (rows < 0 || count < 0 || count > finite)
-				throw new IllegalArgumentException("a partial whose counts contradict each other");
+				throw new IllegalArgumentException("partial: the counts contradict each other");
 			finite -= count;
 		}
 	}
@@ -160,10 +160,10 @@ public final class ExactSum implements Externalizable {
 		BigInteger finite = BigInteger.valueOf(rows - nan - positive - negative);
 		if (bytes > MAGNITUDE || (at < 0 && magnitude.signum() != 0 && magnitude.getLowestSetBit() < -at)
 				|| magnitude.bitLength() + at > 32 * (LIMBS - 2))
-			throw new IllegalArgumentException("a partial that is no sum of doubles");
+			throw new IllegalArgumentException("partial: not a sum of doubles");
 		BigInteger units = magnitude.shiftLeft(at);
 		if (units.signum() != 0 && units.shiftRight(1024 - QUANTUM).compareTo(finite) >= 0)
-			throw new IllegalArgumentException("a partial whose sum so many doubles cannot have");
+			throw new IllegalArgumentException("partial: the sum is too large for the number of doubles");
 		for (int i = 0; i < LIMBS && units.signum() != 0; i++) {
 			long digit = units.longValue() & LOW;
 			limb[i] = minus ? -digit : digit;

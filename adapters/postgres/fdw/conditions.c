@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Conditions of WHERE that workers evaluate: comparisons of a column with a constant, by PostgreSQL's own operators, if
+ * workers compare alike; and prefixes of texts. They name their column's type, so that a worker refuses another type.
+ */
+#include "fdw.h"
+#include <math.h>
+#include "access/transam.h"
+#include "catalog/pg_operator_d.h"
+#include "catalog/pg_type_d.h"
+#include "datatype/timestamp.h"
+#include "lib/stringinfo.h"
+#include "nodes/pathnodes.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/datetime.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+const char *fdw_worker_type(Oid type)
+{
+	switch (type) {
+	case INT4OID:
+		return "int32";
+	case INT8OID:
+		return "int64";
+	case FLOAT4OID:
+		return "real";
+	case FLOAT8OID:
+		return "double";
+	case DATEOID:
+		return "date";
+	case TEXTOID:
+		return "text";
+	case NUMERICOID:
+		return "decimal";
+	}
+	return NULL;
+}
+
+/* -- constants; workers do not take NULL ------------------------------------------- */
+
+static const char *integer_text(const Const *c)
+{
+	switch (c->consttype) {
+	case INT2OID:
+		return psprintf("%d", DatumGetInt16(c->constvalue));
+	case INT4OID:
+		return psprintf("%d", DatumGetInt32(c->constvalue));
+	case INT8OID:
+		return psprintf("%lld", (long long)DatumGetInt64(c->constvalue));
+	}
+	return NULL;
+}
+
+static const char *real_text(const Const *c)
+{
+	double x;
+
+	if (c->consttype == FLOAT4OID)
+		x = (double)DatumGetFloat4(c->constvalue);
+	else if (c->consttype == FLOAT8OID)
+		x = DatumGetFloat8(c->constvalue);
+	else
+		return NULL;
+	return isnan(x) ? "NaN" : isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : psprintf("%.17g", x);
+}
+
+/* Return the constant as a date. A timestamp at midnight is a date, to all operators. Workers have the years 1 to 9999. */
+static const char *date_text(const Const *c)
+{
+	int year, month, day;
+	int64 days;
+
+	if (c->consttype == DATEOID) {
+		days = DatumGetDateADT(c->constvalue);
+		if (DATE_NOT_FINITE((DateADT)days))
+			return NULL;
+	} else if (c->consttype == TIMESTAMPOID) {
+		days = DatumGetTimestamp(c->constvalue);
+		if (TIMESTAMP_NOT_FINITE(days) || days % USECS_PER_DAY)
+			return NULL;
+		days /= USECS_PER_DAY;
+	} else {
+		return NULL;
+	}
+	j2date((int)days + POSTGRES_EPOCH_JDATE, &year, &month, &day);
+	return year < 1 || year > 9999 ? NULL : psprintf("%04d-%02d-%02d", year, month, day);
+}
+
+static char *quoted(const char *from)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfoChar(&out, '\'');
+	for (; *from; from++) {
+		if (*from == '\'')
+			appendStringInfoChar(&out, '\'');
+		appendStringInfoChar(&out, *from);
+	}
+	appendStringInfoChar(&out, '\'');
+	return out.data;
+}
+
+static const char *quoted_text(const Const *c)
+{
+	return c->consttype == TEXTOID ? quoted(TextDatumGetCString(c->constvalue)) : NULL;
+}
+
+static const char *constant_text(const Const *c, Oid column, int32 typmod)
+{
+	if (c->constisnull)
+		return NULL;
+	switch (column) {
+	case INT4OID:
+	case INT8OID:
+		return integer_text(c);
+	case FLOAT4OID:
+	case FLOAT8OID:
+		return real_text(c);
+	case DATEOID:
+		return date_text(c);
+	case TEXTOID:
+		return quoted_text(c);
+	case NUMERICOID:
+		return fdw_numeric_text(c, typmod);
+	}
+	return NULL;
+}
+
+/* -- conditions ---------------------------------------------------------------------- */
+
+static bool is_column(const RelOptInfo *rel, const Node *e)
+{
+	return IsA(e, Var) && ((const Var *)e)->varno == (int)rel->relid && ((const Var *)e)->varattno > 0 &&
+	       !((const Var *)e)->varlevelsup && fdw_worker_type(((const Var *)e)->vartype);
+}
+
+static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
+{
+	static const char *const names[] = {"<", "<=", "=", "<>", ">=", ">"}, *const turned[] = {">",  ">=", "=",
+												 "<>", "<=", "<"};
+	const Node *left = linitial(e->args), *right = list_length(e->args) == 2 ? lsecond(e->args) : NULL;
+	bool turn = right && is_column(rel, right);
+	const Var *v = (const Var *)(turn ? right : left);
+	const Const *c = (const Const *)(turn ? left : right);
+	const char *name = get_opname(e->opno), *text;
+
+	if (!right || !name || !is_column(rel, (const Node *)v) || !IsA(c, Const) || e->opno >= FirstUnpinnedObjectId)
+		return NULL;
+	if (v->vartype == TEXTOID &&
+	    ((strcmp(name, "=") && strcmp(name, "<>")) || !get_collation_isdeterministic(e->inputcollid)))
+		return NULL;
+	text = constant_text(c, v->vartype, v->vartypmod);
+	for (int i = 0; text && i < (int)lengthof(names); i++)
+		if (!strcmp(name, names[i]))
+			return psprintf("%s %s %s %s", fdw_column_of(table, v->varattno), fdw_worker_type(v->vartype),
+					turn ? turned[i] : names[i], text);
+	return NULL;
+}
+
+/* Translate LIKE 'begin%' to a range of bytes: up to the same text with a greater last byte. */
+static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
+{
+	const Var *v = linitial(e->args);
+	const Const *c = lsecond(e->args);
+	char *begin, *least, *column;
+	size_t n;
+
+	if (!is_column(rel, (const Node *)v) || v->vartype != TEXTOID || !IsA(c, Const) || c->constisnull ||
+	    c->consttype != TEXTOID || !get_collation_isdeterministic(e->inputcollid))
+		return NULL;
+	begin = TextDatumGetCString(c->constvalue);
+	n = strcspn(begin, "%_\\");
+	if (!n || strcmp(begin + n, "%") || (unsigned char)begin[n - 1] >= 0x7f)
+		return NULL;
+	begin[n] = 0;
+	least = quoted(begin);
+	begin[n - 1]++;
+	column = fdw_column_of(table, v->varattno);
+	return psprintf("%s text >= %s, %s text < %s", column, least, column, quoted(begin));
+}
+
+static bool is_like(const RestrictInfo *info)
+{
+	return IsA(info->clause, OpExpr) && ((const OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP;
+}
+
+static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
+{
+	const Var *v = (const Var *)e->arg;
+
+	if (e->argisrow || !is_column(rel, (const Node *)v))
+		return NULL;
+	return psprintf("%s %s %s", fdw_column_of(table, v->varattno), fdw_worker_type(v->vartype),
+			e->nulltesttype == IS_NULL ? "null" : "not null");
+}
+
+const char *fdw_never_null(const char *where, Oid table, AttrNumber column)
+{
+	const char *type = fdw_worker_type(get_atttype(table, column));
+
+	return psprintf("%s%s%s%s%s never null", where, *where ? ", " : "", fdw_column_of(table, column),
+			type ? " " : "", type ? type : "");
+}
+
+void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
+{
+	StringInfoData where;
+	ListCell *cell;
+
+	initStringInfo(&where);
+	foreach(cell, rel->baserestrictinfo)
+	{
+		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
+		const int takes = is_like(info) ? 2 : 1;
+		char *text = NULL;
+
+		if (fdw_pushdown && !info->pseudoconstant && r->terms < FDW_TERMS_MOST) {
+			if (is_like(info) && r->terms + takes <= FDW_TERMS_MOST)
+				text = prefix(rel, r->table, (OpExpr *)info->clause);
+			else if (IsA(info->clause, OpExpr))
+				text = comparison(rel, r->table, (OpExpr *)info->clause);
+			else if (IsA(info->clause, NullTest))
+				text = null_test(rel, r->table, (NullTest *)info->clause);
+		}
+		if (!text) {
+			r->local = lappend(r->local, info);
+			continue;
+		}
+		r->terms += takes;
+		r->pushed = lappend(r->pushed, info);
+		appendStringInfo(&where, "%s%s", where.len ? ", " : "", text);
+	}
+	r->shape.where = where.data;
+}

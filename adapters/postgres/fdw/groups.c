@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Groups: a scan with one row for each group, where the server would have added rows up. The server
+ * applies HAVING, and computes expressions of keys and aggregates, over these rows.
+ */
+#include "fdw.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_collation.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type_d.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/tlist.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+
+#define EXTENSION "fpisa"
+#define STARTUP 100.0
+#define ROW_AT_WORKER 0.001
+#define GROUP_FROM_WORKER 0.05
+#define GROUPS_MOST (1 << 24)
+
+struct groups {
+	PlannerInfo *root;
+	RelOptInfo *table;
+	const struct fdw_rel *rel;
+	Oid relation;
+	TupleDesc columns;
+	struct fdw_shape shape;
+	bool counts_rows; /* count(*), or count() of a column that is never NULL */
+	List *counted;	  /* counted columns that are never NULL */
+	List *targets;	  /* targets of the scan */
+	const char *why;
+};
+
+static bool refuse(struct groups *g, const char *why)
+{
+	g->why = why;
+	return false;
+}
+
+static bool not_null(const struct groups *g, AttrNumber column)
+{
+	return TupleDescAttr(g->columns, column - 1)->attnotnull;
+}
+
+static bool is_column(const struct groups *g, const Expr *e)
+{
+	return IsA(e, Var) && ((const Var *)e)->varno == (int)g->table->relid && ((const Var *)e)->varattno > 0 &&
+	       !((const Var *)e)->varlevelsup;
+}
+
+/* -- keys ------------------------------------------------------------------------ */
+
+/* Return the size of a column in keys (user/query/lib/column.h), or -1. */
+static int key_bytes(struct groups *g, const Var *v)
+{
+	const char *name = NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname);
+	int bytes, precision;
+
+	switch (v->vartype) {
+	case NUMERICOID:
+		if (fdw_numeric(v->vartypmod, &precision, NULL))
+			return precision <= FPISA_DECIMAL_INT64 ? 8 : 16;
+		break;
+	case INT4OID:
+	case DATEOID:
+	case FLOAT4OID:
+		return 4;
+	case INT8OID:
+	case FLOAT8OID:
+		return 8;
+	case TEXTOID:
+		bytes = fdw_column_bytes(g->relation, v->varattno);
+		if (bytes < 0)
+			g->why = psprintf(
+				"the length of values of column \"%s\" is not known: set its option \"bytes\"", name);
+		else if (OidIsValid(v->varcollid) && !get_collation_isdeterministic(v->varcollid))
+			g->why = psprintf("texts of column \"%s\" may be equal although their bytes differ", name);
+		else
+			return bytes + 1;
+		return -1;
+	}
+	g->why = psprintf("column \"%s\" is of type %s, which keys do not support", name, format_type_be(v->vartype));
+	return -1;
+}
+
+static bool take_keys(struct groups *g, List *clauses)
+{
+	ListCell *cell;
+
+	foreach(cell, clauses)
+	{
+		const SortGroupClause *by = lfirst(cell);
+		const Var *v =
+			(const Var *)get_sortgroupclause_tle((SortGroupClause *)by, g->root->parse->targetList)->expr;
+		int bytes;
+
+		if (!is_column(g, (const Expr *)v))
+			return refuse(g, "GROUP BY has an expression that is not a column");
+		if (list_member_int(g->shape.by, v->varattno))
+			continue;
+		bytes = key_bytes(g, v);
+		if (bytes < 0)
+			return false;
+		g->shape.by = lappend_int(g->shape.by, v->varattno);
+		g->shape.key_bytes += bytes + !not_null(g, v->varattno);
+	}
+	if (g->shape.key_bytes > FDW_KEY_MOST)
+		return refuse(g, psprintf("the key takes %u bytes; the limit is %d", g->shape.key_bytes, FDW_KEY_MOST));
+	return true;
+}
+
+/* -- aggregates --------------------------------------------------------------------- */
+
+/* Return whether this is the extension's function of that name. */
+static bool is_ours(Oid function, const char *name)
+{
+	const char *is = get_func_name(function);
+
+	return is && !strcmp(is, name) &&
+	       getExtensionOfObject(ProcedureRelationId, function) == get_extension_oid(EXTENSION, true);
+}
+
+/* Return the aggregate's place in the answer, or 0 if workers do not have the aggregate. */
+static int output_of(const Aggref *a)
+{
+	switch (a->aggfnoid) {
+	case F_COUNT_:
+	case F_COUNT_ANY:
+		return FDW_COUNT;
+	case F_MIN_FLOAT4:
+	case F_MIN_FLOAT8:
+	case F_MIN_INT4:
+	case F_MIN_INT8:
+	case F_MIN_NUMERIC:
+		return FDW_MIN;
+	case F_MAX_FLOAT4:
+	case F_MAX_FLOAT8:
+	case F_MAX_INT4:
+	case F_MAX_INT8:
+	case F_MAX_NUMERIC:
+		return FDW_MAX;
+	/* These are exact; sums of reals and doubles are not. */
+	case F_SUM_INT4:
+	case F_SUM_INT8:
+	case F_SUM_NUMERIC:
+		return FDW_SUM;
+	case F_AVG_INT4:
+	case F_AVG_INT8:
+	case F_AVG_NUMERIC:
+		return FDW_AVG;
+	}
+	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
+}
+
+/* Return the forms of queries that add such values, or NULL. */
+static const char *forms_of(const Var *v)
+{
+	int precision;
+
+	switch (v->vartype) {
+	case FLOAT4OID:
+		return "real";
+	case FLOAT8OID:
+		return "double";
+	case INT4OID:
+	case INT8OID:
+		return "int64 int128";
+	case NUMERICOID:
+		if (fdw_numeric(v->vartypmod, &precision, NULL))
+			return precision <= FPISA_DECIMAL_INT64 ? "int64 int128" : "int128";
+		break;
+	}
+	return NULL;
+}
+
+/* Take the column of an aggregate. All aggregates except counts have to be of one column. */
+static bool take_value(struct groups *g, const Var *v)
+{
+	const char *values = forms_of(v);
+
+	if (!values)
+		return refuse(g, psprintf("column \"%s\" is of type %s; values must be real, double precision, integer, "
+					  "bigint or numeric(p,s)",
+					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname),
+					  format_type_with_typemod(v->vartype, v->vartypmod)));
+	if (g->shape.value && g->shape.value != v->varattno)
+		return refuse(g, "the aggregates use more than one column");
+	g->shape.value = v->varattno;
+	g->shape.values = values;
+	return true;
+}
+
+static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
+{
+	const Var *v;
+
+	*output = output_of(a);
+	if (!*output)
+		return refuse(g, psprintf("workers do not support this %s(); they support max, min, count, fpisa_sum, "
+					  "fpisa_avg, and sum and avg of integers and numeric",
+					  get_func_name(a->aggfnoid)));
+	if (a->aggdistinct || a->aggorder || a->aggfilter || a->agglevelsup)
+		return refuse(g, "an aggregate has DISTINCT, ORDER BY or FILTER");
+	if (a->aggsplit != AGGSPLIT_SIMPLE)
+		return refuse(g, "the aggregate is partial");
+	if (a->aggstar) {
+		g->counts_rows = true;
+		return true;
+	}
+	v = (const Var *)linitial_node(TargetEntry, a->args)->expr;
+	if (!is_column(g, (const Expr *)v))
+		return refuse(g, "the argument of an aggregate is not a plain column");
+	if (*output == FDW_COUNT && not_null(g, v->varattno)) {
+		g->counts_rows = true;
+		g->counted = list_append_unique_int(g->counted, v->varattno);
+		return true;
+	}
+	return take_value(g, v);
+}
+
+/* -- columns of the scan ----------------------------------------------------------------- */
+
+/* Add each key and aggregate of an expression as a column of the scan. */
+static bool take_expression(struct groups *g, Node *e)
+{
+	ListCell *cell;
+
+	foreach(cell, pull_var_clause(e, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS))
+	{
+		Expr *part = lfirst(cell);
+		int output = 0;
+
+		if (tlist_member(part, g->targets))
+			continue;
+		if (IsA(part, Aggref)) {
+			if (!take_aggregate(g, (Aggref *)part, &output))
+				return false;
+		} else {
+			ListCell *by;
+			int at = 0;
+
+			output = -100;
+			foreach(by, g->shape.by)
+			{
+				if (is_column(g, part) && lfirst_int(by) == ((Var *)part)->varattno)
+					output = at;
+				at++;
+			}
+			if (output == -100)
+				return refuse(g, "an expression is neither a key nor an aggregate");
+		}
+		g->targets = lappend(g->targets,
+				     makeTargetEntry(copyObject(part), list_length(g->targets) + 1, NULL, false));
+		g->shape.outputs = lappend_int(g->shape.outputs, output);
+	}
+	return true;
+}
+
+/*
+ * Let workers check that counted NOT NULL columns are never NULL, so that rows can be
+ * counted instead. They count the value's NULLs.
+ */
+static bool expect_values(struct groups *g)
+{
+	ListCell *cell;
+	int terms = g->rel->terms;
+
+	foreach(cell, g->counted)
+	{
+		AttrNumber column = (AttrNumber)lfirst_int(cell);
+
+		if (column == g->shape.value)
+			continue;
+		if (terms++ == FDW_TERMS_MOST)
+			return refuse(g, psprintf("WHERE and the counted columns make more than %d conditions",
+						  FDW_TERMS_MOST));
+		g->shape.where = fdw_never_null(g->shape.where, g->relation, column);
+	}
+	return true;
+}
+
+static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
+{
+	const Query *q = g->root->parse;
+	ListCell *cell;
+
+	if (!fdw_pushdown)
+		return refuse(g, "fpisa.pushdown is off");
+	if (g->rel->local)
+		return refuse(g, "workers cannot evaluate all of WHERE");
+	g->shape.where = g->rel->shape.where;
+	if (q->groupingSets)
+		return refuse(g, "there are grouping sets");
+	if (!q->groupClause)
+		return refuse(g, "there is no GROUP BY");
+	if (!take_keys(g, q->groupClause))
+		return false;
+	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;
+	if (having && !take_expression(g, having))
+		return false;
+	/* The count is a count of the value, if there is a value. */
+	g->shape.no_nulls = g->shape.value && not_null(g, g->shape.value);
+	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
+		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",
+					  NameStr(TupleDescAttr(g->columns, g->shape.value - 1)->attname)));
+	if (!expect_values(g))
+		return false;
+	/* Keys alone are also columns of the scan. */
+	if (!g->targets)
+		return refuse(g, "no column of the groups is used");
+	g->shape.kind = FDW_TABLE;
+	return true;
+}
+
+/* -- the path -------------------------------------------------------------------------- */
+
+static double number_of_groups(const struct groups *g)
+{
+	const Query *q = g->root->parse;
+
+	return estimate_num_groups(g->root, get_sortgrouplist_exprs(q->groupClause, q->targetList), g->table->rows,
+				   NULL, NULL);
+}
+
+/*
+ * Return whether the expected groups fit a worker, and the aggregator's table. Without the option `rows` the estimate is a guess,
+ * and only the limit at run time applies.
+ */
+static bool fits(struct groups *g, double groups)
+{
+	if (fdw_rows_of(g->rel->table) <= 0 || groups <= GROUPS_MOST)
+		return true;
+	return refuse(g, psprintf("about %.0f groups are expected; the limit is %d", groups, GROUPS_MOST));
+}
+
+static void add_groups(const struct groups *g, RelOptInfo *out, Node *having, double groups)
+{
+	Cost startup = STARTUP + ROW_AT_WORKER * g->table->tuples;
+	List *private = list_make3(fdw_shape_list(&g->shape, NULL), g->targets, having);
+
+	add_path(out, (Path *)create_foreign_upper_path(g->root, out, g->root->upper_targets[UPPERREL_GROUP_AGG],
+							FDW_ROWS(groups), startup, startup + GROUP_FROM_WORKER * groups,
+							NIL, NULL, FDW_PRIVATE(private)));
+}
+
+void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra)
+{
+	struct fdw_rel *r = in->fdw_private;
+	Relation relation;
+	struct groups g = {.root = root, .table = in, .rel = in->fdw_private};
+	double groups = 0;
+	Node *having;
+
+	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || out->fdw_private)
+		return;
+	having = ((GroupPathExtraData *)extra)->havingQual;
+	g.relation = r->table;
+	relation = table_open(r->table, NoLock);
+	g.columns = RelationGetDescr(relation);
+	if (is_groups(&g, out, having) && fits(&g, groups = number_of_groups(&g))) {
+		out->fdw_private = r;
+		add_groups(&g, out, having, groups);
+	} else {
+		/* The scan below reports the reason: it is planned after all paths exist. */
+		r->why_not = g.why;
+	}
+	table_close(relation, NoLock);
+}

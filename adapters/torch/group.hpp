@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * A group of libfpisa for c10d, whose calls are Works. The end of a call, in
+ * libfpisa's thread, wakes the threads that wait for it. Callbacks of the calls'
+ * futures, which may be Python's, take long, start calls and wait for these, so
+ * they run in threads of the session. One thread runs the callbacks of calls from
+ * outside of callbacks, one after the other. Another runs callbacks of calls that
+ * these callbacks start, because a callback may wait for such a call's future;
+ * and so on.
+ */
+#ifndef FPISA_TORCH_SESSION_HPP
+#define FPISA_TORCH_SESSION_HPP
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <fpisa.h>
+
+namespace fpisa_torch
+{
+
+/*
+ * A reduction of `values`. At its end the result, in `kept`, is copied to `tensors`, unless it is the tensor's own
+ * memory. Undefined `kept`: this rank gets no result.
+ */
+class Call final : public c10d::Work
+{
+      public:
+	Call(int rank, std::vector<at::Tensor> tensors, at::Tensor values)
+	    : Call(rank, c10d::OpType::ALLREDUCE, "fpisa:all_reduce", std::move(tensors), values, values, {})
+	{
+	}
+
+	/* `parts`: how many of the values each rank of the group gets, one after the other; empty: each gets all. */
+	Call(int rank, c10d::OpType type, const char *name, std::vector<at::Tensor> tensors, at::Tensor values,
+	     at::Tensor kept, std::vector<size_t> parts)
+	    : Work(rank, type, name, tensors), tensors_(std::move(tensors)), values_(std::move(values)),
+	      kept_(std::move(kept)), parts_(std::move(parts)),
+	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get())))
+	{
+	}
+
+	std::vector<at::Tensor> result() override
+	{
+		return tensors_;
+	}
+
+	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override
+	{
+		return future_;
+	}
+
+	const at::Tensor &values() const
+	{
+		return values_;
+	}
+
+	const at::Tensor &kept() const
+	{
+		return kept_;
+	}
+
+	const std::vector<size_t> &parts() const
+	{
+		return parts_;
+	}
+
+	/*
+	 * A call of several tensors differs from a call of one tensor with as many values. PyTorch passes complex ones
+	 * as their real parts.
+	 */
+	uint64_t tag(uint64_t number) const
+	{
+		uint64_t tag = number;
+
+		if (tensors_.size() > 1)
+			for (const auto &t : tensors_)
+				tag = (tag ^ (uint64_t)t.numel()) * 0x9e3779b97f4a7c15ull + 1;
+		return tag;
+	}
+
+	/* End the call, once, and wake the threads that wait for it. */
+	void end(std::exception_ptr error)
+	{
+		try {
+			if (!error)
+				copy_back();
+		} catch (...) {
+			error = std::current_exception();
+		}
+		finish(error);
+	}
+
+	/* End the future after the call. This runs callbacks. */
+	void end_future()
+	{
+		auto error = exception();
+
+		if (error)
+			future_->setError(error);
+		else
+			future_->markCompleted(c10::IValue(tensors_));
+	}
+
+      private:
+	/* Tensors of inference_mode() may only be written in that mode, which is a thread's own. */
+	void copy_back()
+	{
+		int64_t at = 0;
+
+		if (!kept_.defined() || (tensors_.size() == 1 && kept_.is_same(tensors_[0])))
+			return;
+		for (auto &t : tensors_) {
+			c10::InferenceMode mode(t.is_inference());
+			at::NoGradGuard no_grad;
+
+			t.copy_(kept_.view(-1).narrow(0, at, t.numel()).view(t.sizes()));
+			at += t.numel();
+		}
+	}
+
+	std::vector<at::Tensor> tensors_;
+	at::Tensor values_, kept_;
+	std::vector<size_t> parts_;
+	c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/* A group that the session owns until leave(). */
+class Session final : public std::enable_shared_from_this<Session>
+{
+      public:
+	/* `ranks` are the world's ranks by rank of the group. */
+	Session(struct fpisa_group *group, std::vector<int64_t> ranks)
+	    : group_(group), named_(group), ranks_(std::move(ranks))
+	{
+	}
+
+	void run()
+	{
+		run_thread(0);
+		std::lock_guard<std::mutex> lock(all_lock());
+		all().push_back(std::weak_ptr<Session>(shared_from_this()));
+	}
+
+	/* Leave all sessions. */
+	static void leave_all()
+	{
+		std::vector<std::weak_ptr<Session>> sessions;
+		{
+			std::lock_guard<std::mutex> lock(all_lock());
+			sessions.swap(all());
+		}
+		for (auto &s : sessions)
+			if (auto session = s.lock())
+				session->leave();
+	}
+
+	/*
+	 * Number a call. All ranks number theirs alike, and the number is in the call's tag: if a call cannot start on one rank,
+	 * that rank's next call is not taken for it.
+	 */
+	uint64_t count_call()
+	{
+		return ++calls_;
+	}
+
+	/* Throw the library's error at once, if the call cannot start. */
+	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
+	{
+		const size_t level = std::min(level_of_thread(), LEVELS - 1);
+		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call, level});
+		struct fpisa_call c = {};
+		int rc;
+
+		c.size = sizeof(c);
+		c.send = call->values().data_ptr();
+		c.recv = call->kept().defined() ? call->kept().data_ptr() : nullptr;
+		c.count = (size_t)call->values().numel() * (call->values().is_complex() ? 2 : 1);
+		c.type = type;
+		c.op = op;
+		c.tag = call->tag(number);
+		c.on_done = done;
+		c.arg = under_way.get();
+		c.timeout_ms = timeout_ms_;
+
+		std::lock_guard<std::mutex> lock(group_lock_);
+		TORCH_CHECK(group_, "fpisa: this process group is destroyed");
+		run_thread(level);
+		rc = call->parts().empty() ? fpisa_group_start(group_, &c, nullptr) :
+					     fpisa_group_reduce_scatter_start(group_, &c, call->parts().data(), nullptr);
+		if (!rc)
+			under_way.release();
+		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
+	}
+
+	/* Leave: current calls end with an error. Do not hold Python's lock, which their waiters may take. May be called again. */
+	void leave()
+	{
+		if (getpid() != pid_) {
+			leave_in_child();
+			return;
+		}
+		fpisa_group_leave(take_group());
+		{
+			std::lock_guard<std::mutex> lock(ended_lock_);
+			leaving_ = true;
+		}
+		changed_.notify_all();
+
+		std::lock_guard<std::mutex> lock(thread_lock_);
+		for (auto &thread : threads_) {
+			if (!thread.joinable())
+				continue;
+			if (thread.get_id() == std::this_thread::get_id())
+				thread.detach();
+			else
+				thread.join();
+		}
+	}
+
+	/* Give calls that start from here on this deadline in place of the group's. */
+	void set_timeout(std::chrono::milliseconds timeout)
+	{
+		timeout_ms_ = std::min<int64_t>(std::max<int64_t>(timeout.count(), 1), FPISA_FOREVER);
+	}
+
+	/* Return and clear FPISA_RESULT_*: the union over all results since the last look. */
+	uint32_t take_flags()
+	{
+		std::lock_guard<std::mutex> lock(ended_lock_);
+		return std::exchange(flags_, 0);
+	}
+
+      private:
+	/* Levels of callbacks of callbacks; the innermost levels share a thread. */
+	static constexpr size_t LEVELS = 4;
+
+	struct UnderWay {
+		std::shared_ptr<Session> session;
+		c10::intrusive_ptr<Call> call;
+		size_t level;
+	};
+
+	/* Return the level of calls that this thread starts: 0, or the depth of its callbacks. */
+	static size_t &level_of_thread()
+	{
+		static thread_local size_t level = 0;
+		return level;
+	}
+
+	/* Run the thread that ends futures of that level, unless it runs. */
+	void run_thread(size_t level)
+	{
+		std::lock_guard<std::mutex> lock(thread_lock_);
+
+		if (!threads_[level].joinable())
+			threads_[level] = std::thread([self = shared_from_this(), level] { self->end_futures(level); });
+	}
+
+	static std::mutex &all_lock()
+	{
+		static std::mutex lock;
+		return lock;
+	}
+
+	static std::vector<std::weak_ptr<Session>> &all()
+	{
+		static std::vector<std::weak_ptr<Session>> sessions;
+		return sessions;
+	}
+
+	/* Take note of a call's end, in libfpisa's thread. */
+	static void done(void *arg, int rc, uint32_t flags)
+	{
+		std::unique_ptr<UnderWay> u(static_cast<UnderWay *>(arg));
+		Session &s = *u->session;
+
+		{
+			std::lock_guard<std::mutex> lock(s.ended_lock_);
+			s.flags_ |= flags;
+		}
+		u->call->end(rc ? std::make_exception_ptr(std::runtime_error(s.sentence(rc, fpisa_error()))) : nullptr);
+		{
+			std::lock_guard<std::mutex> lock(s.ended_lock_);
+			s.ended_[u->level].push_back(std::move(u->call));
+		}
+		s.changed_.notify_all();
+	}
+
+	void end_futures(size_t level)
+	{
+		auto &ended = ended_[level];
+
+		level_of_thread() = level + 1;
+		for (;;) {
+			c10::intrusive_ptr<Call> call;
+			{
+				std::unique_lock<std::mutex> lock(ended_lock_);
+				changed_.wait(lock, [&] { return leaving_ || !ended.empty(); });
+				if (ended.empty())
+					return;
+				call = std::move(ended.front());
+				ended.pop_front();
+			}
+			call->end_future();
+		}
+	}
+
+	/*
+	 * Return the sentence of an error. The library names ranks of the group; a
+	 * sub-group's ranks differ in the world. A start or an end calls this, so the
+	 * group exists.
+	 */
+	std::string sentence(int rc, const std::string &said)
+	{
+		uint64_t missing = rc == -ECONNRESET || rc == -EREMOTEIO ? fpisa_group_missing(named_) : 0;
+		std::string world;
+
+		for (size_t r = 0; r < ranks_.size(); r++)
+			if (missing >> r & 1 && ranks_[r] != (int64_t)r)
+				world += (world.empty() ? "" : ", ") + std::to_string(ranks_[r]);
+		return "fpisa: " + said + (world.empty() ? "" : "; in the world, the missing rank is " + world);
+	}
+
+	struct fpisa_group *take_group()
+	{
+		std::lock_guard<std::mutex> lock(group_lock_);
+		return std::exchange(group_, nullptr);
+	}
+
+	/* Leave after fork(): the threads do not exist here, and a lock may be held for ever. */
+	void leave_in_child()
+	{
+		fpisa_group_leave(std::exchange(group_, nullptr));
+		for (auto &thread : threads_)
+			if (thread.joinable())
+				thread.detach();
+	}
+
+	std::mutex group_lock_; /* protects group_, and starts */
+	struct fpisa_group *group_;
+	struct fpisa_group *const named_; /* the same group, for sentence() */
+	const std::vector<int64_t> ranks_;
+	const pid_t pid_ = getpid();
+	std::mutex thread_lock_;
+	std::array<std::thread, LEVELS> threads_;
+	std::mutex ended_lock_; /* protects the members below */
+	std::condition_variable changed_;
+	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* by level */
+	uint32_t flags_ = 0;
+	std::atomic<uint64_t> calls_{0};
+	std::atomic<uint64_t> timeout_ms_{0}; /* 0: the group's */
+	bool leaving_ = false;
+};
+
+} // namespace fpisa_torch
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The rules of a tree (doc/protocol.md, section 11). A leaf is an aggregator whose job has a parent. It sums its ranks,
+ * and is itself a rank of the parent's job. To its ranks it is an aggregator like any other. A round of the leaf ends
+ * when the parent's result comes.
+ *
+ *	a round completes	the registers are sealed, and a partial sum goes up
+ *	an ADD to a sealed round	the same partial sum goes up again
+ *	a RESULT from the parent	the result goes to all ranks; the leaf does not store it
+ *	all ranks wait		HELLO goes up, with the leaf's attempt as incarnation
+ *
+ * Only frames of ranks make a leaf send, so a leaf needs no timer. tests/model/trees.py explores these rules.
+ */
+#ifndef FPISA_TREE_H
+#define FPISA_TREE_H
+
+#include "frame.h"
+#include "planes.h"
+
+/* -- a parent's slots ------------------------------------------------------------- */
+
+/* State that a version of a slot has in a job of leaves, in addition to struct fpisa_slot. The slot's owner owns it. */
+struct fpisa_partials {
+	__u64 torn;	    /* ranks with some, but not all, of their parts in the registers */
+	__u32 contributors; /* ranks of the leaves in slot.bitmap */
+	__u32 pad;
+	struct fpisa_planes in[FPISA_MAX_WORKERS]; /* parts of a torn rank that are in the registers */
+};
+
+static __always_inline __u32 fpisa_part_count(__u16 part)
+{
+	return (part & FPISA_PART_COUNT) >> FPISA_PART_COUNT_SHIFT;
+}
+
+/* Return whether `part` is valid for an operation: planes for a sum, values for an operation on encodings. */
+static __always_inline int fpisa_part_valid(__u16 part, const struct fpisa_job *job, __u32 op)
+{
+	__u32 limbs = fpisa_family_limbs(job->family);
+
+	if (fpisa_encoded(fpisa_format_of(job->format), op))
+		return part == (FPISA_PART_VALUES | 1 << FPISA_PART_COUNT_SHIFT);
+	return !(part & FPISA_PART_VALUES) && fpisa_part_count(part) &&
+	       fpisa_plane_valid(part & FPISA_PART_PLANE, limbs ? limbs : 1);
+}
+
+/* Check an ADD as fpisa_check_add() does, in a job of leaves. */
+static __always_inline enum fpisa_verdict fpisa_check_partial(const struct fpisa_hdr *h, __u32 payload,
+							      const struct fpisa_job *job,
+							      const struct fpisa_session *session, __be32 saddr,
+							      __be16 sport)
+{
+	__u32 values = fpisa_payload_bytes(fpisa_format_of(job->format), h->count), planes = h->count * 4;
+	int right = payload == (h->reason & FPISA_PART_VALUES ? values : planes);
+	enum fpisa_verdict v = fpisa_check_contribution(h, right, job, session, saddr, sport);
+
+	if (v != FPISA_V_ok && v != FPISA_V_length)
+		return v;
+	if (!h->contributors || h->contributors > FPISA_MAX_WORKERS || !fpisa_part_valid(h->reason, job, h->op))
+		return FPISA_V_partial;
+	return v;
+}
+
+/*
+ * Apply the rules of slots to a part of a partial sum, as fpisa_admit() does. The leaf sends all its parts again if one
+ * was lost; each part is added only once.
+ */
+static __always_inline int fpisa_admit_part(struct fpisa_session *session, struct fpisa_slot *s,
+					    struct fpisa_partials *x, const struct fpisa_claim *c, __u16 part,
+					    __u64 live, __u64 *results)
+{
+	int fresh = s->generation != c->generation || s->chunk != c->chunk;
+	int step = fpisa_admit(session, s, c, live, results);
+	__u32 rank = c->rank & (FPISA_MAX_WORKERS - 1);
+
+	if (step != FPISA_STEP_SET && step != FPISA_STEP_ADD)
+		return step;
+	if (fresh) {
+		x->torn = 0;
+		x->contributors = 0;
+	}
+	if (x->torn >> rank & 1 && fpisa_planes_has(&x->in[rank], part & FPISA_PART_PLANE))
+		return FPISA_STEP_WAIT;
+	return s->bitmap || x->torn ? FPISA_STEP_ADD : FPISA_STEP_SET;
+}
+
+/*
+ * Record a part, which the registers hold, as fpisa_slot_commit() does. The rank is in the bitmap once all its parts
+ * are in the registers.
+ */
+static __always_inline int fpisa_commit_part(struct fpisa_slot *s, struct fpisa_partials *x, const struct fpisa_hdr *h,
+					     __u64 live, __u32 flags)
+{
+	__u32 rank = h->rank & (FPISA_MAX_WORKERS - 1);
+
+	flags |= h->flags & (FPISA_F_MARKED | FPISA_F_FEWER);
+	if (!(x->torn >> rank & 1))
+		x->in[rank] = (struct fpisa_planes){};
+	x->torn |= 1ull << rank;
+	fpisa_planes_add(&x->in[rank], h->reason & FPISA_PART_PLANE);
+	if (fpisa_planes_count(&x->in[rank]) < fpisa_part_count(h->reason)) {
+		s->flags |= (__u8)flags;
+		return 0;
+	}
+	x->torn &= ~(1ull << rank);
+	x->contributors += h->contributors;
+	return fpisa_slot_commit(s, (__u16)rank, live, flags);
+}
+
+/* Averages over more ranks would need more bits of the sum than MAU5 leaves (exact.h, exact64.h). */
+#define FPISA_MOST_AVERAGED 64
+
+/*
+ * Return why a complete round of partial sums cannot give a result, or 0. Torn ranks are not live then, because the
+ * round does not wait for them. Their parts in the registers cannot be removed.
+ */
+static __always_inline enum fpisa_verdict fpisa_round_lost(const struct fpisa_slot *s, const struct fpisa_partials *x)
+{
+	if (x->torn)
+		return FPISA_V_torn;
+	return s->op == FPISA_OP_AVG && x->contributors > FPISA_MOST_AVERAGED ? FPISA_V_op : (enum fpisa_verdict)0;
+}
+
+/* Turn a part's header into its round's result, as fpisa_make_result() does. */
+static __always_inline void fpisa_make_root_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
+						   const struct fpisa_partials *x, const struct fpisa_job *job,
+						   __u64 secret, __u32 flags, int resent)
+{
+	__u64 all = ~0ull >> (FPISA_MAX_WORKERS - job->workers);
+
+	fpisa_make_result(h, s, job, secret, flags & ~FPISA_F_FEWER, resent);
+	h->contributors = (__u16)x->contributors;
+	if (flags & FPISA_F_FEWER || s->bitmap != all)
+		h->flags |= FPISA_F_FEWER;
+}
+
+/* -- a leaf's session ------------------------------------------------------------- */
+
+/*
+ * A leaf as a rank of its parent's job. `attempt` is its incarnation in that job. It rises with each newcomer of the
+ * leaf, so each attempt has one set of incarnations of ranks. The first attempt is the clock, in ns since 1970, so that
+ * it is larger than all attempts before the leaf lost its state. The two jobs have the same token.
+ */
+struct fpisa_uplink {
+	__u64 attempt; /* 0: the job has no parent */
+	__u64 cookie;  /* cookie of this attempt; 0: not known yet */
+	__u64 offered; /* ranks that all waited when HELLO went up in this attempt; 0: no HELLO has gone up, or the leaf has joined */
+	__u64 results;			   /* secret of the results of the session's generation at the parent */
+	struct fpisa_key key, results_key; /* keys of tags, in jobs with a token */
+	__u32 job;			   /* number of the parent's job */
+	__u32 rank;			   /* rank of the leaf in the parent's job */
+	__u32 workers, ports;		   /* of the parent's job */
+};
+
+/* Begin an attempt. */
+static __always_inline void fpisa_leaf_attempt(struct fpisa_uplink *up, __u64 attempt)
+{
+	up->attempt = attempt;
+	up->cookie = 0;
+	up->offered = 0;
+}
+
+/*
+ * Process a HELLO of a leaf's rank, as fpisa_session_join() does; the caller owns the session's lock. If it returns
+ * FPISA_HELLO_ALL_WAIT, HELLO goes up. All ranks must then repeat theirs before it goes up again, so a rank that
+ * has died is not counted for long.
+ */
+static __always_inline enum fpisa_waiting fpisa_leaf_join(struct fpisa_session *s, struct fpisa_uplink *up, __u32 rank,
+							  __u64 inc, __u64 cookie, __u64 live)
+{
+	__u64 known = s->incarnation[rank & (FPISA_MAX_WORKERS - 1)];
+	enum fpisa_waiting waiting = fpisa_session_wait(s, rank, inc, cookie, live);
+
+	if (inc > known)
+		fpisa_leaf_attempt(up, up->attempt + 1);
+	if (waiting == FPISA_HELLO_ALL_WAIT) {
+		s->joining = 0;
+		up->offered = live;
+	}
+	return waiting;
+}
+
+/*
+ * Process the parent's WELCOME to `attempt`, which has joined `generation`. A WELCOME to an earlier attempt does not
+ * count, because a rank of that attempt may have restarted. A second generation of one attempt does not count either; a
+ * parent that lost its state may announce one, before or after the first. Return whether the generation begins at the
+ * leaf. The caller owns the lock.
+ */
+static __always_inline int fpisa_leaf_welcome(struct fpisa_session *s, struct fpisa_uplink *up, __u64 attempt,
+					      __u32 generation, __u64 live)
+{
+	if (attempt != up->attempt || !up->offered)
+		return 0;
+	up->offered = 0;
+	s->members = live;
+	s->joining = 0;
+	fpisa_write_once(&s->generation, generation);
+	return 1;
+}
+
+/* -- a leaf's frames ------------------------------------------------------------------ */
+
+/* Let a HELLO that fpisa_challenge() has passed join a leaf, and turn it into its WELCOME, as fpisa_welcome() does. */
+static __always_inline enum fpisa_waiting fpisa_leaf_hello(struct fpisa_hdr *h, struct fpisa_hello *p,
+							   const struct fpisa_job *job, struct fpisa_session *s,
+							   struct fpisa_uplink *up, __u32 rank, __u64 live)
+{
+	__u64 known = s->incarnation[rank & (FPISA_MAX_WORKERS - 1)];
+	enum fpisa_waiting waiting = fpisa_leaf_join(s, up, rank, h->aux, h->secret, live);
+
+	if (job->keyed && h->aux > known)
+		s->key[rank & (FPISA_MAX_WORKERS - 1)] = fpisa_rank_key(job, rank, h->secret);
+	fpisa_make_welcome(h, p, job, s, rank, waiting == FPISA_HELLO_JOINED);
+	if (waiting == FPISA_HELLO_JOINED || !up->offered)
+		return waiting;
+	h->flags |= FPISA_F_ABOVE;
+	h->bitmap |= up->offered;
+	return waiting;
+}
+
+/* Return the number by which the leaf recognises answers to the HELLOs of its attempt. */
+static __always_inline __u64 fpisa_leaf_nonce(const struct fpisa_job *job, const struct fpisa_uplink *up)
+{
+	return fpisa_siphash(&job->key, up->attempt, 2ull << 32);
+}
+
+/* Write the leaf's HELLO without its checksum. `k` is the job's key of NH. */
+static __always_inline void fpisa_make_leaf_hello(struct fpisa_hdr *h, struct fpisa_hello *p,
+						  const struct fpisa_job *job, const struct fpisa_uplink *up,
+						  const __u64 *k)
+{
+	*p = (struct fpisa_hello){};
+	*h = (struct fpisa_hdr){
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_HELLO,
+		.job = up->job,
+		.rank = 0xffff,
+		.chunk = fpisa_leaf_nonce(job, up),
+		.secret = up->cookie,
+		.aux = up->attempt,
+	};
+	p->proof = fpisa_proof(job, k, h, p);
+}
+
+/*
+ * Write the header of a part of a sealed round's partial sum, without its checksum or tag. `asked` is the ADD that
+ * makes the leaf send the part. A STATUS or an ERROR goes to the rank of that ADD. The last part asks for the STATUS.
+ */
+static __always_inline void fpisa_make_part(struct fpisa_hdr *h, const struct fpisa_hdr *asked,
+					    const struct fpisa_slot *s, const struct fpisa_job *job,
+					    const struct fpisa_uplink *up, __u16 part, int last)
+{
+	__u64 all = ~0ull >> (FPISA_MAX_WORKERS - job->workers);
+	__u8 probe = last ? asked->flags & FPISA_F_PROBE : 0;
+
+	*h = *asked;
+	h->flags = (__u8)((asked->flags & FPISA_F_RETRANSMIT) | probe | (s->flags & FPISA_F_MARKED) |
+			  (s->bitmap == all ? 0 : FPISA_F_FEWER));
+	h->result_flags = (__u8)asked->rank;
+	h->job = up->job;
+	h->rank = (__u16)up->rank;
+	h->contributors = s->arrivals;
+	h->reason = part;
+	h->secret = up->cookie;
+	h->bitmap = job->keyed ? up->cookie : 0;
+	h->checksum = 0;
+}
+
+/* Return whether the parent's job, by its WELCOME, can take the leaf's partial sums and give its results. */
+static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const struct fpisa_job *job)
+{
+	const __u8 same = FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL;
+
+	return (p->flags & FPISA_JOB_LEAVES) && p->mode == FPISA_MODE_EXACT && job->mode == FPISA_MODE_EXACT &&
+	       p->format == job->format && p->rounding == job->rounding && p->window == job->window &&
+	       p->elements == job->elements && !((p->flags ^ job->flags) & same) && p->workers &&
+	       p->workers <= FPISA_MAX_WORKERS;
+}
+
+/* Return whether a slot holds the sealed round that a RESULT of the parent ends, in the session's generation. */
+static __always_inline int fpisa_is_sealed_round(const struct fpisa_slot *s, const struct fpisa_hdr *h)
+{
+	return s->generation == h->generation && s->chunk == h->chunk && s->done && s->count == h->count &&
+	       s->op == h->op && s->digest == h->digest && s->call == h->call;
+}
+
+/*
+ * Turn the parent's RESULT into the leaf's. Ranks of the leaf see the leaf's ranks in `bitmap` and `aux`; the other
+ * fields stay. Return nonzero if the parent says that the leaf's contribution to the chunk before is lost.
+ */
+static __always_inline int fpisa_make_down(struct fpisa_hdr *h, const struct fpisa_slot *s, const struct fpisa_job *job,
+					   const struct fpisa_uplink *up, __u32 number, __u64 secret)
+{
+	__u64 lost = fpisa_told_lost(h, up->workers) >> (up->rank & 63) & 1;
+	__u16 contributors = h->contributors;
+	__u8 flags = h->flags, result_flags = h->result_flags;
+
+	fpisa_make_result(h, s, job, secret, 0, 0);
+	h->job = number;
+	h->flags = flags;
+	h->result_flags = result_flags;
+	h->contributors = contributors;
+	return (int)lost;
+}
+
+/*
+ * Store in the leaf's result which contributions to the chunk before are lost, as fpisa_tell_lost() does. If the leaf's
+ * own contribution is lost (`above`), one rank sends its contribution again, and then the leaf sends its partial sum
+ * again.
+ */
+static __always_inline __u64 fpisa_tell_leaf_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
+						  const struct fpisa_slot *before, __u64 live, int above)
+{
+	__u64 lost = fpisa_tell_lost(h, job, before, live);
+
+	if (lost || !above)
+		return lost;
+	lost = live & -live;
+	if (job->workers <= FPISA_ORDER_WORKERS)
+		h->reason = (__u16)lost;
+	else
+		h->aux = lost;
+	return lost;
+}
+
+/*
+ * Turn the parent's STATUS or ERROR into the leaf's answer to rank `asker`, without its checksum or tag. STATUS names
+ * leaves, not ranks.
+ */
+static __always_inline void fpisa_make_leaf_answer(struct fpisa_hdr *h, const struct fpisa_job *job,
+						   const struct fpisa_session *session, __u32 number, __u32 asker)
+{
+	__u64 cookie = session->secret[asker & (FPISA_MAX_WORKERS - 1)];
+
+	h->job = number;
+	h->rank = (__u16)asker;
+	h->flags = h->type == FPISA_TYPE_STATUS ? FPISA_F_ABOVE : 0;
+	h->result_flags = 0;
+	h->secret = cookie;
+	if (h->type == FPISA_TYPE_ERROR) {
+		h->bitmap = job->keyed ? cookie : 0;
+		h->contributors = 0;
+	}
+}
+
+#endif

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Parquet of a worker: the library that reads it, the types with and without a schema, and values that are refused"""
+import contextlib
+import decimal
+import fractions
+import os
+import random
+import subprocess
+
+import pytest
+
+import parquet
+from foreign import FPISA, Workers
+from lab import draw_seed
+from queries import rounded
+
+
+@pytest.fixture
+def worker():
+    """worker(*options, **environment) starts a worker."""
+    with contextlib.ExitStack() as stack:
+        def make(*options, **environment):
+            w = Workers(1, *options, before=("env", "-u", "FPISA_DRIVER", *(f"{k}={v}" for k, v in environment.items())))
+            stack.callback(w.close)
+            return w
+        yield make
+
+
+@pytest.fixture
+def by_duckdb(worker):
+    """by_duckdb(SQL, schema) makes table t of a statement's result. Its ask() is below's."""
+    duckdb, env = parquet.engine()
+    w = worker(FPISA_DRIVER=env["FPISA_DRIVER"])
+
+    def make(sql, schema=None):
+        w.clear()
+        duckdb.sql(f"COPY ({sql}) TO '{w.directory(0)}/t.parquet'")
+        if schema:
+            put(w, "t.schema", schema)
+        return w
+    return make
+
+
+def put(w, name, text):
+    with open(os.path.join(w.directory(0), name), "w") as f:
+        f.write(text)
+
+
+def ask(w, *options, table="t"):
+    p = subprocess.run([FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, "--prune", "none", *options],
+                       capture_output=True)
+    return p.returncode, p.stdout, p.stderr.decode()
+
+
+def refused(w, *options):
+    status, out, err = ask(w, *options)
+    assert (status, out) == (1, b"") and err.count("\n") == 1, err
+    return err
+
+
+# -- the library --------------------------------------------------------------------
+
+def test_no_library(worker, tmp_path):
+    (tmp_path / "x.cpython-399-x.so").write_text("")
+    for library, says in (("", "DuckDB, which reads Parquet: libduckdb.so: cannot open shared object file"),
+                          ("/none.so", "DuckDB, which reads Parquet: /none.so: cannot open shared object file"),
+                          ("libm.so.6", "the driver has no function duckdb_adbc_init"),
+                          (tmp_path / "x.cpython-399-x.so", "x.cpython-399-x.so needs the library of its Python: apt install libpython3-dev")):
+        w = worker(FPISA_DRIVER=library, LD_LIBRARY_PATH="")
+        put(w, "t.parquet", "PAR1")
+        assert f"t.parquet: {says}" in refused(w).replace(f"{tmp_path}/", "")
+        # CSV needs no library.
+        put(w, "c.schema", "k int32\n")
+        put(w, "c.csv", "k\n1\n")
+        assert ask(w, table="c")[:2] == (0, b"k\n1\n")
+
+
+def test_option(worker, tmp_path):
+    w = worker("--driver", parquet.driver(tmp_path), FPISA_DRIVER="/none.so", ROWS=2)
+    put(w, "t.parquet", "")
+    assert ask(w, "--by", "k", "--value", "v")[1].splitlines()[1:] == [b"1,1,1,1,1,1", b"2,1,1,1,1,1"]
+
+
+def test_not_parquet(by_duckdb):
+    w = by_duckdb("SELECT 1 AS k")
+    for text in "PAR1", "PAR1" * 100, "":
+        put(w, "t.parquet", text)
+        assert ": t.parquet: " in refused(w)
+    # The engine opens only this file.
+    os.unlink(os.path.join(w.directory(0), "t.parquet"))
+    os.symlink("/etc/hostname", os.path.join(w.directory(0), "t.parquet"))
+    assert "t.parquet: leads out of the worker's directory" in refused(w)
+
+
+# -- types -------------------------------------------------------------------------
+
+def test_without_schema(by_duckdb):
+    """Each column has a type of its own, or is a text; nested ones, and names that a schema cannot have, are left out."""
+    w = by_duckdb("SELECT 1::TINYINT a, 2::UBIGINT b, 1.5::FLOAT c, 0.1::DOUBLE d, 1.50::DECIMAL(9,2) e, DATE '2024-02-29' f, 'é' g, true h, "
+                  "TIMESTAMP '2024-02-29 12:00:00' i, [1] j, {'a': 1} k, 1 \"l m\", NULL::INTEGER n, 'x'::ENUM('x') o, '\\xFF'::BLOB p")
+    columns = b"a,b,c,d,e,f,g,h,i,n,o,p"
+    assert ask(w)[:2] == (0, columns + b"\n1,2,1.5,0.1,1.50,2024-02-29,\xc3\xa9,true,2024-02-29 12:00:00,,x,\xff\n")
+    for by, value in (("a int32", "c"), ("b", "b"), ("c real", "d"), ("d double", "e"), ("f date", "a"), ("g text", "a"), ("h text", "a")):
+        assert ask(w, "--by", by, "--value", value)[0] == 0, by
+    assert "the schema has no column 'j'" in refused(w, "--columns", "j")
+    put(w, "c.schema", "k int32\n")
+    put(w, "u.parquet", "")
+    assert sorted(ask(w, table="fpisa_tables")[1].split()) == [b"c", b"name", b"t", b"u"]
+
+
+@pytest.mark.parametrize("value, type_, says", [
+    ("[1]", "text", "column x is INTEGER[], which is not made text: name another type in the schema"),
+    ("1.5::DOUBLE", "int32", "column x is DOUBLE, which is not made int32"),
+    ("1.5::DOUBLE", "decimal(9,2)", "column x is DOUBLE, which is not made decimal(9,2)"),
+    ("1.5::DECIMAL(16,2)", "real", "column x is DECIMAL(16,2), which is not made real"),
+    ("1.505", "decimal(9,2)", "column x is DECIMAL(4,3), which is not made decimal(9,2)"),
+    ("TIMESTAMP '2024-01-01'", "date", "column x is TIMESTAMP, which is not made date"),
+    ("'1'", "int32", "column x is VARCHAR, which is not made int32"),
+    ("1e300::DOUBLE", "real", "Type DOUBLE with value 1e+300 can't be cast because the value is out of range"),
+    ("2147483648", "int32", "Type INT64 with value 2147483648 can't be cast because the value is out of range"),
+    ("100", "decimal(3,2)", "Could not cast value 100 to DECIMAL(3,2)"),
+    ("NULL::INTEGER", "int32 not null", "column x is empty, and the schema says not null"),
+    ("'a' || chr(0)", "text", "column x: a byte 0"),
+    ("DATE '10000-01-01'", "date", "10000-01-01' is not in the years 1 to 9999"),
+])
+def test_refused(by_duckdb, value, type_, says):
+    w = by_duckdb(f"SELECT {value} AS x, 1 AS k", f"x {type_}\nk int32\n")
+    assert f"t.parquet: {says}" in refused(w, "--columns", "x").replace("column x: '", "")
+    # A value that the query does not use may be anything.
+    assert ask(w, "--columns", "k")[:2] == (0, b"k\n1\n")
+
+
+def test_no_column(by_duckdb):
+    w = by_duckdb("SELECT 1 AS k", "k int32\nnone int32\n")
+    assert "t.parquet: column none is not in the file" in refused(w)
+    assert "t.parquet: rename its column file_row_number" in refused(by_duckdb("SELECT 1 AS file_row_number"))
+    assert "t.parquet: has no column that can be queried" in refused(by_duckdb("SELECT [1] AS x"))
+
+
+def test_never_null(by_duckdb):
+    """Only rows for which the conditions before it hold are an error."""
+    w = by_duckdb("SELECT * FROM (VALUES (1, 5), (2, NULL), (3, 7)) t(k, x)")
+    for where in "x never null", "x never null,k=1", "k>1,x never null,k>2", "k never null,k>1,x never null,k>5":
+        assert "t.parquet: column x is empty, and the query takes it as never NULL" in refused(w, "--where", where), where
+    for where in "k<>2,x never null", "x<>0,x never null", "k never null,x not null,x never null,k never null":
+        assert ask(w, "--where", where)[1] == b"k,x\n1,5\n3,7\n", where
+
+
+def test_long_key(by_duckdb):
+    w = by_duckdb("SELECT 'short' AS s, 1 AS k UNION ALL SELECT repeat('x', 31), 1", "s text not null\nk int32 not null\n")
+    assert "t.parquet: the key needs 36 bytes (s 32, k 4), but the query's keys have 32: the limit is 32" in refused(w, "--by", "s,k")
+    assert ask(w, "--by", "s")[0] == 0
+
+
+# -- values ------------------------------------------------------------------------
+
+def near_half(rng):
+    """Return a double on, or next to, the middle of two neighbouring reals."""
+    middle = (rng.randrange(1 << 23, 1 << 24) * 2 + 1) * 2.0 ** rng.randrange(-60, 60)
+    return rng.choice((-1, 1)) * middle * rng.choice((1, 1 + 2.0 ** -52, 1 - 2.0 ** -52))
+
+
+def test_rounded_once(by_duckdb):
+    """Numbers of each type are rounded to the schema's type once, from the file's value."""
+    rng = random.Random(draw_seed())
+    given = {"DOUBLE": [repr(near_half(rng)) for _ in range(200)],
+             "FLOAT": [repr(rng.uniform(-1, 1) * 10.0 ** rng.randrange(-44, 38)) for _ in range(200)],
+             "BIGINT": [str((rng.randrange(1 << 23, 1 << 24) * 2 + 1 << rng.randrange(1, 38)) + rng.choice((-1, 0, 1))) for _ in range(200)],
+             "DECIMAL(15,8)": [f"{near_half(rng) % 1e6:.8f}" for _ in range(200)],
+             "DECIMAL(38,28)": [f"{1 + (rng.randrange(1 << 23) * 2 + 1) * 2.0 ** -24:.25f}{rng.choice(('000', '001'))}" for _ in range(200)],
+             "DECIMAL(38,20)": [f"{rng.randrange(10 ** 18)}.{rng.randrange(10 ** 20):020}" for _ in range(200)]}
+    columns = [(type_, to, f"c{i}_{to}") for i, type_ in enumerate(given) for to in ("real", "double") if to == "double" or "(38" not in type_]
+    w = by_duckdb("SELECT " + ", ".join(f"unnest([{', '.join(repr(t) for t in given[type_])}]::{type_}[]) AS {name}" for type_, _, name in columns),
+                  "".join(f"{name} {to}\n" for _, to, name in columns))
+    for type_, to, name in columns:
+        digits, least = (24, -149) if to == "real" else (53, -1074)
+        exact = [fractions.Fraction(float(t) if type_ == "DOUBLE" else decimal.Decimal(t)) for t in given[type_]]
+        exact = [rounded(x, 24, -149) for x in exact] if type_ == "FLOAT" else exact
+        want = [rounded(x, digits, least) for x in exact]
+        status, out, err = ask(w, "--columns", name)
+        assert status == 0, err
+        got = [rounded(fractions.Fraction(decimal.Decimal(t)), digits, least) for t in out.decode().split()[1:]]
+        assert got == want, (name, [(a, b) for a, b in zip(got, want) if a != b][:3])
+        # A condition compares with the value that was read.
+        limit = rng.choice(want)
+        status, out, err = ask(w, "--columns", name, "--where", f"{name}>={float(limit)!r}")
+        assert status == 0 and len(out.split()) - 1 == sum(x >= limit for x in want), err

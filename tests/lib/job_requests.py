@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Ranks without libfpisa and without a key, by the messages of doc/manager.md: groups that only ask for jobs, as fast as possible"""
+import socket
+import struct
+import threading
+import time
+
+from lab import ADDRESS, COMMAND_S, PORT
+
+BYTES, MAGIC, VERSION = 256, 0x47504d46, 2
+JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 18, 19, 20, 23
+MOST = 8  # jobs of a group
+
+
+def message(kind, body=b"", version=VERSION, number=0):
+    return (struct.pack("<IHHQ", MAGIC, version, kind, number) + body).ljust(BYTES, b"\0")
+
+
+class Rank:
+    """A connection from worker `host` that joins a group"""
+
+    def __init__(self, host, name, rank, size):
+        with host.entered():
+            self.socket = socket.socket()
+        self.socket.settimeout(COMMAND_S)
+        self.socket.connect((ADDRESS, PORT))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.unread = b""
+        self.say(JOIN, name.encode().ljust(64, b"\0") + struct.pack("<IIQQ", size, rank, 0, 0))
+
+    def say(self, kind, body):
+        self.socket.sendall(message(kind, body))
+
+    def hear(self, kind):
+        """Return the body of the next message of that kind. Skip other messages, but raise for a refusal."""
+        while True:
+            while len(self.unread) < BYTES:
+                more = self.socket.recv(4096)
+                assert more, "the manager has closed the connection"
+                self.unread += more
+            m, self.unread = self.unread[:BYTES], self.unread[BYTES:]
+            heard = struct.unpack_from("<H", m, 6)[0]
+            assert heard != REFUSED, m[32:].rstrip(b"\0").decode()
+            if heard == kind:
+                return m[16:]
+
+
+class Group:
+    """All ranks of a group, on these hosts"""
+
+    def __init__(self, hosts, name):
+        self.ranks, self.jobs = [Rank(h, name, r, len(hosts)) for r, h in enumerate(hosts)], 0
+        for rank in self.ranks:
+            rank.hear(JOINED)
+
+    def job(self, window, form=0, mode=0):
+        """Get the next job, of that format and mode. Return its number, its window and the seconds from the last rank's ASK
+        to the last JOB."""
+        index, self.jobs = self.jobs, self.jobs + 1
+        for rank in self.ranks:
+            rank.say(ASK, struct.pack("<IIBB6xI", index, 0, form, mode, window))
+        began = time.monotonic()
+        for rank in self.ranks:
+            rank.say(BOUND, struct.pack("<IH", index, struct.unpack_from("<H", rank.hear(BIND), 4)[0]).ljust(16, b"\0"))
+        bodies = [rank.hear(JOB) for rank in self.ranks]
+        number, = struct.unpack_from("<I", bodies[0], 4)
+        window, = struct.unpack_from("<I", bodies[0], 32)
+        return number, window, time.monotonic() - began
+
+    def leave(self):
+        for rank in self.ranks:
+            rank.say(LEAVE, bytes(16))
+            rank.socket.close()
+
+
+def churn(hosts, groups, seconds, window=8):
+    """Run `groups` groups at a time, which join, take all the jobs that they may have, and leave. Return the seconds of each job."""
+    took, failed, end = [], [], time.monotonic() + seconds
+
+    def run(which):
+        n = 0
+        try:
+            while time.monotonic() < end:
+                group, n = Group(hosts, f"churn-{which}-{n}"), n + 1
+                took.extend(group.job(window)[2] for _ in range(MOST))
+                group.leave()
+        except (OSError, AssertionError) as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(groups)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed, failed
+    return sorted(took)

@@ -1,0 +1,7 @@
+! SPDX-License-Identifier: GPL-2.0-only
+! bits.inc by mpi_f08
+program bits
+  use mpi_f08
+  implicit none
+  include 'bits.inc'
+end program

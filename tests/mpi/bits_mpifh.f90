@@ -1,0 +1,7 @@
+! SPDX-License-Identifier: GPL-2.0-only
+! bits.inc by mpif.h
+program bits
+  implicit none
+  include 'mpif.h'
+  include 'bits.inc'
+end program

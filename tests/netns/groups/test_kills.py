@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Long runs of groups over several aggregators: aggregators are killed and started again, ranks on aggregators' hosts are killed. No result
+is wrong, no rank hangs, and each death is named"""
+import collections
+import json
+import random
+import re
+import select
+import signal
+import time
+
+import pytest
+
+from groups import MEMBER, Rank
+from lab import LIBRARY, SLOW, draw_seed, end, wait_until
+from test_colocated_groups import FIRST, HOSTS, hosts  # noqa: F401
+from test_registration import OTHERS, WORKERS, site  # noqa: F401
+
+HANG_S = 30 * SLOW
+# Errors that end a call or a join when an aggregator or a rank dies; all ranks leave then, and join again.
+ALLOWED = [r"aggregator 10\.98\.0\.\d+ is gone: (its process ended|its host does not answer|it was restarted)", r"aggregator 10\.98\.0\.\d+:",
+           r"rank \d is gone: its process ended", r"rank \d has left the group", r"a group of this name exists", r"another process has joined as rank \d",
+           r"rank \d did not join", r"ranks? [\d, -]+ did not join",
+           r"rank \d(, rank \d)* (is|are) gone: the group was ended at the aggregator"]
+
+
+def plan(key, steps, **more):
+    return json.dumps({"options": {"key_file": key, "join_timeout_ms": 20000}, "steps": steps, "again": 10**6, **more})
+
+
+class Watched:
+    """Ranks whose answers are read as they arrive, with counts of errors by kind and of recomputed calls"""
+
+    def __init__(self):
+        self.ranks, self.heard, self.errors = [], [], collections.Counter()
+        self.calls = self.wrong = 0
+        self.joins = []
+
+    def add(self, rank):
+        self.ranks.append(rank)
+        self.heard.append(time.monotonic())
+        self.joins.append(0)
+
+    def replace(self, r, rank):
+        self.ranks[r].end()
+        self.ranks[r], self.heard[r] = rank, time.monotonic()
+
+    def take(self, r, answer):
+        self.heard[r] = time.monotonic()
+        self.calls += answer.get("calls", 0)
+        self.wrong += answer.get("wrong", 0)
+        self.joins[r] += "gnutls" in answer and not answer["rc"]
+        if answer["rc"]:
+            said = next((a for a in ALLOWED if re.search(a, answer["error"])), None)
+            assert said, answer
+            self.errors[said] += 1
+
+    def listen(self, seconds):
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            pipes = {rank.process.stdout.fileno(): r for r, rank in enumerate(self.ranks)}
+            for fd in select.select(list(pipes), [], [], left)[0]:
+                self.take(pipes[fd], self.ranks[pipes[fd]].line())
+            silent = [r for r, heard in enumerate(self.heard) if time.monotonic() > heard + HANG_S]
+            assert not silent, (silent, self.errors)
+        assert not self.wrong
+
+    def until(self, what, condition):
+        began = time.monotonic()
+        while not condition():
+            assert time.monotonic() < began + HANG_S, (what, self.errors)
+            self.listen(0.02)
+
+
+def used(net):
+    """Return the other aggregators in the group's generation."""
+    shares = [a["address"] for g in net.json("group", "list") if g["name"] == "soak" for a in g["shares"]]
+    return [i for i in range(OTHERS) if f"10.98.0.{i + 2}" in shares]
+
+
+def report(**figures):
+    print(json.dumps(figures))
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
+def test_aggregators(site, seconds):  # noqa: F811
+    """Two registered aggregators of three are killed, ended or cut off, and return: the group continues with the present aggregators."""
+    rng = random.Random(draw_seed())
+    for i in range(OTHERS):
+        site.register(i)
+    net, w, happened = site.net, Watched(), collections.Counter()
+    steps = [{"check": kind, "times": 200, "seed": rng.randrange(3000)} for kind in ("float32", "float64", "int32", "float16")] * 500
+    for r in range(WORKERS):
+        rank = net.worker[r].spawn(*site.member, "10.98.0.1", "soak", r, WORKERS, plan(site.key, steps), env=site.env)
+        w.add(Rank(rank))
+        site.ranks.append(w.ranks[-1])
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        joins = list(w.joins)
+        w.until("all have joined", lambda: all(w.joins))
+        w.listen(rng.random() * 2)
+        there = used(net)
+        i, how = rng.choice(there) if there else 0, rng.choice(("killed", "killed", "ended", "cut off")) if there else "group kill"
+        happened[how] += 1
+        if how == "group kill":  # aggregators that came back are in the next generation
+            net.fpisa("group", "kill", "soak")
+        elif how == "cut off":
+            net.switch.ip(f"link set a{i} down")
+            w.listen(0.7 + rng.random())
+            net.switch.ip(f"link set a{i} up")
+        else:
+            site.agents[i].send_signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+            site.agents[i].wait(20)
+            end(site.agents[i])
+            w.listen(rng.random() * 1.5)
+            site.register(i)
+        w.until("that all are back", lambda: len(net.registered()) == OTHERS)
+        w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
+    w.listen(1)
+    # The last generation has all aggregators that were present when it began; the next generation has all three.
+    chunks = net.results()
+    report(seconds=round(time.monotonic() - began), calls=w.calls, wrong=w.wrong, generations=min(w.joins), happened=happened, errors=w.errors, chunks=chunks)
+    assert all(chunks) and w.calls > 100 * seconds
+    for rank in w.ranks:
+        rank.end()
+    site.empty()
+    wait_until("no jobs there", lambda: all(not net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)), 15)
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(600, marks=pytest.mark.long)])
+def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
+    """On four hosts and no other machine, each round kills one rank, in turn, in a call. Every other round also kills an aggregator, which
+    is started again. All ranks join again."""
+    rng = random.Random(draw_seed())
+    for i in range(HOSTS):
+        hosts.serve(i)
+        hosts.agents[i].stdout.readline()
+    steps = [{"check": kind, "times": 40, "seed": rng.randrange(3000)} for kind in ("float32", "float64")] * 1000
+    w, killed, ended, n, began = Watched(), [0] * HOSTS, [0] * HOSTS, 0, time.monotonic()
+
+    def start(r):
+        return Rank(hosts.worker[r].spawn("/usr/bin/python3", "-B", MEMBER, LIBRARY, FIRST, "g", r, HOSTS, plan(hosts.key, steps)))
+
+    def restart(i):
+        hosts.agents[i].send_signal(signal.SIGKILL)
+        hosts.agents[i].wait(20)
+        end(hosts.agents[i])
+        ended[i] += 1
+        assert hosts.serve(i).startswith("aggregator ")
+
+    for r in range(HOSTS):
+        w.add(start(r))
+        hosts.ranks.append(w.ranks[-1])
+    w.until("all have joined", lambda: all(w.joins))
+    while n < HOSTS or time.monotonic() < began + seconds:
+        calls, victim = w.calls, n % HOSTS
+        w.until("sums", lambda before=calls: w.calls > before)
+        w.listen(rng.random() / 10)
+        joins = list(w.joins)
+        w.ranks[victim].kill()
+        killed[victim] += 1
+        if n % 2:
+            restart(rng.randrange(1, HOSTS))  # the first is the manager
+        w.replace(victim, start(victim))
+        hosts.ranks.append(w.ranks[victim])
+        w.until("that all are back", lambda: len(hosts.registered()) == HOSTS - 1)
+        w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
+        n += 1
+    w.until("sums", lambda before=w.calls: w.calls > before)
+    report(seconds=round(time.monotonic() - began), rounds=n, killed=killed, ended=ended, calls=w.calls, wrong=w.wrong,
+           generations=min(w.joins), errors=w.errors, chunks=hosts.chunks())
+    assert min(w.joins) > n and min(killed) >= n // HOSTS and sum(ended) == n // 2

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every public function of both libraries refuses NULL where it needs a value"""
+import os
+import sys
+
+from lab import ADDRESS, BUILD, HERE, LIBRARY
+
+
+def test_null_for_each_pointer(groups):
+    g = groups(1)
+    rc, out, err = g.net.worker[0].try_run(sys.executable, "-B", os.path.join(HERE, "nulls.py"), LIBRARY, os.path.join(BUILD, "libfpisa-query.so"),
+                                           ADDRESS, g.key)
+    assert rc == 0 and out.splitlines()[-1].startswith("right "), (rc, out[-300:], err)
+    assert int(out.splitlines()[-1].split()[1]) > 30

@@ -1,0 +1,609 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Aggregators that register with the manager of another host: groups get shares of all present aggregators, an aggregator's death ends its
+groups with an error that names it, and the next group uses the others. Hosts behind one switch, over real XDP."""
+import errno
+import json
+import os
+import re
+import select
+import signal
+import time
+
+import pytest
+from aggregators import Switched, pins
+from doctor import examine, needs_ethtool
+from groups import Groups
+from lab import FPISA, PIN, children, end, wait_until
+
+EHOSTDOWN = 112
+WORKERS, OTHERS = 3, 2
+PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the other aggregators
+COUNT = 100_000
+FRAME_BITS = 8 * 1142  # on the wire
+
+
+class Site(Switched):
+    """Manager and aggregator 10.98.0.1, aggregators .2 and .3, workers from .11 on."""
+
+    def __init__(self):
+        super().__init__()
+        self.agg = self.host("10.98.0.1", "m0")
+        self.other = [self.host(f"10.98.0.{i + 2}", f"a{i}") for i in range(OTHERS)]
+        self.worker = [self.host(f"10.98.0.{r + 11}", f"w{r}") for r in range(WORKERS)]
+        self.fpisa("load", "eth0")
+        for i in range(OTHERS):
+            self.at(i, "load", "eth0")
+
+    def at(self, i, *argv):
+        return self.other[i].run(FPISA, *argv, "--pin", f"{PINS}/{i}")
+
+    def registered(self):
+        """Return the present aggregators from `fpisa status`, by address."""
+        return {a["address"]: a for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
+
+    def results(self):
+        """Return the chunks that each aggregator has summed, in all jobs."""
+        return [sum(self.counters(job, pin).get("v_result", 0) for job in range(2)) for pin in (PIN, *(f"{PINS}/{i}" for i in range(OTHERS)))]
+
+
+class Several(Groups):
+    """A manager, and agents that register with it"""
+
+    def __init__(self, *args, **more):
+        super().__init__(*args, **more)
+        self.agents = {}
+
+    def start(self, *args, **more):
+        return super().start(*args, address="10.98.0.1", **more)
+
+    def register(self, i, *options, key="aggs", lines=(), wait=True):
+        config = os.path.join(self.folder, f"agent{i}.conf")
+        with open(config, "w") as f:
+            f.write("\n".join(["[manager]", f"key-file = {os.path.join(self.folder, key)}", *lines]) + "\n")
+        agent = self.net.other[i].spawn(FPISA, "serve", "--manager", "10.98.0.1", *options, "--pin", f"{PINS}/{i}", config)
+        self.agents[i] = agent
+        if wait:
+            said = agent.stdout.readline()
+            assert said.startswith(f"aggregator 10.98.0.{i + 2}:"), said + agent.stderr.read()
+        return agent
+
+    def close(self):
+        super().close()
+        for agent in self.agents.values():
+            end(agent)
+
+
+@pytest.fixture
+def site(bpffs, tmp_path):
+    with pins(PINS):
+        net = Site()
+        several = Several(net, str(tmp_path), "aggregator-keys = aggs")
+        net.fpisa("key", "new", "aggs", several.key)
+        # The agents' file has only their key. The workers' file has both keys, and a rank uses the last.
+        with open(several.key) as f:
+            lines = f.read().splitlines()
+        for name, line in zip(("train", "aggs"), lines):
+            path = os.path.join(str(tmp_path), name)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as f:
+                f.write(line + "\n")
+        several.manager_keys, several.key = several.key, os.path.join(str(tmp_path), "train")
+        several.serve()
+        yield several
+        several.close()
+        if several.manager:
+            end(several.manager)
+        for i in range(OTHERS):
+            net.at(i, "unload")
+        net.fpisa("unload")
+        net.close()
+
+
+def sums(site, name, times=3, count=COUNT, **more):
+    return site.group(name, range(WORKERS), {"sum": "float32", "count": count, "times": times}, **more)
+
+
+def sums_over_all(site, **more):
+    """Register the other aggregators, begin sums in a group over all, and wait until each has had frames."""
+    for i in range(OTHERS):
+        site.register(i)
+    ranks = sums(site, "g", times=100000, **more)
+    wait_until("frames", lambda: all(site.net.results()), 30)
+    return ranks
+
+
+def sum_with_shares(site, name):
+    """Sum in a group. Return its aggregators."""
+    ranks = sums(site, name, hold=True)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    shares, = [g["shares"] for g in site.net.json("group", "list") if g["name"] == name]
+    for rank in ranks:
+        rank.end()
+    return [a["address"] for a in shares]
+
+
+def test_shares(site):
+    """Each of three aggregators adds a third, with ranks and program unchanged, and keeps no state afterwards."""
+    for i in range(OTHERS):
+        site.register(i)
+    assert set(site.net.registered()) == {"10.98.0.2", "10.98.0.3"}
+    before = site.net.results()
+    for rank in sums(site, "g"):
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    site.empty()
+    chunks = [b - a for a, b in zip(before, site.net.results())]
+    assert all(abs(c - sum(chunks) / 3) < 3 for c in chunks), chunks
+    wait_until("no jobs at the others", lambda: all(not site.net.at(i, "job", "list").strip().splitlines()[1:] for i in range(OTHERS)), 10)
+
+
+def test_configuration_is_read_again(site):
+    """If the aggregator's key and rate change, groups continue, and the manager's option --rate still overrides its file. A restarted
+    manager that lacks the old key gets the new one from the agent."""
+    site.kill()
+    site.manager = site.net.agg.spawn(FPISA, "serve", "--rate", "1G", site.config)
+    site.said()
+    agent = site.register(0, lines=("rate = 10G",))
+    ranks = sums(site, "g", times=200, pause=0.01)
+    keys, config = (os.path.join(site.folder, name) for name in ("aggs", "agent0.conf"))
+    with open(keys) as f:
+        old = f.read()
+    site.net.fpisa("key", "new", "aggs", site.manager_keys)
+    with open(site.manager_keys) as f:
+        text = f.read().replace(old, "")
+    with open(site.manager_keys, "w") as f:
+        f.write(text)
+    with open(keys, "w") as f:
+        f.write(text.splitlines()[-1] + "\n")
+    with open(config) as f:
+        text = f.read()
+    with open(config, "w") as f:
+        f.write(text.replace("10G", "1G"))
+    site.manager.send_signal(signal.SIGHUP)
+    assert any(line.startswith("configuration read again") for line in iter(site.manager.stdout.readline, ""))
+    agent.send_signal(signal.SIGHUP)
+    wait_until("the other rate", lambda: site.net.registered()["10.98.0.2"]["mbits"] == 1000, 5)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    site.empty()
+    held = sums(site, "h", hold=True)
+    shares, = [g["shares"] for g in site.net.json("group", "list") if g["name"] == "h"]
+    assert len(shares) == 2 and len({a["weight"] for a in shares}) == 1, shares
+    for rank in held:
+        rank.line()
+        rank.end()
+    site.kill()
+    site.serve()
+    wait_until("back by the new key", site.net.registered, 5)
+    with open(config, "w") as f:
+        f.write(text.replace("[manager]", "[manager]\naddress = 10.98.0.99"))
+    agent.send_signal(signal.SIGHUP)
+    assert any("is not an address of this host" in line for line in iter(agent.stderr.readline, "")) and site.net.registered()
+    site.net.other[0].run("ip", "addr", "add", "10.98.0.99/24", "dev", "eth0")
+    agent.send_signal(signal.SIGHUP)
+    wait_until("the other address", lambda: list(site.net.registered()) == ["10.98.0.99"], 5)
+    # the error, and the report that no setting has changed
+    with open(config, "w") as f:
+        f.write(text.replace("[manager]", "[manager]\nnosuch = 1"))
+    agent.send_signal(signal.SIGHUP)
+    assert any("continues with the previous configuration" in line for line in iter(agent.stderr.readline, ""))
+    assert list(site.net.registered()) == ["10.98.0.99"]
+
+
+def test_limits_of_its_own(site):
+    """A group that the aggregator's own file does not allow is refused. The error names the limit, the aggregator and the key."""
+    for lines, rc, says in ((("formats = fp64",), -errno.EACCES, "the manager does not offer format fp32 (formats)"),
+                            (("networks = 10.98.0.11/32",), -errno.EACCES, "10.98.0.12 is not in a network that may ask for groups (networks)"),
+                            (("size = 2",), -errno.EINVAL, "3 ranks; the manager allows 2 (size)")):
+        site.register(0, lines=lines)
+        for rank in sums(site, f"g{rc}", anyway=True):
+            answer = rank.line()
+            assert answer["rc"] == rc and answer["error"].endswith(f"aggregator 10.98.0.2: {says}"), answer
+        site.empty()
+        end(site.agents[0])
+        wait_until("its end", lambda: not site.net.registered(), 5)
+
+
+def test_one_dies(site):
+    """If an aggregator is killed in the middle of a call, all ranks get an error with its name within a second, and the next group uses the
+    others."""
+    ranks = sums_over_all(site)
+    site.agents[1].send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.3 is gone: its process ended" in answer["error"], answer
+    assert time.monotonic() - began < 1
+    for rank in ranks:
+        rank.end()
+    assert set(site.net.registered()) == {"10.98.0.2"}
+    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
+    # The agent starts again, and gets its share again.
+    end(site.agents[1])
+    site.register(1)
+    assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2", "10.98.0.3"]
+
+
+def test_one_is_unloaded(site):
+    """The agent of an aggregator without its datapath ends, and its groups get an error with its name."""
+    site.register(0)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.net.at(0, "unload")
+    began = time.monotonic()
+    try:
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: its process ended" in answer["error"], answer
+        assert time.monotonic() - began < 2
+        assert "the datapath was unloaded meanwhile" in refused(site.agents[0])
+    finally:
+        site.net.at(0, "load", "eth0")
+
+
+def test_one_is_silent(site):
+    """If an aggregator's host vanishes without closing a connection, it is still named within a second."""
+    site.register(0)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.net.switch.ip("link set a0 down")
+    began = time.monotonic()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: its host does not answer" in answer["error"], answer
+    assert time.monotonic() - began < 1.2
+    site.net.switch.ip("link set a0 up")
+    for rank in ranks:
+        rank.end()
+    wait_until("that it is back", lambda: "10.98.0.2" in site.net.registered(), 20)
+    # No rank ends before all have their sums; otherwise the other ranks would get an error that it is gone.
+    ranks = sums(site, "g", hold=True)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    for rank in ranks:
+        rank.end()
+    site.empty()
+    wait_until("no jobs there", lambda: not site.net.at(0, "job", "list").strip().splitlines()[1:], 10)
+
+
+def test_manager_begins_anew(site):
+    """If the manager is killed and restarted under a call, aggregators and ranks reconnect, and the sum continues."""
+    site.register(0)
+    ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 200, "pause": 0.02}) for r in range(WORKERS)]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.kill()
+    site.serve()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["calls"] == 200, answer
+    site.empty()
+    wait_until("no jobs there", lambda: not site.net.at(0, "job", "list").strip().splitlines()[1:], 10)
+
+
+def test_asks_while_the_manager_begins_anew(site):
+    """If the first call of a type is made while the manager is down, its job waits for the aggregator, which reconnects later than the
+    ranks."""
+    site.register(0)
+    go = os.path.join(site.folder, "go")
+    ranks = site.group("g", range(WORKERS), {"sum": "float32"}, {"until": go}, {"sum": "int32"}, hold=True)
+    assert [rank.line()["rc"] for rank in ranks] == [0] * WORKERS
+    site.kill()
+    open(go, "w").close()
+    time.sleep(0.1)
+    site.serve()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["s"] < 3, answer
+    assert len(site.net.registered()) == 1
+
+
+@pytest.mark.long
+def test_asks_while_an_earlier_one_is_made(site):
+    """A manager that restarts while the aggregator makes a job asks for the job again, before it is made."""
+    agent = site.register(0)
+    helper, = children(agent.pid)
+    os.kill(helper, signal.SIGSTOP)
+    try:
+        ranks = sums(site, "g", hold=True)
+        time.sleep(0.5)
+        site.kill()
+        ranks[0].kill(signal.SIGSTOP)  # it starts again a second later than the aggregator
+        site.serve()
+        time.sleep(1)
+        ranks[0].kill(signal.SIGCONT)
+        time.sleep(1)
+    finally:
+        os.kill(helper, signal.SIGCONT)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    assert len([job for job in site.net.at(0, "job", "list").splitlines()[1:] if job.strip()]) == 1
+
+
+def stand_still(processes, seconds, again=0.05):
+    """Stop the processes, then continue them, the first slightly before the others."""
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    for process in processes:
+        process.send_signal(signal.SIGCONT)
+        time.sleep(again)
+
+
+def test_a_manager_that_stood_still(site):
+    """The manager does not take an aggregator for dead if the manager itself could not run, alone or together with the aggregators, whose
+    PINGs were then missing."""
+    ranks = sums_over_all(site, count=1000)
+    for i in range(6):
+        stand_still([site.manager, *(site.agents.values() if i % 2 else ())], 0.56)
+        time.sleep(0.1 + 0.037 * i)
+    assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+    assert len(site.net.registered()) == OTHERS
+
+
+@pytest.mark.long
+def test_a_manager_that_stood_still_for_long(site):
+    """After a stop longer than all limits of manager and agents, some agents must reconnect as after a restart, and others get no
+    answer."""
+    ranks = sums_over_all(site, count=1000)
+    stand_still([site.manager, *site.agents.values()], 8)
+    time.sleep(1)
+    site.kill()
+    for rank in ranks:
+        rank.kill(signal.SIGSTOP)
+    site.serve()
+    stand_still([site.manager, *(rank.process for rank in ranks), *site.agents.values()], 12)
+    time.sleep(1)
+    assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+    assert len(site.net.registered()) == OTHERS
+
+
+def test_less_memory(site):
+    """An aggregator that may assign only 8 slots adds its share with a smaller window."""
+    site.register(0, lines=("slots = 8",))
+    assert sum_with_shares(site, "g") == ["10.98.0.1", "10.98.0.2"]
+
+
+def elements_of(site, name, **options):
+    """Sum in a group. Return the ranks' answers, and the elements in a frame of each aggregator's job."""
+    ranks = sums(site, name, hold=True, anyway=True, **options)
+    answers = [rank.line() for rank in ranks]
+    jobs = [site.net.json("job", "list")] + [json.loads(site.net.at(i, "job", "list", "--json")) for i in range(OTHERS)]
+    elements = [site.net.json("job", "show", job["job"])["elements"] for job in jobs[0]]
+    elements += [json.loads(site.net.at(i, "job", "show", job["job"], "--json"))["elements"] for i in range(OTHERS) for job in jobs[1 + i]]
+    for rank in ranks:
+        rank.end()
+    site.empty()
+    return answers, elements
+
+
+def test_small_mtu(site):
+    """If no rank states the elements of a chunk, they are as many as the smallest of the group's aggregators allows. If a rank states more
+    than some aggregator allows, it gets an error that says how many are allowed."""
+    def right(name, elements):
+        answers, got = elements_of(site, name)
+        assert [(a["rc"], a["first"]) for a in answers] == [(0, 6)] * WORKERS and got == [elements] * 3, (answers, got)
+
+    for i in range(OTHERS):
+        site.register(i)
+    right("all", 256)
+    for host, mtu, elements in ((site.net.other[0], 1000, 224), (site.net.other[1], 600, 96), (site.net.agg, 400, 64)):
+        host.ip(f"link set eth0 mtu {mtu}")
+        right(f"mtu{mtu}", elements)
+    site.net.agg.ip("link set eth0 mtu 1500")
+    answers, _ = elements_of(site, "given", elements=128)
+    for answer in answers:
+        assert answer["rc"] == -errno.EINVAL, answer
+        assert answer["error"].endswith("aggregator 10.98.0.3: 128 elements make a frame larger than the MTU of its ports; ask for 96 elements "
+                                        "or fewer"), answer
+
+
+def refused(agent):
+    """Return the agent's stderr up to its end."""
+    _, err = agent.communicate(timeout=20)
+    assert agent.returncode != 0
+    return err
+
+
+def test_who_is_refused(site):
+    """A key that may not register, and an unknown key, both get an error that says so. An agent that ends by itself is removed."""
+    assert "key train may not register aggregators, which see the values of all groups (aggregator-keys)" in \
+        refused(site.register(0, key="train", wait=False))
+    site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
+    assert "manager 10.98.0.1: it does not accept the last key of" in refused(site.register(0, key="unknown", wait=False))
+    first = site.register(0)
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(20) == 0
+    wait_until("that it is gone", lambda: not site.net.registered(), 10)
+
+
+def test_reachable_by_some(site):
+    """A rank that cannot reach an aggregator gets an error that names it; the other ranks get the same sentence."""
+    site.register(0)
+    site.net.worker[2].ip("route add blackhole 10.98.0.2/32")
+    ranks = sums(site, "g", hold=True)
+    answers = [rank.line() for rank in ranks]
+    assert all(a["rc"] < 0 and "10.98.0.2" in a["error"] for a in answers), answers
+    assert all("rank 2" in a["error"] for a in answers[:2]), answers
+
+
+def test_rates(site):
+    """If two aggregators state rates of 40 and 10 Gbit/s, the first gets more. The manager does not check the rates."""
+    site.register(0, "--rate", "40G")
+    site.register(1, "--rate", "10G")
+    ranks = sums(site, "g", hold=True)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["first"] == 6, answer
+    shares, = [g["shares"] for g in site.net.json("group", "list")]
+    assert [(a["address"], a["weight"]) for a in shares] == [("10.98.0.1", 1), ("10.98.0.2", 4), ("10.98.0.3", 1)]
+
+
+def test_a_rate_that_lies(site):
+    """An aggregator states 40 Gbit/s, but its port carries 10 Mbit/s with a short queue. Sums are right, and the ranks' windows adapt: a
+    call takes little longer than the port needs for its share, and the port drops few frames."""
+    site.register(0, "--rate", "40G")
+    site.register(1, "--rate", "10G")
+    site.net.switch.run("tc", "qdisc", "replace", "dev", "a0", "root", "tbf", "rate", "10mbit", "burst", 5000, "limit", 128 << 10)
+
+    def dropped():
+        return int(re.search(r"dropped (\d+)", site.net.switch.run("tc", "-s", "qdisc", "show", "dev", "a0"))[1])
+
+    frames = WORKERS * COUNT / 256 * 4 / 6
+    least_s, calls, before = frames * FRAME_BITS / 10e6, [], dropped()
+    ranks = site.group("g", range(WORKERS), *[{"sum": "float32", "count": COUNT, "times": 1}] * 5, hold=True)
+    for _ in range(5):
+        answers = [rank.line() for rank in ranks]
+        assert all(a["rc"] == 0 and a["first"] == a["last"] == 6 for a in answers), answers
+        calls.append((max(a["s"] for a in answers) / least_s, (dropped() - before) / frames))
+        before = dropped()
+    shares, = [g["shares"] for g in site.net.json("group", "list")]
+    assert [a["weight"] for a in shares] == [1, 4, 1]
+    assert min(calls)[0] < 1.5 and min(share for _, share in calls) < 0.1, calls
+
+
+def test_only_another(site):
+    """If the manager runs on rank 0's host, whose link has less room than a faster aggregator's, that aggregator does all sums."""
+    site.net.worker[0] = site.net.agg
+    site.register(0, "--rate", "40G")
+    before = site.net.results()
+    assert sum_with_shares(site, "g") == ["10.98.0.2"]
+    chunks = [b - a for a, b in zip(before, site.net.results())]
+    assert chunks[1] > 0 and not chunks[0] and not chunks[2], chunks
+
+
+@pytest.mark.long
+def test_both_begin_anew(site):
+    """If manager and aggregator both restart, the aggregator's jobs are gone, and all ranks get an error with its name when the time to
+    reconnect is over."""
+    site.register(0)
+    ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 100000, "pause": 0.02}) for r in range(WORKERS)]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    site.kill()
+    site.agents[0].kill()
+    site.agents[0].wait()
+    end(site.agents[0])
+    site.serve()
+    site.register(0)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EHOSTDOWN and "aggregator 10.98.0.2 is gone: it was restarted" in answer["error"], answer
+        rank.end()
+    assert sum_with_shares(site, "h") == ["10.98.0.1", "10.98.0.2"]
+
+
+def test_two_of_one_address(site):
+    """A second datapath's agent on an aggregator's host gets an error, waits, and disturbs no group. When the first agent has ended, the
+    second replaces it."""
+    first = site.register(0)
+    ranks = sums(site, "g", times=100000)
+    wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+    host, pin = site.net.other[0], f"{PINS}/second"
+    host.ip("link add d0 type veth peer name d1", "link set d0 up", "link set d1 up")
+    host.run(FPISA, "load", "--mode", "skb", "d0", "--pin", pin)
+    second = host.spawn(FPISA, "serve", "--manager", "10.98.0.1", "--pin", pin, os.path.join(site.folder, "agent0.conf"))
+    try:
+        said = second.stderr.readline()
+        assert "another fpisa serve of this host has registered it" in said and "it keeps trying" in said, said
+        time.sleep(1)
+        assert first.poll() is None and set(site.net.registered()) == {"10.98.0.2"}
+        assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+        end(first)
+        assert second.stdout.readline().startswith("aggregator 10.98.0.2:")
+    finally:
+        end(second)
+        host.run(FPISA, "unload", "d0", "--pin", pin)
+
+
+def test_two_managers(site):
+    """An aggregator that has a manager does not register with a second one. The second agent names the process that serves the
+    datapath, and the first manager's groups continue."""
+    first, config = site.register(0), os.path.join(site.folder, "second.conf")
+    with open(config, "w") as f:
+        f.write(f"[manager]\nkey-file = {site.manager_keys}\naggregator-keys = aggs\n")
+    second = site.net.other[1].spawn(FPISA, "serve", "--pin", f"{PINS}/1", config)
+    try:
+        assert second.stdout.readline().startswith("serving groups")
+        ranks = sums(site, "g", times=100000)
+        wait_until("frames", lambda: all(site.net.results()[:2]), 30)
+        agent = site.net.other[0].spawn(FPISA, "serve", "--manager", "10.98.0.3", "--pin", f"{PINS}/0", os.path.join(site.folder, "agent0.conf"))
+        try:
+            assert re.search(rf"{PINS}/0: process \d+ still serves this datapath; waiting up to \d+ s for it to end", agent.stderr.readline())
+        finally:
+            end(agent)
+        status = json.loads(site.net.at(1, "status", "--json"))
+        assert first.poll() is None and not status["manager"]["aggregators"] and set(site.net.registered()) == {"10.98.0.2"}
+        assert not any(select.select([rank.process.stdout], [], [], 0)[0] for rank in ranks)
+    finally:
+        end(second)
+
+
+@needs_ethtool
+def test_doctor(site):
+    """On an aggregator's host doctor does not require a listener or connections of ranks, but checks whether the aggregator has
+    registered."""
+    site.register(0)
+    argv = "--pin", f"{PINS}/0", "--config", os.path.join(site.folder, "agent0.conf")
+
+    def found():
+        return {check: f for (subject, check), f in examine(site.net.other[0], *argv).items() if subject == "manager"}
+
+    checks = found()
+    assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
+    assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at the host of its --manager"
+    with open(argv[-1], "a") as f:
+        f.write("manager = 10.98.0.1\n[key train]\ngroups = 1\n")
+    checks = found()
+    assert {c: f["level"] for c, f in checks.items()} == dict.fromkeys(("keys", "user", "process", "registered", "pool"), "ok"), checks
+    assert checks["registered"]["text"] == "aggregator 10.98.0.2:18000 of the manager at 10.98.0.1"
+    there, = json.loads(site.net.at(0, "status", "--json"))["manager"]["aggregators"]
+    assert (there["address"], there["host"], there["key"], there["mbits"]) == ("10.98.0.2", "10.98.0.2", "aggs", 10000)
+    site.kill()
+    wait_until("that it is not registered any more", lambda: found()["registered"]["level"] == "fault", 10)
+    with open(argv[-1]) as f:
+        text = f.read()
+    with open(argv[-1], "w") as f:
+        f.write(text.replace("manager = 10.98.0.1\n", ""))
+    assert found()["registered"]["text"].startswith("not registered with the manager at the host of its --manager") and "port" not in found()
+    with open(argv[-1], "w") as f:
+        f.write(text)
+    site.serve()
+    wait_until("that it is again", lambda: found()["registered"]["level"] == "ok", 10)
+    end(site.agents[0])
+    checks = found()
+    assert checks["process"]["level"] == "fault" and "no group gets a share here" in checks["process"]["text"]
+    os.unlink(os.path.join(site.folder, "aggs"))
+    keys = found()["keys"]
+    assert keys["level"] == "fault" and "it must have a line of the manager's file" in keys["text"] and not keys["fix"]
+
+
+def test_wrong_address(site):
+    """If the address does not belong to this host, the agent ends, and no group is disturbed."""
+    for address in ("127.0.0.1", "224.1.1.1", "255.255.255.255"):
+        assert f"{address} is not the address of a machine" in refused(site.register(0, "--address", address, wait=False))
+    for address in ("10.98.0.255", "10.98.0.11", "10.98.0.3"):
+        assert f"{address} is not an address of this host" in refused(site.register(0, "--address", address, wait=False))
+
+
+def test_hosts_and_rates(site):
+    """Only addresses of interfaces count as this host's, even if a socket may be bound to others. An unknown rate is reported as
+    missing."""
+    for i in range(OTHERS):
+        site.register(i)
+    site.net.agg.run("sysctl", "-w", "net.ipv4.ip_nonlocal_bind=1")
+    ranks = sums(site, "g", hold=True)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    shares, = [g["shares"] for g in site.net.json("group", "list")]
+    assert [a["weight"] for a in shares] == [1, 1, 1]
+    site.net.other[0].ip("link add d0 type bridge", "addr add 10.98.1.2/32 dev d0", "addr add 10.98.1.3/32 dev lo", "link set d0 up", "link set lo up")
+    for address, rate in (("10.98.1.2", 0), ("10.98.1.3", 10000)):
+        end(site.agents[0])
+        site.register(0, "--address", address, wait=False).stdout.readline()
+        assert site.net.registered()[address]["mbits"] == rate

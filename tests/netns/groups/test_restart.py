@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A manager that is killed while its helper has many requests: the helper completes them, and the next manager reads the results"""
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from groups import Groups
+from lab import ADDRESS, SLOW, children, wait_until
+
+ECONNRESET, ETIMEDOUT = 104, 110
+
+
+def test_what_it_had_asked_for(lab, tmp_path):
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    try:
+        g.serve()
+        helper, = children(g.manager.pid)
+        os.kill(helper, signal.SIGSTOP)
+        time.sleep(1.5 * SLOW)  # a request comes first, whose answer is not read
+        ranks = g.group("train", range(2), {"sum": "float32", "times": 20}, {"leave": True})
+        time.sleep(0.5 * SLOW)  # they ask for a job
+        g.kill()
+        os.kill(helper, signal.SIGCONT)
+        assert "groups found: 1" in g.serve()
+        for rank in ranks:
+            assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+        g.empty()
+    finally:
+        g.close()
+
+
+@pytest.mark.long
+def test_a_manager_that_does_not_come_back(lab, tmp_path):
+    """A rank that asks for a job after the manager's death gets an error that names the manager; a rank that has its jobs continues."""
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    try:
+        g.serve()
+        ranks = g.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "float32", "times": 340, "pause": 0.1}, {"sum": "int32"})
+        for rank in ranks:
+            assert rank.line()["rc"] == 0
+        g.kill()
+        for rank in ranks:
+            assert rank.line()["rc"] == 0
+        killed = time.monotonic()
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == -ETIMEDOUT and answer["ended"] - killed < 12 * SLOW, answer
+            assert f"{ADDRESS}: group train: the manager has not answered for 30 s" in answer["error"], answer
+    finally:
+        g.close()
+
+
+@pytest.fixture
+def served(lab, tmp_path):
+    """Yield the groups of a manager that serves two workers, without keys."""
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    g.serve()
+    yield g
+    g.close()
+
+
+def named(answer, since):
+    """Return the error of a rank that got no answer from a manager within the time in faults.md."""
+    assert answer["rc"] == -ETIMEDOUT, answer
+    assert f"{ADDRESS}: group train: the manager has not answered for 6 s" in answer["error"], answer
+    assert answer["ended"] - since < 8 * SLOW, answer
+
+
+def test_a_manager_that_is_gone_at_the_first_job(served):
+    ranks = served.group("train", range(2), {"sleep": 1}, {"sum": "float32"}, hold=True)
+    killed = time.monotonic()
+    served.kill()
+    for rank in ranks:
+        named(rank.line(), killed + 1)
+
+
+def test_a_manager_that_never_answers(served):
+    """While the manager is stopped, connections are accepted but not answered; joins fail in time."""
+    served.manager.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
+    served.manager.send_signal(signal.SIGCONT)
+
+
+def test_first_packets_that_are_lost(served):
+    """If the first packets of a join are lost, the rank retries for as long as it would wait for an answer."""
+    wall = "table ip cut { chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
+    worker = served.net.worker
+    worker[0].run("nft", wall)
+    ranks = [served.start(h, "train", h, 2, {"sum": "float32"}) for h in range(2)]
+    time.sleep(2)
+    worker[0].run("nft", "delete table ip cut")
+    assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+    worker[0].run("nft", wall)
+    began = time.monotonic()
+    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
+
+
+@pytest.mark.long
+def test_a_host_that_is_gone_at_a_later_job(served):
+    """If the host is gone when a rank asks for a later job, the manager and the datapath do not answer, and the call fails."""
+    ranks = served.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "int32"}, hold=True)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    cut = time.monotonic()
+    served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+                             "chain out { type filter hook output priority 0; policy drop; }; }")
+    named(ranks[0].line(), cut + 1)
+
+
+@pytest.mark.long
+def test_a_rank_that_was_stopped(served):
+    """Time in which a rank was stopped does not count as silence: the rank continues to wait for its first job."""
+    ranks = [served.start(h, "train", h, 2, *steps, {"sum": "float32"}) for h, steps in enumerate(((), ({"sleep": 9},)))]
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+    time.sleep(0.3)
+    ranks[0].kill(signal.SIGSTOP)
+    time.sleep(7)
+    ranks[0].kill(signal.SIGCONT)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0, answer
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
+    """If a rank leaves while its connection waits for ARP or is given up, the other ranks' error says that it has left, not that it
+    died."""
+    leave, worker = str(tmp_path / "leave"), served.net.worker[0]
+    ranks = [served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": leave}, {"leave": True}, {"sleep": 60}),
+             served.start(1, "train", 1, 2, {"sum": "float32"}, {"sum": "float32"})]
+    assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+    gateway, = json.loads(worker.run("ip", "-j", "neigh", "show", "dev", "eth0"))
+    worker.run("nft", "table netdev cut { chain in { type filter hook ingress device eth0 priority 0; ether type arp drop; }; }")
+    served.kill()
+    worker.ip(f"neigh del {gateway['dst']} dev eth0")
+    served.serve()
+
+    def connecting():
+        return worker.run("ss", "-Htn", "state", "syn-sent")
+
+    wait_until("the end of the call that began before", lambda: not connecting())
+    first = wait_until("the next call", connecting)
+    open(leave, "w").close()
+    if lost:
+        wait_until("another call", lambda: connecting() not in ("", first))
+    else:
+        time.sleep(0.1)
+    worker.ip(f"neigh replace {gateway['dst']} lladdr {gateway['lladdr']} dev eth0")
+    assert ranks[0].line()["rc"] == 0
+    answer = ranks[1].line()
+    assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"], answer

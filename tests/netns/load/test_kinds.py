@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What `fpisa load` does with each kind of interface: the refusal says what to load, and what it says works. Kinds that this kernel lacks are
+skipped. test_stacked.py tests interfaces that are stacked on a datapath's, tests/unit/test_stack.c every sentence."""
+import os
+
+import pytest
+
+from lab import PIN
+from refusals import refused
+
+NO_HEADERS = "its frames have no Ethernet headers, which the datapath needs; load the interface through which workers' frames arrive with such headers"
+IN_THE_STACK = "which has no native XDP; fpisa load k0 --mode skb$"
+BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or fpisa load k0 --mode skb$"
+TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
+# The commands that make k0, and the refusal of native mode
+KINDS = {
+    "bridge": (["link add k0 type bridge", "link set p0 master k0"],
+               "is a bridge, which has no native XDP; load the ports with workers, of p0, and name them in job add, ADDR@PORT, or fpisa load k0 --mode skb$"),
+    "bridge-empty": (["link add k0 type bridge"], f"is a bridge, {IN_THE_STACK}"),
+    "team": (["link add k0 type team", "link set p0 down", "link set p0 master k0", "link set p0 up"], f"is a team, {IN_THE_STACK}"),
+    "vlan": (["link add link p0 name k0 type vlan id 7"], f"is a VLAN device, {IN_THE_STACK}"),
+    "macvlan": (["link add link p0 name k0 type macvlan mode bridge"], f"is a macvlan device, {BELOW}"),
+    "macvtap": (["link add link p0 name k0 type macvtap mode bridge"], f"is a macvtap device, {BELOW}"),
+    "ipvlan": (["link add link p0 name k0 type ipvlan mode l2"], f"is an ipvlan device, {BELOW}"),
+    "netkit": (["link add k0 type netkit"], f"is a netkit device, {IN_THE_STACK}"),
+    "vxlan": ([f"link add k0 type vxlan id 7 {TUNNEL} dstport 4789"], f"is a VXLAN tunnel, {IN_THE_STACK}"),
+    "geneve": (["link add k0 type geneve id 7 remote 10.99.1.2"], f"is a Geneve tunnel, {IN_THE_STACK}"),
+    "gretap": ([f"link add k0 type gretap {TUNNEL}"], f"is a GRE tunnel, {IN_THE_STACK}"),
+    "gre": ([f"link add k0 type gre {TUNNEL}"], NO_HEADERS),
+    "ipip": ([f"link add k0 type ipip {TUNNEL}"], NO_HEADERS),
+    "wireguard": (["link add k0 type wireguard"], NO_HEADERS),
+    "tun": (["tuntap add k0 mode tun"], NO_HEADERS),
+    "dummy": (["link add k0 type dummy"], "is a dummy, at which no frames of other machines arrive; load the interface through which workers' frames arrive"),
+    "vrf": (["link add k0 type vrf table 10"], "is a VRF, which receives no frames itself; load its ports$"),
+}
+NEVER = {"gre", "ipip", "wireguard", "tun", "dummy", "vrf"}
+
+
+def make(net, kind):
+    for command in KINDS[kind][0]:
+        status, _, err = net.agg.try_run("ip", *command.split())
+        if status and command.split()[1] == "add":
+            pytest.skip(f"this kernel has no {kind} devices: {err.strip()}")
+        assert status == 0, err
+    net.agg.ip("link set k0 up")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_refused(lab, kind):
+    net = lab(workers=1, bridge=True)
+    make(net, kind)
+    for mode in ["native", "skb"] if kind in NEVER else ["native"]:
+        refused(net, ["load", "k0", "--mode", mode], f"^fpisa: k0: {KINDS[kind][1]}")
+    assert not os.path.exists(PIN)
+
+
+@pytest.mark.parametrize("kind", ["bond", "team"])
+def test_port_of(lab, kind):
+    """Frames leave through a port that the bond or team chooses, so its ports are refused."""
+    net = lab(workers=1, bridge=True)
+    status, _, err = net.agg.try_run("ip", "link", "add", "k0", "type", kind)
+    if status:
+        pytest.skip(f"this kernel has no {kind} devices: {err.strip()}")
+    net.agg.ip("link set p0 down", "link set p0 master k0", "link set p0 up", "link set k0 up")
+    for mode in "native", "skb":
+        refused(net, ["load", "p0", "--mode", mode], f"p0: is a port of {kind} k0, which chooses the port of each frame; load k0, ")
+
+
+@pytest.mark.parametrize("kind", ["bridge", "macvlan", "ipvlan"])
+def test_sum_in_the_stack(lab, kind):
+    """With --mode skb the interface that has the aggregator's address sums."""
+    net = lab(bridge=True)
+    make(net, kind)
+    net.agg.ip("addr del 10.99.1.1/24 dev p0", "addr add 10.99.1.1/24 dev k0")
+    net.fpisa("load", "k0", "--mode", "skb")
+    net.add_job(1)
+    net.check_sum(1)
+
+
+@pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap"])
+def test_sum_through_a_tunnel(lab, kind):
+    """A tunnel that carries Ethernet frames sums, in the stack."""
+    net = lab(workers=1, bridge=True)
+    make(net, kind)
+    worker = net.worker[0]
+    for command in KINDS[kind][0]:
+        worker.ip(command.replace("10.99.1.2", "X").replace("10.99.1.1", "10.99.1.2").replace("X", "10.99.1.1"))
+    worker.ip("link set k0 up", "addr add 10.70.0.2/24 dev k0")
+    net.agg.ip("addr add 10.70.0.1/24 dev k0")
+    net.fpisa("load", "k0", "--mode", "skb")
+    net.fpisa("job", "add", 1, "--workers", "10.70.0.2")
+    net.check_sum(1, address="10.70.0.1")

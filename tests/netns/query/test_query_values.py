@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Groups of doubles, integers and decimals by `fpisa query run`: the sums are the rationals', in every way to prune"""
+import decimal
+import fractions
+import math
+import random
+import struct
+
+import pytest
+
+import queries
+from lab import draw_seed
+
+pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+
+PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
+FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
+HARD = [0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, -1.7976931348623157e308, 1e300, -1e300, 1.0,
+        math.inf, -math.inf, math.nan]
+
+
+def double_of(exact):
+    """Return the double next to the rational, an infinity beyond the range."""
+    if abs(exact) >= 2 ** 1024 - 2 ** 970:
+        return math.inf if exact > 0 else -math.inf
+    return float(queries.rounded(exact, 53, -1074))
+
+
+def double_sum(values):
+    special = [v for v in values if not math.isfinite(v)]
+    if special:
+        odd = any(map(math.isnan, special)) or len(set(special)) > 1
+        return (math.nan,) * 2 if odd else (special[0],) * 2
+    total = sum(map(fractions.Fraction, values), fractions.Fraction(0))
+    return double_of(total), double_of(total / len(values))
+
+
+def double_rows(rng, kind, n, keys):
+    def value():
+        if kind == "near":
+            return rng.gauss(0, 1000)
+        if kind == "cancelling":
+            return rng.choice([1e200, 1.0, -1e200, 2.0 ** -1074])
+        if kind == "hard":
+            return rng.choice(HARD)
+        if kind == "window":
+            return math.ldexp(rng.uniform(-1, 1), rng.randrange(-120, 120))
+        if kind == "bits":
+            return struct.unpack("<d", rng.randbytes(8))[0]
+        return None if rng.random() < 0.5 else rng.uniform(-9, 9)
+    return [(rng.randrange(keys), value()) for _ in range(n)]
+
+
+def deal(q, workers, rows, schema, name):
+    for w in range(workers):
+        queries.write_table(q.directory(w), name, schema, rows[w::workers])
+
+
+def test_doubles(asked):
+    """Values outside of a group's window are at the master, which adds them: the sum is rounded once, in every way to prune."""
+    rng = random.Random(draw_seed())
+    q = asked(2)
+    rows = {kind: double_rows(rng, kind, 1500, 60) for kind in ("near", "cancelling", "hard", "window", "bits", "nulls")}
+    for kind, all_rows in rows.items():
+        deal(q, 2, all_rows, ("k int32 not null", "v double"), kind)
+    q.serve()
+    q.add("table", 40, "--key-bytes", 8, "--values", "double")
+    for kind, all_rows in rows.items():
+        want = queries.groups_of(all_rows, double_sum)
+        for way, options in PRUNING.items():
+            for more in ((), ("--debug-faults", FAULTS)) if way == "network" else ((),):
+                got, counts = q.run("--by", "k", "--value", "v", *options, *more, table=kind)
+                assert {r[0] for r in got} == set(want) and len(got) == len(want)
+                for key, *is_ in got:
+                    is_ = (is_[0], *(None if x is None else float(x) for x in is_[1:]))
+                    assert all(map(queries.same, is_, want[key])), (kind, way, key, is_, want[key])
+                assert (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
+    assert q.run("--by", "k", "--value", "v", table="window")[1]["received"] > 0
+
+
+def decimal_rows(rng, precision, scale, n, keys, nulls):
+    most = 10 ** precision - 1
+    values = [most, -most, 0, 1, -1]
+    rows = []
+    for _ in range(n):
+        x = rng.choice(values) if rng.random() < 0.3 else rng.randrange(-most, most + 1)
+        rows.append((rng.randrange(keys), None if nulls and rng.random() < 0.3 else decimal.Decimal(x).scaleb(-scale)))
+    return rows
+
+
+def quotient(total, count, scale):
+    """PostgreSQL's numeric division: at least 16 significant digits, in digits of base 10000; half away from zero."""
+    def first(x):
+        if not x:
+            return 0, 0
+        weight = 0
+        while abs(x) >= 10000 ** (weight + 1):
+            weight += 1
+        while abs(x) < fractions.Fraction(10000) ** weight:
+            weight -= 1
+        return weight, int(abs(x) / fractions.Fraction(10000) ** weight)
+    exact = fractions.Fraction(total)
+    (a, digit_a), (b, digit_b) = first(exact), first(fractions.Fraction(count))
+    places = max(16 - (a - b - (digit_a <= digit_b)) * 4, scale)
+    units = abs(exact) / count * 10 ** places
+    whole = int(units + fractions.Fraction(1, 2))
+    return decimal.Decimal(-whole if exact < 0 else whole).scaleb(-places)
+
+
+@pytest.mark.parametrize("kind, precision, scale, form", [
+    ("decimal(15,2)", 15, 2, "int64"), ("decimal(18)", 18, 0, "int128"), ("decimal(38,10)", 38, 10, "int128"),
+    ("decimal(38,38)", 38, 38, "int128"), ("int32", 9, 0, "int64"), ("int64", 18, 0, "int64"), ("int64", 18, 0, "int128")])
+def test_exact(asked, kind, precision, scale, form):
+    """Sums of decimals and integers are not rounded at all."""
+    rng = random.Random(draw_seed())
+    decimal.getcontext().prec = 200
+    q = asked(2)
+    rows = decimal_rows(rng, precision, scale, 2000, 50, nulls=True)
+    if kind == "int64":
+        rows += [(k, decimal.Decimal(rng.choice([-2 ** 63, 2 ** 63 - 1]))) for k in range(50) for _ in range(5)]
+    written = [(k, v if v is None else f"{v:f}") for k, v in rows]
+    deal(q, 2, written, ("k int32 not null", "v " + kind), "t")
+    q.serve()
+    q.add("table", 30, "--key-bytes", 8, "--values", form)
+    found = {}
+    for key, value in rows:
+        found.setdefault(key, []).extend([] if value is None else [value])
+    want = {str(k): [len(v)] + ([f"{sum(v):f}", f"{min(v):f}", f"{max(v):f}", f"{quotient(sum(v), len(v), scale):f}"] if v else [""] * 4)
+            for k, v in found.items()}
+    for way, options in PRUNING.items():
+        for more in ((), ("--debug-faults", FAULTS)) if way == "network" else ((),):
+            out = q.master.run(*q.argv("--by", "k", "--value", "v", *options, *more))
+            got = {}
+            for line in out.splitlines()[1:]:
+                key, count, *aggregates = line.split(",")
+                got[key] = [int(count), *(x.replace("-0.00", "0.00") if not x.strip("-0.") else x for x in aggregates)]
+            assert got == {k: [v[0]] + [x.replace("-0", "0", 1) if not str(x).strip("-0.") else x for x in v[1:]] for k, v in want.items()}, way
+
+
+def test_refused(asked):
+    """A column that the aggregator's query does not add is an error that says which query is needed."""
+    q = asked(1)
+    queries.write_table(q.directory(0), "t", ("k int32 not null", "d double", "m decimal(20,2)", "n decimal(9,2) not null", "s text"), [(1, 1.5, "2.00", "1.25", "x")])
+    q.serve()
+    q.add("table", 10, "--key-bytes", 8)
+    assert "column d is double and needs --values double" in q.fails("--by", "k", "--value", "d")
+    q.remove()
+    q.add("table", 10, "--values", "int64")
+    assert "column m is decimal(20,2) and needs --values int128" in q.fails("--by", "k", "--value", "m")
+    assert "column s is text; --value requires a number" in q.fails("--by", "k", "--value", "s")
+    assert "the first rows by --value require real" in q.fails("--value", "d", "--limit", 1, "--prune", "none", network=False)
+    assert q.run("--by", "n", "--value", "n")[0] == [[1.25, 1, 1.25, 1.25, 1.25, 1.25]]
+    assert q.run("--by", "k", "--value", "n", "--where", "n>1.24,n<=1.25,m=2")[0] == [[1, 1, 1.25, 1.25, 1.25, 1.25]]
+    assert "'1.255' is not a value of that type" in q.fails("--by", "k", "--value", "n", "--where", "n>1.255")
+
+
+def test_other_columns(asked):
+    """Digits add up only if they have one unit: a worker whose precision, scale or type differs is named."""
+    q = asked(2)
+    q.serve()
+    for column, options in ("v", ("--by", "k", "--value", "v")), ("k", ("--by", "k")):
+        for other in "decimal(15,3)", "decimal(16,2)", "double", "int64":
+            for w, kind in enumerate(("decimal(15,2)", other)):
+                types = {"k": "int32", "v": "real", column: kind}
+                queries.write_table(q.directory(w), "t", [f"{c} {t} not null" for c, t in types.items()], [(1, 1)])
+            assert f"{q.net.addresses[1]}:18001 has '{column} {other} not null' instead of '{column} decimal(15,2) not null'\n" in \
+                q.fails(*options, "--prune", "none", network=False), (column, other)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Sums of workers in VLAN 7, by VLAN devices if this kernel has them, else by programs of tc that insert and remove the tag. Tags are in the
+frames, or beside them, as a card that strips tags leaves them. tests/prog/test_vlan.c has each kind of answer and each tag that passes."""
+import os
+import socket
+import struct
+import subprocess
+
+import pytest
+
+from doctor import bad, examine, inhabited
+from lab import ADDRESS, FPISA, PIN, setting, wait_until
+from refusals import refused
+
+PROGRAMS = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+SEC("tc/push") int push_tag(struct __sk_buff *skb) { bpf_skb_vlan_push(skb, bpf_htons(0x8100), 7); return 0; }
+SEC("tc/pop") int pop_tag(struct __sk_buff *skb)
+{
+	if (skb->vlan_present && (skb->vlan_tci & 0xfff) == 7)
+		bpf_skb_vlan_pop(skb);
+	return 0;
+}
+char _license[] SEC("license") = "GPL";
+"""
+
+
+def in_frames(ns, dev="eth0"):
+    """Have this end of a veth put tags into frames, as they are on a wire."""
+    ns.run("ethtool", "-K", dev, "txvlan", "off")
+
+
+@pytest.fixture
+def tagged(lab, tmp_path):
+    """Yield tagged(stripped=False, ...), which makes workers that send and receive with tag 7, and an aggregator whose stack does too."""
+    def make(stripped=False, **kwargs):
+        net = inhabited(lab(**kwargs))
+        (tmp_path / "tag.c").write_text(PROGRAMS)
+        subprocess.run([setting("BPF_CLANG"), "-O2", "-target", "bpf", f"-I/usr/include/{os.uname().machine}-linux-gnu", "-c", tmp_path / "tag.c",
+                        "-o", tmp_path / "tag.o"], check=True)
+        for ns, dev in [(net.agg, p) for p in net.ports] + [(w, "eth0") for w in net.worker]:
+            ns.run("tc", "qdisc", "add", "dev", dev, "clsact")
+            for way, section in ("egress", "tc/push"), ("ingress", "tc/pop"):
+                ns.run("tc", "filter", "add", "dev", dev, way, "bpf", "da", "obj", tmp_path / "tag.o", "sec", section)
+        for w in net.worker if not stripped else []:
+            in_frames(w)
+        if kwargs.get("bridge"):
+            in_frames(net.spaces[-1], "uplink")
+        return net
+    return make
+
+
+def add(net, *options, job=1):
+    status, _, err = net.agg.try_run(FPISA, "job", "add", job, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--vlan", 7, *options)
+    assert status == 0, err
+    return err
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+@pytest.mark.parametrize("mode", ["native", "skb", "native-stripped"])
+def test_sums(tagged, mode, fanout):
+    net = tagged(stripped=mode == "native-stripped", workers=3)
+    net.load("--mode", mode.split("-")[0])
+    warned = add(net, "--fanout", fanout)
+    assert ("p0: VLAN tags are removed before XDP, so the job takes frames without a tag there, of every VLAN" in warned) == (mode == "native-stripped")
+    net.check_sum(1, 50000)
+    c = net.counters(1, PIN)
+    assert c["v_result"] == 196 and c["v_vlan"] == c["v_internal"] == c["v_fanout"] == 0
+    assert net.json("job", "show", 1)["vlan"] == 7 and "\nvlan        7" in net.fpisa("job", "show", 1)
+    assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_loss(tagged, fanout):
+    """Kept results, STATUS and ERROR have the tag too: sums are right if one frame in ten is lost in each direction."""
+    net = tagged(workers=3)
+    net.load()
+    add(net, "--fanout", fanout, "--window", 16)
+    answers = net.check_sum(1, 60000, loss=0.1, seed=7, timeout_ms=60000)
+    assert min(a["retransmits"] for a in answers) > 0 and net.counters(1, PIN)["v_resent"] > 0
+
+
+def test_shared_port(tagged):
+    """Copies for several ranks behind one port are addressed one by one, behind their tags."""
+    net = tagged(workers=3, bridge=True)
+    net.load()
+    add(net, "--fanout", "unicast")
+    net.check_sum(1, 50000)
+    assert net.counters(1, PIN)["unaddressed"] == 0
+
+
+def test_cpus(tagged):
+    """Steering finds the slot behind the tag."""
+    net = tagged()
+    net.load("--cpus", "0")
+    add(net)
+    net.check_sum(1, 50000)
+    assert net.counters(1, PIN)["v_result"] == 196
+
+
+def test_other_tags_pass(tagged):
+    """A job without --vlan, or with another, does not take tagged frames; frames with two tags pass. Each has a counter."""
+    net = tagged()
+    net.load()
+    net.add_job(1)
+    net.start(0, 1, timeout_ms=300).wait()
+    assert net.counters(1, PIN)["v_vlan"] > 0 and net.counters(1, PIN)["packets"] == 0
+    frame = net.agg.mac("p0") + net.worker[0].mac("eth0") + struct.pack("!HHHH", 0x88a8, 5, 0x8100, 7) + bytes(60)
+    with net.worker[0].entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+        s.bind(("eth0", 0))
+        s.send(frame)
+    wait_until("a frame with two tags", lambda: net.counters(64, PIN)["v_qinq"] > 0)
+    assert "two VLAN tags" in net.fpisa("stats")
+
+
+def test_stripped_in_the_stack(tagged):
+    """The kernel would add the tag that it has removed to replies again, so such a job is refused."""
+    net = tagged(stripped=True)
+    net.load("--mode", "skb")
+    refused(net, ["job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--vlan", 7],
+            "job 1: p0: VLAN tags are removed before the datapath, which runs in the stack there; .*ethtool -K eth0 txvlan off$")
+    for w in net.worker:
+        in_frames(w)
+    add(net)
+    net.check_sum(1)
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("stripped", [False, True])
+def test_vlan_devices(lab, stripped, given):
+    """`fpisa load p0.7` attaches to p0 and says so, and the job's VLAN follows from the routes."""
+    net = inhabited(lab(workers=2, bridge=True))
+    if not stripped:
+        in_frames(net.spaces[-1], "uplink")
+    status, _, err = net.agg.try_run("ip", "link", "add", "link", "p0", "name", "p0.7", "type", "vlan", "id", "7")
+    if status:
+        pytest.skip(f"this kernel has no VLAN devices: {err.strip()}")
+    net.agg.ip("addr del 10.99.1.1/24 dev p0", "addr add 10.99.1.1/24 dev p0.7", "link set p0.7 up")
+    for w, address in zip(net.worker, net.addresses):
+        w.ip("link add link eth0 name tagged type vlan id 7", f"addr del {address}/24 dev eth0", f"addr add {address}/24 dev tagged",
+             "link set tagged up", f"route add {ADDRESS} via 10.99.1.1")
+        if not stripped:
+            in_frames(w)
+    out = net.agg.run(FPISA, "load", "p0.7")
+    assert out == "p0.7: loaded on p0, below it, which takes the frames of its VLAN\n"
+    net.fpisa("job", "add", 1, "--workers", ",".join(a + "@p0.7" * given for a in net.addresses), "--address", ADDRESS)
+    assert net.json("job", "show", 1)["vlan"] == 7 and net.json("job", "show", 1)["members"][0]["dev"] == "p0"
+    net.check_sum(1, 50000)
+    assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
+    refused(net, ["job", "add", 2, "--workers", f"{net.addresses[0]},10.99.0.9@p0", "--address", ADDRESS],
+            "job 2: worker 10.99.0.9 is behind p0, which has no VLAN, but others are in VLAN 7")
+    refused(net, ["job", "add", 2, "--workers", net.addresses[0], "--address", ADDRESS, "--vlan", 8],
+            r"job 2: worker \S+ is in VLAN 7, by p0.7, but the job's frames have VLAN 8")
+    refused(net, ["unload", "p0.7"], "p0.7: the datapath is not on it, but may be on p0, below it; fpisa unload p0")
+    net.fpisa("unload")

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The backend with PyTorch from PyPI: the newest and the oldest supported version. A part of `make test-long`."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BUILD, TOP
+
+NEWEST, OLDEST = "2.15.0", "2.4.1"
+TESTS = os.path.join(TOP, "tests", "netns", "training")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
+
+
+def built(version):
+    """Return the directory of the package and of the environment for a version."""
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+    p = subprocess.run(["make", "-C", TOP, f"B={BUILD}", f"TORCH={version}", "torch"], text=True, capture_output=True, env=env)
+    if "pip could not install" in p.stderr:
+        pytest.skip(f"no network, or torch {version} has no wheel for this Python: {p.stderr[-300:]}")
+    assert p.returncode == 0, p.stdout + p.stderr
+    return os.path.join(BUILD, f"torch-{version}")
+
+
+def run(version, test, passed):
+    """Run a file of tests with this version."""
+    p = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider",
+                        os.path.join(TESTS, test)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                       env={**os.environ, "FPISA_TORCH": built(version), "PYTEST_ADDOPTS": "", "FPISA_BUILD": BUILD})
+    assert p.returncode == 0 and re.search(rf"^{passed} passed", p.stdout, re.M), p.stdout[-5000:]
+    print("".join(re.findall("^table: .*\n", p.stdout, re.M)))
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDEST])
+def test_backend(version):
+    """The tests of the backend over the network pass."""
+    run(version, "test_torch.py", 4)
+
+
+def test_who_performs_a_call():
+    run(NEWEST, "test_torch_calls.py", 1)
+
+
+def test_digests():
+    run(NEWEST, "test_torch_digests.py", 2)
+
+
+def test_wheels():
+    run(NEWEST, "test_torch_wheels.py", 1)

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Sums of two levels by planes of digits (fpisa/planes.h), bit for bit against the oracle's flat sum of all ranks: every
+ * format of mode exact, sum, avg and scale, up to 64 leaves of 64 ranks; the ends of the range; and which planes are
+ * left out
+ */
+#include "formats.h"
+#include "lib/soft/planes.h"
+
+#define LEAVES 64
+#define RANKS 64
+
+static const uint8_t ids[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
+			      FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_FP64};
+
+/* Registers of one block, never cleared: a round begins with the remains of the last round. */
+struct registers {
+	struct fpisa_exp_block e;
+	struct fpisa_limbs64_block limbs;
+};
+
+struct tree {
+	struct fpisa_job job;
+	struct fpisa_format f;
+	struct oracle_call call;
+	uint32_t leaves, ranks; /* ranks of a leaf */
+	struct registers leaf, root;
+	uint32_t planes; /* that were sent */
+};
+
+static uint64_t words[LEAVES * RANKS][FPISA_BLOCK];
+
+static struct tree tree_of(uint8_t format, uint32_t leaves, uint32_t ranks)
+{
+	const struct fpisa_format f = fpisa_register(format, FPISA_MODE_EXACT, ranks);
+
+	return (struct tree){
+		.job = {.workers = ranks,
+			.format = format,
+			.mode = FPISA_MODE_EXACT,
+			.rounding = FPISA_ROUND_NEAREST,
+			.pipeline = FPISA_PIPELINE_FUSED,
+			.clz = FPISA_CLZ_BITS,
+			.family = fpisa_family(f, FPISA_MODE_EXACT)},
+		.f = f,
+		.call = {.f = f, .mode = FPISA_MODE_EXACT, .rounding = FPISA_ROUND_NEAREST, .op = FPISA_OP_SUM},
+		.leaves = leaves,
+		.ranks = ranks,
+	};
+}
+
+static struct fpisa_soft_registers registers_of(struct registers *r)
+{
+	return (struct fpisa_soft_registers){&r->e, &r->limbs};
+}
+
+/* Add the planes of the leaf's registers to the root's. */
+static void send_planes(struct tree *t, int first)
+{
+	const struct fpisa_planes set = fpisa_soft_carry(&t->job, registers_of(&t->leaf), 1);
+	const uint32_t first_plane = fpisa_planes_next(&set, 0);
+	__s32 digits[FPISA_BLOCK];
+
+	for (uint32_t p = first_plane > FPISA_PLANE_SPECIALS ? 0 : first_plane; p <= FPISA_PLANE_SPECIALS;
+	     p = fpisa_planes_next(&set, p + 1)) {
+		assert_true(fpisa_plane_valid(p, fpisa_soft_limbs(&t->job)));
+		fpisa_soft_get_plane(&t->job, p, digits, registers_of(&t->leaf), 1);
+		fpisa_soft_add_plane(&t->job, p, digits, registers_of(&t->root), 1, first);
+		first = 0;
+		t->planes++;
+	}
+}
+
+/* Sum all ranks' words in two levels, leaves in an order that begins anywhere. Return the flags. */
+static uint32_t sum(struct tree *t, uint32_t begin, struct fpisa_final fin, uint64_t *out)
+{
+	_Alignas(8) uint8_t payload[FPISA_BLOCK * 8];
+	uint32_t flags;
+
+	for (uint32_t n = 0; n < t->leaves; n++) {
+		const uint32_t leaf = (begin + n) % t->leaves;
+
+		for (uint32_t r = 0; r < t->ranks; r++) {
+			for (int i = 0; i < FPISA_BLOCK; i++)
+				fpisa_put_word(payload, i, t->f, words[leaf * t->ranks + r][i]);
+			fpisa_soft_add(&t->job, (uint32_t)t->call.op, payload, registers_of(&t->leaf), 1, !r);
+		}
+		send_planes(t, !n);
+	}
+	flags = fpisa_soft_read(&t->job, &fin, payload, registers_of(&t->root), 1);
+	for (int i = 0; i < FPISA_BLOCK; i++)
+		out[i] = fpisa_get_word(payload, i, t->f);
+	return flags;
+}
+
+/* Check the sum of the words against the oracle's. */
+static void check(struct tree *t, struct vectors_rng *rng)
+{
+	const uint32_t n = t->leaves * t->ranks;
+	uint64_t factor = 0, got[FPISA_BLOCK];
+	uint32_t flags, want_flags = 0;
+
+	memcpy(&factor, &t->call.factor, sizeof(factor));
+	flags = sum(t, vectors_below(rng, t->leaves),
+		    fpisa_final_of(t->f, (uint32_t)t->call.op, factor, n, t->call.reciprocal), got);
+	for (int i = 0; i < FPISA_BLOCK; i++) {
+		uint64_t column[LEAVES * RANKS], want;
+
+		for (uint32_t r = 0; r < n; r++)
+			column[r] = words[r][i];
+		want = oracle_result(&t->call, n, column, NULL, &want_flags);
+		if (got[i] != want)
+			fail_msg("format %u, op %d, rounding %d, %u leaves of %u, element %d: %llx, oracle %llx",
+				 t->job.format, t->call.op, (int)t->call.rounding, t->leaves, t->ranks, i,
+				 (unsigned long long)got[i], (unsigned long long)want);
+	}
+	assert_int_equal(flags, want_flags);
+}
+
+/* Fill columns with values of a kind each; often a value cancels one of another leaf, except for its last bit. */
+static void fill(const struct tree *t, struct vectors_rng *rng)
+{
+	const uint64_t sign = 1ull << (t->f.ebits + t->f.mbits);
+
+	for (int i = 0; i < FPISA_BLOCK; i++) {
+		const int kind = (int)vectors_below(rng, 8), middle = (int)vectors_below(rng, (1u << t->f.ebits) - 1);
+
+		for (uint32_t r = 0; r < t->leaves * t->ranks; r++) {
+			words[r][i] = random_word(rng, t->f, kind, middle);
+			if (r && !vectors_below(rng, 3))
+				words[r][i] = words[vectors_below(rng, r)][i] ^ sign ^ !vectors_below(rng, 8);
+		}
+	}
+}
+
+/* Choose an operation and a rounding. Averages have up to 64 ranks. */
+static void choose(struct tree *t, struct vectors_rng *rng)
+{
+	t->job.rounding = (uint8_t)(FPISA_ROUND_DOWN + vectors_below(rng, 2));
+	t->job.pipeline = (uint8_t)(FPISA_PIPELINE_STAGED + vectors_below(rng, 2));
+	t->call.rounding = (enum fpisa_rounding)t->job.rounding;
+	t->call.op = (const int[]){FPISA_OP_SUM, FPISA_OP_SCALE, FPISA_OP_AVG}[vectors_below(rng, 3)];
+	if (t->call.op == FPISA_OP_AVG && t->leaves * t->ranks > 64)
+		t->call.op = FPISA_OP_SUM;
+	if (t->call.op == FPISA_OP_SCALE)
+		t->call.factor = (vectors_below(rng, 2) ? 1.0 : -1.0) * (1 + vectors_below(rng, 1000)) /
+				 (double)(1u << vectors_below(rng, 31));
+	t->call.reciprocal = t->call.op == FPISA_OP_AVG && vectors_below(rng, 2);
+}
+
+static void every_format(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(ids); k++) {
+		for (int round = 0; round < 60; round++) {
+			const uint32_t leaves = 1 + vectors_below(&rng, round % 8 ? 6 : LEAVES);
+			struct tree t = tree_of(ids[k], leaves, 1 + vectors_below(&rng, round % 8 ? 6 : RANKS));
+
+			for (int again = 0; again < 3; again++) {
+				choose(&t, &rng);
+				fill(&t, &rng);
+				check(&t, &rng);
+			}
+		}
+	}
+}
+
+/* The greatest sums of 4,096 values take more bits than the top limb; they cancel, or a factor makes them finite. */
+static void ends_of_the_range(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(ids); k++) {
+		struct tree t = tree_of(ids[k], LEAVES, RANKS);
+		const uint64_t sign = 1ull << (t.f.ebits + t.f.mbits), most = fpisa_beyond(t.f) - 1;
+
+		for (int round = 0; round < 4; round++) {
+			for (int i = 0; i < FPISA_BLOCK; i++) {
+				/* In half of the columns the last leaves cancel the first ones, except for one value. */
+				const uint32_t turn = i % 2 ? LEAVES * RANKS / 2 : LEAVES * RANKS;
+				const uint64_t negative = i / 2 % 2 ? sign : 0;
+
+				for (uint32_t r = 0; r < LEAVES * RANKS; r++)
+					words[r][i] = most ^ negative ^ (r < turn ? 0 : sign);
+				words[vectors_below(&rng, LEAVES * RANKS)][i] = most ^ negative ^ vectors_below(&rng, 4);
+			}
+			t.call.op = round % 2 ? FPISA_OP_SCALE : FPISA_OP_SUM;
+			t.call.factor = round < 2 ? 0x1p-13 : -0x1.fffffep-14;
+			t.job.rounding = (uint8_t)(FPISA_ROUND_DOWN + round / 2);
+			t.call.rounding = (enum fpisa_rounding)t.job.rounding;
+			check(&t, &rng);
+		}
+	}
+}
+
+/* Blocks of mxint8: elements with a shared exponent */
+static void shared_exponents(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	static struct oracle_mx blocks[LEAVES * RANKS];
+
+	(void)state;
+	for (int round = 0; round < 60; round++) {
+		struct tree t = tree_of(FPISA_FORMAT_MXINT8, 1 + vectors_below(&rng, round % 8 ? 6 : LEAVES),
+					1 + vectors_below(&rng, round % 8 ? 6 : RANKS));
+		const uint32_t n = t.leaves * t.ranks, middle = vectors_below(&rng, 254);
+		const struct fpisa_final fin = fpisa_final_of(t.f, FPISA_OP_SUM, 0, n, 0);
+		_Alignas(8) uint8_t payload[FPISA_SCALES + FPISA_BLOCK];
+		struct oracle_mx want;
+		uint32_t flags = 0;
+
+		for (uint32_t r = 0; r < n; r++) {
+			uint32_t scale = middle + vectors_below(&rng, 40);
+
+			blocks[r].scale = (uint8_t)(scale < 255 ? scale : 254 + !vectors_below(&rng, 64));
+			for (int i = 0; i < FPISA_BLOCK; i++)
+				blocks[r].k[i] = (int8_t)vectors_below(&rng, 256);
+			memset(payload, 0, sizeof(payload));
+			payload[0] = blocks[r].scale;
+			memcpy(payload + FPISA_SCALES, blocks[r].k, FPISA_BLOCK);
+			fpisa_soft_add(&t.job, FPISA_OP_SUM, payload, registers_of(&t.leaf), 1, r % t.ranks == 0);
+			if (r % t.ranks == t.ranks - 1)
+				send_planes(&t, r < t.ranks);
+		}
+		oracle_result_mx(&t.call, n, blocks, &want, NULL, &flags);
+		assert_int_equal(fpisa_soft_read(&t.job, &fin, payload, registers_of(&t.root), 1), flags);
+		assert_int_equal(payload[0], want.scale);
+		assert_memory_equal(payload + FPISA_SCALES, want.k, FPISA_BLOCK);
+	}
+}
+
+/* Return how many planes a leaf of 8 ranks sends for values near 2^e. */
+static uint32_t planes_of(struct vectors_rng *rng, uint8_t format, int e, uint64_t special)
+{
+	struct tree t = tree_of(format, 1, 8);
+	uint64_t got[FPISA_BLOCK];
+
+	for (uint32_t r = 0; r < 8; r++)
+		for (int i = 0; i < FPISA_BLOCK; i++)
+			words[r][i] = e ? random_word(rng, t.f, 5, e) : 0;
+	words[3][5] = special ? special : words[3][5];
+	sum(&t, 0, fpisa_final_of(t.f, FPISA_OP_SUM, 0, 8, 0), got);
+	return t.planes;
+}
+
+static void planes_left_out(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	assert_int_equal(planes_of(&rng, FPISA_FORMAT_FP32, 0, 0), 1);
+	assert_in_range(planes_of(&rng, FPISA_FORMAT_FP32, 127, 0), 1, 2);
+	assert_in_range(planes_of(&rng, FPISA_FORMAT_FP64, 1023, 0), 2, 4);
+	assert_in_range(planes_of(&rng, FPISA_FORMAT_FP16, 15, 0), 1, 2);
+	assert_int_equal(planes_of(&rng, FPISA_FORMAT_FP32, 0, 0x7f800000), 1);
+	assert_in_range(planes_of(&rng, FPISA_FORMAT_FP32, 127, 0x7f800000), 2, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_format),
+		cmocka_unit_test(ends_of_the_range),
+		cmocka_unit_test(shared_exponents),
+		cmocka_unit_test(planes_left_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The VLAN of a job: its ID, the ports below VLAN devices, and ports that remove tags; job.h has the contract. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/report.h"
+#include "datapath/job.h"
+#include "host/ethtool.h"
+#include "host/veth.h"
+#include "job.h"
+
+/*
+ * If the port is a VLAN device, and the datapath would be on the interface below it, take that in its place, and its VLAN
+ * ID as the job's.
+ */
+static int take_vlan(struct job_spec *s, __u32 job, __u32 rank)
+{
+	char a[ADDRESS_LEN];
+	struct link at, below;
+
+	if (!s->ifindex[rank] || !datapath_below(s->ifindex[rank], &at, &below))
+		return 0;
+	if (s->job.vlan && s->job.vlan != at.vlan)
+		return refuse(
+			-EINVAL,
+			"%s %u: worker %s is in VLAN %u, by %s, but the job's frames have VLAN %u; a job has workers of "
+			"one VLAN, so make another for this worker, or fpisa load %s --mode skb",
+			datapath_noun(&s->job), job, address_text(s->job.rank[rank].addr, a), at.vlan, at.name,
+			s->job.vlan, at.name);
+	s->job.vlan = at.vlan;
+	s->ifindex[rank] = below.index;
+	s->tagged |= 1ull << rank;
+	return 0;
+}
+
+/*
+ * Return whether VLAN tags of received frames are removed before XDP sees them: 1 or 0, or -ENOENT if a veth's peer
+ * cannot be examined. Write the command that leaves them in frames.
+ */
+static int strips_tags(const struct link *l, char fix[NETNS_PREFIX_LEN + 64])
+{
+	struct veth_peer peer;
+
+	snprintf(fix, NETNS_PREFIX_LEN + 64, "ethtool -K %s rxvlan off", l->name);
+	if (strcmp(l->kind, "veth"))
+		return ethtool_vlan_rx(l->name) > 0;
+	veth_look(l, &peer);
+	snprintf(fix, NETNS_PREFIX_LEN + 64, "%sethtool -K %s txvlan off", peer.enter,
+		 peer.seen ? peer.link.name : "PEER");
+	return peer.seen ? !peer.tags : -ENOENT;
+}
+
+/*
+ * Set whether a port removes the tags, or may remove them. In the stack it may not, because the kernel adds them to
+ * replies again.
+ */
+static int check_tags(struct job_spec *s, __u32 job)
+{
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		struct datapath_interface i = {.ifindex = 0};
+		char fix[NETNS_PREFIX_LEN + 64];
+		bool generic;
+		struct link l;
+		int strips;
+
+		if (!job_first_behind(s, r) || link_get(s->ifindex[r], &l))
+			continue;
+		strips = strips_tags(&l, fix);
+		generic = !datapath_program_on(l.index, &i) && i.program.id && i.mode == DATAPATH_SKB;
+		if (strips > 0 && generic)
+			return refuse(
+				-EOPNOTSUPP,
+				"%s %u: %s: VLAN tags are removed before the datapath, which runs in the stack there; %s",
+				datapath_noun(&s->job), job, l.name, fix);
+		if (!strips || generic)
+			continue;
+		s->job.stripped = 1;
+		warning("%s %u: %s: VLAN tags %s removed before XDP, so the job takes frames without a tag there, of every "
+			"VLAN; %s, and make it again",
+			datapath_noun(&s->job), job, l.name, strips < 0 ? "may be" : "are", fix);
+	}
+	return 0;
+}
+
+int job_spec_vlan(struct job_spec *s, __u32 job)
+{
+	const bool given = s->job.vlan;
+	char a[ADDRESS_LEN], dev[IF_NAMESIZE] = "?";
+	__u32 bare = 0;
+	int err = 0;
+
+	for (__u32 r = 0; !err && r < s->job.workers; r++)
+		err = take_vlan(s, job, r);
+	if (err || !s->job.vlan)
+		return err;
+	while (bare < s->job.workers && s->tagged >> bare & 1)
+		bare++;
+	if (!given && bare < s->job.workers) {
+		if_indextoname(s->ifindex[bare], dev);
+		return refuse(
+			-EINVAL,
+			"%s %u: worker %s is behind %s, which has no VLAN, but others are in VLAN %u; a job has workers "
+			"of one VLAN, so make another for this worker, or load the VLAN device with --mode skb",
+			datapath_noun(&s->job), job, address_text(s->job.rank[bare].addr, a), dev, s->job.vlan);
+	}
+	return check_tags(s, job);
+}

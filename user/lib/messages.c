@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The effect of the manager's messages on the group's state and its calls; link.h has the contracts. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include "base/clock.h"
+#include "base/order.h"
+#include "handle.h"
+#include "hold.h"
+#include "link.h"
+
+/* Fail the job's handle. Only the first reason counts. */
+static void fail_handle(struct fpisa_link_job *j, int error, uint64_t missing, const char *sentence)
+{
+	struct fpisa_standing s;
+
+	if (!j->handle)
+		return;
+	fpisa_handle_standing(j->handle, &s);
+	if (!s.error)
+		fpisa_handle_fail(j->handle, error, missing, sentence);
+}
+
+void fpisa_link_fail(struct fpisa_link *l, int error, uint64_t missing, const char *sentence)
+{
+	if (l->error)
+		return;
+	l->error = error;
+	l->missing = missing;
+	snprintf(l->sentence, sizeof(l->sentence), "%s", sentence);
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		fail_handle(&l->job[k], error, missing, sentence);
+	pthread_cond_broadcast(&l->changed);
+}
+
+void fpisa_link_fail_so(struct fpisa_link *l, int error)
+{
+	char sentence[FPISA_MESSAGE_SIZE];
+
+	snprintf(sentence, sizeof(sentence), "%.*s: %.*s", (int)sizeof(l->peer), l->peer,
+		 FPISA_MESSAGE_SIZE - (int)sizeof(l->peer) - 3, fpisa_error());
+	fpisa_link_fail(l, error, 0, sentence);
+}
+
+static void take_gone(struct fpisa_link *l, const struct fpisa_manager_members *m)
+{
+	char names[160], sentence[FPISA_MESSAGE_SIZE];
+
+	snprintf(sentence, sizeof(sentence), "%s: %s %s gone: %s", l->peer,
+		 fpisa_rank_names(names, sizeof(names), m->ranks), m->ranks & (m->ranks - 1) ? "are" : "is",
+		 fpisa_manager_cause_text(m->cause));
+	fpisa_link_fail(l, -ECONNRESET, m->ranks, sentence);
+}
+
+static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
+{
+	l->left |= 1ull << m->rank;
+	l->calls_of[m->rank] = m->calls;
+	fpisa_link_check_left(l);
+}
+
+/* Return the manager's sentence without the group's name, because our sentences begin with it too. */
+static const char *without_name(const struct fpisa_link *l, const char *text)
+{
+	const char *name = strstr(l->peer, ": group ");
+	size_t n = name ? strlen(name + 2) : 0;
+
+	return n && !strncmp(text, name + 2, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
+static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusal *r)
+{
+	char sentence[FPISA_MESSAGE_SIZE];
+	int error = fpisa_manager_error(r->reason);
+	struct fpisa_link_job *j;
+
+	snprintf(sentence, sizeof(sentence), "%s: %s", l->peer, without_name(l, r->text));
+	if (r->index == FPISA_MANAGER_NO_JOB) {
+		fpisa_link_fail(l, error, r->ranks, sentence);
+		return;
+	}
+	j = &l->job[r->index];
+	if (j->error)
+		return;
+	j->error = error;
+	snprintf(j->sentence, sizeof(sentence), "%s", sentence);
+	if (j->state == FPISA_GROUP_JOB_NONE)
+		return;
+	j->state = FPISA_GROUP_JOB_REFUSED;
+	j->told = 1;
+	fail_handle(j, error, r->ranks, sentence);
+	fpisa_link_check_barriers(l);
+}
+
+void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m)
+{
+	if (l->unsent < (int)(sizeof(l->queue) / sizeof(l->queue[0])))
+		l->queue[l->unsent++] = *m;
+	eventfd_write(l->wake, 1);
+}
+
+/* Bind the job's handle without the lock, because a socket takes time. */
+static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
+	struct fpisa_link_job *j = &l->job[b->index];
+	struct fpisa_aggregator to[FPISA_MAX_SHARDS];
+	struct fpisa *f = NULL;
+	int rc, several;
+
+	pthread_mutex_lock(&l->lock);
+	several = l->shards > 1;
+	memcpy(to, l->aggregator, sizeof(to));
+	if (fpisa_group_job_awaited(j->state)) {
+		j->state = FPISA_GROUP_JOB_ASKED;
+		f = j->handle;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!f)
+		return;
+	if (!several)
+		to[0] = (struct fpisa_aggregator){.address.s_addr = fpisa_in_addr(b->address), .port = b->aggregator};
+	rc = fpisa_hold_bind(f, to, b->port);
+	pthread_mutex_lock(&l->lock);
+	if (rc && rc != -EADDRINUSE) {
+		fail_handle(j, rc, 0, fpisa_error());
+	} else {
+		/* Without a port the handle cannot join, so JOB is ignored. */
+		if (!rc && j->state == FPISA_GROUP_JOB_ASKED)
+			j->state = FPISA_GROUP_JOB_BINDING;
+		m.bind = (struct fpisa_manager_bind){.index = b->index, .port = b->port, .taken = rc != 0};
+		fpisa_link_send(l, &m);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
+{
+	struct fpisa_link_job *j = &l->job[m->index];
+	uint32_t number[FPISA_MAX_SHARDS] = {m->job};
+
+	if (j->state != FPISA_GROUP_JOB_BINDING)
+		return;
+	j->state = FPISA_GROUP_JOB_MADE;
+	for (int i = 1; i < FPISA_MAX_SHARDS; i++)
+		number[i] = m->others[i];
+	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
+}
+
+/* Store the list of aggregators. It arrives before all ranks have joined, and handles use it afterwards. */
+static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_list *list)
+{
+	if (l->joined)
+		return;
+	l->shards = list->n;
+	for (uint32_t i = 0; i < list->n; i++)
+		l->aggregator[i] = (struct fpisa_aggregator){.address.s_addr = fpisa_in_addr(list->of[i].address),
+							     .port = list->of[i].port,
+							     .weight = list->of[i].weight};
+}
+
+static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)
+{
+	l->joined = 1;
+	l->join.group = m->group;
+	l->join.secret = m->secret;
+}
+
+void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m)
+{
+	pthread_mutex_lock(&l->lock);
+	l->heard = 1;
+	l->heard_ns = fpisa_now();
+	switch ((enum fpisa_manager_type)m->type) {
+	case FPISA_MANAGER_PENDING:
+		l->pending = m->members.ranks;
+		break;
+	case FPISA_MANAGER_AGGREGATORS:
+		take_aggregators(l, &m->list);
+		break;
+	case FPISA_MANAGER_JOINED:
+		take_joined(l, &m->members);
+		break;
+	case FPISA_MANAGER_JOB:
+		take_job(l, &m->job);
+		break;
+	case FPISA_MANAGER_GONE:
+		take_gone(l, &m->members);
+		break;
+	case FPISA_MANAGER_LEFT:
+		take_left(l, &m->leave);
+		break;
+	case FPISA_MANAGER_REFUSED:
+		take_refusal(l, &m->refusal);
+		break;
+	default:
+		break;
+	}
+	pthread_cond_broadcast(&l->changed);
+	pthread_mutex_unlock(&l->lock);
+	if (m->type == FPISA_MANAGER_BIND)
+		take_bind(l, &m->bind);
+}
+
+int fpisa_link_error(struct fpisa_link *l)
+{
+	int rc;
+
+	pthread_mutex_lock(&l->lock);
+	rc = l->error ? fpisa_fail(l->error, "%s", l->sentence) : 0;
+	pthread_mutex_unlock(&l->lock);
+	return rc;
+}
+
+uint64_t fpisa_link_completed(const struct fpisa_link *l)
+{
+	uint64_t first = l->failed_barrier ? l->failed_barrier : l->calls + 1;
+	struct fpisa_standing s;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		const struct fpisa_link_job *j = &l->job[k];
+		uint64_t unfinished;
+
+		if (!j->handle)
+			continue;
+		fpisa_handle_standing(j->handle, &s);
+		unfinished = j->error ? s.unfinished_barrier : s.first_unfinished;
+		if (unfinished && unfinished < first)
+			first = unfinished;
+	}
+	return first - 1;
+}
+
+/*
+ * Return the error for the first of `calls`, made or about to be made here, that a rank which has left had not
+ * completed; 0 if there is none. The group gets the error when all calls that the rank had completed have ended here
+ * too.
+ */
+static int check_left(struct fpisa_link *l, uint64_t calls)
+{
+	char sentence[FPISA_MESSAGE_SIZE];
+	uint32_t r = 0;
+
+	while (r < l->join.size && (!(l->left >> r & 1) || calls <= l->calls_of[r]))
+		r++;
+	if (r == l->join.size)
+		return 0;
+	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, r,
+		 (unsigned long long)l->calls_of[r]);
+	/* Only the first reason counts. */
+	if (!l->error)
+		l->missing |= 1ull << r;
+	if (fpisa_link_completed(l) >= l->calls_of[r])
+		fpisa_link_fail(l, -ECONNRESET, 1ull << r, sentence);
+	return fpisa_fail(-ECONNRESET, "%s", sentence);
+}
+
+void fpisa_link_check_left(struct fpisa_link *l)
+{
+	check_left(l, l->calls);
+}
+
+int fpisa_link_call(struct fpisa_link *l)
+{
+	return check_left(l, l->calls + 1);
+}
+
+/* Return the message FAILED. Its text appears on the terminals of the other ranks. */
+struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_FAILED);
+
+	m.refusal.reason = FPISA_MANAGER_R_failed;
+	m.refusal.index = (uint32_t)(j - l->job);
+	for (size_t i = 0; i + 1 < sizeof(m.refusal.text) && j->sentence[i]; i++)
+		m.refusal.text[i] = j->sentence[i] < ' ' || j->sentence[i] > '~' ? '?' : j->sentence[i];
+	return m;
+}
+
+void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int error, const char *sentence)
+{
+	struct fpisa_manager_message m;
+
+	j->state = FPISA_GROUP_JOB_REFUSED;
+	j->error = error;
+	j->own = j->told = 1;
+	snprintf(j->sentence, sizeof(j->sentence), "%s", sentence);
+	m = fpisa_link_failed(l, j);
+	fpisa_link_send(l, &m);
+	pthread_cond_broadcast(&l->changed);
+}
+
+void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence)
+{
+	char reason[FPISA_MESSAGE_SIZE];
+
+	snprintf(reason, sizeof(reason), "its barrier has failed: %.*s", FPISA_MESSAGE_SIZE - 32, sentence);
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (l->job[k].handle && !l->job[k].error)
+			fpisa_link_job_failed(l, &l->job[k], error, reason);
+	fpisa_link_fail(l, error, missing, sentence);
+}
+
+/* Return whether the manager has refused the job to all ranks. Then the ranks continue. */
+static int refused_alike(const struct fpisa_link_job *j)
+{
+	return j->error && !j->own && j->error != -EREMOTEIO;
+}
+
+void fpisa_link_check_barriers(struct fpisa_link *l)
+{
+	int under_way = 0;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS && l->barriers && !l->error; k++) {
+		struct fpisa_link_job *j = &l->job[k];
+		struct fpisa_standing s = {0};
+
+		if (j->handle && !refused_alike(j))
+			fpisa_handle_standing(j->handle, &s);
+		if (s.error && s.unfinished_barrier)
+			fpisa_link_barrier_failed(l, s.error, fpisa_missing(j->handle), s.message);
+		under_way |= s.unfinished_barrier != 0;
+	}
+	l->barriers = under_way;
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Rows of Arrow batches; batch.h has the contracts. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "batch.h"
+#include "fpisa/query/order.h"
+#include "lib/base/error.h"
+
+/* -- batches ---------------------------------------------------------------------- */
+
+/* Return whether an Arrow format has the column's values as this file reads them. */
+static bool is_format(const char *format, const struct fpisa_column *c)
+{
+	static const char *const formats[] = {[FPISA_COLUMN_REAL] = "f",
+					      [FPISA_COLUMN_DOUBLE] = "g",
+					      [FPISA_COLUMN_INT32] = "i",
+					      [FPISA_COLUMN_INT64] = "l",
+					      [FPISA_COLUMN_DATE] = "tdD"};
+	char decimal[24];
+
+	if (c->type == FPISA_COLUMN_TEXT)
+		return !strcmp(format, "u") || !strcmp(format, "z");
+	if (c->type != FPISA_COLUMN_DECIMAL)
+		return !strcmp(format, formats[c->type]);
+	snprintf(decimal, sizeof(decimal), "d:%u,%u", c->precision, c->scale);
+	return !strncmp(format, decimal, strlen(decimal)) &&
+	       (!format[strlen(decimal)] || !strcmp(format + strlen(decimal), ",128"));
+}
+
+int batch_accepts(const struct ArrowSchema *given, const struct fpisa_column *const *column, int n, bool place,
+		  const char *name)
+{
+	static const struct fpisa_column of_place = {.type = FPISA_COLUMN_INT64};
+
+	if (given->n_children != n + place)
+		return fpisa_fail(-EPROTO, "%s: the driver gives %lld columns instead of %d", name,
+				  (long long)given->n_children, n + place);
+	for (int i = 0; i < n + place; i++) {
+		const struct fpisa_column *c = i < place ? &of_place : column[i - place];
+
+		if (given->children[i]->dictionary || !is_format(given->children[i]->format, c))
+			return fpisa_fail(-EPROTO, "%s: the driver gives column %d as Arrow's '%.32s'", name, i + 1,
+					  given->children[i]->format);
+	}
+	return 0;
+}
+
+void batch_release(struct batch *b)
+{
+	if (b->rows.release)
+		b->rows.release(&b->rows);
+	b->rows.release = NULL;
+	b->at = b->n = b->next = 0;
+}
+
+bool batch_slice(struct batch *b)
+{
+	int64_t left;
+
+	b->at += b->n;
+	b->n = b->next = 0;
+	left = b->rows.release ? b->rows.length - b->at : 0;
+	b->n = left < BATCH_SLICE ? (int)left : BATCH_SLICE;
+	memset(b->row, 0, (size_t)b->n * sizeof(b->row[0]));
+	memset(b->used, 0, (size_t)b->n);
+	memset(b->null, 0, (size_t)b->n * sizeof(b->null[0]));
+	for (int i = 0; i < b->n; i++)
+		b->row[i].count = 1;
+	return b->n > 0;
+}
+
+/* -- columns ---------------------------------------------------------------------- */
+
+/* Return the bit map of a column's values that are not NULL; NULL: none is. */
+static const uint8_t *validity(const struct ArrowArray *a)
+{
+	return a->null_count ? a->buffers[0] : NULL;
+}
+
+static bool is_null(const uint8_t *valid, int64_t i)
+{
+	return valid && !(valid[i >> 3] >> (i & 7) & 1);
+}
+
+/* Note which rows of the slice are NULL in the column. */
+static void note_nulls(struct batch *b, const struct ArrowArray *a)
+{
+	const uint8_t *valid = validity(a);
+	int64_t from = a->offset + b->at;
+
+	for (int k = 0; valid && k < b->n; k++)
+		b->null[k] |= is_null(valid, from + k);
+}
+
+int batch_refuse_null(const struct fpisa_column *c, const char *name)
+{
+	return fpisa_fail(-EINVAL, "%s: column %s is empty, and the schema says not null", name, c->name);
+}
+
+static int refuse_nulls(const struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c,
+			const char *name)
+{
+	const uint8_t *valid = validity(a);
+
+	for (int k = 0; valid && k < b->n; k++)
+		if (is_null(valid, a->offset + b->at + k))
+			return batch_refuse_null(c, name);
+	return 0;
+}
+
+void batch_places(struct batch *b, int i)
+{
+	const struct ArrowArray *a = b->rows.children[i];
+
+	memcpy(b->place, (const int64_t *)a->buffers[1] + a->offset + b->at, (size_t)b->n * sizeof(b->place[0]));
+}
+
+const char *batch_text(const struct batch *b, int i, int64_t at, size_t *len)
+{
+	const struct ArrowArray *a = b->rows.children[i];
+	const int32_t *end = (const int32_t *)a->buffers[1] + a->offset + at;
+
+	if (is_null(validity(a), a->offset + at))
+		return NULL;
+	*len = (size_t)(end[1] - end[0]);
+	return a->buffers[2] ? (const char *)a->buffers[2] + end[0] : "";
+}
+
+/* -- keys ------------------------------------------------------------------------- */
+
+/* Set the slice's values of a column, a number or a date, as bytes of a key each. */
+static void key_bytes(const struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c, uint8_t (*to)[16])
+{
+	const int64_t from = a->offset + b->at;
+	const char *values = a->buffers[1];
+	double x;
+
+	for (int k = 0; k < b->n; k++) {
+		uint32_t bits;
+
+		switch (c->type) {
+		case FPISA_COLUMN_REAL:
+			memcpy(&bits, values + 4 * (from + k), sizeof(bits));
+			bits = fpisa_order_key(bits);
+			memcpy(to[k], &bits, sizeof(bits));
+			break;
+		case FPISA_COLUMN_DOUBLE:
+			memcpy(&x, values + 8 * (from + k), sizeof(x));
+			x = fpisa_double_canonical(x);
+			memcpy(to[k], &x, sizeof(x));
+			break;
+		case FPISA_COLUMN_INT64:
+			memcpy(to[k], values + 8 * (from + k), 8);
+			break;
+		case FPISA_COLUMN_DECIMAL:
+			memcpy(to[k], values + 16 * (from + k), 16);
+			break;
+		default:
+			memcpy(to[k], values + 4 * (from + k), 4);
+		}
+	}
+}
+
+static bool is_date(const uint8_t bytes[16])
+{
+	int32_t days;
+
+	memcpy(&days, bytes, sizeof(days));
+	return fpisa_date_valid(days);
+}
+
+static int key_numbers(struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c, uint32_t most,
+		       const char *name, int *row)
+{
+	const uint8_t *valid = validity(a);
+	const uint32_t null = !c->not_null, width = (uint32_t)fpisa_key_least(c) - null;
+	uint8_t bytes[BATCH_SLICE][16];
+
+	key_bytes(b, a, c, bytes);
+	for (int k = 0; k < b->n; k++) {
+		uint8_t *to = (uint8_t *)b->row[k].key + b->used[k];
+		bool empty = is_null(valid, a->offset + b->at + k);
+
+		*row = k;
+		if (b->used[k] + null + width > most)
+			return -ENOSPC;
+		if (null)
+			*to++ = empty;
+		if (!empty && c->type == FPISA_COLUMN_DATE && !is_date(bytes[k]))
+			return fpisa_fail(-EINVAL, "%s: column %s: a date is not in the years 1 to 9999", name, c->name);
+		if (!empty)
+			memcpy(to, bytes[k], width);
+		b->used[k] = (uint8_t)(b->used[k] + null + width);
+	}
+	return 0;
+}
+
+static int key_texts(struct batch *b, int i, const struct fpisa_column *c, uint32_t most, const char *name, int *row)
+{
+	const uint32_t null = !c->not_null;
+
+	for (int k = 0; k < b->n; k++) {
+		uint8_t *to = (uint8_t *)b->row[k].key + b->used[k];
+		size_t len = 0;
+		const char *text = batch_text(b, i, b->at + k, &len);
+
+		*row = k;
+		if (b->used[k] + null + 1 + len > most)
+			return -ENOSPC;
+		if (text && memchr(text, 0, len))
+			return fpisa_fail(-EINVAL, "%s: column %s: a byte 0", name, c->name);
+		if (null)
+			*to++ = !text;
+		*to++ = (uint8_t)len;
+		if (text)
+			memcpy(to, text, len);
+		b->used[k] = (uint8_t)(b->used[k] + null + 1 + len);
+	}
+	return 0;
+}
+
+int batch_key(struct batch *b, int i, const struct fpisa_column *c, uint32_t most, bool join, const char *name, int *row)
+{
+	const struct ArrowArray *a = b->rows.children[i];
+	struct fpisa_column is = *c;
+	int err = c->not_null ? refuse_nulls(b, a, c, name) : 0;
+
+	if (err)
+		return err;
+	if (join) {
+		note_nulls(b, a);
+		is.not_null = 1;
+	}
+	return c->type == FPISA_COLUMN_TEXT ? key_texts(b, i, &is, most, name, row) :
+					      key_numbers(b, a, &is, most, name, row);
+}
+
+/* -- values ----------------------------------------------------------------------- */
+
+static void set_value(struct fpisa_row *r, const char *values, int64_t at, const struct fpisa_column *c)
+{
+	int64_t number = 0;
+	int32_t narrow;
+	double x;
+
+	switch (c->type) {
+	case FPISA_COLUMN_REAL:
+		memcpy(&r->value, values + 4 * at, sizeof(r->value));
+		return;
+	case FPISA_COLUMN_DOUBLE:
+		memcpy(&x, values + 8 * at, sizeof(x));
+		x = fpisa_double_canonical(x);
+		memcpy(&r->wide[0], &x, sizeof(x));
+		return;
+	case FPISA_COLUMN_DECIMAL:
+		memcpy(r->wide, values + 16 * at, sizeof(r->wide));
+		return;
+	case FPISA_COLUMN_INT32:
+		memcpy(&narrow, values + 4 * at, sizeof(narrow));
+		number = narrow;
+		break;
+	default:
+		memcpy(&number, values + 8 * at, sizeof(number));
+	}
+	r->wide[0] = (__u64)number;
+	r->wide[1] = (__u64)(number >> 63);
+}
+
+int batch_value(struct batch *b, int i, const struct fpisa_column *c, const char *name)
+{
+	const struct ArrowArray *a = b->rows.children[i];
+	int err = c->not_null ? refuse_nulls(b, a, c, name) : 0;
+
+	note_nulls(b, a);
+	for (int k = 0; !err && k < b->n; k++)
+		if (!b->null[k])
+			set_value(&b->row[k], a->buffers[1], a->offset + b->at + k, c);
+	return err;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Rows of a table that DuckDB reads; columnar.h has the contracts. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "columnar.h"
+#include "lib/base/error.h"
+
+#define WAIT_MS 1 /* for a batch, in one turn */
+
+/* -- the statement ------------------------------------------------------------------ */
+
+/* Run the statement for these columns. */
+static int begin(struct columnar *b, const int *column, const struct where *where, const uint64_t *places,
+		 size_t n_places)
+{
+	static const struct fpisa_column text = {.type = FPISA_COLUMN_TEXT};
+	const struct parquet_wanted want = {b->place, b->as_text, column, b->n, where, places, n_places};
+	struct partition *t = b->table;
+	char *sql = parquet_statement(&t->parquet, &t->schema, &want);
+
+	if (!sql)
+		return -ENOMEM;
+	for (int i = 0; i < b->n; i++)
+		b->type[i] = b->as_text ? &text : &t->schema.column[column[i]];
+	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place});
+}
+
+/* End what was read before. */
+static void end(struct columnar *b)
+{
+	scan_end(b->scan);
+	b->scan = NULL;
+	batch_release(&b->batch);
+}
+
+int columnar_begin(struct columnar *b, struct partition *table, const struct columns *c, const struct where *where,
+		   int kind, uint32_t most)
+{
+	int column[FPISA_COLUMNS_MOST + 1];
+
+	end(b);
+	b->table = table;
+	b->columns = c;
+	b->join = kind == FPISA_QUERY_JOIN;
+	b->place = kind != FPISA_QUERY_TABLE;
+	b->as_text = false;
+	b->key = b->join ? c->on : c->key;
+	b->n = b->n_keys = b->join ? c->n_on : c->n_keys;
+	b->value = b->join ? -1 : c->value;
+	b->most = most;
+	memcpy(column, b->key, (size_t)b->n * sizeof(*column));
+	if (b->value >= 0)
+		column[b->n++] = b->value;
+	return begin(b, column, where, NULL, 0);
+}
+
+static int begin_records(struct columnar *b, struct partition *table, const struct columns *c,
+			 const struct where *where, const uint64_t *places, size_t n)
+{
+	end(b);
+	b->table = table;
+	b->columns = c;
+	b->place = false;
+	b->as_text = true;
+	b->n = c->n_columns;
+	return begin(b, c->column, where, places, n);
+}
+
+int columnar_begin_records(struct columnar *b, struct partition *table, const struct columns *c,
+			   const struct where *where)
+{
+	return begin_records(b, table, c, where, NULL, 0);
+}
+
+int columnar_begin_at(struct columnar *b, struct partition *table, const struct columns *c, const uint64_t *places,
+		      size_t n)
+{
+	return begin_records(b, table, c, NULL, places, n);
+}
+
+bool columnar_end(struct columnar *b)
+{
+	batch_release(&b->batch);
+	return scan_end_now(b->scan);
+}
+
+/* Take another batch. Return 1, 0 at the end, SCAN_LATER, or -errno. */
+static int next_batch(struct columnar *b)
+{
+	int rc;
+
+	batch_release(&b->batch);
+	rc = scan_next(b->scan, &b->batch.rows, WAIT_MS);
+	if (rc == SCAN_LATER)
+		return rc;
+	if (rc > 0)
+		return partition_unchanged(b->table) ?: rc;
+	return rc ?: partition_whole(b->table);
+}
+
+/* -- rows in frames ----------------------------------------------------------------- */
+
+static int no_room(const struct columnar *b, int row)
+{
+	size_t len[FPISA_COLUMNS_MOST] = {0};
+
+	for (int i = 0; i < b->n_keys; i++)
+		if (b->type[i]->type == FPISA_COLUMN_TEXT)
+			batch_text(&b->batch, b->place + i, b->batch.at + row, &len[i]);
+	return columns_no_room(b->columns, b->table->file, b->most, len);
+}
+
+/* Fill the next slice of the batch. Return 1, 0 at the batch's end, or -errno. */
+static int fill(struct columnar *b)
+{
+	const char *name = b->table->file;
+	int first = b->place, row, err = 0;
+
+	if (!batch_slice(&b->batch))
+		return 0;
+	if (b->place)
+		batch_places(&b->batch, 0);
+	for (int i = 0; !err && i < b->n_keys; i++)
+		err = batch_key(&b->batch, first + i, b->type[i], b->most, b->join, name, &row);
+	if (err == -ENOSPC)
+		return no_room(b, row);
+	if (!err && b->value >= 0)
+		err = batch_value(&b->batch, first + b->n_keys, b->type[b->n_keys], name);
+	return err ?: 1;
+}
+
+int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool *null)
+{
+	struct batch *batch = &b->batch;
+	int rc;
+
+	while (batch->next == batch->n) {
+		rc = fill(b);
+		if (!rc)
+			rc = next_batch(b);
+		if (rc != 1)
+			return rc;
+	}
+	*r = batch->row[batch->next];
+	*place = (uint64_t)batch->place[batch->next];
+	*null = batch->null[batch->next++];
+	return 1;
+}
+
+/* -- records ------------------------------------------------------------------------- */
+
+/* Append a field of the row. Return 0 or -errno. */
+static int append(const struct columnar *b, int i, char **to, size_t *used, size_t *room)
+{
+	const struct fpisa_column *c = &b->table->schema.column[b->columns->column[i]];
+	size_t len = 0;
+	const char *text = batch_text(&b->batch, i, b->batch.at, &len);
+
+	if (!text && c->not_null)
+		return batch_refuse_null(c, b->table->file);
+	if (text && c->type == FPISA_COLUMN_TEXT && memchr(text, 0, len))
+		return fpisa_fail(-EINVAL, "%s: column %s: a byte 0", b->table->file, c->name);
+	if (text && c->type == FPISA_COLUMN_DATE && !fpisa_text_valid(c, text, len))
+		return fpisa_fail(-EINVAL, "%s: column %s: '%.*s' is not in the years 1 to 9999", b->table->file,
+				  c->name, (int)len, text);
+	return columns_field(text, len, to, used, room);
+}
+
+int columnar_record(struct columnar *b, char **to, size_t *used, size_t *room)
+{
+	int rc;
+
+	while (!b->batch.rows.release || b->batch.at == b->batch.rows.length) {
+		rc = next_batch(b);
+		if (rc != 1)
+			return rc;
+	}
+	rc = 0;
+	for (int i = 0; !rc && i < b->n; i++)
+		rc = append(b, i, to, used, room);
+	b->batch.at++;
+	return rc ?: 1;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The rows of a table that DuckDB reads for a query, in frames or as records */
+#ifndef FPISA_QUERY_COLUMNAR_H
+#define FPISA_QUERY_COLUMNAR_H
+
+#include <stdbool.h>
+
+#include "batch.h"
+#include "columns.h"
+#include "condition.h"
+#include "scan.h"
+
+struct columnar {
+	struct partition *table;
+	const struct columns *columns;
+	const int *key;	   /* columns of the key, or of the join key */
+	int n_keys, value; /* `value`: column of the value, -1 if there is none */
+	uint32_t most;	   /* bytes of the key's columns */
+	bool join, place, as_text;
+	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST + 1]; /* of the statement's columns, without the place */
+	int n;
+	struct scan *scan;
+	struct batch batch;
+};
+
+/*
+ * Begin to read the rows that `where` selects, for frames of a query of `kind`. A row has a key of `most` bytes, or a
+ * join key, and a value. Rows of queries other than tables also have a place. Return 0, or -errno with the message set.
+ */
+int columnar_begin(struct columnar *b, struct partition *table, const struct columns *c, const struct where *where,
+		   int kind, uint32_t most);
+
+/*
+ * Begin to read records. columnar_begin_records() reads the rows that `where` selects. columnar_begin_at() reads the
+ * rows at the `n` places, in this order. Return 0, or -errno with the message set.
+ */
+int columnar_begin_records(struct columnar *b, struct partition *table, const struct columns *c,
+			   const struct where *where);
+int columnar_begin_at(struct columnar *b, struct partition *table, const struct columns *c, const uint64_t *places,
+		      size_t n);
+
+/* End reading; *b may be all 0. Return false if the process has to end, as scan_end_now() does. */
+bool columnar_end(struct columnar *b);
+
+/*
+ * Take the next row: its key, its value, its place if asked for, and whether the value or a part of the join key is
+ * NULL. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set.
+ */
+int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool *null);
+
+/* Append the next record. Return as columnar_row() does. */
+int columnar_record(struct columnar *b, char **to, size_t *used, size_t *room);
+
+#endif

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Conditions on rows; condition.h has the contracts. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fpisa-query.h"
+#include "lib/base/error.h"
+#include "condition.h"
+#include "query/lib/decimal.h"
+
+#define BLANKS " \t"
+#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+/* -- values ------------------------------------------------------------------- */
+
+/* Parse a field's value as a number or date of the column's type. Return 0 or -errno. */
+static int take_value(const struct fpisa_column *c, const struct fpisa_field *f, __int128 *integer, double *real)
+{
+	const struct fpisa_column day = {.type = FPISA_COLUMN_DATE, .not_null = 1};
+	uint8_t key[FPISA_QUERY_KEY_BYTES] = {0};
+	__u64 wide[2] = {0};
+	uint32_t bits = 0;
+	int32_t days;
+	float x;
+	int rc;
+
+	if (c->type == FPISA_COLUMN_DATE) {
+		rc = fpisa_key_put(key, 0, sizeof(key), &day, f);
+		memcpy(&days, key, sizeof(days));
+		*integer = days;
+		return rc < 0 ? rc : 0;
+	}
+	rc = fpisa_value_parse(c, f, &bits, wide);
+	*integer = (__int128)((unsigned __int128)wide[1] << 64 | wide[0]);
+	memcpy(real, &wide[0], sizeof(*real));
+	memcpy(&x, &bits, sizeof(x));
+	if (c->type == FPISA_COLUMN_REAL)
+		*real = rc ? 0 : (double)x;
+	return rc;
+}
+
+static int is_real(unsigned int type)
+{
+	return type == FPISA_COLUMN_REAL || type == FPISA_COLUMN_DOUBLE;
+}
+
+/* -- conditions ------------------------------------------------------------------ */
+
+static int bad(const char *file, const char *text)
+{
+	return fpisa_fail(
+		-EINVAL,
+		"%s: '%.100s' is not a list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
+		"is COLUMN null, COLUMN not null, COLUMN never null; the empty text is ''",
+		file, text);
+}
+
+static int is_operator(const char **at, enum where_operator *is)
+{
+	static const char *const names[] = {"<=", "<>", ">=", "<", "=", ">"};
+	static const enum where_operator operators[] = {WHERE_LESS_EQUAL, WHERE_OTHER, WHERE_GREATER_EQUAL,
+							WHERE_LESS,	  WHERE_EQUAL, WHERE_GREATER};
+
+	for (int i = 0; i < 6; i++) {
+		size_t n = strlen(names[i]);
+
+		if (strncmp(*at, names[i], n))
+			continue;
+		*at += n;
+		*is = operators[i];
+		return 1;
+	}
+	return 0;
+}
+
+static int is_null_test(const char **at, enum where_operator *is)
+{
+	static const char *const names[] = {"null", "not null", "never null"};
+
+	for (int i = 0; i < 3; i++) {
+		size_t n = strlen(names[i]);
+
+		if (strncmp(*at, names[i], n))
+			continue;
+		*at += n;
+		*is = WHERE_NULL + (enum where_operator)i;
+		return 1;
+	}
+	return 0;
+}
+
+/*
+ * Copy the value to *to, with a 0 after it. Return 0 if a quote is not closed, or if the value is missing, for example
+ * because a shell variable is empty.
+ */
+static int take_text(const char **at, char **to)
+{
+	const char *p = *at;
+
+	if (*p != '\'') {
+		if (!*p || *p == ',')
+			return 0;
+		while (*p && *p != ',')
+			*(*to)++ = *p++;
+	} else {
+		for (p++; *p && (*p != '\'' || p[1] == '\''); p++) {
+			p += *p == '\'';
+			*(*to)++ = *p;
+		}
+		if (*p++ != '\'')
+			return 0;
+	}
+	*at = p;
+	*(*to)++ = 0;
+	return 1;
+}
+
+/*
+ * Parse the constant of a condition. A constant that is compared with a real is a double. A constant that is compared
+ * with an integer has 64 bits, and with a decimal the most digits that a decimal can have.
+ */
+static int take_constant(struct where_term *t, const struct schema *schema, char *text, const char *file)
+{
+	const struct fpisa_column *c = &schema->column[t->column];
+	const struct fpisa_field f = {text, strlen(text), 0};
+	struct fpisa_column wide = *c;
+	char type[FPISA_COLUMN_TYPE_MOST];
+
+	wide.type = is_real(c->type)		  ? FPISA_COLUMN_DOUBLE :
+		    c->type == FPISA_COLUMN_INT32 ? FPISA_COLUMN_INT64 :
+						    c->type;
+	if (c->type == FPISA_COLUMN_DECIMAL)
+		wide.precision = FPISA_DECIMAL_MOST;
+	t->text = text;
+	t->len = f.len;
+	if (c->type == FPISA_COLUMN_TEXT || !take_value(&wide, &f, &t->integer, &t->real))
+		return 0;
+	fpisa_column_type_text(c, type);
+	return fpisa_fail(-EINVAL, "%s: column %s is %s: '%.64s' is not a value of that type", file, c->name, type,
+			  text);
+}
+
+static int take_term(struct where_term *t, const struct schema *schema, const char **at, char **to, const char *file)
+{
+	const char *begin = *at;
+	size_t n = strspn(begin, NAME_CHARACTERS);
+	char name[FPISA_COLUMN_NAME], word[16], *text = *to;
+	unsigned int type = 0;
+
+	if (!n || n >= sizeof(name))
+		return bad(file, begin);
+	memcpy(name, begin, n);
+	name[n] = 0;
+	t->column = schema_find(schema, name);
+	if (t->column < 0)
+		return fpisa_fail(-EINVAL, "%s: the schema has no column '%s'", file, name);
+	*at += n + strspn(begin + n, BLANKS);
+	n = strspn(*at, NAME_CHARACTERS);
+	if (n < sizeof(word)) {
+		memcpy(word, *at, n);
+		word[n] = 0;
+		type = fpisa_column_type_of(word);
+	}
+	if (type) {
+		*at += n + strspn(*at + n, BLANKS);
+		if (type != schema->column[t->column].type)
+			return fpisa_fail(-EINVAL, "%s: column %s is %s, not %s", file, name,
+					  fpisa_column_type_name(schema->column[t->column].type), word);
+	}
+	if (!is_null_test(at, &t->is)) {
+		if (!is_operator(at, &t->is))
+			return bad(file, begin);
+		*at += strspn(*at, BLANKS);
+		if (!take_text(at, to))
+			return bad(file, begin);
+	}
+	*at += strspn(*at, BLANKS);
+	if (**at && **at != ',')
+		return bad(file, begin);
+	if (**at == ',') {
+		*at += 1 + strspn(*at + 1, BLANKS);
+		if (!**at)
+			return bad(file, begin);
+	}
+	return t->is >= WHERE_NULL ? 0 : take_constant(t, schema, text, file);
+}
+
+int where_parse(struct where *w, const struct schema *schema, const char *text, const char *file)
+{
+	char *to;
+	int err = 0;
+
+	*w = (struct where){0};
+	if (!*text)
+		return 0;
+	to = w->texts = malloc(2 * strlen(text) + 1);
+	if (!to)
+		return fpisa_fail(-ENOMEM, "%s: no memory for conditions", file);
+	while (!err && *text) {
+		if (w->n == WHERE_TERMS)
+			return fpisa_fail(-EINVAL, "%s: more than %d conditions are not supported", file, WHERE_TERMS);
+		err = take_term(&w->term[w->n++], schema, &text, &to, file);
+	}
+	return err;
+}
+
+void where_free(struct where *w)
+{
+	free(w->texts);
+	*w = (struct where){0};
+}
+
+/* -- rows --------------------------------------------------------------------------- */
+
+static int compare_real(double a, double b)
+{
+	if (isnan(a) || isnan(b))
+		return !!isnan(a) - !!isnan(b);
+	return (a > b) - (a < b);
+}
+
+/* Compare the field with the term's value: set *order below, to or above 0. Return 0 or -errno. */
+static int compare(const struct where_term *t, const struct fpisa_column *c, const struct fpisa_field *f, int *order)
+{
+	__int128 integer = 0;
+	double real = 0;
+	int rc;
+
+	if (c->type == FPISA_COLUMN_TEXT) {
+		*order = memcmp(f->text, t->text, f->len < t->len ? f->len : t->len);
+		*order = *order ? *order : (f->len > t->len) - (f->len < t->len);
+		return 0;
+	}
+	rc = take_value(c, f, &integer, &real);
+	*order = is_real(c->type) ? compare_real(real, t->real) : (integer > t->integer) - (integer < t->integer);
+	return rc;
+}
+
+int where_holds(const struct where *w, const struct text *text, const struct fpisa_field *field)
+{
+	for (int i = 0; i < w->n; i++) {
+		const struct where_term *t = &w->term[i];
+		const struct fpisa_field *f = &field[t->column];
+		int order = 0, rc;
+
+		if (t->is == WHERE_NEVER_NULL) {
+			if (f->null)
+				return text_null(text, t->column, "the query takes it as never NULL");
+			continue;
+		}
+		if (t->is >= WHERE_NULL || f->null) {
+			if (f->null != (t->is == WHERE_NULL))
+				return 0;
+			if (t->is < WHERE_NULL)
+				return 0;
+			continue;
+		}
+		rc = compare(t, &text->schema->column[t->column], f, &order);
+		if (rc)
+			return text_bad_value(text, t->column, f, rc);
+		if (!(t->is == WHERE_LESS	   ? order < 0 :
+		      t->is == WHERE_LESS_EQUAL	   ? order <= 0 :
+		      t->is == WHERE_EQUAL	   ? !order :
+		      t->is == WHERE_OTHER	   ? order != 0 :
+		      t->is == WHERE_GREATER_EQUAL ? order >= 0 :
+						     order > 0))
+			return 0;
+	}
+	return 1;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FPISA_QUERY_CONNECTION_H
+#define FPISA_QUERY_CONNECTION_H
+
+#include <netinet/in.h>
+
+#include "query/lib/control.h"
+
+/*
+ * Serve a master that has shown its key over this connection until the connection ends, then close it. Write an error
+ * as a line, without a newline, in one write to the descriptor `log`.
+ */
+void session_run(const struct fpisa_control_channel *control, const struct sockaddr_in *from, int directory, int log);
+
+#endif

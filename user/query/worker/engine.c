@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* DuckDB by ADBC; engine.h has the contracts. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "lib/base/error.h"
+
+#define LIBRARY "libduckdb.so"
+#define ENTRY "duckdb_adbc_init"
+#define SAID 300
+
+int engine_said(const char *table, const char *message)
+{
+	static const char *const kinds[] = {"Invalid Input Error: ", "Conversion Error: ", "IO Error: "};
+	char line[SAID];
+	size_t n;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strncmp(message, kinds[i], strlen(kinds[i])))
+			message += strlen(kinds[i]);
+	/* Further lines point into the statement, which the user has not written. */
+	n = strcspn(message, "\n");
+	snprintf(line, sizeof(line), "%.*s", (int)n, message);
+	for (char *c = line; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = ' ';
+	return fpisa_fail(-EINVAL, "%s: %s", table, line);
+}
+
+/* Report what the driver says, and free it. */
+static int failed(struct AdbcError *error, const char *table)
+{
+	int err = engine_said(table, error->message ? error->message : "the driver failed");
+
+	if (error->release)
+		error->release(error);
+	return err;
+}
+
+/* -- the library ------------------------------------------------------------------ */
+
+/*
+ * The module of a Python package uses variables of Python's library, which no process has but Python's own. Load that
+ * library; "cpython-311" in the module's name says which.
+ */
+static void *load_python(const char *module)
+{
+	const char *version = strstr(module, "cpython-3");
+	char name[64];
+
+	if (!version)
+		return NULL;
+	version += strlen("cpython-3");
+	snprintf(name, sizeof(name), "libpython3.%.*s.so.1.0", (int)strspn(version, "0123456789"), version);
+	return dlopen(name, RTLD_LAZY | RTLD_GLOBAL);
+}
+
+static int load(struct engine *e, const char *table)
+{
+	const char *given = getenv("FPISA_DRIVER"), *name = given && *given ? given : LIBRARY, *why;
+
+	e->library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+	if (!e->library && (e->python = load_python(name)))
+		e->library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+	if (e->library)
+		return 0;
+	why = dlerror();
+	if (strstr(name, "cpython-3") && !e->python)
+		return fpisa_fail(-ENOENT,
+				  "%s: %s needs the library of its Python: apt install libpython3-dev, or give "
+				  "libduckdb.so to fpisa query worker --driver",
+				  table, name);
+	return fpisa_fail(-ENOENT,
+			  "%s: DuckDB, which reads Parquet: %.200s; pip install duckdb, and give its library to fpisa "
+			  "query worker --driver",
+			  table, why ? why : name);
+}
+
+static int connect_to(struct engine *e, const char *table)
+{
+	AdbcDriverInitFunc init = (AdbcDriverInitFunc)dlsym(e->library, ENTRY);
+	struct AdbcError error = {0};
+
+	if (!init)
+		return fpisa_fail(-ENOENT,
+				  "%s: the driver has no function " ENTRY "; give DuckDB's library to --driver", table);
+	if (init(ADBC_VERSION_1_0_0, &e->driver, &error) || e->driver.DatabaseNew(&e->database, &error) ||
+	    e->driver.DatabaseInit(&e->database, &error) || e->driver.ConnectionNew(&e->connection, &error) ||
+	    e->driver.ConnectionInit(&e->connection, &e->database, &error))
+		return failed(&error, table);
+	return 0;
+}
+
+int engine_open(struct engine *e, const char *table)
+{
+	int err;
+
+	*e = (struct engine){0};
+	err = load(e, table) ?: connect_to(e, table) ?: engine_do(e, "SET threads = 1", NULL, table);
+	if (err)
+		engine_close(e);
+	return err;
+}
+
+void engine_close(struct engine *e)
+{
+	struct AdbcError error = {0};
+
+	if (e->connection.private_data)
+		e->driver.ConnectionRelease(&e->connection, &error);
+	if (e->database.private_data)
+		e->driver.DatabaseRelease(&e->database, &error);
+	/* The library stays loaded: it may have threads and handlers of its own. */
+	*e = (struct engine){0};
+}
+
+/* -- statements ------------------------------------------------------------------- */
+
+int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table)
+{
+	struct AdbcStatement statement = {0};
+	struct AdbcError error = {0}, ignored = {0};
+	int err = 0;
+
+	*rows = (struct ArrowArrayStream){0};
+	if (e->driver.StatementNew(&e->connection, &statement, &error) ||
+	    e->driver.StatementSetSqlQuery(&statement, sql, &error) ||
+	    e->driver.StatementExecuteQuery(&statement, rows, NULL, &error))
+		err = failed(&error, table);
+	if (statement.private_data)
+		e->driver.StatementRelease(&statement, &ignored);
+	return err;
+}
+
+int engine_do(struct engine *e, const char *sql, uint64_t *n, const char *table)
+{
+	struct ArrowArrayStream rows;
+	struct ArrowArray batch = {0};
+	int err = engine_run(e, sql, &rows, table);
+
+	if (err)
+		return err;
+	if (rows.get_next(&rows, &batch))
+		err = engine_said(table, rows.get_last_error(&rows));
+	else if (n && batch.release && batch.length == 1)
+		*n = (uint64_t)((const int64_t *)batch.children[0]->buffers[1])[batch.children[0]->offset];
+	if (batch.release)
+		batch.release(&batch);
+	rows.release(&rows);
+	return err;
+}

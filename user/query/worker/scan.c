@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Batches ahead of the caller; scan.h has the contracts. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "fpisa-query.h"
+#include "lib/base/error.h"
+#include "scan.h"
+
+#define END_MS 1000 /* for the thread to end by itself */
+
+/* -- the thread ---------------------------------------------------------------------- */
+
+static void put(struct scan *s, const struct ArrowArray *batch)
+{
+	pthread_mutex_lock(&s->lock);
+	while (s->n == SCAN_AHEAD && !s->stopped)
+		pthread_cond_wait(&s->moved, &s->lock);
+	s->ahead[(s->first + s->n++) % (SCAN_AHEAD + 1)] = *batch;
+	pthread_cond_signal(&s->moved);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static bool stopped(struct scan *s)
+{
+	bool is;
+
+	pthread_mutex_lock(&s->lock);
+	is = s->stopped;
+	pthread_mutex_unlock(&s->lock);
+	return is;
+}
+
+static int check(const struct scan *s, struct ArrowArrayStream *rows)
+{
+	struct ArrowSchema given = {0};
+	int err;
+
+	if (rows->get_schema(rows, &given))
+		return engine_said(s->table, rows->get_last_error(rows));
+	err = batch_accepts(&given, s->columns.type, s->columns.n, s->columns.place, s->table);
+	given.release(&given);
+	return err;
+}
+
+static int take_all(struct scan *s)
+{
+	struct ArrowArrayStream rows;
+	struct ArrowArray batch;
+	int err = engine_run(s->engine, s->sql, &rows, s->table);
+
+	if (err)
+		return err;
+	err = check(s, &rows);
+	while (!err && !stopped(s)) {
+		batch = (struct ArrowArray){0};
+		if (rows.get_next(&rows, &batch)) {
+			err = engine_said(s->table, rows.get_last_error(&rows));
+			break;
+		}
+		if (!batch.release)
+			break;
+		put(s, &batch);
+	}
+	rows.release(&rows);
+	return err;
+}
+
+static void *run(void *arg)
+{
+	struct scan *s = arg;
+	int err = take_all(s);
+
+	pthread_mutex_lock(&s->lock);
+	s->error = err;
+	if (err)
+		snprintf(s->why, sizeof(s->why), "%s", fpisa_query_error());
+	s->over = true;
+	pthread_cond_signal(&s->moved);
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* -- the caller ------------------------------------------------------------------------ */
+
+int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *table, struct scan_columns columns)
+{
+	struct scan *s = calloc(1, sizeof(*s));
+	int err = s ? 0 : ENOMEM;
+
+	if (s) {
+		*s = (struct scan){.engine = engine, .sql = sql, .table = table, .columns = columns};
+		pthread_mutex_init(&s->lock, NULL);
+		pthread_cond_init(&s->moved, NULL);
+		err = pthread_create(&s->thread, NULL, run, s);
+	}
+	if (err) {
+		free(s);
+		free(sql);
+		return fpisa_fail(-err, "%s: start a thread: %s", table, strerror(err));
+	}
+	*out = s;
+	return 0;
+}
+
+/* Wait for the end of the thread, or also for a batch. The caller owns the lock. */
+static void await(struct scan *s, bool batch, int wait_ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += (until.tv_nsec + wait_ms * 1000000l) / 1000000000;
+	until.tv_nsec = (until.tv_nsec + wait_ms * 1000000l) % 1000000000;
+	while (!(batch && s->n) && !s->over && !pthread_cond_timedwait(&s->moved, &s->lock, &until))
+		;
+}
+
+int scan_next(struct scan *s, struct ArrowArray *batch, int wait_ms)
+{
+	int rc = SCAN_LATER;
+
+	pthread_mutex_lock(&s->lock);
+	await(s, true, wait_ms);
+	if (s->n) {
+		*batch = s->ahead[s->first];
+		s->first = (s->first + 1) % (SCAN_AHEAD + 1);
+		s->n--;
+		rc = 1;
+	} else if (s->over) {
+		rc = s->error ? fpisa_fail(s->error, "%s", s->why) : 0;
+	}
+	pthread_cond_signal(&s->moved);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static void stop(struct scan *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->stopped = true;
+	pthread_cond_signal(&s->moved);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void scan_end(struct scan *s)
+{
+	if (!s)
+		return;
+	stop(s);
+	pthread_join(s->thread, NULL);
+	for (; s->n; s->n--, s->first = (s->first + 1) % (SCAN_AHEAD + 1))
+		s->ahead[s->first].release(&s->ahead[s->first]);
+	pthread_mutex_destroy(&s->lock);
+	pthread_cond_destroy(&s->moved);
+	free(s->sql);
+	free(s);
+}
+
+bool scan_end_now(struct scan *s)
+{
+	bool over;
+
+	if (!s)
+		return true;
+	stop(s);
+	pthread_mutex_lock(&s->lock);
+	await(s, false, END_MS);
+	over = s->over;
+	pthread_mutex_unlock(&s->lock);
+	if (over)
+		scan_end(s);
+	return over;
+}
