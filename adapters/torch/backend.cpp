@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * The process group "fpisa" of torch.distributed: all-reduce, reduce-scatter and
- * reduce of floating-point tensors by a group of libfpisa (group.hpp), all other
- * calls by an inner Gloo.
- * fpisa/torch/__init__.py creates both and registers the process group. Torch 1
- * expects a ProcessGroup, torch 2 a Backend, whose methods are the same.
+ * reduce of floating-point tensors by a libfpisa group (group.hpp), and all
+ * other calls by an inner Gloo process group. fpisa/torch/__init__.py creates
+ * both and registers the process group. PyTorch 1 expects a ProcessGroup and
+ * PyTorch 2 a Backend. Both have the same methods.
  */
 #include <torch/version.h>
 
@@ -37,13 +37,16 @@ using Tensors = std::vector<at::Tensor>;
 using Lists = std::vector<Tensors>;
 using Pending = c10::intrusive_ptr<c10d::Work>;
 using Milliseconds = std::chrono::milliseconds;
-/* Join a group of the given ranks of the world, as the rank and of the size given, with the options of this one. */
+/*
+ * Join a group as the given rank of the given size, with the options of the current process group. The last argument
+ * lists the group's ranks in the world.
+ */
 using Join = std::function<c10::intrusive_ptr<Base>(c10::intrusive_ptr<c10d::Store>, int, int, Milliseconds,
 						    std::vector<int64_t>)>;
 
 static const char NOT_OURS[] = "fpisa reduces, and leaves the movement of data to Gloo";
 
-/* Return the type in libfpisa, or false if libfpisa does not have it. Complex numbers are two values each. */
+/* Return the libfpisa type, or false if libfpisa does not have the type. A complex number is two values. */
 static bool type_of(at::ScalarType type, enum fpisa_dtype *out)
 {
 	switch (type) {
@@ -70,7 +73,7 @@ static bool operation_of(const c10d::ReduceOp &op, enum fpisa_operation *out)
 {
 	switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
 	case c10d::ReduceOp::SUM:
-	case c10d::ReduceOp::PREMUL_SUM: /* of products, which the rank computes */
+	case c10d::ReduceOp::PREMUL_SUM: /* libfpisa sums products that the rank has computed */
 		*out = FPISA_SUM;
 		return true;
 	case c10d::ReduceOp::AVG:
@@ -89,8 +92,9 @@ static bool operation_of(const c10d::ReduceOp &op, enum fpisa_operation *out)
 
 /*
  * Return the values of the tensors one after the other. A single contiguous
- * tensor is returned itself, unless its memory has the values negated or
- * conjugated: such a view, as of x.conj().imag, is contiguous as well.
+ * tensor is returned itself. Views that negate or conjugate the values in
+ * memory are resolved first, because a view such as x.conj().imag is contiguous
+ * as well.
  */
 static at::Tensor values_of(const Tensors &tensors)
 {
@@ -104,7 +108,10 @@ static at::Tensor values_of(const Tensors &tensors)
 	return at::cat(flat);
 }
 
-/* Return the tensors, each multiplied by the factor of PREMUL_SUM. For other operations return the tensors themselves. */
+/*
+ * Multiply each tensor by the factor of PREMUL_SUM and return the products. For other operations return the tensors
+ * themselves.
+ */
 static Tensors multiplied(const Tensors &tensors, const c10d::ReduceOp &op)
 {
 	at::NoGradGuard no_grad;
@@ -125,7 +132,7 @@ static Tensors multiplied(const Tensors &tensors, const c10d::ReduceOp &op)
 	return products;
 }
 
-/* Return the list of all tensors of the lists. */
+/* Return all tensors of all lists in one list. */
 static Tensors joined(const Lists &lists)
 {
 	Tensors all;
@@ -136,8 +143,9 @@ static Tensors joined(const Lists &lists)
 }
 
 /*
- * Return where the result of `out`, the part of `values` from element `first` on, goes: into `out` if that is
- * contiguous and apart from the values or in their place, else into new memory.
+ * Return the tensor that receives the result for `out`, which is the part of `values` from element `first` on. Return
+ * `out` if `out` is contiguous, and either does not overlap the values or is that part of their memory. Otherwise
+ * return a new tensor.
  */
 static at::Tensor place_for(const at::Tensor &out, const at::Tensor &values, int64_t first)
 {
@@ -151,7 +159,7 @@ static at::Tensor place_for(const at::Tensor &out, const at::Tensor &values, int
 	return at::empty(out.sizes(), values.options());
 }
 
-/* Set the timeout of a backend's later calls, in versions of torch that have this. */
+/* Set the timeout of a backend's later calls, if this version of PyTorch has setTimeout(). */
 template <class Any>
 static auto set_timeout(Any &backend, Milliseconds timeout, int) -> decltype(backend.setTimeout(timeout))
 {
@@ -165,7 +173,7 @@ template <class Any> static void set_timeout(Any &, Milliseconds, long)
 class Backend final : public Base
 {
       public:
-	/* Take over the group, which Python has joined and whose address `group` is. */
+	/* Take over the group at address `group`, which Python has joined. */
 	Backend(c10::intrusive_ptr<Base> inner, uintptr_t group, int rank, int size, std::vector<int64_t> ranks,
 		Milliseconds timeout, Join join)
 	    : Base(rank, size), inner_(std::move(inner)),
@@ -347,7 +355,7 @@ class Backend final : public Base
 		return inner_->getSequenceNumberForGroup();
 	}
 
-	/* Overrides a method that newer versions of torch have. Calls in progress keep their deadline. */
+	/* Override a method that only newer versions of PyTorch have. Calls in progress keep their deadline. */
 	void setTimeout(Milliseconds timeout)
 	{
 		timeout_ = timeout;
@@ -369,7 +377,7 @@ class Backend final : public Base
 		return c10::make_intrusive<Together>(getRank(), std::move(works));
 	}
 
-#ifdef C10D_BACKEND_HAS_HOOKS /* torch whose Backend has the following methods as well */
+#ifdef C10D_BACKEND_HAS_HOOKS /* in PyTorch versions whose Backend also has the following methods */
 	c10::intrusive_ptr<Base::Options> getBackendOptions() override
 	{
 		return c10::make_intrusive<Base::Options>("fpisa", timeout_);
@@ -380,7 +388,7 @@ class Backend final : public Base
 		return true;
 	}
 
-	/* Join the group of these ranks of this group, or return null if this rank is not one of them. */
+	/* Split off a group with these ranks of this group. Return null if this rank is not in the new group. */
 	c10::intrusive_ptr<Base> split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
 				       const c10::intrusive_ptr<Base::Options> &o) override
 	{
@@ -394,7 +402,7 @@ class Backend final : public Base
 		return join_(store, int(mine - ranks.begin()), int(ranks.size()), o->timeout, world);
 	}
 
-	/* End the calls in progress with an error, here and at the other ranks. */
+	/* End the calls in progress with an error at all ranks. */
 	void abort() override
 	{
 		leave();
@@ -438,7 +446,7 @@ class Backend final : public Base
 		}
 	}
 
-	/* Return the work, which endCoalescing() waits for too. */
+	/* Return `work`. While coalescing, also add it to the works that endCoalescing() waits for. */
 	Pending noted(Pending work)
 	{
 		if (coalesced_)
@@ -464,7 +472,7 @@ class Backend final : public Base
 		}
 	}
 
-	/* Refuse views that Gloo does not sum: it sums the contents of memory. */
+	/* Refuse negated and conjugated views, because Gloo would sum the values in memory. */
 	static void refuse_views(const Tensors &tensors, const std::string &name)
 	{
 		for (const auto &t : tensors)
@@ -473,7 +481,7 @@ class Backend final : public Base
 				    "which Gloo does not sum; pass tensor.resolve_neg().resolve_conj()");
 	}
 
-	/* Return whether libfpisa sums the tensors, which have one type. */
+	/* Return whether libfpisa can reduce the tensors. All of them must have one type. */
 	static bool ours(const Tensors &tensors, const c10d::ReduceOp &reduce, enum fpisa_dtype *type,
 			 enum fpisa_operation *op)
 	{
@@ -487,7 +495,7 @@ class Backend final : public Base
 		return true;
 	}
 
-	/* Return whether the tensors are of one type, and all dense. */
+	/* Return whether all tensors are dense and have the same type. */
 	static bool same(const Tensors &a, const Tensors &b)
 	{
 		for (const auto &t : a)
@@ -496,7 +504,7 @@ class Backend final : public Base
 		return true;
 	}
 
-	/* Return each tensor's values in a row. */
+	/* Return each tensor's values as a one-dimensional tensor. */
 	static Tensors flat(const Tensors &tensors)
 	{
 		at::NoGradGuard no_grad;
@@ -507,7 +515,7 @@ class Backend final : public Base
 		return rows;
 	}
 
-	/* Return why Gloo reduces tensors that are not ours(). */
+	/* Return why Gloo reduces the tensors that ours() rejects. */
 	static std::string why_gloo(const Tensors &tensors, const c10d::ReduceOp &reduce)
 	{
 		enum fpisa_operation op;
@@ -532,7 +540,10 @@ class Backend final : public Base
 		return noted(run());
 	}
 
-	/* All-reduce by libfpisa if it may, else run() Gloo. Several tensors of one rank are added to each other by Gloo. */
+	/*
+	 * All-reduce by libfpisa if `may` is set and libfpisa supports the call, or else call run(), which uses Gloo.
+	 * Gloo adds several tensors of one rank to each other.
+	 */
 	template <class Run>
 	Pending reduce_or(Tensors &tensors, const char *name, bool may, const c10d::ReduceOp &reduce, Run run)
 	{
@@ -547,8 +558,9 @@ class Backend final : public Base
 	}
 
 	/*
-	 * Reduce-scatter equal parts: ins[i] has a part for each rank, one after the other, and outs[i] gets this rank's. A
-	 * single contiguous tensor is sent as it is; several are one call, for which they are copied.
+	 * Reduce-scatter equal parts. ins[i] contains one part for each rank, in the order of ranks, and outs[i]
+	 * receives this rank's part. A single contiguous tensor is sent without a copy. Several tensors are copied and
+	 * sent as one call.
 	 */
 	template <class Run>
 	Pending scatter_equal(const char *name, Tensors &outs, Tensors &ins, const c10d::ReduceOp &reduce, Run run)
@@ -608,10 +620,11 @@ class Backend final : public Base
 
 	c10::intrusive_ptr<Base> inner_;
 	std::shared_ptr<Session> session_;
-	const std::vector<int64_t> ranks_; /* the world's ranks by rank of the group; empty for the world */
+	const std::vector<int64_t> ranks_; /* the world rank of each group rank; empty for the world */
 	Milliseconds timeout_;
 	const Join join_;
-	std::unique_ptr<std::vector<Pending>> coalesced_; /* works since startCoalescing(), else null */
+	/* works since startCoalescing(); null outside of coalescing */
+	std::unique_ptr<std::vector<Pending>> coalesced_;
 	Report report_;
 };
 

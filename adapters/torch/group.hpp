@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A group of libfpisa for c10d, whose calls are Works. The end of a call, in
- * libfpisa's thread, wakes the threads that wait for it. Callbacks of the calls'
- * futures, which may be Python's, take long, start calls and wait for these, so
- * they run in threads of the session. One thread runs the callbacks of calls from
- * outside of callbacks, one after the other. Another runs callbacks of calls that
- * these callbacks start, because a callback may wait for such a call's future;
- * and so on.
+ * A libfpisa group for c10d. Its calls are c10d::Work objects. When a call ends,
+ * libfpisa's thread wakes the threads that wait for the call.
+ *
+ * The session has threads of its own for the callbacks of a call's future,
+ * because a Python callback may take long, and may start a call and wait for it.
+ * The first thread runs the callbacks of calls that were started outside of
+ * callbacks, one after the other. A callback may wait for the future of a call
+ * that it has started, so a second thread runs the callbacks of such calls.
+ * Further levels work in the same way.
  */
 #ifndef FPISA_TORCH_SESSION_HPP
 #define FPISA_TORCH_SESSION_HPP
@@ -38,8 +40,8 @@ namespace fpisa_torch
 {
 
 /*
- * A reduction of `values`. At its end the result, in `kept`, is copied to `tensors`, unless it is the tensor's own
- * memory. Undefined `kept`: this rank gets no result.
+ * A reduction of `values`. When the call ends, the result in `kept` is copied to `tensors`, unless `kept` is the tensor
+ * itself. If `kept` is undefined, this rank does not get a result.
  */
 class Call final : public c10d::Work
 {
@@ -49,7 +51,10 @@ class Call final : public c10d::Work
 	{
 	}
 
-	/* `parts`: how many of the values each rank of the group gets, one after the other; empty: each gets all. */
+	/*
+	 * `parts` is the number of values for each rank of the group, in the order of ranks. If `parts` is empty, each
+	 * rank gets all values.
+	 */
 	Call(int rank, c10d::OpType type, const char *name, std::vector<at::Tensor> tensors, at::Tensor values,
 	     at::Tensor kept, std::vector<size_t> parts)
 	    : Work(rank, type, name, tensors), tensors_(std::move(tensors)), values_(std::move(values)),
@@ -84,8 +89,8 @@ class Call final : public c10d::Work
 	}
 
 	/*
-	 * A call of several tensors differs from a call of one tensor with as many values. PyTorch passes complex ones
-	 * as their real parts.
+	 * Give a call of several tensors a tag that differs from the tag of a call of one tensor with the same number
+	 * of values. PyTorch passes complex tensors as their real parts.
 	 */
 	uint64_t tag(uint64_t number) const
 	{
@@ -97,7 +102,7 @@ class Call final : public c10d::Work
 		return tag;
 	}
 
-	/* End the call, once, and wake the threads that wait for it. */
+	/* End the call and wake the threads that wait for it. Call only once. */
 	void end(std::exception_ptr error)
 	{
 		try {
@@ -109,7 +114,7 @@ class Call final : public c10d::Work
 		finish(error);
 	}
 
-	/* End the future after the call. This runs callbacks. */
+	/* Complete the future after the call has ended. This runs the future's callbacks. */
 	void end_future()
 	{
 		auto error = exception();
@@ -121,7 +126,7 @@ class Call final : public c10d::Work
 	}
 
       private:
-	/* Tensors of inference_mode() may only be written in that mode, which is a thread's own. */
+	/* Tensors created in inference_mode() can be written only in that mode, which is a setting of each thread. */
 	void copy_back()
 	{
 		int64_t at = 0;
@@ -147,7 +152,7 @@ class Call final : public c10d::Work
 class Session final : public std::enable_shared_from_this<Session>
 {
       public:
-	/* `ranks` are the world's ranks by rank of the group. */
+	/* `ranks` is the world rank of each group rank. */
 	Session(struct fpisa_group *group, std::vector<int64_t> ranks)
 	    : group_(group), named_(group), ranks_(std::move(ranks))
 	{
@@ -160,7 +165,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		all().push_back(std::weak_ptr<Session>(shared_from_this()));
 	}
 
-	/* Leave all sessions. */
+	/* Leave the groups of all sessions. */
 	static void leave_all()
 	{
 		std::vector<std::weak_ptr<Session>> sessions;
@@ -174,15 +179,15 @@ class Session final : public std::enable_shared_from_this<Session>
 	}
 
 	/*
-	 * Number a call. All ranks number theirs alike, and the number is in the call's tag: if a call cannot start on one rank,
-	 * that rank's next call is not taken for it.
+	 * Return the number of the next call. All ranks number their calls in the same way, and the tag contains the
+	 * number. If a call cannot start on one rank, the other ranks do not match that rank's next call with it.
 	 */
 	uint64_t count_call()
 	{
 		return ++calls_;
 	}
 
-	/* Throw the library's error at once, if the call cannot start. */
+	/* Throw the library's error immediately if the call cannot start. */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
 		const size_t level = std::min(level_of_thread(), LEVELS - 1);
@@ -211,7 +216,10 @@ class Session final : public std::enable_shared_from_this<Session>
 		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
 	}
 
-	/* Leave: current calls end with an error. Do not hold Python's lock, which their waiters may take. May be called again. */
+	/*
+	 * Leave the group. Calls in progress end with an error. The caller must not hold Python's lock, because threads
+	 * that wait for calls may need the lock. May be called again.
+	 */
 	void leave()
 	{
 		if (getpid() != pid_) {
@@ -236,13 +244,13 @@ class Session final : public std::enable_shared_from_this<Session>
 		}
 	}
 
-	/* Give calls that start from here on this deadline in place of the group's. */
+	/* Use this deadline, instead of the group's, for calls that start after this. */
 	void set_timeout(std::chrono::milliseconds timeout)
 	{
 		timeout_ms_ = std::min<int64_t>(std::max<int64_t>(timeout.count(), 1), FPISA_FOREVER);
 	}
 
-	/* Return and clear FPISA_RESULT_*: the union over all results since the last look. */
+	/* Return the FPISA_RESULT_* flags of all results since the last call of take_flags(), and clear them. */
 	uint32_t take_flags()
 	{
 		std::lock_guard<std::mutex> lock(ended_lock_);
@@ -250,7 +258,7 @@ class Session final : public std::enable_shared_from_this<Session>
 	}
 
       private:
-	/* Levels of callbacks of callbacks; the innermost levels share a thread. */
+	/* The number of levels of nested callbacks. Deeper levels share the last level's thread. */
 	static constexpr size_t LEVELS = 4;
 
 	struct UnderWay {
@@ -259,14 +267,14 @@ class Session final : public std::enable_shared_from_this<Session>
 		size_t level;
 	};
 
-	/* Return the level of calls that this thread starts: 0, or the depth of its callbacks. */
+	/* Return the level of the calls that this thread starts. The level is 0 outside of callbacks. */
 	static size_t &level_of_thread()
 	{
 		static thread_local size_t level = 0;
 		return level;
 	}
 
-	/* Run the thread that ends futures of that level, unless it runs. */
+	/* Start the thread that completes the futures of this level, unless it already runs. */
 	void run_thread(size_t level)
 	{
 		std::lock_guard<std::mutex> lock(thread_lock_);
@@ -287,7 +295,7 @@ class Session final : public std::enable_shared_from_this<Session>
 		return sessions;
 	}
 
-	/* Take note of a call's end, in libfpisa's thread. */
+	/* Record the end of a call. libfpisa's thread calls this function. */
 	static void done(void *arg, int rc, uint32_t flags)
 	{
 		std::unique_ptr<UnderWay> u(static_cast<UnderWay *>(arg));
@@ -325,9 +333,9 @@ class Session final : public std::enable_shared_from_this<Session>
 	}
 
 	/*
-	 * Return the sentence of an error. The library names ranks of the group; a
-	 * sub-group's ranks differ in the world. A start or an end calls this, so the
-	 * group exists.
+	 * Return the text of an error. The library names ranks of the group, so add
+	 * the world ranks if they differ. The group still exists, because this
+	 * function is called only when a call starts or ends.
 	 */
 	std::string sentence(int rc, const std::string &said)
 	{
@@ -346,7 +354,10 @@ class Session final : public std::enable_shared_from_this<Session>
 		return std::exchange(group_, nullptr);
 	}
 
-	/* Leave after fork(): the threads do not exist here, and a lock may be held for ever. */
+	/*
+	 * Leave the group in a child after fork(). The session's threads do not exist in the child, and a lock may be
+	 * held for ever.
+	 */
 	void leave_in_child()
 	{
 		fpisa_group_leave(std::exchange(group_, nullptr));
@@ -355,19 +366,19 @@ class Session final : public std::enable_shared_from_this<Session>
 				thread.detach();
 	}
 
-	std::mutex group_lock_; /* protects group_, and starts */
+	std::mutex group_lock_; /* protects group_ and the start of calls */
 	struct fpisa_group *group_;
-	struct fpisa_group *const named_; /* the same group, for sentence() */
+	struct fpisa_group *const named_; /* a copy of group_ for sentence(), which remains after leave() */
 	const std::vector<int64_t> ranks_;
 	const pid_t pid_ = getpid();
 	std::mutex thread_lock_;
 	std::array<std::thread, LEVELS> threads_;
 	std::mutex ended_lock_; /* protects the members below */
 	std::condition_variable changed_;
-	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* by level */
+	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* calls that have ended, by level */
 	uint32_t flags_ = 0;
 	std::atomic<uint64_t> calls_{0};
-	std::atomic<uint64_t> timeout_ms_{0}; /* 0: the group's */
+	std::atomic<uint64_t> timeout_ms_{0}; /* 0 means the group's timeout */
 	bool leaving_ = false;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Counts of a process group's calls by operation: how many, how many bytes, and why Gloo ran them if it did. The first
- * call of floats that Gloo reduces is a warning of Python's logger "fpisa.torch", because its sum is not fpisa's. The
- * first of the others is a line of level INFO.
+ * Counts of a process group's calls by operation: the number of calls, their bytes, and the reason if Gloo made the
+ * call. The first floating-point reduction by Gloo logs a warning to Python's logger "fpisa.torch", because its sum may
+ * have other bits than libfpisa's. The first other call by Gloo logs a message of level INFO.
  */
 #ifndef FPISA_TORCH_REPORT_HPP
 #define FPISA_TORCH_REPORT_HPP
@@ -33,7 +33,7 @@ class Report
 		count(operation, "fpisa", "", tensors);
 	}
 
-	/* Gloo runs the call. `sums`: it computes values. */
+	/* Count a call that Gloo makes. `sums` tells whether the call computes values. */
 	void gloo(const char *operation, const std::string &why, const std::vector<at::Tensor> &tensors,
 		  bool sums = false)
 	{

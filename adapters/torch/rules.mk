@@ -8,7 +8,8 @@ TORCH_HEADERS = $(and $(wildcard $(TORCH_INCLUDE)),$(wildcard /usr/include/pybin
 	/usr/lib/python3/dist-packages/torch))
 
 TORCH_DIR := adapters/torch
-# A version of PyPI: `make torch TORCH=2.15.0` builds $(B)/torch-2.15.0, whose env/ has that version. Empty: Debian's.
+# The version of PyTorch from PyPI. `make torch TORCH=2.15.0` builds $(B)/torch-2.15.0, whose env/ contains PyTorch
+# 2.15.0. Empty means the version of Debian.
 TORCH :=
 TORCH_OUT := $(B)/torch$(addprefix -,$(TORCH))
 TORCH_PYTHON := $(if $(TORCH),$(abspath $(TORCH_OUT))/env/bin/python,$(PYTHON))
@@ -38,8 +39,8 @@ $(TORCH_OUT)/fpisa/torch/__init__.py: $(TORCH_DIR)/fpisa/torch/__init__.py
 $(TORCH_OUT)/fpisa/%: $(PY_DIR)/%
 	$(Q)mkdir -p $(@D) && ln -sfn $(abspath $<) $@
 
-# Build the wheels that users install, in build/wheel: fpisa with libfpisa inside, and fpisa-torch for the version TORCH of
-# PyTorch. The libraries of torch are not copied into it.
+# Build the wheels that users install, in build/wheel: fpisa with libfpisa inside, and fpisa-torch for the version TORCH
+# of PyTorch. The wheel does not include the libraries of PyTorch.
 .PHONY: wheels
 wheels: $(B)/libfpisa.so $(if $(TORCH),$(TORCH_OUT)/env/usable)
 	$(Q)FPISA_WHEEL_LIBRARY=$(abspath $<) $(MAKE) --no-print-directory wheel

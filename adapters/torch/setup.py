@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The extension of fpisa.torch, for the installed torch. It uses libfpisa's header and library, from libfpisa-dev or from
-a tree whose build directory FPISA_BUILD names."""
+"""Build the extension of fpisa.torch for the installed PyTorch.
+
+The header and library of libfpisa come from the package libfpisa-dev, or from a source tree whose build directory
+FPISA_BUILD names.
+"""
 import os
 
 import torch

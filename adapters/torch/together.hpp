@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Several works as one work, which the end of a coalescing returns. */
+/* Combine several works into one work, which endCoalescing() returns. */
 #ifndef FPISA_TORCH_TOGETHER_HPP
 #define FPISA_TORCH_TOGETHER_HPP
 
@@ -30,7 +30,7 @@ class Together final : public c10d::Work
 		return std::all_of(works_.begin(), works_.end(), [](auto &w) { return w->isSuccess(); });
 	}
 
-	/* Wait for each work, for at most `timeout`. */
+	/* Wait for each work, for at most `timeout` each. */
 	bool wait(std::chrono::milliseconds timeout = kNoTimeout) override
 	{
 		for (auto &w : works_)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * All-reduce of a negated or conjugated view, as of x.conj().imag. Torch's
- * dispatcher gives a collective a copy of the view, so that its sum is lost.
- * Here the view itself goes to a process group that supports it. Other groups
- * get a copy as before.
+ * All-reduce of a negated or conjugated view, such as x.conj().imag. PyTorch's
+ * dispatcher passes a resolved copy of the view to a collective, so the result
+ * does not reach the view. These kernels pass the view itself to a process
+ * group that supports views. Other process groups still get a copy.
  */
 #ifndef FPISA_TORCH_VIEWS_HPP
 #define FPISA_TORCH_VIEWS_HPP
@@ -18,7 +18,7 @@
 namespace fpisa_torch
 {
 
-/* Return whether the argument is a process group whose tensors on a CPU a `Backend` reduces. */
+/* Return whether the argument is a process group that uses a `Backend` for tensors on a CPU. */
 template <class Backend> bool is_of(const c10::IValue &value)
 {
 	if (!value.isCustomClass() ||
@@ -29,14 +29,14 @@ template <class Backend> bool is_of(const c10::IValue &value)
 	try {
 		return dynamic_cast<Backend *>(group->getBackend(c10::DeviceType::CPU).get());
 	} catch (const c10::Error &) {
-		return false; /* the group does not have a backend for CPUs */
+		return false; /* the process group does not have a backend for CPUs */
 	}
 #else
 	return dynamic_cast<Backend *>(group.get());
 #endif
 }
 
-/* Handle `key`, and call the next kernel. */
+/* Handle calls with dispatch key `key`, and call the next kernel. */
 template <class Backend, c10::DispatchKey key>
 void pass_view(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack)
 {

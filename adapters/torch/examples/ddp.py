@@ -4,8 +4,8 @@
 
     FPISA_MANAGER=AGGREGATOR torchrun --nnodes=HOSTS --node_rank=R --master_addr=HOST0 ddp.py
 
-An MLP of a million parameters learns to tell clusters of points apart. --mode exact: sums are exact, rounded once, so
-that every run ends with the same weights, in whatever buckets gradients travel.
+An MLP of a million parameters learns to tell clusters of points apart. With --mode exact, sums are exact and rounded once.
+So every run ends with the same weights, whatever buckets the gradients travel in.
 """
 import argparse
 import hashlib

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Training by fully_shard() (FSDP2, PyTorch 2.6 or later) with the backend fpisa. Run by torchrun on each host:
+"""Train with fully_shard() (FSDP2, PyTorch 2.6 or later) and the backend fpisa. Run it with torchrun on each host:
 
     FPISA_MANAGER=AGGREGATOR torchrun --nnodes=HOSTS --node_rank=R --master_addr=HOST0 fsdp2.py
 
-An MLP of a million parameters, of which each rank keeps a part, learns to tell clusters of points apart. --replicas 2: two
-copies of the parameters, each of them sharded (HSDP).
+An MLP of a million parameters learns to tell clusters of points apart. Each rank keeps a part of the parameters. With
+--replicas 2 there are two copies of the parameters, and each copy is sharded (HSDP).
 """
 import argparse
 import hashlib

@@ -5,8 +5,8 @@
 
     torch.distributed.init_process_group("fpisa")
 
-Ranks find the manager (`fpisa serve`) by the environment: FPISA_MANAGER, its host, and FPISA_KEY, the file of the key.
-configure() sets these, and the other parameters of a group. doc/torch.md says which calls go where.
+Ranks find the manager (`fpisa serve`) by environment variables: FPISA_MANAGER is the manager's host, and FPISA_KEY is the
+key file. configure() sets both, and the other parameters of a group. doc/torch.md says which calls use the aggregator.
 """
 import atexit
 import datetime
@@ -24,7 +24,7 @@ from .._arrays import Flags
 from .._group import group_options, join
 from .._library import library
 
-library()  # the extension uses this library, by its soname
+library()  # the extension finds this library by its soname
 
 try:
     from . import _backend  # noqa: E402
@@ -33,7 +33,7 @@ except ImportError as e:
 
 __all__ = ["Entry", "configure", "flags", "report"]
 
-MODE = "fpisa64"  # the default: that of `fpisa job add` rounds down
+MODE = "fpisa64"  # not the default mode of `fpisa job add`, which rounds down
 
 _settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": MODE}}
 
@@ -41,43 +41,46 @@ _settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflo
 def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Union[str, "os.PathLike[str]", None] = None,
               mode: str = "default", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
               overflow: str = "flag", transport: str = "udp", fanout: str = "default") -> None:
-    """Configure process groups that are created from here on, the same on all ranks.
+    """Set the options of process groups that are created later. Use the same options on all ranks.
 
-    host      the aggregator's, with a port if it is not 18000; None: the value of FPISA_MANAGER
-    name      the beginning of groups' names at the manager; a random number follows
-    mode      "default", which is fpisa64: its averages of gradients are correctly rounded; "exact" promises that for all values, and
-              takes longer
-    overflow  the handling of a sum beyond the type's range: "flag", the result is infinite or saturated as in doc/numbers.md,
-              or "error"
+    host      the aggregator's host, with a port if the port is not 18000. The default is the value of FPISA_MANAGER
+    name      the first part of the group's name at the manager. A random number follows
+    mode      "default" means fpisa64, which rounds averages of gradients correctly. "exact" rounds all averages correctly,
+              but is slower
+    overflow  what to do if a sum is beyond the type's range: "flag" gives an infinite or saturated result (doc/numbers.md),
+              "error" raises an exception
 
-    The other arguments are those of fpisa.Group.
+    The other arguments are the same as for fpisa.Group.
     """
     options = {"key_file": key_file, "mode": MODE if mode == "default" else mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
                "overflow": overflow, "transport": transport, "fanout": fanout}
-    group_options(**options)  # raises for invalid options
+    group_options(**options)  # raises an exception for invalid options
     _settings.update(host=host, name=name, options=options)
 
 
 class Entry(NamedTuple):
-    """A row of report()."""
-    operation: str  # as in torch.distributed
+    """One row of the result of report()."""
+    operation: str  # the operation's name in torch.distributed
     by: str  # "fpisa" or "gloo"
     calls: int
-    bytes: int  # of the tensors that this rank passed in
+    bytes: int  # of the tensors that this rank passed
     why: str  # why it was Gloo, or ""
 
 
 def report(group: Optional[Any] = None) -> List[Entry]:
-    """Return who has run the calls of a process group so far, by default the default group: a row for each operation and reason.
+    """Return one row for each operation and reason that the process group has had so far. Without an argument use the default
+    group.
 
-    The logger "fpisa.torch" has a warning at the group's first reduction of floats by Gloo, and a line of level INFO at the first
-    other call by Gloo.
+    The logger "fpisa.torch" gets a warning at the group's first floating-point reduction by Gloo, and a message of level
+    INFO at the first other call by Gloo.
     """
     return [Entry(*row) for row in _backend_of(group).report()]
 
 
 def flags(group: Optional[Any] = None) -> Flags:
-    """Return the flags of a process group, by default the default group: the union over its results since the last call of flags()."""
+    """Return the union of the flags of a process group's results since the last call of flags(). Without an argument use the
+    default group.
+    """
     return Flags(_backend_of(group).take_flags())
 
 
@@ -85,22 +88,22 @@ def _backend_of(group: Optional[Any]) -> Any:
     if group is None:
         group = torch.distributed.distributed_c10d._get_default_group()
     backend = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
-    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    backend = getattr(backend, "wrapped_pg", backend)  # with TORCH_DISTRIBUTED_DEBUG=DETAIL
     if not isinstance(backend, _backend.ProcessGroup):
         raise TypeError(f"the process group has backend {torch.distributed.get_backend(group)}, not fpisa")
     return backend
 
 
 def _name(store: Any, rank: int) -> str:
-    """Return the name of the group at the manager: rank 0 draws it."""
+    """Return the name of the group at the manager. Rank 0 chooses the name at random."""
     if rank == 0:
         store.set("fpisa", f"{_settings['name']}-{secrets.token_hex(8)}")
     return store.get("fpisa").decode()
 
 
 def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: datetime.timedelta, ranks: List[int]) -> Any:
-    """Return the process group, after all ranks have joined. `options` are configure()'s."""
-    # A store may have the keys of an earlier process group: each rank counts those that it has made there.
+    """Return the process group, after all ranks have joined. `options` are those of configure()."""
+    # A store may contain keys of earlier process groups, so each rank counts the process groups that it has created there.
     store = torch.distributed.PrefixStore(str(store.add(f"fpisa of {rank}", 1)), store)
     inner = torch.distributed.ProcessGroupGloo(torch.distributed.PrefixStore("gloo", store), rank, size, timeout=timeout)
     seconds = timeout.total_seconds()
@@ -109,7 +112,7 @@ def _make(options: Dict[str, Any], store: Any, rank: int, size: int, timeout: da
 
 
 def _create(options: Any, own: Any) -> Any:
-    """Return the process group with options of its own, `pg_options` of torch, in addition to configure()'s."""
+    """Return the process group. `pg_options` of torch adds to the options of configure()."""
     if own is not None and not isinstance(own, Mapping):
         raise TypeError(f"pg_options is a {type(own).__name__}; it must be a dict of options of fpisa.torch.configure(), "
                         "such as {'mode': 'exact'}")
@@ -119,9 +122,9 @@ def _create(options: Any, own: Any) -> Any:
 
 
 _register = torch.distributed.Backend.register_backend
-# Without a GPU the flight recorder of torch looks for the stream of a registered "cuda".
+# The flight recorder of PyTorch needs a stream of a registered device "cuda", even without a GPU.
 _devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 _register("fpisa", _create, extended_api=True,
           **({"devices": _devices} if "devices" in inspect.signature(_register).parameters else {}))
-# A rank that ends leaves, so others' last calls still end. A killed rank does not leave.
+# Leave the groups when a rank's process ends, so that the last calls of other ranks still end. A killed rank cannot leave.
 atexit.register(_backend.leave_all)
