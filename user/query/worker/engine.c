@@ -59,17 +59,19 @@ static void *load_python(const char *module)
 	return dlopen(name, RTLD_LAZY | RTLD_GLOBAL);
 }
 
-static int load(struct engine *e, const char *table)
+/* The library is never closed, because it may have threads and handlers of its own. */
+static int load(void **library, const char *table)
 {
 	const char *given = getenv("FPISA_DRIVER"), *name = given && *given ? given : LIBRARY, *why;
+	void *python = NULL;
 
-	e->library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-	if (!e->library && (e->python = load_python(name)))
-		e->library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
-	if (e->library)
+	*library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+	if (!*library && (python = load_python(name)))
+		*library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+	if (*library)
 		return 0;
 	why = dlerror();
-	if (strstr(name, "cpython-3") && !e->python)
+	if (strstr(name, "cpython-3") && !python)
 		return fpisa_fail(-ENOENT,
 				  "%s: %s needs the library of its Python: apt install libpython3-dev, or give "
 				  "libduckdb.so to fpisa query worker --driver",
@@ -80,9 +82,9 @@ static int load(struct engine *e, const char *table)
 			  table, why ? why : name);
 }
 
-static int connect_to(struct engine *e, const char *table)
+static int connect_to(struct engine *e, void *library, const char *table)
 {
-	AdbcDriverInitFunc init = (AdbcDriverInitFunc)dlsym(e->library, ENTRY);
+	AdbcDriverInitFunc init = (AdbcDriverInitFunc)dlsym(library, ENTRY);
 	struct AdbcError error = {0};
 
 	if (!init)
@@ -97,10 +99,11 @@ static int connect_to(struct engine *e, const char *table)
 
 int engine_open(struct engine *e, const char *table)
 {
+	void *library;
 	int err;
 
 	*e = (struct engine){0};
-	err = load(e, table) ?: connect_to(e, table) ?: engine_do(e, "SET threads = 1", NULL, table);
+	err = load(&library, table) ?: connect_to(e, library, table) ?: engine_do(e, "SET threads = 1", NULL, table);
 	if (err)
 		engine_close(e);
 	return err;
@@ -114,7 +117,6 @@ void engine_close(struct engine *e)
 		e->driver.ConnectionRelease(&e->connection, &error);
 	if (e->database.private_data)
 		e->driver.DatabaseRelease(&e->database, &error);
-	/* The library stays loaded: it may have threads and handlers of its own. */
 	*e = (struct engine){0};
 }
 

@@ -9,7 +9,6 @@
 #include "adbc.h"
 
 struct engine {
-	void *library, *python; /* `python`: the library of Python that the module needs, or NULL */
 	struct AdbcDriver driver;
 	struct AdbcDatabase database;
 	struct AdbcConnection connection;

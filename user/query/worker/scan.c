@@ -89,12 +89,16 @@ static void *run(void *arg)
 int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *table, struct scan_columns columns)
 {
 	struct scan *s = calloc(1, sizeof(*s));
+	pthread_condattr_t monotonic;
 	int err = s ? 0 : ENOMEM;
 
 	if (s) {
 		*s = (struct scan){.engine = engine, .sql = sql, .table = table, .columns = columns};
 		pthread_mutex_init(&s->lock, NULL);
-		pthread_cond_init(&s->moved, NULL);
+		pthread_condattr_init(&monotonic);
+		pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+		pthread_cond_init(&s->moved, &monotonic);
+		pthread_condattr_destroy(&monotonic);
 		err = pthread_create(&s->thread, NULL, run, s);
 	}
 	if (err) {
@@ -111,7 +115,7 @@ static void await(struct scan *s, bool batch, int wait_ms)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += (until.tv_nsec + wait_ms * 1000000l) / 1000000000;
 	until.tv_nsec = (until.tv_nsec + wait_ms * 1000000l) % 1000000000;
 	while (!(batch && s->n) && !s->over && !pthread_cond_timedwait(&s->moved, &s->lock, &until))
