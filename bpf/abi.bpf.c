@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The types that programs and user space share. abi.py makes the stamp FPISA_ABI from the BTF of this object. It covers
- * all maps except those of steering, and those of families and of queries, whose entries are below.
+ * The types that programs and user space share. abi.py makes the stamp FPISA_ABI from the BTF of this object. The stamp
+ * covers the maps of fpisa.o. For the maps of families, of queries and of steering, it covers only the entries, which
+ * are listed below.
  */
-#define FPISA_ABI 1 /* not known yet */
+#define FPISA_ABI 1 /* placeholder until abi.py has computed the stamp */
 #include "phv.h"
 #include "fpisa/block.h"
 #include "fpisa/query/query.h"

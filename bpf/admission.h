@@ -32,8 +32,8 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	int step;
 
 	/*
-	 * Units without registers would silently do nothing. The slots of an exact job that was not made by the CLI may
-	 * lie beyond its family's registers.
+	 * Refuse the frame, because a unit without registers would silently do nothing. The slots of an exact job that
+	 * was not made by the CLI may lie beyond its family's registers.
 	 */
 	if (!slot || !exponents_of(phv) || !mantissas_of(phv))
 		return count_verdict(p->id, FPISA_V_internal, XDP_DROP);
@@ -57,7 +57,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 		if (action != GO_ON)
 			return action;
 	} else {
-		/* RESEND, or FINISH: the registers hold the whole result. */
+		/* For RESEND and FINISH the registers hold the whole result. */
 		phv->resend = step == FPISA_STEP_RESEND;
 		plan_read(phv, p);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Element loops that the verifier accepts. They are non-inlined global functions over one block of 32 elements. Each is
- * verified once, however many programs and loops call it. Inlined loops exceed a million instructions on 6.1 and crash
- * the verifier of 6.18.44.
+ * Element loops that the verifier accepts. They are non-inlined global functions over one block of 32 elements. The
+ * verifier checks each function once, however many programs and loops call it. Inlined loops exceed a million
+ * instructions on 6.1 and crash the verifier of 6.18.44.
  *
  * `fmt` is the packed format (family.h).
  */
@@ -25,15 +25,15 @@
 		return 0;                            \
 	}
 
-/* clang-format 14 takes the stars of `parameters` for products. */
+/* clang-format 14 formats the pointer types in `parameters` as multiplications. */
 /* clang-format off */
 
 /* -- fused ------------------------------------------------------------- */
 
 /*
  * A global function's return costs as much as three elements if the kernel guards returns. FP32's bodies of
- * fpisa/lookup32.h, which have no masks, are therefore inline in the loops over blocks. A verifier cannot follow
- * several formats in one program.
+ * fpisa/lookup32.h, which have no masks, are therefore inline in the loops over blocks. The other families use
+ * functions, because the verifier rejects a program with the loops of several formats.
  */
 #if FAMILY_BYTES == 4
 #define FUSED_FN static __always_inline
@@ -67,8 +67,8 @@ BLOCK_FN(FUSED_A_FN __u64, fused_add_a_block, in && e && m,
 	return add_values_a(in, e, m, FORMAT(fmt)))
 
 /*
- * By default FP32 is rounded down, so only the body that rounds down is inline in the loop over blocks. A verifier
- * cannot follow two bodies in one loop.
+ * By default FP32 is rounded down, so only the body that rounds down is inline in the loop over blocks. The verifier
+ * rejects a loop with both bodies.
  */
 #if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
 #define READ_FN static __always_inline
@@ -87,9 +87,9 @@ BLOCK_FN(GLOBAL_FN __u32, read_near_block, out && e && m,
 /* -- staged ------------------------------------------------------------ */
 
 /*
- * Stages of fpisa/lanes.h have no masks, and units.h contains them without a call for each block. If the kernel guards
- * returns (safe RET), a call takes some 10 ns, as long as a stage takes for ten elements. The functions here do the
- * rest.
+ * The stages of fpisa/lanes.h have no masks, so units.h contains them without a call for each block. If the kernel
+ * guards returns (safe RET), a call takes some 10 ns, as long as a stage takes for ten elements. The functions below
+ * are the remaining stages.
  */
 
 /* Run MAU1 on a block with special values. */
@@ -138,7 +138,7 @@ BLOCK_FN(GLOBAL_FN __u32, mau8_near_block, p && out, (phv_block *p, struct words
 BLOCK_FN(GLOBAL_FN __u64, square_block, p, (phv_block *p, __u32 fmt),
 	return fpisa_stage1_square(FPISA_PHV(p), FORMAT(fmt)))
 
-/* Finish one lane. A verifier cannot follow the root's loop within the loop over lanes. */
+/* Finish one lane. This is a function, because the verifier rejects the root's loop inside the loop over lanes. */
 BLOCK_FN(GLOBAL_FN int, final_lane, l && fin, (struct fpisa_lane *l, const struct fpisa_final *fin, __u32 fmt),
 	fpisa_finalise(l, fin, FAMILY_LIMBS > 1, FORMAT(fmt)))
 
@@ -217,8 +217,8 @@ GLOBAL_FN int discard_block(const phv_block *p, const struct fpisa_exp_block *e,
 		__u32 at = fpisa_discarded(p->e[i], fpisa_get_man(p->m, i, f), e->e[i], fpisa_get_man(m, i, f), f, mode);
 
 		/*
-		 * Otherwise clang merges the two tests into one, of a copy of `at` less one, and 6.1 knows no bound
-		 * of `at`.
+		 * Hide `at` from clang. Otherwise clang merges the two tests into one test of `at` - 1, and the
+		 * verifier of 6.1 finds no bound for `at`.
 		 */
 		if (!at)
 			continue;

@@ -9,10 +9,9 @@
 #include "checksum.h"
 
 /*
- * Return whether an ADD has its checksum, or in jobs with a token its tag. The tag is checked with the key of its
- * rank's present incarnation. An ADD with another cookie (`v` is `secret`) gets an ERROR, and is checked with the key
- * that follows from its cookie. One function handles both cases, so that the entry makes one call and its verifier has
- * one state after it.
+ * Return whether an ADD has its checksum, or in jobs with a token the right tag. Check the tag with the key of the
+ * rank's present incarnation. An ADD with another cookie (`v` is `secret`) gets an ERROR, so check its tag with the key
+ * derived from that cookie. One function handles both cases, so that the verifier has only one state after the call.
  */
 GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 {
@@ -35,7 +34,7 @@ GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	return tag == tag_frame(ctx, &key, id, payload);
 }
 
-/* Return ok, or the verdict with which to refuse the ADD. */
+/* Check a contribution. Return FPISA_V_ok, or the verdict with which to refuse the ADD. */
 static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p)
 {
 	const struct headers *h = &p->h;
@@ -44,7 +43,7 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	v = fpisa_check_add(h->fpisa, p->payload, p->job, p->session, h->ip->saddr, h->udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_port(h->fpisa, p->job, p->port);
-	/* Check the whole frame first: a damaged frame gets no answer. */
+	/* Check the whole frame first, because a damaged frame gets no answer. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
 	if (is_sealed(ctx, p->id, p->payload, v))
@@ -53,8 +52,8 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 }
 
 /*
- * Record that rank `rank` of job `id` is alive. If programs are compiled by the JIT, reading the tick is a load, and
- * reading the clock a call.
+ * Record that rank `rank` of job `id` is alive. Read the clock only when the tick has changed. With the JIT, reading
+ * the tick is a load, but reading the clock is a call.
  */
 static __always_inline void mark_seen(__u32 id, __u32 rank)
 {

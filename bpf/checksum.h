@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The checksums of a frame: IPv4's, our own over FPISA header and payload (fpisa/wire.h), and UDP's. UDP's checksum
- * costs a reply no extra work, because it follows from the same sums. In jobs with a token a tag replaces our own
- * checksum (fpisa/tag.h).
+ * The checksums of a frame: the IPv4 checksum, the FPISA checksum over FPISA header and payload (fpisa/wire.h), and the
+ * UDP checksum. The UDP checksum of a reply takes no extra pass, because it is computed from the same sums. In jobs
+ * with a token a tag replaces the FPISA checksum (fpisa/tag.h).
  */
 #ifndef FPISA_BPF_CHECKSUM_H
 #define FPISA_BPF_CHECKSUM_H
@@ -31,7 +31,7 @@ static __always_inline __u16 fold_checksum(__u64 sum)
 	return (__u16)~sum;
 }
 
-/* Return a UDP checksum, never 0, which means no checksum. */
+/* Return a UDP checksum. The result is never 0, because 0 means "no checksum". */
 static __always_inline __u16 fold_udp_checksum(__u64 sum)
 {
 	return fold_checksum(sum) ?: 0xffff;
@@ -42,23 +42,31 @@ static __always_inline void sum_header(const struct fpisa_hdr *h, struct fpisa_s
 	fpisa_sum_words(sum, h, FPISA_SUM_HDR_WORDS);
 }
 
-/* Bytes of a payload that are summed between two tests for its end. */
+/* Bytes of a payload that are summed between two tests for the end of the payload. */
 #define SUM_LARGE 256
 #define SUM_SMALL 32
 
-/* Return our checksum, and above its 32 bits the sum of the covered 16-bit words, for UDP's. */
+/*
+ * Return the FPISA checksum in the lower 32 bits, and above them the sum of the covered 16-bit words for the UDP
+ * checksum.
+ */
 static __always_inline __s64 checksums_of(const struct fpisa_sum *sum)
 {
 	return (__s64)(fpisa_sum_16(sum) << 32 | fpisa_sum_fold(sum));
 }
 
-/* Return whether `checksum` is right by `sums` of checksums_of(). If the frame ended early, no checksum is right. */
+/*
+ * Return whether `checksum` matches `sums`, the result of checksums_of(). No checksum matches if the frame ended early.
+ */
 static __always_inline int is_checksum(__s64 sums, __u32 checksum)
 {
 	return sums >= 0 && (__u32)sums == checksum;
 }
 
-/* Return checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative if the frame ends before. */
+/*
+ * Return checksums_of() for the header and `payload` bytes, a multiple of 32. Return a negative number if the frame is
+ * shorter.
+ */
 static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 {
 	__u32 large = payload / SUM_LARGE, small = payload % SUM_LARGE / SUM_SMALL;
@@ -75,7 +83,10 @@ static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 		fpisa_sum_words(&sum, p, SUM_LARGE / 8);
 		p += SUM_LARGE;
 	}
-	/* clang derives that small < 8 and drops `i < 7`; the verifier of 6.1 then finds no end of the loop. */
+	/*
+	 * Hide `small` from clang. Otherwise clang derives that small < 8 and drops `i < 7`, and the verifier of 6.1
+	 * finds no end of the loop.
+	 */
 	fpisa_opaque(small);
 	for (__u32 i = 0; i < 7 && i < small; i++) {
 		if (p + SUM_SMALL > (void *)(long)ctx->data_end)
@@ -87,8 +98,8 @@ static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 }
 
 /*
- * Sum the frame in a global function, so that its loops are verified once. It finds the frame's headers itself,
- * because kernels do not allow a pointer into the packet as an argument of a global function.
+ * Sum the frame as sum_frame() does. This is a global function, so that its loops are verified once. It finds the
+ * headers itself, because a global function cannot take a packet pointer as an argument.
  */
 GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 {
@@ -96,8 +107,8 @@ GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 }
 
 /*
- * Return the tag of the frame: header and `payload` bytes, a multiple of 32, with job `id`'s key of NH. Return 0 if the
- * frame ends before.
+ * Return the tag over the header and `payload` bytes, a multiple of 32, with the NH key of job `id`. Return 0 if the
+ * frame is shorter.
  */
 static __always_inline __u64 tag_frame(struct xdp_md *ctx, const struct fpisa_key *key, __u32 id, __u32 payload)
 {
@@ -135,13 +146,16 @@ GLOBAL_FN __u64 frame_tag(struct xdp_md *ctx, const struct fpisa_key *key, __u32
 	return tag_frame(ctx, key, id, payload);
 }
 
-/* Return checksums_of() for a frame that has a tag and therefore no checksum of ours. */
+/* Return checksums_of() for a frame that has a tag in place of the FPISA checksum. */
 static __always_inline __s64 without_checksum(__s64 sums)
 {
 	return sums >> 32 << 32;
 }
 
-/* Write our checksum and UDP's into a frame that is complete except for them. `sums`: checksums_of() the frame. */
+/*
+ * Write the FPISA checksum and the UDP checksum into a frame that is otherwise complete. `sums` is the result of
+ * checksums_of() for the frame.
+ */
 static __always_inline void set_checksums(const struct headers *h, __s64 sums)
 {
 	h->fpisa->checksum = (__u32)sums;

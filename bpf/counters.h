@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Count the verdict of a frame; only this file turns a verdict into a counter. */
+/* Count the verdict of a frame. Only this file turns a verdict into a counter. */
 #ifndef FPISA_BPF_COUNTERS_H
 #define FPISA_BPF_COUNTERS_H
 
 #include "maps.h"
 
-/* Return the counters of job `id`; with FPISA_MAX_JOBS and above, of frames that belong to no job. */
+/*
+ * Return the counters of job `id`. For FPISA_MAX_JOBS and above, return the counters of frames that belong to no job.
+ */
 static __always_inline struct fpisa_counters *counters_of(__u32 id)
 {
 	return lookup(&fpisa_counters, id < FPISA_MAX_JOBS ? id : FPISA_MAX_JOBS);

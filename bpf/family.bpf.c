@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs of one further family: its admission and its nine stages, compiled
- * once for each lane width and register (-DFAMILY_BYTES, -DFAMILY_RBITS, for
- * mode exact -DFAMILY_LIMBS). They share every map with fpisa.o; user space loads them
- * when a job needs them and puts them into the program array.
+ * The programs of one further family, which are its admission and its nine stages. This file is compiled once for each
+ * lane width and register (-DFAMILY_BYTES, -DFAMILY_RBITS, for mode exact -DFAMILY_LIMBS). The programs share every map
+ * with fpisa.o. User space loads a family when a job needs it, and puts its programs into the program array.
  */
 #include "admission.h"
 #include "programs.h"
@@ -15,7 +14,7 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
-/* Admission, called from the entry with the PHV filled; or in place of a stage that is missing. */
+/* Run admission, which the entry calls once it has filled the PHV. This program also replaces missing stages. */
 SEC("stage")
 int fpisa_admission(struct xdp_md *ctx)
 {

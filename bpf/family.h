@@ -2,9 +2,9 @@
 /*
  * The parameters of a family of programs. FAMILY_BYTES is the width of a lane on the wire (1, 2, 4, 8), FAMILY_RBITS
  * the width of the mantissa register (32, 64). FAMILY_LIMBS is the number of limbs of a register in mode exact (1, 8,
- * 65). The format is a constant if a family has only one format, for speed, except for its guard bits. Otherwise it
- * is a value at run time. Family 0, FP32 in 32 bits, is the family for plain ip link. It serves int32 too, whose
- * units (op.h) read the format at run time.
+ * 65). If a family has only one format, the format is a constant for speed, except for its guard bits. Otherwise the
+ * format is a value at run time. Family 0, FP32 in 32 bits, is the family that plain `ip link` loads. Family 0 also
+ * serves int32, whose units (op.h) read the format at run time.
  */
 #ifndef FPISA_BPF_FAMILY_H
 #define FPISA_BPF_FAMILY_H
@@ -28,10 +28,10 @@
 #define FAMILY_LIMBS 0
 #endif
 
-/* Largest number of blocks of a frame. */
+/* Largest number of blocks in a frame. */
 #define FAMILY_BLOCKS (FAMILY_LIMBS == FPISA_LIMBS64 ? FPISA_MAX_EXACT64_BLOCKS : FPISA_MAX_BLOCKS)
 
-/* The number of the family's only format, 0 if it has several. */
+/* The number of the family's only format, or 0 if the family has several. */
 #if FAMILY_BYTES == 8
 #define FAMILY_FORMAT FPISA_FORMAT_FP64
 #elif FAMILY_BYTES == 4
@@ -57,7 +57,7 @@ static __always_inline struct fpisa_format unpack_format(__u32 packed)
 	};
 }
 
-/* Unpack a format; the parameters that the family fixes are constants. */
+/* Unpack a format. Parameters that are the same for the whole family are constants. */
 static __always_inline struct fpisa_format family_format(__u32 packed)
 {
 	struct fpisa_format f = unpack_format(packed);
@@ -84,7 +84,7 @@ typedef struct fpisa_phv_block phv_block;
 #else
 typedef struct fpisa_phv64_block phv_block;
 
-/* The PHV's blocks with mantissas of 64 bits; fpisa_phv has the rest. */
+/* The blocks of the PHV with 64-bit mantissas. All other members of the PHV are in struct fpisa_phv. */
 struct fpisa_phv64 {
 	struct fpisa_phv64_block b[FPISA_MAX_BLOCKS];
 };
@@ -101,7 +101,7 @@ struct {
 typedef struct fpisa_limbs_block man_block;
 #define registers fpisa_limbs
 
-/* Superaccumulators, keys as in fpisa_mantissas. */
+/* Superaccumulators; same keys as fpisa_mantissas. */
 struct fpisa_limbs {
 	struct fpisa_limbs_block b[FPISA_MAX_BLOCKS];
 };
@@ -117,7 +117,7 @@ struct {
 typedef struct fpisa_limbs64_block man_block;
 #define registers fpisa_limbs64
 
-/* Superaccumulators of FP64, keys as in fpisa_mantissas. */
+/* Superaccumulators of FP64; same keys as fpisa_mantissas. */
 struct fpisa_limbs64 {
 	struct fpisa_limbs64_block b[FPISA_MAX_EXACT64_BLOCKS];
 };
@@ -133,7 +133,7 @@ struct {
 typedef struct fpisa_man64_block man_block;
 #define registers fpisa_man64
 
-/* The signed mantissa registers of 64 bits, keys as in fpisa_mantissas. */
+/* The signed mantissa registers of 64 bits; same keys as fpisa_mantissas. */
 struct fpisa_man64 {
 	struct fpisa_man64_block b[FPISA_MAX_BLOCKS];
 };

@@ -19,7 +19,7 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 	c->results_inf += !!(flags & FPISA_INF);
 }
 
-/* Return whether job `id` has a further port after its first. */
+/* Return whether job `id` has a port besides its first. */
 GLOBAL_FN int has_further_port(__u32 id)
 {
 	void *ports = lookup(&fpisa_fanout, id);
@@ -34,8 +34,8 @@ GLOBAL_FN int has_further_port(__u32 id)
 }
 
 /*
- * Send the result to every port of the job, by the job's device map. A unicast job has multicast address 0. Its copies
- * therefore have destination 0.0.0.0, by which the egress program recognises them.
+ * Send the result to every port of the job through the job's device map. A unicast job has multicast address 0. So its
+ * copies have destination 0.0.0.0, and the egress program recognises them by this address.
  */
 static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 payload, __s64 sums)
 {
@@ -43,11 +43,11 @@ static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 p
 	struct ethhdr *eth = p->h.eth;
 	const __u8 *group = (const __u8 *)&p->job->group;
 
-	/* The kernel removes a device that is gone from the map, and reports a broadcast to no device as a success. */
+	/* The kernel removes a deleted device from the map, and reports success for a broadcast to an empty map. */
 	if (!ports || (!lookup(ports, 0) && !has_further_port(p->id)))
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
-	/* RFC 1112: the low 23 bits of the multicast address. */
+	/* The MAC address contains the low 23 bits of the multicast address (RFC 1112). */
 	eth->h_dest[0] = 0x01;
 	eth->h_dest[1] = 0x00;
 	eth->h_dest[2] = 0x5e;
@@ -60,7 +60,7 @@ static __always_inline int fan_out(struct xdp_md *ctx, struct packet *p, __u32 p
 	return count_verdict(p->id, FPISA_V_result, XDP_REDIRECT);
 }
 
-/* Send a result whose header and payload are complete, the payload still in host order. `flags`: of the result. */
+/* Send a result with a complete header and a complete payload in host order. `flags` are the result's flags. */
 static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p, __u32 flags)
 {
 	__u32 payload = payload_bytes(phv);

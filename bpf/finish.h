@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 6 of 7, from pipeline.h to fanout.h: the end of the slot's use. After MAU4 the contribution is recorded, and
- * the packet ends here unless it completes the round; after MAU8 the round is done. In each case the slot's lock is
- * released.
+ * Step 6 of 7, from pipeline.h to fanout.h: the last step that uses the slot. After MAU4, record the contribution and
+ * end the packet, unless it completes the round. After MAU8, finish the round. Both paths release the slot's lock.
  */
 #ifndef FPISA_BPF_FINISH_H
 #define FPISA_BPF_FINISH_H
@@ -10,10 +9,13 @@
 #include "fanout.h"
 #include "lock.h"
 
-/* A step returns this if the packet continues with the next step, else the XDP action that ends it. */
+/*
+ * Return value of a step if the packet continues with the next step. Otherwise a step returns the XDP action that ends
+ * the packet.
+ */
 #define GO_ON (-1)
 
-/* Release the slot and count `v`, because the round is not complete; answer a probe. */
+/* Release the slot and count `v`, because the round is not complete. If the sender asked for a STATUS, send it. */
 GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
 {
 	struct fpisa_slot *slot;
@@ -34,7 +36,7 @@ GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live
 	return bare_to_sender(ctx, phv->job, FPISA_V_status);
 }
 
-/* The round is complete: store the work of the read-out in the PHV. */
+/* Store the work of the round's read-out in the PHV. */
 static __always_inline void plan_read(struct fpisa_phv *phv, const struct packet *p)
 {
 	phv->final = fpisa_final_of(fpisa_job_format(p->job), p->slot->op, p->slot->operand, p->slot->arrivals,
@@ -49,7 +51,10 @@ static __always_inline void count_events(struct fpisa_counters *c, __u64 events)
 	c->overflowed += fpisa_event_count(events, FPISA_EV_OVERFLOWED);
 }
 
-/* Record the contribution, which the registers hold, under the lock. Return GO_ON if it completes the round. */
+/*
+ * Record the contribution, whose values the registers hold. The caller holds the slot's lock. Return GO_ON if the
+ * contribution completes the round.
+ */
 static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
 	__u64 live = fpisa_read_once(&p->job->live);
@@ -69,9 +74,9 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, con
 }
 
 /*
- * Break the generation because the pipeline cannot continue. The program of the next unit and its substitute are
- * missing, or a map's entry is missing, which cannot happen. The registers may hold half a contribution, so the round
- * gives no sum, and all ranks of the generation get an ERROR. `why` counts this frame.
+ * Break the generation because the pipeline cannot continue. Either the program of the next unit and its substitute are
+ * missing, or a map entry is missing, which cannot happen. The registers may hold half a contribution, so the round
+ * gives no sum, and all ranks of the generation get an ERROR. Count the frame as verdict `why`.
  */
 GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 {
@@ -83,8 +88,8 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	slot = lookup(&fpisa_slots, phv->key);
 	session = lookup(&fpisa_sessions, phv->job);
 	/*
-	 * Each stage has this function, and therefore uses fpisa_jobs, by which status and unload recognise our
-	 * programs on a device.
+	 * Each stage contains this function and therefore uses fpisa_jobs. `fpisa status` and `fpisa unload` recognise
+	 * FPISA programs on a device by this map.
 	 */
 	if (!slot || !session || !lookup(&fpisa_jobs, phv->job)) {
 		if (slot)
@@ -96,7 +101,7 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	return refuse(ctx, phv->job, why);
 }
 
-/* Tell all ranks which contributions to the chunk before are lost. */
+/* Store in the result which contributions to the previous chunk were lost. */
 static __always_inline void tell_lost(struct packet *p)
 {
 	__u32 key = p->job->slot_base + fpisa_slot_of(p->h.fpisa->chunk - 1, p->job->window);
@@ -107,9 +112,9 @@ static __always_inline void tell_lost(struct packet *p)
 }
 
 /*
- * Finish the round: the payload has the packed result; turn the header into the result's, and release the slot. Find
- * the packet again, even if admission found it in the same program, because kernels from 6.13 on invalidate packet
- * pointers at a tail call, even a missed one.
+ * Finish the round, whose packed result is in the payload. Turn the header into the header of the result, and release
+ * the slot. Find the packet again, even if admission found it in the same program, because kernels from 6.13 on
+ * invalidate packet pointers at a tail call, even if the tail call fails.
  */
 GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
@@ -129,7 +134,7 @@ GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
 	lock_release(&p.slot->lock);
 	if (!phv->resend)
 		tell_lost(&p);
-	/* The frame belongs to this CPU, so it can be sent after the slot is released. */
+	/* Send the frame after the slot is released, because no other CPU uses the frame. */
 	return send_result(ctx, phv, &p, flags);
 }
 

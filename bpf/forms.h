@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The choice of fpisa/'s bodies for a family. The conditions are constants (family.h), so an object contains one
- * branch of each. Families also differ in the functions that are inlined (blocks.h), and in the payloads that they
- * exclude (units.h).
+ * The arithmetic functions of include/fpisa/ that each family uses. The conditions are constants (family.h), so an
+ * object contains only its own branches. Families also differ in the functions that are inlined (blocks.h), and in the
+ * payloads that they exclude (units.h).
  *
  *			add, fused		add, staged	read-out, fused		read-out, staged
  *	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
@@ -26,11 +26,11 @@
 #include "fpisa/lookup32.h"
 #include "fpisa/lookup_read.h"
 
-/* Mode exact: FAMILY_LIMBS limbs an element in place of a mantissa. */
+/* Nonzero for mode exact, which has FAMILY_LIMBS limbs for each element in place of a mantissa. */
 #define EXACT (FAMILY_LIMBS > 0)
 #define EXACT64 (FAMILY_LIMBS == FPISA_LIMBS64)
 
-/* Tables; an object does not contain those that its family does not use. */
+/* Lookup tables. An object contains only the tables that its family uses. */
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
 static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
 static const struct fpisa_signs by_sign = FPISA_SIGNS;
@@ -45,7 +45,7 @@ static const __u8 clz_of_window[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
 /* This is a macro, because in a function clang loses the bound of a magnitude of 32 bits. */
 #define clz_bits(x) (FAMILY_RBITS == 32 ? (__u32)fpisa_clz32_bits(x) : (__u32)fpisa_clz64_bits(x))
 
-/* Return the leading zeros by the trie; a register of 64 bits is matched by halves. */
+/* Return the leading zeros by the trie. Match the halves of a 64-bit register separately. */
 static __always_inline __u32 clz_lpm(__u64 x)
 {
 	if (FAMILY_RBITS == 32)
@@ -100,7 +100,7 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 		fpisa_block_set(in, e, m, f);
 }
 
-/* Return the events. Without `counted`, FP32 returns at most one event. */
+/* Add the values. Return the events. Without `counted`, FP32 returns at most one event. */
 static __always_inline __u64 add_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
 					struct fpisa_format f, __u32 counted)
 {
@@ -163,7 +163,7 @@ static __always_inline void stage2_a(struct fpisa_phv_ref p, struct fpisa_exp_bl
 		fpisa_stage2(p, e, f, FPISA_MODE_FPISA_A);
 }
 
-/* Run stages 3 and 4; each returns its events. */
+/* Run stage 3. Return its events. */
 static __always_inline __u64 stage3(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	if (!EXACT)
@@ -213,7 +213,7 @@ struct accumulator {
 	__s64 limb[FPISA_LIMBS];
 };
 
-/* Run MAU5 of one element of eight limbs. It is a function, because a verifier cannot follow it 32 times. */
+/* Run MAU5 of one element of eight limbs. This is a function, because the verifier rejects 32 inlined copies. */
 GLOBAL_FN int collapse(struct fpisa_lane *l, const struct accumulator *acc, __u64 factor)
 {
 	if (!l || !acc)
@@ -230,7 +230,10 @@ static __always_inline void collapse_lane(struct fpisa_lane *l, const __s64 *acc
 		fpisa_exact_mau5(l, acc, n, factor);
 }
 
-/* Run MAU5 of element i of FP64's limbs. A verifier cannot follow a loop over the range within the loop over lanes. */
+/*
+ * Run MAU5 of element i of FP64's limbs. This is a function, because the verifier rejects a loop over the range inside
+ * the loop over lanes.
+ */
 GLOBAL_FN int collapse64(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i, __u64 factor)
 {
 	if (!l || !a)
@@ -242,7 +245,7 @@ GLOBAL_FN int collapse64(struct fpisa_lane *l, const struct fpisa_limbs64_block 
 	return 0;
 }
 
-/* Run stage 5. A superaccumulator multiplies by `factor` on the way; for other registers final_block() does. */
+/* Run stage 5. For a superaccumulator, also multiply by `factor`. For other registers, final_block() multiplies. */
 static __always_inline void stage5(const struct fpisa_exp_block *e, const man_block *m, struct fpisa_phv_ref p,
 				   struct fpisa_format f, __u64 factor)
 {
@@ -256,10 +259,10 @@ static __always_inline void stage5(const struct fpisa_exp_block *e, const man_bl
 
 /* -- MAU5..8, fused -------------------------------------------------------- */
 
-/* A bit of `fmt`, in addition to the format: round to nearest. */
+/* Bit of `fmt`, besides the format, that selects rounding to nearest. */
 #define READ_NEAREST 0x40000000u
 
-/* Read lane i of registers out by the units, as staged programs do. Return its flags. */
+/* Read out lane i of the registers unit by unit, as staged programs do. Return the lane's flags. */
 GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
 {
 	struct fpisa_format f = FORMAT(fmt);
@@ -294,7 +297,7 @@ GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, c
 	return flags;
 }
 
-/* Read a block out. `all` is a bit for each lane, as in lookup_read.h. Return the flags. */
+/* Read out a block. `all` has a bit for each lane, as in lookup_read.h. Return the result flags. */
 static __always_inline __u32 read_values(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
 					 __u32 fmt, enum fpisa_rounding rounding, __u32 all)
 {

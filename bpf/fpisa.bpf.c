@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * FPISA on XDP: the programs.
+ * The programs of FPISA on XDP:
  *
  *	fpisa			the entry; attach this program
  *	fpisa_mau0..fpisa_mau8	the paper's nine units, chained by tail calls
  *
- * A contribution's way from wire to wire, a file a step:
+ * A contribution passes these steps from wire to wire. Each step is a file:
  *
- *	parse.h		is it a whole frame of ours, and of which job
- *	check.h		does its job accept it, from the rank in its header; by fpisa/frame.h
+ *	parse.h		is the frame whole and an FPISA frame, and what is its job
+ *	check.h		does the job accept the frame, from the rank in its header (fpisa/frame.h)
  *	phv.h		the data that later steps need
- *	admission.h	its slot, and the protocol's rules, of fpisa/slot.h
- *	pipeline.h	MAU0..8, in one program (fused.h) or a program each (staged.h)
- *	finish.h	the contribution is recorded, the round done
- *	fanout.h	the result, to all ranks
+ *	admission.h	the slot of the frame, and the rules of the protocol (fpisa/slot.h)
+ *	pipeline.h	MAU0..8, in one program (fused.h) or a program for each unit (staged.h)
+ *	finish.h	recording of the contribution, and the end of the round
+ *	fanout.h	sending of the result to all ranks
  *
- * reply.h answers a sender that is refused on that way, or asks for the state of the round. lpm.h fills the trie that
- * MAU6 reads, before the first round that needs it (clz_ready()).
+ * reply.h answers a sender whose frame a step refuses, or that asks for the state of the round. lpm.h fills the trie
+ * that MAU6 reads, before the first round that needs it (clz_ready()).
  *
- * receive() and contribution() below are the first three steps in C, admission() the rest, chain() a stage that is
- * missing (staged.h). A HELLO leaves the list for hello.h, a frame of a query for the query's program (query/).
+ * receive() and contribution() below call the first three steps, and admission() calls the other steps. chain()
+ * replaces a missing stage (staged.h). A HELLO goes to hello.h, and a frame of a query goes to the program of the query
+ * (query/).
  *
- * A step returns an XDP action, which ends the packet, or GO_ON (finish.h); a check an enum fpisa_verdict, FPISA_V_ok
- * if it passed; a rule of slots an enum fpisa_step, or a verdict negated. A function that cannot fail returns 0,
- * because the verifier wants a number.
+ * A step returns an XDP action, which ends the packet, or GO_ON (finish.h). A check returns an enum fpisa_verdict,
+ * which is FPISA_V_ok if the frame passed. A rule of slots returns an enum fpisa_step, or a negated verdict. A global
+ * function that cannot fail returns 0, because the verifier requires a return value.
  *
- * The entry is in section "prog", where iproute2 looks; iproute2 loads that program alone. So the entry can run every
- * stage itself, and is in every slot of the program array until a loader puts the stage programs there. `ip link set
- * dev DEV xdp obj fpisa.o` then runs the pipeline through real tail calls with no other step. When stage programs are
- * loaded, the entry replaces missing ones.
+ * The entry is in section "prog", because iproute2 loads only the program of that section. So the entry can run every
+ * stage itself, and every element of the program array names the entry until a loader installs the stage programs. The
+ * command `ip link set dev DEV xdp obj fpisa.o` alone is therefore enough to run the pipeline through real tail calls.
+ * When stage programs are loaded, the entry replaces missing stages.
  */
 #include "parse.h"
 #include "check.h"
@@ -43,10 +44,13 @@
 
 int fpisa(struct xdp_md *ctx);
 
-/* Family 0's banks: FPISA_STAGES programs each, and their stand-in. */
+/* The banks of family 0. Each bank has FPISA_STAGES programs, and the program that replaces missing ones. */
 #define BANK(n) [(n)*FPISA_BANK_SIZE...(n) * FPISA_BANK_SIZE + FPISA_STAND_IN] = (void *)&fpisa
 
-/* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION; FPISA_QUERY_PROGRAM + a query's number. */
+/*
+ * The program array. The index of a unit or of admission is fpisa_bank_of() + the number of the unit, or
+ * FPISA_ADMISSION. The index of a query is FPISA_QUERY_PROGRAM + the query's number.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, FPISA_PROGRAMS);
@@ -84,7 +88,10 @@ static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *ph
 	return count_verdict(p->id, FPISA_V_family, XDP_DROP);
 }
 
-/* Remove the tag of a frame that has_tag(), if it is a frame of a job with that tag. Return GO_ON, or how it ends. */
+/*
+ * Remove the VLAN tag of a tagged frame if the frame belongs to a job with that VLAN ID. Return GO_ON, or the XDP
+ * action for the frame.
+ */
 GLOBAL_FN int untag(struct xdp_md *ctx)
 {
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
@@ -99,7 +106,7 @@ GLOBAL_FN int untag(struct xdp_md *ctx)
 	return pop_tag(ctx) ? count_verdict(p.id, FPISA_V_internal, XDP_DROP) : GO_ON;
 }
 
-/* Process a HELLO to the job. If the kernel must see it, it gets its tag again. */
+/* Process a HELLO to the job. If the frame passes to the kernel, insert its VLAN tag again. */
 static __always_inline int joining(struct xdp_md *ctx, const struct fpisa_phv *phv, const struct packet *p)
 {
 	int action = hello(ctx, p->id, p->payload);
@@ -146,7 +153,10 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.counters->bytes += FPISA_PAYLOAD_OFFSET + p.payload;
 	v = fpisa_check_type(p.h.fpisa);
 	if (v != FPISA_V_ok) {
-		/* A query's frame, if the number is a query's: query/. */
+		/*
+		 * A job does not know this type. If the number belongs to a query, its program processes the frame
+		 * (query/).
+		 */
 		if (v == FPISA_V_type)
 			tail_call(ctx, FPISA_QUERY_PROGRAM + p.id);
 		return count_verdict(p.id, v, XDP_DROP);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Unicast fan-out. This program runs on each copy of a result as it leaves through the job's device map, and addresses
+ * Unicast fan-out: this program runs on each copy of a result as it leaves through the job's device map, and addresses
  * the copy. It is a separate object, because bpftool cannot load a device-map program together with fpisa.o's.
  *
- * The copies of one port are equal, and the kernel runs one program, that of the first frame, on all that it queues
- * for a device (bq_enqueue()). But the copies of one result follow each other, on one CPU. So the first copy is for
- * the first rank behind the port, the next copy for the next rank.
+ * All copies for one port are equal, so the program cannot read the rank from a copy. But the copies of one result
+ * follow each other on one CPU. So the first copy goes to the first rank behind the port, and the next copy to the next
+ * rank.
  *
- * For the same reason all frames that leave through the aggregator's ports pass this program. If the first frame of the
- * queue did not have the program, the copies after it would not get it either. Frames that are not copies pass
- * unchanged, and so do frames of other senders, whatever their contents: only a copy has destination 0.0.0.0.
+ * All frames that leave through the aggregator's ports pass this program. The kernel runs the program of the first
+ * queued frame on all frames that it queues for a device (bq_enqueue()). If the first frame had no program, the copies
+ * behind it would not be addressed. Frames that are not copies pass unchanged, even if another host sent them, because
+ * only a copy has destination 0.0.0.0.
  *
- * A rank that was removed from the job gets no copy. All other ranks have sent HELLO, or the round would not be
- * complete.
+ * A rank that was removed from the job gets no copy. All other ranks have sent HELLO, because the round is complete.
  */
 #include "checksum.h"
 #include "counters.h"
 #include "vlan.h"
 
-/* Find the headers of a frame that may have a tag. */
+/* Find the headers of a frame with or without a VLAN tag. */
 static __always_inline int find_headers_of(struct xdp_md *ctx, struct headers *h)
 {
 	return has_tag(ctx) ? find_headers_after(ctx, h, FPISA_VLAN_LEN) : find_headers(ctx, h);
 }
 
-/* Return the rank that gets the next copy of this result at `port`; FPISA_MAX_WORKERS if all ranks have theirs. */
+/* Return the rank that gets the next copy of this result at `port`, or FPISA_MAX_WORKERS if all ranks have a copy. */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 {
 	__u32 index = port % FPISA_CURSORS, id, rank = 0;
@@ -57,7 +57,7 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 	return rank;
 }
 
-/* Return whether the frame is a copy that is not addressed yet. */
+/* Return whether the frame is a copy without a destination. */
 static __always_inline int is_copy(const struct headers *h)
 {
 	return h->eth->h_proto == bpf_htons(ETH_P_IP) && *(__u8 *)h->ip == 0x45 && h->ip->protocol == IPPROTO_UDP &&
@@ -74,10 +74,10 @@ static __always_inline int unaddressed(__u32 id)
 	return XDP_DROP;
 }
 
-/* Address the copy and update its UDP checksum, which it has from the original, by RFC 1624, equation 3. */
+/* Address the copy. Update the UDP checksum, which is still that of the original, by equation 3 of RFC 1624. */
 static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
 {
-	/* A frame without a checksum, from a datapath whose upgrade is in progress, does not get one. */
+	/* Do not add a checksum to a frame without one, which comes from a datapath whose upgrade is in progress. */
 	if (h->udp->check)
 		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest +
 						  (__u64)(__u32)~h->ip->daddr + port + address);
@@ -88,9 +88,9 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 }
 
 /*
- * Return whether the worker's device is the loopback device, which has no Ethernet address. A copy for it keeps the
- * result's multicast address. loopback_xmit() does not change the type of a frame for its own address. If another
- * device completed the round, that type is "for another host".
+ * Return whether the worker's device is the loopback device, which has no Ethernet address. A copy for the loopback
+ * device keeps the multicast address of the result. If the address changed to the device's own, loopback_xmit() would
+ * leave the packet type as it is. That type is "for another host" if another device completed the round.
  */
 static __always_inline int is_loopback(const struct fpisa_peer *peer)
 {

@@ -6,16 +6,16 @@
  *			the protocol to the CPU that owns their slot
  *	fpisa_cpu	runs on that CPU: counts, and calls fpisa
  *
- * All programs that a tail call may reach have one attach type, so fpisa and the stages are loaded as programs of a
- * CPU map then.
+ * All programs that a tail call may reach must have the same attach type. With steering, fpisa and the stages are
+ * therefore loaded as programs of a CPU map.
  */
 #include "counters.h"
 #include "parse.h"
 #include "fpisa/steer.h"
 
 /*
- * The rule by which frames are spread. It precedes fpisa_stages, so that it is pinned first, because a loader may be
- * killed.
+ * The rule by which frames are spread over CPUs. This map precedes fpisa_stages, so that it is pinned first, because
+ * the loader may be killed between two pins.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -45,9 +45,9 @@ struct {
 SHARED_STAGES;
 
 /*
- * Give frames to the CPUs. fpisa makes every check, except for frames that must pass this program untouched: frames
- * that are not ours, and frames for an address that no job has. Behind a CPU map those frames would have lost the
- * device's information about their checksum.
+ * Pass frames to the CPUs. This program checks only whether a frame belongs to FPISA and to the address of a job. Other
+ * frames go to the kernel from here, because a frame that passes a CPU map loses the device's checksum information.
+ * fpisa makes all other checks.
  */
 SEC("xdp")
 int fpisa_steer(struct xdp_md *ctx)
@@ -64,7 +64,7 @@ int fpisa_steer(struct xdp_md *ctx)
 	v = has_tag(ctx) ? find_tagged(ctx, control, &p) : find_bare(ctx, control, &p);
 	if (v != FPISA_V_ok)
 		return count_verdict(p.id, v, XDP_PASS);
-	/* A HELLO has no slot. */
+	/* Keep a HELLO on this CPU, because it has no slot. */
 	if (p.whole && p.h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
 		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The pipeline in one program. Each half is one body, over all blocks of the frame. blocks.h has the bodies; the table
- * in forms.h chooses among fpisa/lookup32.h (FP32), lookup.h, lookup_read.h and block.h. If no body supports a format
- * or an operation, its units run one after the other, each over all blocks.
+ * The pipeline in one program. Each half of the pipeline is one loop body, over all blocks of the frame. blocks.h
+ * contains the bodies. The table in forms.h chooses among fpisa/lookup32.h (FP32), lookup.h, lookup_read.h and block.h.
+ * If no body supports a format or an operation, its units run one after the other, each over all blocks.
  */
 #ifndef FPISA_BPF_FUSED_H
 #define FPISA_BPF_FUSED_H
@@ -10,8 +10,8 @@
 #include "units.h"
 
 /*
- * Blocks of one call. A fused body is inline in a loop over blocks, and a verifier walks it once for each iteration. So
- * a call handles a group of blocks, half of the largest frame; 416 elements are one group.
+ * Number of blocks that one call handles. A fused body is inline in a loop over blocks, and the verifier walks the body
+ * once for each iteration. So a call handles at most half of the largest frame, which is 416 elements.
  */
 #define GROUP (FAMILY_BLOCKS / 2)
 
@@ -20,9 +20,9 @@
 						   from += GROUP)
 
 /*
- * Iterate: for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the payload.
- * The verifier needs a separate count, __i, and one hidden index for all parts of a block. Otherwise clang turns the
- * index into pointers without a bound.
+ * Run the loop for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the
+ * payload. The separate count __i and the one opaque index for all parts of a block are for the verifier. Without them
+ * clang turns the index into pointers, for which the verifier finds no bound.
  */
 #define EACH_OF_GROUP(b, phv, from, words)                                    \
 	for (__u32 __i = 0, b; __i < GROUP && ({                              \
@@ -62,8 +62,8 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fro
 }
 
 /*
- * Return whether the contribution is added unit by unit: no fused body supports its format or operation, or a sum may
- * overflow.
+ * Return whether the contribution is added unit by unit, because no fused body supports its format or operation, or
+ * because a sum may overflow.
  */
 static __always_inline int adds_by_unit(const struct fpisa_phv *phv)
 {
@@ -90,8 +90,8 @@ static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 }
 
 /*
- * Return whether the round is read out unit by unit. With the trie it is, because look-ups cost many times the saving
- * of one loop.
+ * Return whether the round is read out unit by unit. With the trie this is always the case, because the look-ups cost
+ * far more than a fused loop saves.
  */
 static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
 {
@@ -106,7 +106,7 @@ GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return run_mau8(ctx, phv);
 }
 
-/* Run MAU5..8 over a group. `all` is a bit for each lane of a block (lookup_read.h). */
+/* Run MAU5..8 over GROUP blocks. `all` has a bit for each lane of a block (lookup_read.h). */
 GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from, __u32 all)
 {
 	struct fpisa_exponents *e = exponents_of(phv);

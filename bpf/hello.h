@@ -2,10 +2,10 @@
 /*
  * All steps of a HELLO, from parse.h back to the wire. The steps find its rank (check_hello()) and the rank's location
  * (find_nexthop()), and check that the sender knows the cookie, which was sent only to that rank at that location. Then
- * the HELLO joins the session. Rules are in fpisa/frame.h and slot.h.
+ * the rank joins the session. The rules are in fpisa/frame.h and slot.h.
  *
- * The steps are global functions, each of which looks up its data itself: a HELLO is rare, and each part is verified
- * once.
+ * The steps are global functions, so that the verifier checks each step once. Each step looks up its data again, which
+ * is cheap enough because HELLOs are rare.
  */
 #ifndef FPISA_BPF_HELLO_H
 #define FPISA_BPF_HELLO_H
@@ -14,7 +14,7 @@
 #include "lock.h"
 #include "reply.h"
 
-/* Return the part that follows the FPISA header; NULL if the frame ends before it does. */
+/* Return the part that follows the FPISA header, or NULL if the frame is too short. */
 static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const struct headers *h)
 {
 	struct fpisa_hello *p = (void *)(h->fpisa + 1);
@@ -22,7 +22,10 @@ static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const st
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* Run every check of a HELLO to job `id` except proof and cookie; return the sender's rank, or a negative verdict. */
+/*
+ * Run every check of a HELLO to job `id` except those of proof and cookie. Return the sender's rank, or a negated
+ * verdict.
+ */
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -55,9 +58,9 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
 }
 
 /*
- * Find the destination of the answer to `rank`'s HELLO and of its later results. It is the route by the kernel's
- * routes and neighbours to the rank's listed address, never to the address that the frame claims. Look the route up as
- * for the host itself, from `lo`. `job add` switches forwarding on for `lo`, because the BPF helper refuses otherwise.
+ * Find the destination of the answer to `rank`'s HELLO and of its later results. Use the kernel's routes and
+ * neighbours, and the listed address of the rank, not the address in the frame. Look up the route as for packets of the
+ * host itself, from `lo`. The BPF helper requires forwarding on `lo`, which `fpisa job add` switches on.
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
@@ -69,7 +72,10 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	struct headers h;
 	long rc;
 
-	/* Otherwise clang shares one load between the port of the frame and that of the peer, which verifiers refuse. */
+	/*
+	 * Hide `ingress` from clang. Otherwise clang uses one load for the port of the frame and the port of the peer,
+	 * which the verifier rejects.
+	 */
 	fpisa_opaque(ingress);
 	fpisa_opaque(rank);
 	if (!hop || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
@@ -109,7 +115,7 @@ GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return job && find_headers(ctx, &h) ? fpisa_cookie(&job->key, rank, h.fpisa->aux) : 0;
 }
 
-/* Join the session, because `rank` has shown its cookie, and remember the route to it. */
+/* Let `rank`, whose cookie has been checked, join the session, and store the route to the rank. */
 GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
@@ -145,7 +151,7 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return FPISA_V_welcome;
 }
 
-/* Write the proof of a WELCOME that is complete otherwise. */
+/* Write the proof into a WELCOME that is otherwise complete. */
 GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 {
 	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
@@ -161,7 +167,7 @@ GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* Process a HELLO to job `id`, which exists; `payload` bytes follow the header. */
+/* Process a HELLO to job `id`, which exists. `payload` is the number of bytes after the FPISA header. */
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);

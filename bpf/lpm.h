@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Leading zeros by longest prefix match, in the paper's trie (section 3.2,
- * figure 5). The first frame that needs the trie fills it, unless a loader has filled it.
+ * Leading zeros by longest prefix match, in the paper's trie (section 3.2, figure 5). The first frame that needs the
+ * trie fills it, unless the loader has already filled it.
  */
 #ifndef FPISA_BPF_LPM_H
 #define FPISA_BPF_LPM_H
@@ -12,8 +12,8 @@
 /* -- reading, by MAU6 --------------------------------------------------- */
 
 /*
- * Look up the leading zeros. A look-up visits a node for each leading zero, so the four zeros that a sum of few values
- * has in its headroom are skipped.
+ * Look up the leading zeros. Skip the first four zeros, which a sum of few values has in its headroom, because a
+ * look-up visits a node for each leading zero.
  */
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
@@ -27,8 +27,8 @@ static __always_inline __u32 clz32_lpm(__u32 x)
 /* -- filling, before the first round that reads -------------------------- */
 
 /*
- * Insert an entry for each bit; return 0, or -1 if there is no memory for an entry. `zeros` is a copy, because the
- * loop's bound must stay in a register.
+ * Insert an entry for each bit. Return 0, or -1 if there is not enough memory. `zeros` is a copy, because the loop's
+ * bound must stay in a register.
  */
 GLOBAL_FN int fill_trie(void)
 {
@@ -44,8 +44,8 @@ GLOBAL_FN int fill_trie(void)
 }
 
 /*
- * Return whether the trie is filled. 0: another CPU fills it, or it could not be filled, and the next frame tries
- * again.
+ * Return whether the trie is filled. Return 0 if another CPU is filling the trie, or if filling failed; the next frame
+ * then tries again.
  */
 static __always_inline int trie_ready(struct fpisa_control *control)
 {
@@ -60,7 +60,7 @@ static __always_inline int trie_ready(struct fpisa_control *control)
 	return full;
 }
 
-/* Return whether a job's rounds can be read out by the method `clz` (enum fpisa_clz); 0: not yet. */
+/* Return whether a job's rounds can be read out by the method `clz` (enum fpisa_clz). The method lpm needs the trie. */
 static __always_inline int clz_ready(struct fpisa_control *control, __u32 clz)
 {
 	return clz != FPISA_CLZ_LPM || trie_ready(control);

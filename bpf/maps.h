@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The maps that all programs share. A family's maps are in family.h, steering's in fpisa_steer.bpf.c. Maps of slots
- * have 2 * FPISA_DEFAULT_SLOTS entries by default; see `fpisa load`. All are pinned by name, so that plain `ip link
- * set dev DEV xdp obj fpisa.o` leaves a datapath that user space can configure. Names carry the prefix because
- * by-name pins may share a directory with others.
+ * The maps that all programs share. The maps of a family are in family.h, and those of steering in fpisa_steer.bpf.c.
+ * Maps of slots have 2 * FPISA_DEFAULT_SLOTS entries by default; see `fpisa load`. All maps are pinned by name, so that
+ * user space can configure a datapath that plain `ip link set dev DEV xdp obj fpisa.o` has loaded. The names have a
+ * prefix, because the pin directory may contain the maps of other programs.
  */
 #ifndef FPISA_BPF_MAPS_H
 #define FPISA_BPF_MAPS_H
@@ -18,20 +18,20 @@
 #endif
 
 /*
- * Mark a global function, which is verified once on its own and then called by its type. Its pointer arguments point to
- * memory of their type's size or are NULL.
+ * Mark a global function. The verifier checks it once, for any arguments of the declared types. A pointer argument is
+ * NULL or points to memory of the size of its type.
  */
 #define GLOBAL_FN __attribute__((noinline))
 
 /*
- * Use an argument. clang passes no value for an argument that a global function does not use, and verifiers refuse
- * the call.
+ * Use an argument that a global function would not use otherwise. clang passes no value for an unused argument, and the
+ * verifier then rejects the call.
  */
 #define KEEP_ARGUMENT(x) asm volatile("" : : "r"(x))
 
 /*
- * Return an entry by key. Up to 6.1 a key must not lie in memory that is an argument of a global function, such as the
- * PHV.
+ * Return the entry of `key`, or NULL. Up to Linux 6.1 the key must not lie in memory that is an argument of a global
+ * function, such as the PHV.
  */
 static __always_inline void *lookup(void *map, __u32 key)
 {
@@ -39,9 +39,9 @@ static __always_inline void *lookup(void *map, __u32 key)
 }
 
 /*
- * The stamp of the types that programs and user space share (abi.py) is this map's max_entries. The map has no entries,
- * and a trie takes no memory for unused entries. Programs that open the pins read the stamp, and a loader that finds
- * another stamp pinned refuses to share maps.
+ * The stamp of the types that programs and user space share (abi.py). The stamp is max_entries of this empty map; a
+ * trie takes no memory for unused entries. Programs that open the pins compare the stamp. A loader that finds a pinned
+ * map with another stamp refuses to share maps.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -52,7 +52,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_abi SEC(".maps");
 
-/* The exponent registers: one entry for each slot version, with one vector each (paper, section 3.1). */
+/* The exponent registers: one entry, with a vector of exponents, for each slot version (paper, section 3.1). */
 struct fpisa_exponents {
 	struct fpisa_exp_block b[FPISA_MAX_BLOCKS];
 };
@@ -65,7 +65,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_exponents SEC(".maps");
 
-/* The signed mantissa registers, same keys. */
+/* The signed mantissa registers, with the same keys. */
 struct fpisa_mantissas {
 	struct fpisa_man_block b[FPISA_MAX_BLOCKS];
 };
@@ -78,7 +78,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_mantissas SEC(".maps");
 
-/* Protocol state of a slot version, same keys; ownership rule in job.h. Mappable: user space takes its lock too. */
+/*
+ * Protocol state of a slot version, with the same keys. job.h has the rule of ownership. The map is mappable, because
+ * user space takes the locks too.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * FPISA_DEFAULT_SLOTS);
@@ -98,7 +101,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_jobs SEC(".maps");
 
-/* The ranks that have joined, key: job number. Mappable, as slots are. */
+/* The session of each job, by job number. The map is mappable, as that of the slots is. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -108,7 +111,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_sessions SEC(".maps");
 
-/* The key of NH (fpisa/tag.h) of a job with a token, key: job number. User space writes it before the job becomes active. */
+/*
+ * The NH key (fpisa/tag.h) of each job with a token, by job number. User space writes the NH key before the job becomes
+ * active.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -117,7 +123,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_nh_keys SEC(".maps");
 
-/* The location of each worker, key: job * FPISA_MAX_WORKERS + rank. */
+/* The location of each worker, by job * FPISA_MAX_WORKERS + rank. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS *FPISA_MAX_WORKERS);
@@ -126,7 +132,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_peers SEC(".maps");
 
-/* Time at which each worker was last seen, same keys. */
+/* Time at which each worker was last seen, with the same keys. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS *FPISA_MAX_WORKERS);
@@ -135,7 +141,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_last_seen SEC(".maps");
 
-/* The route of the answer to the current HELLO; one for each CPU. */
+/* The route of the answer to the current HELLO, one entry for each CPU. */
 struct fpisa_nexthop {
 	__u8 mac[6];
 	__u8 local_mac[6];
@@ -151,8 +157,8 @@ struct {
 } fpisa_nexthop SEC(".maps");
 
 /*
- * Cursors of unicast fan-out: for the result whose copies leave a port, the rank of the next copy. One for each CPU and
- * port, key: the port's ifindex mod their number.
+ * Cursors of unicast fan-out. A cursor has the rank that gets the next copy of the result whose copies are leaving a
+ * port. There is a cursor for each CPU and port. The key is the port's ifindex modulo the number of cursors.
  */
 #define FPISA_CURSORS 256
 
@@ -160,7 +166,7 @@ struct fpisa_cursor {
 	__u64 chunk;
 	__u32 generation;
 	__u32 job;
-	__u32 port; /* ifindex */
+	__u32 port; /* ifindex of the port */
 	__u32 next; /* first rank to consider */
 };
 
@@ -173,8 +179,8 @@ struct {
 } fpisa_cursors SEC(".maps");
 
 /*
- * Leading zeros by longest prefix match (paper, section 3.2 and figure 5): the entry for n leading zeros has prefix n
- * + 1 and, of its address, only that bit set. 32 entries; zero matches none.
+ * Leading zeros by longest prefix match (paper, section 3.2 and figure 5). The entry for n leading zeros has a prefix
+ * of n + 1 bits, of which only the last is set. There are 32 entries. Zero matches no entry.
  */
 struct fpisa_lpm_key {
 	__u32 prefixlen;
@@ -190,7 +196,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_lpm SEC(".maps");
 
-/* Counters, key: job number, or FPISA_MAX_JOBS for frames without a job. */
+/* Counters, by job number; the counters of frames without a job are at FPISA_MAX_JOBS. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS + 1);
@@ -199,7 +205,10 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_counters SEC(".maps");
 
-/* Discarded magnitudes by binary exponent (fpisa/discard.h), key: job number; filled by jobs with FPISA_JOB_HISTOGRAM. */
+/*
+ * Discarded magnitudes by binary exponent (fpisa/discard.h), by job number. Jobs with FPISA_JOB_HISTOGRAM fill this
+ * map.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
@@ -229,9 +238,9 @@ struct {
 	} name SEC(".maps")
 
 /*
- * Ports of a job's results; the key is the job number. The inner map has one entry for each port (multicast) or worker
- * (unicast), with the egress program, which addresses unicast copies. When a job ends, its inner map stays at the
- * number without entries.
+ * Ports of a job's results, by job number. The inner map has one entry for each port (multicast) or worker (unicast).
+ * Each entry has the egress program, which addresses unicast copies. When a job ends, its inner map stays and has no
+ * entries.
  */
 struct fpisa_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -243,9 +252,9 @@ struct fpisa_ports {
 PORTS_OF_JOBS(fpisa_fanout, struct fpisa_ports);
 
 /*
- * Ports by which replies go back to one sender. The key is the job number, and in the inner map the ifindex. The kernel
- * runs the program of the first frame on all frames that it queues for a port. So every frame that leaves a port has
- * the egress program, needed or not. Jobs of one network namespace have one inner map.
+ * Ports through which replies leave, by job number and, in the inner map, by ifindex. Every entry has the egress
+ * program, even if a reply does not need it, because the kernel runs the program of the first frame on all frames that
+ * it queues for a port. Jobs of one network namespace share one inner map.
  */
 struct fpisa_reply_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
@@ -256,7 +265,7 @@ struct fpisa_reply_ports {
 
 PORTS_OF_JOBS(fpisa_replies, struct fpisa_reply_ports);
 
-/* The program array in objects that share it with fpisa.o, which defines and fills it (fpisa.bpf.c). */
+/* Declaration of the program array for other objects. fpisa.bpf.c defines and fills the array. */
 #define SHARED_STAGES                                  \
 	struct {                                       \
 		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The base of all steps: a frame in a program's hands, the places of its headers, and its map entries. A program
- * looks each entry up once and passes it on; a global function (at the end of a round: finish.h) finds it again.
- * Pointers do not survive a tail call, and `h` does not survive a missed one either. The PHV (phv.h) does, and from it
- * the next program finds them again.
+ * The base of all steps: the frame, the places of its headers, and its map entries. A program looks up each entry once
+ * and passes the pointer on. Global functions, such as those of finish.h, look up the entry again. Pointers do not
+ * survive a tail call, and `h` does not survive a failed tail call either. The PHV (phv.h) survives, and the next
+ * program finds the headers and entries again from the PHV.
  */
 #ifndef FPISA_BPF_PACKET_H
 #define FPISA_BPF_PACKET_H
@@ -14,7 +14,7 @@
 #include <linux/udp.h>
 #include "maps.h"
 
-/* The headers of our frames: Ethernet, IPv4 without options, UDP, FPISA. */
+/* The headers of an FPISA frame: Ethernet, IPv4 without options, UDP, FPISA. */
 struct headers {
 	struct ethhdr *eth;
 	struct iphdr *ip;
@@ -23,8 +23,8 @@ struct headers {
 };
 
 /*
- * Find the headers in a frame that has `tag` bytes of VLAN tags; nonzero if it holds them all. With a tag only h_proto
- * of h->eth is in its place.
+ * Find the headers in a frame that has `tag` bytes of VLAN tags. Return nonzero if the frame contains them all. With a
+ * tag, only the member h_proto of h->eth is valid.
  */
 static __always_inline int find_headers_after(struct xdp_md *ctx, struct headers *h, __u32 tag)
 {
@@ -43,17 +43,18 @@ static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
 	return find_headers_after(ctx, h, 0);
 }
 
-/* `packet` and its parts belong to one program: every function that takes one is inlined. */
+/* Each `packet` belongs to one program, because every function that takes a `packet` is inlined. */
 struct packet {
 	struct headers h;
-	int whole;     /* the frame holds all headers */
+	int whole;     /* the frame contains all headers */
 	__u32 id;      /* the job's number; FPISA_MAX_JOBS: the frame belongs to no job */
 	__u32 payload; /* bytes after the FPISA header */
-	__u32 port;    /* the UDP port of its destination, counted from the aggregator's first */
+	__u32 port;    /* index of the destination UDP port, from the aggregator's first port */
 	struct fpisa_job *job;
 	struct fpisa_session *session;
 	struct fpisa_counters *counters;
-	struct fpisa_slot *slot; /* the version for the contribution; from admission() on this CPU owns it (lock.h) */
+	/* the slot version of the contribution; this CPU owns it from admission() on (lock.h) */
+	struct fpisa_slot *slot;
 };
 
 #endif

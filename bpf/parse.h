@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 1 of 7, from the wire to check.h: check whether a frame is ours, find its job, and check that it is whole. The
- * checks run in this order, so that frames for other hosts pass even if they are damaged. The first program that gets a
- * frame runs them: the entry, or the program that steers frames to CPUs.
+ * Step 1 of 7, from the wire to check.h: check whether a frame is an FPISA frame, find its job, and check that it is
+ * whole. The checks run in this order, so that frames for other hosts pass even if they are damaged. The checks run in
+ * the first program that gets the frame, which is the entry, or the program that steers frames to CPUs.
  */
 #ifndef FPISA_BPF_PARSE_H
 #define FPISA_BPF_PARSE_H
@@ -16,15 +16,18 @@ static __always_inline __u16 first_port(const struct fpisa_control *control)
 	return control->port ?: FPISA_PORT;
 }
 
-/* Return the index of the frame's destination port, counted from the first port; a lower port's index is far above all. */
+/*
+ * Return the index of the frame's destination port, from the first port. For a port below the first the index wraps
+ * around, so it is larger than any valid index.
+ */
 static __always_inline __u16 port_index(const struct fpisa_control *control, const struct headers *h)
 {
 	return bpf_ntohs(h->udp->dest) - first_port(control);
 }
 
 /*
- * Return whether the frame is ours. If so, it holds our magic. IPv6, IP options and later fragments are not ours; a
- * VLAN tag is one that find_headers_after() has skipped.
+ * Return whether the frame is an FPISA frame for a port of the aggregator, with the right magic. Refuse IPv6, IP
+ * options, and fragments after the first. If the frame has a VLAN tag, find_headers_after() has skipped it.
  */
 static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, const struct fpisa_control *control)
 {
@@ -39,7 +42,7 @@ static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, 
 	return (void *)(&h->fpisa->magic + 1) <= end && h->fpisa->magic == FPISA_MAGIC;
 }
 
-/* Return whether workers of some job send to this address. */
+/* Return whether a job has this address. */
 GLOBAL_FN int is_address(__be32 address)
 {
 #pragma clang loop unroll(disable)
@@ -53,9 +56,8 @@ GLOBAL_FN int is_address(__be32 address)
 }
 
 /*
- * Find the job of a frame that is_ours(). Return ok, or wrong_destination if the frame is for
- * another address, which ends it. p->id and p->job become the job's, or FPISA_MAX_JOBS
- * and NULL if the frame names a job that does not exist.
+ * Find the job of a frame that is_ours(). Return FPISA_V_ok, or FPISA_V_wrong_destination if the frame is for another
+ * address. Set p->id and p->job, to FPISA_MAX_JOBS and NULL if the job in the frame does not exist.
  */
 static __always_inline enum fpisa_verdict find_job(struct packet *p)
 {
@@ -71,8 +73,8 @@ static __always_inline enum fpisa_verdict find_job(struct packet *p)
 }
 
 /*
- * Find the headers and the job of a frame that has_tag(). Return FPISA_V_ok if it is a frame of a job with that VLAN ID,
- * or the verdict with which to pass it.
+ * Find the headers and the job of a frame with a VLAN tag. Return FPISA_V_ok if the frame belongs to a job with that
+ * VLAN ID, or the verdict with which to pass the frame.
  */
 static __always_inline enum fpisa_verdict find_tagged(struct xdp_md *ctx, const struct fpisa_control *control,
 						      struct packet *p)
@@ -94,13 +96,16 @@ static __always_inline enum fpisa_verdict find_tagged(struct xdp_md *ctx, const 
 	return p->job && p->job->vlan == id ? FPISA_V_ok : FPISA_V_vlan;
 }
 
-/* Return whether frames of the job may come without a tag. */
+/* Return whether frames of the job may come without a VLAN tag. */
 static __always_inline int may_be_bare(const struct fpisa_job *job)
 {
 	return !job || !job->vlan || job->stripped;
 }
 
-/* Find the headers and the job of a frame without a tag. Return FPISA_V_ok, or the verdict with which to pass it. */
+/*
+ * Find the headers and the job of a frame without a VLAN tag. Return FPISA_V_ok, or the verdict with which to pass the
+ * frame.
+ */
 static __always_inline enum fpisa_verdict find_bare(struct xdp_md *ctx, const struct fpisa_control *control,
 						    struct packet *p)
 {
@@ -113,7 +118,7 @@ static __always_inline enum fpisa_verdict find_bare(struct xdp_md *ctx, const st
 	return may_be_bare(p->job) ? FPISA_V_ok : FPISA_V_vlan;
 }
 
-/* Check that a frame for us is whole. Set p->payload and p->port. */
+/* Check that an FPISA frame is whole. Set p->payload and p->port. */
 static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct fpisa_control *control,
 						struct packet *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 3 of 7, from check.h to admission.h: the data of a contribution that later steps need are put into the PHV,
- * once. Only the PHV survives a tail call.
+ * Step 3 of 7, from check.h to admission.h: copy the data of a contribution that later steps need into the PHV. Only
+ * the PHV survives a tail call.
  */
 #ifndef FPISA_BPF_PHV_H
 #define FPISA_BPF_PHV_H
@@ -10,9 +10,9 @@
 #include "packet.h"
 
 /*
- * The state that flows between the stages of one packet. There is one for each CPU: XDP programs of a CPU do not nest,
- * and tail calls stay on it. Kernels with PREEMPT_RT, where one program may preempt another, are refused
- * (user/datapath/kernel.c).
+ * The packet header vector, which passes the state of one packet from stage to stage. There is one PHV for each CPU.
+ * This is enough, because XDP programs of a CPU do not nest, and a tail call stays on its CPU. Kernels with PREEMPT_RT,
+ * where one program may preempt another, are refused (user/datapath/kernel.c).
  */
 struct fpisa_phv {
 	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */
@@ -25,7 +25,7 @@ struct fpisa_phv {
 	__u64 events;  /* events of the add, format.h */
 	__u64 results; /* the secret of the generation's results */
 	__u16 rank;    /* the sender's rank */
-	__u8 first;    /* the registers take the values instead of adding them */
+	__u8 first;    /* the contribution is the first of the round and overwrites the registers */
 	__u8 resend;   /* the result goes to the sender alone */
 	__u8 probe;    /* the sender requests a STATUS if the round is not complete */
 	__u8 mode;
@@ -34,15 +34,15 @@ struct fpisa_phv {
 	__u8 pipeline;
 	__u8 op;	/* operation of the round */
 	__u8 encoded;	/* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
-	__u8 by_unit;	/* no fused body supports this format or operation: its units run one after the other */
+	__u8 by_unit;	/* no fused body supports this format or operation, so units run one by one */
 	__u8 swap;	/* the payload is big-endian */
 	__u8 shared;	/* the payload begins with its scales */
-	__u8 checked;	/* the round has more adds than the headroom bounds: every sum is checked */
-	__u8 uncounted; /* only the result's flags depend on the adds' events */
+	__u8 checked;	/* every sum is checked, because the headroom is too small for the adds of the round */
+	__u8 uncounted; /* the job does not count the events of adds; only the result flags need them */
 	__u8 marked;	/* FPISA_F_MARKED if the frame came with a mark of congestion, else 0 */
 	__u8 tagged;	/* the frame came with a VLAN tag, which has been removed */
 	__u8 pad[2];
-	struct fpisa_final final; /* the read-out's work besides rounding */
+	struct fpisa_final final; /* work of the read-out besides rounding */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
 
@@ -54,7 +54,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_phv SEC(".maps");
 
-/* Pack a format into 32 bits; a family unpacks it (family.h). */
+/* Pack a format into 32 bits. family_format() unpacks it (family.h). */
 static __always_inline __u32 pack_format(struct fpisa_format f)
 {
 	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 | (__u32)f.integer << 25 |
@@ -62,8 +62,8 @@ static __always_inline __u32 pack_format(struct fpisa_format f)
 }
 
 /*
- * Fill all members except those that only the slot's owner can know: first, checked, results and final. resend is 0
- * until a kept result is asked for (admission.h).
+ * Fill all members except `first`, `checked`, `results` and `final`, which only the owner of the slot can set. `resend`
+ * stays 0 unless the sender asks for a kept result (admission.h).
  */
 static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet *p, const struct fpisa_control *control)
 {
@@ -95,8 +95,9 @@ static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet 
 }
 
 /*
- * Find the PHV's packet again after a tail call, except `whole`, `payload` and `port`, which only the checks need.
- * Return 0 if an entry is missing, which cannot happen. p->slot is set if it exists, whatever else is missing.
+ * Find the packet of the PHV again after a tail call. Do not set `whole`, `payload` and `port`, which only the checks
+ * need. Return 0 if a map entry is missing, which cannot happen. Set p->slot if the slot exists, even if another entry
+ * is missing.
  */
 static __always_inline int find_packet(struct xdp_md *ctx, const struct fpisa_phv *phv, struct packet *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Step 5 of 7, from admission.h to finish.h: the paper's pipeline (figure 2), MAU0..4 on the way in (stateful),
- * MAU5..8 on the way out (stateless), fused (fused.h) or staged (staged.h).
+ * Step 5 of 7, from admission.h to finish.h: the paper's pipeline (figure 2), fused (fused.h) or staged (staged.h).
+ * MAU0..4 add a contribution (stateful), and MAU5..8 read out the result (stateless).
  */
 #ifndef FPISA_BPF_PIPELINE_H
 #define FPISA_BPF_PIPELINE_H
@@ -13,7 +13,7 @@
 /* Run MAU0..4, then record the contribution. */
 static __always_inline int add_contribution(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
-	/* next_stage() returns only if MAU0's program is missing: then this program does the half, fused. */
+	/* next_stage() returns only if the program of MAU0 is missing. This program then runs the fused half. */
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 0);
 	p->counters->fused++;
@@ -24,7 +24,7 @@ static __always_inline int add_contribution(struct xdp_md *ctx, struct fpisa_phv
 /* Run MAU5..8, then send the result. */
 static __always_inline int read_out(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
-	/* As above, for MAU5's program. */
+	/* next_stage() returns only if the program of MAU5 is missing. */
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 5);
 	p->counters->fused_reads++;

@@ -7,7 +7,7 @@
 
 #include "staged.h"
 
-/* Run MAU k, then tail-call the next program, or its substitute; else the round is lost. */
+/* Run MAU k, then tail-call the next program, or its substitute. If both are missing, the round is lost. */
 static __always_inline int stage(struct xdp_md *ctx, __u32 k)
 {
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and the exit of all frames except the
- * fan-out. A reply leaves by redirect, because a veth peer with only GRO never sees XDP_TX.
+ * Replies to the sender of a frame, such as STATUS and ERROR. The frame is rewritten into the reply. All frames except
+ * those of the fan-out leave through this file. A reply leaves by redirect, because a veth peer that only has GRO
+ * enabled does not receive XDP_TX.
  */
 #ifndef FPISA_BPF_REPLY_H
 #define FPISA_BPF_REPLY_H
@@ -12,7 +13,7 @@
 
 /*
  * Write the outer headers, and all checksums, of a frame whose FPISA header and payload are complete. `sums` is the
- * result of frame_sum(). The reply may be marked in the network (ECN) if the frame that it answers could be.
+ * result of frame_sum(). Permit ECN marks on the reply if the received frame permitted them.
  */
 static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port, __u32 payload,
 					  __s64 sums)
@@ -31,7 +32,7 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 	set_checksums(h, sums);
 }
 
-/* Insert the tag of VLAN `id`. Return 0, or nonzero on an error. Packet pointers become invalid. */
+/* Insert a VLAN tag with VLAN ID `id`. Return 0, or nonzero on an error. Packet pointers become invalid. */
 GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 {
 	struct tagged *t = (void *)(long)ctx->data;
@@ -52,9 +53,9 @@ GLOBAL_FN int push_tag(struct xdp_md *ctx, __u32 id)
 }
 
 /*
- * Send out through `port`, by the entry that has the egress program (fpisa_replies). A job that the CLI did not create
- * has no entry. If other jobs then queue unicast copies for the same port after its replies, those copies may not
- * get the program. Packet pointers become invalid.
+ * Send the frame through `port`, by the port's entry of fpisa_replies, which has the egress program. A job that the CLI
+ * did not create has no entry, so its replies leave without the program. Unicast copies of other jobs that are queued
+ * behind such a reply may then leave without the program too. Packet pointers become invalid.
  */
 static __always_inline int through(struct xdp_md *ctx, __u32 job, __u32 port)
 {
@@ -69,7 +70,7 @@ static __always_inline int through(struct xdp_md *ctx, __u32 job, __u32 port)
 	return (int)bpf_redirect(port, 0);
 }
 
-/* Send the frame back to its sender; FPISA header and payload are complete. */
+/* Send the frame back to its sender. FPISA header and payload must be complete. */
 static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload, __s64 sums)
 {
 	__u8 mac[ETH_ALEN];
@@ -82,8 +83,8 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 }
 
 /*
- * Write the tag of a STATUS or an ERROR. This does not use frame_tag(), so that programs that send no result need not
- * contain it.
+ * Write the tag of a STATUS or an ERROR. Do not use frame_tag(), so that programs that send no result do not contain
+ * that function.
  */
 GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
 {
@@ -103,7 +104,7 @@ GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
 	return 0;
 }
 
-/* Send a reply of the bare header: STATUS and ERROR. Cut the payload off. */
+/* Cut off the payload and send the header as a reply, which is a STATUS or an ERROR. */
 GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct fpisa_job *j = lookup(&fpisa_jobs, job);
@@ -120,7 +121,7 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	if (!find_headers(ctx, &h))
 		return count_verdict(job, FPISA_V_internal, XDP_DROP);
 	sum_header(h.fpisa, &sum);
-	/* The tag comes later. An opaque length keeps clang from spilling half of a pointer. */
+	/* The VLAN tag is inserted later. Hide the length from clang, which would otherwise spill half of a pointer. */
 	extra = (long)ctx->data_end - (long)ctx->data;
 	fpisa_opaque(extra);
 	extra -= FPISA_PAYLOAD_OFFSET;
@@ -130,7 +131,7 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	return count_verdict(job, v, action);
 }
 
-/* Drop a member's frame, and send the member the reason if members get this reason. */
+/* Drop a member's frame. Send the member an ERROR if this verdict is reported to members. */
 GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct headers h;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The pipeline as in the paper. Each unit is a program (programs.h), which ends in the tail call of the next unit. If
- * the next program is missing, count that, and replace it by a program that contains the whole chain: the entry or, in
- * a further family, admission. That program continues from the present PHV.
+ * The pipeline as in the paper. Each unit is a program (programs.h), which ends with a tail call of the next unit. If
+ * the next program is missing, a program that contains the whole chain replaces it, and a counter is raised. The
+ * replacement is the entry or, in a further family, admission. The replacement continues from the present PHV.
  */
 #ifndef FPISA_BPF_STAGED_H
 #define FPISA_BPF_STAGED_H
@@ -10,10 +10,10 @@
 #include "finish.h"
 #include "units.h"
 
-/* Tail-call by fpisa_stages, which each object has: fpisa.bpf.c, family.bpf.c. */
+/* Tail-call through fpisa_stages. Each object (fpisa.bpf.c, family.bpf.c) defines this function. */
 static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
 
-/* Run commit() for a packet that came by tail calls. */
+/* Run commit() for a packet that arrived through tail calls. */
 GLOBAL_FN int commit_stage(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct packet p;
@@ -25,7 +25,10 @@ GLOBAL_FN int commit_stage(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return commit(ctx, phv, &p);
 }
 
-/* Run MAU k, and the steps after the half that it ends. Return GO_ON, or the action that ends this packet. */
+/*
+ * Run MAU k. If the unit is the last of its half, also run the steps that follow the half. Return GO_ON, or the action
+ * that ends this packet.
+ */
 static __always_inline int run_unit(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	struct fpisa_counters *c = counters_of(phv->job);
@@ -64,7 +67,9 @@ static __always_inline int run_unit(struct xdp_md *ctx, struct fpisa_phv *phv, _
 	return lose_round(ctx, phv, FPISA_V_internal);
 }
 
-/* Tail-call the program at `index` of the packet's bank, to run MAU k. Returns only if there is no such program. */
+/*
+ * Tail-call the program at `index` of the packet's bank, which then runs MAU k. Return only if the program is missing.
+ */
 static __always_inline void hand_on(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 index, __u32 k)
 {
 	phv->stage = k + 1;
@@ -72,7 +77,7 @@ static __always_inline void hand_on(struct xdp_md *ctx, struct fpisa_phv *phv, _
 	phv->stage = 0;
 }
 
-/* Tail-call MAU k's own program; count it if it is missing. */
+/* Tail-call the program of MAU k. If the program is missing, count this and return. */
 static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	struct fpisa_counters *c;
@@ -83,7 +88,7 @@ static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv
 		c->missed_tail_calls++;
 }
 
-/* Run MAU k and, as far as their programs are missing, all later units, in a program that replaces others. */
+/* Run MAU k in place of its missing program, and then all later units up to the first whose program exists. */
 static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	switch (k) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..8 over a whole frame, block by block (blocks.h). These are the stages of the chain, to which the fused bodies
- * fall back (fused.h). A unit has the form for the format and the operation. Two further passes over a payload swap its
- * byte order, and observe the bits that an add discards.
+ * MAU0..8 over a whole frame, block by block (blocks.h). The staged programs run these functions, and so do fused
+ * programs for formats and operations without a fused body (fused.h). Each unit selects its variant by the format and
+ * the operation. Two further passes over a payload swap its byte order, and observe the bits that an add discards.
  */
 #ifndef FPISA_BPF_UNITS_H
 #define FPISA_BPF_UNITS_H
@@ -11,7 +11,7 @@
 
 #define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FAMILY_BLOCKS && b < (phv)->blocks; b++)
 
-/* These are constants if a family cannot have the property, so that its programs do not contain the code. */
+/* These are 0 at compile time if a family cannot have the property, so that its programs do not contain the code. */
 #define SHARED(phv) (FAMILY_BYTES == 1 && (phv)->shared)
 #define SWAPPED(phv) (FAMILY_BYTES > 1 && (phv)->swap)
 
@@ -20,7 +20,7 @@ static __always_inline struct fpisa_exponents *exponents_of(struct fpisa_phv *ph
 	return phv ? lookup(&fpisa_exponents, phv->key) : NULL;
 }
 
-/* Return block b of the payload, or NULL if the frame ends before it does. */
+/* Return block b of the payload, or NULL if the frame is too short. */
 static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
 {
 	struct words *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
@@ -28,7 +28,7 @@ static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* Return the elements of block b, which follow the scales, with shared exponents. */
+/* Return the elements of block b in a format with shared exponents, where the elements follow the scales. */
 static __always_inline struct words *elements_of(struct xdp_md *ctx, __u32 b)
 {
 	_Static_assert(FAMILY_BYTES > 1 || sizeof(struct words) == FPISA_SCALES, "the scales are as long as a block");
@@ -42,15 +42,15 @@ static __always_inline __u8 *scale_of(struct xdp_md *ctx, __u32 b)
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* Return the bytes of a payload of `phv`'s blocks. */
+/* Return the size of the payload in bytes. */
 static __always_inline __u32 payload_bytes(struct fpisa_phv *phv)
 {
 	return (phv->blocks + !!SHARED(phv)) * sizeof(struct words);
 }
 
 /*
- * Swap between the payload's byte order and the host's, in place; used before the payload is read or after it is
- * written.
+ * Swap the payload between its own byte order and the host's, in place. Call this before the payload is read or after
+ * it is written.
  */
 GLOBAL_FN int run_swap(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
@@ -306,8 +306,8 @@ GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
 }
 
 /*
- * Run the observer of discarded magnitudes, before the pipeline: MAU0 and 1 fill the PHV, which the pipeline then
- * fills again.
+ * Record the magnitudes that the add will discard. Run this before the pipeline. MAU0 and MAU1 fill the PHV for this
+ * pass, and the pipeline fills it again.
  */
 GLOBAL_FN int run_observer(struct xdp_md *ctx, struct fpisa_phv *phv)
 {

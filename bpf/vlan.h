@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * VLAN tags. The first program that gets a tagged frame of a job with that VLAN ID removes the tag, so that all later
- * steps find the headers in their places. Replies and results get the tag last, with priority 0. Frames of other VLANs,
- * and with two tags, pass to the stack unchanged.
+ * VLAN tags. The first program that receives a tagged frame of a job with that VLAN ID removes the tag, so that all
+ * later steps find the headers in their usual places. Replies and results get the tag as the last step, with priority
+ * 0. Frames of other VLANs and frames with two tags pass to the stack unchanged.
  */
 #ifndef FPISA_BPF_VLAN_H
 #define FPISA_BPF_VLAN_H
@@ -11,7 +11,7 @@
 
 #define VLAN_ID 0x0fff
 
-/* The Ethernet addresses, and the tag after them */
+/* The Ethernet addresses and the VLAN tag. */
 struct tagged {
 	__u8 addresses[2 * ETH_ALEN];
 	__be16 type, tci, inner_type;
@@ -22,7 +22,7 @@ static __always_inline int is_tag(__be16 type)
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
 }
 
-/* Return whether the frame begins with a tag. */
+/* Return whether the frame has a VLAN tag. */
 static __always_inline int has_tag(struct xdp_md *ctx)
 {
 	struct tagged *t = (void *)(long)ctx->data;
@@ -30,7 +30,7 @@ static __always_inline int has_tag(struct xdp_md *ctx)
 	return (void *)(t + 1) <= (void *)(long)ctx->data_end && is_tag(t->type);
 }
 
-/* Remove the tag. Return 0, or nonzero on an error. Packet pointers become invalid. */
+/* Remove the VLAN tag. Return 0, or nonzero on an error. Packet pointers become invalid. */
 static __always_inline int pop_tag(struct xdp_md *ctx)
 {
 	struct tagged *t = (void *)(long)ctx->data;

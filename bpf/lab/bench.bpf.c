@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs against which `fpisa bench arith` measures the datapath, for BPF_PROG_TEST_RUN. Some read a payload
- * (touch_*), some add a payload of 32-bit integers to a row (add_*: SwitchML's arithmetic). Others do nothing, or use
- * only registers. Each does its work in several ways; user space (user/lab/bench/reference.c) finds them by their names
- * and takes the fastest.
+ * The programs with which `fpisa bench arith` compares the datapath, for BPF_PROG_TEST_RUN. Some programs read a
+ * payload (touch_*). Others add a payload of 32-bit integers to a row, as SwitchML does (add_*). The rest do nothing,
+ * or use only registers. There are several variants of each program. User space (user/lab/bench/reference.c) finds the
+ * variants by their names and takes the fastest.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -34,7 +34,10 @@ struct {
 	__type(value, struct row);
 } rows SEC(".maps");
 
-/* Return the payload of a frame that is ours and holds ELEMENTS of four bytes, and its row; NULL for any other. */
+/*
+ * Return the payload of an FPISA frame with ELEMENTS elements of four bytes, and store the frame's row in *row. Return
+ * NULL for other frames.
+ */
 static __always_inline void *parse(struct xdp_md *ctx, struct row **row)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -83,7 +86,10 @@ PROGRAM(add_u32, __u32, 8, out[i] += in[i])
 PROGRAM(add_u32, __u32, 32, out[i] += in[i])
 PROGRAM(add_u32, __u32, 256, out[i] += in[i])
 
-/* Add two lanes of a register: the upper sum without the lower lanes' carry, the lower sum from a 32-bit add. */
+/*
+ * Add two lanes of a register. Compute the upper sum without the carry of the lower lanes, and the lower sum by a
+ * 32-bit add.
+ */
 static __always_inline __u64 add_halves(__u64 a, __u64 b)
 {
 	return ((a >> 32 << 32) + b) >> 32 << 32 | (__u32)((__u32)a + (__u32)b);
@@ -93,7 +99,7 @@ PROGRAM(add_halves, __u64, 8, out[i] = add_halves(out[i], in[i]))
 PROGRAM(add_halves, __u64, 32, out[i] = add_halves(out[i], in[i]))
 PROGRAM(add_halves, __u64, 128, out[i] = add_halves(out[i], in[i]))
 
-/* Add by masks: no carry crosses the top bits, which are added without one. */
+/* Add two lanes by masks. The top bit of each lane is added without a carry, so no carry reaches the next lane. */
 #define TOPS 0x8000000080000000ull
 
 static __always_inline __u64 add_masked(__u64 a, __u64 b)
@@ -118,7 +124,7 @@ PROGRAM(add_split, __u64, 8, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 32, add_split((__u32 *)&out[i], in[i]))
 PROGRAM(add_split, __u64, 128, add_split((__u32 *)&out[i], in[i]))
 
-/* Measure the fixed cost of every run of a program. */
+/* Do nothing, to measure the fixed cost of a run. */
 SEC("xdp")
 int empty(struct xdp_md *ctx)
 {
@@ -126,7 +132,7 @@ int empty(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* No memory access: measures the CPU alone while others are busy. */
+/* Access no memory, to measure the CPU alone while other CPUs are busy. */
 #define SPINS 1024
 
 SEC("xdp")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The advanced operations (include/fpisa/lab/tables.h) in the kernel: their tables as array maps, one entry a row,
- * and a program that applies one operation to a payload of operands, for BPF_PROG_TEST_RUN. Maps are not pinned: the
- * user space that fills them (user/lab/tables/kernel.c) owns them.
+ * The advanced operations (include/fpisa/lab/tables.h) in the kernel. Their tables are array maps with one entry for
+ * each row. A program applies one operation to a payload of operands, for BPF_PROG_TEST_RUN. The maps are not pinned,
+ * because the process that fills them (user/lab/tables/kernel.c) owns them.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -45,7 +45,7 @@ static __always_inline struct fpisa_entry look(enum fpisa_table t, __u32 i)
 	}
 }
 
-/* This is a global function, so that it is verified once for any operands (blocks.h). */
+/* This is a global function, so that the verifier checks it once for any operands (blocks.h). */
 __attribute__((noinline)) int apply_item(struct fpisa_run_item *item, __u32 function, __u32 format, __u32 rounding)
 {
 	if (item)

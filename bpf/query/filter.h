@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The filter of a query (fpisa/query/filter.h has the rules): frames of keys fill it, rows are looked up in it. A
- * program whose query has no filter drops this code when it is loaded.
+ * The filter of a query (fpisa/query/filter.h has the rules). Frames of keys fill the filter, and the keys of rows are
+ * looked up in it. The verifier removes this code from a program whose query has no filter.
  */
 #ifndef FPISA_BPF_QUERY_FILTER_H
 #define FPISA_BPF_QUERY_FILTER_H
@@ -22,7 +22,7 @@ static __always_inline struct fpisa_filter_block *fpisa_filter_at(void *filter, 
 
 #include "fpisa/query/filter.h"
 
-/* Begin an epoch, for each kind of query. The caller holds the lock. */
+/* Begin an epoch. Each kind of query defines this function. The caller holds the lock. */
 GLOBAL_FN int begin(__u32 epoch);
 
 /* Take the lock if the state belongs to this epoch. Otherwise return a verdict, without the lock. */
@@ -41,7 +41,7 @@ static __always_inline int take_state(const struct fpisa_query_config *q, struct
 
 /* -- rows -------------------------------------------------------------------- */
 
-/* Return enum fpisa_filter_answer of row `i`, if `asked` is set. */
+/* Return the enum fpisa_filter_answer for row `i` if `asked` is set, otherwise FPISA_FILTER_MAYBE. */
 GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u32 state)
 {
 	const struct fpisa_query_config *q = config();
@@ -58,7 +58,7 @@ GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u
 	return fpisa_filter_ask(q, NULL, epoch, state, r.key);
 }
 
-/* Select from `kept`, among 64 rows from 64 x `half` on, the rows whose key may be in the join. */
+/* Return the rows of `kept` whose key may be in the join. Bit i of `kept` stands for row 64 x `half` + i. */
 GLOBAL_FN __u64 ask_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 epoch, __u32 state)
 {
 	__u64 in = 0;
@@ -79,8 +79,8 @@ GLOBAL_FN __u64 ask_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 epoch
 }
 
 /*
- * Return the state of the filter for rows of this epoch, enum fpisa_filter_state, or a verdict, negated. Only the first rows
- * take the lock.
+ * Return the state of the filter for rows of this epoch, enum fpisa_filter_state, or a negated verdict. Take the lock
+ * only for the first rows of the epoch.
  */
 GLOBAL_FN int use_filter(__u32 epoch)
 {
@@ -100,14 +100,14 @@ GLOBAL_FN int use_filter(__u32 epoch)
 		state = fpisa_filter_state(s->filter, epoch);
 		lock_release(&s->lock);
 	}
-	/* This is a full barrier: the filter is read after the check that it is whole. */
+	/* This is a full barrier, so the filter is read only after the check that it is whole. */
 	__sync_fetch_and_add(&s->barrier, 0);
 	return (int)(state & 3);
 }
 
 /* -- keys -------------------------------------------------------------------- */
 
-/* Add key `i` of the frame; return 0 if the filter is in use without it. The caller holds the lock. */
+/* Add key `i` of the frame. Return 0 if the filter is already in use and lacks the key. The caller holds the lock. */
 GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 {
 	const struct fpisa_query_config *q = config();
@@ -117,7 +117,7 @@ GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 
 	if (!s || !(q->flags & FPISA_QUERY_FILTER) || i >= FPISA_QUERY_ROWS)
 		return 0;
-	/* see row_at() */
+	/* The verifier needs this; see row_at(). */
 	fpisa_opaque(i);
 	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->filter_bytes;
@@ -127,7 +127,7 @@ GLOBAL_FN int add_key(struct xdp_md *ctx, __u32 i)
 	return fpisa_filter_add(s, q, NULL, key);
 }
 
-/* Add all `count` keys; return whether all are in the filter. The caller holds the lock. */
+/* Add all `count` keys. Return whether all of them are in the filter. The caller holds the lock. */
 GLOBAL_FN int add_keys(struct xdp_md *ctx, __u32 count)
 {
 	int in = 1;
@@ -166,7 +166,10 @@ GLOBAL_FN int keys(struct xdp_md *ctx)
 	if (v != FPISA_V_ok)
 		return refuse(ctx, q->job, v);
 	in = add_keys(ctx, count);
-	/* Only now: the worker sends its last frame when all its others are in the filter. */
+	/*
+	 * The worker sends its last frame when the keys of all its other frames are in the filter, so now all of its
+	 * keys are.
+	 */
 	if (in && last)
 		fpisa_filter_built(s, rank);
 	missing = fpisa_filter_missing(s, q);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Rows of a join: rows whose key is in the filter (fpisa/query/filter.h has the rules) pass on to the master. The
- * program keeps no state of rows, so copies have no effect, and rows need no lock.
+ * The program of a join. Pass rows whose key is in the filter to the master (fpisa/query/filter.h has the rules). The
+ * program keeps no state about rows, so repeated frames are harmless, and rows need no lock.
  */
 #include "query.h"
 
@@ -44,7 +44,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Answer SEAL: list everything that is missing here for the master. */
+/* Answer SEAL. No worker is reported as missing, because this program does not record which frames have come. */
 GLOBAL_FN int seal(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -56,7 +56,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 	return bare_to_sender(ctx, q->job, FPISA_V_status);
 }
 
-/* Never called: a join has no groups, and the checks have refused the frame. */
+/* This is never called, because a join has no groups and the checks refuse READ. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();

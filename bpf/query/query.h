@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parts that programs of queries share: the query for which a program is specialised, its state, the checks, and
- * the replies. The entry (../fpisa.bpf.c) has parsed the frame and calls the query's program for frames of other types
- * than its own. User space loads a program for each query, over the maps of fpisa.o and the query's own.
+ * The code that all programs of queries share: the parameters of the query, its state, the checks, and the replies. The
+ * entry (../fpisa.bpf.c) parses the frame, and calls the query's program for all types except those that the entry
+ * handles itself. User space loads one program for each query. The program uses the maps of fpisa.o and maps of its
+ * own.
  */
 #ifndef FPISA_BPF_QUERY_H
 #define FPISA_BPF_QUERY_H
@@ -13,14 +14,17 @@
 #include "../reply.h"
 #include "fpisa/query/check.h"
 
-/* Set before the program is loaded, so a verifier knows it and drops the code that this query does not need. */
+/*
+ * User space sets the parameters before it loads the program, so the verifier removes the code that this query does not
+ * need.
+ */
 const volatile struct fpisa_query_config fpisa_query = {};
 
 static __always_inline const struct fpisa_query_config *config(void)
 {
 	const struct fpisa_query_config *q = (const struct fpisa_query_config *)&fpisa_query;
 
-	/* Otherwise clang takes the zeros above for the value. */
+	/* Hide the pointer from clang, which would otherwise use the zeros above as the values. */
 	fpisa_opaque(q);
 	return q;
 }
@@ -41,7 +45,7 @@ struct {
 
 /* -- in ---------------------------------------------------------------------- */
 
-/* Run every check without state except the checksum, or the tag; return a verdict. */
+/* Run every check that needs no state, except that of the checksum or the tag. Return a verdict. */
 GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 {
 	const struct fpisa_query_config *q = config();
@@ -53,7 +57,7 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 
 	if (!job || !session || !control || !find_headers(ctx, &h))
 		return FPISA_V_internal;
-	/* Otherwise it has no checksum by frame_sum(), and could not be answered. */
+	/* frame_sum() works only for multiples of FPISA_QUERY_PAD, so another frame could not be answered. */
 	v = payload % FPISA_QUERY_PAD ? FPISA_V_length :
 					fpisa_check_member(h.fpisa, job, session, h.ip->saddr, h.udp->source);
 	if (v == FPISA_V_ok)
@@ -67,7 +71,7 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 	return v;
 }
 
-/* Return whether the epoch of the frame is still the query's. Call this under the lock. */
+/* Return whether `epoch`, from a frame, is still the epoch of the query. The caller holds the lock. */
 static __always_inline int epoch_runs(const struct fpisa_query_config *q, __u32 epoch)
 {
 	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
@@ -82,7 +86,7 @@ static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query
 
 	if (i >= FPISA_QUERY_ROWS)
 		return NULL;
-	/* The verifier of 6.1 has no bound for a product of a word whose upper half is unknown. */
+	/* Without this the verifier of 6.1 does not know the upper half of `i`, and finds no bound for the product. */
 	fpisa_opaque(i);
 	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->row_bytes;
@@ -91,7 +95,7 @@ static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query
 
 #include "filter.h"
 
-/* Return a bit for each of `count` rows that are among 64 from 64 x `half` on. */
+/* Return the set of rows of half `half` in a frame of `count` rows. Bit i stands for row 64 x `half` + i. */
 static __always_inline __u64 rows_of(__u32 half, __u32 count)
 {
 	__u32 from = half * 64;
@@ -100,22 +104,22 @@ static __always_inline __u64 rows_of(__u32 half, __u32 count)
 }
 
 /*
- * Return the lowest of `rows`, which is not 0. Loops over a few rows use it to step to the next row. With a branch on
- * each of 64 bits, the verifier of 6.1 would follow both ways, row after row. Loops over many rows have that branch in
- * a separate function.
+ * Return the lowest row of the set `rows`, which is not empty. Loops over a few rows use this function to step to the
+ * next row. A branch on each of 64 bits would make the verifier of 6.1 follow both ways for every row. Loops over many
+ * rows have that branch in a separate function.
  */
 static __always_inline __u32 lowest_row(__u64 rows)
 {
 	__u64 below = ~rows & (rows - 1);
 
-	/* Otherwise clang counts zeros, by a table in memory. */
+	/* Hide `below` from clang, which would otherwise count zeros by a table in memory. */
 	fpisa_opaque(below);
 	return (__u32)__builtin_popcountll(below);
 }
 
 /* -- out --------------------------------------------------------------------- */
 
-/* Move row `from` to the place of row `to`, at or before it. */
+/* Move row `from` to the place of row `to`, which is not after `from`. */
 GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
 {
 	const struct fpisa_query_config *q = config();
@@ -139,7 +143,10 @@ GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
 	return 0;
 }
 
-/* Move the rows in `kept`, of 64 from 64 x `half` on, to place `to` and after it; return the next place. */
+/*
+ * Move the rows of `kept` together, to place `to` and the places after it. Bit i of `kept` stands for row 64 x `half` +
+ * i. Return the next free place.
+ */
 GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
 {
 	if (half > 1)
@@ -150,7 +157,10 @@ GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
 	return to;
 }
 
-/* Write zeros after `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. Rows are multiples of 8. */
+/*
+ * Write zeros after `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. `bytes` is a multiple of 8, as the size
+ * of a row is.
+ */
 GLOBAL_FN int pad_payload(struct xdp_md *ctx, __u32 bytes)
 {
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
@@ -175,14 +185,17 @@ static __always_inline void cut(struct xdp_md *ctx, __u32 payload)
 {
 	long length = (long)ctx->data_end - (long)ctx->data;
 
-	/* Otherwise clang takes the payload from the pointer, which verifiers refuse. */
+	/*
+	 * Hide `length` from clang, which would otherwise subtract the payload from the packet pointer; the verifier
+	 * rejects that.
+	 */
 	fpisa_opaque(length);
 	length -= FPISA_PAYLOAD_OFFSET + payload;
 	if (length > 0)
 		bpf_xdp_adjust_tail(ctx, -(int)length);
 }
 
-/* Tag a complete frame for member `rank`, if the query has a token. Return checksums_of() the frame. */
+/* Tag a complete frame for member `rank` if the query has a token. Return checksums_of() for the frame. */
 GLOBAL_FN __s64 seal_for(struct xdp_md *ctx, __u32 rank, __u32 payload)
 {
 	const struct fpisa_query_config *q = config();
@@ -195,13 +208,13 @@ GLOBAL_FN __s64 seal_for(struct xdp_md *ctx, __u32 rank, __u32 payload)
 		return -1;
 	if (!job->keyed)
 		return frame_sum(ctx, payload);
-	/* The field has the cookie of the sender, which no other member may see. */
+	/* Clear the cookie of the sender, which no other member may see. */
 	h.fpisa->bitmap = 0;
 	h.fpisa->secret = frame_tag(ctx, &session->key[rank], q->job, payload);
 	return without_checksum(frame_sum(ctx, payload));
 }
 
-/* Pass the frame, whose header is otherwise complete, on to another member: `rank`. */
+/* Pass the frame on to member `rank`. The FPISA header is otherwise complete. */
 GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 {
 	const struct fpisa_query_config *q = config();
@@ -230,7 +243,7 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	return count_verdict(q->job, v, action);
 }
 
-/* Answer ROWS; `low` and `high` have a bit for each row that the master must have. */
+/* Answer ROWS; `low` and `high` are the sets of rows, from row 0 and from row 64 on, that the master must have. */
 GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
 {
 	const struct fpisa_query_config *q = config();
@@ -263,7 +276,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx);
 GLOBAL_FN int seal(struct xdp_md *ctx);
 GLOBAL_FN int read_groups(struct xdp_md *ctx);
 
-/* Process a frame of a type that the entry does not know, whole and for this query's number. */
+/* Process a frame for this query, of a type that the entry does not handle. The frame is whole. */
 static __always_inline int query(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -275,7 +288,7 @@ static __always_inline int query(struct xdp_md *ctx)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	payload = bpf_ntohs(h.udp->len) - FPISA_UDP_LEN - FPISA_HDR_LEN;
 	v = check_query(ctx, payload);
-	/* Check the whole frame before a member is answered: first its checksum, or its tag. */
+	/* Check the checksum or the tag before answering a member, because a damaged frame gets no answer. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(q->job, v, XDP_DROP);
 	if (!is_sealed(ctx, q->job, payload, v))

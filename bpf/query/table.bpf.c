@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Aggregation by key (fpisa/query/table.h has the rules). A frame's rows are looked up and added under the lock of
- * the query, so one CPU at a time has the query.
+ * Aggregation by key (fpisa/query/table.h has the rules). The rows of a frame are looked up and added under the lock of
+ * the query, so only one CPU at a time processes the query.
  */
 #include "query.h"
 
-/* User space sets the number of entries of both. */
+/* User space sets the number of entries of both maps. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -32,7 +32,7 @@ static __always_inline struct fpisa_query_group *fpisa_group_at(void *table, __u
 	return lookup(&fpisa_groups, i);
 }
 
-/* Carry. This is not inlined, because it is rare and contains a loop. */
+/* Run fpisa_carry(). This is not inlined, because carries are rare and need a loop. */
 GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 {
 	if (g)
@@ -43,9 +43,9 @@ GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 #include "fpisa/query/table.h"
 
 /*
- * If `asked`, find the group of row `i`. Return 1 if it found no place; else add the row if `fresh`.
- * The caller holds the lock. `asked` is tested here: in the loop over rows the verifier would follow each branch, row
- * after row.
+ * If `asked`, find the group of row `i`. Return 1 if the group found no place in the table. Otherwise add the row if
+ * `fresh`, and return 0. The caller holds the lock. Test `asked` here, because in the loop over rows the verifier would
+ * follow both branches for every row.
  */
 GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 {
@@ -76,7 +76,10 @@ GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 	return 0;
 }
 
-/* Select from `rows`, among 64 from 64 x `half` on, those that found no place. The caller holds the lock. */
+/*
+ * Return the rows of `rows` whose groups found no place. Bit i of `rows` stands for row 64 x `half` + i. The caller
+ * holds the lock.
+ */
 GLOBAL_FN __u64 add_rows(struct xdp_md *ctx, __u32 half, __u64 rows, __u32 fresh)
 {
 	__u64 left = 0;
@@ -141,7 +144,10 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	asked = (__u32)(__builtin_popcountll(low) + __builtin_popcountll(high));
 	low = add_rows(ctx, 0, low, fresh);
 	high = add_rows(ctx, 1, high, fresh);
-	/* Take the number only now, because another thread that finds it taken assumes that all rows are in. */
+	/*
+	 * Take the sequence number only now, because another CPU that finds it taken assumes that all rows have been
+	 * added.
+	 */
 	if (fresh)
 		fpisa_query_window_take(&s->window[rank], sequence, FPISA_QUERY_WINDOW);
 	lock_release(&s->lock);
@@ -158,7 +164,10 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Return nonzero if worker `r` lacks frames up to the number in SEAL, or has sent beyond it. The caller holds the lock. */
+/*
+ * Return nonzero if worker `r` lacks frames up to the number in SEAL, or has sent frames beyond it. The caller holds
+ * the lock.
+ */
 GLOBAL_FN int lacks(struct xdp_md *ctx, __u32 r)
 {
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
@@ -172,7 +181,7 @@ GLOBAL_FN int lacks(struct xdp_md *ctx, __u32 r)
 	return !fpisa_query_window_full(&s->window[r], *(__u64 *)p, FPISA_QUERY_WINDOW);
 }
 
-/* Return the workers that lack frames or have sent beyond. */
+/* Return the workers that lack frames, or have sent frames beyond their numbers in SEAL. */
 GLOBAL_FN __u64 find_missing(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -233,7 +242,7 @@ GLOBAL_FN int put_group(struct xdp_md *ctx, __u32 i, __u32 number)
 	return 1;
 }
 
-/* Write groups from number `first` on into the payload, up to `count`; return how many. */
+/* Write groups from number `first` on into the payload, at most `count`. Return the number of groups written. */
 GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 used)
 {
 	__u32 n = 0;
@@ -249,7 +258,7 @@ GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 use
 	return n;
 }
 
-/* Answer READ. A sealed table is not written, so it needs no lock. */
+/* Answer READ. A sealed table does not change, so reading it needs no lock. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Top-N by pruning (fpisa/query/topn.h has the rules and the reasons for them). Most frames have no row that could be
- * among the first; one comparison for each row detects that, without the lock.
+ * among the first N. One comparison for each row detects this without the lock.
  */
 #include "query.h"
 
-/* Each entry is a key, the least first; user space sets the number of entries. */
+/* The heap of keys, with the least key first. User space sets the number of entries. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -22,8 +22,8 @@ static __always_inline __u32 *fpisa_heap_at(void *heap, __u32 i)
 #include "fpisa/query/heap.h"
 
 /*
- * These are separate functions, so that a verifier walks the loops around them once and not for each path through a
- * step.
+ * These are separate functions, so that the verifier walks the loops around them once, and not once for each path
+ * through a step.
  */
 GLOBAL_FN __u32 sink(__u32 i, __u32 n, __u32 key)
 {
@@ -41,8 +41,8 @@ GLOBAL_FN int rise(__u32 i, __u32 key)
 #include "fpisa/query/topn.h"
 
 /*
- * Return a bit for each of rows 32 x `block` to + 31 whose key is at least `floor`. Zero if the frame does not hold
- * them all. The loop is unrolled and has no branches.
+ * Return the set of rows whose key is at least `floor`. Bit i stands for row 32 x `block` + i. Return 0 if the frame
+ * does not contain all 32 rows. The loop is unrolled and has no branches.
  */
 GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
 {
@@ -77,7 +77,10 @@ GLOBAL_FN int scan_row(struct xdp_md *ctx, __u32 i, __u64 floor)
 	return row && fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes)) >= floor;
 }
 
-/* Return the rows, of `count`, among 64 x `half` to + 63 whose key is at least `floor`. */
+/*
+ * Return the set of rows whose key is at least `floor`. Bit i stands for row 64 x `half` + i. The frame has `count`
+ * rows.
+ */
 GLOBAL_FN __u64 scan(struct xdp_md *ctx, __u32 half, __u64 floor, __u32 count)
 {
 	__u32 from = half * 64;
@@ -109,7 +112,7 @@ GLOBAL_FN int begin(__u32 epoch)
 	return 0;
 }
 
-/* Count row `i` of a frame by the rules; nonzero: the master must have it. The caller holds the lock. */
+/* Count row `i` of a frame by the rules. Return nonzero if the master must have the row. The caller holds the lock. */
 GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 {
 	const struct fpisa_query_config *q = config();
@@ -126,7 +129,10 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 	return fpisa_topn_row(s, q, NULL, key, counts);
 }
 
-/* Return the rows in `kept`, among 64 from 64 x `half` on, that are still to be kept. The caller holds the lock. */
+/*
+ * Count the rows of `kept`. Return those that the master must have. Bit i of `kept` stands for row 64 x `half` + i. The
+ * caller holds the lock.
+ */
 GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 counts)
 {
 	__u64 left = 0;
@@ -145,9 +151,9 @@ GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 cou
 }
 
 /*
- * Return the least key to keep, read without the lock, and in this order. While `high` is below the frame's number no
- * copy of it has counted. So none of its rows that are not above this bar can be among the rows that determine a
- * later one.
+ * Return the least key to keep. Read `bar` and then `high`, in this order, without the lock. While `high` is below the
+ * sequence number of the frame, no copy of the frame has been counted. So a row of the frame that is not above this bar
+ * cannot be among the rows that determine a later bar.
  */
 static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct fpisa_query_config *q,
 				      const struct fpisa_hdr *h)
@@ -157,7 +163,7 @@ static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct 
 	if (fpisa_read_once(&s->epoch) != h->generation)
 		return 0;
 	bar = fpisa_read_once(&s->bar);
-	/* This is a full barrier: no later load precedes the load above. */
+	/* This is a full barrier, so no later load precedes the load above. */
 	__sync_fetch_and_add(&s->barrier, 0);
 	high = fpisa_read_once(&s->window[h->rank & (FPISA_MAX_WORKERS - 1)].high);
 	return fpisa_topn_floor(q, bar, h->chunk > high);
@@ -198,7 +204,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 		high = ask_rows(ctx, 1, high, epoch, state);
 		filtered -= __builtin_popcountll(low) + __builtin_popcountll(high);
 	}
-	/* Without the lock a frame keeps rows that it might drop; this only costs the master work. */
+	/* Without the lock, a frame may keep rows that could be dropped. This only means more work for the master. */
 	if (low | high) {
 		v = take_state(q, s, epoch);
 		if (v == FPISA_V_ok) {
@@ -218,7 +224,7 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Answer SEAL with the certificate: T, which the last row of the master's result must not be below. */
+/* Answer SEAL with the certificate T. The last row of the master's result must not be below T. */
 GLOBAL_FN int seal(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
@@ -231,7 +237,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 	return bare_to_sender(ctx, q->job, FPISA_V_status);
 }
 
-/* Never called: topn has no groups, and the checks have refused the frame. */
+/* This is never called, because topn has no groups and the checks refuse READ. */
 GLOBAL_FN int read_groups(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
