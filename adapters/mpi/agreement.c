@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Agree whether a communicator is served, and for which types: one rank's attempt, and the result of all ranks. */
+/*
+ * Agree whether the datapath serves a communicator, and for which types. Each rank makes an attempt, and all ranks
+ * share the result.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +20,7 @@ static void say(const struct comm *m, const char *what, const char *why)
 	fprintf(stderr, "fpisa: %s of %d ranks: %s: %s\n", m->name, m->size, what, why);
 }
 
-/* Report a fault of the settings once per process: all communicators share the settings. */
+/* Report an error in the settings only once per process, because all communicators share the settings. */
 static void say_once(const struct comm *m, const char *what, const char *why)
 {
 	int said;
@@ -30,7 +33,7 @@ static void say_once(const struct comm *m, const char *what, const char *why)
 		say(m, what, why);
 }
 
-/* One rank's attempt to join or to probe, and its result. */
+/* An attempt of this rank to join or to probe, and its result. */
 struct attempt {
 	struct comm *m;
 	enum fpisa_dtype type;
@@ -47,9 +50,11 @@ static int some_are_dead(void *arg)
 }
 
 /*
- * Return whether the attempt succeeded on all ranks. If not, one rank reports the reason, preferably a rank whose
- * reason is not only that others were missing. MPI would wait for a dead rank. The service stays then, to report the
- * dead rank with each call.
+ * Return whether the attempt succeeded on all ranks. If it failed, one rank reports the reason. A rank that only timed
+ * out waiting for other ranks reports its reason only if no rank has another reason.
+ *
+ * If a rank is dead, MPI would wait for ever for its vote. In that case keep the service, so that every call reports
+ * the dead rank.
  */
 static enum service_state all_well(MPI_Comm c, const struct attempt *a, const char *what)
 {
@@ -62,7 +67,7 @@ static enum service_state all_well(MPI_Comm c, const struct attempt *a, const ch
 	if (PMPI_Iallreduce(&vote[0], &vote[1], 1, MPI_INT, MPI_MIN, c, &r))
 		return SERVICE_MPI;
 	if (!wait_mpi(&r, some_are_dead, m)) {
-		comm_get(m); /* keep the reference for ever, because MPI has the vote */
+		comm_get(m); /* keep this reference for ever, because MPI still uses the vote */
 		return SERVICE_FPISA;
 	}
 	worst = vote[1];
@@ -98,7 +103,7 @@ static int goes(const struct comm *m)
 	return !m->offer.two_levels || !m->levels.rank;
 }
 
-/* Choose each rank's place if hosts matter. Return nonzero, on all ranks alike, if there is nothing to join. */
+/* Choose each rank's place, if the ranks' hosts matter. Return nonzero on all ranks if the ranks cannot join. */
 static int place(struct attempt *a, MPI_Comm c)
 {
 	struct comm *m = a->m;
@@ -120,7 +125,7 @@ static int place(struct attempt *a, MPI_Comm c)
 	return a->size == 1;
 }
 
-/* Send rank 0's offer to all ranks. Return nonzero, on all ranks alike, if it offers nothing. */
+/* Send rank 0's offer to all ranks. Return nonzero on all ranks if the offer is empty. */
 static int spread_offer(struct comm *m, MPI_Comm c)
 {
 	int inter = 0;
@@ -159,7 +164,7 @@ enum service_state agree(struct comm *m, MPI_Comm c)
 
 	if (!agree_on_offer(m, c) || place(&a, c))
 		return SERVICE_MPI;
-	/* The manager waits 10 s for ranks. Wait here for ranks that make this call later. */
+	/* The manager waits only 10 s for ranks. Wait here for the ranks that make this call later. */
 	if (PMPI_Barrier(c))
 		return SERVICE_MPI;
 	if (goes(m))
@@ -177,7 +182,7 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 	char what[64];
 
 	snprintf(what, sizeof(what), "MPI performs all reductions of %s", type_names[type]);
-	/* A group waits as long as its ranks live, a static job until its deadline. */
+	/* A group waits as long as its ranks live, but a static job waits only until its deadline. */
 	if (m->offer.jobs && PMPI_Barrier(c))
 		return SERVICE_MPI;
 	if (goes(m))
@@ -192,8 +197,9 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 }
 
 /*
- * Report a request that MPI serves although the mode is exact, because the ranks have not agreed yet. Mode exact promises bits,
- * so rank 0 says it once per type. The mode of static jobs is known after the join, and say_of_jobs() reports it.
+ * If the mode is exact, report that MPI serves this request because the ranks have not agreed yet. Mode exact promises
+ * the bits of the result, so rank 0 reports this once per type. The mode of static jobs is unknown until the ranks have
+ * joined, and say_of_jobs() reports those requests.
  */
 static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 {
@@ -235,7 +241,7 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 	}
 	if (m->state != SERVICE_FPISA)
 		return 0;
-	/* In mode exact the size does not matter, but at this point only a static job may turn out to be exact. */
+	/* In mode exact the datapath serves calls of any size. The mode is still unknown only for static jobs. */
 	if (small && m->offer.mode != MODE_EXACT && !m->offer.jobs)
 		return 0;
 	if (m->type[type] == SERVICE_UNKNOWN) {
@@ -256,7 +262,7 @@ void agree_on_requests(struct comm *m, MPI_Comm c)
 		m->wanted[type] = 0;
 		if (bytes && !comm_has_agreed(m))
 			m->state = agree(m, c);
-		/* With two levels MPI serves all requests. */
+		/* With two levels, MPI serves all requests. */
 		if (bytes && !m->offer.two_levels)
 			agree_serves(m, c, type, bytes, 1);
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * The functions that replace those of the MPI library. Sums, minima and maxima of floating-point numbers over a
- * communicator that is served go to the datapath, all other calls to MPI. Calls that wait for all ranks agree also on
- * the types of requests, which may not wait.
+ * The functions that replace functions of the MPI library. The datapath serves sums, minima and maxima of
+ * floating-point numbers if it serves the communicator. MPI makes all other calls. A call that waits for all ranks also
+ * agrees on the types of requests, because starting a request must not wait.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +22,17 @@ static int is_complex(MPI_Datatype t)
 }
 
 /*
- * Return the type of the `each` values that make up one t, or 0 if the datapath does not serve it. A sum of complex numbers is
- * a sum of their parts. Integers wrap in MPI but saturate in the datapath, so MPI keeps them.
+ * Return the type of the values, and set `each` to the number of values in one element of type t. Return 0 if the
+ * datapath does not serve the type. The sum of complex numbers is the sum of their parts. Integers wrap in MPI but
+ * saturate in the datapath, so MPI sums integers.
  */
 static enum fpisa_dtype dtype_of(MPI_Datatype t, enum fpisa_operation op, size_t *each)
 {
-	/* The size of the Fortran types depends on the compiler's options when MPI was built. */
+	/* The size of the Fortran types depends on the compiler options with which MPI was built. */
 	int size = 0;
 
 	*each = 1;
-	/* MPICH defines Fortran's names, as MPI_DATATYPE_NULL, even if it was built without Fortran. */
+	/* If MPICH was built without Fortran, it defines the names of Fortran types as MPI_DATATYPE_NULL. */
 	if (t == MPI_DATATYPE_NULL)
 		return 0;
 #ifdef MPIX_C_FLOAT16
@@ -57,8 +58,9 @@ static enum fpisa_operation operation_of(MPI_Op op)
 }
 
 /*
- * Fill in the call for the datapath and return its communicator's record, or NULL if
- * MPI serves it. `waits`: it may wait for all ranks.
+ * Fill in the call for the datapath and return the communicator's record. Return
+ * NULL if MPI serves the call. `waits` tells whether the call may wait for all
+ * ranks.
  */
 static struct comm *served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o,
 			   MPI_Comm c, int waits)
@@ -68,15 +70,15 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	size_t each = 1;
 	enum fpisa_dtype type = op && count > 0 && c != MPI_COMM_NULL ? dtype_of(t, op, &each) : 0;
 
-	/* MPI itself has to refuse invalid arrays. */
+	/* MPI reports invalid arrays itself. */
 	if (!send || !recv || recv == MPI_IN_PLACE)
 		return NULL;
 	m = type ? comm_of(c, waits) : NULL;
 	if (!m || !agree_serves(m, c, type, bytes_of(type) * each * (size_t)count, waits))
 		return NULL;
 	/*
-	 * All ranks number their calls in the same way. A rank that cannot make a call still counts it, so its next
-	 * call has the right number.
+	 * All ranks number their calls in the same way. A rank counts a call even if it cannot make the call, so its
+	 * next call has the right number.
 	 */
 	*call = (struct fpisa_call){.size = sizeof(*call),
 				    .send = send == MPI_IN_PLACE ? recv : send,
@@ -89,7 +91,10 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	return m;
 }
 
-/* Return why MPI has made a call of `type`, or 0, by `op`, or 0. `waits` as for served(); reduces: it is MPI_Reduce(). */
+/*
+ * Return why MPI made a call with this type and operation, either of which may be 0. `waits` has the same meaning as in
+ * served(). `reduces` is set for MPI_Reduce().
+ */
 static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_operation op, int waits, int reduces)
 {
 	if (!op)
@@ -105,7 +110,10 @@ static const char *reason(struct comm *m, enum fpisa_dtype type, enum fpisa_oper
 	return reduces ? "served only in mode exact" : "below FPISA_MIN_BYTES";
 }
 
-/* Count a call that MPI has made. Arguments are valid, because MPI took them. A single rank has nothing to reduce. */
+/*
+ * Count a call that MPI has made. The arguments are valid, because MPI accepted them. Do not count calls of a single
+ * rank.
+ */
 static int kept(int rc, const char *call, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c, int waits)
 {
 	struct kept k = {.call = call, .type = t, .op = o};
@@ -140,8 +148,9 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 }
 
 /*
- * Serve MPI_Reduce() as a sum that all ranks get. That takes longer than MPI's own reduction, which sends the sum to one rank.
- * So only mode exact uses it, for the bits, and in other modes the ranks do not join for it. Two levels are never exact.
+ * Serve MPI_Reduce() as an all-reduce. That takes longer than MPI's own reduction, which sends the sum to one rank. So
+ * serve it only in mode exact, which promises the bits of the result. In other modes the ranks do not join for
+ * MPI_Reduce(). Mode exact does not support two levels.
  */
 static struct comm *reduce_served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t,
 				  MPI_Op o, int root, MPI_Comm c)
@@ -158,7 +167,7 @@ static struct comm *reduce_served(struct fpisa_call *call, const void *send, voi
 	return m && service_is_exact(m->service, call->type) ? m : NULL;
 }
 
-/* MPI's error if a root's arrays are the same, or another rank receives in place. */
+/* the error class that MPI returns if the root's arrays are the same, or if another rank passes MPI_IN_PLACE */
 #ifdef OPEN_MPI
 #define ERR_ARRAYS MPI_ERR_ARG
 #else
@@ -186,9 +195,12 @@ ENTRY int MPI_Reduce(const void *send, void *recv, int count, MPI_Datatype t, MP
 
 	if (c != MPI_COMM_NULL)
 		PMPI_Comm_rank(c, &rank);
-	/* Only the root knows this, and the others wait for its values. The root contributes, and then gets the error. */
+	/*
+	 * Only the root knows that its arguments are invalid, and the other ranks wait for its values. So the root
+	 * contributes its values, and returns the error afterwards.
+	 */
 	refused = rank == root && (recv == send || recv == MPI_IN_PLACE);
-	/* The other ranks ignore `recv`; `send` stands in for it and is not written. */
+	/* The other ranks ignore `recv`. Pass `send` in its place, which is only read. */
 	m = reduce_served(&call, send, rank == root && !refused ? recv : (void *)(uintptr_t)send, count, t, o, root, c);
 	if (!m)
 		return kept(PMPI_Reduce(send, recv, count, t, o, root, c), "MPI_Reduce", count, t, o, c, 1);
@@ -213,7 +225,9 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 {
 	struct fpisa_call call;
 	struct comm *m = served(&call, send, recv, count, t, o, c, 0);
-	/* A second level would need another call, which this rank would not make before the program waits. */
+	/*
+	 * With two levels a second call would have to follow, and this rank could start it only when the program waits.
+	 */
 	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
 
 	if (rc == REQUEST_NOT_HERE)
@@ -223,7 +237,10 @@ ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t
 }
 
 #ifdef MPICH_VERSION
-/* These two functions of MPICH do not call the functions of a request, or lock other threads out meanwhile. */
+/*
+ * MPICH's versions of these two functions either do not call the request's own functions, or block other threads while
+ * they do.
+ */
 ENTRY int MPI_Request_get_status(MPI_Request r, int *flag, MPI_Status *status)
 {
 	request_complete_ended();

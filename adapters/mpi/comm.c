@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Communicators. A record is an attribute of its communicator, so MPI deletes the record with the communicator, in
- * whatever language it is freed. Requests in progress keep the record longer.
+ * Communicators. A communicator's record is an attribute of the communicator. So MPI deletes the record when a program
+ * in any language frees the communicator. Requests in progress keep the record until they end.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -10,9 +10,11 @@
 #include <string.h>
 #include "shim.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the list; MPI may hold its own lock in callbacks */
+/* protects the list; MPI may hold its own lock when it calls the callbacks that take this lock */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(comm_list, comm) comms = LIST_HEAD_INITIALIZER(comms);
-static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; /* protects the variables below; callbacks do not take it */
+/* protects the variables below; callbacks do not take this lock */
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 static int record_key = MPI_KEYVAL_INVALID, end_key = MPI_KEYVAL_INVALID;
 static int error_code = MPI_ERR_OTHER;
 
@@ -59,7 +61,7 @@ static int forget(MPI_Comm c, int key, void *value, void *extra)
 
 /*
  * Leave all services. MPI_Finalize() deletes the attributes of MPI_COMM_SELF
- * first, and need not delete other communicators'.
+ * first, and may not delete those of other communicators.
  */
 static int end(MPI_Comm c, int key, void *value, void *extra)
 {
@@ -82,7 +84,10 @@ int comm_prepare(void)
 	pthread_mutex_lock(&once);
 	if (record_key != MPI_KEYVAL_INVALID)
 		goto out;
-	/* A program that uses only sessions does not have an MPI_COMM_SELF whose attributes report the end. */
+	/*
+	 * A program that uses only MPI sessions does not have MPI_COMM_SELF, whose attributes would report the end of
+	 * MPI.
+	 */
 	PMPI_Initialized(&begun);
 	if (!begun) {
 		rc = -EINVAL;
@@ -92,7 +97,7 @@ int comm_prepare(void)
 	    PMPI_Comm_set_attr(MPI_COMM_SELF, end_key, &comms) ||
 	    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &record_key, NULL))
 		rc = -ENOMEM;
-	/* Add an error class, so that MPI_Error_string() returns our sentence. */
+	/* Add an error class for which MPI_Error_string() returns this adapter's text. */
 	if (!PMPI_Add_error_class(&code))
 		error_code = code;
 out:
@@ -124,7 +129,10 @@ static struct comm *make(MPI_Comm c)
 	return m;
 }
 
-/* Return the record, if it exists. A communicator is in one collective call at a time, so one thread uses its record. */
+/*
+ * Return the record, if it exists. A communicator is in only one collective call at a time, so only one thread uses the
+ * record.
+ */
 static struct comm *find(MPI_Comm c)
 {
 	struct comm *m = NULL;
@@ -196,7 +204,7 @@ void comm_say(const struct comm *m, const char *error)
 	fprintf(stderr, "fpisa: %s, rank %d of %d: %s\n", m->name, m->rank, m->size, error);
 }
 
-/* Report an error. Parts of the array may hold results already, so MPI cannot make the call instead. */
+/* Report an error. Parts of the array may already contain results, so MPI cannot repeat the call. */
 static int fail(const struct comm *m, MPI_Comm c, const char *error)
 {
 	int code = comm_error_code(error);

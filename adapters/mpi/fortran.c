@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Fortran's entries that bypass ours and call PMPI. In Open MPI mpif.h and `use mpi` reach mpi_allreduce_(), and mpi_f08
- * reaches ompi_allreduce_f(); likewise for MPI_Iallreduce(), MPI_Reduce() and MPI_Barrier(). MPICH's entries call
- * MPI_Allreduce() and the like, except entries of mpi_f08 without an array of any type, which call PMPI.
+ * Entry points of MPI's Fortran bindings that call PMPI functions directly, and so bypass calls.c. In Open MPI, mpif.h
+ * and `use mpi` call mpi_allreduce_(), and mpi_f08 calls ompi_allreduce_f(). MPI_Iallreduce(), MPI_Reduce() and
+ * MPI_Barrier() have corresponding names. MPICH's Fortran functions call MPI_Allreduce() and the like. The exceptions
+ * are functions of mpi_f08 without a choice buffer, which call PMPI.
  */
 #include <dlfcn.h>
 #include "shim.h"
 
 #ifdef OPEN_MPI
 
-/* Return whether p is the variable of that name, in a spelling that a Fortran compiler may give it. */
+/*
+ * Return whether p is the address of this Fortran variable, in any spelling that a Fortran compiler may use for the
+ * name.
+ */
 static int is_fortran(const void *p, const char *const names[4])
 {
 	for (int i = 0; i < 4; i++) {
@@ -99,7 +103,7 @@ ALSO(mpi_reduce_);
 ALSO(mpi_reduce__);
 ALSO(MPI_REDUCE);
 #else
-/* Call MPICH's entry after ours. MPICH's entry knows the status of mpi_f08, and optional arguments. */
+/* Call MPICH's function after ours, because MPICH's function handles the status of mpi_f08 and optional arguments. */
 #define THEN(entry, ...)                                    \
 	do {                                                \
 		__typeof__(&(entry)) next;                  \
@@ -120,7 +124,7 @@ ENTRY void mpi_request_get_status_f08_(MPI_Fint *request, void *flag, void *stat
 	THEN(mpi_request_get_status_f08_, request, flag, status, error);
 }
 
-/* Wait, then call MPICH's entry. A request of MPICH is the same number in Fortran. */
+/* Wait, and then call MPICH's function. MPICH uses the same number for a request in C and in Fortran. */
 ENTRY void mpi_waitall_f08_(MPI_Fint *count, MPI_Request r[], void *statuses, MPI_Fint *error)
 {
 	request_await(*count, r);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Two levels: the ranks of a host sum by MPI, through shared memory, and one rank uses the datapath for all of them. */
+/*
+ * Reductions in two levels. The ranks of a host reduce by MPI through shared memory, and one rank of each host uses the
+ * datapath.
+ */
 #include <stdio.h>
 #include "shim.h"
 
@@ -16,7 +19,7 @@ int levels_make(struct levels *l, MPI_Comm c)
 	rc = PMPI_Allreduce(&first, &l->hosts, 1, MPI_INT, MPI_SUM, c);
 	if (!rc)
 		rc = PMPI_Exscan(&first, &before, 1, MPI_INT, MPI_SUM, c);
-	/* The result of MPI_Exscan() on rank 0 is undefined. */
+	/* MPI_Exscan() leaves the result on rank 0 undefined. */
 	l->number = rank ? before : 0;
 	return rc;
 }
@@ -32,7 +35,7 @@ struct outcome {
 	char error[TEXT];
 };
 
-/* Replace the host's sum, in recv of its rank 0, by the sum of all hosts. */
+/* Replace the host's sum in `recv` of the host's rank 0 by the sum over all hosts. */
 static int between_hosts(struct comm *m, const struct fpisa_call *call, struct outcome *o)
 {
 	struct fpisa_call all = *call;

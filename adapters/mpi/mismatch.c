@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Refuse programs of the other MPI. This library is not built for them and cannot read their arguments of
- * MPI_Allreduce().
+ * Refuse programs that use another MPI library. This library cannot read the MPI_Allreduce() arguments of such
+ * programs.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #ifdef OPEN_MPI
 #define OURS "Open MPI", "openmpi"
 #define OTHER "MPICH", "mpich"
-#define OF_OTHER "MPIX_Grequest_start" /* only in the other MPI's library */
+#define OF_OTHER "MPIX_Grequest_start" /* a symbol that exists only in the other MPI library */
 #else
 #define OURS "MPICH", "mpich"
 #define OTHER "Open MPI", "openmpi"

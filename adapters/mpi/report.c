@@ -1,28 +1,34 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The line at MPI_Finalize() about the calls of this process: how many the datapath made, and which MPI made, and why. */
+/*
+ * Print a line at MPI_Finalize() about the calls of this process: how many calls the datapath made, which calls MPI
+ * made, and why MPI made them.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "shim.h"
 
-#define KINDS 16  /* different kinds of calls that the line names */
-#define NAME 64	  /* of a datatype */
-#define LINE 8192 /* more than all kinds take */
+#define KINDS 16  /* number of kinds of calls that the line lists */
+#define NAME 64	  /* length of a datatype's name */
+#define LINE 8192 /* longer than the longest line */
 
 struct kind {
 	struct kept first;
 	char type[NAME];
-	uint64_t calls, least, most; /* bytes */
+	uint64_t calls, least, most; /* least and most are in bytes */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the variables below */
 static struct kind kind[KINDS];
 static int kinds;
-static uint64_t exact, others, more; /* calls: served; MPI's of further kinds */
-static int rounded;		     /* whether MPI made a call whose bits may depend on the order of the ranks */
+static uint64_t exact, others, more; /* calls in mode exact, calls in other modes, and MPI's calls of further kinds */
+static int rounded;		     /* set if MPI made a call whose bits may depend on the order of the ranks */
 
-/* Numbers that are not integers, or a type that the program has made. */
+/*
+ * Return whether reductions of the type may round. They may for a floating-point type, and for a type that the program
+ * has defined.
+ */
 static int may_round(MPI_Datatype t)
 {
 	const MPI_Datatype floats[] = {
@@ -66,7 +72,7 @@ static const char *name_of(MPI_Op op)
 				"the program's operation";
 }
 
-/* Return the kind of a call, or NULL if there are too many. */
+/* Return the record for this kind of call, or NULL if there are too many kinds. */
 static struct kind *kind_of(const struct kept *k)
 {
 	struct kind *new = &kind[kinds];
@@ -119,7 +125,8 @@ void report_served(int is_exact)
 }
 
 /*
- * FPISA_REPORT asks for the line or forbids it. Without the variable, report the calls that mode exact did not serve.
+ * FPISA_REPORT turns the line on or off. If the variable is not set, print the line only if MPI made calls that mode
+ * exact should have served.
  */
 static int asked(void)
 {

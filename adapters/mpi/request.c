@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * MPI_Iallreduce() in the datapath: a generalized request, which every MPI_Wait and MPI_Test accepts, in each language.
- * The library's thread marks a completed request. A thread that is inside MPI tells MPI about it, so this needs no particular
- * level of MPI_Init_thread(). In Open MPI a callback of its progress engine looks for marked requests. In MPICH the request's
- * own functions do (an extension of MPICH, on which its MPI-IO is built).
+ * MPI_Iallreduce() in the datapath. The MPI request is a generalized request, so every MPI_Wait and MPI_Test function
+ * accepts it, in every language. The library's thread marks a request as complete. A thread that is inside MPI reports
+ * the completion to MPI, so any level of MPI_Init_thread() is sufficient.
+ *
+ * In Open MPI, a callback of the progress engine looks for marked requests. In MPICH, the request's own functions do
+ * so. These functions are an extension of MPICH, which its MPI-IO uses too.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -17,7 +19,7 @@ struct served {
 	LIST_ENTRY(served) link;
 	MPI_Request request;
 	struct comm *comm;
-	MPI_Comm handle; /* MPI_COMM_NULL: freed since */
+	MPI_Comm handle; /* MPI_COMM_NULL after the communicator was freed */
 	atomic_int done;
 	int rc, told;
 	char error[TEXT];
@@ -25,9 +27,9 @@ struct served {
 
 static LIST_HEAD(served_list, served) under_way = LIST_HEAD_INITIALIZER(under_way);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the list */
-static atomic_uint ended;				 /* requests that are done, but still in the list */
+static atomic_uint ended;				 /* requests that are complete, but still in the list */
 #ifndef OPEN_MPI
-static MPI_Request mover = MPI_REQUEST_NULL; /* for the thread that waits within MPI; one at a time */
+static MPI_Request mover = MPI_REQUEST_NULL; /* for the thread that waits within MPI, one thread at a time */
 #endif
 
 static struct served *take_ended(void)
@@ -58,7 +60,7 @@ int request_complete_ended(void)
 
 		if (s->rc)
 			comm_say(m, s->error);
-		PMPI_Grequest_complete(r); /* another thread may free the request from here on */
+		PMPI_Grequest_complete(r); /* from here on another thread may free the request */
 		comm_put(m);
 	}
 	return n;
@@ -66,7 +68,7 @@ int request_complete_ended(void)
 
 /* -- functions that MPI calls ---------------------------------------------------------- */
 
-/* Return the request's error. MPI calls the error handler of MPI_COMM_WORLD for any generalized request that failed. */
+/* Return the request's error. If any generalized request fails, MPI calls the error handler of MPI_COMM_WORLD. */
 static int query(void *state, MPI_Status *status)
 {
 	struct served *s = state;
@@ -94,8 +96,8 @@ static int cancel(void *state, int complete)
 
 #ifdef OPEN_MPI
 /*
- * Register with the progress engine. Its functions are not in mpi.h, but exist
- * since 1.0, and Open MPI's components use them.
+ * Register with the progress engine. mpi.h does not declare these functions.
+ * They have existed since Open MPI 1.0, and Open MPI's own components use them.
  */
 static int can_start(void)
 {
@@ -127,7 +129,7 @@ static int can_start(void)
 	return good;
 }
 
-/* Poll for completion. MPI_Wait() does not call anything else until the request is complete. */
+/* Poll for completion, because MPI_Wait() calls nothing else until the request is complete. */
 static int look(void *state, MPI_Status *status)
 {
 	struct served *s = state;

@@ -19,8 +19,8 @@ $(B)/mpi/$(1)/%.o: $(MPI_DIR)/%.c $(MPI_DIR)/rules.mk
 	$$(call say,CC,$$@)
 	$$(Q)mpicc.$(1) -std=gnu11 $$(WARN) $$(CFLAGS) -fPIC -fvisibility=hidden -Iinclude $$(DEP) -c $$< -o $$@
 
-# The adapter contains libfpisa and hides it: a program may have another version of it. Link libmpi, because a program
-# without MPI that inherits LD_PRELOAD would not start otherwise.
+# The adapter contains its own libfpisa and hides the symbols, because a program may use another version of libfpisa.
+# Link with libmpi, so that programs without MPI also start when they inherit LD_PRELOAD.
 $(B)/mpi/$(1)/libfpisa-mpi.so: $(patsubst $(MPI_DIR)/%.c,$(B)/mpi/$(1)/%.o,$(wildcard $(MPI_DIR)/*.c)) $(B)/libfpisa.a
 	$$(call say,LINK,$$@)
 	$$(Q)mpicc.$(1) -shared $$(CFLAGS) $$(LDFLAGS) -Wl,-soname,libfpisa-mpi.so -Wl,-z,defs -Wl,--exclude-libs,ALL $$^ \

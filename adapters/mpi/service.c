@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The service of a communicator: a group of the manager, or static jobs for it. */
+/* The service of a communicator: either a group at the manager, or static jobs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,10 @@
 
 struct service {
 	struct fpisa_group *group;
-	struct fpisa *job[TYPES]; /* static jobs */
+	struct fpisa *job[TYPES]; /* static jobs, by type */
 	uint8_t mode[TYPES];
-	char lost[TEXT]; /* no group: a rank had died when all had joined, and which */
+	/* names the dead rank, if a rank died before the group could be used; then there is no group */
+	char lost[TEXT];
 };
 
 static _Thread_local char own_error[TEXT];
@@ -31,7 +32,7 @@ static int join_group(struct service *s, const struct offer *o, uint32_t rank, u
 	return fpisa_group_join(&s->group, o->host, o->name, rank, size, &options);
 }
 
-/* Join a static job. Its type is the job's format, which the aggregator reports. */
+/* Join a static job. The aggregator reports the job's format, which is the type of its values. */
 static int join_job(struct service *s, const struct offer *o, int k, uint32_t size, uint32_t local)
 {
 	const struct fpisa_options options = {.size = sizeof(options),

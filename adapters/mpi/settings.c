@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* The settings of the service in the environment. */
+/* Read the settings of the service from the environment. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,10 +11,11 @@
 
 #define DEFAULT_PORT 18000
 #define DEFAULT_TIMEOUT_MS 60000
-#define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* longest name of a variable */
-#define DEFAULT_MIN_BYTES 8192		    /* bench/README.md, mpi: from this size on ours was faster */
+#define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* longest variable name */
+/* from this size on the datapath was faster than MPI; see bench/README.md */
+#define DEFAULT_MIN_BYTES 8192
 
-#define DEFAULT_MODE FPISA_MODE_FPISA64 /* the mode whose sums are as good as MPI's, or better, for all types */
+#define DEFAULT_MODE FPISA_MODE_FPISA64 /* the mode whose sums are at least as accurate as MPI's, for all types */
 
 struct name {
 	const char *name;
@@ -22,8 +23,8 @@ struct name {
 };
 
 /*
- * Return the value that the variable names, from a list that NULL ends, or
- * `otherwise` if the variable is not set or empty.
+ * Return the id of the variable's value in the list, which a NULL name ends.
+ * Return `otherwise` if the variable is unset or empty.
  */
 static uint8_t read_name(struct offer *o, const char *variable, const struct name *names, const char *all,
 			 uint8_t otherwise)
@@ -55,7 +56,9 @@ static void read_fanout(struct offer *o)
 	o->fanout = read_name(o, "FPISA_FANOUT", names, FPISA_FANOUT_NAMES(FPISA_NAME, " or "), 0);
 }
 
-/* Return the number of base `base` in the variable, at most `most`, or `otherwise` if the variable is not set. */
+/*
+ * Parse the variable as a number of base `base` that is at most `most`. Return `otherwise` if the variable is not set.
+ */
 static uint64_t read_number(struct offer *o, const char *variable, const char *what, int base, uint64_t most,
 			    uint64_t otherwise)
 {
@@ -97,7 +100,10 @@ static int parse_jobs(struct offer *o, const char *text)
 	return -EINVAL;
 }
 
-/* Set `variable` to the name of the jobs' variable for MPI_COMM_WORLD, or for a communicator that the program has named. */
+/*
+ * Set `variable` to the name of the environment variable that lists the jobs of a communicator. MPI_COMM_WORLD has its
+ * own variable.
+ */
 static void jobs_variable(char variable[VARIABLE], const char *name)
 {
 	int world = !strcmp(name, "MPI_COMM_WORLD");

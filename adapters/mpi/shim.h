@@ -2,17 +2,17 @@
 /*
  * The interfaces between the files of the MPI adapter (doc/mpi.md):
  *
- *	calls.c      the entries
- *	fortran.c    entries that Fortran programs reach directly
- *	comm.c       a record of each communicator
- *	agreement.c  agreement of the ranks whether a communicator is served
- *	levels.c     sums within hosts first
- *	service.c    a group or static jobs
- *	settings.c   the settings of the environment
- *	request.c    MPI_Iallreduce()
- *	wait.c       waiting
- *	report.c     the line at MPI_Finalize() about who made the calls
- *	mismatch.c   refusal of programs of the other MPI
+ * 	calls.c      the functions that replace MPI functions
+ * 	fortran.c    functions that Fortran programs call directly
+ * 	comm.c       a record of each communicator
+ * 	agreement.c  the ranks' agreement whether the datapath serves a communicator
+ * 	levels.c     reductions in two levels
+ * 	service.c    a group or static jobs
+ * 	settings.c   settings from environment variables
+ * 	request.c    MPI_Iallreduce()
+ * 	wait.c       waits during which MPI makes progress
+ * 	report.c     the line at MPI_Finalize() that counts the calls
+ * 	mismatch.c   refusal of programs that use another MPI library
  */
 #ifndef FPISA_MPI_SHIM_H
 #define FPISA_MPI_SHIM_H
@@ -24,31 +24,31 @@
 #include "fpisa.h"
 
 #define ENTRY __attribute__((visibility("default")))
-#define MODE_EXACT 4 /* in struct fpisa_group_options and struct fpisa_info */
+#define MODE_EXACT 4 /* same value as in struct fpisa_group_options and struct fpisa_info */
 #define TYPES (FPISA_FLOAT64 + 1)
 #define TEXT 512
 
 /* -- settings.c: the settings of rank 0, which all ranks of a communicator use, sent as bytes */
 
-#define MAX_JOBS 4 /* static jobs of a communicator, each of another type */
+#define MAX_JOBS 4 /* most static jobs of a communicator; each job has a different type */
 
 struct offer {
-	char host[256];	    /* host of the manager, or for static jobs of the aggregator */
+	char host[256];	    /* host of the manager, or of the aggregator for static jobs */
 	char name[64];	    /* name of the group */
-	uint64_t min_bytes; /* MPI keeps calls with fewer bytes */
-	uint64_t token;	    /* token of static jobs; timeout_ms is their deadline */
+	uint64_t min_bytes; /* MPI makes calls with fewer bytes */
+	uint64_t token;	    /* token of static jobs; timeout_ms is the deadline of static jobs */
 	uint32_t timeout_ms;
 	struct {
-		uint16_t job, port; /* the UDP port of a host's first rank */
+		uint16_t job, port; /* `port` is the UDP port of a host's first rank */
 	} job[MAX_JOBS];
-	uint8_t jobs; /* number of static jobs; 0: a group */
+	uint8_t jobs; /* number of static jobs; 0 means a group */
 	uint8_t mode;
-	uint8_t fanout; /* as options.fanout of a group */
+	uint8_t fanout; /* same values as options.fanout of a group */
 	uint8_t two_levels;
-	char why_not[TEXT]; /* why nothing is offered; "" if something is */
+	char why_not[TEXT]; /* why the offer is empty; "" if the offer is not empty */
 };
 
-/* Make an offer from this process's environment to the communicator of that name, with a unique group name. */
+/* Make an offer to the communicator of that name from this process's environment, with a unique group name. */
 void offer_make(struct offer *o, const char *name);
 
 /* -- service.c: a group, or static jobs ---------------------------------------------------- */
@@ -56,16 +56,18 @@ void offer_make(struct offer *o, const char *name);
 struct service;
 
 /*
- * Join as `rank` of `size`, the `local`th of its host. Return 0 or -errno; service_error() says why. All of these functions
- * block, except service_start().
+ * Join as rank `rank` of `size`, and as the rank with index `local` on its host. Return 0 or -errno, and set the text
+ * of service_error(). All functions of a service except service_start() block.
  */
 int service_join(struct service **s, const struct offer *o, uint32_t rank, uint32_t size, uint32_t local);
-int service_probe(struct service *s, enum fpisa_dtype type); /* a sum of zeros: the first of a type makes its job */
+/* sums zeros; the first sum of a type creates the job of the type */
+int service_probe(struct service *s, enum fpisa_dtype type);
 int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r);
 int service_is_exact(const struct service *s, enum fpisa_dtype type);
-int service_lost(const struct service *s); /* whether ranks of the group are dead: calls fail, and say which */
-void service_leave(struct service *s);	   /* s may be NULL */
-const char *service_error(void);	   /* the last error of this thread */
+/* whether ranks of the group are dead; calls then fail with an error that names them */
+int service_lost(const struct service *s);
+void service_leave(struct service *s); /* s may be NULL */
+const char *service_error(void);       /* the last error of this thread */
 
 /* -- levels.c: the ranks of a host by shared memory first ----------------------------------- */
 
@@ -75,82 +77,84 @@ struct levels {
 	int rank, hosts, number;
 };
 
-int levels_make(struct levels *l, MPI_Comm c); /* collective; returns MPI_SUCCESS, or an MPI error */
+int levels_make(struct levels *l, MPI_Comm c); /* collective; returns MPI_SUCCESS or an MPI error */
 void levels_free(struct levels *l);	       /* collective */
 
-/* Make the call over all ranks. Return 0 or an MPI error. Set `error` to the datapath's error, or "". */
+/* Make the call over all ranks. Return 0 or an MPI error. Set `error` to the error of the datapath, or to "". */
 int levels_allreduce(struct comm *m, const struct fpisa_call *call, int count, MPI_Datatype t, MPI_Op op,
 		     char error[TEXT]);
 
 /* -- comm.c: a communicator, while it or its requests exist ---------------------------- */
 
-/* OFFERED: all ranks have rank 0's offer, but have not joined. */
+/* OFFERED means that all ranks have rank 0's offer, but have not joined. */
 enum service_state { SERVICE_UNKNOWN, SERVICE_OFFERED, SERVICE_MPI, SERVICE_FPISA };
 
 struct comm {
 	LIST_ENTRY(comm) link;
-	int users; /* the communicator, and each request */
+	int users; /* references by the communicator and by each request */
 	struct service *service;
 	enum service_state state, type[TYPES];
-	uint64_t wanted[TYPES]; /* bytes of the largest request that MPI served because the ranks have yet to agree */
-	int said[TYPES];	/* rank 0 has said that MPI serves such requests for now */
+	uint64_t wanted[TYPES]; /* bytes of the largest request that MPI served because the ranks had not agreed yet */
+	int said[TYPES];	/* whether rank 0 has reported that MPI serves such requests for now */
 	struct offer offer;
 	struct levels levels; /* used if offer.two_levels */
 	MPI_Request mover;
-	int vote[2];	/* agreement.c's, with MPI */
-	uint64_t calls; /* served, those among them that this rank could not make; each has its number as its tag */
+	int vote[2]; /* used by agreement.c, and by MPI while a vote is in progress */
+	/* number of served calls, including calls that this rank could not make; a call's number is part of its tag */
+	uint64_t calls;
 	int rank, size;
 	char name[MPI_MAX_OBJECT_NAME + 1];
 };
 
 /*
- * Return the communicator's record, or NULL if it cannot have one. All ranks make the first call that waits, and agree then
- * whether the communicator is served.
+ * Return the communicator's record, or NULL if the communicator cannot have a record. In the first call that waits, all
+ * ranks agree whether the datapath serves the communicator.
  */
 struct comm *comm_of(MPI_Comm c, int waits);
 
-/* Return the record, or NULL if it does not exist. */
+/* Return the communicator's record, or NULL if the record does not exist. */
 struct comm *comm_find(MPI_Comm c);
 
-/* Prepare records and the end of MPI. Return 0 or -errno. */
+/* Prepare for records and for the end of MPI. Return 0 or -errno. */
 int comm_prepare(void);
 
-int comm_has_agreed(const struct comm *m); /* whether the ranks have agreed if it is served */
+int comm_has_agreed(const struct comm *m); /* whether the ranks have agreed if the datapath serves the communicator */
 
-/* Agree, in a call that waits for all ranks of c, on the types whose requests MPI has served until now. */
+/* Agree on the types whose requests MPI has served until now. Call this in a function that waits for all ranks of c. */
 void comm_agree_on_requests(MPI_Comm c);
 
 void comm_get(struct comm *m);
 void comm_put(struct comm *m);
 
-void comm_say(const struct comm *m, const char *error); /* print on stderr, with the communicator's name */
+void comm_say(const struct comm *m, const char *error); /* prints the error with the communicator's name on stderr */
 
-/* Return MPI's error code for which MPI_Error_string() returns this text. */
+/* Return an MPI error code for which MPI_Error_string() returns this text. */
 int comm_error_code(const char *text);
 
-/* Report to c's error handler a call for which this rank alone has no memory, and return its error code. */
+/* Report to c's error handler that only this rank has no memory for a call, and return the error code. */
 int comm_no_memory(const struct comm *m, MPI_Comm c);
 
-/* Report to c's error handler that MPI refused the call's request with error `rc`, and return its error code. */
+/* Report to c's error handler that MPI refused a request for the call with error `rc`, and return the error code. */
 int comm_no_request(const struct comm *m, MPI_Comm c, int rc);
 
-/* Make the call. Return 0, or an error code of MPI that c's error handler has had. */
+/* Make the call. Return 0, or the MPI error code that was reported to c's error handler. */
 int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call);
 
-/* Make the call by two levels. `count` of the datatype are the call's values, and `op` is the call's operation. */
+/* Make the call in two levels. The call has `count` elements of the datatype, and `op` is its operation. */
 int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, int count, MPI_Datatype t,
 			  MPI_Op op);
 
 /* -- agreement.c: by MPI's own collectives on c, while all its ranks are in the same call ------- */
 
 enum service_state agree(struct comm *m, MPI_Comm c);
-/* The part of agree() that does not join; returns 0 if MPI serves everything. */
+/* Agree on the offer without joining. Return 0 if MPI serves all calls. */
 int agree_on_offer(struct comm *m, MPI_Comm c);
 
 /*
- * Return whether the datapath takes calls of this type and size. All ranks of c ask alike and get the same answer. The first
- * call for a type creates its job, and the ranks agree on whether that succeeded. Without `waits` do not wait for other ranks:
- * MPI serves types without an agreement.
+ * Return whether the datapath serves calls of this type and size. All ranks of c call this function with the same
+ * arguments and get the same answer. The first call for a type creates its job, and the ranks agree on whether that
+ * succeeded. If `waits` is not set, do not wait for other ranks, and let MPI serve types that the ranks have not agreed
+ * on.
  */
 int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits);
 
@@ -162,36 +166,37 @@ void agree_on_requests(struct comm *m, MPI_Comm c);
 
 /* -- request.c: an MPI request for a call of the datapath -------------------------------------- */
 
-#define REQUEST_NOT_HERE (-1) /* this MPI does not support it: MPI has to make the call */
+#define REQUEST_NOT_HERE (-1) /* the request cannot be served here, so MPI has to make the call */
 
-/* May return an MPI error. */
+/* Return 0, REQUEST_NOT_HERE or an MPI error. */
 int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r);
-int request_complete_ended(void);		      /* tells MPI of completed requests; returns their number */
-void request_await(int count, const MPI_Request r[]); /* waits for our requests in the array; MPI completes the rest */
-void request_forget(const struct comm *m);	      /* call when the communicator is freed */
-void request_end(void);				      /* call when MPI ends */
+int request_complete_ended(void); /* reports completed requests to MPI; returns their number */
+/* waits for the datapath's requests in the array; MPI completes the others */
+void request_await(int count, const MPI_Request r[]);
+void request_forget(const struct comm *m); /* call when the communicator is freed */
+void request_end(void);			   /* call when MPI ends */
 
 /* -- report.c: which calls the datapath made, and which MPI made ------------------------------------- */
 
-/* A call that MPI has made. `call` and `why` are constants. */
+/* A call that MPI has made. `call` and `why` are string constants. */
 struct kept {
 	const char *call, *why;
 	MPI_Datatype type;
 	MPI_Op op;
 	int size;	/* ranks of the communicator */
-	uint64_t bytes; /* of its array */
+	uint64_t bytes; /* size of the call's array */
 };
 
-void report_served(int exact);		/* count a call of the datapath */
-void report_kept(const struct kept *k); /* count an MPI call */
+void report_served(int exact);		/* counts a call that the datapath made */
+void report_kept(const struct kept *k); /* counts a call that MPI made */
 void report_print(void);		/* call when MPI ends */
 
 /* -- wait.c ------------------------------------------------------------------------------------- */
 
 /*
- * MPI moves its messages only inside its calls. A thread that waits for something else must call MPI meanwhile, or other ranks
- * wait for ever for messages of this rank. A mover is a request that never completes, for these calls. Only one thread at a time
- * may use it.
+ * MPI transfers its messages only inside its functions. A thread that waits for something else must call MPI meanwhile.
+ * Otherwise other ranks would wait for ever for messages of this rank. A mover is a request that never completes, and
+ * testing the mover makes MPI transfer its messages. Only one thread at a time may use a mover.
  */
 int wait_mover(MPI_Request *mover); /* returns MPI_SUCCESS, or an MPI error */
 void wait_mover_free(MPI_Request *mover);
@@ -199,10 +204,13 @@ void wait_move(MPI_Request *mover);
 
 int wait_request(MPI_Request *mover, struct fpisa_request **r); /* like fpisa_wait() */
 
-/* Wait until an MPI request is complete and return 1, also on error. Return 0 when given_up() returns true. */
+/*
+ * Wait until an MPI request is complete and return 1, even if MPI reports an error. Return 0 if given_up() returns
+ * true.
+ */
 int wait_mpi(MPI_Request *r, int (*given_up)(void *arg), void *arg);
 
-/* Run `work`, which blocks, in a thread, and return when it has ended. */
+/* Run the blocking function `work` in a separate thread, and return when it has ended. */
 void wait_aside(MPI_Request *mover, void (*work)(void *arg), void *arg);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-/* Waiting for the datapath or its manager while MPI makes progress. */
+/* Wait for the datapath or the manager while MPI makes progress. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -7,7 +7,10 @@
 #include <time.h>
 #include "shim.h"
 
-/* Turns without sleep, about 100 us in total. Later turns end in a sleep, which bounds the cost of a longer wait. */
+/*
+ * The number of polls without sleeping, about 100 us in total. Later polls sleep, which bounds the CPU time of a longer
+ * wait.
+ */
 #define EAGER_TURNS 200
 #define NAP_NS 50000
 
@@ -47,8 +50,9 @@ void wait_mover_free(MPI_Request *mover)
 }
 
 /*
- * Move MPI's messages. A test of an incomplete request moves everything. MPI_Iprobe()
- * does not: MPICH's looks only at arrived messages.
+ * Transfer MPI's messages. Testing an incomplete request makes MPI transfer all
+ * messages. MPI_Iprobe() is not sufficient, because MPICH's version only looks at
+ * messages that have arrived.
  */
 void wait_move(MPI_Request *mover)
 {
@@ -121,7 +125,7 @@ void wait_aside(MPI_Request *mover, void (*work)(void *arg), void *arg)
 	unsigned int n = 0;
 	int rc;
 
-	/* The program's own threads should take its signals. */
+	/* The program's own threads should handle the program's signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&thread, NULL, run, &a);

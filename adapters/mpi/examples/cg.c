@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Conjugate gradients on a 7-point stencil, using MPI only. The dot products and norms of a solver are sums of one double
- * per rank, whose last bits depend on the order in which MPI adds them. With libfpisa-mpi.so preloaded and FPISA_MODE=exact
- * (doc/mpi.md) they do not: the answer has the same bits, whichever rank has which part of the grid.
+ * Conjugate gradients on a 7-point stencil, using MPI only. The dot products and norms of a solver are sums of one
+ * double per rank, whose last bits depend on the order in which MPI adds them. With libfpisa-mpi.so preloaded and
+ * FPISA_MODE=exact (doc/mpi.md), the answer always has the same bits, whichever rank has which part of the grid.
  *
- *	cg [MAPPING]
+ * 	cg [MAPPING]
  *
- * The grid is 16 x 16 x 24, in as many slabs as there are ranks. The number of ranks must divide 24. MAPPING, 0 by default,
- * assigns slabs to ranks: the MAPPINGth of all permutations. Rank 0 prints the residual's norm and a digest of the solution's bits.
+ * The grid has 16 x 16 x 24 points, and one slab for each rank. The number of ranks must divide 24. MAPPING, 0 by
+ * default, is the number of the permutation that assigns slabs to ranks. Rank 0 prints the residual's norm and a digest
+ * of the solution's bits.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -26,7 +27,7 @@
 static int ranks, slab, planes;
 static int rank_of[NZ]; /* rank of each slab */
 
-/* A vector: a plane of the neighbour below, the planes of the slab, and a plane of the neighbour above. */
+/* A vector contains one plane of the neighbour below, the planes of the slab, and one plane of the neighbour above. */
 #define CELLS ((size_t)(planes + 2) * PLANE)
 #define OWN(v) ((v) + PLANE)
 
@@ -43,7 +44,7 @@ static void map_slabs(unsigned long mapping)
 	}
 }
 
-/* Return values of both signs and of many magnitudes. */
+/* Return a value that may have either sign and any of many magnitudes. */
 static double right_hand_side(size_t cell)
 {
 	uint64_t h = (cell + 1) * 0x9e3779b97f4a7c15u;
@@ -73,7 +74,7 @@ static double dot(const double *a, const double *b)
 	return all;
 }
 
-/* Receive the neighbours' planes; beyond the grid is zero. */
+/* Receive the neighbours' planes. Beyond the grid the values are zero. */
 static void exchange(double *v)
 {
 	int below = slab > 0 ? rank_of[slab - 1] : MPI_PROC_NULL;
@@ -136,7 +137,7 @@ static double solve(double *x)
 	return sqrt(now);
 }
 
-/* Return a digest of the bits of all slabs. The order does not matter to a sum of integers. */
+/* Return a digest of the bits of all slabs. A sum of integers does not depend on the order. */
 static uint64_t digest(const double *x)
 {
 	uint64_t own = 0, all;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The length of a vector that is distributed over the ranks, and its largest element, using MPI only. With
- * libfpisa-mpi.so preloaded (doc/mpi.md) the aggregator does both reductions, the second while this program computes.
+ * Compute the length of a vector that is distributed over the ranks, and its largest element, using MPI only. With
+ * libfpisa-mpi.so preloaded (doc/mpi.md), the aggregator makes both reductions. The second reduction runs while this
+ * program computes.
  */
 #include <math.h>
 #include <mpi.h>
