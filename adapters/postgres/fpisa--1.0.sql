@@ -31,7 +31,10 @@ CREATE FUNCTION fpisa_double_sum(internal) RETURNS double precision
 CREATE FUNCTION fpisa_double_avg(internal) RETURNS double precision
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
-/* SSPACE: a state of three limbs, and what the allocator adds; three suffice for most groups. */
+/*
+ * SSPACE is the size of a state with three limbs, plus the allocator's overhead. Three limbs are sufficient for most
+ * groups.
+ */
 CREATE AGGREGATE fpisa_sum(real) (
 	STYPE = internal, SSPACE = 80, SFUNC = fpisa_real_add, FINALFUNC = fpisa_real_sum,
 	COMBINEFUNC = fpisa_real_combine, SERIALFUNC = fpisa_real_serialize, DESERIALFUNC = fpisa_real_deserialize,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A foreign data wrapper (doc/fdw.md), in a library of its own. */
+/* Create the foreign data wrapper (doc/fdw.md), which is in a separate library. */
 \echo Use "ALTER EXTENSION fpisa UPDATE" to load this file. \quit
 
 CREATE FUNCTION fpisa_fdw_handler() RETURNS fdw_handler

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * fpisa_sum() and fpisa_avg() of real and of double precision: the exact sum in
- * a superaccumulator (include/fpisa/superacc.h), rounded once. So a result does
- * not depend on the plan, on the order of rows or on parallel workers.
+ * fpisa_sum() and fpisa_avg() of real and double precision values. A
+ * superaccumulator (include/fpisa/superacc.h) keeps the exact sum, which is
+ * rounded once. So a result does not depend on the plan, on the order of rows or
+ * on parallel workers.
  *
  * A state is a struct fpisa_superacc in the aggregate's memory. The functions
  * here create, enlarge and merge states, and send them between processes as
- * partials (partial.h). Each SQL function has a form for each type, with the same
- * text.
+ * partials (partial.h). The SQL functions of both types share their code.
  */
 #include "state.h"
 
@@ -46,9 +46,9 @@ struct fpisa_superacc *state_merge(struct fpisa_superacc *a, const struct fpisa_
 	return a;
 }
 
-/* -- a row more, a row less -------------------------------------------------- */
+/* -- adding and removing rows ------------------------------------------------- */
 
-/* Add or remove a row. A NULL changes nothing but creates a state, because a moving aggregate must not return NULL. */
+/* Add or remove a row. Ignore a NULL, but create a state for it, because a moving aggregate must not return NULL. */
 static pg_attribute_always_inline Datum transition(FunctionCallInfo fcinfo, struct fpisa_format f, int back)
 {
 	struct fpisa_superacc *a = PG_ARGISNULL(0) ? state_new(fcinfo) : (void *)PG_GETARG_POINTER(0);
@@ -74,7 +74,10 @@ static Datum serialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 	PG_RETURN_BYTEA_P(partial_of((void *)PG_GETARG_POINTER(0), f));
 }
 
-/* Read a state. It comes only from another process of this query, but is checked as if anybody had sent it. */
+/*
+ * Read a state. Another process of the same query has sent the state, but check the bytes as if they came from an
+ * untrusted source.
+ */
 static Datum deserialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 {
 	union fpisa_superacc_full read;
@@ -89,7 +92,7 @@ static Datum deserialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 
 /* -- results -------------------------------------------------------------------- */
 
-/* Return the sum or average, or NULL without rows. Fail if a sum is beyond the range, as sum() does. */
+/* Return the sum or average, or NULL if there are no rows. Like sum(), fail if the result is out of range. */
 static Datum result(FunctionCallInfo fcinfo, struct fpisa_format from, struct fpisa_format to, int average)
 {
 	const struct fpisa_superacc *a = state_with_rows(fcinfo);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exact sums that travel (doc/partial.md): fpisa_partial() as bytes,
- * fpisa_expansion() as an array, fpisa_merge() of either, and the functions of a
- * partial. Bytes may come from anywhere, so they merge on the limbs of double
- * precision, which fit every partial.
+ * Partials, which carry exact sums between programs (doc/partial.md).
+ * fpisa_partial() returns bytes, fpisa_expansion() returns an array, and
+ * fpisa_merge() accepts either. Other functions take a single partial. A partial
+ * may come from any source, so the functions merge on the limbs of double
+ * precision, which can hold every partial.
  */
 #include "state.h"
 
@@ -60,7 +61,7 @@ static Datum expansion(FunctionCallInfo fcinfo, struct fpisa_format f)
 	PG_RETURN_ARRAYTYPE_P(construct_array(value, n, FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-/* -- merges: the argument is added to a state ----------------------------------------- */
+/* -- merging into a state -------------------------------------------------------------- */
 
 static Datum merge_bytes(FunctionCallInfo fcinfo)
 {
@@ -76,7 +77,7 @@ static Datum merge_bytes(FunctionCallInfo fcinfo)
 	PG_RETURN_POINTER(a);
 }
 
-/* Merge the terms of an expansion, which are ordinary values. */
+/* Merge the terms of an expansion. The terms are ordinary values. */
 static Datum merge_terms(FunctionCallInfo fcinfo, struct fpisa_format f)
 {
 	struct fpisa_superacc *a = PG_ARGISNULL(0) ? state_new(fcinfo) : (void *)PG_GETARG_POINTER(0);

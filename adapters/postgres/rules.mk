@@ -11,13 +11,13 @@ PG_DIR := adapters/postgres
 PG_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/*.c))
 PG_FDW_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/fdw/*.c))
 PG_SQL := $(PG_DIR)/fpisa.control $(wildcard $(PG_DIR)/fpisa--*.sql)
-# The flags of the server's own build that its headers rely on.
+# The flags with which the server was built. Its headers rely on these flags.
 PG_CFLAGS = -std=gnu11 $(WARN) $(CFLAGS) -fno-strict-aliasing -fwrapv -fPIC -fvisibility=hidden -Iinclude \
 	-isystem $(call pg_dir,includedir-server)
 
 .PHONY: postgres install-postgres uninstall-postgres
 postgres: $(B)/postgres/fpisa.so $(B)/postgres/fpisa_fdw.so
-	$(Q)ln -sfn "$(shell command -v $(PG_CONFIG))" $(B)/postgres/pg_config  # tests/lib/postgres.py runs its server
+	$(Q)ln -sfn "$(shell command -v $(PG_CONFIG))" $(B)/postgres/pg_config  # used by the server of tests/lib/postgres.py
 
 $(PG_OBJ) $(PG_FDW_OBJ): $(B)/postgres/%.o: $(PG_DIR)/%.c $(PG_DIR)/rules.mk
 	$(Q)test -n "$(PG_HEADERS)" || { echo "make postgres: no headers of a PostgreSQL server by $(PG_CONFIG); install" \
@@ -30,7 +30,8 @@ $(B)/postgres/fpisa.so: $(PG_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -o $@
 
-# The wrapper contains the libraries and hides them: a server may have other versions. Sums do not need them.
+# The wrapper contains its own copy of the libraries and hides their symbols, because a server may use other versions.
+# The sum functions do not need the libraries.
 $(B)/postgres/fpisa_fdw.so: $(PG_FDW_OBJ) $(B)/libfpisa-query.a $(B)/libfpisa.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,--exclude-libs,ALL $^ -ldl -lpthread -lm -o $@

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The choice of the pruning. A query at the aggregator has one master at a time. A lock chooses the master among the sessions of
- * this cluster. The lock is an advisory lock, but SQL's functions cannot reach it.
+ * Choose the pruning of a query. A query at the aggregator can have only one master at a time, so sessions of this
+ * cluster lock a query before they use it. The lock is an advisory lock of a class that SQL functions cannot use.
  */
 #include "fdw.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 
-#define LOCK_CLASS 0xf15a /* SQL's are 1 and 2 */
+#define LOCK_CLASS 0xf15a /* the SQL functions use classes 1 and 2 */
 
 static LOCKTAG lock_of(const struct fdw_server *s, const struct fdw_query *q)
 {
 	LOCKTAG tag;
 
-	/* All databases reach the same aggregator. */
+	/* The lock applies to all databases, because they use the same aggregator. */
 	SET_LOCKTAG_ADVISORY(tag, InvalidOid,
 			     hash_bytes((const unsigned char *)s->aggregator, (int)strlen(s->aggregator)), q->number,
 			     LOCK_CLASS);
@@ -27,7 +27,7 @@ static bool lock(struct fdw_choice *c)
 		return true;
 	case LOCKACQUIRE_ALREADY_HELD:
 	case LOCKACQUIRE_ALREADY_CLEAR:
-		/* Another scan of this session has the lock. */
+		/* Another scan of this session already holds the lock. */
 		LockRelease(&c->lock, ExclusiveLock, false);
 		return false;
 	case LOCKACQUIRE_NOT_AVAIL:
@@ -36,7 +36,9 @@ static bool lock(struct fdw_choice *c)
 	return false;
 }
 
-/* Return how many of the join's columns are the key of the query's filter, or 0 if the filter cannot be used. */
+/*
+ * Return the number of the join's columns that form the key of the query's filter, or 0 if the filter cannot be used.
+ */
 static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	uint32 bytes = 0;
@@ -46,7 +48,7 @@ static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 	foreach(cell, s->on_bytes)
 	{
 		bytes += (uint32)lfirst_int(cell);
-		/* A bitmap's keys are numbers: several columns would be beyond its end. */
+		/* The keys of a bitmap are numbers, and a key of several columns would be too large. */
 		if (!q->filter || bytes > q->filter_bytes || (n && !strcmp(q->filter, "bitmap")))
 			break;
 		n++;
@@ -56,7 +58,7 @@ static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 	return s->kind == FDW_TABLE ? 0 : n;
 }
 
-/* Return the reason why a query of this kind cannot drop rows that are not in the join, or NULL. */
+/* Return the reason why this query cannot drop rows that are not in the join, or NULL if it can. */
 static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	if (!q->filter)
@@ -69,7 +71,7 @@ static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shap
 	return NULL;
 }
 
-/* Return whether the query adds values of one of these forms. */
+/* Return whether the query can add values of one of these forms. */
 static bool adds(const struct fdw_query *q, const char *forms)
 {
 	size_t n = strlen(q->values);
@@ -80,7 +82,7 @@ static bool adds(const struct fdw_query *q, const char *forms)
 	return !*forms;
 }
 
-/* Return the reason why a query at the aggregator does not fit this shape, or NULL. */
+/* Return the reason why a query at the aggregator does not fit this shape, or NULL if it fits. */
 static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 {
 	if (q->kind != s->kind)
@@ -100,18 +102,25 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 	return NULL;
 }
 
-/* Compare queries: short keys are the fastest, and filters are left to scans that use them. */
+/*
+ * Compare queries. Short keys come first because they are the fastest. Queries without a filter come first, so that
+ * filters remain for the scans that use them.
+ */
 static int by_bytes(const void *a, const void *b)
 {
 	const struct fdw_query *x = a, *y = b;
 	int order = (int)x->key_bytes - (int)y->key_bytes;
 
-	order = order ? order : strcmp(y->values, x->values); /* real, int64, int128, double: short rows come first */
+	/* the order is real, int64, int128, double, which puts short rows first */
+	order = order ? order : strcmp(y->values, x->values);
 	order = order ? order : (int)x->filter_bytes - (int)y->filter_bytes;
 	return order ? order : (int)x->number - (int)y->number;
 }
 
-/* Take the first query that fits, with its filter or without. Return NULL, or the reason why no query fits. */
+/*
+ * Take the first query that fits. If `filtered` is set, the query's filter must fit too. Return NULL, or the reason why
+ * no query fits.
+ */
 static const char *take(const struct fdw_query *query, const struct fdw_server *server, const struct fdw_shape *shape,
 			bool filtered, struct fdw_choice *c)
 {
@@ -161,7 +170,7 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 	why = take(query, server, shape, joined, c);
 	if (!why)
 		return;
-	/* Groups are added up even without a filter. */
+	/* The aggregator can add up groups even without a filter. */
 	if (joined && shape->kind == FDW_TABLE) {
 		const char *why_no_filter = why;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Conditions of WHERE that workers evaluate: comparisons of a column with a constant, by PostgreSQL's own operators, if
- * workers compare alike; and prefixes of texts. They name their column's type, so that a worker refuses another type.
+ * Translate conditions of WHERE for workers. Workers evaluate comparisons of a column with a constant if the operator
+ * is PostgreSQL's own and gives the same result at the workers. They also evaluate prefixes of texts. A condition names
+ * the type of its column, so that a worker whose column has another type refuses the condition.
  */
 #include "fdw.h"
 #include <math.h>
@@ -38,7 +39,7 @@ const char *fdw_worker_type(Oid type)
 	return NULL;
 }
 
-/* -- constants; workers do not take NULL ------------------------------------------- */
+/* -- constants, which are never NULL ---------------------------------------------- */
 
 static const char *integer_text(const Const *c)
 {
@@ -66,7 +67,10 @@ static const char *real_text(const Const *c)
 	return isnan(x) ? "NaN" : isinf(x) ? (x > 0 ? "Infinity" : "-Infinity") : psprintf("%.17g", x);
 }
 
-/* Return the constant as a date. A timestamp at midnight is a date, to all operators. Workers have the years 1 to 9999. */
+/*
+ * Return the constant as a date. For all operators, a timestamp at midnight is equal to its date. Workers support the
+ * years 1 to 9999.
+ */
 static const char *date_text(const Const *c)
 {
 	int year, month, day;
@@ -160,7 +164,7 @@ static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	return NULL;
 }
 
-/* Translate LIKE 'begin%' to a range of bytes: up to the same text with a greater last byte. */
+/* Translate LIKE 'begin%' to a range of bytes. The upper bound is the same text with its last byte increased by one. */
 static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
 {
 	const Var *v = linitial(e->args);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* EXPLAIN of a scan: the request to workers, the pruning, and where the rows went. */
+/* EXPLAIN a scan: print the request to the workers, the pruning, and the number of rows at each stage. */
 #include "fdw.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
@@ -76,7 +76,7 @@ static const char *joined(const struct fdw_scan *s)
 	return text.data;
 }
 
-/* Say, for a joined table, which part of it prunes. */
+/* Print which part of the joined table prunes the rows. */
 static const char *by_filter(const struct fdw_scan *s, const struct fdw_choice *c)
 {
 	if (!OidIsValid(s->shape.joined))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The foreign data wrapper's entry, and the settings of a session; fdw.h has the overview. */
+/* The entry point of the foreign data wrapper, and its session settings. fdw.h has an overview. */
 #include "fdw.h"
 #include "fmgr.h"
 #include "utils/guc.h"

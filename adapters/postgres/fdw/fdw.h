@@ -2,23 +2,23 @@
 /*
  * The foreign data wrapper (doc/fdw.md):
  *
- *	options.c     options of servers, mappings and tables
- *	plan.c        scans and the first N rows
- *	conditions.c  conditions on rows
- *	join.c        rows of a join
- *	groups.c      groups
- *	choice.c      the choice of a free query at the aggregator
- *	query.c       a query of libfpisa
- *	scan.c        the query from its first row to its end
- *	spill.c       groups beyond memory
- *	values.c      texts of an answer
- *	explain.c     EXPLAIN
- *	import.c      IMPORT FOREIGN SCHEMA
+ * 	options.c     options of servers, mappings and tables
+ * 	plan.c        scans, and queries for the first N rows
+ * 	conditions.c  conditions on rows
+ * 	join.c        rows of a join
+ * 	groups.c      groups
+ * 	choice.c      choice of a free query at the aggregator
+ * 	query.c       queries by libfpisa
+ * 	scan.c        execution of a scan
+ * 	spill.c       groups that do not fit into memory
+ * 	values.c      conversion of an answer's texts
+ * 	explain.c     EXPLAIN
+ * 	import.c      IMPORT FOREIGN SCHEMA
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H
 
-/* Keep our names inside this module: the server shows a module's names to all others. */
+/* Hide our symbols, because the server makes a module's symbols visible to all other modules. */
 #define PGDLLEXPORT __attribute__((visibility("default")))
 
 #include "postgres.h"
@@ -32,8 +32,9 @@
 #include "fpisa/names.h"
 
 /*
- * Arguments of create_foreignscan_path() and create_foreign_upper_path(). Since 18 the count of disabled nodes follows
- * the rows. Since 17 the clauses of a join or an aggregate above precede our private list.
+ * Arguments of create_foreignscan_path() and create_foreign_upper_path(), which depend on the version of PostgreSQL.
+ * Since version 18 the number of disabled nodes follows the number of rows. Since version 17 a list of the clauses of a
+ * join or aggregate precedes the private list.
  */
 #if PG_VERSION_NUM >= 180000
 #define FDW_ROWS(rows) (rows), 0
@@ -48,8 +49,8 @@
 
 #define FDW_LIMIT_MOST 65536
 #define FDW_QUERIES_MOST 64
-#define FDW_KEY_MOST 32	  /* bytes of a key */
-#define FDW_TERMS_MOST 16 /* conditions that workers take */
+#define FDW_KEY_MOST 32	  /* maximum size of a key in bytes */
+#define FDW_TERMS_MOST 16 /* maximum number of conditions that workers accept */
 
 enum fdw_kind { FDW_SCAN, FDW_TOPN, FDW_TABLE, FDW_JOIN };
 
@@ -61,22 +62,22 @@ extern double fdw_loss;
 
 /* -- options.c -------------------------------------------------------------------- */
 
-/* A query at the aggregator, as `fpisa query add` created it. */
+/* A query that `fpisa query add` created at the aggregator. */
 struct fdw_query {
 	enum fdw_kind kind;
 	uint32 number;
 	uint64 limit;
 	uint32 key_bytes;
-	const char *values; /* form of values, as "fpisa query add" was told */
-	const char *filter; /* filter of join keys, bitmap or bloom, or NULL */
+	const char *values; /* form of values, an argument of `fpisa query add` */
+	const char *filter; /* type of the filter of join keys, bitmap or bloom; NULL if there is no filter */
 	uint32 filter_bytes;
 	bool ascending;
 	uint16 local_port, worker_port;
 };
 
 struct fdw_server {
-	char *workers, *aggregator; /* aggregator: may be NULL */
-	uint32 timeout_ms;	    /* 0: the library's default */
+	char *workers, *aggregator; /* aggregator may be NULL */
+	uint32 timeout_ms;	    /* 0 means the library's default */
 	int n;
 	struct fdw_query query[FDW_QUERIES_MOST];
 };
@@ -85,7 +86,10 @@ struct fdw_server *fdw_server_of(Oid server);
 int fdw_workers(const struct fdw_server *server); /* number of workers */
 const char *fdw_kind_name(enum fdw_kind kind);
 
-/* The user's secrets for workers and aggregator: the text of a key, or if `key` is NULL the name of a file. */
+/*
+ * The user's secrets for workers and aggregator. `key` is the text of a key. If `key` is NULL, `key_file` names the key
+ * file.
+ */
 struct fdw_secrets {
 	const char *key, *key_file;
 	uint64 token;
@@ -93,38 +97,42 @@ struct fdw_secrets {
 
 struct fdw_secrets fdw_secrets_of(Oid user, Oid server);
 
-/* Return the names that the workers use. */
+/* Return the name that the workers use for the table or column. */
 char *fdw_table_of(Oid table);
 char *fdw_column_of(Oid table, AttrNumber column);
 
-/* Return the approximate number of the table's rows, from its option, or 0 without the option. */
+/* Return the approximate number of rows from the table's option `rows`, or 0 if the option is not set. */
 double fdw_rows_of(Oid table);
 
 /* Return whether the foreign table declares the column NOT NULL. */
 bool fdw_not_null(Oid table, AttrNumber column);
 
-/* Return the most bytes of a value of a text column, from its option `bytes`, or -1 without the option. */
+/* Return the maximum size of the text column's values from its option `bytes`, or -1 if the option is not set. */
 int fdw_column_bytes(Oid table, AttrNumber column);
 
 /* -- plan.c ------------------------------------------------------------------------ */
 
-/* The request to workers. */
+/* A request to workers. */
 struct fdw_shape {
 	enum fdw_kind kind;
 	uint64 limit;
 	bool ascending, nulls_first;
-	AttrNumber value;   /* 0: no value */
-	const char *values; /* forms of values of a query that adds the value, the best first: "int64 int128"; "": any */
-	bool no_nulls;	    /* the answer is right only if the value is never NULL */
-	List *by;	    /* columns of the key */
-	uint32 key_bytes;   /* size of the key */
-	const char *where;  /* condition on rows, in the workers' syntax; "": all rows */
-	List *outputs;	    /* for groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
-	/* A table that the statement joins with. Rows and groups that are not in the join may be left out. */
-	Oid joined;		  /* InvalidOid: no join */
-	List *on, *there;	  /* equal columns: of this table, the first of `by`; of the joined table */
-	List *on_bytes;		  /* size of each column in keys */
-	const char *joined_where; /* condition on rows of the joined table, like `where` */
+	AttrNumber value; /* 0 if there is no value */
+	/* forms of values that a query may use, the best form first, such as "int64 int128"; "" means any form */
+	const char *values;
+	bool no_nulls;	   /* whether the answer is right only if the value is never NULL */
+	List *by;	   /* columns of the key */
+	uint32 key_bytes;  /* size of the key */
+	const char *where; /* condition on rows in the workers' syntax; "" means all rows */
+	List *outputs;	   /* only for groups: for each column of the scan, its index in `by` or an enum fdw_output */
+	/*
+	 * The following members describe a table that the statement joins. The query may drop rows and groups that are
+	 * not in the join.
+	 */
+	Oid joined;		  /* InvalidOid means no join */
+	List *on, *there;	  /* equal columns of this table, which come first in `by`, and of the joined table */
+	List *on_bytes;		  /* size in keys of each column of `on` */
+	const char *joined_where; /* condition on rows of the joined table, in the syntax of `where` */
 };
 
 enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };
@@ -134,9 +142,9 @@ struct fdw_rel {
 	Oid server, table;
 	const RelOptInfo *rel;
 	struct fdw_shape shape;
-	List *pushed, *local; /* conditions of WHERE that workers evaluate, and the others: RestrictInfo */
-	int terms;	      /* terms at the workers for the conditions in `pushed` */
-	const char *why_not;  /* why the query is not what it could have been, or NULL */
+	List *pushed, *local; /* RestrictInfo of WHERE: conditions that workers evaluate, and other conditions */
+	int terms;	      /* number of the workers' terms for the conditions in `pushed` */
+	const char *why_not;  /* why the query cannot do more of the work, or NULL */
 };
 
 List *fdw_shape_list(const struct fdw_shape *shape, const char *why_not);
@@ -149,28 +157,32 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 
 /* -- numeric.c ---------------------------------------------------------------------- */
 
-/* Return whether workers have such a type: numeric(p,s), s of 0 to p. Set *precision and *scale, which may be NULL. */
+/*
+ * Return whether workers support the numeric type. They support numeric(p,s) with s from 0 to p. Set *precision and
+ * *scale, which may be NULL.
+ */
 bool fdw_numeric(int32 typmod, int *precision, int *scale);
 
-/* Return the constant as text, or NULL if workers do not take it as a decimal of the type's scale. */
+/* Return the constant as text, or NULL if workers do not accept it as a decimal of the type's scale. */
 const char *fdw_numeric_text(const Const *c, int32 typmod);
 
 /* -- conditions.c ------------------------------------------------------------------- */
 
-/* Divide the conditions on r's table into r->pushed and r->local, and set r->shape.where. */
+/* Divide the conditions on the table of `r` into r->pushed and r->local, and set r->shape.where. */
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
 
-/* Return the workers' name of a type, or NULL if they do not have the type. */
+/* Return the workers' name of a type, or NULL if workers do not support the type. */
 const char *fdw_worker_type(Oid type);
 
-/* Add to the conditions `where` that the column is not NULL in these rows. If workers find a NULL, the statement fails. */
+/* Append to the conditions `where` that the column is never NULL. The statement fails if a worker finds a NULL. */
 const char *fdw_never_null(const char *where, Oid table, AttrNumber column);
 
 /* -- join.c ------------------------------------------------------------------------ */
 
 /*
- * Find a table that r's table is joined with, and put it into *shape, of rows or
- * groups. Call when all of the statement is known.
+ * Find a table that prunes r's table by a join, and store it in *shape, whether
+ * the shape is of rows or of groups. Call this after the planner knows the whole
+ * statement.
  */
 void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_shape *shape);
 
@@ -180,20 +192,20 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 
 /* -- choice.c ----------------------------------------------------------------------- */
 
-/* The chosen pruning, and the query at the aggregator for it. */
+/* The chosen pruning, and the query at the aggregator that does it. */
 struct fdw_choice {
 	enum fpisa_pruning pruning;
-	struct fdw_query query; /* for FPISA_PRUNING_NETWORK */
-	int pairs; /* the first columns of shape->on are the key of the filter; 0: the filter is not used */
+	struct fdw_query query; /* only for FPISA_PRUNING_NETWORK */
+	int pairs; /* the number of columns in shape->on that form the key of the filter; 0 if the filter is not used */
 	bool locked;
 	LOCKTAG lock;
-	uint64 not ;	     /* bitmap of queries that were not free; why_not is about the last one */
-	const char *why_not; /* why not the network, or not its filter, although the session allows it; or NULL */
+	uint64 not ;	     /* bitmap of queries that were not free; why_not refers to the last of them */
+	const char *why_not; /* why the network or its filter is not used although the session allows it, or NULL */
 };
 
 /*
- * Choose the first query that fits and that no session of this cluster uses, and
- * lock it until fdw_free(). Reads choice->not.
+ * Choose the first query that fits and that no session of this cluster uses.
+ * Lock the query until fdw_free(). Skip the queries in choice->not.
  */
 void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *choice);
 void fdw_free(struct fdw_choice *choice);
@@ -207,28 +219,32 @@ struct fdw_scan {
 	struct fdw_secrets secrets;
 	Oid table;
 	struct fdw_choice choice;
-	struct fpisa_query *query; /* NULL: not begun, or over */
+	struct fpisa_query *query; /* NULL before the query begins, and after it is over */
 	bool over;
-	bool compared;	 /* the files have been compared with the files that the statement's other scans have read */
-	int descriptors; /* counted by the server */
+	/* whether the files were compared with the files that other scans of the statement have read */
+	bool compared;
+	int descriptors; /* number of file descriptors reserved at the server */
 	const EState *statement;
-	dlist_node scans;	    /* scans of this session */
-	uint64 files, joined_files; /* versions of the files in the last run; 0: not known */
-	MemoryContext memory;	    /* memory of one run: the inner side of a loop has many runs */
+	dlist_node scans;	    /* link in the list of the session's scans */
+	uint64 files, joined_files; /* versions of the files in the last run; 0 if unknown */
+	/* memory of one run; the scan has many runs if it is the inner side of a nested loop */
+	MemoryContext memory;
 	MemoryContextCallback at_end;
-	struct fpisa_query_counts counts; /* counts of all queries that are over */
-	uint64 keys;			  /* join keys in the last query */
+	struct fpisa_query_counts counts; /* counts of all queries that have ended */
+	uint64 keys;			  /* number of join keys in the last query */
 	bool filtered;
 	uint32 runs;
 	struct {
-		struct Tuplesortstate *sort; /* NULL: all groups are in memory */
+		struct Tuplesortstate *sort; /* NULL if all groups are in memory */
 		bool sorted;
-		uint64 records; /* records of all runs */
+		uint64 records; /* number of records in all runs */
 	} spill;
-	int n_columns;	  /* columns of the answer */
-	int n_attributes; /* attributes of the slot */
-	AttrNumber *place; /* place of each column of the answer in the slot; for groups: column of the answer for each place */
-	AttrNumber *sure; /* for each column of the answer the table's column if that is NOT NULL, else 0 */
+	int n_columns;	  /* number of columns in the answer */
+	int n_attributes; /* number of attributes in the slot */
+	/* place in the slot of each column of the answer; for groups, column of the answer for each place */
+	AttrNumber *place;
+	/* for each column of the answer the table's column if the table declares it NOT NULL, else 0 */
+	AttrNumber *sure;
 	FmgrInfo *input;
 	Oid *io_param;
 };
@@ -240,22 +256,22 @@ void fdw_end(ForeignScanState *node);
 
 /* -- spill.c ------------------------------------------------------------------------- */
 
-extern const struct fpisa_query_spill fdw_spill; /* arg is the scan */
-size_t fdw_spill_groups_most(void);		 /* bytes of groups in memory before they spill */
+extern const struct fpisa_query_spill fdw_spill; /* `arg` is the scan */
+size_t fdw_spill_groups_most(void);		 /* maximum size in bytes of the groups in memory */
 void fdw_spill_forget(void *scan);		 /* removes the scan's temporary files */
 
 /* -- values.c ------------------------------------------------------------------------ */
 
-/* Find the answer's columns and their places in the slot. */
+/* Check the answer's columns, and find their places in the slot. */
 void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s);
 
 /*
- * Check that keys, and the value of groups, have the same types at the workers as in the table here: workers compare and
- * add by their types. Else fail.
+ * Check that the keys, and the value of groups, have the same types at the workers as in the foreign table. Otherwise
+ * fail, because workers compare and add by their own types.
  */
 void fdw_check_types(const struct fdw_scan *s);
 
-/* Store a row of the answer in the slot. Fail if a sum is beyond the range, as fpisa_sum() does. */
+/* Store a row of the answer in the slot. Like fpisa_sum(), fail if a sum is out of range. */
 void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableSlot *slot);
 
 /* -- query.c ------------------------------------------------------------------------ */
@@ -263,15 +279,18 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 /* Report the library's last error as an error of the statement. */
 _Noreturn void fdw_fail(int error);
 
-/* Open a query. If a port is taken, set *error to -EADDRINUSE and return NULL. Do not return on other errors. */
+/*
+ * Open a query. If a port is in use, set *error to -EADDRINUSE and return NULL. Raise an error of the statement for
+ * other failures.
+ */
 struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets,
 				   int *error);
 struct fpisa_query *fdw_ask(const struct fpisa_query_options *options,
-			    const struct fdw_secrets *secrets); /* does not return on errors */
+			    const struct fdw_secrets *secrets); /* raises an error of the statement on failure */
 
 /*
- * Wait like fpisa_query_work() without a timeout, but end with the statement.
- * fdw_wait() reports errors and does not return then.
+ * Wait like fpisa_query_work() without a timeout, but stop when the statement
+ * is cancelled. fdw_wait() raises an error of the statement on failure.
  */
 int fdw_wait_for(struct fpisa_query *query);
 int fdw_wait(struct fpisa_query *query);

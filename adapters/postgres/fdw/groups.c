@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Groups: a scan with one row for each group, where the server would have added rows up. The server
- * applies HAVING, and computes expressions of keys and aggregates, over these rows.
+ * Groups. A scan returns one row for each group, so the server does not have to aggregate rows.
+ * From these rows the server evaluates HAVING and the expressions of keys and aggregates.
  */
 #include "fdw.h"
 #include "access/htup_details.h"
@@ -36,7 +36,7 @@ struct groups {
 	Oid relation;
 	TupleDesc columns;
 	struct fdw_shape shape;
-	bool counts_rows; /* count(*), or count() of a column that is never NULL */
+	bool counts_rows; /* whether the statement uses count(*), or count() of a column that is never NULL */
 	List *counted;	  /* counted columns that are never NULL */
 	List *targets;	  /* targets of the scan */
 	const char *why;
@@ -61,7 +61,7 @@ static bool is_column(const struct groups *g, const Expr *e)
 
 /* -- keys ------------------------------------------------------------------------ */
 
-/* Return the size of a column in keys (user/query/lib/column.h), or -1. */
+/* Return the size of a column in a key (user/query/lib/column.h), or -1 if keys cannot contain the column. */
 static int key_bytes(struct groups *g, const Var *v)
 {
 	const char *name = NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname);
@@ -122,7 +122,7 @@ static bool take_keys(struct groups *g, List *clauses)
 
 /* -- aggregates --------------------------------------------------------------------- */
 
-/* Return whether this is the extension's function of that name. */
+/* Return whether this is the function of that name of the extension fpisa. */
 static bool is_ours(Oid function, const char *name)
 {
 	const char *is = get_func_name(function);
@@ -131,7 +131,7 @@ static bool is_ours(Oid function, const char *name)
 	       getExtensionOfObject(ProcedureRelationId, function) == get_extension_oid(EXTENSION, true);
 }
 
-/* Return the aggregate's place in the answer, or 0 if workers do not have the aggregate. */
+/* Return the aggregate's column in the answer as an enum fdw_output, or 0 if workers do not support the aggregate. */
 static int output_of(const Aggref *a)
 {
 	switch (a->aggfnoid) {
@@ -150,7 +150,7 @@ static int output_of(const Aggref *a)
 	case F_MAX_INT8:
 	case F_MAX_NUMERIC:
 		return FDW_MAX;
-	/* These are exact; sums of reals and doubles are not. */
+	/* Sums of these types are exact. Sums of real and double precision values by sum() are not. */
 	case F_SUM_INT4:
 	case F_SUM_INT8:
 	case F_SUM_NUMERIC:
@@ -163,7 +163,7 @@ static int output_of(const Aggref *a)
 	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
 }
 
-/* Return the forms of queries that add such values, or NULL. */
+/* Return the forms of values of queries that can add this type, or NULL if there are none. */
 static const char *forms_of(const Var *v)
 {
 	int precision;
@@ -184,7 +184,7 @@ static const char *forms_of(const Var *v)
 	return NULL;
 }
 
-/* Take the column of an aggregate. All aggregates except counts have to be of one column. */
+/* Use the column of an aggregate as the value. All aggregates except counts must have the same column. */
 static bool take_value(struct groups *g, const Var *v)
 {
 	const char *values = forms_of(v);
@@ -231,7 +231,7 @@ static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
 
 /* -- columns of the scan ----------------------------------------------------------------- */
 
-/* Add each key and aggregate of an expression as a column of the scan. */
+/* Add each key and each aggregate of an expression as a column of the scan. */
 static bool take_expression(struct groups *g, Node *e)
 {
 	ListCell *cell;
@@ -268,8 +268,8 @@ static bool take_expression(struct groups *g, Node *e)
 }
 
 /*
- * Let workers check that counted NOT NULL columns are never NULL, so that rows can be
- * counted instead. They count the value's NULLs.
+ * Let workers check that the counted NOT NULL columns are never NULL, so that the
+ * query can count rows instead. Workers count the NULLs of the value anyway.
  */
 static bool expect_values(struct groups *g)
 {
@@ -309,14 +309,14 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;
 	if (having && !take_expression(g, having))
 		return false;
-	/* The count is a count of the value, if there is a value. */
+	/* If there is a value, the query counts the value and not rows. */
 	g->shape.no_nulls = g->shape.value && not_null(g, g->shape.value);
 	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
 		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",
 					  NameStr(TupleDescAttr(g->columns, g->shape.value - 1)->attname)));
 	if (!expect_values(g))
 		return false;
-	/* Keys alone are also columns of the scan. */
+	/* At least one key or aggregate must be a column of the scan. */
 	if (!g->targets)
 		return refuse(g, "no column of the groups is used");
 	g->shape.kind = FDW_TABLE;
@@ -334,8 +334,8 @@ static double number_of_groups(const struct groups *g)
 }
 
 /*
- * Return whether the expected groups fit a worker, and the aggregator's table. Without the option `rows` the estimate is a guess,
- * and only the limit at run time applies.
+ * Return whether a worker and the aggregator's table can hold the expected number of groups. Without the option `rows`
+ * the expected number is only a guess, so rely on the limit at run time.
  */
 static bool fits(struct groups *g, double groups)
 {
@@ -372,7 +372,7 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 		out->fdw_private = r;
 		add_groups(&g, out, having, groups);
 	} else {
-		/* The scan below reports the reason: it is planned after all paths exist. */
+		/* The scan below the aggregate reports the reason. Its plan is made after all paths exist. */
 		r->why_not = g.why;
 	}
 	table_close(relation, NoLock);

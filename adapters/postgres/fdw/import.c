@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* IMPORT FOREIGN SCHEMA of the tables that workers have. */
+/* IMPORT FOREIGN SCHEMA imports the tables of the workers. */
 #include "fdw.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
-#define TABLES "fpisa_tables" /* a table at each worker with the names of the other tables */
+#define TABLES "fpisa_tables" /* name of the table at each worker that lists the other tables */
 
-/* A query within libfpisa's memory, which is freed whatever happens. */
+/* A query in memory of libfpisa. A callback of the memory context frees the query, even after an error. */
 struct asking {
 	struct fpisa_query *query;
 	MemoryContextCallback at_end;
@@ -38,7 +38,7 @@ static struct asking *ask(const struct fdw_server *server, const struct fdw_secr
 	return a;
 }
 
-/* Check that the worker's answer is a table of names. */
+/* Check that the answer has a single text column, which lists names. */
 static void check_names(struct fpisa_query *query)
 {
 	const struct fpisa_query_column *c;
@@ -48,7 +48,7 @@ static void check_names(struct fpisa_query *query)
 			errmsg("table %s at the workers does not have the single column \"name text not null\"", TABLES));
 }
 
-/* Return the names of tables at all workers, each once. */
+/* Return the names of the tables of all workers, without duplicates. */
 static List *all_tables(const struct fdw_server *server, const struct fdw_secrets *secrets)
 {
 	struct asking *a = ask(server, secrets, TABLES);
@@ -98,7 +98,7 @@ static char *in_lower_case(const char *name)
 	return out;
 }
 
-/* Return whether all columns have different names in lower case. */
+/* Return whether the names of all columns differ in lower case. */
 static bool lower_differ(const struct fpisa_query_column *c, uint32 n)
 {
 	for (uint32 i = 0; i < n; i++)
@@ -141,7 +141,7 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 	return sql.data;
 }
 
-/* Add a hint to an error about one table when all tables are imported. */
+/* Add a hint to an error about one table while all tables are imported. */
 static void say_except(void *table)
 {
 	if (geterrcode() == ERRCODE_FDW_ERROR || geterrcode() == ERRCODE_FDW_TABLE_NOT_FOUND)

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Joins of two tables of the same workers. PostgreSQL computes the join. The aggregator's filter only drops rows and groups
- * that are not in the join. An equivalence class has columns that are equal in every row of the answer, by inner joins and
- * semi joins. Conditions of outer and anti joins do not create equivalence classes.
+ * Joins of two tables of the same workers. PostgreSQL computes the join. The aggregator's filter only drops rows and
+ * groups that are not in the join. Join columns come from equivalence classes, whose columns are equal in every row of
+ * the result because of inner joins and semi joins. Conditions of outer and anti joins do not create equivalence
+ * classes.
  */
 #include "fdw.h"
 #include "catalog/pg_type_d.h"
 #include "nodes/pathnodes.h"
 #include "utils/typcache.h"
 
-#define BYTES_MOST 16 /* size of join keys: frames have 32 bytes for the keys and the place of a row */
+#define BYTES_MOST 16 /* maximum size of join keys; a frame has 32 bytes for the keys and the place of a row */
 
-/* The side of a join whose rows are to be reduced: a table, or a subquery of its groups. */
+/* The side of a join whose rows the filter drops. It is a table, or a subquery that groups a table's rows. */
 struct side {
-	const PlannerInfo *root; /* the statement that has the join */
-	Index relid;		 /* index in the statement */
+	const PlannerInfo *root; /* the statement that contains the join */
+	Index relid;		 /* index of the side in the statement */
 	const struct fdw_rel *r;
-	List *columns; /* for each column of a subquery the table's column, or 0; NIL: the side is the table itself */
-	List *only;    /* columns that join keys may have; NIL: all */
+	List *columns; /* for each column of a subquery the table's column, or 0; NIL if the side is the table itself */
+	List *only;    /* columns that join keys may contain; NIL means all columns */
 };
 
 /* -- columns that are equal ------------------------------------------------------------ */
 
-/* Return the size in keys of a type whose values are equal if their bytes are, or 0 for another type. */
+/* Return the size in keys of a type, or 0 if values of the type may be equal although their bytes differ. */
 static int bytes_of(Oid type)
 {
 	return type == INT4OID || type == DATEOID ? 4 : type == INT8OID ? 8 : 0;
@@ -37,13 +38,13 @@ static bool is_plain(const EquivalenceClass *ec)
 	return !ec->ec_has_const && !ec->ec_has_volatile && !ec->ec_broken;
 }
 
-/* Return whether the operator is the type's usual =. */
+/* Return whether the equivalence class uses the default = operator of the type. */
 static bool is_usual(const EquivalenceClass *ec, Oid type)
 {
 	return list_member_oid(ec->ec_opfamilies, lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf);
 }
 
-/* Return the member as a column, or NULL if it is not a column or an outer join may make it NULL. */
+/* Return the member if it is a column that no outer join can make NULL, or else NULL. */
 static const Var *column_of(const EquivalenceMember *em)
 {
 	const Var *v = (const Var *)em->em_expr;
@@ -57,7 +58,7 @@ static const Var *column_of(const EquivalenceMember *em)
 #endif
 }
 
-/* Return the table's column for column `v` of the side, or 0 if there is none. */
+/* Return the table's column for column `v` of the side, or 0 if the side does not have the column. */
 static AttrNumber here(const struct side *s, const Var *v)
 {
 	AttrNumber column = v->varattno;
@@ -69,7 +70,7 @@ static AttrNumber here(const struct side *s, const Var *v)
 	return s->only && !list_member_int(s->only, column) ? 0 : column;
 }
 
-/* Take a pair of columns of the same type from the class, one from each table. */
+/* Take a pair of columns of the same type from the class, one column from each table. */
 static void take_pair(const struct side *s, const EquivalenceClass *ec, Index other, struct fdw_shape *shape, int *bytes)
 {
 	ListCell *a, *b;
@@ -81,7 +82,7 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 		const Var *v = column_of(lfirst(a));
 		AttrNumber column = v ? here(s, v) : 0;
 
-		/* A subquery may have a column of its groups twice. */
+		/* A subquery may contain a grouping column twice. */
 		if (!column || list_member_int(shape->on, column) || !is_usual(ec, v->vartype) ||
 		    *bytes + bytes_of(v->vartype) > BYTES_MOST)
 			continue;
@@ -103,8 +104,9 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 /* -- the other table --------------------------------------------------------------------- */
 
 /*
- * Return a table of the same workers, for the same user, in which conditions leave fewer rows. If two tables are equal, the
- * first in FROM prunes the other.
+ * Return the table with index `i` if it can prune the side, or else NULL. It must be a table of the same workers and
+ * the same user, and its conditions must leave fewer rows. If both tables have the same number of rows, the first table
+ * in FROM prunes the other.
  */
 static const struct fdw_rel *other_table(const struct side *s, Index i)
 {
@@ -118,7 +120,7 @@ static const struct fdw_rel *other_table(const struct side *s, Index i)
 	return rel->rows < s->r->rel->rows || (rel->rows <= s->r->rel->rows && i < s->relid) ? r : NULL;
 }
 
-/* Take the table with the fewest rows. */
+/* Choose the table with the fewest rows. */
 static void take_best(const struct side *s, struct fdw_shape *shape)
 {
 	double rows = 0;
@@ -146,8 +148,8 @@ static void take_best(const struct side *s, struct fdw_shape *shape)
 /* -- groups --------------------------------------------------------------------------------- */
 
 /*
- * Return whether a row of the subquery depends only on the rows of its group, so
- * that leaving a group out does not change others.
+ * Return whether each row of the subquery depends only on the rows of its own
+ * group. If so, dropping a group does not change the other rows.
  */
 static bool is_by_groups(const PlannerInfo *root)
 {
@@ -158,7 +160,7 @@ static bool is_by_groups(const PlannerInfo *root)
 	       bms_membership(root->all_baserels) == BMS_SINGLETON;
 }
 
-/* Return the subquery's place in the statement around it, or 0. */
+/* Return the subquery's index in the enclosing statement, or 0. */
 static Index place_of(const PlannerInfo *root)
 {
 	const PlannerInfo *around = root->parent_root;
@@ -172,7 +174,7 @@ static Index place_of(const PlannerInfo *root)
 	return 0;
 }
 
-/* Return the table's column for each column of the subquery that is in GROUP BY, and 0 for the others. */
+/* For each column of the subquery that is in GROUP BY return the table's column. For other columns return 0. */
 static List *group_columns(const PlannerInfo *root, const struct fdw_rel *r)
 {
 	List *columns = NIL;
@@ -193,7 +195,7 @@ static List *group_columns(const PlannerInfo *root, const struct fdw_rel *r)
 	return columns;
 }
 
-/* Put the columns of the join first in the key of groups. */
+/* Move the columns of the join to the front of the groups' key. */
 static void put_first(struct fdw_shape *shape)
 {
 	List *by = list_copy(shape->on), *outputs = NIL;
@@ -213,7 +215,7 @@ static void put_first(struct fdw_shape *shape)
 	shape->outputs = outputs;
 }
 
-/* Return the columns of the key that are never NULL. */
+/* Return the columns of the key that are declared NOT NULL. */
 static List *sure_columns(const struct fdw_rel *r, List *by)
 {
 	List *sure = NIL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* numeric(p,s), which is decimal(p,s) at workers. */
+/* Support the type numeric(p,s), which workers call decimal(p,s). */
 #include "fdw.h"
 #include "catalog/pg_type_d.h"
 #include "utils/builtins.h"
@@ -13,7 +13,7 @@ bool fdw_numeric(int32 typmod, int *precision, int *scale)
 		*precision = p;
 	if (scale)
 		*scale = s;
-	/* A negative scale is a large one here. */
+	/* A negative scale gives a large value of s, which the comparison with p rejects. */
 	return typmod >= VARHDRSZ && p <= FPISA_DECIMAL_MOST && s <= p;
 }
 

@@ -14,7 +14,10 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
-/* Defaults: the size of places of rows, and the default key of `fpisa query add`, 4 bytes for every kind. */
+/*
+ * Defaults of the size of places of rows, and of the key size. `fpisa query add` also uses keys of 4 bytes by default
+ * for every kind of query.
+ */
 #define KEY_BYTES_TOPN 8
 #define KEY_BYTES_TABLE 4
 #define UDP_PORT 18000
@@ -66,7 +69,10 @@ static uint64 token_of(const char *text)
 	return n;
 }
 
-/* Check NAME:ID:SECRET, a line of a key file: at most 31 characters, 8 digits, 64 digits. */
+/*
+ * Check NAME:ID:SECRET, which is a line of a key file. NAME has at most 31 characters, ID has 8 digits and SECRET has
+ * 64 digits.
+ */
 static void check_key(const char *text)
 {
 	static const char digits[] = "0123456789abcdef";

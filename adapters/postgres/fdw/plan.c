@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Scans of a table. The first rows by a column are a scan of fewer rows, which are a superset of the answer: Sort
- * and Limit stay above it.
+ * Plan scans of a table. A query for the first rows by a column gets a scan that returns fewer rows. These rows are a
+ * superset of the answer, so the plan keeps Sort and Limit above the scan.
  */
 #include "fdw.h"
 #include "catalog/pg_type_d.h"
@@ -17,9 +17,9 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#define ROWS 1000000 /* default of the option `rows` of a table */
+#define ROWS 1000000 /* default of the table option `rows` */
 #define STARTUP 100.0
-#define ROW_AT_WORKER 0.001 /* a row that is read there */
+#define ROW_AT_WORKER 0.001 /* cost of a row that is read at a worker */
 #define ROW_FROM_WORKER 0.05
 
 /* -- a shape in a plan ---------------------------------------------------------- */
@@ -78,7 +78,7 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 
 /* -- the first rows --------------------------------------------------------------- */
 
-/* Return LIMIT and OFFSET added up if both are known, else 0. */
+/* Return the sum of LIMIT and OFFSET. Return 0 if they are not constants, or if the sum is too large. */
 static uint64 rows_wanted(const Query *q)
 {
 	const Const *limit = (const Const *)q->limitCount, *offset = (const Const *)q->limitOffset;
@@ -97,7 +97,10 @@ static uint64 rows_wanted(const Query *q)
 	return (uint64)(n + m);
 }
 
-/* Return the reason why the query needs all rows, because it drops, adds up or joins rows before it sorts them; or NULL. */
+/*
+ * Return the reason why the query needs all rows. Such a query drops, aggregates or joins rows before it sorts them.
+ * Return NULL if the first rows are sufficient.
+ */
 static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r)
 {
 	const Query *q = root->parse;
@@ -116,8 +119,9 @@ static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 }
 
 /*
- * Recognise a query for the first rows by a column. Return NULL for it and for
- * queries without LIMIT or ORDER BY, else the reason.
+ * Recognise a query for the first rows by a column. Return NULL for such a
+ * query, and for a query without LIMIT or ORDER BY. For other queries return
+ * the reason.
  */
 static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r, struct fdw_shape *s)
 {
@@ -155,8 +159,9 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 }
 
 /*
- * Bytes of the first rows in memory: two places each and a thousand more while rows arrive, their texts, and NULLs, which any
- * worker may send. The length of texts is a guess here, and is counted when the rows arrive.
+ * Memory of the first rows in bytes. Each row has two places and a text. Up to a thousand more rows are in memory while
+ * rows arrive. Any worker may also send as many NULLs. The length of the texts is only a guess here, and is counted
+ * when the rows arrive.
  */
 #define ROW_BYTES 48
 #define NULL_BYTES 8
@@ -214,7 +219,10 @@ void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table pg_attribute_unused
 						      rel->lateral_relids, NULL, FDW_PRIVATE(NIL)));
 }
 
-/* Return the columns of the table that the plan uses, from the first on, or the first column if it uses none. */
+/*
+ * Return the columns of the table that the plan uses, in the order of the table. If the plan uses no column, return the
+ * first column.
+ */
 static List *columns_used(RelOptInfo *rel, Oid table, List *clauses)
 {
 	Bitmapset *used = NULL;
@@ -227,7 +235,7 @@ static List *columns_used(RelOptInfo *rel, Oid table, List *clauses)
 	all = bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, used);
 	for (AttrNumber i = 1; i <= rel->max_attr; i++) {
 		if (!OidIsValid(get_atttype(table, i)))
-			continue; /* dropped */
+			continue; /* the column was dropped */
 		first = first ? first : i;
 		if (all || bms_is_member(i - FirstLowInvalidHeapAttributeNumber, used))
 			columns = lappend_int(columns, i);
@@ -246,7 +254,7 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 	const char *why_not;
 
 	if (IS_UPPER_REL(rel)) {
-		/* The path has its targets and the conditions of HAVING in fdw_private. */
+		/* fdw_private contains the path's targets and the conditions of HAVING. */
 		List *scan_targets = list_nth(path->fdw_private, 1);
 
 		fdw_shape_read(linitial(path->fdw_private), &shape, &why_not);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A query of libfpisa in a session: its key, its errors, and the end of the statement meanwhile. */
+/* Run libfpisa queries in a session. This includes the key, the errors, and cancellation of the statement. */
 #include "fdw.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
 
-#define TURN_MS 10 /* longest stay in the library before the statement can be cancelled */
+#define TURN_MS 10 /* longest time in the library before the statement can be cancelled */
 #define WAIT_MS 1000
 
 static int sqlstate(int error)
@@ -34,7 +34,7 @@ void fdw_fail(int error)
 {
 	char *text = pstrdup(fpisa_query_error());
 
-	/* A worker quotes its file, which may contain any bytes. A client accepts valid characters only. */
+	/* A worker's error may quote any bytes of its file, but a client accepts only valid characters. */
 	if (!pg_verifymbstr(text, (int)strlen(text), true))
 		for (char *p = text; *p; p++)
 			*p = IS_HIGHBIT_SET(*p) ? '?' : *p;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A scan: the choice of a query of libfpisa, and its execution from the first row to the end. */
+/* Execute a scan: choose a libfpisa query, and run it from the first row to the end. */
 #include "fdw.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
@@ -14,7 +14,7 @@
 #define PORT_TRIES 20
 #define PORT_PAUSE_US 50000L
 
-/* -- a scan's query ---------------------------------------------------------------- */
+/* -- the query of a scan ------------------------------------------------------ */
 
 static void add_up(struct fpisa_query_counts *to, const struct fpisa_query_counts *c)
 {
@@ -29,7 +29,7 @@ static void add_up(struct fpisa_query_counts *to, const struct fpisa_query_count
 	to->certified += c->certified;
 }
 
-/* Close the query when its memory is freed, whatever ends the scan. */
+/* Close the query when its memory context is deleted, even after an error. */
 static void close_query(void *arg)
 {
 	struct fdw_scan *s = arg;
@@ -48,7 +48,7 @@ static void close_query(void *arg)
 		ReleaseExternalFD();
 }
 
-/* Forget the scan when the statement is over, however it ends. */
+/* Forget the scan when the statement ends, even after an error. */
 static void forget_scan(void *arg)
 {
 	struct fdw_scan *s = arg;
@@ -75,13 +75,16 @@ static char *name_list(Oid table, List *columns)
 	return names.data;
 }
 
-/* Return the name and type of a column that workers compare: they refuse a column of another type. */
+/*
+ * Return the name and type of a column that workers compare. A worker whose column has another type refuses the
+ * request.
+ */
 static char *typed(Oid table, AttrNumber column)
 {
 	return psprintf("%s %s", fdw_column_of(table, column), fdw_worker_type(get_atttype(table, column)));
 }
 
-/* Return the first columns of the join that fit the filter: "a int32=b int32,c date=d date". */
+/* Return the first columns of the join that fit the filter, such as "a int32=b int32,c date=d date". */
 static char *pair_list(const struct fdw_scan *s)
 {
 	StringInfoData pairs;
@@ -94,7 +97,7 @@ static char *pair_list(const struct fdw_scan *s)
 	return pairs.data;
 }
 
-/* Return the conditions in UTF-8, as workers expect, or NULL. */
+/* Return the conditions in UTF-8, as workers expect, or NULL if there are no conditions. */
 static const char *conditions(const char *where)
 {
 	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
@@ -127,7 +130,7 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 		for (int i = FDW_SUM; i >= FDW_AVG; i--)
 			if (list_member_int(shape->outputs, i))
 				o.aggregates |= 1u << (FDW_SUM - i);
-		/* 0 would mean all aggregates. */
+		/* Request at least one aggregate, because 0 means all aggregates. */
 		o.aggregates |= o.aggregates ? 0 : FPISA_AGGREGATE_MIN;
 	} else {
 		o.columns = name_list(s->table, shape->outputs);
@@ -146,7 +149,10 @@ static struct fpisa_query_options options_of(struct fdw_scan *s)
 	return o;
 }
 
-/* Reserve descriptors: a connection to each worker, a UDP socket for its rows, and at most three for the query itself. */
+/*
+ * Reserve file descriptors. The query needs a connection to each worker, a UDP socket for the rows of each worker, and
+ * at most three more.
+ */
 static void count_descriptors(struct fdw_scan *s)
 {
 	int workers = fdw_workers(s->server);
@@ -161,8 +167,8 @@ static void count_descriptors(struct fdw_scan *s)
 }
 
 /*
- * Return whether the statement can continue after -E2BIG. Without the filter of a join the query does not keep places
- * of rows, and a plain scan does not keep first rows.
+ * Return whether the statement can continue after -E2BIG. A query without the filter of a join needs no memory for
+ * places of rows, and a plain scan needs no memory for the first rows.
  */
 static bool is_without_room(const struct fdw_scan *s, int error)
 {
@@ -170,7 +176,7 @@ static bool is_without_room(const struct fdw_scan *s, int error)
 	       (s->shape.kind == FDW_TOPN || (s->shape.kind == FDW_JOIN && s->choice.pruning == FPISA_PRUNING_NETWORK));
 }
 
-/* Scan all rows, which the server sorts, as it would sort the first rows. */
+/* Replace the query for the first rows by a scan of all rows, which the server sorts anyway. */
 static void leave_first_rows(struct fdw_scan *s)
 {
 	MemoryContext before = MemoryContextSwitchTo(s->statement->es_query_cxt);
@@ -182,8 +188,8 @@ static void leave_first_rows(struct fdw_scan *s)
 }
 
 /*
- * Open the query and wait for its answer, or rows of a scan. Return -EADDRINUSE if a
- * port is taken, or an error of is_without_room().
+ * Open the query. Wait for its answer, unless the query is a scan. Return
+ * -EADDRINUSE if a port is in use, or an error for which is_without_room() is true.
  */
 static int try(struct fdw_scan *s)
 {
@@ -205,7 +211,7 @@ static int try(struct fdw_scan *s)
 	return error;
 }
 
-/* Try for a while: a worker may be about to release the port of the previous query. */
+/* Try several times, because a worker may need a moment to release the port of the previous query. */
 static int try_for_a_while(struct fdw_scan *s)
 {
 	int error = try(s);
@@ -239,7 +245,7 @@ static void start(struct fdw_scan *s)
 			s->choice.not = PG_UINT64_MAX;
 			s->choice.why_not = psprintf("too large for hash_mem: %s", fpisa_query_error());
 		} else {
-			/* A process that is not a session of this cluster has the query's port. */
+			/* A process outside this cluster uses the query's port. */
 			s->choice.not |= UINT64CONST(1) << s->choice.query.number;
 			s->choice.why_not = psprintf("not free: %s", fpisa_query_error());
 		}
@@ -250,7 +256,7 @@ static void start(struct fdw_scan *s)
 
 /* -- rows -------------------------------------------------------------------------------- */
 
-/* Check, after the whole answer has arrived, that the assumptions about it hold. */
+/* Check the assumptions about the answer after the whole answer has arrived. */
 static void check_answer(const struct fdw_scan *s)
 {
 	struct fpisa_query_counts c;
@@ -269,8 +275,8 @@ static void check_answer(const struct fdw_scan *s)
 static dlist_head scans = DLIST_STATIC_INIT(scans);
 
 /*
- * Check that two scans of a statement read the same files of a table. The query leaves out rows that are not in the
- * join with the other table as the query read it. So the statement's own scan has to read the same table.
+ * Check that two scans of a statement read the same files of a table. The query drops rows by the content of the other
+ * table, which the statement also scans. So both must read the same version of the other table.
  */
 static void compare(const struct fdw_scan *s, const struct fdw_scan *other)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Groups that do not fit memory: a sort of the server, which keeps them in temporary files. */
+/* Groups that do not fit into memory. The server sorts the groups and keeps them in temporary files. */
 #include "fdw.h"
 #include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
@@ -7,9 +7,11 @@
 #include "utils/guc.h"
 #include "utils/tuplesort.h"
 
-#define LEAST_KB 64 /* tuplesort's minimum */
+#define LEAST_KB 64 /* the minimum of tuplesort */
 
-/* Return the memory for groups: two thirds of a hash table's memory, which leaves one third for the sort. */
+/*
+ * Return the memory for groups in bytes, which is two thirds of a hash table's memory. One third remains for the sort.
+ */
 size_t fdw_spill_groups_most(void)
 {
 	return get_hash_memory_limit() / 3 * 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Conversion of an answer's texts to datums of a slot. */
+/* Convert the texts of an answer to datums of a slot. */
 #include "fdw.h"
 #include <math.h>
 #include "catalog/pg_type_d.h"
@@ -24,9 +24,12 @@ static Oid type_at_workers(const struct fpisa_query_column *c)
 	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
 }
 
-#define LEAST 2 /* place of min, which has the value's type, after a group's keys */
+#define LEAST 2 /* offset of min after the keys of a group; min has the value's type */
 
-/* Return the number of columns. Groups have the keys, then the count, and with a value sum, min, max, avg. */
+/*
+ * Return the expected number of columns. Groups have the keys and the count, and if there is a value also sum, min, max
+ * and avg.
+ */
 static uint32 columns_wanted(const struct fdw_scan *s)
 {
 	if (s->shape.kind != FDW_TABLE)
@@ -34,7 +37,10 @@ static uint32 columns_wanted(const struct fdw_scan *s)
 	return (uint32)list_length(s->shape.by) + (s->shape.value ? 5 : 1);
 }
 
-/* Check that the answer has the columns that were requested: a row with fewer columns would be read beyond its end. */
+/*
+ * Check that the answer has the requested number of columns. Otherwise fdw_store_row() could read beyond the end of a
+ * row.
+ */
 static uint32 check_columns(const struct fdw_scan *s, const struct fpisa_query_column **c)
 {
 	uint32 n = fpisa_query_columns(s->query, c), wanted = columns_wanted(s);
@@ -45,7 +51,7 @@ static uint32 check_columns(const struct fdw_scan *s, const struct fpisa_query_c
 	return n;
 }
 
-/* Return the type of the answer's column `i`, as SQL writes it. */
+/* Return the SQL name of the type of the answer's column `i`. */
 static char *name_at_workers(const struct fdw_scan *s, const struct fpisa_query_column *c, uint32 i)
 {
 	uint32 scale, precision = fpisa_query_precision(s->query, i, &scale);
@@ -53,7 +59,7 @@ static char *name_at_workers(const struct fdw_scan *s, const struct fpisa_query_
 	return precision ? psprintf("numeric(%u,%u)", precision, scale) : format_type_be(type_at_workers(&c[i]));
 }
 
-/* Fail unless the answer's column `i` has the type of the column here. */
+/* Fail unless the answer's column `i` has the same type as the foreign table's column. */
 static void check_type(const struct fdw_scan *s, AttrNumber column, const struct fpisa_query_column *c, uint32 i)
 {
 	Oid type, collation;
@@ -99,7 +105,10 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 	{
 		int output = lfirst_int(cell), column = output, place = output - 1;
 
-		/* Columns of rows come in the requested order; columns of groups: keys, then count, sum, min, max, avg. */
+		/*
+		 * The columns of rows are in the requested order. The columns of groups are the keys, count, sum, min,
+		 * max and avg.
+		 */
 		if (s->shape.kind == FDW_TABLE) {
 			column = output >= 0 ? list_nth_int(s->shape.by, output) : 0;
 			place = output >= 0 ? output : keys - 1 - output;
@@ -118,7 +127,7 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 	}
 }
 
-/* Parse a decimal number as workers do. The number may be nearer to 0 than any float except 0. */
+/* Parse a decimal number as workers do. The number may be smaller than any positive float. */
 static bool parse_real(const char *text, float *x)
 {
 	char *end;
@@ -152,14 +161,17 @@ static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attrib
 			return Float8GetDatum(wide);
 		break;
 	}
-	/* A worker quotes its file, which may contain any bytes, and the input functions quote them in their errors. */
+	/*
+	 * The input functions quote the text in their errors. The text comes from a worker's file and may contain any
+	 * bytes.
+	 */
 	text = pg_any_to_server(text, (int)strlen(text), PG_UTF8);
 	return InputFunctionCall(&s->input[i], (char *)text, s->io_param[i], a->atttypmod);
 }
 
 /* -- rows --------------------------------------------------------------------------------- */
 
-/* Fail if a sum is beyond the range, as fpisa_sum() does. */
+/* Fail if a sum is out of range, as fpisa_sum() does. */
 static void check_sum(const struct fdw_scan *s, const char *const *row)
 {
 	const char *const *aggregates = row + list_length(s->shape.by);

@@ -1,4 +1,4 @@
--- Options of servers, mappings and tables, and the questions to workers. Plans do not need running workers.
+-- Options of servers, mappings and tables, and requests to workers. Plans do not need running workers.
 \set VERBOSITY terse
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '');
@@ -26,7 +26,7 @@ CREATE FOREIGN TABLE t (i int NOT NULL, l bigint, d date NOT NULL, s text OPTION
     z double precision) SERVER far;
 CREATE TABLE near (i int, x real);
 
--- The first rows.
+-- Queries for the first rows.
 EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT i FROM t ORDER BY y DESC LIMIT 10 OFFSET 10;
 EXPLAIN (COSTS OFF) SELECT i FROM t ORDER BY x DESC NULLS LAST LIMIT 100;
@@ -53,7 +53,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t GROUP BY i;
 RESET fpisa.pushdown;
 
--- Conditions.
+-- Conditions of WHERE.
 EXPLAIN (COSTS OFF) SELECT i FROM t WHERE 3 < i AND l <= 5 AND s = 'a''b, c' AND s <> u AND d >= timestamp '1994-01-01' ORDER BY x LIMIT 3;
 EXPLAIN (COSTS OFF) SELECT i FROM t WHERE 3 < i AND l <= 5 AND s = 'a''b, c' AND d >= date '1994-01-01'
     AND d < date '1994-01-01' + interval '1 year' AND y IS NOT NULL AND z IS NULL AND x BETWEEN 0.1 AND real '0.1' ORDER BY x LIMIT 3;
@@ -64,7 +64,7 @@ EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t WHERE i > 1 AND random() < 2 GROUP B
 EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t WHERE current_date > date '1994-01-01' GROUP BY i;
 EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t WHERE d < date '1994-01-01' GROUP BY i;
 
--- Groups.
+-- Queries with GROUP BY.
 EXPLAIN (COSTS OFF) SELECT i, max(x), min(x), count(x), fpisa_sum(x), fpisa_avg(x) FROM t GROUP BY i;
 EXPLAIN (COSTS OFF) SELECT i, count(*), max(y) - min(y) FROM t GROUP BY i;
 EXPLAIN (COSTS OFF) SELECT i, count(*), fpisa_sum(x) / i FROM t GROUP BY i HAVING max(x) > 3 ORDER BY 2;

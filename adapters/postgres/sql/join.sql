@@ -1,4 +1,5 @@
--- Joins of tables at the same workers: which joins the aggregator's filter prunes, and by which columns. Plans do not need workers.
+-- Joins of tables at the same workers. Show which joins the aggregator's filter prunes, and by which columns. Plans do
+-- not need running workers.
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16 filter bitmap');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16');
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1', aggregator '127.0.0.1', queries 'join 1 key-bytes 16 filter cuckoo');
@@ -15,7 +16,7 @@ CREATE TABLE near (k int, n int);
 SET enable_mergejoin = off;
 SET enable_nestloop = off;
 
--- Rows.
+-- Joins of rows.
 EXPLAIN (COSTS OFF) SELECT * FROM big, small WHERE big.l = small.l AND small.n = 1 AND big.x > 0;
 EXPLAIN (COSTS OFF) SELECT * FROM small JOIN big USING (l) WHERE small.n < 5;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (l, k, d) WHERE small.n < 5;
@@ -25,7 +26,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM big a, big b WHERE a.k = b.k AND b.d = '2024-0
 EXPLAIN (COSTS OFF) SELECT * FROM small a, small b WHERE a.k = b.k AND a.n = 2 AND b.n = 2;
 EXPLAIN (COSTS OFF) SELECT big.d, fpisa_sum(x) FROM big, small WHERE big.l = small.l AND small.n = 1 GROUP BY big.d;
 
--- Outer joins, and rows that are not in a join.
+-- Outer joins, and queries for rows that are not in a join.
 EXPLAIN (COSTS OFF) SELECT * FROM big LEFT JOIN small ON big.k = small.k AND small.n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT * FROM small WHERE n = 1) s LEFT JOIN big USING (k);
 EXPLAIN (COSTS OFF) SELECT * FROM big FULL JOIN (SELECT * FROM small WHERE n = 1) s USING (k);
@@ -45,14 +46,14 @@ EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE n % 2 = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN elsewhere USING (k) WHERE n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN near USING (k) WHERE n = 1;
 
--- Texts with a common prefix.
+-- Text columns with a common prefix.
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE small.s LIKE 'it''s%';
 EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE 'a%b' OR s LIKE 'c%';
 EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE 'a_%';
 EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE 'a\_%';
 EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE '%' AND s LIKE 'ab';
 
--- Groups, of a subquery in the join.
+-- Joins with a subquery of groups.
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT d, k, fpisa_sum(x) FROM big GROUP BY d, k) g JOIN small USING (k) WHERE small.n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT d, k, max(x) AS m FROM big GROUP BY d, k HAVING max(x) > 1) g WHERE k IN (SELECT k FROM small WHERE n = 1);
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT k, k AS again, max(x) FROM big GROUP BY 1, 2) g JOIN small ON g.k = small.k AND again = small.n WHERE small.n < 5;
@@ -68,7 +69,7 @@ SET fpisa.preaggregate = on;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT k, max(x) FROM big GROUP BY k) g JOIN small USING (k) WHERE small.n = 1;
 RESET fpisa.preaggregate;
 
--- Settings, and queries at the aggregator.
+-- Session settings, and queries at the aggregator.
 SET fpisa.pruning = workers;
 EXPLAIN (COSTS OFF) SELECT * FROM big JOIN small USING (k) WHERE small.n = 1;
 RESET fpisa.pruning;

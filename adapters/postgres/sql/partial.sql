@@ -13,7 +13,7 @@ SELECT fpisa_partial_sum(m), fpisa_partial_sum_real(m), fpisa_partial_avg(m), fp
 SELECT fpisa_partial_sum(fpisa_merge(p)) FROM (SELECT p FROM parts UNION ALL SELECT fpisa_partial(1e-300::float8)) q WHERE p IS NOT NULL;
 SELECT fpisa_merge(p), fpisa_merge(e) FROM parts WHERE g = 3;
 SELECT fpisa_merge(p) FROM (VALUES ('\x46530100000000000000000000000000'::bytea)) t(p);
--- Expansions: values that add up to the sum, the first of them rounded.
+-- An expansion is a list of values that add up to the sum. The first value is the rounded sum.
 SELECT fpisa_expansion(x) FROM (VALUES (1::real), (1e-10), (1e-20)) t(x);
 SELECT fpisa_expansion(x) FROM (VALUES (1::float8), (1e-40)) t(x);
 SELECT fpisa_expansion(x) FROM (VALUES (1::real), (-1)) t(x);
@@ -21,7 +21,7 @@ SELECT fpisa_expansion(x) FROM (VALUES ('Infinity'::real), (1)) t(x);
 SELECT fpisa_expansion(x) FROM (VALUES (3e38::real), (3e38)) t(x);
 SELECT fpisa_merge(ARRAY[1, NULL]::real[]);
 SELECT fpisa_merge('{}'::real[]);
--- Bytes that are not a partial.
+-- Inputs that are not partials.
 SELECT fpisa_merge(''::bytea);
 SELECT fpisa_merge('\x465301'::bytea);
 SELECT fpisa_merge('\x00530101ffff0000020000000000000003'::bytea);

@@ -1,4 +1,4 @@
--- Sums and averages: rounded once, whatever the order.
+-- Sums and averages are rounded once, in whatever order the rows come.
 CREATE TABLE v (i int, x real, y double precision);
 INSERT INTO v VALUES (1, 1e30, 1e300), (2, 1, 1), (3, -1e30, -1e300), (4, NULL, NULL), (5, 0.1, 0.1);
 SELECT fpisa_sum(x), fpisa_sum(y), fpisa_avg(x), fpisa_avg(y) FROM v;
@@ -10,14 +10,14 @@ SELECT i, fpisa_sum(x) OVER w, fpisa_avg(y) OVER w FROM v
 	WINDOW w AS (ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) ORDER BY i;
 SELECT i, fpisa_sum(x) OVER (ORDER BY i ROWS BETWEEN CURRENT ROW AND CURRENT ROW)
 	FROM (VALUES (1, 'NaN'::real), (2, 'Infinity'), (3, '-Infinity'), (4, 0), (5, NULL)) t(i, x) ORDER BY i;
--- Nothing to sum.
+-- Sums of no values.
 SELECT fpisa_sum(x), fpisa_avg(y) FROM v WHERE i > 5;
 SELECT fpisa_sum(x), fpisa_avg(y) FROM v WHERE i = 4;
--- Zero is +0; special values.
+-- A sum of zero is +0. Special values.
 SELECT fpisa_sum(x) FROM (VALUES ('-0'::real), ('-0')) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES ('Infinity'::real), ('-Infinity')) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES ('-Infinity'::float8), (1)) t(x);
--- Results beyond the range of the type fail, as with sum().
+-- Like sum(), the functions fail if the result is out of range.
 SELECT fpisa_sum(x) FROM (VALUES (3e38::real), (3e38)) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES (3e38::real), (3e38), (-3e38)) t(x);
 SELECT fpisa_avg(y) FROM (VALUES (1.5e308::float8), (1.5e308)) t(y);
