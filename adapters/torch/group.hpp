@@ -114,15 +114,42 @@ class Call final : public c10d::Work
 		finish(error);
 	}
 
-	/* Complete the future after the call has ended. This runs the future's callbacks. */
+	/* Complete the future before wait() returns, as Gloo does. Do so here if the session's thread is busy. */
+	bool wait(std::chrono::milliseconds timeout = kNoTimeout) override
+	{
+		try {
+			Work::wait(timeout);
+		} catch (...) {
+			if (isCompleted())
+				end_future();
+			throw;
+		}
+		end_future();
+		return true;
+	}
+
+	/* Complete the future after the call has ended, once. Its callbacks run one level deeper than this thread. */
 	void end_future()
 	{
 		auto error = exception();
 
+		if (future_ended_.exchange(true)) {
+			future_->wait();
+			return;
+		}
+		level_of_thread()++;
 		if (error)
 			future_->setError(error);
 		else
 			future_->markCompleted(c10::IValue(tensors_));
+		level_of_thread()--;
+	}
+
+	/* Return the level of the calls that this thread starts. The level is 0 outside of callbacks. */
+	static size_t &level_of_thread()
+	{
+		static thread_local size_t level = 0;
+		return level;
 	}
 
       private:
@@ -146,6 +173,7 @@ class Call final : public c10d::Work
 	at::Tensor values_, kept_;
 	std::vector<size_t> parts_;
 	c10::intrusive_ptr<c10::ivalue::Future> future_;
+	std::atomic<bool> future_ended_{false};
 };
 
 /* A group that the session owns until leave(). */
@@ -190,7 +218,7 @@ class Session final : public std::enable_shared_from_this<Session>
 	/* Throw the library's error immediately if the call cannot start. */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op, uint64_t number)
 	{
-		const size_t level = std::min(level_of_thread(), LEVELS - 1);
+		const size_t level = std::min(Call::level_of_thread(), LEVELS - 1);
 		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call, level});
 		struct fpisa_call c = {};
 		int rc;
@@ -267,13 +295,6 @@ class Session final : public std::enable_shared_from_this<Session>
 		size_t level;
 	};
 
-	/* Return the level of the calls that this thread starts. The level is 0 outside of callbacks. */
-	static size_t &level_of_thread()
-	{
-		static thread_local size_t level = 0;
-		return level;
-	}
-
 	/* Start the thread that completes the futures of this level, unless it already runs. */
 	void run_thread(size_t level)
 	{
@@ -317,7 +338,7 @@ class Session final : public std::enable_shared_from_this<Session>
 	{
 		auto &ended = ended_[level];
 
-		level_of_thread() = level + 1;
+		Call::level_of_thread() = level;
 		for (;;) {
 			c10::intrusive_ptr<Call> call;
 			{

@@ -166,6 +166,16 @@ def futures():
         future = dist.all_reduce(torch.ones(1000), async_op=True).get_future().then(deeper(depth))
         assert (future.wait() == SIZE ** (depth + 1 if depth < 2 else 2 if depth == 2 else 3)).all(), depth
 
+    # A future is done when wait() returns, even while the callback of an earlier call continues.
+    waited = threading.Event()
+    earlier = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(lambda _: waited.wait(60))
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    seen = work.get_future().then(lambda future: dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0].item())
+    work.wait()
+    done = work.get_future().done()
+    waited.set()
+    assert done and earlier.wait() and seen.wait() == SIZE ** 2
+
 
 @check
 def communication_hooks():
@@ -647,6 +657,7 @@ def destroyed_while_under_way():
     del group
     for work in works:
         raises(RuntimeError, "fpisa: ", work.wait)
+        assert work.get_future().done()
         raises(RuntimeError, "fpisa: ", work.get_future().wait)
 
 
