@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Combinations and their rounds; see cases.h */
+/* Combinations and their rounds. See cases.h. */
 #include "cases.h"
 
 #include <math.h>
@@ -19,7 +19,10 @@ const char *cases_name(const struct cases_call *c, char *buf)
 	return buf;
 }
 
-/* Return whether the mode offers the operation, by the table in doc/numbers.md and not by the header's functions. */
+/*
+ * Return whether the mode offers the operation. The answer comes from the table in doc/numbers.md, not from the
+ * header's functions.
+ */
 static bool offered(uint8_t format, uint8_t mode, uint8_t op)
 {
 	bool ordered = op == FPISA_OP_MIN || op == FPISA_OP_MAX;
@@ -88,8 +91,8 @@ struct oracle_call cases_oracle(const struct cases_call *c)
 /* -- contributions --------------------------------------------------------------- */
 
 /*
- * Make the values of one element: exponents near each other, far apart, at the ends of the
- * range; few bits set; subnormals; pairs that cancel; any bits.
+ * Make the values of one element. Their exponents are near each other, far apart or at the ends of the range. Some
+ * values have few bits set, some are subnormal, some cancel, some have random bits.
  */
 static void float_column(struct vectors_rng *rng, struct fpisa_format f, uint32_t workers, uint64_t *out)
 {
@@ -203,7 +206,7 @@ static void start(struct cases_round *r, uint32_t elements)
 	r->elements = elements;
 }
 
-/* Fill element `i` of every contribution, or its block if the exponent is shared. */
+/* Fill element `i` of every contribution, or its block if the format shares an exponent. */
 static void random_column(struct vectors_rng *rng, const struct cases_call *c, uint32_t i, bool special,
 			  struct cases_round *r)
 {

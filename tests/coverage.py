@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Print the lines that test programs ran, by room, and the unit suite's share of all: tests/coverage.py BUILD PROGRAM...
+"""Print the lines that test programs ran, by room, and the unit suite's share of all lines: tests/coverage.py BUILD PROGRAM...
 
-BUILD is from `make coverage`, with --coverage in place of sanitizers. A line counts once, however many programs have it: it is
-covered if any ran it. Lines of headers count for the header. The exit status is 1 if a program failed.
+BUILD is from `make coverage`, which builds with --coverage instead of sanitizers. A line that several programs contain counts once, and is
+covered if any of them ran it. Lines of headers count for the header. The exit status is 1 if a program failed.
 """
 import collections
 import glob
@@ -25,7 +25,7 @@ def run(programs):
 
 
 def lines(build):
-    """Return {file of user/ or include/: {line: whether it ran}}."""
+    """Return {file of user/ or include/: {line: whether the line ran}}."""
     found = collections.defaultdict(dict)
     for data in glob.glob(os.path.join(build, "san", "**", "*.gcda"), recursive=True):
         out = subprocess.run(["gcov", "--json-format", "--stdout", data], text=True, stdout=subprocess.PIPE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Configuration for arm64: tests/lib has the parts that tests share."""
+"""Configuration for arm64. The parts that tests share are in tests/lib."""
 import os
 import sys
 

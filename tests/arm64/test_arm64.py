@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tree for arm64: a cross build without a warning, whose unit tests pass under qemu's emulation of the processor. The long suite
-also runs the datapath, in an arm64 kernel under qemu's emulation of a machine."""
+"""Test the tree on arm64: a cross build without a warning, whose unit tests pass under qemu's user-mode emulation. The long suite also runs
+the datapath, in an arm64 kernel in a virtual machine."""
 import glob
 import os
 import re
@@ -15,11 +15,11 @@ from lab import BUILD, TOP, setting
 ARM = os.path.join(BUILD, "arm64")
 CC, SKIP, NO_GUEST = "aarch64-linux-gnu-gcc", 77, 125
 UNIT = [os.path.relpath(p, setting("B")) for p in setting("UNIT").split()]
-# System calls and socket options that qemu-user lacks: programs that need them run in the guest.
+# qemu-user lacks these system calls and socket options. Programs that need them run in the guest.
 NEED_KERNEL = {"query/test_partition", "query/test_query_master", "test_fork", "test_group", "test_shards", "test_time", "test_udp"}
-DEADLINES = {"test_time"}  # tests deadlines of a second; an emulated machine takes longer
+DEADLINES = {"test_time"}  # its deadlines are a second long, and an emulated machine takes longer
 SLOW = {"lab/test_tables", "test_mau", "test_mem", "test_membership", "test_misordered"}
-KERNEL = "6.1"  # of vm/kernels
+KERNEL = "6.1"  # a name in vm/kernels
 IN_GUEST = ["uname -srm", "fpisa resources", "FPISA_CASES=64 FPISA_ROUNDS=1 tests/prog/test_ops",
             "FPISA_ROUNDS=1 tests/prog/query/test_query", "fpisa demo --workers 2 --vector 2000",
             *(f"FPISA_SLOW=10 tests/unit/{name}" for name in sorted(NEED_KERNEL - DEADLINES))]
@@ -81,7 +81,7 @@ def test_unit(sysroot, name):
 
 @pytest.mark.long
 def test_kernel(sysroot):
-    """All objects load and sum, a demo runs over real packets, and the programs that qemu-user cannot run succeed."""
+    """All objects load and sum, a demo runs over real packets, and the programs that qemu-user cannot run succeed in the guest."""
     p = subprocess.run([os.path.join(TOP, "vm", "arm64"), KERNEL, BUILD, *IN_GUEST], text=True, capture_output=True)
     if p.returncode == NO_GUEST:
         pytest.skip(p.stderr.strip())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Paths of shared parts, and the table of verbs from which the manual is made."""
+"""Configuration for the command line's tests: the paths of shared parts, and the table of verbs from which the manual is made."""
 import os
 import sys
 

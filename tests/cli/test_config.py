@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa config check` reports every error with its line, and nothing else. It accepts what job add accepts."""
+"""`fpisa config check` reports every error with its line, and nothing else. It accepts the values that job add accepts."""
 import json
 import os
 import re
@@ -11,7 +11,7 @@ from lab import FPISA
 
 JOB = "[job 7]\nworkers = 10.0.0.11,10.0.0.12\n"
 
-# A line and its expected error; lines without an error are right.
+# Each line with its expected error. A line without an error is valid.
 WRONG = [
     ("# a comment", None),
     ("port = 1", "is outside a section"),
@@ -41,7 +41,7 @@ WRONG = [
     ("format = fp64", None),
     ("mode = exact", None),
     ("elements = 160", None),
-    ("workers = 10.0.0.11@eth0", None),	# the interface need not exist
+    ("workers = 10.0.0.11@eth0", None),	# the interface does not have to exist
     ("[job 10]", None),
     ("window = 1024", None),
     ("workers = 10.0.0.11", None),
@@ -62,7 +62,7 @@ def check(tmp_path, text):
     path = tmp_path / "f.conf"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
-    # If this machine lacks a part, the command only warns, on any machine.
+    # Ignore warnings, which a machine prints only if it lacks a part.
     return p.returncode, p.stdout, [x for x in p.stderr.splitlines() if not x.startswith("fpisa: warning: ")]
 
 
@@ -96,13 +96,13 @@ def test_what_takes_the_whole_file(tmp_path):
 @pytest.mark.parametrize("line", ["networks = 192.168.100.1000", "networks = 10.0.0.0/8,192.168.100.1000/24", "networks = 10.0.0.1" + "0" * 80,
                                   "networks = 0.0.0.0/" + "0" * 60 + "33", "udp-ports = 00018100-18999", "udp-ports = 18100-" + "0" * 60 + "99999"])
 def test_what_is_too_long_is_not_cut(tmp_path, line):
-    """An overlong value is refused and not cut, since its beginning would be a valid network or port."""
+    """An overlong value is refused, not truncated, because its beginning would be a valid network or port."""
     status, out, lines = check(tmp_path, f"[manager]\nwithout-key = yes\n{line}\n")
     assert status == 1 and not out and f"f.conf:3: {line.split()[0]}: '" in lines[0], (status, lines)
 
 
 def test_no_file(tmp_path):
-    """A pipe as the file is refused: the command does not wait for its writer."""
+    """A pipe in place of the file is refused: the command does not wait for a writer."""
     os.mkfifo(tmp_path / "pipe")
     for path, says in ((tmp_path / "pipe", ": is a pipe; the configuration must be a regular file"), (tmp_path, ": read: Is a directory"),
                        ("/dev/zero", ": is not a text file of less than 1048576 bytes")):
@@ -111,7 +111,7 @@ def test_no_file(tmp_path):
 
 
 def test_not_there_now(tmp_path):
-    """An interface that this machine lacks gives a warning with its line, since it may appear later."""
+    """An interface that this machine lacks gives a warning with its line, because the interface may appear later."""
     path = tmp_path / "f.conf"
     path.write_text("\n[interface nosuch0]\n[job 7]\nworkers = 10.0.0.11@nosuch1\naddress = 10.0.0.1\n")
     p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
@@ -122,7 +122,7 @@ def test_not_there_now(tmp_path):
 
 
 def test_long_list(tmp_path):
-    """64 workers in one line of more than a thousand bytes are accepted; 65 are refused."""
+    """A line of more than a thousand bytes with 64 workers is accepted. 65 workers are refused."""
     workers = [f"10.100.200.{100 + i}:18000@interface-{i:02}" for i in range(64)]
     assert check(tmp_path, "[job 1]\nworkers = " + ",".join(workers))[0] == 0
     status, _, lines = check(tmp_path, "[job 1]\nworkers = " + ",".join(workers + ["10.0.0.1"]))
@@ -130,7 +130,7 @@ def test_long_list(tmp_path):
 
 
 def test_each_option_of_job_add_is_a_key(tmp_path):
-    """Each option that `fpisa help job add` names is a key, and a value that job add refuses is refused in the same words."""
+    """Each option that `fpisa help job add` names is a key. A value that job add refuses is refused with the same message."""
     text = subprocess.run([FPISA, "help", "job", "add"], text=True, capture_output=True, check=True).stdout
     options = re.findall(r"^  --([a-z-]+)( [A-Z]+)?", text, re.M)
     assert len(options) > 10
@@ -176,7 +176,7 @@ def test_keys_as_serve_wants_them(tmp_path):
 
 
 def test_json(tmp_path):
-    """The output is one object that lists the changes; an error prints none."""
+    """The output is one object that lists the changes. After an error, the output is empty."""
     def told(*argv, status=0):
         p = subprocess.run([FPISA, *map(str, argv), "--json"], text=True, capture_output=True)
         assert p.returncode == status, p

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One table of verbs: `fpisa help`, getopt, the manual page and the
-completion in a real bash agree."""
+"""`fpisa help`, getopt, the manual page and the completion in a real bash all agree with the table of verbs."""
 import glob
 import os
 import pty
@@ -30,8 +29,8 @@ def names_of_options(*path):
 
 
 def sources():
-    """For each file of the CLI and its file of options, return the verbs, the names of the options, and the names that come from the table
-    of a job's options, which also prints their help."""
+    """Yield the verbs, the names of the options and the names of the job's options, for each source file of the CLI with its file of
+    options."""
     for path in glob.glob(os.path.join(TOP, "user", "**", "*.c"), recursive=True):
         options, text = names_of_options(path)
         room = os.path.relpath(os.path.dirname(path), os.path.join(TOP, "user"))
@@ -47,7 +46,7 @@ def sources():
 
 
 def test_help_names_what_getopt_takes(verbs):
-    """Each option has a line in the help, and each line an option."""
+    """Each option has a line in the help, and each line describes an option."""
     seen = set()
     for path, names, options, job in sources():
         ours = [verbs[n.replace("_", " ")] for n in names]
@@ -70,7 +69,7 @@ def test_each_option_is_taken(verbs):
 
 
 def test_each_verb_takes_an_option_once_and_whole(verbs):
-    """Each verb takes --help once and whole. An unknown option stops a verb before it acts."""
+    """Each verb accepts --help and prints its whole help once. An unknown option stops a verb before it acts."""
     for v in verbs.values():
         for words, says in (("--verbose --verbose", "--verbose: is given twice"),
                             ("--verbo", "unrecognized option '--verbo'; did you mean --verbose?")):
@@ -110,7 +109,7 @@ def test_manual_page(verbs):
 
 @needs_man
 def test_lists_of_the_manual(verbs):
-    """Each item of the lists in help and header starts an item, not a paragraph: a head of 6 letters has its text beside it."""
+    """Each entry of the lists in help and header starts a list item, not a paragraph. A term of 6 letters has its text on the same line."""
     page, api = shown("fpisa.8"), shown("libfpisa.3")
     keys = [m[1] for v in verbs.values() for m in (re.match(r"  ([a-z]\w*(?:, \w+)*)\s{2,}\S", x) for x in v.more) if m]
     assert {"error", "ulp", "touch_ns", "empty_ns"} <= set(keys)
@@ -174,7 +173,7 @@ def test_completion(verbs, tmp_path):
     assert complete("unl") == ["unload"] and complete("help", "unl") == ["unload"]
     assert set(complete("job", "")) == {n.split()[1] for n in verbs if n.startswith("job ")}
     assert complete("config", "ch") == ["check"]
-    # An installed fpisa has no `query demo`; this file is installed with it.
+    # An installed fpisa lacks `query demo`, but the completion file that is tested here is installed with it.
     assert set(complete("query", "")) == {n.split()[1] for n in verbs if n.startswith("query ")} - {"demo"}
     for name, v in verbs.items():
         assert name == "query demo" or set(complete(*name.split(), "--")) == {"--" + o for o in {*v.options, *v.common, "help"}}
@@ -188,7 +187,7 @@ def test_completion(verbs, tmp_path):
 
 
 def test_completion_as_typed(tmp_path):
-    """An interactive bash completes the line when a user types the keys."""
+    """An interactive bash completes the line when a user presses the keys."""
     rc = tmp_path / "rc"
     rc.write_text(f"PS1='$ '\nbind 'set bell-style none'\nPATH={BUILD}:$PATH\n. {BUILD}/completion/fpisa\n")
     pid, fd = pty.fork()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs read and print numbers with a point even if their locale writes 1,5."""
+"""Programs read and print numbers with a decimal point even if their locale writes 1,5."""
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ TOP = {"value": "v", "limit": 2, "where": "v>-3.75,k<1.75"}
 
 @pytest.fixture(scope="module")
 def decimal_comma(tmp_path_factory):
-    """Return the environment of such a program."""
+    """Return an environment whose locale has a decimal comma."""
     if not shutil.which("localedef") or not os.path.exists("/usr/share/i18n/locales/de_DE"):
         pytest.skip("locales is not installed; make test installs it")
     folder = tmp_path_factory.mktemp("locales")

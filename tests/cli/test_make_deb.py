@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make deb` prints its present step, logs the rest, and ends with the build's status. The packages: tests/package."""
+"""`make deb` prints its current step, logs the other output, and ends with the build's status. tests/package tests the packages
+themselves."""
 import os
 import subprocess
 

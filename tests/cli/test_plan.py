@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa plan`: shares and times against the solution of a linear program by bisection, and refused arguments."""
+"""`fpisa plan` prints shares and times that match a linear program solved by bisection, and refuses invalid arguments."""
 import json
 import random
 import subprocess
@@ -14,7 +14,8 @@ def plan(*argv):
 
 
 def feasible(t, n, k, b, r, colocated):
-    """Return whether all sums of a one-bit vector can be done in t seconds. Find the largest share that each link's bits allow."""
+    """Return whether all sums of a one-bit vector can be done in t seconds, by computing the largest share that the bits of each link
+    allow."""
     if t * b < 1:
         return False
     dedicated = t * r / n
@@ -43,16 +44,16 @@ def test_random():
         bits = 8e6 * 1.0
         assert p["ring_ms"] == pytest.approx(2 * (n - 1) / n * bits / b / 1e3, rel=1e-6)
         bound = least(n, k, b * 1e6, r * 1e6, colocated) * bits * 1e3
-        assert 1 < p["ms"] / bound < 1.25, (p, bound)  # headers
+        assert 1 < p["ms"] / bound < 1.25, (p, bound)  # the rest is headers
         check_weights(p)
 
 
 def check_weights(p):
-    """Check whole-number weights up to 100: their ratio is within 2% of the shares', or as near as possible. A share that is too small has
-    weight zero."""
+    """Check whole-number weights up to 100. Their ratio is within 2% of the ratio of the shares, or as near as possible. A share that is
+    too small has weight zero."""
     shares, weights = [[p[f"{who}_{what}"] for who in ("aggregator", "worker")] for what in ("share", "weight")]
     least = 0.005 * max(shares)
-    assert all(0 <= w <= 100 and (w > 0) == (s >= least) or abs(s - least) < 1e-8 for w, s in zip(weights, shares)), p  # printed digits
+    assert all(0 <= w <= 100 and (w > 0) == (s >= least) or abs(s - least) < 1e-8 for w, s in zip(weights, shares)), p  # the output has few digits
     if all(weights):
         off = [abs(a / b / (shares[0] / shares[1]) - 1) for a, b in (weights, *((a, b) for a in range(1, 101) for b in range(1, 101)))]
         assert off[0] < 0.02 + 1e-6 or off[0] == pytest.approx(min(off)), p
@@ -69,7 +70,7 @@ def test_bound(cluster, bound):
 
 
 def test_byteps():
-    """n workers and k hosts with equal links meet BytePS's bound, and without hosts a ring's bound."""
+    """n workers and k hosts with equal links meet BytePS's bound. Without hosts they meet a ring's bound."""
     for n, k in (8, 4), (8, 0), (8, 8), (4, 2), (3, 1):
         p = plan("--workers", n, "--aggregators", k, "--rate", "10G", "--colocated")
         ratio = p["ring_ms"] / (2 * (n - 1) / n) / p["ms"]

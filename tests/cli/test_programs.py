@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Three programs, one command: `fpisa VERB` runs the program that has the verb, from its own directory or from ../libexec/fpisa."""
+"""The three programs act as one command: `fpisa VERB` runs the program that has the verb, from the directory of fpisa or from
+../libexec/fpisa."""
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ DEMO = "  query demo "  # a script in the source tree
 
 
 def place(folder, where):
-    """Copy the programs: fpisa into `folder`, the others into the folder `where` relative to it."""
+    """Copy fpisa into `folder`, and the other programs into the folder `where` relative to `folder`."""
     path = folder / "sbin"
     path.mkdir()
     shutil.copy(FPISA, path / "fpisa")
@@ -51,7 +52,7 @@ def test_arguments_and_status_go_through(tmp_path):
 
 
 def test_not_installed(tmp_path):
-    """The core works alone, lists no verb that it cannot run, and names the program of a missing verb."""
+    """Without the other programs, fpisa lists no verb that it cannot run, and names the program of a missing verb."""
     fpisa = place(tmp_path, None)
     status, out, err = run(fpisa, "help")
     assert status == 0 and "  job add " in out and "  query " not in out and "  demo " not in out

@@ -42,7 +42,7 @@ def worker():
 
 @pytest.mark.parametrize("on_terminal", [False, True])
 def test_query_run(worker, on_terminal):
-    """While a worker is stopped, progress is shown; rows that go to the same terminal have no progress between them."""
+    """Progress appears while a worker is stopped. Rows that go to the same terminal have no progress between them."""
     worker.table("t", ["k int32 not null"], [(i,) for i in range(5000)])
     os.kill(worker.processes[0].pid, signal.SIGSTOP)
     p = OnTerminal([FPISA, "query", "run", "t", "--workers", worker.addresses, "--key", worker.key_file, "--prune", "none", "--timeout", "60"],

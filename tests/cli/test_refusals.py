@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Arguments that every verb refuses before it looks at the machine: the program prints one line that says what is wrong, and the verb's
-usage after an unknown word. It prints nothing else and creates nothing."""
+"""Every verb refuses these arguments before it examines the machine. The program prints one line that says what is wrong, and after an
+unknown word the verb's usage. It prints nothing else and creates nothing."""
 import re
 import subprocess
 
@@ -11,7 +11,7 @@ from lab import FPISA
 QUERY = "query add 7 --kind table --limit 10 --workers 10.0.0.11"
 ADD = "job add 7 --workers 10.0.0.11,10.0.0.12"
 
-# Words, the expected error, the exit status. {} is an empty word, as an unset shell variable leaves it.
+# Each row has the words, the expected error and the exit status. {} is an empty word, such as an unset shell variable gives.
 WRONG = [
     ("foo", "'foo' is not a verb; fpisa help lists the verbs", 2),
     ("foo bar", "'foo bar' is not a verb; fpisa help lists the verbs", 2),
@@ -104,7 +104,7 @@ def test_refused(words, says, status):
 
 
 def test_usage_names_what_a_verb_takes():
-    """--pin is not offered by verbs that pin nothing."""
+    """Verbs that pin nothing do not offer --pin."""
     for verb, takes in (("demo", False), ("soak", False), ("analyze", True), ("load", True), ("upgrade", True)):
         text = subprocess.run([FPISA, "help", verb], text=True, capture_output=True, check=True).stdout
         usage, = re.findall("^usage: .*", text, re.M)

@@ -34,13 +34,14 @@ def query(w, *options):
 @pytest.mark.parametrize("verb", ["--version", "help", "help load", "plan --workers 4 --rate 10G --aggregators 1 --json",
                                   "doctor lo --json", "resources --json", "query resources --json"])
 def test_full(verb):
-    """Output to a full device is an error, whether it is larger or smaller than a buffer; with --json it is written in one call."""
+    """Output to a full device is an error, whether the output is larger or smaller than a buffer. With --json, the output is written in one
+    call."""
     assert run_full(*verb.split()) == (1, f"fpisa: stdout: {FULL}\n")
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_done(tmp_path, form):
-    """If a verb has changed something, its error says so."""
+    """If a verb has already changed something, its error message says so."""
     assert run_full("key", "new", "k", str(tmp_path / "keys"), *form) == (1, f"fpisa: key new is done; stdout: {FULL}\n")
     assert run_full("query", "data", str(tmp_path / "d"), "--pages", "9", "--visits", "9", *form) == (
         1, f"fpisa: query data is done; stdout: {FULL}\n")
@@ -53,7 +54,7 @@ def test_full_rows(worker, form):
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_reader_is_slow(worker, form):
-    """A non-blocking pipe that is full at times, and has room again at the end, loses no output."""
+    """A non-blocking pipe that is sometimes full loses no output if it has room again in the end."""
     out, end = os.pipe()
     os.set_blocking(end, False)
     fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
@@ -62,6 +63,6 @@ def test_reader_is_slow(worker, form):
     with p, open(out, "rb", buffering=0) as f:
         said = b"".join(iter(lambda: f.read(4096), b""))
         err = p.stderr.read()
-    # The reader may have kept up.
+    # Pass if the reader was fast enough.
     assert (p.returncode, err) == (1, "fpisa: query run: write to stdout: Resource temporarily unavailable\n") or (
         p.returncode == 0 and said.count(b"\n") > ROWS)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Configuration for roots of other releases: tests/lib has the parts that tests share. The table of all counts is printed at the end."""
+"""Configuration for root directories of other releases. tests/lib has the parts that tests share. The table of all counts is printed at the
+end."""
 import os
 import sys
 

@@ -16,7 +16,7 @@ get()
 	apt-get -qq install -y --no-install-recommends "$@" > /dev/null
 }
 
-# Print the paths in a package, without those that only Debian's packages have.
+# Print the paths in a package, without the paths that only Debian's packages have.
 files()
 {
 	dpkg-deb -c "$1" | awk '{ print $6 }' | grep -v '/$' | grep -v '^./usr/share/\(doc\|lintian\)/' | sort
@@ -42,7 +42,7 @@ again()
 	done
 }
 
-# Print a kernel of vm/kernels that is available here: this release's kernel if there is one, else the newest release's.
+# Print a kernel of vm/kernels that is available here. Prefer this release's kernel, else take the newest release's.
 kernel_for_arm64()
 {
 	for kernel in $(awk '$2 == "-" && $1 !~ /-/ { print $1 }' vm/kernels) $(tail -n 1 vm/kernels | cut -f 1); do

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of the suite `distros`: each step's outcome in each environment, as the step's own output counts it."""
+"""Print the table of the suite `distros`: the outcome of each step in each environment, with the counts from the step's own output."""
 import os
 import re
 
 from lab import BUILD
 
 COUNTS = r"^(\d+) passed, (\d+) failed, (\d+) skipped$"
-STEPS = {}  # {environment: {step: (whether it succeeded, its output)}}
+STEPS = {}  # {environment: {step: (whether the step succeeded, its output)}}
 
 
 def record(environment, step, status, out):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README's commands on releases of Debian: each in a root directory that has only git and make, and "native" in a clone on this machine.
+"""Run README's commands on releases of Debian. Each release is a root directory that has only git and make; "native" is a clone on this
+machine.
 
-Each step continues from the step before it: the demo, the packages, suites of `make test`, the wheel with the first program of
-doc/sums.md, netns in short. table.py has the table of outcomes."""
+Each step continues from the previous step: the demo, the packages, suites of `make test`, the wheel with the first program of doc/sums.md,
+and some tests of netns. table.py has the table of outcomes."""
 import functools
 import os
 import re
@@ -16,19 +17,19 @@ import root as roots
 import table
 from lab import BUILD, TOP
 
-RELEASES = os.environ.get("FPISA_RELEASES", "stable").split()  # tests/run has all, each as a program with a time limit of its own
-# Each way to load and to fan out, an upgrade, and other installed programs that these use
+RELEASES = os.environ.get("FPISA_RELEASES", "stable").split()  # tests/run names all releases, each as a program with its own time limit
+# Tests of each way to load and to fan out, of an upgrade, and of other installed programs that these use
 NETNS = "test_load[ or test_bpftool or test_upgrade_to or test_fanout[native or test_healthy or test_load_refusals or test_tags"
 OLDER = {"stable": "oldstable", "testing": "stable"}
-ROOT_ONLY = {"newest", "arm64", "rpm", "postgresql"}  # they install what this machine does not need
-BUILDS = {"demo", "packages", "newest"}  # of a release that changes each day only these are run
+ROOT_ONLY = {"newest", "arm64", "rpm", "postgresql"}  # these steps install packages that this machine does not need
+BUILDS = {"demo", "packages", "newest"}  # a release that changes each day runs only these steps
 STEPS = {
     "demo": "make demo",
     "packages": "make deps && make deb",
     "newest": "tests/distros/packages.sh newest",
     "again": "tests/distros/packages.sh again",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
-    # Without Python's headers: the page's first program, from the wheel and from the source distribution
+    # Without Python's headers, run the page's first program from the wheel and from the source distribution.
     "wheel": "apt-get -qq update && apt-get -qq install -y --no-install-recommends gcc libc6-dev python3-pip python3-venv && make wheel && "
     "awk '/^```python/ {n++; next} /^```/ && n == 1 {exit} n == 1' doc/sums.md > /srv/page.py && grep -q '^import fpisa' /srv/page.py && "
     "for made in build/wheel/fpisa-*-py3-none-manylinux*.whl build/wheel/fpisa-*.tar.gz; do python3 -m venv --clear /srv/env && "
@@ -42,7 +43,7 @@ STEPS = {
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request):
-    """Yield (the word for the release, its name, a function that runs a command there). The folder is removed afterwards."""
+    """Yield (the word for the release, its name, a function that runs a command in its root). The folder is removed afterwards."""
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed; make test installs it")
     place = tempfile.mkdtemp(dir=BUILD, prefix="root-")
@@ -69,7 +70,7 @@ def test_release(release, step):
     status, out = run("sh", "-c", "cd /srv/fpisa && " + STEPS[step], "sh", word, OLDER.get(word, ""))
     table.record(name, step, status, out)
     assert status == 0, out[-4000:]
-    # Messages of Debian's own packages during their installation do not count.
+    # Ignore messages that Debian's own packages print during their installation.
     assert not re.findall(r"^(?!update-alternatives: |dpkg: ).*\bwarning: .*", out, re.M)
     if step in ("demo", "newest"):
         assert "PASS: " in out

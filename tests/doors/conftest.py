@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Engines from PyPI beside the package of these sources; tests/doors/run.py makes their environment."""
+"""Engines from PyPI, used with the package of these sources. tests/doors/run.py makes their environment."""
 import math
 import os
 import sys
@@ -11,7 +11,7 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
 os.environ["FPISA_SUMS"] = os.path.join(BUILD, "python", "libsums.so")
 os.environ["PYSPARK_PYTHON"] = sys.executable
-os.environ["PYTHONPATH"] = os.path.join(TOP, "adapters", "python")  # for processes that engines start
+os.environ["PYTHONPATH"] = os.path.join(TOP, "adapters", "python")  # for processes that the engines start
 sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "tests/lib")]
 
 from seeds import rng  # noqa: E402, F401

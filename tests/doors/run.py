@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test exact sums in the engines of PyPI: tests/doors/run.py BUILD [PYTEST ARGUMENT...]. The engines go into BUILD/doors, once.
-Without PyPI the exit status is 77."""
+"""Test exact sums in the engines of PyPI: tests/doors/run.py BUILD [PYTEST ARGUMENT...]. Install the engines into BUILD/doors once. Without
+PyPI the exit status is 77."""
 import os
 import subprocess
 import sys

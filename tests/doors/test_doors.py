@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each engine of doc/sums.md, installed from PyPI: groups and totals equal math.fsum's, and partials merge in all other engines."""
+"""Test each engine of doc/sums.md, installed from PyPI: groups and totals equal those of math.fsum, and partials merge in all other
+engines."""
 import ast
 import os
 import re
@@ -34,7 +35,7 @@ def programs():
 
 
 def follow(program):
-    """Run a program of the page. Each line must print the value in its comment."""
+    """Run a program from the page. Each line must print the value in the line's comment."""
     names, said = {}, 0
     for line in program.splitlines():
         code, _, comment = line.partition("  # ")
@@ -54,7 +55,7 @@ def test_page(program):
 
 
 def test_numpy():
-    """tests/python passes with the newest numpy, and with ml_dtypes, which Debian does not have."""
+    """The tests of tests/python pass with the newest numpy, and with ml_dtypes, which Debian does not have."""
     pytest.importorskip("ml_dtypes")
     files = [os.path.join(TOP, "tests", "python", f"test_{name}.py") for name in ("sums", "inputs")]
     subprocess.run([sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files], check=True)
@@ -83,7 +84,7 @@ def test_pandas(data):
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("sort", [False, True])
 def test_pandas_categories(observed, sort):
-    """Each group has the result of its own rows, at the position that pandas gives the group, even if groups have no rows."""
+    """Each group has the sum of its own rows, at the position that pandas gives the group, even if some groups have no rows."""
     pandas = pytest.importorskip("pandas")
     import fpisa.pandas  # noqa: F401
     df = pandas.DataFrame({"k": pandas.Categorical(list("cacab"), categories=list("zabdc")), "j": pandas.Categorical([2, 3, 1, 2, 2], categories=[3, 1, 4, 2]),
@@ -96,7 +97,7 @@ def test_pandas_categories(observed, sort):
 
 
 def test_pandas_null_keys():
-    """pandas.NA and NaT belong to no group, in an array of pandas and in a list."""
+    """Neither pandas.NA nor NaT belongs to a group, in an array of pandas or in a list."""
     pandas = pytest.importorskip("pandas")
     dates = [pandas.Timestamp(1), pandas.NaT, pandas.Timestamp(1)]
     for by in pandas.array([1, None, 1], dtype="Int64"), [1, pandas.NA, 1], dates, pandas.array(dates), pandas.array(["a", None, "a"], dtype="string"):
@@ -201,7 +202,7 @@ def view(spark, data):
 
 
 def test_spark_without_session():
-    """The module can be imported before there is a session, and registers there."""
+    """The module can be imported before a session exists, and then registers with the session."""
     pytest.importorskip("pyspark")
     subprocess.run([sys.executable, "-B", "-c", "import fpisa.spark"], check=True)
 
@@ -216,7 +217,7 @@ def test_spark(spark, data):
 
 
 def test_spark_jvm(spark, data):
-    """The Aggregators of adapters/spark add without Python."""
+    """The Aggregators of adapters/spark give the right sums without Python."""
     if not shutil.which("javac"):
         pytest.skip("no javac: apt install default-jdk-headless")
     program, = [p for p in programs() if "pyspark" in p]
@@ -231,7 +232,7 @@ def test_spark_jvm(spark, data):
 
 
 def test_across(spark, data):
-    """Partials made in Spark, Polars and pandas merge in DuckDB to the bytes of one sum of all values."""
+    """Partials made in Spark, Polars and pandas merge in DuckDB to the same bytes as one sum of all values."""
     import duckdb
     import polars as pl
     import pyarrow
@@ -255,7 +256,7 @@ def test_across(spark, data):
 
 
 def merged_by_postgres(parts, data):
-    """Merge the parts by fpisa_merge() of adapters/postgres, if that is built."""
+    """Merge the parts with fpisa_merge() of adapters/postgres, if the adapter is built."""
     import postgres
     if postgres.lacking():
         return

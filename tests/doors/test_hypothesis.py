@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Any doubles from hypothesis, in any split and order, against rational numbers."""
+"""Doubles from hypothesis, in any split and order, have the sums of rational arithmetic."""
 import math
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ columns = st.lists(finite, max_size=200)
 
 def nearest(x):
     try:
-        return x.numerator / x.denominator  # Python rounds it to nearest even
+        return x.numerator / x.denominator  # Python rounds to nearest even
     except OverflowError:
         return math.inf if x > 0 else -math.inf
 
@@ -61,7 +61,7 @@ def test_groups(rows, unit, random):
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=340))
 def test_bytes(data):
-    """Random bytes are either a partial, which is written again in its shortest form, or a ValueError."""
+    """Random bytes either parse as a partial, which is written back in its shortest form, or raise ValueError."""
     for given_bytes in data, b"FS\1\0" + data:
         try:
             a = fpisa.Accumulator.from_bytes(given_bytes)

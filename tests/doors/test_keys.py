@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Keys of pyarrow, Polars, pandas and ml_dtypes: two keys belong to one group if they are stored as one value. The oracle is a dict of
+"""Two keys of pyarrow, Polars, pandas or ml_dtypes belong to one group if they are stored as one value. The oracle is a dict of
 integers."""
 import math
 import uuid
@@ -10,11 +10,11 @@ import pytest
 import fpisa
 
 X = [1.0, 2.0, 4.0, 8.0, 16.0]
-CHANGE = 1603585800  # 02:30 in Berlin before the clock went back; it was 02:30 again an hour later
+CHANGE = 1603585800  # 02:30 in Berlin before the clock went back; an hour later it was 02:30 again
 
 
 def want(stored):
-    """Return the keys in ascending order with their sums. The values are powers of two, so a sum shows which rows are in it."""
+    """Return the keys in ascending order with their sums. The values are powers of two, so a sum shows which rows it contains."""
     sums = {}
     for k, x in zip(stored, X):
         if k is not None:
@@ -35,13 +35,13 @@ def times(pa):
 
 
 def forms(pa, column):
-    """Return one column in every form in which a caller can pass it."""
+    """Yield one column in every form in which a caller can pass it."""
     yield column
     yield pa.concat_arrays([column[:2], column])[2:]
     yield pa.chunked_array([column[:2], column[2:]])
     yield column.dictionary_encode()
     yield pa.chunked_array([column[:2].dictionary_encode(), column[2:].dictionary_encode()])
-    if column.type != pa.date64():  # it would be refused as not whole days
+    if column.type != pa.date64():  # a date64 of these values is refused, because they are not whole days
         yield pa.RunEndEncodedArray.from_arrays(pa.array(range(1, 6), pa.int32()), column)
     yield list(column)
 
@@ -60,7 +60,7 @@ def test_times_of_arrow():
 
 
 def test_other_columns_of_arrow():
-    """Keys that are floats (compared by value), strings, decimals, booleans stored as bytes, and a type derived from another."""
+    """Keys may be floats (compared by value), strings, decimals, booleans stored as bytes, and values of an extension type."""
     pa = pytest.importorskip("pyarrow")
     nan = math.nan
     for dtype in pa.float16(), pa.float32(), pa.float64():
@@ -79,7 +79,7 @@ def test_other_columns_of_arrow():
 
 
 def test_booleans_that_are_bytes():
-    """In Arrow's bool8 any byte but 0 is true, as a value and as a key."""
+    """In Arrow's bool8 any byte except 0 is true, as a value and as a key."""
     pa = pytest.importorskip("pyarrow")
     x = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([2, 0, None, -1, 1], pa.int8()))
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2, 3], pa.int8()), x.drop_null())
@@ -101,7 +101,7 @@ def test_times_of_polars():
 
 
 def test_pandas():
-    """Booleans that are stored as neither 0 nor 1, and -0 among Arrow's floats."""
+    """Booleans that are stored as neither 0 nor 1 are equal to true, and -0 equals 0 among Arrow's floats."""
     pandas = pytest.importorskip("pandas")
     truth = np.frombuffer(bytes([2, 0, 255, 1, 0]), "?")
     for by in pandas.Series(truth), pandas.Series(pandas.arrays.BooleanArray(truth, np.zeros(5, bool))):
@@ -114,7 +114,7 @@ def test_pandas():
 
 
 def test_ml_dtypes():
-    """In arrays and in lists, all NaN keys form one group, which is the last; the other keys ascend."""
+    """In arrays and in lists, all NaN keys form one group, which comes last. The other keys ascend."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     for name in "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e8m0fnu":
         by = np.array([math.nan, 4, 2, math.nan, 4]).astype(getattr(ml_dtypes, name))

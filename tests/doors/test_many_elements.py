@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A hundred million random elements: the sum has the same bits for any type, shape, address, chunks, order, threads and vector unit. The
-oracle, rationals and math.fsum, checks samples. FPISA_ELEMENTS sets the number of elements."""
+"""The sum of a hundred million random elements has the same bits for any type, shape, address, chunks, order, threads and vector unit.
+Samples are checked with rational numbers and math.fsum. FPISA_ELEMENTS sets the number of elements."""
 import math
 import os
 from fractions import Fraction
@@ -16,7 +16,7 @@ UNITS = ["avx512", "avx2", "baseline"]
 
 
 def make(rng, n, dtype):
-    """Make values that are close to each other, have many exponents, or cancel."""
+    """Make values of three kinds: values close to each other, values with many exponents, and values that cancel."""
     if dtype[0] in "iu":
         info = np.iinfo(dtype)
         return rng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
@@ -36,7 +36,7 @@ def make(rng, n, dtype):
 
 
 def elsewhere(rng, x):
-    """Copy the values to an unaligned address, with different strides, in reverse."""
+    """Yield copies of the values at an unaligned address, with different strides, and in reverse."""
     gap, shift = int(rng.integers(0, 9)), int(rng.integers(0, 8))
     step = x.itemsize + gap
     memory = np.zeros(len(x) * step + shift + 64, "uint8")
@@ -73,7 +73,7 @@ def check_sample(rng, x):
 
 
 def _exact(a):
-    """Return the number in doc/partial.md."""
+    """Return the number from doc/partial.md."""
     data = a.to_bytes()
     m, e = int.from_bytes(data[16:], "little"), int.from_bytes(data[4:6], "little", signed=True)
     return Fraction(-m if data[3] & 1 else m) * Fraction(2) ** e

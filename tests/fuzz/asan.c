@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Options of the address sanitizer for all targets */
+/* Options of AddressSanitizer for all targets */
 
 const char *__asan_default_options(void);
 
-/* Set a small quarantine, which still finds a use soon after free(). A larger quarantine costs a page for each block. */
+/*
+ * Set a small quarantine, which still finds a use soon after free(). A larger quarantine costs one page for each block.
+ */
 const char *__asan_default_options(void)
 {
 	return "quarantine_size_mb=4";

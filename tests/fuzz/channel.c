@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A channel whose other side is libFuzzer's input; channel.h has the contracts */
+/* A channel whose other side is libFuzzer's input. See channel.h for the contracts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,9 @@ int fpisa_channel_flush(struct fpisa_channel *c)
 	return 0;
 }
 
-/* Report that no input is unread, because bytes not yet taken have not arrived. A silent worker is then named. */
+/*
+ * Report that no input is unread, because untaken bytes have not arrived yet. The caller then names the silent worker.
+ */
 int fpisa_channel_unread(const struct fpisa_channel *c)
 {
 	(void)c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Checks that must hold for any input: libFuzzer takes an abort for a crash, and keeps the input */
+/* Checks that must hold for any input. libFuzzer reports an abort as a crash, and keeps the input. */
 #ifndef FUZZ_CHECK_H
 #define FUZZ_CHECK_H
 

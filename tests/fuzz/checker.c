@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The oracle of the packet fuzzer; checker.h has the contracts */
+/* The oracle of the packet fuzzer. See checker.h for the contracts. */
 #include <linux/bpf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ void complain(uint64_t *counter, const char *what)
 	fprintf(stderr, "... %u bytes\n", a.in.len);
 }
 
-/* -- what must become of a frame ----------------------------------------------- */
+/* -- expected outcome of a frame ----------------------------------------------- */
 
 static struct target *target_of(uint32_t id)
 {
@@ -55,7 +55,10 @@ static bool goes_to(const struct target *t)
 	return !memcmp(a.in.data + 30, &t->job.address, 4);
 }
 
-/* Return whether the frame's address is the address of the job that it names, or of any job if it names none that exists. */
+/*
+ * Return whether the frame's address is the address of the job that the frame names, or of any job if the frame names
+ * no existing job.
+ */
 static bool for_us(void)
 {
 	a.t = a.in.len < FPISA_PAYLOAD_OFFSET ? NULL : target_of(harness_hdr(&a.in)->job);
@@ -67,7 +70,7 @@ static bool for_us(void)
 	return false;
 }
 
-/* Return whether the aggregator would reach the slot's lock. */
+/* Return whether the aggregator would take the lock of the slot. */
 static bool wants_slot(enum fpisa_verdict v)
 {
 	return v == FPISA_V_accepted || v == FPISA_V_duplicate || v == FPISA_V_status || v == FPISA_V_result ||
@@ -92,7 +95,7 @@ static void expect_of_job(uint32_t payload)
 	a.t->soft.next_generation = targets_control->next_generation;
 	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
 				     (a.in.data[15] & 3) == 3, a.reply.bytes, &a.reply_len, &a.to);
-	/* Each such add discards one magnitude; squares are left out. */
+	/* Each add that rounds or overwrites discards one magnitude. The histogram does not count squares. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
 		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
 	if (a.t->unloaded && wants_slot(a.verdict)) {
@@ -104,7 +107,7 @@ static void expect_of_job(uint32_t payload)
 		a.to = 0;
 		a.accepted = true;
 	} else if (a.verdict == FPISA_V_status) {
-		/* The frame counts twice: for its effect, and for its answer. */
+		/* The frame counts twice, once for its effect and once for its answer. */
 		if (after->v_duplicate > before.v_duplicate)
 			a.t->counted.v_duplicate++;
 		else
@@ -114,7 +117,7 @@ static void expect_of_job(uint32_t payload)
 	a.action = a.to ? XDP_REDIRECT : XDP_DROP;
 }
 
-/* Return whether the tag, or its absence, is the job's. Without a tag the frame may name no job. */
+/* Return whether the frame's tag, or its absence, matches the job. Without a tag, the frame may name no job. */
 static bool has_its_tag(void)
 {
 	if (a.tag >= 0)
@@ -146,9 +149,9 @@ void checker_expect(void)
 	a.counted_as_job = a.t;
 }
 
-/* -- what became of it ------------------------------------------------------- */
+/* -- actual outcome of a frame ----------------------------------------------- */
 
-/* Check the frame that leaves against a frame built from the request and the expected FPISA part. */
+/* Check the outgoing frame against a frame built from the request and the expected FPISA part. */
 static void check_reply(void)
 {
 	const struct fpisa_job *j = &a.t->job;
@@ -164,7 +167,7 @@ static void check_reply(void)
 
 		memcpy(want, (uint8_t[]){1, 0, 0x5e, g[1] & 0x7f, g[2], g[3]}, 6);
 	}
-	want[15] = a.in.data[15] & 3 ? 2 : 0; /* the frame's ECN, but not marked */
+	want[15] = a.in.data[15] & 3 ? 2 : 0; /* ECT(0) if the request is ECN-capable, never CE */
 	want[16] = (uint8_t)((len - 14) >> 8);
 	want[17] = (uint8_t)(len - 14);
 	want[20] = 0x40;
@@ -193,7 +196,7 @@ static void check_session(void)
 		complain(&sum->wrong_state, "the session differs");
 }
 
-/* Check that a HELLO of a rank's newest incarnation sets the rank's place. */
+/* Check that the HELLO of a rank's newest incarnation sets the rank's address and port. */
 static void check_peer(void)
 {
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(a.in.data + FPISA_OFFSET);
@@ -209,7 +212,7 @@ static void check_peer(void)
 	check_session();
 }
 
-/* Repair the generation on both sides. A broken generation stays broken, and few further cases would be possible. */
+/* Repair the generation on both sides. A generation that stayed broken would leave few further cases possible. */
 static void check_mismatch(void)
 {
 	check_session();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The model of headers; headers.h has the contracts */
+/* The model of headers. See headers.h for the contracts. */
 #include <linux/if_ether.h>
 #include "headers.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A model of the headers below FPISA's, written from doc/wire.md: the outcome of a frame before its FPISA header is
- * read
+ * A model of the headers below FPISA's, written from doc/wire.md. It predicts the outcome of a frame before its FPISA
+ * header is read.
  */
 #ifndef HEADERS_H
 #define HEADERS_H
@@ -10,12 +10,16 @@
 #include "harness.h"
 
 /*
- * Return the verdict of doc/wire.md, section 2. `for_us`: the destination is the address of the job that the frame names, or any
- * job's if it names none; `ports`: number of ports beyond the first. Set *payload to the bytes after the FPISA header.
+ * Return the verdict of doc/wire.md, section 2. `for_us` says that the destination is the address of the job that the
+ * frame names, or of any job if the frame names no existing job. `ports` is the number of ports after the first. Set
+ * *payload to the bytes after the FPISA header.
  */
 enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t ports, uint32_t *payload);
 
-/* Return whether the IPv4 checksum holds by RFC 1071: the sum of all 16-bit words, with carries added back, is all ones. */
+/*
+ * Return whether the IPv4 checksum holds by RFC 1071. The sum of all 16-bit words, with carries added back, must have
+ * all bits set.
+ */
 bool headers_ip_intact(const uint8_t *ip);
 
 /*

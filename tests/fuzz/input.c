@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The input of a target; input.h has the contract */
+/* The input of a target. See input.h for the contract. */
 #include <string.h>
 #include "input.h"
 

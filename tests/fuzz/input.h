@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* libFuzzer's input, taken from its beginning on */
+/* libFuzzer's input, consumed from its beginning */
 #ifndef FUZZ_INPUT_H
 #define FUZZ_INPUT_H
 
@@ -19,7 +19,7 @@ static inline uint8_t input_byte(struct input *in)
 	return *in->at++;
 }
 
-/* Take up to `most` bytes and return their number. The rest of *to does not change. */
+/* Take up to `most` bytes and return their number. The remaining bytes of *to do not change. */
 size_t input_take(struct input *in, void *to, size_t most);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Operations that the manager calls (manager/group.h), with the same stand-ins in both targets of the manager */
+/* Operations that the manager calls (manager/group.h). Both targets of the manager use the same stand-ins. */
 #ifndef FUZZ_MANAGER_H
 #define FUZZ_MANAGER_H
 

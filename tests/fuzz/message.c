@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Messages between rank and manager; message.h has the contract */
+/* Messages between rank and manager. See message.h for the contract. */
 #include <string.h>
 #include "message.h"
 

@@ -6,7 +6,10 @@
 #include "input.h"
 #include "lib/manager/protocol.h"
 
-/* Return a message of any type of that side, as an honest sender would send it. If the input says so, change some bytes. */
+/*
+ * Return a message of any type that this side sends, in the form of an honest sender. If the input says so, change some
+ * bytes.
+ */
 struct fpisa_manager_message message_any(struct input *in, enum fpisa_manager_side from);
 
 #endif

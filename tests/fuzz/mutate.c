@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The mutations of a frame; see mutate.h. A new mutation is a function and a line in the table. */
+/* The mutations of a frame. See mutate.h. To add a mutation, write a function and add a line to the table. */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -43,7 +43,7 @@ static uint64_t any_number(struct vectors_rng *rng, uint64_t now)
 	}
 }
 
-/* Change a field of `n` bytes in either byte order. */
+/* Change an `n`-byte field in either byte order. */
 static void change(struct vectors_rng *rng, struct frame *f, uint32_t at, uint32_t n, bool big)
 {
 	uint64_t v = 0;
@@ -57,7 +57,7 @@ static void change(struct vectors_rng *rng, struct frame *f, uint32_t at, uint32
 		f->data[big ? at + n - 1 - i : at + i] = (uint8_t)(v >> (8 * i));
 }
 
-/* Insert `n` zero bytes into the frame at `at`. Cut off what exceeds the largest frame. */
+/* Insert `n` zero bytes into the frame at `at`. Truncate the frame at the largest size. */
 static void insert(struct frame *f, uint32_t at, uint32_t n)
 {
 	uint32_t len = f->len + n < FPISA_MAX_FRAME ? f->len + n : FPISA_MAX_FRAME;
@@ -223,8 +223,8 @@ static void other_rank(struct vectors_rng *rng, struct frame *f)
 static void other_type(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
-		harness_hdr(f)->type =
-			(uint8_t)(vectors_below(rng, 8) + 16 * vectors_below(rng, 2)); /* includes types of queries */
+		harness_hdr(f)->type = (uint8_t)(vectors_below(rng, 8) +
+						 16 * vectors_below(rng, 2)); /* includes the types of queries */
 }
 
 static void other_job(struct vectors_rng *rng, struct frame *f)
@@ -233,7 +233,7 @@ static void other_job(struct vectors_rng *rng, struct frame *f)
 		harness_hdr(f)->job = vectors_below(rng, FPISA_MAX_JOBS + 2);
 }
 
-/* Choose another chunk, with its slot in a window that the frame's slot allows. */
+/* Choose another chunk, and the slot that fits the chunk in a window that the frame's slot allows. */
 static void other_chunk(struct vectors_rng *rng, struct frame *f)
 {
 	struct fpisa_hdr *h = harness_hdr(f);
@@ -251,11 +251,14 @@ uint64_t mutate_factor(struct vectors_rng *rng, bool narrow)
 
 	if (narrow)
 		fraction &= ~((1ull << 29) - 1);
-	/* Zero is not a factor. */
+	/* A factor of zero is invalid. */
 	return sign | (e + (!e && !fraction)) << 52 | fraction;
 }
 
-/* Choose another operation, or an unknown one, with the operand that it needs or with the present operand. */
+/*
+ * Choose another operation, or an unknown one. Take the operand that the new operation needs, or keep the present
+ * operand.
+ */
 static void other_op(struct vectors_rng *rng, struct frame *f)
 {
 	struct fpisa_hdr *h = harness_hdr(f);
@@ -267,7 +270,7 @@ static void other_op(struct vectors_rng *rng, struct frame *f)
 		h->aux = h->op == FPISA_OP_SCALE ? mutate_factor(rng, h->format != FPISA_FORMAT_FP64) : 0;
 }
 
-/* Choose another factor: for all formats, only for fp64, or invalid. */
+/* Choose a factor that is valid for all formats, only for fp64, or for none. */
 static void other_factor(struct vectors_rng *rng, struct frame *f)
 {
 	static const uint64_t none[] = {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Structure-aware mutation of frames: headers, lengths, tags, fragments,
- * other protocols, every field of the FPISA header, truncation, padding,
- * random bytes. Each mutation is a function of the generator's state.
+ * Structure-aware mutation of frames. Mutations change headers, lengths, tags, fragments, protocols and every field of
+ * the FPISA header, and truncate, pad or randomise the frame. Each mutation is a function of the generator's state.
  */
 #ifndef MUTATE_H
 #define MUTATE_H
@@ -18,12 +17,12 @@
 void mutate(struct vectors_rng *rng, struct frame *f, int times, char *names);
 
 /*
- * Return the bits of a factor that operation scale takes. Half of the factors are near 1.
- * `narrow`: only 24 significant bits, as all formats but fp64 need.
+ * Return the bits of a factor that operation scale accepts. Half of the factors are near 1. If `narrow`, the factor has
+ * only 24 significant bits, which all formats except fp64 require.
  */
 uint64_t mutate_factor(struct vectors_rng *rng, bool narrow);
 
-/* Make both checksums right again, as far as the frame's lengths allow. Either may be left out. */
+/* Correct both checksums, as far as the frame's lengths allow. Either may be left out. */
 void mutate_repair(struct frame *f, bool ip, bool fpisa);
 
 #endif

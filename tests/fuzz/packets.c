@@ -31,7 +31,7 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------ */
 
-/* Fill with values of any format: uniform bits, one exponent, or zeros. */
+/* Fill the payload with values of any format: uniform bits, one common exponent, or zeros. */
 static void values(uint32_t *w, uint32_t words)
 {
 	uint32_t kind = vectors_below(&rng, 8), base = (uint32_t)vectors_next(&rng);
@@ -43,7 +43,7 @@ static void values(uint32_t *w, uint32_t words)
 	}
 }
 
-/* Choose an operation that the job offers, every other time the sum, and its operand. */
+/* Choose the sum in half of the cases, else any operation that the job offers, with its operand. */
 static void choose_operation(const struct target *t, uint8_t *op, uint64_t *operand)
 {
 	const struct fpisa_format f = fpisa_format_of(t->job.format);
@@ -113,7 +113,7 @@ static void tag(uint16_t type, uint32_t id)
 		harness_tag(&a.sent, type, (uint16_t)(vectors_below(&rng, 8) << 13 | id));
 }
 
-/* Give the frame its job's tag, and often enough none, another or two. */
+/* Give the frame its job's tag. Often omit the tag, change it or add a second. */
 static void tag_frame(const struct target *t)
 {
 	uint32_t kind = vectors_below(&rng, 16);
@@ -149,7 +149,7 @@ static void case_busy(struct target *t)
 	else
 		valid_add(t);
 	memcpy(&addr, a.in.data + 26, sizeof(addr));
-	/* Ranks that were removed get their answer before any wait. */
+	/* Removed ranks get their answer before the lock is taken. */
 	if (t->unloaded || !(t->live->live >> (ntohl(addr) - HARNESS_WORKER(0)) & 1))
 		return;
 	a.t = t;
@@ -180,7 +180,7 @@ static void case_busy(struct target *t)
 	targets_accept(t, a.key);
 }
 
-/* Remove ranks from a job, or restore all of them, or use the other bank of the program array. */
+/* Remove ranks from a job, restore all ranks, or switch to the other bank of the program array. */
 static void change_configuration(struct target *t)
 {
 	uint64_t all = t->job.workers == 64 ? ~0ull : (1ull << t->job.workers) - 1;
@@ -299,8 +299,8 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 }
 
 /*
- * Return whether a frame can provoke the verdict. `internal` cannot be provoked, nor can verdicts of the kernel's routes, which
- * ranks with a given port do not need. No target is a query; queries.c tests queries.
+ * Return whether a frame can provoke the verdict. No frame can provoke `internal`, or the verdicts of the kernel's
+ * routes, because ranks with a known port need no route. queries.c tests the verdicts of queries.
  */
 static bool provocable(unsigned int v)
 {

@@ -43,7 +43,10 @@ static struct vectors_rng rng;
 
 /* -- valid frames ------------------------------------------------------------------ */
 
-/* Pack a row whose value has 8 or 16 bytes: any bits, or for most doubles a multiple of 1 or of 2^100. */
+/*
+ * Pack a row whose value has 8 or 16 bytes. The value has random bits, but most doubles are a multiple of 1 or of
+ * 2^100.
+ */
 static uint8_t *pack_wide(uint8_t *to, const struct fpisa_query_config *c, const uint64_t *key, uint32_t count)
 {
 	const int wide = c->form == FPISA_FORM_INT128;
@@ -59,8 +62,8 @@ static uint8_t *pack_wide(uint8_t *to, const struct fpisa_query_config *c, const
 }
 
 /*
- * Make rows with few keys and values, so that rows have equal ones. Some keys are not in the bitmap, and some rows have
- * any bits.
+ * Make rows from few keys and values, so that some rows are equal. Some keys are not in the bitmap, and some rows have
+ * random bits.
  */
 static void rows_of(const struct target *t, uint8_t *to, uint32_t count)
 {
@@ -91,7 +94,7 @@ static void valid_rows(struct target *t)
 	uint32_t w = vectors_below(&rng, WORKERS), count = vectors_below(&rng, most_of(t->q.config.row_bytes) + 1);
 	uint64_t sequence = t->next[w];
 
-	/* Usually choose the next sequence number, else another inside or outside the window. */
+	/* Usually choose the next sequence number, else a number inside or outside the window. */
 	if (!vectors_below(&rng, 3))
 		sequence += vectors_below(&rng, 80) - (sequence > 60 ? 60 : sequence - 1);
 	else
@@ -132,7 +135,7 @@ static void valid_frame(struct target *t)
 	bool filter = t->q.config.flags & FPISA_QUERY_FILTER,
 	     building = filter && fpisa_filter_state(s->filter, t->q.epoch) == 0;
 
-	/* Rows usually arrive after all keys; otherwise no filter would be used. */
+	/* Rows usually arrive after all keys, because the filter is not used before. */
 	if (filter && (what < 8 || (building && vectors_below(&rng, 64)))) {
 		valid_keys(t);
 	} else if (what < 24) {
@@ -158,7 +161,7 @@ static void new_epoch(struct target *t)
 		t->next[w] = 1;
 }
 
-/* Check that a frame is dropped, and nothing changes, while another CPU holds the state. */
+/* Check that a frame is dropped, and that nothing changes, while another CPU holds the state. */
 static void case_busy(struct target *t)
 {
 	struct fpisa_query_state s = query_state(&t->q);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The oracle of queries.c; query_checker.h has the contracts */
+/* The oracle of queries.c. See query_checker.h for the contracts. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
@@ -39,7 +39,7 @@ static void complain(const char *what)
 	fprintf(stderr, "... %u bytes\n", a.in.len);
 }
 
-/* -- what must become of a frame -------------------------------------------------------- */
+/* -- expected outcome of a frame -------------------------------------------------------- */
 
 static struct target *target_of(uint32_t id)
 {
@@ -146,7 +146,7 @@ static enum fpisa_verdict expect_of_query(struct target *t)
 	}
 }
 
-/* Return the verdict of the checks, in their order. */
+/* Return the verdict of the checks, in the order of the datapath. */
 static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr *in)
 {
 	struct fpisa_session s = {.generation = t->q.epoch};
@@ -158,7 +158,7 @@ static enum fpisa_verdict checks(const struct target *t, const struct fpisa_hdr 
 		s.secret[r] = cookie(t, r);
 	memcpy(&from, a.in.data + 26, sizeof(from));
 	memcpy(&port, a.in.data + 34, sizeof(port));
-	if (v == FPISA_V_ok) /* not a frame of a query: the entry checks it */
+	if (v == FPISA_V_ok) /* the frame is not for a query: the entry program checks it */
 		v = fpisa_check_add(in, a.payload, &t->q.job, &s, from, port);
 	else if (v != FPISA_V_type)
 		return v;
@@ -197,7 +197,7 @@ bool checker_expect(void)
 	for_us = !memcmp(bare.data + 30, &target[0].q.job.address, 4);
 	a.verdict = headers_verdict(&bare, for_us, 0, &a.payload);
 	if (a.verdict != FPISA_V_not_ours && a.verdict != FPISA_V_wrong_destination) {
-		/* No query here has a VLAN. */
+		/* No query in this program has a VLAN. */
 		if (tag >= 0) {
 			a.verdict = FPISA_V_vlan;
 			return true;
@@ -229,7 +229,7 @@ bool checker_expect(void)
 	return true;
 }
 
-/* -- what became of it ------------------------------------------------------------------- */
+/* -- actual outcome of a frame ----------------------------------------------------------- */
 
 static void check_reply(void)
 {
@@ -253,7 +253,7 @@ static void check_reply(void)
 		complain("the reply is not the one expected");
 }
 
-/* Check that the state equals the state of the query in user space, which has seen exactly the frames that count. */
+/* Check that the state equals the state of the query in user space, which received exactly the frames that count. */
 static void check_state(const struct target *t)
 {
 	struct fpisa_query_state now = query_state(&t->q), want = t->soft.state;

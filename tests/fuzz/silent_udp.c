@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A stand-in for user/lib/transport/udp.c: it accepts all frames, delivers no answer, and makes no system call */
+/* A stand-in for user/lib/transport/udp.c. It accepts all frames, delivers no answer, and makes no system call. */
 #include <stdlib.h>
 #include "check.h"
 #include "lib/base/error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Sockets without a kernel; sockets.h has the contracts */
+/* Sockets without a kernel. See sockets.h for the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
@@ -12,9 +12,9 @@
 #include "sockets.h"
 
 struct fake_socket fake_socket[SOCKETS];
-static size_t used, turn; /* sockets from `used` on are all 0 */
+static size_t used, turn; /* all sockets from `used` on are zeroed */
 
-/* Return the socket. Abort for a descriptor that the program does not have. */
+/* Return the socket. Abort if the program does not have the descriptor. */
 static struct fake_socket *socket_of(int fd)
 {
 	if (fd < SOCKET_FD || fd >= SOCKET_LISTENER || !fake_socket[fd - SOCKET_FD].open)
@@ -63,7 +63,7 @@ int socket_ready(size_t i)
 	       ((s->wants & EPOLLIN && (s->at < s->n || s->ended)) || (s->wants & EPOLLOUT && s->room) || s->error);
 }
 
-/* -- in place of the kernel ------------------------------------------------------------ */
+/* -- replacements for system calls ----------------------------------------------------- */
 
 ssize_t recv(int fd, void *to, size_t size, int flags)
 {
@@ -198,7 +198,10 @@ int epoll_ctl(int epoll, int what, int fd, struct epoll_event *e)
 	return 0;
 }
 
-/* Return the next ready socket, in turn. If no socket is ready but a connection waits, return the listener, whose data is NULL. */
+/*
+ * Return the next ready socket, in turn. If no socket is ready but a connection waits, return the listener, whose data
+ * is NULL.
+ */
 int epoll_wait(int epoll, struct epoll_event *e, int most, int timeout_ms)
 {
 	(void)most;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The layers below the verbs, as stand-ins that do nothing. A job or a load
- * that reaches them must be valid for them, else the target crashes.
+ * Stand-ins for the layers below the verbs. They do nothing, but the target crashes if an invalid job or load reaches
+ * them.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -104,7 +104,7 @@ int interface_mtu(const char *dev)
 	return *dev ? 1500 : -ENODEV;
 }
 
-/* Stand-ins that arguments alone do not reach */
+/* Functions that no arguments reach */
 #define NOTHING(type, name, ...)      \
 	type name(__VA_ARGS__)        \
 	{                             \

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "check.h"
 
-/* Whether datapath_open() succeeds. If it does, a job may be made, and must be valid for datapath_job_add(). */
+/* Whether datapath_open() succeeds. After success a verb may make a job, which must be valid for datapath_job_add(). */
 extern bool stand_in_opens;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Jobs in the datapath and in user space, and the state of both; see targets.h */
+/* Jobs in the datapath and in user space, and the state of both. See targets.h. */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -30,7 +30,7 @@
 #define RECIPROCAL FPISA_JOB_RECIPROCAL
 #define HISTOGRAM FPISA_JOB_HISTOGRAM
 
-/* Each line is a job; slots, numbers and tokens are assigned below. */
+/* Each line is a job. Slots, numbers and tokens are assigned below. */
 struct target target[] = {
 	JOB(FP32, FPISA, FUSED, BITS, 4, 64, 3),
 	JOB(FP32, FPISA, STAGED, LPM, 2, 32, 2),
@@ -74,7 +74,7 @@ const int targets = sizeof(target) / sizeof(target[0]);
 struct fpisa_control *targets_control;
 struct fpisa_counters *targets_unowned;
 
-/* An array map of the datapath, and a copy */
+/* An array map of the datapath, and a copy of its contents */
 struct view {
 	const char *name;
 	char *now, *before;
@@ -95,7 +95,7 @@ static struct view *view(const char *name)
 	abort();
 }
 
-/* Bytes of each version's registers that the job uses, and their place */
+/* The bytes of each version's registers that the job uses, and their position */
 struct place {
 	struct view *exponents, *mantissas;
 	size_t exponent_bytes, mantissa_bytes;
@@ -191,7 +191,10 @@ static int open_target(struct harness *h, struct target *t)
 	return 0;
 }
 
-/* Fill the trie as the loader does. Otherwise the first frame of a job that uses the trie fills it, even if the frame is refused. */
+/*
+ * Fill the trie as the loader does. Otherwise the first frame of a job that uses the trie fills it, even if the frame
+ * is refused.
+ */
 static int fill_trie(struct harness *h)
 {
 	for (uint32_t lz = 0; lz < 32; lz++) {
@@ -217,9 +220,9 @@ int targets_open(struct harness *h)
 		/* Use the first and the last job number. Leave an unused slot pair between two jobs. */
 		t->id = i ? FPISA_MAX_JOBS - (uint32_t)i : 0;
 		t->job.slot_base = base;
-		/* Use tags in every other job, so in fused and in staged jobs. */
+		/* Give every second job a token, so that fused and staged jobs check tags. */
 		t->job.token = i % 2 ? 0x1122334455667788ull * (uint32_t)i : 0;
-		/* Every third job has a VLAN, and half of these take frames without a tag. */
+		/* Give every third job a VLAN. Half of these jobs also accept untagged frames. */
 		t->job.vlan = i % 3 == 1 ? TARGETS_VLAN : 0;
 		t->job.stripped = i % 6 == 4;
 		t->job.rounding = i & 1 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;

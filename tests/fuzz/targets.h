@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The jobs that the packet fuzzer attacks. Each job exists twice: in the loaded
- * datapath, whose maps are mapped here, and in the aggregator of user space
- * (user/lib/soft/soft.h), which gets the same frames.
+ * The jobs that the packet fuzzer attacks. Each job exists twice: in the loaded datapath, whose maps are mapped into
+ * this process, and in the user-space aggregator (user/lib/soft/soft.h), which gets the same frames.
  */
 #ifndef TARGETS_H
 #define TARGETS_H
@@ -13,7 +12,7 @@
 
 #define TARGETS_MAX FPISA_MAX_JOBS
 
-/* Ports after the first: fewer than a job may have, more than some jobs here have */
+/* Ports after the first. A job may have more, and some jobs here have fewer. */
 #define TARGETS_MORE_PORTS 7
 
 #define TARGETS_VLAN 7
@@ -21,15 +20,15 @@
 struct target {
 	const char *name;
 	struct fpisa_job job;
-	bool no_ports; /* results have no port to leave by */
-	bool unloaded; /* the job's family, the last number, has no programs */
+	bool no_ports; /* the aggregator has no port for results */
+	bool unloaded; /* the programs of the job's family, the last number, are not loaded */
 	uint32_t id;
 	struct fpisa_soft soft;
-	struct fpisa_counters counted; /* expected, by verdict */
+	struct fpisa_counters counted; /* expected counts, by verdict */
 	uint64_t discards;	       /* expected counts of the histogram */
 
-	/* In the datapath */
-	struct fpisa_job *live; /* .live changes */
+	/* State in the datapath */
+	struct fpisa_job *live; /* only .live changes */
 	struct fpisa_session *session;
 	struct fpisa_peer *peer;
 	struct fpisa_slot *slot; /* 2W versions */
@@ -44,7 +43,7 @@ extern const int targets;
 extern struct fpisa_control *targets_control;
 extern struct fpisa_counters *targets_unowned; /* counters of frames of no job */
 
-/* Make maps that can be mapped, and counters that are not per CPU. Call this before harness_open(). */
+/* Make the maps mappable, and the counters shared by all CPUs. Call this before harness_open(). */
 void targets_prepare(struct bpf_object *o);
 
 /* Make all jobs in the datapath and in user space. Return -errno after reporting an error. */
@@ -52,15 +51,17 @@ int targets_open(struct harness *h);
 void targets_close(void);
 
 /*
- * Compare the state with the last accepted state. targets_changed() covers the job's session, peers and slots, the registers of
- * version `key` (-1: none) and the control entry. It returns NULL, or the name of the first part that changed. targets_accept()
- * accepts the present state.
+ * Compare the state with the last accepted state. targets_changed() covers the job's session, peers and slots, the
+ * registers of version `key` (-1: no version) and the control entry. It returns NULL, or the name of the first part
+ * that changed. targets_accept() accepts the present state.
  */
 const char *targets_changed(const struct target *t, int key);
 void targets_accept(const struct target *t, int key);
 const char *targets_changed_anywhere(void);
 
-/* Compare version `key` with the user-space aggregator's. Return NULL, or the name of the part that differs. */
+/*
+ * Compare version `key` with its copy in the user-space aggregator. Return NULL, or the name of the part that differs.
+ */
 const char *targets_differ(const struct target *t, int key);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A stand-in for GnuTLS with its contracts and without cryptography, to test the code around it in user/lib/manager/channel.c.
- * A handshake is 0x16, the length of an identity, the identity, and SECRET bytes of the key, or 0x16 alone from a manager; a length
- * from 0xf0 on is an error. Records follow: 0x17, a length of 2 bytes, that many bytes; or 0x15 and an error. The stand-in sends
- * records as well.
+ * A stand-in for GnuTLS with the same contracts but without cryptography, to test its caller
+ * user/lib/manager/channel.c.
+ *
+ * A rank's handshake is 0x16, the length of an identity, the identity, and SECRET bytes of the key. A manager's
+ * handshake is 0x16 alone. A length from 0xf0 on is an error. Records follow in both directions: 0x17, a length of 2
+ * bytes and the content, or 0x15 and an error.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 #include "tls_fake.h"
 
 #define SECRET TLS_FAKE_SECRET
-#define RECORD_MOST 400 /* bytes that it sends in a record */
+#define RECORD_MOST 400 /* bytes that the stand-in sends in a record */
 #define HANDSHAKE_MOST (2 + 256 + SECRET)
 
 struct gnutls_session_int {
@@ -25,9 +27,9 @@ struct gnutls_session_int {
 	int pull_error, greeted, open;
 	uint8_t hello[HANDSHAKE_MOST], head[3];
 	size_t n_hello, n_head;
-	size_t record; /* bytes of the record that are still to come */
+	size_t record; /* bytes of the current record that have not arrived */
 	uint8_t out[3 + RECORD_MOST];
-	size_t n_out, out_at, accepted; /* `accepted`: bytes of the caller in the record */
+	size_t n_out, out_at, accepted; /* `accepted`: the caller's bytes in the waiting record */
 };
 
 struct gnutls_psk_server_credentials_st {
@@ -47,7 +49,7 @@ static ssize_t blocked(const struct gnutls_session_int *s, int error)
 	return s->pull_error == EAGAIN || s->pull_error == EINTR ? GNUTLS_E_AGAIN : error;
 }
 
-/* Fill `to` up to `n` bytes, of which *has are there. Return 1, or an error. */
+/* Fill `to` up to `n` bytes, of which the first *has are present. Return 1, or an error. */
 static ssize_t fill(struct gnutls_session_int *s, uint8_t *to, size_t *has, size_t n)
 {
 	while (*has < n) {
@@ -189,10 +191,10 @@ static size_t record_pending(gnutls_session_t s)
 {
 	if (!s->open)
 		abort();
-	return 0; /* a record is taken from the socket as it is read */
+	return 0; /* a record is read from the socket only on demand */
 }
 
-/* Behave as GnuTLS: keep accepted bytes that cannot be sent yet. The next call asks for them with NULL. */
+/* Behave like GnuTLS: keep accepted bytes that cannot be sent yet. The next call asks for them with NULL. */
 static ssize_t record_send(gnutls_session_t s, const void *bytes, size_t n)
 {
 	ssize_t rc;
@@ -212,7 +214,7 @@ static ssize_t record_send(gnutls_session_t s, const void *bytes, size_t n)
 	return rc < 0 ? rc : (ssize_t)s->accepted;
 }
 
-/* -- the rest -------------------------------------------------------------------------------- */
+/* -- other functions ------------------------------------------------------------------------- */
 
 static int init(gnutls_session_t *s, unsigned int flags)
 {

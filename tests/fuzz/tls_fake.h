@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A stand-in for user/lib/manager/tls.c and the library behind it; tls_fake.c describes its bytes */
+/* A stand-in for user/lib/manager/tls.c and its library. tls_fake.c describes the bytes. */
 #ifndef FUZZ_TLS_FAKE_H
 #define FUZZ_TLS_FAKE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define TLS_FAKE_SECRET 4 /* bytes of a key that prove possession of the key */
+#define TLS_FAKE_SECRET 4 /* bytes that prove possession of a key */
 #define TLS_FAKE_KNOWN 2
 
 struct tls_fake {

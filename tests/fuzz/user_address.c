@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the aggregator's address as a worker writes it (user/lib/address.c).
- * An accepted address must be printed again as four numbers and a port.
+ * libFuzzer target: the aggregator's address as a worker writes it (user/lib/address.c). An accepted address must be
+ * printed back as four numbers and a port.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

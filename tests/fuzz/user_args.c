@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the arguments of the verbs, which stand above the datapath
- * (stand_ins.c). The input is lines: the first byte chooses the verb, each
- * line is an argument.
+ * libFuzzer target: the arguments of the verbs, over stand-ins for the datapath (stand_ins.c). The first byte of the
+ * input chooses the verb, and each line is an argument.
  */
 #include <getopt.h>
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "stand_ins.h"
 #include "verbs/verbs.h"
 
-#define MOST 48 /* arguments */
+#define MOST 48 /* maximum number of arguments */
 
 static int (*const verbs[])(int argc, char **argv) = {
 	verb_job_add, verb_load,  verb_unload, verb_status,	verb_job_list, verb_job_show,
@@ -35,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (argc <= MOST && (word = strsep(&rest, "\n")))
 		argv[argc++] = word;
 	argv[argc] = NULL;
-	/* 0 makes getopt forget the last run. */
+	/* 0 makes getopt forget the previous run. */
 	optind = 0;
 	stand_in_opens = *data % (sizeof(verbs) / sizeof(verbs[0])) == 0;
 	verbs[*data % (sizeof(verbs) / sizeof(verbs[0]))](argc, argv);

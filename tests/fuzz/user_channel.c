@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: bytes that come over a connection between rank and manager, in TLS or not, in any pieces
- * (user/lib/manager/channel.c), at both ends; TLS's own cryptography is a stand-in (tls_fake.c). For any input: an accepted
- * message is well formed; a manager that asks for a key accepts no message before a key is proven, and names that key; sent
- * messages arrive whole, in order and once; an error is one sentence.
+ * libFuzzer target: bytes on a connection between rank and manager, with or without TLS, split in any way
+ * (user/lib/manager/channel.c), at both ends. TLS's own cryptography is a stand-in (tls_fake.c).
+ *
+ * For any input, an accepted message is well formed. A manager that asks for a key accepts no message before the caller
+ * proves a key, and names the proven key. Sent messages arrive whole, in order and once. An error is one sentence.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +22,7 @@ static struct input in;
 static enum fpisa_manager_side side;
 static struct fpisa_channel *channel;
 static int tls;		       /* the other side sends records */
-static uint64_t sent, arrived; /* numbers of messages, in order */
+static uint64_t sent, arrived; /* numbers of messages sent and arrived, in order */
 static struct {
 	uint8_t bytes[FPISA_MANAGER_BYTES];
 	size_t n, record;
@@ -41,7 +42,7 @@ ssize_t getrandom(void *to, size_t n, unsigned int flags)
 	return (ssize_t)n;
 }
 
-/* -- what it sends -------------------------------------------------------------------- */
+/* -- output of the channel ------------------------------------------------------------ */
 
 static void take_message(const struct fpisa_manager_message *m)
 {
@@ -59,7 +60,7 @@ static void take_byte(uint8_t byte)
 	out.n = 0;
 }
 
-/* Take a byte of a record. A refusal may be sent unencrypted as long as nothing was sent by TLS. */
+/* Take a byte of a record. A refusal may be sent unencrypted as long as TLS has sent nothing. */
 static void take_record_byte(uint8_t byte)
 {
 	if (out.record) {
@@ -87,7 +88,7 @@ void socket_sent(size_t i, const uint8_t *bytes, size_t n)
 			take_byte(bytes[k]);
 }
 
-/* -- what comes ----------------------------------------------------------------------- */
+/* -- input of the channel ------------------------------------------------------------- */
 
 static void arrive(const void *bytes, size_t n)
 {
@@ -98,7 +99,7 @@ static void arrive(const void *bytes, size_t n)
 	socket_arrive(0, bytes, n);
 }
 
-/* Deliver a message in one piece, or in two pieces between which the channel works. */
+/* Deliver a message in one piece, or in two pieces. The channel runs between the pieces. */
 static void arrive_message(uint8_t cut)
 {
 	struct fpisa_manager_message m =
@@ -120,7 +121,7 @@ static void arrive_raw(void)
 	socket_arrive(0, bytes, n);
 }
 
-/* Make a handshake of a peer that has one of the keys, or only claims to. */
+/* Make the handshake of a peer that has one of the keys, or only claims to have it. */
 static void arrive_handshake(uint8_t which)
 {
 	const struct fpisa_psk *psk = &keys.psk[which % 3];
@@ -138,9 +139,9 @@ static void arrive_handshake(uint8_t which)
 	socket_arrive(0, keys.psk[which / 3 % 3].secret, TLS_FAKE_SECRET);
 }
 
-/* -- what is done with it ------------------------------------------------------------------ */
+/* -- steps --------------------------------------------------------------------------------- */
 
-/* Return 0, or the error if the connection has ended. */
+/* Return 0, or the error that ended the connection. */
 static int check(int rc)
 {
 	const char *text = fpisa_error();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the configuration file (user/config/parser.c). If a file has no errors,
- * everything is as config.h says, and each job may be made.
+ * libFuzzer target: the configuration file (user/config/parser.c). A file without errors gives values in the ranges of
+ * config.h, and each of its jobs may be made.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

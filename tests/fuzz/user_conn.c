@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: connections of the manager (user/serve/conn.c) with its groups behind them, over stand-ins for sockets and TLS
- * (sockets.c, tls_fake.c). The input is a list of steps: a host connects, bytes or messages come, a side closes or stops
- * reading, or time passes. For any input: the manager sends whole messages; a caller that does not join in time is
- * disconnected; a caller from a host outside the policy's networks, or with an unknown key, is not in a group; in the
- * end no connection or group is left.
+ * libFuzzer target: connections of the manager (user/serve/conn.c) with the groups behind them, over stand-ins for
+ * sockets and TLS (sockets.c, tls_fake.c). The input is a list of steps: a host connects, bytes or messages come, a
+ * side closes or stops reading, or time passes.
+ *
+ * For any input, the manager sends whole messages. A caller that does not join in time is disconnected. A caller from a
+ * host outside the policy's networks, or with an unknown key, is not in a group. In the end no connection or group is
+ * left.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -23,7 +25,7 @@
 #include "tls_fake.h"
 
 #define TURNS 64
-#define PLACES 4 /* more than the policy gives groups */
+#define PLACES 4 /* more than the policy's limit on groups */
 
 /* The state of user/serve/serve.c */
 static struct {
@@ -34,13 +36,13 @@ static struct {
 static struct input in;
 static struct manager_make made[GROUPS * FPISA_MANAGER_JOBS];
 static int making, jobs;
-static size_t said[SOCKETS]; /* bytes of a message that is not whole yet */
+static size_t said[SOCKETS]; /* bytes of an incomplete message */
 static uint8_t saying[SOCKETS][FPISA_MANAGER_BYTES];
 
 static const struct fpisa_psks keys = {.n = 2,
 				       .psk = {{"a", "00000001", {1, 2, 3, 4, 5}}, {"b", "00000001", {3, 2, 3, 4, 5}}}};
 
-/* -- the layers around ------------------------------------------------------------------- */
+/* -- stand-ins --------------------------------------------------------------------------- */
 
 ssize_t getrandom(void *to, size_t n, unsigned int flags)
 {
@@ -110,7 +112,7 @@ static void datapath_turn(uint8_t how)
 	manager_made(&s.manager, &answer);
 }
 
-/* -- what it says ---------------------------------------------------------------------------- */
+/* -- output of the manager ------------------------------------------------------------------- */
 
 /* Check messages that are sent unencrypted. With TLS, tests/fuzz/user_channel.c checks the order of records. */
 void socket_sent(size_t i, const uint8_t *bytes, size_t n)
@@ -208,7 +210,7 @@ static void step(void)
 	}
 }
 
-/* Serve as user/serve/serve.c's loop does, for as long as there is work. */
+/* Run the loop of user/serve/serve.c as long as there is work. */
 static void serve(void)
 {
 	struct epoll_event e;
@@ -238,7 +240,7 @@ static int connected(void)
 	return n;
 }
 
-/* Check the times: connections in a group may stay; all others have exceeded their time. */
+/* Let the deadlines pass. Only connections in a group may then be open. */
 static void check_time(void)
 {
 	struct conn *c;
@@ -290,7 +292,7 @@ static void begin(struct manager_policy *policy, uint8_t how)
 		policy->network[0].address = htonl(0x0a000010);
 		policy->network[0].mask = htonl(0xfffffffc);
 	}
-	/* Places beyond PLACES do not change, because no group has them. */
+	/* Places beyond PLACES do not change, because no group uses them. */
 	memset(&s.conns, 0, sizeof(s.conns));
 	memset(&s.manager, 0, offsetof(struct manager, group) + PLACES * sizeof(s.manager.group[0]));
 	s.randoms = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: messages of a query's master to a worker (user/query/lib/control.c), and what the worker does (user/query/worker). A
- * message is a type, the length of its content (2 bytes) and the content. If the type's upper bit is set, a number of 4 bytes, which is a
- * content's length, and 16 bytes of body follow unchanged. A worker opens nothing outside of its directory.
+ * libFuzzer target: messages from a query's master to a worker (user/query/lib/control.c), and the worker's actions
+ * (user/query/worker). A message is a type, the length of its content (2 bytes) and the content. If the type's upper
+ * bit is set, a number of 4 bytes follows, which is a content's length, then 16 bytes of body. A worker opens no file
+ * outside its directory.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +22,7 @@
 static struct input in;
 static int pause_next, directory, null;
 
-/* Redirect frames to this machine */
+/* Redirect frames to the loopback address. */
 static void keep_here(uint8_t *content, uint16_t type, size_t n)
 {
 	const __be32 here = htonl(INADDR_LOOPBACK);
@@ -38,7 +39,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	uint8_t kind;
 	size_t n;
 
-	/* Run a turn between two messages, so that requested work begins. */
+	/* Run the worker between two messages, so that it starts the requested work. */
 	if (pause_next) {
 		pause_next = 0;
 		return 0;
@@ -63,7 +64,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	return channel_content(c, m, kind, content, n);
 }
 
-/* Return a socket that stays readable, at the end of its stream. */
+/* Return a socket at the end of its stream, which is always readable. */
 static int ended_socket(void)
 {
 	int fd[2];

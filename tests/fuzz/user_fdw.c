@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: columns, rows and errors that libfpisa gives to the foreign data wrapper (adapters/postgres/fdw/values.c, query.c), with
- * stand-ins of the server's functions. The input chooses a scan, the answer's columns, which may differ from the scan's, and texts.
- * For any input: a datum is made of the text of its own column, and is NULL exactly if that text is NULL; an error's
+ * libFuzzer target: columns, rows and errors that libfpisa gives to the foreign data wrapper
+ * (adapters/postgres/fdw/values.c, query.c), with stand-ins for the server's functions. The input chooses a scan, the
+ * columns of the answer, which may differ from those of the scan, and texts.
+ *
+ * For any input, a datum is made from the text of its own column, and is NULL exactly if the text is NULL. An error
  * message is in the server's encoding.
  */
 #include "check.h"
@@ -18,11 +20,11 @@
 #include "utils/lsyscache.h"
 #include "input.h"
 
-#undef vsnprintf /* the server has its own */
+#undef vsnprintf /* the server defines its own vsnprintf */
 
-#define MOST 8 /* columns of a scan */
+#define MOST 8 /* maximum number of columns in a scan */
 #define TEXT 64
-#define TABLE 1 /* its Oid */
+#define TABLE 1 /* Oid of the foreign table */
 
 static struct input in;
 static sigjmp_buf error;
@@ -31,8 +33,8 @@ static struct fpisa_query_column column[2 * MOST + 8];
 static uint32 columns;
 static const char *row[2 * MOST + 8];
 static char texts[2 * MOST + 8][TEXT];
-static Oid type_of[MOST + 1]; /* types of the table's columns, from 1 */
-static bool sure[MOST + 1];   /* columns that are NOT NULL */
+static Oid type_of[MOST + 1]; /* types of the table's columns, counted from 1 */
+static bool sure[MOST + 1];   /* true for columns that are NOT NULL */
 static void *allocated[4 * MOST + 16];
 static size_t allocations;
 
@@ -85,7 +87,7 @@ int errhint(const char *fmt, ...)
 	return 0;
 }
 
-/* Check enough of UTF-8 to tell that the wrapper verifies a message. */
+/* Check enough of UTF-8 to show whether the wrapper verifies a message. */
 bool pg_verifymbstr(const char *text, int n, bool no_error)
 {
 	CHECK(no_error);
@@ -111,7 +113,7 @@ void float_overflow_error(void)
 	siglongjmp(error, 1);
 }
 
-/* -- its catalog and types ------------------------------------------------------------------ */
+/* -- the server's catalog and types --------------------------------------------------------- */
 
 Oid get_atttype(Oid table, AttrNumber number)
 {
@@ -183,7 +185,7 @@ char *pg_any_to_server(const char *text, int n, int encoding)
 	return unconstify(char *, text);
 }
 
-/* Return a datum that shows its text. */
+/* Return a datum that holds the text. */
 Datum InputFunctionCall(FmgrInfo *info, char *text, Oid io_param, int32 modifier)
 {
 	CHECK(info->fn_oid == io_param && modifier == -1);
@@ -221,7 +223,7 @@ const char *fpisa_query_error(void)
 	return *texts[0] ? texts[0] : "failed";
 }
 
-/* Variables of query.c, whose waiting is replaced here */
+/* Variables of query.c's wait, which this program replaces */
 volatile sig_atomic_t InterruptPending;
 struct Latch *MyLatch;
 
@@ -264,7 +266,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
 	return in.left ? -(int)input_byte(&in) : 0;
 }
 
-/* -- a scan, and its answer ------------------------------------------------------------------ */
+/* -- a scan and its answer ------------------------------------------------------------------- */
 
 static List *list_of(const int *values, int n)
 {
@@ -303,7 +305,7 @@ static void begin_scan(struct fdw_scan *s)
 	for (int i = 0; i < n; i++) {
 		int which = input_byte(&in);
 
-		/* A row's column is used once. */
+		/* Each column of a row is read once. */
 		outputs[i] = s->shape.kind != FDW_TABLE ? i + 1 :
 			     which & 0x80 || !by	? FDW_COUNT - (s->shape.value ? which % 5 : 0) :
 							  which % by;
@@ -312,7 +314,7 @@ static void begin_scan(struct fdw_scan *s)
 	s->shape.outputs = list_of(outputs, n);
 }
 
-/* Choose the answer's columns: the requested number or another, of any types. */
+/* Choose the answer's columns: the requested number or another, with any types. */
 static void begin_answer(const struct fdw_scan *s)
 {
 	uint8 how = input_byte(&in);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: files of values, raw and .npy (user/lab/values/gradients.c, npy.c). The
- * first byte chooses the format of a raw file, the second the rows; the rest
- * is the file. Every value of an accepted file is read.
+ * libFuzzer target: files of values, raw and .npy (user/lab/values/gradients.c, npy.c). The first byte chooses the
+ * format of a raw file, the second the number of rows, and the other bytes are the file. The target reads every value
+ * of an accepted file.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

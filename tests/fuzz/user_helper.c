@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: requests of a manager, which an attacker may have taken over, to its helper, which may change the datapath
- * (user/serve/helper.c, helper_jobs.c). The input is a list of requests, as an honest manager would make them and with bytes changed.
- * The datapath is a stand-in. For any request: jobs have numbers, ranks and hosts that the policy allows, and together
- * no more slots than it allows; jobs of other owners stay; each of the manager's jobs is in a record.
+ * libFuzzer target: requests from a manager, which an attacker may control, to its privileged helper
+ * (user/serve/helper.c, helper_jobs.c). The input is a list of requests, some from an honest manager and some with
+ * changed bytes. The datapath is a stand-in.
+ *
+ * For any request, jobs have numbers, ranks and hosts that the policy allows, and together use no more slots than it
+ * allows. Jobs of other owners remain. Each of the manager's jobs has a record.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -18,7 +20,7 @@
 
 #define FOREIGN 3		    /* a job that an administrator has made, with or without a token */
 #define TOKEN 0x5a17c0de5eed0badull /* token of job FOREIGN, which cannot be guessed */
-#define PLACES 4		    /* jobs that honest requests concern */
+#define PLACES 4		    /* jobs that honest requests name */
 
 static struct input in;
 static struct config configuration[2];
@@ -26,7 +28,7 @@ static struct helper_state w;
 static struct fpisa_job jobs[FPISA_MAX_JOBS];
 static struct fpisa_control control = {.port = 18000};
 static struct group_record record[GROUPS];
-static __u64 used; /* places of records */
+static __u64 used; /* bitmap of places that hold a record */
 
 bool verbose;
 
@@ -67,7 +69,7 @@ void warning(const char *fmt, ...)
 	CHECK(*fmt);
 }
 
-/* -- the file of reports: it is empty, and all open descriptors are libFuzzer's ------------------------ */
+/* -- the file of reports, which is empty; all open descriptors are libFuzzer's ------------------------- */
 
 off_t lseek(int fd, off_t at, int from)
 {
@@ -148,7 +150,7 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 numbers)
 int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r)
 {
 	CHECK(g == &w.groups && place < GROUPS);
-	/* A place without a record is not read further. */
+	/* The helper reads only the ID of a place without a record. */
 	if (used >> place & 1)
 		*r = record[place];
 	else
@@ -214,7 +216,7 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 n)
 	CHECK(dp == &w.dp && n < FPISA_MAX_JOBS && s->job.workers);
 }
 
-/* -- the rest of the process, which does not run --------------------------------------------------- */
+/* -- parts of the process that do not run ---------------------------------------------------------- */
 
 int config_read(struct config **c, const char *file)
 {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: messages of the manager to a rank (user/lib/messages.c), in any order, while the rank asks for jobs and begins calls. The
- * input is a list of steps: a byte for the event, and bytes of a message's body. Jobs' handles are stand-ins. For any input: a handle is
- * bound before it joins, joins once, and fails once; the rank's messages are well formed; sentences are one line.
+ * libFuzzer target: messages of the manager to a rank (user/lib/messages.c), in any order, while the rank asks for jobs
+ * and begins calls. The input is a list of steps: a byte for the event, and bytes of a message's body. The handles of
+ * jobs are stand-ins.
+ *
+ * For any input, a handle is bound before it joins, joins once, and fails at most once. The rank's messages are well
+ * formed. Error sentences have one line.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -80,7 +83,7 @@ static void check_line(const char *sentence, size_t size)
 		CHECK(sentence[i] >= ' ' && sentence[i] <= '~');
 }
 
-/* Run the thread's turn: check the barriers, and send the link's messages. */
+/* Do the work of the link's thread: check the barriers, and send the link's messages. */
 static void take_turn(struct fpisa_link *l)
 {
 	pthread_mutex_lock(&l->lock);
@@ -142,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 		size -= 2;
 		if (what >= 0x80) {
-			/* Short bodies cost little input: up to 30 bytes, and a refusal's text. */
+			/* Keep bodies short: up to 30 bytes, and a refusal's text. */
 			m.type = (uint16_t)(FPISA_MANAGER_PENDING + what % 8);
 			n = 2 * n < size ? 2 * n : size;
 			memcpy(m.body, data, n);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: messages of ranks to the manager (user/lib/manager/protocol.c), and
- * what its groups do with them (user/manager). The input is a sequence of events,
- * each a byte for the caller and the kind, and bytes of a message. The manager never assigns more than the policy
- * allows, and sends only valid messages.
+ * libFuzzer target: messages of ranks to the manager (user/lib/manager/protocol.c), and the actions of its groups
+ * (user/manager). The input is a sequence of events, each a byte for the caller and the kind, and bytes of a message.
+ * The manager never assigns more than the policy allows, and sends only valid messages.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -140,7 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size_t n = size - 1 < 80 ? size - 1 : 80;
 		struct manager_quota used;
 
-		/* The header's constants and the name cost no input. */
+		/* The header's constants and the name are not taken from the input. */
 		memcpy(bytes + 6, data + 1, n > 2 ? 2 : n);
 		if (bytes[6] == FPISA_MANAGER_JOIN || bytes[6] == FPISA_MANAGER_RETURN) {
 			memcpy(bytes + 16, name, sizeof(name));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: workers of a query, and its aggregator, that send arbitrary bytes to its master (user/query/lib). The
- * input chooses a query, then the messages of several workers. Each step is an honest worker's next message, that
- * message with bytes changed, or any bytes; likewise frames, whose checksums are right unless the input says otherwise.
- * For any input: a row that the caller gets has the requested columns, each a value of its type, and NULL only where
- * allowed; an error message is one line.
+ * libFuzzer target: workers of a query, and its aggregator, that send arbitrary bytes to the query's master
+ * (user/query/lib). The input chooses a query, then the messages of several workers. Each step is an honest worker's
+ * next message, the same message with changed bytes, or random bytes. Frames are chosen in the same way, and their
+ * checksums are right unless the input says otherwise.
+ *
+ * For any input, a row that the caller gets has the requested columns, each a value of its type, and NULL only where
+ * allowed. An error message is one line.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,19 +26,19 @@
 #include "lib/base/error.h"
 #include "query/lib/master.h"
 
-#define MOST 3	   /* workers */
-#define TURNS 4000 /* more than inputs of the usual length have steps */
+#define MOST 3	   /* maximum number of workers */
+#define TURNS 4000 /* more steps than inputs of the usual length contain */
 #define QUERY 5
 #define CONTENT 8192
 
 enum how { PAUSE, HONEST, CHANGED, ANY };
 
-/* A transport whose frames are the input */
+/* A transport that delivers frames from the input */
 struct fake {
 	struct fpisa_transport base;
-	uint32_t worker; /* worker of its rows */
+	uint32_t worker; /* the worker whose rows the frame holds */
 	_Alignas(8) uint8_t frame[FPISA_HDR_LEN + FPISA_MAX_PAYLOAD + 64];
-	uint8_t *lent; /* an exact-size copy, until the next call */
+	uint8_t *lent; /* an exact-size copy, valid until the next call */
 };
 
 struct told {
@@ -49,7 +51,7 @@ static struct input in;
 static struct fpisa_query *q;
 static struct told told[MOST];
 static struct fake direct[MOST], network;
-static unsigned int columns, keys; /* requested columns, and keys among them */
+static unsigned int columns, keys; /* requested columns, and how many of them are keys */
 static uint64_t absorbed, groups;
 
 static const struct fpisa_column table[] = {
@@ -71,7 +73,7 @@ static const struct fpisa_column values[] = {
 };
 static unsigned int list, by, value;
 
-/* -- no calls of the kernel -------------------------------------------------------------- */
+/* -- replacements for system calls ------------------------------------------------------- */
 
 ssize_t getrandom(void *to, size_t n, unsigned int flags)
 {
@@ -109,7 +111,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itime
 	return 0;
 }
 
-/* Open a transport as user/lib/transport/udp.c does, which is not linked. */
+/* Open a transport in place of user/lib/transport/udp.c, which is not linked. */
 int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
 			  uint16_t local_port)
 {
@@ -244,7 +246,7 @@ static size_t done(uint8_t *to, uint32_t worker)
 	return n;
 }
 
-/* Make the next message of an honest conversation. Return its type, or 0 if there is none. */
+/* Make the next message of an honest conversation. Return its type, or 0 if the conversation is over. */
 static uint16_t honest(uint32_t worker, uint8_t *to, size_t *n)
 {
 	struct fpisa_query_worker *w = &q->worker[worker];
@@ -317,7 +319,7 @@ int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m)
 		return 0;
 	case ANY:
 		if (how >= 0xf0) {
-			/* a single message, not a content */
+			/* a single message without a content */
 			memset(m, 0, sizeof(*m));
 			m->magic = FPISA_CONTROL_MAGIC;
 			m->version = FPISA_CONTROL_VERSION;
@@ -420,7 +422,7 @@ static size_t group(struct fpisa_hdr *h, uint8_t *payload)
 	return sizeof(g);
 }
 
-/* Make the frame that an honest worker or aggregator sends now. Return the bytes of its payload. */
+/* Make the frame that an honest worker or aggregator sends now. Return the size of its payload in bytes. */
 static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 {
 	struct fpisa_member *m = t == &network ? &q->member : &q->worker[t->worker].direct;
@@ -590,7 +592,10 @@ static void check_row(const char *const *row)
 
 		/* All columns of a table have the names that the worker gave. */
 		CHECK((!keys && !q->columns) || (keys && i >= keys) || !strcmp(c[i].name, name));
-		/* A sum of integers has any number of digits; a count and the extremes are what the aggregator says. */
+		/*
+		 * A sum of integers has any number of digits. A count and the extremes are printed as the aggregator
+		 * sends them.
+		 */
 		CHECK(!row[i] ? !c[i].not_null :
 		      keys && i >= keys && values[value].type >= FPISA_COLUMN_INT64 ?
 				strspn(row[i], "-.0123456789") == strlen(row[i]) :

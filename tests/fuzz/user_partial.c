@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: a received partial (include/fpisa/partial.h). An accepted
- * partial must be written again, be read the same, and merge.
+ * libFuzzer target: a received partial (include/fpisa/partial.h). The target writes an accepted partial back, reads it
+ * again with the same result, and merges it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static void check(const void *data, size_t size, struct fpisa_format f)
 }
 
 /*
- * Check fpisa.Accumulator.from_bytes(): the sum equals the value in the bytes, and a sum merged with itself has twice
- * the rows.
+ * Check fpisa.Accumulator.from_bytes(). The sum must equal the value in the bytes, and a sum merged with itself must
+ * have twice the rows.
  */
 static void check_accumulator(const void *data, size_t size)
 {

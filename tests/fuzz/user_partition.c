@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: files of a worker of queries (user/query/worker/schema.c, text.c) and values in keys (user/query/lib/column.c).
- * The first byte chooses the format. A schema follows, up to the first byte 0, then the rows, which are read as conditions
- * (condition.c), too. A value put into a key comes out again.
+ * libFuzzer target: files of a worker of queries (user/query/worker/schema.c, text.c) and values in keys
+ * (user/query/lib/column.c). The first byte chooses the format. A schema follows, up to the first zero byte, then the
+ * rows, which are also parsed as conditions (condition.c). A value that is packed into a key must be unpacked
+ * unchanged.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: frames that come back to a worker (user/lib/join.c, reply.c, window.c),
- * through a transport whose frames are the input. The input is a list of
- * records: one byte chooses the kind of frame to start from (or none) and
- * whether to make its checksum right; changes to its bytes follow. For any
- * input, a call that succeeds has taken every element once, and nothing is
- * written outside of its array.
+ * libFuzzer target: frames that come back to a worker (user/lib/join.c, reply.c, window.c), through a transport that
+ * delivers frames from the input. The input is a list of records. One byte of a record chooses the kind of frame to
+ * start from, if any, and whether to correct its checksum. Changes to the frame's bytes follow.
+ *
+ * For any input, a call that succeeds has taken every element once, and nothing is written outside its array.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,17 +15,17 @@
 #include "lib/handle.h"
 #include "lib/join.h"
 
-#define MOST 2000 /* elements of a call */
+#define MOST 2000 /* maximum number of elements in a call */
 #define KINDS 6
 #define WRONG_CHECKSUM 0x80
-#define OPERATIONS 8 /* including unknown kinds */
+#define OPERATIONS 8 /* number of operations, including unknown ones */
 
 enum kind { RAW, WELCOME, RESULT, STATUS, ERROR, AGAIN };
 
 struct fake {
 	struct fpisa_transport base;
 	struct fpisa *f;
-	const uint8_t *at; /* in the input */
+	const uint8_t *at; /* current position in the input */
 	size_t left;
 	uint32_t capacity;
 	struct {
@@ -34,7 +33,7 @@ struct fake {
 		char payload[FPISA_MAX_PAYLOAD + 8];
 	} frame;
 	size_t len;
-	void *lent;	/* an exact-size copy, until the next call */
+	void *lent;	/* an exact-size copy, valid until the next call */
 	uint64_t taken; /* elements that on_chunk has seen */
 };
 
@@ -104,7 +103,7 @@ static const struct fpisa_request *request_of(const struct fpisa *f, const struc
 	return NULL;
 }
 
-/* Make a frame as an honest aggregator would send it now. */
+/* Make the frame that an honest aggregator would send now. */
 static void honest(struct fake *t, enum kind kind, uint8_t which)
 {
 	const struct fpisa *f = t->f;
@@ -236,11 +235,11 @@ static const struct fpisa_transport_ops ops = {
 	.close = fake_close,
 };
 
-/* Make one call of `count` elements; its array has exactly their size. A refused call (-EINVAL) does not count. */
+/* Make one call of `count` elements in an array of exactly their size. Ignore a call that is refused with -EINVAL. */
 static void call(struct fake *t, uint32_t count, uint8_t op)
 {
 	struct fpisa *f = t->f;
-	/* A block with a shared exponent has one more byte, after the values. */
+	/* A block with a shared exponent has an additional byte, after the values. */
 	size_t size = (size_t)count * f->format.bytes + (f->format.shared ? (count + FPISA_BLOCK - 1) / FPISA_BLOCK : 0);
 	char *recv = malloc(size), *send = calloc(1, size);
 	int rc;
@@ -250,7 +249,7 @@ static void call(struct fake *t, uint32_t count, uint8_t op)
 	t->taken = 0;
 	rc = fpisa_allreduce_op(f, send, recv, count, f->hello.format, (enum fpisa_operation)(op % OPERATIONS), 0.5,
 				NULL);
-	/* -ERANGE delivers the sum and reports the overflow. */
+	/* -ERANGE means that the sum was delivered and that it overflowed. */
 	if ((!rc || rc == -ERANGE) && t->taken != count)
 		abort();
 	free(recv);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make image`, and the needs of its containers: each container works with the capabilities of doc/deploy.md, and fails without any one of
-them. Their root is read-only, the BPF filesystem a mount, and the network a Lab's."""
+"""`make image` makes containers that work with the capabilities of doc/deploy.md, and fail without any one of them. Their root is
+read-only, the BPF filesystem is a mount, and the network is a Lab's."""
 import os
 import pathlib
 import re
@@ -13,7 +13,7 @@ from lab import ADDRESS, BPFFS, BUILD, TOP, end, setting, wait_until
 
 PLACE = os.path.join(BUILD, "image")
 VERSION = setting("VERSION")
-# The containers may not raise limits, which takes CAP_SYS_RESOURCE.
+# The containers may not raise limits, because raising them needs CAP_SYS_RESOURCE.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024"]
 RUNTIME = ["--runtime=runc"] if shutil.which("runc") else []
 SUM = ("import fpisa, numpy, sys\n"
@@ -23,7 +23,7 @@ SUM = ("import fpisa, numpy, sys\n"
 
 
 def capabilities():
-    """Return doc/deploy.md's table: what runs, and the capabilities that it needs."""
+    """Return doc/deploy.md's table as a dictionary from container to the capabilities that it needs."""
     with open(os.path.join(TOP, "doc", "deploy.md")) as f:
         rows = re.findall(r"^\| `([\w ]+)` \| (.*?) \|", f.read(), re.M)
     return {verb: re.findall(r"CAP_(\w+)", caps) for verb, caps in rows}
@@ -34,7 +34,7 @@ NEEDS = capabilities()
 
 @pytest.fixture(scope="module")
 def images(mounts, tmp_path_factory):
-    """Make the images, in a private store."""
+    """Make the images in a private store."""
     if subprocess.run(["podman", *RUNTIME, "info"], capture_output=True).returncode if shutil.which("podman") else True:
         pytest.skip("podman does not run here")
     shutil.rmtree(PLACE, ignore_errors=True)
@@ -43,14 +43,14 @@ def images(mounts, tmp_path_factory):
     before = forward.read_text()
     (store / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{store}/graph"\nrunroot = "{store}/run"\n')
     os.environ["CONTAINERS_STORAGE_CONF"] = str(store / "storage.conf")
-    debs = os.environ.get("FPISA_DEBS")  # from an earlier `make deb`
+    debs = os.environ.get("FPISA_DEBS")  # packages from an earlier `make deb`
     p = subprocess.run(["make", *([] if debs else ["deb"]), "image", f"B={BUILD}", f"IMAGE={PLACE}", f"DEB={debs or PLACE + '/deb'}",
                         "DEB_BUILD_PROFILES=pkg.fpisa.nopostgres pkg.fpisa.notorch pkg.fpisa.nompi"], cwd=TOP, text=True, capture_output=True)
     assert p.returncode == 0, p.stdout[-3000:] + p.stderr[-3000:]
     assert f"fpisa-aggregator:{VERSION}, by podman" in p.stdout and f"fpisa-worker:{VERSION}, by podman" in p.stdout
     yield
     subprocess.run(["podman", "rmi", "--all", "--force"], capture_output=True)
-    forward.write_text(before)  # a network of podman has switched it on
+    forward.write_text(before)  # podman has switched it on for its network
     del os.environ["CONTAINERS_STORAGE_CONF"]
     shutil.rmtree(PLACE, ignore_errors=True)
     shutil.rmtree(store, ignore_errors=True)

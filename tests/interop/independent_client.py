@@ -1,17 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""An independent worker, written from doc/wire.md alone in Python's standard
-library, without any code of this project. If it works together with other workers, the page is sufficient. "section N" below refers to that
-page.
+"""An independent worker, written only from doc/wire.md in Python's standard library, without any code of this project. If this worker works
+together with others, the page is sufficient. "section N" below refers to that page.
 
-It reduces one vector of COUNT seeded random values over the ranks of a job, by one
-operation after the other, and prints a line of JSON for each: rank, workers,
-count, retransmits and the SHA-256 of the result's bytes. The job's values are
-FP32; value i is the (i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
+The worker reduces one vector of COUNT seeded random values over the ranks of a job, with one operation after the other. It prints a line of
+JSON for each operation: rank, workers, count, retransmits and the SHA-256 of the result's bytes. The job's values are FP32. Value i is the
+(i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
 
-With --seeds, the seeds of all ranks, the job may have any format. The values are then
-those of independent_numbers.py, every element of every result is recomputed in the
-order that the result reports, and the line has the number of wrong elements.
+With --seeds, the seeds of all ranks, the job may have any format, and the values come from independent_numbers.py. Every element of every
+result is then recomputed in the order that the result reports, and the line has the number of wrong elements.
 """
 
 import argparse
@@ -35,7 +32,7 @@ FP32 = 1
 NO_RANK = 0xffff
 REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port",
            32: "not this life's cookie", 38: "programs are missing"}
-IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, IP_MULTICAST_ALL = 10, 3, 49  # linux/in.h; Python 3.11 does not name them
+IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, IP_MULTICAST_ALL = 10, 3, 49  # from linux/in.h; Python 3.11 has no names for them
 M64 = 2**64 - 1
 
 
@@ -58,7 +55,7 @@ def checksum(header72, payload):
 
 
 def siphash(key, words):
-    """Return SipHash-2-4 of 64-bit words under a key of two words: section 4.1."""
+    """Return SipHash-2-4 of 64-bit words under a key of two words (section 4.1)."""
     a, b = key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d
     c, d = key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573
     for m in (*words, len(words) << 59 & M64, None):
@@ -83,7 +80,7 @@ def siphash(key, words):
 
 
 class Tags:
-    """The keys of a job with a token, and tags of its frames: section 4.1."""
+    """The keys of a job with a token, and tags of its frames (section 4.1)"""
 
     HELLO, RANK, RESULTS, NH = range(1, 5)
 
@@ -120,7 +117,7 @@ class Header:
         self.__dict__.update(fields)
 
     def datagram(self, payload, checked=True):
-        """Return a datagram. If `checked`, it has the checksum of section 4, else 0."""
+        """Return a datagram with the checksum of section 4 if `checked`, else with 0."""
         head = HEADER.pack(*(getattr(self, n) for n in self.NAMES))[:72]
         return head + struct.pack("<I", checksum(head, payload) if checked else 0) + payload
 
@@ -143,7 +140,7 @@ class Worker:
         self.job, self.tags = job, Tags(token) if token else None
         self.deadline = time.monotonic() + timeout
         self.retransmits = 0
-        self.numbers = None  # from WELCOME
+        self.numbers = None  # set from WELCOME
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
@@ -153,7 +150,7 @@ class Worker:
         try:
             self.sock.sendto(header.datagram(payload, checked), (self.server[0], self.server[1] + port))
         except (ConnectionRefusedError, BlockingIOError):
-            pass  # discarded like a lost frame
+            pass  # treated as a lost frame
 
     def receive(self, until):
         """Return the next frame that passes section 7.1, as (header, payload), or None at time `until`."""
@@ -183,7 +180,7 @@ class Worker:
                 return h, payload
 
     def sealed(self, h, data):
-        """Return whether checksum, proof and tag are right: sections 4 and 4.1."""
+        """Return whether checksum, proof and tag are right (sections 4 and 4.1)."""
         if h.type == WELCOME or not self.tags:
             proof = self.tags.proof(data) if self.tags else 0
             return checksum(data[:72], data[76:]) == h.checksum and (
@@ -258,7 +255,7 @@ class Worker:
         results = [None] * chunks
         counts = [min(self.elements, (total - c * self.elements + 31) // 32 * 32) for c in range(chunks)]
         waiting = {}  # chunk -> [when to send again, timeout, copies sent]
-        asked = [0, 0]  # ranks that the last STATUS counts on, and ranks that have contributed
+        asked = [0, 0]  # the ranks that the last STATUS counts as live, and the ranks that have contributed
 
         def transmit(c):
             state = waiting.setdefault(c, [0, 0.02, 0])

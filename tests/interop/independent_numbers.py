@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The numbers of independent_client.py: payloads of every format, and the bits
-that every operation gives. This program too is written from doc/wire.md alone, in
-Python's standard library, without any code of this project. "section N" below
-refers to that page.
+"""The numbers of independent_client.py: payloads of every format, and the bits that every operation gives. This program too is written only
+from doc/wire.md, in Python's standard library, without any code of this project. "section N" below refers to that page.
 
-It deliberately differs from the page's own text: here values are fractions, in units of the
-smallest subnormal, and so are registers; Fraction rounds.
+Values and registers are exact fractions in units of the smallest subnormal, and Fraction rounds. The method deliberately differs from the
+page's own text.
 """
 
 import math
@@ -25,7 +23,7 @@ NAN = "nan"
 
 
 class Numbers:
-    """The numbers of a job, from the payload of its WELCOME (section 5)."""
+    """The numbers of a job, from the payload of its WELCOME (section 5)"""
 
     def __init__(self, welcome):
         _, _, self.workers, _, self.mode, self.rounding, self.format = struct.unpack_from("<IHHHBBB", welcome)
@@ -42,7 +40,7 @@ class Numbers:
         return count * self.bytes + (32 if self.format == MXINT8 else 0)
 
     def cut(self, values, elements):
-        """Return payloads of a vector. Values are packed words; in mxint8 they are blocks: (scale, 32 elements)."""
+        """Return the payloads of a vector. Values are packed words. In mxint8 they are blocks (scale, 32 elements)."""
         if self.format == MXINT8:
             step = elements // 32
             for i in range(0, len(values), step):
@@ -82,7 +80,7 @@ class Numbers:
     # -- one element (section 7.3)
 
     def decode(self, word):
-        """Decode a packed value: return NAN, an infinity, or its sign and (exponent, integer)."""
+        """Decode a packed value. Return NAN, an infinity, or its sign and (exponent, integer)."""
         field, fraction = word >> self.mbits & 2 ** self.ebits - 1, word & 2 ** self.mbits - 1
         sign = -1 if word >> self.ebits + self.mbits else 1
         if field == 2 ** self.ebits - 1:
@@ -104,7 +102,7 @@ class Numbers:
         return infinity + (2 ** (self.ebits + self.mbits) if value < 0 else 0)
 
     def accumulate(self, entries):
-        """Add signed integers n of exponents e, in order. Return n and e of the register, and e of its last bit."""
+        """Add signed integers n of exponents e, in order. Return n and e of the register, and the exponent of the register's last bit."""
         wide, spare = self.natural, 0
         if self.mode == EXACT:
             return sum(n * 2 ** (e - 1) for e, n in entries), 1
@@ -133,10 +131,10 @@ class Numbers:
         return register, at - spare
 
     def finish(self, op, factor, n, register, at):
-        """Return the operation's result for a sum, in smallest subnormals."""
+        """Return the operation's result for a sum, in units of the smallest subnormal."""
         if op == OPS["norm"]:
-            # A square has twice the exponent and a factor 2^(1 - M). Compute the root with more bits than any rounding needs, and append a
-            # sticky bit.
+            # The exponent of a square is doubled, with a factor 2^(1 - M). Compute the root with more bits than any rounding needs, and
+            # append a sticky bit.
             square = register * Fraction(2) ** (at - 2 + 1 - self.mbits + 2 * self.mbits) * 4 ** 200
             root = math.isqrt(math.floor(square))
             return Fraction(2 * root + (root * root != square), 2 ** 201)
@@ -152,7 +150,7 @@ class Numbers:
         return round(value) if self.rounding == NEAREST else math.floor(value)
 
     def encode(self, value):
-        unit = max(math.floor(abs(value)).bit_length() - self.mbits - 1, 0)  # the result's last place, in binary digits
+        unit = max(math.floor(abs(value)).bit_length() - self.mbits - 1, 0)  # the weight of the result's last place, as a power of two
         n = self.round(value / 2 ** unit)
         word = unit * 2 ** self.mbits + abs(n)
         if word >= self.special(math.inf):
@@ -189,7 +187,7 @@ class Numbers:
         specials, entries = set(), []
         for value in map(self.decode, words):
             if value == NAN or isinstance(value, float):
-                specials.add(value)  # they decide the result, whatever the other values are
+                specials.add(value)  # a special decides the result, whatever the other values are
             elif op == OPS["norm"]:
                 _, e, n = value
                 entries.append((2 * e, Fraction(n * n, 2 ** (self.mbits + 1))))
@@ -221,7 +219,7 @@ class Numbers:
         return 255, (0,) * 32
 
     def wrong(self, op, factor, contributions, result):
-        """Count the elements (blocks) of a RESULT's payload that differ from the result in the order of arrival."""
+        """Count the elements (blocks) of a RESULT's payload that differ from the sum in the order of arrival."""
         one = self.block if self.format == MXINT8 else self.element
         columns = zip(*map(self.values, contributions))
         return sum(one(op, factor, words) != got for words, got in zip(columns, self.values(result)))

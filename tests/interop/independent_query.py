@@ -24,20 +24,20 @@ ROWS, ACK, SEAL, READ, GROUPS, KEYS, KEYS_ACK = range(16, 23)
 LAST = 0x20
 TOPN, TABLE, JOIN = 16, 17, 18
 FP32, FRAME_ROWS, FRAME_KEYS = 1, 50, 10
-WINDOW = 16  # at most 64
+WINDOW = 16  # the largest allowed value is 64
 LINGER_S = 10  # longer than a worker's interval between retransmissions
 HARD = [0x00000000, 0x80000000, 0x00000001, 0x7f7fffff, 0xff7fffff, 0x7149f2ca, 0xf149f2ca, 0x3f800000, 0x7f800000]
 
 
 def rows(seed, count, keys):
-    """Return (key, bits of the value) of each row, the same at every call."""
+    """Return (key, bits of the value) of each row. Every call returns the same rows."""
     rng = random.Random(seed)
     return [(rng.randrange(keys), rng.choice(HARD) if rng.random() < 0.3 else rng.randrange(0x3e000000, 0x43000000)
              | rng.randrange(2) << 31) for _ in range(count)]
 
 
 def place(bits):
-    """Return the position of a value in the order: section 7."""
+    """Return the position of a value in the order of section 7."""
     if bits & 0x7fffffff > 0x7f800000:
         return 2**32 - 1
     if not bits & 0x7fffffff:
@@ -70,7 +70,7 @@ class Member(Worker):
         self.epoch = None  # other members may have joined, and may send, before this member learns that it has joined
 
     def joined(self, h, payload):
-        """Handle WELCOME: section 1."""
+        """Handle WELCOME (section 1)."""
         self.epoch = h.generation
         none, elements, members, self.rank, self.kind, self.key_bytes, form = struct.unpack_from("<IHHHBBB", payload)
         self.join_bytes, self.order = struct.unpack_from("<BB", payload, 13)
@@ -130,7 +130,7 @@ class Member(Worker):
     # -- section 11
 
     def build(self, keys):
-        """Send the join keys, then wait until the keys of all workers are in."""
+        """Send the join keys, then wait until the aggregator has the keys of all workers."""
         frames = [keys[i:i + FRAME_KEYS] for i in range(0, len(keys), FRAME_KEYS)] + [[]]
         acked = set()
         while True:
@@ -186,7 +186,7 @@ class Member(Worker):
         self.say(ACK, chunk=h.chunk, slot=h.rank, aux=h.aux)
 
     def ask(self, kind, answer, payload, had, last, **fields):
-        """Ask until the answer comes. Workers may send again meanwhile."""
+        """Ask until the answer comes. Workers may retransmit meanwhile."""
         self.doing = "no answer to a frame of type %d" % kind
         while True:
             self.say(kind, payload, **fields)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several aggregators of one job: hosts with eth0 at one bridge"""
+"""Several aggregators of one job, each a host whose eth0 is on one bridge"""
 import contextlib
 import os
 
@@ -8,7 +8,7 @@ from lab import Lab
 
 
 class Switched(Lab):
-    """Hosts behind a switch. A subclass makes self.worker and self.agg by host()."""
+    """Hosts behind a switch. A subclass sets self.worker and self.agg with host()."""
 
     def __init__(self):
         self.spaces = []
@@ -43,7 +43,7 @@ def pins(folder):
 
 
 def check_shares(chunks, weights, count, elements=256):
-    """Check that each aggregator has served its share of the chunks of a call with `count` values and `elements` values a chunk."""
+    """Check that each aggregator has served its share of the chunks of a call with `count` values and `elements` values per chunk."""
     assert sum(chunks) == -(-count // elements)
     for chunk, weight in zip(chunks, weights):
         assert abs(chunk - sum(chunks) * weight / sum(weights)) < 2, (chunks, weights)

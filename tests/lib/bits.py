@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks of the values and sums that the ranks of tests/mpi/bits.c, or of its versions in Fortran, write for each call"""
+"""Check the values and sums that the ranks of tests/mpi/bits.c, or of its Fortran versions, write for each call."""
 import itertools
 import struct
 
@@ -9,12 +9,12 @@ SAMPLE = 12  # elements of each call that the oracle computes
 
 
 def is_wide(call):
-    """Return whether a call adds doubles or pairs of doubles."""
+    """Return whether a call adds doubles or complex doubles."""
     return call[0] in "dDzZ"
 
 
 def numbers_of(call):
-    """Return how many real numbers a call's array has."""
+    """Return how many real numbers the array of a call has."""
     return int(call[1:]) * (2 if call[0] in "cCzZ" else 1)
 
 
@@ -31,7 +31,7 @@ def read_words(file, n, wide):
 
 
 def check_call(files, call, mode, rng):
-    """Compare the bits of one call between all ranks, and some of them with the oracle."""
+    """Check that all ranks have the same bits of one call, and that a sample has the oracle's bits."""
     wide, n = is_wide(call), numbers_of(call)
     roots = range(len(files)) if call[0].islower() else [int(call[1:]) % len(files)]
     values, sums = [], []

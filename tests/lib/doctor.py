@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa doctor` for its tests: its findings, and whether the printed command removes them"""
+"""Run `fpisa doctor` for its tests. Check its findings, and that the printed command removes each finding."""
 import json
 import os
 import shutil
@@ -13,7 +13,7 @@ ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
 
 
 def examine(ns, *argv, **options):
-    """Return {(subject, check): finding} of `fpisa doctor`, after checking that exit status and counts agree with the findings."""
+    """Return {(subject, check): finding} of `fpisa doctor`, after checking that the exit status and the counts agree with the findings."""
     status, out, err = ns.try_run(FPISA, "doctor", *argv, "--json", **options)
     report = json.loads(out)
     levels = [f["level"] for f in report["findings"]]
@@ -29,11 +29,11 @@ def bad(found):
 
 
 def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False):
-    """Check that the finding is there, also as text if asked, and gone after its command has run. Return the command."""
+    """Check that the finding is reported, also as text if asked, and that running its command removes it. Return the command."""
     env = env or ENV
     f = examine(ns, *argv, env=env)[subject, check]
     assert f["level"] == level and says in f["text"], f
-    if text:  # this needs another trial load, so once for each level is enough
+    if text:  # the text needs another trial load, so test it once for each level
         out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
         line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
         assert line == f"{level:5}  {subject}: {check}: {f['text']}; fix: {f['fix']}"
@@ -43,7 +43,7 @@ def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False
 
 
 def inhabited(net):
-    """Start a process in each worker's namespace, so that others can see into it."""
+    """Start a process in each worker's namespace, so that other processes can find the namespace."""
     for w in net.worker:
         w.spawn("sleep", "600")
     return net

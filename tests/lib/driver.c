@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An ADBC driver in place of DuckDB, for tests of what a worker does with a driver that is slow, hangs or dies. Its file of
- * Parquet has columns k INTEGER and v FLOAT, and ROWS rows: (1, 1), (2, 1), ... Each comes in a batch of its own, PAUSE_MS
- * after the one before. Behind the rows it does as END says: "hang", "kill" (this process), "fail", or ends the rows.
- * FORMAT is the Arrow format of k, "i" if not given. It appends each statement to the file STATEMENTS.
+ * An ADBC driver in place of DuckDB, to test how a worker handles a driver that is slow, hangs or dies. Its Parquet
+ * file has columns k INTEGER and v FLOAT, and ROWS rows: (1, 1), (2, 1), ... Each row comes in its own batch, PAUSE_MS
+ * after the previous batch. After the last row, END chooses the action: "hang", "kill" (this process) or "fail".
+ * Otherwise the rows end normally. FORMAT is the Arrow format of k, by default "i". The driver appends each statement
+ * to the file STATEMENTS.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fixtures: private mounts, a fresh BPF filesystem and a lab for each test"""
+"""Fixtures that give each test private mounts, a fresh BPF filesystem and a lab"""
 import os
 
 import pytest
@@ -15,13 +15,13 @@ def mounts():
         pytest.skip("network namespaces need root")
     labs.own_mounts()
     labs.open_to_others(labs.TOP)
-    labs.mount(b"tmpfs", "/run", b"tmpfs")  # xdp-loader has its lock there
+    labs.mount(b"tmpfs", "/run", b"tmpfs")  # xdp-loader keeps its lock there
 
 
 @pytest.fixture(autouse=True)
 def bpffs(mounts):
-    """Mount a BPF filesystem for each test, since pins are global to it. It belongs to root, as systemd's does, but users
-    may look into it."""
+    """Mount a BPF filesystem for each test, because pins are global in a filesystem. Like systemd's filesystem, it belongs to root, but
+    users may read it."""
     labs.mount(b"bpf", labs.BPFFS, b"bpf", data=b"mode=0755")
     yield labs.BPFFS
     labs.unmount(labs.BPFFS)
@@ -29,14 +29,13 @@ def bpffs(mounts):
 
 @pytest.fixture(scope="session")
 def shared(mounts):
-    """Keep objects of this session's first load for later loads."""
+    """Keep the objects of this session's first load for later loads."""
     return shares.Shared(lambda directory: labs.mount(b"bpf", directory, b"bpf"))
 
 
 @pytest.fixture
 def lab(bpffs, shared, request):
-    """Yield lab(workers=2, ...), which makes a Lab that lasts until the test ends. In a test marked `cold` each load is a
-    real one."""
+    """Yield lab(workers=2, ...), which makes a Lab that lasts until the test ends. A test marked `cold` does not share loads."""
     made, cold = [], request.node.get_closest_marker("cold")
 
     def make(*args, **kwargs):
@@ -53,8 +52,8 @@ def lab(bpffs, shared, request):
 
 @pytest.fixture
 def groups(lab, tmp_path):
-    """Yield groups(workers, *config), which makes a Lab with a datapath, loaded with the options `load` unless that is None,
-    and a manager."""
+    """Yield groups(workers, *config), which makes a Lab with a datapath and a manager. The datapath is loaded with the options `load`, or
+    not at all if `load` is None."""
     made = []
 
     def make(workers, *config, sections="", serve=True, load=()):

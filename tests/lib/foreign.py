@@ -14,7 +14,7 @@ FPISA = os.path.join(BUILD, "fpisa")
 
 
 def free_ports(n):
-    """Return n different free ports. All are held until all are known."""
+    """Return n different free ports. All ports are held until all are known, so none is returned twice."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(n)]
         for s in sockets:
@@ -23,7 +23,7 @@ def free_ports(n):
 
 
 class Workers:
-    """`n` processes, each with a directory of its own, started by the command `before`"""
+    """`n` worker processes, each with its own directory, started through the command `before`"""
 
     def __init__(self, n, *options, stderr=subprocess.DEVNULL, before=()):
         self.options, self.stderr, self.before = options, stderr, before
@@ -59,7 +59,7 @@ class Workers:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def table(self, name, schema, rows, form="csv"):
-        """Deal a table's rows out to the workers by turns."""
+        """Deal a table's rows out to the workers in turn."""
         for rank, _ in enumerate(self.processes):
             write_table(self.directory(rank), name, schema, rows[rank::len(self.processes)], form)
 
@@ -81,13 +81,13 @@ class Workers:
 
 
 def server_sql(workers, name="far", options=""):
-    """Return the statements that make the server and its mapping for the user postgres."""
+    """Return the statements that make the server and its user mapping."""
     return f"""CREATE SERVER {name} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{workers.addresses}'{options});
 CREATE USER MAPPING FOR CURRENT_USER SERVER {name} OPTIONS (key '{workers.key}');"""
 
 
 def fails(server, text, database="postgres"):
-    """Return the error of statements, which must fail."""
+    """Run statements that must fail. Return their error."""
     try:
         server.sql(text, database)
     except Failed as e:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random joins of random tables. Schema `far` has them as foreign tables at workers, schema `near` as tables of PostgreSQL."""
+"""Random joins of random tables. Schema `far` has the tables as foreign tables at workers, schema `near` as tables of PostgreSQL."""
 from foreign_random import literal
 
 COLUMNS = ("k", "int32", "integer"), ("l", "int64", "bigint"), ("d", "date", "date"), ("s", "text", "text"), ("n", "int32", "integer"), \
     ("x", "real", "real")
 DATES = ["1970-01-01", "1969-12-31", "2024-02-29", "1970-01-05"]
 TEXTS = ["", "a", "ab", "b", "é", "it's"]
-EQUAL = "k", "l", "d", "s"  # columns that tables are joined by
+EQUAL = "k", "l", "d", "s"  # join columns
 OFTEN = 0.65  # share of joins that a filter may prune
 
 
 class Tables:
-    """Tables big, small and third, with the same columns. In some tables keys may be NULL."""
+    """Tables big, small and third, with the same columns. Some tables allow NULL in keys."""
 
     def __init__(self, rng, rows=None, not_null=None):
         self.rng = rng
@@ -20,7 +20,7 @@ class Tables:
         self.rows = rows or {"big": [self.row() for _ in range(rng.choice([50, 400]))],
                              "small": [self.row() for _ in range(rng.choice([0, 3, 30]))],
                              "third": [self.row() for _ in range(rng.choice([3, 30]))]}
-        # The planner's estimate, which decides which table prunes the other; it may be wrong
+        # The planner's estimate decides which table prunes the other. The estimate may be wrong.
         self.thought = {"big": 10 ** 6, "small": rng.choice([10, 10, 10, 10 ** 8]), "third": rng.choice([10, 1000])}
 
     def row(self):
@@ -35,7 +35,7 @@ class Tables:
         return [f"{name} {kind}{' not null' if self.not_null.get(name, True) else ''}" for name, kind, _ in COLUMNS]
 
     def sql(self, server):
-        """Return the statements that make the tables again, at both places."""
+        """Return the statements that make the tables again in both schemas."""
         columns = [(name, sql, " NOT NULL" if self.not_null.get(name, True) else "") for name, _, sql in COLUMNS]
         text = "SET client_min_messages = error; DROP SCHEMA IF EXISTS near, far CASCADE; CREATE SCHEMA near; CREATE SCHEMA far;"
         for name, rows in self.rows.items():

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign tables over workers of a Lab, whose aggregator prunes and adds up: a PostgreSQL on the master's host"""
+"""Foreign tables over workers of a Lab, whose aggregator prunes and adds rows. PostgreSQL runs on the master's host."""
 import postgres
 from lab import ADDRESS, SLOW
 from queries import Queries, last_key, write_table
 
 
 class Far(Queries):
-    """The server's `sql` and the workers' key `secret`"""
+    """PostgreSQL's server `sql`, and the workers' key `secret`"""
 
     def __init__(self, net, folder):
         super().__init__(net, folder)
@@ -16,14 +16,14 @@ class Far(Queries):
         self.sql = self.server.sql
 
     def create_server(self, listed):
-        """Make server `far` with these queries at the aggregator."""
+        """Make the foreign server `far` with these queries at the aggregator."""
         self.sql(f"""CREATE EXTENSION fpisa;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(self.net.addresses[:-1])}', aggregator '{ADDRESS}',
     queries '{listed}', timeout '{int(20 * SLOW)}');
 CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{self.secret}')""")
 
     def deal(self, name, schema, rows):
-        """Deal rows out to the workers by turns."""
+        """Deal rows out to the workers in turn."""
         for rank, _ in enumerate(self.workers):
             write_table(self.directory(rank), name, schema, rows[rank::len(self.workers)])
 

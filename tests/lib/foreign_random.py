@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random tables at workers and random queries of them: each answer must equal PostgreSQL's over the same rows, and sums must equal those in
-rational numbers"""
+"""Random tables at workers and random queries of them. Each answer must equal PostgreSQL's answer over the same rows, and sums must equal
+the sums in rational numbers."""
 import math
 
 from queries import HARD, groups_of, real, same
@@ -16,7 +16,7 @@ KEYS = {
 }
 BYTES = {"int32": 4, "date": 4, "real": 4, "int64": 8, "double": 8, "text": 5}
 NULL = "~"
-SUMMABLE = [v for v in HARD if not 1e38 < abs(v) < math.inf]  # sums beyond the range have a test of their own
+SUMMABLE = [v for v in HARD if not 1e38 < abs(v) < math.inf]  # another test covers sums beyond the range
 AGGREGATES = "fpisa_sum", "fpisa_avg", "min", "max", "count"
 
 
@@ -25,7 +25,7 @@ def literal(v):
 
 
 def plain(text):
-    """Return a field that psql printed; -0 is 0."""
+    """Return a field that psql printed, with -0 as 0."""
     return "0" if text == "-0" else text
 
 
@@ -59,7 +59,7 @@ class Table:
         return [f"{name} {kind}{' not null' if not_null else ''}" for name, kind, not_null in self.columns]
 
     def sql(self, near, far, server, name):
-        """Return the statements that make the table, and the foreign table."""
+        """Return the statements that make the table and the foreign table."""
         columns = ", ".join(f"{n} {TYPES[k]}{' NOT NULL' if nn else ''}" for n, k, nn in self.columns)
         foreign = ", ".join(f"{n} {TYPES[k]}{' OPTIONS (bytes $$4$$)' if k == 'text' else ''}{' NOT NULL' if nn else ''}"
                             for n, k, nn in self.columns).replace("$$", "'")
@@ -73,10 +73,11 @@ class Table:
     def queries(self, n):
         return [self.rng.choice([self.rows_query, self.first_query, self.groups_query, self.groups_query])() for _ in range(n)]
 
-    # Each query is (statement with a placeholder for the table, check of its answer, check of the near table's answer, check of all rows).
+    # Each query is (statement with a placeholder for the table, check of the answer, check of the answer of the near table, check of all
+    # rows).
 
     def where(self):
-        """Return conditions, most of which workers evaluate."""
+        """Return conditions, most of which workers can evaluate."""
         rng, terms = self.rng, []
         for name, kind, _ in rng.sample(self.columns, rng.choice([0, 0, 1, 1, 2])):
             values = KEYS[kind] + ([0.5, -1e30, 1.0] if kind in ("real", "double") else [])
@@ -101,7 +102,7 @@ class Table:
                f"{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])} LIMIT {limit} OFFSET {offset}"
 
         def check(far, near, rows):
-            # Any of several equal rows may be the last.
+            # If several rows are equal, any of them may come last.
             left = list(rows)
             for row in far:
                 if row[1:] not in left:
@@ -141,7 +142,7 @@ class Table:
 
     @staticmethod
     def normal(text):
-        """Return a text in which equal numbers are written alike."""
+        """Return a text in which equal numbers have equal spellings."""
         try:
             return str(int(text))
         except ValueError:
@@ -154,7 +155,7 @@ class Table:
 
 
 def ask(server, table, near, far, foreign_server, name, settings, n):
-    """Run n random queries of one table. Return the statements whose answers differ, with both answers."""
+    """Run n random queries of one table. Return the statements whose two answers differ, with both answers."""
     asked = table.queries(n)
     text = f"\\pset null {NULL}\n" + table.sql(near, far, foreign_server, name)
     for i, (query, _) in enumerate(asked):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The structs of fpisa.h and fpisa-query.h as ctypes, from the layouts in doc/interfaces.txt, which test_interfaces checks against the
-headers"""
+"""The structs of fpisa.h and fpisa-query.h as ctypes. The layouts come from doc/interfaces.txt, which test_interfaces checks against the
+headers."""
 import ctypes
 import os
 import re
@@ -12,7 +12,7 @@ MEMBER = re.compile(r"(\w+) (\d+)\+(\d+) (.*?)(?=, \w+ \d+\+\d+ |$)")
 
 
 def layouts():
-    """Return {struct: (bytes, its members)} of both APIs."""
+    """Return {struct: (size in bytes, members)} of both APIs."""
     with open(os.path.join(TOP, "doc", "interfaces.txt"), encoding="utf-8") as f:
         rows = [line.rstrip("\n").split("\t") for line in f]
     found = (re.fullmatch(r"(\w+): (\d+) bytes, (.*)", row[2]) for row in rows if len(row) == 3 and row[1] == "struct")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager in a Lab, and ranks that join its groups"""
+"""A manager in a Lab, and ranks that join the manager's groups"""
 import json
 import os
 import select
@@ -13,7 +13,7 @@ JOIN_MS = int(20000 * SLOW)
 
 
 class Rank:
-    """A process that joins a group"""
+    """A process that joins a group as a rank"""
 
     def __init__(self, process):
         self.process, self.text = process, ""
@@ -38,8 +38,8 @@ class Rank:
 
 
 class Groups:
-    """`fpisa serve` on the aggregator of `net`, with the lines `config` in [manager], and with a key by default. member and env are the
-    command of a rank and its environment."""
+    """`fpisa serve` on the aggregator of `net`. The lines `config` go into [manager], and the manager has a key by default. member and env
+    are the command of a rank and its environment."""
 
     def __init__(self, net, folder, *config, sections=""):
         self.net, self.folder, self.manager, self.ranks = net, folder, None, []
@@ -54,19 +54,19 @@ class Groups:
             f.write("\n".join(lines) + "\n" + sections)
 
     def serve(self, *before):
-        """Start the manager by the command `before`, and wait until it is ready."""
+        """Start the manager through the command `before`, and wait until it is ready."""
         self.manager = self.net.agg.spawn(*before, FPISA, "serve", self.config)
         said = self.manager.stdout.readline()
         assert said.startswith("serving groups"), said + self.manager.stderr.read()
         return said
 
     def read_again(self):
-        """Send SIGHUP. Return the manager's answer."""
+        """Send SIGHUP, so that the manager reads its configuration again. Return its answer."""
         self.manager.send_signal(signal.SIGHUP)
         return self.said()
 
     def said(self):
-        """Return the manager's next line that does not report a refusal."""
+        """Return the next line of the manager that does not report a refusal."""
         while (line := self.manager.stdout.readline()).startswith("refused ") or "left out" in line:
             pass
         return line
@@ -84,7 +84,7 @@ class Groups:
         return self.ranks[-1]
 
     def group(self, name, hosts, *steps, **more):
-        """Start a rank on each of these workers. Return when all have joined."""
+        """Start a rank on each of these workers. Return when all ranks have joined."""
         ranks = [self.start(h, name, r, len(hosts), *steps, **more) for r, h in enumerate(hosts)]
         for rank in ranks:
             answer = rank.line()
@@ -95,18 +95,18 @@ class Groups:
         return self.net.json("job", "list")
 
     def holds(self):
-        """Count what a group may leave behind: groups, jobs, slots, pins, and descriptors of the manager and its helper."""
+        """Count the objects that a group may leave behind: groups, jobs, slots, pins, and descriptors of the manager and its helper."""
         fds = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (self.manager.pid, *children(self.manager.pid))]
         status = self.net.json("status")
         return (len(self.net.json("group", "list")), len(self.jobs()), self.net.json("slots"), sorted(os.listdir(PIN)), fds,
                 {k: v for k, v in status.items() if k != "manager"})
 
     def empty(self):
-        """Return whether all groups are gone without a remainder."""
+        """Return whether all groups and all their objects are gone."""
         wait_until("the end of all jobs", lambda: not self.jobs(), 15)
 
     def settle(self):
-        """Wait until nothing is left of any group, nor a connection of any rank. Return the counts of holds()."""
+        """Wait until all groups, their objects and the connections of ranks are gone. Return the counts of holds()."""
         self.empty()
         wait_until("the end of all groups", lambda: not self.net.json("group", "list"), 15)
         wait_until("the end of all connections", lambda: not self.net.agg.run(

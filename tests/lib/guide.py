@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/guide.md for the tests that run it: its blocks with their machines, and its table of faults"""
+"""Parse doc/guide.md for the tests that run it: its blocks with their machines, and its table of faults."""
 import os
 import re
 
@@ -13,10 +13,10 @@ PLACES = ("the machine that builds", "the aggregator", "each worker", "the first
 
 
 class Block:
-    """A block of a page.
+    """A block of a page
 
-    kind: "sh", "c" or "ini". section: the section's number, 0 before the first. place: one of PLACES, None for a
-    program. user: True if an ordinary user runs it. text: the block. prints: lines that the page says it prints.
+    kind: "sh", "c" or "ini". section: the section's number, 0 before the first section. place: one of PLACES, or None for a program. user:
+    True if an ordinary user runs the block. text: the text of the block. prints: lines that the page promises as output.
     """
 
     def __init__(self, kind, section, paragraph, text):
@@ -34,7 +34,7 @@ def blocks():
         if not fence:
             assert not line.startswith("```"), line
             section = int(line.split()[1].rstrip(".")) if re.match(r"## \d", line) else section
-            # The last line before an empty line ends a paragraph; the text after it begins another.
+            # The last line before an empty line ends a paragraph. The text after the empty line begins another.
             paragraph = [line] if paragraph[-1] == "" and line else [*paragraph, line]
             continue
         text = "".join(f"{body}\n" for body in iter(lambda: next(lines), "```"))
@@ -47,13 +47,13 @@ def blocks():
 
 
 def announced(paragraph):
-    """Return the place that the last sentence before a block names, and whether the block is for an ordinary user."""
+    """Return the place that the last sentence before a block names, and whether an ordinary user runs the block."""
     last = re.split(r"\. |\) ", paragraph)[-1]
     return next((p for p in PLACES if last.endswith(":") and p in last), None), bool(re.search("ordinary user|same user", last))
 
 
 def faults(heading):
-    """Return {symptom: (place, command)} for each row of the table with this heading; code without its marks."""
+    """Return [(symptoms, (place, command))] for each row of the table with this heading, without code marks."""
     with open(PAGE) as f:
         table = f.read().split(f"| {heading} |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", table, re.M)
@@ -66,13 +66,13 @@ def faults(heading):
 
 
 def shape(line):
-    """Return a line of output without what differs from run to run and from machine to machine."""
+    """Return a line of output without the parts that differ between runs and between machines."""
     line = re.sub(r"\bixgbe\b", "veth", line)
     return " ".join(re.sub(r"\d+(\.\d+)?", "#", line).split())
 
 
 def missing(prints, output):
-    """Return lines that the page promises and the output lacks; addresses count in full."""
+    """Return the lines that the page promises and the output lacks. Addresses must match exactly."""
     shapes = [shape(line) for line in output.splitlines()]
     addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+", output))
     return [p for p in prints if not any(shape(p) in s for s in shapes) or

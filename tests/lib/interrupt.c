@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A signal at a chosen step, for preload.py. Preloaded into fpisa, this library sends SIGTERM to fpisa when $STEP
- * happens for the $NTH time. Step "attach" is the attachment of a program to an interface; any other step is the
- * creation of the map of that name.
+ * Send a signal at a chosen step, for preload.py. Preloaded into fpisa, this library sends SIGTERM to fpisa when $STEP
+ * happens for the $NTH time. Step "attach" is the attachment of a program to an interface. Any other step is the name
+ * of a map, and happens when the map is created.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

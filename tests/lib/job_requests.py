@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ranks without libfpisa and without a key, by the messages of doc/manager.md: groups that only ask for jobs, as fast as possible"""
+"""Ranks that speak the messages of doc/manager.md without libfpisa and without a key. Their groups only ask for jobs, as fast as
+possible."""
 import socket
 import struct
 import threading
@@ -9,7 +10,7 @@ from lab import ADDRESS, COMMAND_S, PORT
 
 BYTES, MAGIC, VERSION = 256, 0x47504d46, 2
 JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 18, 19, 20, 23
-MOST = 8  # jobs of a group
+MOST = 8  # maximum number of jobs of a group
 
 
 def message(kind, body=b"", version=VERSION, number=0):
@@ -17,7 +18,7 @@ def message(kind, body=b"", version=VERSION, number=0):
 
 
 class Rank:
-    """A connection from worker `host` that joins a group"""
+    """A connection from worker `host` that joins a group as a rank"""
 
     def __init__(self, host, name, rank, size):
         with host.entered():
@@ -32,7 +33,7 @@ class Rank:
         self.socket.sendall(message(kind, body))
 
     def hear(self, kind):
-        """Return the body of the next message of that kind. Skip other messages, but raise for a refusal."""
+        """Return the body of the next message of that kind. Skip other messages, but raise an exception for a refusal."""
         while True:
             while len(self.unread) < BYTES:
                 more = self.socket.recv(4096)
@@ -46,7 +47,7 @@ class Rank:
 
 
 class Group:
-    """All ranks of a group, on these hosts"""
+    """All ranks of a group, one on each of these hosts"""
 
     def __init__(self, hosts, name):
         self.ranks, self.jobs = [Rank(h, name, r, len(hosts)) for r, h in enumerate(hosts)], 0
@@ -54,8 +55,8 @@ class Group:
             rank.hear(JOINED)
 
     def job(self, window, form=0, mode=0):
-        """Get the next job, of that format and mode. Return its number, its window and the seconds from the last rank's ASK
-        to the last JOB."""
+        """Get the next job, with that format and mode. Return its number, its window and the seconds from the last rank's ASK to the last
+        JOB."""
         index, self.jobs = self.jobs, self.jobs + 1
         for rank in self.ranks:
             rank.say(ASK, struct.pack("<IIBB6xI", index, 0, form, mode, window))
@@ -74,7 +75,7 @@ class Group:
 
 
 def churn(hosts, groups, seconds, window=8):
-    """Run `groups` groups at a time, which join, take all the jobs that they may have, and leave. Return the seconds of each job."""
+    """Run `groups` groups at a time, which join, take as many jobs as they may have, and leave. Return the seconds of each job."""
     took, failed, end = [], [], time.monotonic() + seconds
 
     def run(which):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Networks for the tests: an aggregator, its workers, and their processes
 
-Network namespaces are anonymous, held by a descriptor of this process, and
-every process that is started here dies with it. The mount namespace and its BPF filesystem are private (fixtures.py). So nothing outlives
-the run, and runs of several checkouts do not see each other.
+Network namespaces are anonymous: only a descriptor of this process refers to them, and every process that is started here dies with this
+process. The mount namespace and its BPF filesystem are private (fixtures.py). So nothing outlives the run, and runs of several checkouts do
+not see each other.
 """
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ IP_PIN = BPFFS + "/xdp/globals"	     # used by iproute2
 PORT = 18000
 ADDRESS = "10.99.0.1"
 MTU = 1500
-SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # factor for times, as on an emulated machine
+SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # factor for time limits, for slow machines such as an emulated one
 COMMAND_S = 60 * SLOW
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
@@ -67,7 +67,7 @@ def own_mounts():
 
 def open_to_others(tree):
     """Let other users reach `tree` even if a directory above it, such as root's home, is closed to them. In the private mounts that
-    directory contains only the tree."""
+    directory contains only `tree`."""
     above = tree
     while os.path.dirname(above) != above:
         above = os.path.dirname(above)
@@ -82,7 +82,7 @@ def open_to_others(tree):
 
 
 def mount_tree(source, target):
-    """Mount the tree at `source` at `target` too, with its mounts. They go with the private mount namespace."""
+    """Mount the tree at `source` at `target` too, with its mounts. The mounts end with the private mount namespace."""
     mount(source.encode(), target, None, MS_BIND | MS_REC)
     mount(None, target, None, MS_REC | MS_SLAVE)
 
@@ -93,7 +93,7 @@ def setting(name):
 
 
 class Netns:
-    """A network namespace without a name; gone once closed and empty"""
+    """A network namespace without a name. It is gone once it is closed and has no process."""
 
     def __init__(self):
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -106,7 +106,7 @@ class Netns:
         self.path = f"/proc/{os.getpid()}/fd/{self.fd}"
         self.started = []
         with self.entered(), open("/proc/sys/net/ipv4/ip_forward", "w") as f:
-            f.write("0")  # a new namespace has the machine's setting
+            f.write("0")  # a new namespace inherits the machine's setting
         self.ip("link set lo up")
 
     @contextlib.contextmanager
@@ -121,7 +121,7 @@ class Netns:
             os.close(home)
 
     def spawn(self, *argv, uid=0, **options):
-        """Start a command here; it does not outlive this process."""
+        """Start a command in this namespace. The command does not outlive this process."""
         def child():
             must(libc.setns(self.fd, CLONE_NEWNET), "setns")
             if uid:
@@ -136,7 +136,7 @@ class Netns:
         return p
 
     def try_run(self, *argv, timeout_s=COMMAND_S, **options):
-        """Run a command here to its end. Return (status, stdout, stderr)."""
+        """Run a command in this namespace to its end. Return (status, stdout, stderr)."""
         p = self.spawn(*argv, **options)
         try:
             out, err = p.communicate(timeout=timeout_s)
@@ -188,7 +188,7 @@ class Netns:
 
 
 def end(p):
-    """Kill and reap a process started here, if it still runs."""
+    """Kill and reap a process that was started in this namespace, if it still runs."""
     if p.poll() is None:
         p.kill()
     p.wait()
@@ -200,10 +200,9 @@ def end(p):
 class Lab:
     """An aggregator and n workers
 
-    star: a veth pair each, p0.. at the aggregator, eth0 at the worker, each
-    worker in a subnet of its own. bridge: all workers share the port p0.
-    queues: receive queues of a worker; frames that CPU n sends come by queue n.
-    load() shares a datapath with other tests (shared.py), if possible.
+    star: each worker has a subnet of its own and a veth pair, p0.. at the aggregator and eth0 at the worker. bridge: all workers share the
+    port p0. queues: receive queues of a worker; frames that CPU n sends arrive on queue n. load() shares a datapath with other tests
+    (shared.py), if possible.
     """
 
     shared = None
@@ -252,14 +251,14 @@ class Lab:
             w.run("ethtool", "-L", "eth0", "rx", queues)
 
     def slow(self, mbit):
-        """Limit the workers' uplinks to this rate, so that a sum is still in progress when the test needs it."""
+        """Limit the workers' uplinks to this rate, so that a sum is still in progress when the test acts on it."""
         for w in self.worker:
             w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", "32kb",
                   "latency", "1s")
 
     def close(self):
         if self.shared and self.shared.leave(PIN):
-            self.agg.try_run(FPISA, "unload")  # the kernel removes the namespace and its links after the end of this process
+            self.agg.try_run(FPISA, "unload")  # after this process ends, the kernel removes the namespace and its links
         for ns in reversed(self.spaces):
             ns.close()
 
@@ -307,7 +306,8 @@ class Lab:
         return {name: sum(c[name] for c in cpus) for name in cpus[0]}
 
     def echo(self, address, port, *texts):
-        """Send datagrams from worker 0 to a socket of the aggregator (port 0 is any port). Check that each comes back reversed."""
+        """Send datagrams from worker 0 to a socket of the aggregator (port 0 is any port). Check that each comes back with its bytes
+        reversed."""
         server, client = self.agg.socket(), self.worker[0].socket()
         with server, client:
             server.bind((address, port))
@@ -340,7 +340,7 @@ class Lab:
         return self.check_answers(procs, workers or len(procs), count, kind, timeout_s)
 
     def check_answers(self, procs, workers, count, kind="integers", timeout_s=COMMAND_S):
-        """Check that each worker's one sum is exact. Return their answers."""
+        """Check that the single sum of each worker is exact. Return the answers."""
         expect = hashlib.sha256(worker.exact_sum(kind, workers, count)).hexdigest()
         answers = [read_answers(p, timeout_s)[-1] for p in procs]
         for a in answers:
@@ -349,7 +349,7 @@ class Lab:
 
 
 def read_answers(p, timeout_s=COMMAND_S):
-    """Return all answers of a worker that must succeed."""
+    """Return all answers of a worker. The worker must succeed."""
     answers, status, err = read_all(p, timeout_s)
     assert status == 0, f"worker: status {status}: {answers} {err}"
     return answers
@@ -365,7 +365,7 @@ def read_all(p, timeout_s=COMMAND_S):
 
 
 def children(pid):
-    """Return the processes whose parent is `pid`; none if that is gone."""
+    """Return the processes whose parent is `pid`. Return an empty list if `pid` is gone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as f:
             return [int(child) for child in f.read().split()]
@@ -374,7 +374,7 @@ def children(pid):
 
 
 def alive(pid):
-    """Return whether the process is neither gone nor a zombie."""
+    """Return whether the process exists and is not a zombie."""
     try:
         with open(f"/proc/{pid}/cmdline") as f:
             return f.read() != ""
@@ -394,7 +394,7 @@ def wait_until(what, condition, timeout_s=10):
 
 
 def once_within(limit_s, act):
-    """Check that act() returns a time within the limit once in three tries, because other work on the machine may delay it."""
+    """Check that act() returns a time within the limit in one of three tries, because other work on the machine may delay it."""
     took = []
     for _ in range(3):
         took.append(act())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs of Open MPI and MPICH: compiled, and run in a namespace of a Lab, with the adapter of doc/mpi.md or without"""
+"""Compile programs of Open MPI and MPICH, and run them in a namespace of a Lab, with or without the adapter of doc/mpi.md."""
 import ipaddress
 import json
 import os
@@ -12,12 +12,13 @@ import time
 from lab import BUILD, COMMAND_S, SLOW, wait_until
 
 MPIS = "openmpi", "mpich"
-# Ranks of MPICH that wait do not yield their CPU. If other processes need it, sweep.c takes two minutes, with the adapter or without.
+# MPICH's ranks do not yield their CPU while they wait. If other processes need the CPU, sweep.c takes two minutes, with or without the
+# adapter.
 LONGEST_S = 400 * SLOW
-# A program of mpif.h gives one routine arrays of several types.
+# A program with mpif.h passes arrays of several types to one routine.
 COMPILER = {".c": ("mpicc",), ".f90": ("mpifort", "-fallow-argument-mismatch")}
-# Allow more ranks than CPUs (for Open MPI 4, and for PRRTE, which starts the ranks of Open MPI 5), and allow root to run them. The sender
-# moves a large message, as between hosts.
+# Allow more ranks than CPUs (for Open MPI 4, and for PRRTE, which starts the ranks of Open MPI 5), and allow root to run them. Let the
+# sender move a large message, as it does between hosts.
 OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
            "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
            "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none",
@@ -29,7 +30,7 @@ def adapter(mpi):
 
 
 def lacking(mpi, fortran=False):
-    """Return why the MPI's programs cannot be run here, or None."""
+    """Return the reason why programs of this MPI cannot be run here, or None."""
     for tool in (f"mpicc.{mpi}", f"mpirun.{mpi}", *([f"mpifort.{mpi}", "gfortran"] if fortran else [])):
         if not shutil.which(tool):
             return f"{tool} is not installed; make test installs it"
@@ -39,7 +40,7 @@ def lacking(mpi, fortran=False):
 
 
 def compiled(mpi, source, folder):
-    """Compile once in a folder: mpirun may be starting the present program."""
+    """Compile a program once in a folder. A second compilation could overwrite a program that mpirun is starting."""
     program = os.path.join(folder, f"{os.path.basename(source)}.{mpi}")
     if os.path.exists(program):
         return program
@@ -51,7 +52,8 @@ def compiled(mpi, source, folder):
 
 
 class Hosts:
-    """Workers of a Lab that share a bridge, as hosts on which mpirun starts ranks: its remote shell enters them"""
+    """Workers of a Lab that share a bridge. They act as hosts on which mpirun starts ranks, through a remote shell that enters their
+    namespaces."""
 
     def __init__(self, net, folder, ranks_each=1):
         self.net, self.each, self.space = net, ranks_each, getattr(net, "switch", net.spaces[-1])
@@ -67,7 +69,7 @@ class Hosts:
         os.chmod(self.agent, 0o700)
 
     def options(self, mpi, folder):
-        """Return options of mpirun. With one rank on each host, use only TCP, as without shared memory."""
+        """Return options of mpirun. With one rank on each host, use only TCP, because hosts do not share memory."""
         if mpi == "mpich":
             apart = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", "eth0"] if self.each == 1 else []
             return ["-launcher", "rsh", "-launcher-exec", self.agent, "-localhost", self.address, "-hosts",
@@ -75,13 +77,14 @@ class Hosts:
         mca = {"plm_rsh_agent": self.agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": self.network,
                "btl_tcp_if_include": self.network, "pml": "ob1", "orte_tmpdir_base": folder,
                "btl": "tcp,self" + (",vader" if self.each > 1 else "")}
-        # Otherwise PRRTE, which may oversubscribe, starts all ranks on the first host.
+        # Without this, PRRTE may oversubscribe the first host and start all ranks there.
         return ["--host", ",".join(f"{a}:{self.each}" for a in self.net.addresses), "--map-by", f"ppr:{self.each}:node:oversubscribe",
                 *(x for k, v in mca.items() for x in ("--mca", k, v))]
 
 
 def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, options=(), **env):
-    """Return mpirun's argv and environment, on `hosts` or where it is started. preload: another library."""
+    """Return mpirun's argv and environment. Ranks run on `hosts` if given, else where mpirun is started. preload: True for the adapter, or
+    another library."""
     env = {k: str(v) for k, v in env.items()}
     if preload:
         env["LD_PRELOAD"] = adapter(mpi) if preload is True else preload
@@ -92,20 +95,20 @@ def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, option
 
 
 def run(host, mpi, *rest, **more):
-    """Run mpirun in a namespace, which must succeed; return (stdout, stderr)."""
+    """Run mpirun in a namespace. It must succeed. Return (stdout, stderr)."""
     argv, env = command(mpi, *rest, **more)
     status, out, err = host.try_run(*argv, env=env, timeout_s=LONGEST_S)
     assert status == 0, f"mpirun.{mpi}: status {status}\n{out}{err}"
     return out, err
 
 
-# Options of mpirun with which the other ranks continue when a rank has died.
+# With these options of mpirun, the other ranks continue when a rank has died.
 NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
 
 
 def begin(c, ranks, how, *shell, **env):
-    """Start loop.c on all ranks of a cluster, optionally each in a shell. Return mpirun's process, those of the ranks, and the folder for
-    their last output."""
+    """Start loop.c on all ranks of a cluster, optionally each rank in a shell. Return the process of mpirun, the processes of the ranks,
+    and the folder for their last output."""
     folder = tempfile.mkdtemp(dir=c.folder)
     argv = *shell, c.compiled("loop.c"), how, os.path.join(folder, "end")
     p = c.start(ranks, *argv, options=NO_CLEAN_UP[c.mpi], **env)
@@ -113,7 +116,7 @@ def begin(c, ranks, how, *shell, **env):
 
 
 def ends(folder, p, ranks):
-    """Return the last output of these ranks, and mpirun's output. MPICH's mpirun may end before them."""
+    """Return the last output of these ranks, and the output of mpirun. MPICH's mpirun may end before the ranks."""
     out, err = p.communicate(timeout=COMMAND_S)
     paths = [os.path.join(folder, f"end.{r}") for r in ranks]
     wait_until("the ranks' ends", lambda: all(os.path.exists(path) for path in paths), COMMAND_S)
@@ -125,7 +128,7 @@ def ends(folder, p, ranks):
 
 
 def kill_one(c, ranks, how, victim, *shell):
-    """Kill one of loop.c's ranks. Return the seconds until all others have reported its name."""
+    """Kill one rank of loop.c. Return the seconds until all other ranks have reported its name."""
     p, pids, folder = begin(c, ranks, how, *shell)
     killed = time.monotonic()
     os.kill(pids[victim], signal.SIGKILL)

@@ -19,7 +19,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 RESULTS = {"int": ctypes.c_int, "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "void": None, "const char *": ctypes.c_char_p}
 NUMBERS = {"job": 0, "rank": 0, "size": 1, "count": 1, "type": 1, "op": 1, "bytes": 4, "root": 0, "timeout_ms": 0, "joined": 0, "column": 0}
 TEXTS = {"address": b"127.0.0.1", "name": b"other", "host": b"127.0.0.1"}
-# A pointer that may be NULL, by the function or "" for all functions
+# Pointers that may be NULL, each with its function, or with "" for all functions
 MAY_BE_NULL = {("", "flags"), ("", "columns"), ("", "filtered"), ("fpisa_query_counts", "counts"), ("fpisa_connect", "options"),
                ("fpisa_group_reduce_scatter", "counts"), ("fpisa_group_reduce_scatter_start", "counts"),
                ("fpisa_mem_connect", "options"), ("fpisa_group_join", "options"), ("fpisa_missing", "f"), ("fpisa_group_missing", "g"),
@@ -42,7 +42,7 @@ def sized(name, **values):
 
 
 class Objects:
-    """A handle and an aggregator in this process, a group, a query, and arguments that are right."""
+    """A handle and an aggregator in this process, a group, a query, and valid arguments"""
 
     def __init__(self, library, query, host, key):
         self.lib, self.query_lib = library, query
@@ -63,7 +63,7 @@ class Objects:
         return self.lib.fpisa_error().decode()
 
     def argument(self, function, kind, name):
-        """Return a valid argument for this parameter, and an object to keep until the call is made."""
+        """Return a valid argument for this parameter, and an object that must live until the call is made."""
         objects = {"struct fpisa *": "f", "struct fpisa_group *": "g", "struct fpisa_query *": "q", "struct fpisa_mem *": "mem"}
         plain = kind.removeprefix("const ")
         if "*" not in kind:
@@ -88,7 +88,7 @@ class Objects:
         return ctypes.byref(room), room
 
     def call_it(self, function, result, parameters, null):
-        """Call the function with NULL for the parameters of these names; return its result."""
+        """Call the function with NULL for the parameters of these names. Return its result."""
         print(f"{function} NULL for {', '.join(null)}", flush=True)
         pairs = [(None, None) if name in null else self.argument(function, kind, name) for kind, name in parameters]
         library = self.query_lib if "_query_" in function else self.lib

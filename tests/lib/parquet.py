@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A driver that stands for DuckDB; and DuckDB from PyPI, which writes the tests' Parquet, reads it for workers, and answers the same statements"""
+"""Parquet for tests: a driver in place of DuckDB, and DuckDB from PyPI. DuckDB writes the tests' Parquet files, reads them for workers, and
+answers the same statements."""
 import fcntl
 import glob
 import importlib
@@ -29,7 +30,7 @@ def install():
 
 
 def engine():
-    """Return the module duckdb, and the environment in which a worker finds its library; or skip the test."""
+    """Return the module duckdb and the environment in which a worker finds its library. Skip the test if DuckDB is missing."""
     install()
     sys.path.insert(0, PLACE)
     try:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A private PostgreSQL with the extension in it, for tests/postgres and bench/sum.py
+"""A private PostgreSQL with the extension, for tests/postgres and bench/sum.py
 
-The server's programs are copied into a directory, where they look for all other files beside them: its libraries and scripts,
-as links, and the extension as `make install-postgres` puts it there. The machine's PostgreSQL is not
-touched, and no privilege is needed; root becomes the user postgres, since the server does not run as root.
+The server's programs are copied into a directory, where they look for all other files beside them. Its libraries and scripts are links, and
+`make install-postgres` puts the extension there. The machine's PostgreSQL is not changed, and no privilege is needed. Root becomes the user
+postgres, because the server does not run as root.
 """
 import ctypes
 import functools
@@ -17,7 +17,7 @@ import time
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
-# The pg_config of the server for which `make postgres` built the extension
+# The pg_config of the server for which `make postgres` has built the extension
 PG_CONFIG = os.environ.get("PG_CONFIG") or os.path.realpath(os.path.join(BUILD, "postgres", "pg_config"))
 PROGRAMS = ("postgres", "initdb")
 START_S = 120
@@ -27,7 +27,7 @@ libc = ctypes.CDLL(None)
 
 
 class Failed(Exception):
-    """The message of a statement or a program that failed"""
+    """The message of a failed statement or program"""
 
 
 @functools.cache
@@ -37,7 +37,7 @@ def where(name):
 
 
 def lacking():
-    """Return why no server can run here, or None."""
+    """Return the reason why no server can run here, or None."""
     if not os.path.exists(PG_CONFIG):
         return "the extension is not built: no postgresql-server-dev-N is installed; make test installs one, where apt offers it"
     if not all(os.path.exists(os.path.join(where("bindir"), p)) for p in PROGRAMS):
@@ -50,7 +50,7 @@ def lacking():
 
 
 def user():
-    """Return the arguments of subprocess for a user as whom the server may run."""
+    """Return the arguments of subprocess for a user that may run the server."""
     if os.geteuid():
         return {}
     entry = pwd.getpwnam("postgres")
@@ -58,15 +58,15 @@ def user():
 
 
 def link_all(source, place):
-    """Make a directory, and its parents, with a link to each entry of another directory."""
+    """Make a directory, with its parents, that has a link to each entry of another directory."""
     os.makedirs(place)
     for name in os.listdir(source):
         os.symlink(os.path.join(source, name), os.path.join(place, name))
 
 
 class Server:
-    """A server that runs until close(). All its files are below `home`. The extension is the build's, or from a package
-    unpacked in `files`."""
+    """A server that runs until close(). All its files are below `home`. The extension comes from the build, or from a package unpacked in
+    `files`."""
 
     def __init__(self, files=None, **settings):
         self.files = files
@@ -80,7 +80,7 @@ class Server:
             raise
 
     def place(self, name):
-        """Return the private directory that replaces the machine's."""
+        """Return the private directory that replaces one of the machine's directories."""
         return self.home + "/root" + where(name)
 
     def install(self):
@@ -133,7 +133,7 @@ class Server:
         return {**os.environ, "PGHOST": self.home, "PGUSER": "postgres", "PGDATABASE": "postgres"}
 
     def psql(self, *options, text=None):
-        """Return the output of psql, unaligned; its first error is Failed."""
+        """Return the output of psql, unaligned. Raise Failed with the first error."""
         p = subprocess.run([os.path.join(where("bindir"), "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", *options], input=text,
                            text=True, capture_output=True, env=self.env())
         if p.returncode:
@@ -141,7 +141,7 @@ class Server:
         return p.stdout
 
     def sql(self, text, database="postgres"):
-        """Run statements in one session. Return the rows, as tuples of text."""
+        """Run statements in one session. Return the rows as tuples of text."""
         return [tuple(row.split("|")) for row in self.psql("-d", database, "-f", "-", text=text).splitlines()]
 
     def stop(self):

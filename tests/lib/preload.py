@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Libraries that stand between a command and the kernel or libbpf"""
+"""Compile libraries that are preloaded between a command and the kernel or libbpf."""
 import os
 import subprocess
 
@@ -17,6 +17,6 @@ def library(source, directory):
 
 
 def interrupted(ns, directory, step, nth, *argv):
-    """Run `fpisa argv` and send it SIGTERM at a step (interrupt.c has the steps). Return (status, stdout, stderr)."""
+    """Run `fpisa argv` and send it SIGTERM at a step. interrupt.c lists the steps. Return (status, stdout, stderr)."""
     return ns.try_run("env", "--default-signal=TERM", FPISA, *argv, env={
         **os.environ, "LD_PRELOAD": library(INTERRUPT, directory), "STEP": step, "NTH": str(nth)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers of queries in a Lab, whose last host is the master, and the right answers by exact rationals"""
+"""Workers of queries in a Lab, whose last host is the master, and the right answers in exact rational numbers"""
 import fractions
 import json
 import math
@@ -30,7 +30,7 @@ def place(x):
 
 
 def rounded(exact, digits, least):
-    """Return the nearest number of `digits` bits, ties to even, not below 2^least, as a rational."""
+    """Return the nearest number of `digits` bits as a rational. Ties go to even, and the last bit is not below 2^least."""
     if not exact:
         return exact
     e = exact.numerator.bit_length() - exact.denominator.bit_length()
@@ -43,7 +43,7 @@ def rounded(exact, digits, least):
 
 
 def exact_sum(values):
-    """Return (sum, average) as fpisa rounds them: the sum to a real, the average to a double; for specials as IEEE says."""
+    """Return (sum, average) as fpisa rounds them, the sum to a real and the average to a double. Specials follow IEEE 754."""
     finite = [v for v in values if math.isfinite(v)]
     special = [v for v in values if not math.isfinite(v)]
     if special:
@@ -57,7 +57,7 @@ def exact_sum(values):
 
 
 def groups_of(rows, sum_of=exact_sum):
-    """Return {key: (count, sum, min, max, avg)} of (key, value), where value None is NULL. sum_of returns sum and average."""
+    """Return {key: (count, sum, min, max, avg)} of (key, value) rows, where the value None is NULL. sum_of returns sum and average."""
     found = {}
     for key, value in rows:
         found.setdefault(key, []).append(value)
@@ -73,7 +73,7 @@ def groups_of(rows, sum_of=exact_sum):
 
 
 def same(a, b):
-    """Return whether a and b are equal, or both NaN; -0 is 0."""
+    """Return whether a and b are equal (-0 equals 0), or both NaN."""
     if a is None or b is None:
         return a is b
     return a == b or (a != a and b != b)
@@ -89,7 +89,7 @@ def last_key(file):
 
 
 def write_table(folder, name, schema, rows, form="csv"):
-    """Write a table. rows: tuples; None is NULL."""
+    """Write a table. Rows are tuples, and None is NULL."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, name + ".schema"), "w") as f:
         f.write("\n".join(schema) + "\n")
@@ -106,7 +106,7 @@ def write_table(folder, name, schema, rows, form="csv"):
 
 
 def adversarial(rng, kind, rows, keys):
-    """Return (key, value) rows of a worker whose sums are hard to round."""
+    """Return (key, value) rows of a worker, with sums that are hard to round."""
     if kind == "ascending":
         return [(i % keys, float(i)) for i in range(rows)]
     if kind == "equal":
@@ -121,7 +121,7 @@ def adversarial(rng, kind, rows, keys):
 
 
 def read_whole(p):
-    """Read the results of a started `fpisa query run --json`: (answer or None, status, errors)."""
+    """Read the results of a running `fpisa query run --json`. Return (answer or None, status, errors)."""
     try:
         out, err = p.communicate(timeout=150 * SLOW)
     finally:
@@ -140,7 +140,7 @@ def hear(p, pattern):
 
 
 class Queries:
-    """A worker with a directory on each of the first `hosts` hosts, except the last, the master"""
+    """A worker on each of the first `hosts` hosts, except the last host, which is the master. Each worker has a directory."""
 
     def __init__(self, net, folder, hosts=None):
         self.net, self.folder, self.workers = net, folder, []
@@ -186,7 +186,7 @@ class Queries:
                 *(() if "--timeout" in options else ("--timeout", TIMEOUT_S)), *there, *options)
 
     def run(self, *options, **where):
-        """Run the query. Return the answer: (rows, counts)."""
+        """Run the query. Return (rows, counts)."""
         said = json.loads(self.master.run(*self.argv("--json", *options, **where)))
         counts = said["counts"]
         assert counts["sent"] == counts["pruned"] + counts["absorbed"] + counts["received"], counts
@@ -194,7 +194,7 @@ class Queries:
         return said["rows"], counts
 
     def fails(self, *options, **where):
-        """Run a query that must fail. Return its message."""
+        """Run a query that must fail. Return its error message."""
         status, _, err = self.master.try_run(*self.argv(*options, **where))
         assert status == 1, err
         return err
@@ -210,8 +210,8 @@ class Queries:
         return counts
 
     def check_top(self, all_rows, limit, *options, **where):
-        """Check the first rows by v: the values equal those of a sort, and each row occurs in the table as often as in the answer. Return
-        the counts."""
+        """Check the first rows in the order of v. The values must equal those of a sort, and the table must contain each row as often as
+        the answer does. Return the counts."""
         rows, counts = self.run("--value", "v", "--limit", limit, *options, **where)
         up = "--ascending" in options
         there = sorted((v for _, v in all_rows if v is not None), key=place, reverse=not up)

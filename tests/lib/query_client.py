@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A program with queries that calls libfpisa-query's functions through ctypes: query_client.py LIBRARY OPTIONS
+"""A program with queries that calls the functions of libfpisa-query through ctypes: query_client.py LIBRARY OPTIONS
 
-OPTIONS is JSON, members of struct fpisa_query_options. The program opens three queries: it closes one when rows can be taken, one at
-once, and polls the third to its end with nothing else. It prints a line of JSON: columns, rows and counts of the third, and the
-poll's outcome. Its numbers follow the environment's locale.
+OPTIONS is JSON with members of struct fpisa_query_options. The program opens three queries. It closes one when rows can be taken, closes
+another at once, and polls the third to its end without other calls. It prints a line of JSON: columns, rows and counts of the third query,
+and the outcome of the poll. Its numbers follow the locale of the environment.
 """
 import ctypes
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The numbers contract (doc/numbers.md) in rational numbers
+"""The contract for numbers (doc/numbers.md) in rational numbers
 
-A register here is an exponent and a rational value; nothing is shifted. This is used
-by fractions_check.py against the C oracle, and by tests of single results.
+A register here is an exponent and a rational value, so nothing is shifted. fractions_check.py compares the C oracle with this module, and
+tests use it for single results.
 """
 import math
 from collections import namedtuple
@@ -13,7 +13,7 @@ DOWN, NEAREST = 1, 2
 SUM, MIN, MAX, AVG, SCALE, NORM = 1, 2, 3, 4, 5, 6
 OVERFLOW, INEXACT, OVERWRITE, NAN, INF = 1, 2, 4, 8, 16
 
-# A word is an integer, or for mxint8 a block: (scale, 32 elements).
+# A word is an integer. In mxint8 it is a block (scale, 32 elements).
 Case = namedtuple("Case", "fmt mode rounding words op factor reciprocal", defaults=(SUM, 1.0, False))
 
 
@@ -24,12 +24,12 @@ def floor_log2(x):
 
 
 def step_of(x, unit, rounding):
-    """Return x in units, rounded; round() takes ties to even."""
+    """Return x in units, rounded. round() takes ties to even."""
     return math.floor(x / unit) if rounding == DOWN else round(x / unit)
 
 
 def root_steps(square, unit, rounding):
-    """Return (the root of `square` in units, rounded; whether that is exact)."""
+    """Return (the root of `square` in units, rounded; whether the root is exact)."""
     target = square / (unit * unit)
     low = math.isqrt(math.floor(target))
     if rounding == NEAREST:
@@ -40,7 +40,7 @@ def root_steps(square, unit, rounding):
 
 
 class Format:
-    """A format in a register, and the quantities that follow from it"""
+    """A format in a register, with the quantities that follow from the two"""
 
     integer = shared = False
 
@@ -63,7 +63,7 @@ class Format:
         return self.beyond if self.finite else self.beyond | 1 << (self.mbits - 1)
 
     def grid(self, op, e):
-        """Return the unit of a register's mantissa."""
+        """Return the unit of the mantissa in a register."""
         if (op, e) not in self.grids:
             power = e - self.bias - self.mbits - self.guard
             if op == NORM:
@@ -121,7 +121,7 @@ class Format:
 
 
 class Int32:
-    """Signed integers; a register without an exponent"""
+    """Signed integers. Their register has no exponent."""
 
     name, integer, shared, finite = "int32", True, False, False
     ebits, mbits, rbits, guard, bits = 0, 31, 32, 0, 32
@@ -132,7 +132,7 @@ class Int32:
 
 
 class MxInt8(Format):
-    """Blocks of 32 elements that share a scale: 1 + scale is the exponent, with bias 128"""
+    """Blocks of 32 elements that share a scale. The exponent, with its bias of 128, is 1 + scale."""
 
     shared = True
 
@@ -152,7 +152,7 @@ class MxInt8(Format):
     def pack_block(values, rounding):
         """Return (block, flags) of 32 rationals."""
         largest = max(map(abs, values))
-        least = max(0, floor_log2(largest) + 127 - 4) if largest else 0  # the largest is then at least 2^10
+        least = max(0, floor_log2(largest) + 127 - 4) if largest else 0  # the largest element is then at least 2^10 units
         for scale in range(least, 255):
             unit = Fraction(2) ** (scale - 127 - 6)
             steps = [step_of(v, unit, rounding) for v in values]
@@ -232,7 +232,7 @@ def reciprocal(n, bits):
 
 
 def operate(case, total):
-    """Return the operation's result for the sum, before the root and the rounding."""
+    """Return the operation's result for the sum, before root and rounding."""
     if case.op == AVG and case.reciprocal:
         return total * reciprocal(len(case.words), 53 if case.fmt.name == "fp64" else 24)
     if case.op == AVG:
@@ -241,7 +241,7 @@ def operate(case, total):
 
 
 def finish(case, sticky, total):
-    """Return (result, flags) of a sum and the specials that came with it."""
+    """Return (result, flags) of a sum and of the specials among its contributions."""
     f = case.fmt
     if "nan" in sticky or len(sticky) == 2:
         return f.nan(), NAN
@@ -253,7 +253,7 @@ def finish(case, sticky, total):
 
 
 def extreme(case):
-    """Return result and flags of min and max."""
+    """Return the result and flags of min and max."""
     f = case.fmt
     best = min if case.op == MIN else max
     if f.integer:
@@ -281,7 +281,7 @@ def integer_sum(case):
 
 
 def element(case):
-    """Run one element. Return result, flags, four events, register (exponent, mantissa, specials; 0 without a register)."""
+    """Run one element. Return result, flags, four event counts, and register (exponent, mantissa, specials; 0 without a register)."""
     if case.op in (MIN, MAX):
         return extreme(case) + (0,) * 7
     if case.fmt.integer:
@@ -297,7 +297,8 @@ def element(case):
 
 
 def block(case):
-    """Run one block. Return result, flags, four events, exponent, mantissas of its lanes (in mode exact 0 and none)."""
+    """Run one block. Return result, flags, four event counts, the exponent and the lanes' mantissas. In mode exact the exponent is 0 and
+    there are no mantissas."""
     lanes = list(zip(*map(case.fmt.lanes, case.words)))
     nan = any(special for special, _, _ in lanes[0])
     if case.mode == EXACT:

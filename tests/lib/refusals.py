@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The output and effect of a refused command: one line that says why and what to try, a nonzero exit status, and no change"""
+"""Check the output and effect of a refused command: one line with the reason and advice, a nonzero exit status, and no change."""
 import os
 import re
 
@@ -9,7 +9,7 @@ CHANGED_BY_JOBS = ("fpisa_jobs", "fpisa_sessions", "fpisa_stages", "fpisa_contro
 
 
 def state(net):
-    """Return all objects that a command could leave behind: pins, links, and the programs and maps of the pins."""
+    """Return all objects that a command could leave behind: pins, links, and the pinned programs and maps."""
     pins = sorted(os.path.join(d, f) for d, dirs, files in os.walk(BPFFS) for f in files + dirs)
     links = re.sub(r"(state|qdisc) \w+|NO-CARRIER,", "", net.agg.run("ip", "-o", "link"))
     maps = [p for p in pins if p.rsplit("/", 1)[1] in CHANGED_BY_JOBS]

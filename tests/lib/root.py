@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Root directories with Debian in them, for tests/package and tests/distros"""
+"""Root directories with Debian for tests/package and tests/distros"""
 import contextlib
 import re
 import subprocess
@@ -11,8 +11,8 @@ from lab import end
 
 LIMIT_S = 900
 NO_NETWORK = r"Temporary failure resolving|Could not connect|Could not resolve|Failed to fetch"
-# Private mounts: the root, with the kernel's filesystems, a private BPF filesystem and /run. The root resolves names and trusts servers as
-# this machine does.
+# Set up private mounts: the root with the kernel's filesystems, a private BPF filesystem and /run. The root uses this machine's name
+# resolution and trusted certificates.
 ENTER = r"""set -e; root=$1; shift
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
@@ -26,7 +26,7 @@ done
 cd "$root"; mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old
 exec env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 """
-# A script that needs no root file system: it uses this machine, except for the folder's /srv.
+# This script needs no root directory. It uses this machine, except for the folder's /srv.
 BESIDE = r"""set -e; place=$1; shift
 mount --bind "$place/srv" /srv
 mount -t proc proc /proc
@@ -35,7 +35,7 @@ mount -t bpf -o mode=0755 bpf /sys/fs/bpf
 
 
 def mirror():
-    """Return where this machine gets Debian from: (address, release)."""
+    """Return the source from which this machine gets Debian: (address, release)."""
     targets = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages",
                               "Origin: Debian", "Label: Debian"], text=True, capture_output=True).stdout.split("\n")
     found = [t.split() for t in targets if re.fullmatch(r"\S+ \w+", t)]
@@ -46,7 +46,7 @@ def mirror():
 
 @contextlib.contextmanager
 def making(path, release, variant, include):
-    """Run mmdebstrap, which fetches as this machine's apt does, beside the body. The root exists when the body has ended."""
+    """Run mmdebstrap while the body runs. It fetches packages as this machine's apt does. The root is complete when the body has ended."""
     settings = subprocess.run(["apt-config", "dump", "Acquire"], text=True, capture_output=True, check=True).stdout
     with open(path + ".apt.conf", "w") as f:
         f.writelines(line + "\n" for line in settings.splitlines() if "IndexTargets" not in line)
@@ -66,7 +66,7 @@ def making(path, release, variant, include):
 
 
 def inside(path, *argv, enter=ENTER):
-    """Run a command in the root. Return (status, output). Its processes end with it."""
+    """Run a command in the root. Return (status, output). Processes that it leaves end with it."""
     p = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", enter, "sh",
                         path, *argv], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(p.stdout[-20000:], file=sys.stderr)

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A datapath that is loaded once and shared by the tests of a session, one after the other
 
-Loading takes nearly all of a short test's time: the verifier reads 1.3
-million instructions. Therefore the first plain `fpisa load` of a session is a real
-load, after which its programs and maps are pinned a second time, in a BPF
-filesystem of this session. Later tests find those pins in their own BPF
-filesystem, with every map as the load had left it, and `fpisa load` attaches
-the pinned programs. If a test needed further families, they stay for later tests. So do the maps of the ports of each job number: the
-kernel removes a port when its interface disappears.
+Loading takes most of the time of a short test, because the verifier reads 1.3 million instructions. Therefore only the first plain `fpisa
+load` of a session is a real load. Its programs and maps are then pinned a second time, in a BPF filesystem of this session. Later tests
+find those pins in their own BPF filesystem, with every map in the state after the load, and `fpisa load` attaches the pinned programs. If a
+test needs further families, the families stay for later tests. The maps of the ports of each job number stay too, because the kernel
+removes a port when its interface disappears.
 
-If a test upgrades a datapath or changes its program array, the datapath is not shared any longer, and the next load is a real load again.
+If a test upgrades a datapath or changes its program array, the datapath is no longer shared, and the next load is a real load again.
 """
 import ctypes
 import os
@@ -17,17 +15,17 @@ import struct
 
 STORE = "/run/fpisa-shared"
 JOBS, STAGES = "fpisa_jobs", "fpisa_stages"
-MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs"}  # made by `fpisa serve`, and not by a load
+MANAGER = {"fpisa_groups", "fpisa_manager", "fpisa_aggs"}  # made by `fpisa serve`, not by a load
 LOOKUP, UPDATE, PIN, GET, INFO = 1, 2, 6, 7, 15  # commands of bpf(2)
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 ARRAY, PROG_ARRAY, PERCPU_ARRAY = 2, 3, 6
-RESTORED = 1 << 20  # in the larger maps (registers, peers) a new job resets its own entries
+RESTORED = 1 << 20  # a new job resets its own entries in the larger maps (registers, peers)
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def bpf(command, attr):
-    """Return the result of the system call; raise OSError if it failed."""
+    """Return the result of the system call. Raise OSError if it failed."""
     attr = ctypes.create_string_buffer(attr, 128)
     rc = libc.syscall(SYS_BPF, command, attr, len(attr))
     if rc < 0:
@@ -58,7 +56,7 @@ def copy_pin(source, target):
 
 
 class Map:
-    """A pinned map, by number of entry"""
+    """A pinned map, indexed by the number of the entry"""
 
     def __init__(self, fd):
         self.fd = fd
@@ -73,7 +71,7 @@ class Map:
         return bpf(command, struct.pack("=IIQQQ", self.fd, 0, address(key), address(value) if value else 0, 0))
 
     def get(self, key):
-        """Return an entry; None if it is empty, as entries of arrays of programs may be."""
+        """Return an entry, or None if it is empty. Entries of program arrays may be empty."""
         value = ctypes.create_string_buffer(self.value_bytes)
         try:
             self.entry(LOOKUP, key, value)
@@ -94,7 +92,7 @@ def possible_cpus():
 
 
 class opened:
-    """Open a pinned map: with opened(path) as m"""
+    """Open a pinned map: `with opened(path) as m`"""
 
     def __init__(self, path):
         self.path = path
@@ -108,7 +106,7 @@ class opened:
 
 
 def is_map(path):
-    """Return whether the pin is a map. Pins of programs are not; nothing is read from them."""
+    """Return whether the pin is a map. Nothing is read from the pins of programs."""
     fd = pin_get(path)
     try:
         return "map_type" in open(f"/proc/self/fdinfo/{fd}").read()
@@ -142,7 +140,7 @@ class Datapath:
             return there.id == ours.id
 
     def intact(self):
-        """Return whether the load's programs are still at their places; families may have been added."""
+        """Return whether the program array still has all programs of the load. Families may have been added."""
         with opened(f"{self.store}/{STAGES}") as m:
             return all(before in (None, now) for before, now in zip(self.maps[STAGES], m.contents()))
 
@@ -165,7 +163,7 @@ class Datapath:
 
 
 class Shared:
-    """One datapath for each choice of load's options"""
+    """One datapath for each choice of options of load"""
 
     def __init__(self, mount):
         """mount(directory) mounts a BPF filesystem."""
@@ -182,7 +180,7 @@ class Shared:
         return None if len(words) % 2 or set(pairs) - {"--cpus", "--cpu-queue"} else tuple(sorted(pairs.items()))
 
     def load(self, pin, options, load):
-        """Run load(), which runs `fpisa load`, on the pins of an earlier load if possible."""
+        """Call load(), which runs `fpisa load`, on the pins of an earlier load if possible."""
         choice = self.choice(options)
         if choice is None or os.path.exists(pin):
             return load()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* For LD_PRELOAD: make the system lack a file for one pin (SCARCE_PIN), or make the kernel lack memory to describe one
- * interface (SCARCE_LINK), as on a busy machine. */
+/*
+ * For LD_PRELOAD: simulate a busy machine. The library makes one pin fail for lack of descriptors (SCARCE_PIN), or the
+ * description of one interface fail for lack of kernel memory (SCARCE_LINK).
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A command whose stderr, and optionally stdout, is a terminal"""
+"""Run a command whose stderr, and optionally stdout, is a terminal."""
 import contextlib
 import os
 import pty
@@ -8,7 +8,7 @@ import threading
 
 
 class OnTerminal:
-    """A program that runs on a terminal; `said` is its output so far"""
+    """A program that runs on a terminal. `said` is the program's output so far."""
 
     def __init__(self, argv, stdout=subprocess.PIPE, **options):
         self.said = ""
@@ -20,7 +20,7 @@ class OnTerminal:
         self.reader.start()
 
     def read(self, fd):
-        with contextlib.suppress(OSError):  # EIO: the process has ended
+        with contextlib.suppress(OSError):  # EIO means that the process has ended
             while True:
                 self.said += os.read(fd, 65536).decode()
         os.close(fd)

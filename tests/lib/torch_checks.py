@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Shared parts of the checks: the contributions of ranks and the expected results"""
+"""The contributions of ranks and the expected results, for all checks of torch"""
 import os
 
 import torch
@@ -34,7 +34,7 @@ def close(got, want, dtype):
 
 
 def same_everywhere(tensor):
-    """Check by Gloo that all ranks have the same bits."""
+    """Check through Gloo that all ranks have the same bits."""
     bits = tensor.contiguous().view(-1).view(torch.uint8)
     all_bits = [torch.empty_like(bits) for _ in range(SIZE)]
     dist.all_gather(all_bits, bits)

@@ -67,12 +67,12 @@ def loss_of_noise(net, draw):
 
 
 def loss_of_integers(net, draw):
-    """Return a loss that is linear in the parameters: its gradients are integers."""
+    """Return a loss that is linear in the parameters, so that its gradients are integers."""
     return (net(torch.randint(-8, 9, (16, 24), generator=draw).float()) * torch.randint(-8, 9, (16, 5), generator=draw)).sum()
 
 
 def train(net, order, loss=loss_of_noise):
-    """Return the digest after some steps; rank r has the data of order[r]."""
+    """Return the digest of the parameters after some steps. Rank r has the data of order[r]."""
     optimizer = torch.optim.SGD(net.parameters(), lr=2**-5, momentum=0.5)
     draw = torch.Generator().manual_seed(100 + order[RANK])
     for _ in range(STEPS):

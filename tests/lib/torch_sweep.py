@@ -95,8 +95,8 @@ def not_contiguous():
 
 @check
 def inference():
-    """Tensors of inference_mode() are summed inside it and after it: contiguous, strided, transposed, several at once, also together with
-    other tensors."""
+    """Tensors of inference_mode() are summed inside the mode and after it. They may be contiguous, strided, transposed, several at once, or
+    together with other tensors."""
     views = [lambda t: t, lambda t: t[:, ::2], lambda t: t.t(), lambda t: t[1:, 3]]
     with torch.inference_mode():
         bases = [draw(seed, (40, 50), torch.float32, RANK) for seed in range(len(views))]
@@ -117,7 +117,7 @@ def inference():
 
 @check
 def asynchronous():
-    """Many calls in progress, of several types, may be waited for in another order."""
+    """Many calls of several types may be in progress, and the program may wait for them in any order."""
     shapes = [(n,) for n in (1, 5000, 33, 0, 20000, 800)] * 4
     types = list(TYPES)
     tensors = [draw(i, s, types[i % 4], RANK) for i, s in enumerate(shapes)]
@@ -130,7 +130,7 @@ def asynchronous():
 
 @check
 def progress():
-    """A call ends even if the program does not test it or wait for it."""
+    """A call ends even if the program neither tests it nor waits for it."""
     dist.barrier()
     work = dist.all_reduce(torch.ones(100000), async_op=True)
     deadline = time.monotonic() + 60
@@ -141,7 +141,7 @@ def progress():
 
 @check
 def futures():
-    """Callbacks may start calls, and wait for them."""
+    """Callbacks may start calls and wait for them."""
     t = torch.full((1000,), float(RANK))
 
     def again(future):
@@ -179,8 +179,8 @@ def futures():
 
 @check
 def communication_hooks():
-    """PyTorch's own hooks, which start calls in callbacks, work: PowerSGD gives the same weights as over Gloo, and float16
-    nearly."""
+    """PyTorch's own hooks, which start calls in callbacks, work. PowerSGD gives the same weights as over Gloo, and the float16 hook gives
+    nearly the same."""
     weights = {}
     for group in None, dist.new_group(backend="gloo"):
         for name, hook, state in (("half", default_hooks.fp16_compress_hook, group),
@@ -203,7 +203,7 @@ def communication_hooks():
 
 
 class Halt(torch.autograd.Function):
-    """A function whose backward() waits for the sums that have been started so far"""
+    """A function whose backward() waits for all sums that have been started before"""
 
     asked, ended = [], []
 
@@ -223,7 +223,8 @@ class Halt(torch.autograd.Function):
 
 @check
 def overlap():
-    """DistributedDataParallel's buckets are summed while backward() continues: it waits there until the earlier sums are done."""
+    """The buckets of DistributedDataParallel are summed while backward() continues. The test's backward() waits until the earlier sums are
+    done."""
     def ask(_, bucket):
         Halt.asked.append(dist.all_reduce(bucket.buffer().div_(SIZE), async_op=True).get_future())
         return Halt.asked[-1].then(lambda future: future.value()[0])
@@ -236,14 +237,14 @@ def overlap():
     for step in range(3):
         Halt.asked.clear()
         model(draw(step, (4, 600), torch.float32, RANK)).sum().backward()
-        # The first step determines the order of gradients, and has one bucket.
+        # The first step determines the order of gradients and has one bucket.
         assert (len(Halt.asked), Halt.ended[-1]) == ((2, 1) if step else (1, 0))
         same_everywhere(first.weight.grad)
 
 
 @check
 def gradients():
-    """A leaf that requires a gradient is summed."""
+    """A leaf tensor that requires a gradient can be summed."""
     for view in lambda t: t, lambda t: t[:, ::2]:
         leaf = torch.ones(4, 6, requires_grad=True)
         with torch.no_grad():
@@ -263,7 +264,8 @@ def complex_numbers():
 
 @check
 def negated_and_conjugated():
-    """Views whose memory holds other values than they have are summed right, on one rank alone or on all."""
+    """Views with a negative or conjugate bit, whose memory does not hold their values, are summed right, on one rank alone or on all
+    ranks."""
     everywhere, here = range(SIZE), [r for r in range(SIZE) if r == 1]
     for seed, negated in enumerate((everywhere, here)):
         for dtype in TYPES:
@@ -280,7 +282,7 @@ def negated_and_conjugated():
         assert (imag(z) == -sum(range(SIZE + 1))).all() and (z.real == RANK).all()
     view = torch.full((4,), complex(1, RANK)).conj()
     raises(RuntimeError, "conj", dist.all_reduce, view)
-    # The call has the form that reducers of DistributedDataParallel use
+    # The call has the same form as the call of DistributedDataParallel's reducer.
     dist.distributed_c10d._get_default_group().allreduce([view]).wait()
     assert (view == complex(SIZE, -sum(range(SIZE)))).all()
     integers = torch._neg_view(torch.ones(3, dtype=torch.int32))
@@ -289,7 +291,7 @@ def negated_and_conjugated():
 
 @check
 def layouts():
-    """Gloo sums sparse tensors; other layouts are refused with a message."""
+    """Gloo sums sparse tensors. Other layouts are refused with an error message."""
     t = torch.tensor([0.0, 1.0 + RANK, 0.0]).to_sparse()
     dist.all_reduce(t)
     assert t.to_dense().tolist() == [0, sum(range(SIZE + 1)), 0]
@@ -297,7 +299,7 @@ def layouts():
               torch.eye(3).to_sparse_csr(), torch._efficientzerotensor(3)):
         raises(RuntimeError, "", dist.all_reduce, t)
     x = torch.arange(10.0) * (RANK + 1)
-    dist.all_reduce(x.as_strided((8, 3), (1, 1)))  # values overlap
+    dist.all_reduce(x.as_strided((8, 3), (1, 1)))  # the values overlap
     assert torch.equal(x, torch.arange(10.0) * sum(range(SIZE + 1)))
 
 
@@ -309,7 +311,7 @@ def special_values():
     assert t[0] == float("inf") and t[1].isnan() and t[2] == SIZE
     assert {fpisa.Flags.NAN, fpisa.Flags.INF} <= set(fpisa.Flags) and fpisa.torch.flags() & fpisa.Flags.NAN
     t = torch.full((10,), 60000.0, dtype=torch.float16)
-    dist.all_reduce(t)  # no error
+    dist.all_reduce(t)  # this call gives no error
     assert t.isinf().all()
     assert fpisa.torch.flags() & fpisa.Flags.OVERFLOW and fpisa.torch.flags() == 0
 
@@ -344,7 +346,7 @@ def subgroups():
             dist.all_reduce(t, group=group)
             assert (t == SIZE * i).all()
 
-    # Two threads call at once, each in a group of its own
+    # Two threads call at the same time, each in its own group.
     thread = threading.Thread(target=many, args=(everyone,))
     thread.start()
     many(None)
@@ -353,8 +355,8 @@ def subgroups():
 
 @check
 def first_calls():
-    """First calls do not wait for other ranks: ranks may use groups in another order, and send between a call and its wait(). Their timeout
-    holds."""
+    """The first call of a group does not wait for other ranks. So ranks may use groups in different orders, and may send messages between a
+    call and its wait(). Calls that wait still time out."""
     twenty = datetime.timedelta(seconds=20)
     groups = [dist.new_group(timeout=twenty) for _ in range(3)]
     values = [torch.full((4,), 10.0 ** i * (RANK + 1)) for i in range(3)]
@@ -379,7 +381,7 @@ def first_calls():
 
 @check
 def pipelines():
-    """Each rank starts a first call, and sends to the next rank only after it has received from the rank before."""
+    """Each rank starts a first call, and sends to the next rank only after it has received from the previous rank."""
     group = dist.new_group(timeout=datetime.timedelta(seconds=20))
     t, message = torch.full((4,), RANK + 1.0), torch.zeros(1)
     if RANK:
@@ -393,7 +395,7 @@ def pipelines():
 
 @check
 def meshes():
-    """The groups of a 2-D mesh, which ranks use in different orders"""
+    """Ranks may use the groups of a 2-D mesh in different orders."""
     if not MODERN:
         return
     for shape in (SIZE, 1), (1, SIZE):
@@ -410,19 +412,19 @@ ABOVE_ONE = 1 + 2.0 ** -23
 
 
 def near_a_tie():
-    """Return values whose sum is ABOVE_ONE if it is exact, and 1 if the least of them is lost, as in fpisa64."""
+    """Return values whose sum is ABOVE_ONE if the sum is exact, and 1 if the smallest value is lost, as in mode fpisa64."""
     return torch.tensor([1.0, 2.0 ** -24, 2.0 ** -80][RANK % 3])
 
 
 @check
 def own_options():
-    """pg_options of a group are in addition to configure()'s."""
+    """The pg_options of a group add to the settings of configure()."""
     exact = dist.new_group(pg_options={"mode": "exact"})
     for group, right in (exact, ABOVE_ONE), (None, 1):
         t = near_a_tie()
         dist.all_reduce(t, group=group)
         assert t.item() == right
-    fpisa.torch.configure(mode="default")  # rounds to nearest, as if configure() was not called
+    fpisa.torch.configure(mode="default")  # this rounds to nearest, as without configure()
     t = torch.tensor([1.0, 0.75 * 2.0 ** -23, 0.0][RANK % 3])
     dist.all_reduce(t, group=dist.new_group(pg_options={"mode": "default"}))
     assert t.item() == ABOVE_ONE
@@ -447,7 +449,7 @@ def split():
 
 @check
 def premultiplied():
-    """PREMUL_SUM by a number"""
+    """PREMUL_SUM multiplies by a number before the sum."""
     if not hasattr(dist, "_make_nccl_premul_sum"):
         return
     t = torch.full((6,), RANK + 1.0)
@@ -457,7 +459,7 @@ def premultiplied():
 
 @check
 def coalescing_manager():
-    """Its calls are one call; with a device, also between sends."""
+    """The coalescing manager turns its calls into one call. With a device, it also works between sends."""
     if not MODERN:
         return
     for device in None, torch.device("cpu"):
@@ -471,7 +473,7 @@ def coalescing_manager():
 
 @check
 def aborted():
-    """abort() ends calls in progress with an error at once, here and at the other ranks."""
+    """abort() ends calls in progress with an error at once, on this rank and on the other ranks."""
     group = dist.new_group()
     t = torch.ones(10)
     dist.all_reduce(t, group=group)
@@ -486,7 +488,8 @@ def aborted():
 
 @check
 def parts():
-    """reduce_scatter, its forms of torch, and reduce: each rank's part has the bits of all_reduce, and nothing else is written."""
+    """After reduce_scatter, in all forms that torch offers, and after reduce, each rank's part has the bits of all_reduce. Nothing else is
+    written."""
     for seed, (dtype, (op, _)) in enumerate((t, o) for t in TYPES for o in OPS.items()):
         for n in 0, 1, 257, 5000:
             whole = draw(seed, (SIZE * n,), dtype, RANK)
@@ -523,7 +526,7 @@ def parts():
 
 @check
 def reports():
-    """report() says who ran the calls of a group, and the logger what Gloo has begun to run."""
+    """report() tells who performed the calls of a group, and the logger reports the calls that Gloo begins to perform."""
     lines = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append((record.levelname, record.getMessage()))
@@ -546,7 +549,7 @@ def reports():
 
 @check
 def by_gloo():
-    """Gloo does all-reduces of other types and operations, and all other collectives."""
+    """Gloo performs all-reduces of other types and operations, and all other collectives."""
     for dtype in torch.int64, torch.int32, torch.uint8:
         t = torch.full((9,), RANK + 1).to(dtype)
         dist.all_reduce(t)
@@ -601,7 +604,7 @@ def refusals():
 
 @check
 def calls_that_differ():
-    """It is an error if ranks make different calls. The check uses a group of its own, because a group cannot be used after the error."""
+    """Different calls on the ranks give an error. The check uses its own group, because a group cannot be used after the error."""
     group = dist.new_group()
     t = torch.ones(10)
     dist.all_reduce(t, group=group)
@@ -615,7 +618,7 @@ def calls_that_differ():
     group = dist.new_group()
     dist.all_reduce(t, group=group)
     raises(RuntimeError, "different calls", dist.all_reduce_coalesced, [torch.ones(n) for n in ((3, 2), (2, 3))[RANK > 0]], group=group)
-    group = dist.new_group()  # a call without values waits for no rank, but counts as a call
+    group = dist.new_group()  # a call without values does not wait for other ranks, but counts as a call
     dist.all_reduce(t, group=group)
     if not RANK:
         dist.all_reduce(torch.empty(0), group=group)
@@ -624,7 +627,8 @@ def calls_that_differ():
 
 @check
 def timeouts():
-    """The group sets the timeout of a call, and set_timeout() another; a wait has its own, after which the call continues."""
+    """The group sets the timeout of a call, and set_timeout() changes it. A wait has its own timeout, and the call continues after a wait
+    has timed out."""
     group, hasty, changed = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=1)), dist.new_group()
     for g in group, hasty, changed:
         dist.all_reduce(torch.ones(10), group=g)
@@ -647,7 +651,7 @@ def timeouts():
 
 @check
 def destroyed_while_under_way():
-    """If the other ranks never make a call, its work and its future end with an error."""
+    """If the other ranks never make a call, its work object and its future end with an error."""
     group, works = dist.new_group(), []
     dist.all_reduce(torch.ones(10), group=group)
     if RANK:
@@ -671,7 +675,7 @@ class Images(torch.utils.data.Dataset):
 
 @check
 def forks():
-    """A child has no process group, and its end changes nothing, so a DataLoader may have workers."""
+    """A forked child has no process group, and its end changes nothing, so a DataLoader may have workers."""
     child = os.fork()
     if not child:
         try:
@@ -688,10 +692,11 @@ def forks():
 
 @check
 def destroyed_and_made_again():
-    """Also with one store, which has the keys of the first process group. PyTorch 1.13 itself waits forever then."""
+    """Process groups can be made again after a destroy, even with one store that still has the keys of the first group. PyTorch 1.13 itself
+    waits forever in that case."""
     dist.barrier()
     dist.destroy_process_group()
-    # Another port, so that ranks do not find the store that is ending.
+    # Use another port, so that ranks do not find the store of the group that is ending.
     store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]) + 1, SIZE, RANK == 0)
     for again in (True, False) if MODERN else (False,):
         dist.init_process_group("fpisa", store=store, rank=RANK, world_size=SIZE)

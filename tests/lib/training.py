@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ranks of torch.distributed in a Lab, each on a worker of its own, with a manager of groups"""
+"""Ranks of torch.distributed in a Lab, each on its own worker, with a manager of groups"""
 import os
 import signal
 import subprocess
@@ -14,7 +14,8 @@ STORE_PORT = 29500
 
 
 class Training(Groups):
-    """Workers of `net` behind one switch, because Gloo connects them to each other; `package` has fpisa, `python` has torch"""
+    """Workers of `net` behind one switch, because Gloo connects them to each other. `package` is the folder of fpisa, `python` the Python
+    that has torch."""
 
     def __init__(self, net, folder, package, python=sys.executable):
         super().__init__(net, folder, "without-key = yes")
@@ -22,7 +23,7 @@ class Training(Groups):
         self.serve()
 
     def environment(self, rank):
-        """Return the environment that torchrun sets, with variables of FPISA and Gloo."""
+        """Return the environment that torchrun sets, with further variables for FPISA and Gloo."""
         return {**os.environ, "PYTHONPATH": self.package, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": ADDRESS,
                 "RANK": str(rank), "WORLD_SIZE": str(len(self.net.worker)), "MASTER_ADDR": self.net.addresses[0],
                 "MASTER_PORT": str(STORE_PORT), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
@@ -33,7 +34,7 @@ class Training(Groups):
 
 
 def outputs(ranks):
-    """Return the output of ranks, which must succeed."""
+    """Return the output of the ranks. All ranks must succeed."""
     out = []
     for r, rank in enumerate(ranks):
         try:
@@ -47,7 +48,7 @@ def outputs(ranks):
 
 
 def kill_rank_1(ranks):
-    """Kill rank 1 of the ranks that run the example. Return the seconds until all others have reported its name."""
+    """Kill rank 1 while the ranks run the example. Return the seconds until all other ranks have reported its name."""
     others = {r: rank for r, rank in enumerate(ranks) if r != 1}
     for r, rank in enumerate(ranks):
         assert rank.stdout.readline() == f"rank {r}: training\n", rank.stderr.read()

@@ -38,11 +38,11 @@ import zlib
 from fpisa_h import structure
 
 NOBODY = 65534
-PERIOD = 4099  # prime, so that a chunk at a wrong place differs
+PERIOD = 4099  # a prime, so that a chunk at a wrong position differs
 PR_SET_PDEATHSIG = 1
 FLOAT32, FLOAT64 = 1, 4  # enum fpisa_dtype
 MIXED_RANKS, FEWER_RANKS = 0x100, 0x200  # FPISA_RESULT_*
-UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs its user to be root
+UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs root
 
 
 Chunk = structure("fpisa_chunk")
@@ -57,12 +57,12 @@ def repeat(pattern, count):
 
 
 def integer(rank, i):
-    """Return whole numbers, of which 64 have an exact sum in mode fpisa, in any order."""
+    """Return whole numbers. The sum of 64 of them is exact in mode fpisa, in any order."""
     return (i * 7919 + rank * 104729) % 2003 - 1001
 
 
 def even(rank, i):
-    """Return whole numbers with one exponent, which sum exactly in fpisa-a too."""
+    """Return whole numbers with one exponent. Their sum is exact in mode fpisa-a too."""
     v = 1024 + (i * 811 + rank * 613) % 1024
     return -v if (i + rank) % 3 == 0 else v
 
@@ -128,7 +128,7 @@ class Worker:
         self.chunks.append([c.offset, c.count, c.flags, c.ranks, c.order])
 
     def answer(self, rc, **more):
-        """Print one line as the answer. It has the handle's figures if there is a handle."""
+        """Print one line as the answer. If there is a handle, the line has its statistics."""
         out = {"rc": rc, "error": self.lib.fpisa_error().decode() if rc else "", **more}
         if self.handle:
             info = Info(size=ctypes.sizeof(Info))
@@ -153,7 +153,7 @@ class Worker:
         return rc
 
     def overlap(self, send, recv, count, dtype, flags, seconds, idle):
-        """Return rc, and the duration of the wait."""
+        """Return rc and the duration of the wait."""
         request, until = ctypes.c_void_p(), time.monotonic() + seconds
         rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, dtype, ctypes.byref(request))
         if idle:
@@ -214,18 +214,19 @@ def leave_child():
 
 
 def leave_program():
-    """Leave a program that outlives the closed handle by some seconds and has its descriptors, unless they are closed on exec."""
+    """Leave a program that runs some seconds longer than the handle is open. The program inherits all descriptors that are not closed on
+    exec."""
     os.posix_spawn("/bin/sleep", ["sleep", "5"], os.environ)
     return 0
 
 
 def become_nobody():
-    """Become an ordinary user: root started the program, and what follows must not need root."""
+    """Become an ordinary user. Root started the program, but all later steps must work without root."""
     parent = os.getppid()
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared it
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared this setting
     if os.getppid() != parent:
         sys.exit(1)
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Check that each name has one meaning: tests/lint/names.py
 
-In bpf/, include/ and user/ no two headers have the same include guard, and no two definitions of a struct, union or enum of the
-prefix fpisa_ have the same tag: a file that includes both would miss the second, or would not compile.
+In bpf/, include/ and user/ no two headers have the same include guard, and no two definitions of a struct, union or enum with the prefix
+fpisa_ have the same tag. Otherwise a file that includes both headers would miss the second, or would not compile.
 """
 import glob
 import os
@@ -14,7 +14,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def named():
-    """Yield (what, name, file) of each guard and each definition."""
+    """Yield (kind, name, file) of each guard and each definition."""
     for folder in "bpf", "include", "user":
         for path in glob.glob(f"{folder}/**/*.[ch]", recursive=True):
             with open(path, encoding="utf-8") as f:

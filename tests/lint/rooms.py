@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Check that rooms of user/ use only the rooms below them: tests/lint/rooms.py BUILD
 
-ROOMS lists the rooms from the ground up. A file may include headers, and its object use symbols, of its own room and of rooms
-on earlier lines; files of one room do not use each other in circles. The check names each violation, with
-the symbols or the header.
+ROOMS lists the rooms from the lowest layer up. A file may include headers, and its object may use symbols, of its own room and of rooms on
+earlier lines. Files of one room do not use each other in circles. The check names each violation, with the symbols or the header.
 """
 import glob
 import os
@@ -14,7 +13,7 @@ import sys
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
-# From the lowest layer up; rooms in one line do not use each other.
+# List the rooms from the lowest layer up. Rooms on one line do not use each other.
 ROOMS = [
     ["lib/base"],
     ["lib/soft", "lib/manager"],
@@ -28,19 +27,19 @@ ROOMS = [
     ["query/lib", "query/soft", "lab/oracle", "lab/testbed", "lab/values"],
     ["query/datapath", "lab/demo", "lab/soak", "lab/bench", "lab/analyze", "lab/tables"],
     ["query/verbs", "query/worker"],
-    [".", "query", "lab"],  # main.c of each program
+    [".", "query", "lab"],  # the rooms of each program's main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 
 
 def room_of(path):
-    """Return the room of a file below user/: its directory if that is a room, else the first."""
+    """Return the room of a file below user/: the file's directory if ROOMS lists it, else the first component of its path."""
     directory = os.path.dirname(path)
     return directory if directory in LEVEL else path.split("/")[0] if directory else "."
 
 
 def part(room):
-    """Return the room's program: the other programs use the core, and no program uses them."""
+    """Return the program of a room. All other programs use the core, and the core uses no other program."""
     first = room.split("/")[0]
     return first if first in ("query", "lab") else "core"
 
@@ -50,7 +49,7 @@ def allowed(a, b):
 
 
 def includes():
-    """Yield (file, header), both below user/."""
+    """Yield (file, included header), both below user/."""
     for path in glob.glob("**/*.[ch]", root_dir="user", recursive=True):
         with open(os.path.join("user", path), encoding="utf-8") as f:
             for name in re.findall(r'^#include "([^"]+)"', f.read(), re.M):
@@ -61,10 +60,10 @@ def includes():
 
 
 def symbols(build):
-    """Return {(file, file whose symbols it uses): those symbols}."""
+    """Return {(file, file whose symbols it uses): the symbols}."""
     objects = os.path.join(build, "obj", "user")
     paths = [p for p in glob.glob("**/*.o", root_dir=objects, recursive=True)
-             if os.path.exists(os.path.join("user", p[:-2] + ".c"))]  # without files that no longer exist
+             if os.path.exists(os.path.join("user", p[:-2] + ".c"))]  # skip objects whose source no longer exists
     out = subprocess.run(["nm", "-A", *paths], cwd=objects, check=True, capture_output=True, text=True).stdout
     defined, wanted = {}, {}
     for path, kind, name in re.findall(r"^([^:]+)\.o:[0-9a-f ]{16} (\w) (\S+)$", out, re.M):
@@ -80,7 +79,7 @@ def symbols(build):
 
 
 def circles(edges):
-    """Return sets of files that use each other in a circle: strongly connected, by Tarjan."""
+    """Return the sets of files that use each other in a circle: the strongly connected components, by Tarjan's algorithm."""
     graph = {}
     for a, b in edges:
         graph.setdefault(a, []).append(b)

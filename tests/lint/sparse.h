@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Included by sparse before each file. Hosts are little-endian (fpisa/base.h refuses others), so __le is this host's order, and
- * only __be is a type of its own.
+ * sparse includes this header before each file. Hosts are little-endian (fpisa/base.h refuses others), so __le is this
+ * host's order, and only __be is a distinct type.
  */
 #define _GNU_SOURCE
 #include <linux/types.h>

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One generation that breaks: from some chunk on, worker 0 makes other calls than the rest (same lengths, another digest), or the programs
-of the pipeline are missing from some chunk on. No sum may mix calls or hold half a contribution. Every worker must get an error, although a
-waiting worker sends only its oldest chunk again (user/lib/window.c holds the others).
+"""Model one generation that breaks. From some chunk on, worker 0 makes other calls than the rest (same lengths, another digest), or the
+programs of the pipeline are missing. No sum may mix calls or hold half a contribution. Every worker must get an error, although a waiting
+worker sends only its oldest chunk again (user/lib/window.c holds the others).
 
-The network forgets nothing, as in chunks.py.
+As in chunks.py, a sent frame may arrive at any later time.
 
-State: (received, told, broken, slots). received holds a bitmap of chunks for each
-worker, told a bitmap of workers; broken: the verdict with which the generation broke, or 0.
+State: (received, told, broken, slots). received holds a bitmap of chunks for each worker, told is a bitmap of workers that have an error,
+and broken is the verdict with which the generation broke, or 0.
 """
 
 from explore import Violation
 from rules import BREAKS, EMITS, EMPTY, REGS, SAME
 
 GENERATION = 1
-OTHER = 2  # the digest of worker 0's calls
-HALF = 3  # put in place of the digest into the tag of a contribution that was lost on its way into the registers
+OTHER = 2  # digest of worker 0's calls
+HALF = 3  # replaces the digest in the tag of a contribution that was lost between admission and the registers
 NEVER = 1 << 30
 
 
 class Calls:
     def __init__(self, rules, chunks, differ=NEVER, missing=NEVER, broken_ignored=False):
-        """differ: the first chunk of the calls that differ. missing: the first chunk of which one contribution may be
-        lost on its way into the registers. broken_ignored: a breach affects only its round.
+        """differ: the first chunk of the calls that differ. missing: the first chunk at which one contribution may be lost between
+        admission and the registers. broken_ignored: a breach affects only its own round.
         """
         self.rules, self.chunks, self.differ, self.missing = rules, chunks, differ, missing
         self.broken_ignored = broken_ignored
@@ -35,7 +35,7 @@ class Calls:
         return chunk < self.w or received >> (chunk - self.w) & 1
 
     def finished(self, s):
-        """All workers get an error, or, if programs are missing, the workers that lack a result."""
+        """All workers get an error. If programs are missing, only the workers that lack a result get one."""
         done = 0 if self.missing == NEVER else sum(1 << k for k, r in enumerate(s[0]) if r == (1 << self.chunks) - 1)
         return s[1] | done == self.live
 
@@ -52,7 +52,7 @@ class Calls:
         return None
 
     def add(self, s, k, c, lost=0):
-        """ADD of worker k for chunk c arrives. Its answer arrives at k, a new result at all workers."""
+        """Deliver the ADD of worker k for chunk c. Its answer arrives at k, a new result at all workers."""
         received, told, broken, slots = s
         digest = OTHER if k == 0 and c >= self.differ else SAME
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c, HALF if lost else digest), self.live,

@@ -23,7 +23,7 @@ FORMAT = re.compile(r"^\| (\d) \| (\w+) \| (?:(\d+) )?\| (?:(\d+) )?\| (\d) \| \
 
 
 def page_functions(text):
-    """Return all functions of the page in one namespace, as a client would have them."""
+    """Return all functions of the page in one namespace, as a client would define them."""
     space = {}
     for block in re.findall(r"```python\n(.*?)```", text, re.S):
         exec(block, space)
@@ -56,7 +56,7 @@ def dump(frame):
 
 
 def random_words(rng, n, e_bits, m_bits):
-    """Return packed words of one element, with near or distant exponents, specials, cancellation, or few bits set."""
+    """Return the packed words of one element. They have near or distant exponents, specials, cancellation, or few bits set."""
     top, base = (1 << e_bits) - 1, rng.randrange(1 << e_bits)
     reach = rng.choice([0, m_bits // 2 + 1, 2 * m_bits, top])
     words = []
@@ -96,7 +96,7 @@ def random_factor(rng, name):
 
 
 def check_round(rng, page, lib, row, mode, op):
-    """Compute 32 random elements by the page and by the code. Return a complaint if they differ."""
+    """Compute 32 random elements with the functions of the page and with the code. Return a complaint if the results differ."""
     number, name, e, m, size = row
     n, workers = rng.choice([1, 2, 3, 8]), rng.choice([8, 9, 16, 64])
     rounding, reciprocal, big = rng.randrange(1, 3), op == 4 and rng.random() < 0.5, size > 1 and rng.random() < 0.25
@@ -116,7 +116,7 @@ def check_round(rng, page, lib, row, mode, op):
 
 
 def check_tags(rng, page, lib):
-    """Compare tags of random words under keys of every use."""
+    """Compare the tags of random words under keys of every use."""
     bad = []
     for _ in range(40):
         token = [rng.getrandbits(64) for _ in range(2)]
@@ -132,7 +132,7 @@ def check_tags(rng, page, lib):
 
 
 def check_digests(rng, page, lib):
-    """Compare random histories of calls, by the page and by the code."""
+    """Compare random histories of calls between the page and the code."""
     bad = []
     for _ in range(200):
         mine = theirs = 0
@@ -147,7 +147,7 @@ def check_digests(rng, page, lib):
 
 
 def check_reasons(text):
-    """Check that the numbers of ERROR's reasons are those of verdict.h."""
+    """Check that the page gives the reasons of ERROR the numbers of verdict.h."""
     verdicts = rules.load()
     shown = [(int(n), name) for n, name in REASON.findall(text[text.index("\n## 8."):])]
     bad = ["reason %d is %s in the page, %s in the code" % (n, name, verdicts.rules_verdict(n).decode())

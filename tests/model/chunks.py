@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One generation: chunks, slots, shrink
+"""Model one generation: chunks, slots, and the removal of ranks
 
-A sent message may arrive at any time, any
-number of times, in any order, or never. Therefore the frames in flight follow from
-what the workers have received (ADD: sent once the window allows it, and
-again at will) and from the results that were ever sent; neither needs a queue.
+A sent message may arrive at any time, any number of times, in any order, or never. Therefore the model needs no queue of frames. The ADDs
+in flight follow from the results that the workers have received: a worker sends an ADD once the window allows it, and may send it again at
+any time. The RESULTs in flight are all results that were ever sent.
 
-State: (live, received, slots, results). received holds a bitmap of chunks for each
-worker, results the result that was sent for each chunk: (bitmap, order, regs) or None.
+State: (live, received, slots, results). received holds a bitmap of chunks for each worker. results holds the result that was sent for each
+chunk, (bitmap, order, regs), or None.
 """
 
 from explore import Violation
@@ -20,9 +19,9 @@ SHRINK_TEXT = "rank %d is removed from the job"
 class Chunks:
     def __init__(self, rules, chunks, shrink=0, eager=0, ordered=True, accept_any=False,
                  strict=False):
-        """shrink: how many ranks may be removed. eager: bitmap of workers that ignore the self clock.
-        ordered: tell states apart by the order of arrival. accept_any: workers look at slot and version of
-        a result, not at its chunk. strict: require all properties even if some workers ignore the self clock.
+        """shrink: how many ranks may be removed. eager: bitmap of workers that ignore the self clock. ordered: distinguish states by the
+        order of arrival. accept_any: workers compare the slot and version of a result, not its chunk. strict: require all properties even
+        if some workers ignore the self clock.
         """
         self.rules, self.chunks, self.shrink = rules, chunks, shrink
         self.eager, self.ordered, self.accept_any, self.strict = eager, ordered, accept_any, strict
@@ -78,7 +77,7 @@ class Chunks:
         return None
 
     def add(self, s, k, c, door, reply=False):
-        """ADD of worker k for chunk c arrives; `reply`: the answer arrives too."""
+        """Deliver the ADD of worker k for chunk c. `reply`: the answer arrives too."""
         live, received, slots, results = s
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c), door, live, GENERATION)
         label = ("add", k, c)
@@ -107,7 +106,7 @@ class Chunks:
         return self.accept(t, k, c) if reply and code & EMITS else t
 
     def accept(self, s, k, c):
-        """RESULT of chunk c arrives at worker k."""
+        """Deliver the RESULT of chunk c to worker k."""
         live, received, slots, results = s
         mine = received[k]
         if self.accept_any:
@@ -153,7 +152,8 @@ class Chunks:
             raise Violation("the order of arrival %x is not that of %s" % (order, sum_text(regs)), label)
 
     def check_lost(self, c, slots, live, label):
-        """The result of chunk c names the live ranks that the open round of the chunk before lacks, if others are in it."""
+        """The result of chunk c names the live ranks that the open round of the previous chunk lacks, if that round has contributions of
+        other ranks."""
         there = [{tag[0] for tag in slot[REGS]} for slot in slots if slot[REGS] and slot[REGS][0][1] == c - 1 and not slot[DONE]]
         wanted = [k for ranks in there for k in range(self.n) if live >> k & 1 and k not in ranks]
         told = self.rules.lost(slots, c, GENERATION, live)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Breadth-first search over a model, and the check that completion stays
-reachable
+"""Search a model breadth first, and check that completion stays reachable.
 
-A model has initial(), steps(state) -> [(label, state)], finished(state) and
-fair(state): the next state if no frame is lost any more and live workers keep retransmitting, or None when that changes nothing. steps()
-and fair() raise Violation.
+A model has initial(), steps(state) -> [(label, state)], finished(state) and fair(state). fair() returns the next state if no more frames
+are lost and live workers keep retransmitting, or None when retransmission changes nothing. steps() and fair() raise Violation.
 """
 
 

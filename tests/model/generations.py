@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many generations: workers that restart or give up, HELLO and WELCOME, and
-contributions of every generation still on their way. Window 1
+"""Model many generations with window 1: workers that restart or give up, HELLO and WELCOME, and contributions of every generation still in
+flight.
 
-As in chunks.py, a sent message may arrive at any later time: `net` is the set of all messages ever sent. A worker is (incarnation,
-generation, received, life), with generation 0 while it waits for a WELCOME; `life` counts its restarts. A worker accepts a WELCOME that
-names its own incarnation and is not pending. If the aggregator holds a newer incarnation (the worker's clock went back), it continues with
-the next higher incarnation; only then may a delayed HELLO from before the restart end a generation too early. That costs time and another
-generation, never a wrong sum.
+As in chunks.py, a sent message may arrive at any later time. `net` is the set of all messages ever sent. A worker is (incarnation,
+generation, received, life). Its generation is 0 while it waits for a WELCOME, and `life` counts its restarts. A worker accepts a WELCOME
+that names the worker's incarnation and is not pending. If the aggregator holds a newer incarnation, because the worker's clock went back,
+the worker continues with the next higher incarnation. Only then may a delayed HELLO from before the restart end a generation too early.
+Such an end costs time and another generation, but never gives a wrong sum.
 
-A worker may restart at any time, a limited number of times in a run. A worker
-whose generation cannot continue, because another rank has left it, may always give up at its deadline and send HELLO again.
+A worker may restart at any time, a limited number of times in a run. A worker whose generation cannot continue, because another rank has
+left it, may always give up at its deadline and send HELLO again.
 
-State: (workers, session, next generation, begun, live, slots, net, restarts
-left). begun holds the incarnations of each generation that ever began.
+State: (workers, session, next generation, begun, live, slots, net, restarts left). begun holds the incarnations of each generation that
+ever began.
 """
 
 import itertools
@@ -27,9 +27,8 @@ FIRST_INCARNATION = 10
 
 class Generations:
     def __init__(self, rules, chunks, restarts, shrink=0, back=False, welcome_any=False, echo_any=False):
-        """
-        back: a restarted worker's clock is behind. welcome_any: workers do not compare the incarnation of a WELCOME. echo_any: a worker
-        whose clock went back accepts WELCOMEs that answer a HELLO from before the restart.
+        """back: the clock of a restarted worker is behind. welcome_any: workers do not compare the incarnation of a WELCOME. echo_any: a
+        worker whose clock went back accepts WELCOMEs that answer a HELLO from before the restart.
         """
         self.rules, self.chunks, self.restarts, self.shrink = rules, chunks, restarts, shrink
         self.back, self.welcome_any, self.echo_any = back, welcome_any, echo_any
@@ -66,8 +65,8 @@ class Generations:
         return out
 
     def check_start(self, s):
-        """When all ranks begin again and nothing is lost, they join and none gives up, whatever their
-        order, and whatever the aggregator has received from them before their restarts.
+        """When all ranks begin again and no frame is lost, all ranks join and none gives up. Neither their order matters nor what the
+        aggregator received from them before their restarts.
         """
         workers, session, live = s[0], s[1], s[4]
         ranks = [k for k in range(self.n) if live >> k & 1]
@@ -106,7 +105,7 @@ class Generations:
         return None
 
     def abandoned(self, s, k):
-        """Worker k is in a generation that has ended or that another live rank has left."""
+        """Return whether worker k is in a generation that has ended or that another live rank has left."""
         workers, session, live = s[0], s[1], s[4]
         gen = workers[k][1]
         if not gen or not live >> k & 1:
@@ -116,8 +115,8 @@ class Generations:
                                         for j in range(self.n))
 
     def outlived(self, s, k):
-        """Worker k's contributions carry the cookie of an earlier incarnation, so they are refused.
-        Contributions that passed this check before may still come, so steps() does without it; it is one more loss.
+        """Return whether worker k's contributions are refused because they carry the cookie of an earlier incarnation. steps() does without
+        this check, because contributions that passed it earlier may still arrive. A refusal is therefore one more loss.
         """
         return s[1][2][k] != s[3][s[0][k][1] - FIRST_GENERATION][k]
 
@@ -136,7 +135,7 @@ class Generations:
         return getattr(self, label[0])(s, label, *label[1:])
 
     def aggregate(self, s, label):
-        """A frame reaches the aggregator. Return the state after it and the answer, which is in net too."""
+        """Deliver a frame to the aggregator. Return the state after it and the answer, which is also in net."""
         after, reply = getattr(self, label[0])(s, label, *label[1:])
         if reply:
             after = after[:6] + (after[6] | {reply},) + after[7:]

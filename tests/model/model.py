@@ -143,7 +143,7 @@ MUTATIONS = {
 
 
 def run(lib, name, build, trace):
-    """Explore one configuration and print a line; return whether it holds."""
+    """Explore one configuration and print a line. Return whether all properties hold."""
     start = time.monotonic()
     model, text = build(lib)
     v = explore(model)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries: every order of loss, copies and delays, over the C rules through query.c
+"""Model queries with every order of loss, copies and delays, over the C rules through query.c.
 
-A sent frame may arrive at any time, any number of times, or never. The same holds for a frame that the aggregator forwards, and for an
-acknowledgement. Worker w's frame s has the rows ROWS[w][s - 1]. Its last frame is sent once all others are acknowledged, and goes to the
-master in any case.
+A sent frame may arrive at any time, any number of times, or never. The same holds for a forwarded frame and for an acknowledgement. Frame s
+of worker w has the rows ROWS[w][s - 1]. The last frame of a worker is sent once all its other frames are acknowledged, and always goes to
+the master.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ NOTHING = (0,) * END
 
 
 class Rules:
-    """The datapath's rules; each distinct call is made once"""
+    """The rules of the datapath. Each distinct call is made once."""
 
     def __init__(self, lib, kind, limit, width=64, flags=0):
         self.lib, self.kind, self.limit, self.width, self.flags = lib, kind, limit, width, flags
@@ -58,7 +58,7 @@ class Rules:
         return hit
 
     def rows(self, state, epoch, w, s, rows):
-        """Return (0 or a negative verdict, state after it, remaining rows, rows added to each group)."""
+        """Return (0 or a negative verdict, the state after the frame, remaining rows, rows added to each group)."""
         return self.call(state, self.limit, epoch, w, s, rows)
 
     def seal(self, state, epoch, last, workers):
@@ -67,7 +67,7 @@ class Rules:
         return missing, tuple(p)
 
     def keys(self, state, epoch, w, keys, last):
-        """Return (0 or a negative verdict, state after it, workers whose keys are missing, state of the filter)."""
+        """Return (0 or a negative verdict, the state after the frame, workers whose keys are missing, state of the filter)."""
         p, missing, filter_state = (u64 * END)(*state), u64(), u32()
         code = self.lib.query_keys(p, self.kind, self.flags, self.width, epoch, w, (u32 * len(keys))(*keys), len(keys), last,
                                    ctypes.byref(missing), ctypes.byref(filter_state))
@@ -81,7 +81,7 @@ class Rules:
 
 
 class WindowIgnored(Rules):
-    """Every copy of a frame is added."""
+    """This broken rule adds every copy of a frame."""
 
     def rows(self, state, epoch, w, s, rows):
         high, taken = state[HIGH + w], state[TAKEN + w]
@@ -92,7 +92,7 @@ class WindowIgnored(Rules):
 
 
 class WindowSlides(Rules):
-    """A number beyond the window moves it, even if the window then leaves some numbers uncovered."""
+    """With this broken rule, a number beyond the window moves the window, even if the window then leaves some numbers uncovered."""
 
     def rows(self, state, epoch, w, s, rows):
         if state[EPOCH] == epoch and s > state[HIGH + w]:
@@ -102,7 +102,7 @@ class WindowSlides(Rules):
 
 
 class PlaceLater(Rules):
-    """A key that found no place when its row first arrived finds a place when a later copy arrives."""
+    """With this broken rule, a key that found no place when its row first arrived finds a place when a later copy arrives."""
 
     def rows(self, state, epoch, w, s, rows):
         first = state[EPOCH] != epoch or s > state[HIGH + w]
@@ -111,7 +111,7 @@ class PlaceLater(Rules):
 
 
 class PlaceLost(Rules):
-    """A group is replaced if a key finds the table full."""
+    """This broken rule replaces a group if a key finds the table full."""
 
     def rows(self, state, epoch, w, s, rows):
         held = state[HELD:HELD + state[USED]]
@@ -121,21 +121,21 @@ class PlaceLost(Rules):
 
 
 class SealUnchecked(Rules):
-    """SEAL succeeds whenever the master asks."""
+    """With this broken rule, SEAL succeeds whenever the master asks."""
 
     def seal(self, state, epoch, last, workers):
         return 0, state[:SEALED] + (1,) + state[BAR:]
 
 
 class CountsAlways(Rules):
-    """Top-N: every copy counts."""
+    """This broken rule counts every copy of a frame in top-N."""
 
     def rows(self, state, epoch, w, s, rows):
         return super().rows(state[:HIGH + w] + (0,) + state[HIGH + w + 1:], epoch, w, s, rows)
 
 
 class TiesOfCopies(Rules):
-    """Top-N: rows equal to T are pruned from every copy."""
+    """This broken rule of top-N prunes rows equal to T from every copy."""
 
     def rows(self, state, epoch, w, s, rows):
         code, after, keep, added = super().rows(state, epoch, w, s, rows)
@@ -145,9 +145,9 @@ class TiesOfCopies(Rules):
 
 
 class Query:
-    """State: (epoch, aggregator, groups' rows, acknowledged, acknowledgements in flight, sent on, at the master, old).
-    The four after the groups have an entry a frame. The third has the rows of each copy that was sent on, the
-    fourth the rows of the copy that the master took, or None. `old`: frames of the first epoch are in flight.
+    """State: (epoch, aggregator, rows of the groups, acknowledged, acknowledgements in flight, sent on, at the master, old). The four
+    members after the groups have an entry per frame. `sent on` has the rows of each copy that was forwarded, and `at the master` the rows
+    of the copy that the master took, or None. `old` says that frames of the first epoch are in flight.
     """
 
     def __init__(self, rules_, frames, restart=False, copies_taken=False, early_last=False, eager=False, ack_of_busy=False,
@@ -158,7 +158,7 @@ class Query:
         self.restart, self.copies_taken, self.early_last, self.eager = restart, copies_taken, early_last, eager
         self.ack_of_busy, self.any_epoch = ack_of_busy, any_epoch
         self.high_first, self.lockless = high_first, lockless
-        self.topn = rules_.kind != TABLE  # nothing is added
+        self.topn = rules_.kind != TABLE  # a top-N adds nothing
 
     def initial(self):
         z = len(self.list)
@@ -183,7 +183,7 @@ class Query:
         return True
 
     def judge(self, s):
-        """Check the result: the master has every worker's last frame, and the table."""
+        """Check that the master has every worker's last frame and a right table."""
         epoch, agg, groups, acked, acks, on, master, pending = s
         want = [r for r in ((w, f, i) for w, f in self.list for i in range(len(self.frames[w][f - 1]))) if self.wanted(r)]
         at_master = [r for rows in master if rows for r in rows if self.wanted(r)]
@@ -228,11 +228,11 @@ class Query:
         return [(label, t) for label, t in out if t != s]
 
     def arrives(self, s, w, f):
-        """ROWS of worker w, frame f, reaches the aggregator, also from the first epoch if there was one."""
+        """Deliver the ROWS of worker w, frame f, to the aggregator, also from the first epoch if there was one."""
         epoch, pending = s[0], s[7]
         out = []
         if self.lockless:
-            # A CPU reads without the lock; another frame may arrive between its two loads.
+            # A CPU reads without the lock, so another frame may arrive between its two loads.
             if pending is None:
                 first = int(f > s[1][HIGH + w]) if self.high_first else s[1][BAR]
                 out.append((("read", w, f), s[:7] + ((w, f, first),)))
@@ -254,7 +254,7 @@ class Query:
         epoch, agg, groups, acked, acks, on, master, pending = s
         i, label = self.at(w, f), ("rows", w, f)
         if of_epoch != epoch:
-            # The datapath checks this under the lock. Without the check, rows are added to the running table.
+            # The datapath makes this check under the lock. Without the check, rows are added to the running table.
             if not self.any_epoch:
                 return s
         known = [k for k, r in enumerate(self.frames[w][f - 1]) if not floor or self.rules.key(r[1]) >= floor]
@@ -267,16 +267,16 @@ class Query:
                 return s
             if agg[EPOCH] != after[EPOCH]:
                 groups = ((),) * GROUPS
-            # A group that became another key's has lost its rows.
+            # A group that was given to another key has lost its rows.
             groups = tuple(rows if after[HELD + g] == agg[HELD + g] else () for g, rows in enumerate(groups))
-            # A row of another epoch is a different row, whichever frame has it.
+            # A row of another epoch is a different row, even in a frame with the same number.
             tag = {k: (w, f, known[k] + (0 if of_epoch == epoch else 100)) for k in range(len(frame))}
             left = tuple(tag[k] for k, stays in enumerate(keep) if stays)
             if not self.topn and sum(added):
                 held = after[HELD:HELD + after[USED]]
                 groups = list(groups)
                 for k, r in enumerate(frame):
-                    # Otherwise a filter has pruned it.
+                    # Otherwise a filter has pruned the row.
                     if not keep[k] and r[0] in held:
                         g = held.index(r[0])
                         groups[g] = tuple(sorted(groups[g] + (tag[k],)))
@@ -295,7 +295,7 @@ class Query:
         return epoch, after, groups, acked, acks, on, master, pending
 
     def taken(self, s, i, rows):
-        """Deliver a forwarded frame to the master, which acknowledges it, and takes one copy of each frame."""
+        """Deliver a forwarded frame to the master. The master acknowledges every copy, and takes one copy of each frame."""
         epoch, agg, groups, acked, acks, on, master, pending = s
         if master[i] is None:
             master = put(master, i, rows)
@@ -324,14 +324,14 @@ class Query:
 
 
 class UsedEarly(Rules):
-    """The filter is used with the first rows, although keys are missing."""
+    """This broken rule uses the filter from the first rows on, although keys are missing."""
 
     def rows(self, state, epoch, w, s, rows):
         return super().rows(state[:BUILT] + (3,) + state[BEYOND:], epoch, w, s, rows)
 
 
 class Undecided(Rules):
-    """Rows pass until the filter is whole."""
+    """With this broken rule, rows pass until the filter is complete."""
 
     def rows(self, state, epoch, w, s, rows):
         code, after, keep, added = super().rows(state, epoch, w, s, rows)
@@ -341,7 +341,7 @@ class Undecided(Rules):
 
 
 class CountsUnsure(Rules):
-    """Top-N: a row counts that may not be in the join."""
+    """This broken rule of top-N counts a row that may not be in the join."""
 
     def rows(self, state, epoch, w, s, rows):
         if state[FILTER] != epoch << 32 | OPEN:
@@ -350,10 +350,11 @@ class CountsUnsure(Rules):
 
 
 class Joined(Query):
-    """Queries with a filter. Worker w sends the keys KEYS[w], one in each frame, then its rows. The worker sends the last keys when the
-    others are acknowledged. It sends rows once it learns that no keys are missing, or, if workers do not wait, once its own keys are
-    acknowledged. State: (Query's state, acknowledged keys, acknowledgements in flight); acknowledgement 2 also says that no worker's keys
-    are missing.
+    """Queries with a filter. Worker w sends the keys KEYS[w], one in each frame, then its rows. The worker sends its last keys when its
+    other keys are acknowledged. It sends rows once it learns that no keys are missing, or, if workers do not wait, once its own keys are
+    acknowledged.
+
+    State: (state of Query, acknowledged keys, acknowledgements in flight). Acknowledgement 2 also says that no worker's keys are missing.
     """
 
     def __init__(self, rules_, keys, frames, impatient=False, last_early=False, untaken=False, late=False, **options):
@@ -402,7 +403,7 @@ class Joined(Query):
         return [(label, after) for label, after in out if after != t]
 
     def arrive(self, t, i, of_epoch):
-        """KEYS reaches the aggregator, which can tell the first epoch's keys from the second's."""
+        """Deliver KEYS to the aggregator, which can tell the keys of the first epoch from those of the second."""
         s, acked, acks = t
         w, f = self.key_frames[i]
         code, agg, missing, state = self.rules.keys(s[1], s[0], w, self.keys[w][f], f == self.m - 1)
@@ -442,16 +443,16 @@ def text(label):
             "untaken keys": "keys of " + frame + " are acknowledged, and dropped"}[kind]
 
 
-# Rows are (key, value). There are three keys and room for two, so one key finds no room.
+# Rows are (key, value). There are three keys and two places, so one key finds no place.
 ONE = [[((0, 1), (1, 1)), ((2, 1), (0, 1)), ((1, 1), (2, 1)), ((2, 1),)]]
 TWO = [[((0, 1), (1, 1)), ((2, 1), (0, 1))], [((1, 1), (2, 1)), ((0, 1),)]]
 THREE = [[((0, 1),), ((1, 1),), ((2, 1),)], [((2, 1),), ((0, 1),), ((1, 1),)]]
-# Keys of a join, without key 2
+# The keys of a join, without key 2
 SOME = [[(0,), ()], [(), (1,)]]
 ANEW = [[(1,), (0,)], [(), ()]]
 BOTH = [[((2, 1), (0, 1)), ((1, 1), (2, 1))], [((0, 1), (2, 1)), ((1, 1),)]]
 FEW = [[((2, 3), (0, 1)), ((1, 2),)], [((2, 4),), ((0, 2), (1, 1))]]
-# Values with ties, at T and above it.
+# Values with ties, both at T and above T
 FIRST = [[((0, 2), (1, 1)), ((2, 2), (3, 3))], [((4, 3), (5, 2)), ((6, 1), (7, 3))]]
 TIES = [[((0, 1), (1, 1)), ((2, 2),)], [((4, 2),), ((6, 2), (7, 1))]]
 

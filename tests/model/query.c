@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rules of queries as a shared object for queries.py. Each call takes a state
- * apart into numbers, gives a frame to user space's aggregator, which is
- * include/fpisa/query/topn.h, table.h and filter.h, and packs the resulting state. Values are small
- * integers; a frame has few rows. A filter is a bitmap of one block, of which the first word is used.
+ * The rules of queries as a shared object for queries.py. Each call unpacks a state from numbers, gives a frame to the
+ * user-space aggregator (include/fpisa/query/topn.h, table.h and filter.h), and packs the resulting state. Values are
+ * small integers, and a frame has few rows. A filter is a bitmap of one block, and only the block's first word is used.
  */
 #include "query/soft/query.c"
 
@@ -15,7 +14,7 @@ struct packed {
 	__u64 epoch, used, sealed, bar;
 	__u64 high[WORKERS], taken[WORKERS];
 	__u64 filter, built, beyond, word;
-	__u64 held[GROUPS]; /* topn: the heap; table: keys */
+	__u64 held[GROUPS]; /* topn: the heap; table: the keys */
 };
 
 static struct fpisa_filter_block block;
@@ -69,7 +68,7 @@ static struct fpisa_query_config config(__u32 limit, __u32 flags)
 
 /*
  * Take one frame of `n` rows. Fill keep[] and, for a table, added[], the number of rows added to each group. Return 0,
- * or the verdict of a drop, negated.
+ * or the negated verdict of a drop.
  */
 int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 width, __u32 epoch, __u32 rank,
 	       __u64 sequence, const __u32 *keys, const __u32 *values, __u32 n, __u8 *keep, __u32 *added)
@@ -100,7 +99,7 @@ int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 wid
 	return v == FPISA_V_rows_taken || v == FPISA_V_rows_passed ? 0 : -(int)v;
 }
 
-/* Take one frame of `n` keys. Return 0, or the verdict of a drop, negated; *state as in KEYS_ACK. */
+/* Take one frame of `n` keys. Return 0, or the negated verdict of a drop. *state is as in KEYS_ACK. */
 int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epoch, __u32 rank, const __u32 *keys,
 	       __u32 n, int last, __u64 *missing, __u32 *state)
 {
@@ -116,7 +115,7 @@ int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epo
 	return v == FPISA_V_keys_taken ? 0 : -(int)v;
 }
 
-/* Give SEAL with one `last` for both workers. Return the workers that lack rows, as bits. */
+/* Deliver SEAL with one `last` for both workers. Return the workers that lack rows, as bits. */
 __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 workers)
 {
 	struct fpisa_soft_query q = {.kind = FPISA_QUERY_TABLE, .width = width, .config = {.master = workers}};
@@ -129,7 +128,10 @@ __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 w
 	return missing;
 }
 
-/* Return the floor that a program keeps after reading `bar`, for a frame that is above all counted frames (`counts`) or not. */
+/*
+ * Return the floor that a program keeps after it has read `bar`. `counts` says that the frame has a higher number than
+ * all counted frames.
+ */
 __u64 query_floor(__u64 bar, int counts)
 {
 	struct fpisa_query_config c = {0};

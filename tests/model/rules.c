@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The protocol's rules as a shared object for tests/model/model.py. Each
- * function passes numbers to include/fpisa/frame.h, slot.h and tree.h, in the order in
- * which the datapath (bpf/) and the in-process transport call them. model.py
- * compiles this file.
+ * The rules of the protocol as a shared object for tests/model/model.py. Each function passes numbers to
+ * include/fpisa/frame.h, slot.h and tree.h, in the order in which the datapath (bpf/) and the in-process transport call
+ * them. model.py compiles this file.
  */
 #include "fpisa/tree.h"
 
-/* A slot's version as model.py holds it, without fields that are equal in every claim */
+/* A version of a slot as model.py holds it, without fields that are equal in every claim */
 struct rules_slot {
 	__u64 generation, chunk, bitmap, order, arrivals, done, digest;
 };
 
 #define CALL 7
 #define COUNT 32
-#define SECRET 1000 /* secret of every rank: the models compare incarnations themselves */
+#define SECRET 1000 /* secret of every rank, because the models compare incarnations themselves */
 #define TOKEN 17
-#define EMITS 0x100  /* a result leaves */
-#define BREAKS 0x100 /* the generation is broken from now on */
+#define EMITS 0x100  /* a result is sent */
+#define BREAKS 0x100 /* the generation is broken from this frame on */
 #define HALF 0x200   /* half of the contribution may be in the registers */
 
 static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
@@ -69,12 +68,11 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask at the time of the checks without state,
- * `live` and `current` the live mask and the job's generation under the lock. *r is the version that fpisa_slot_of()
- * names; it becomes what the datapath has left.
- * `broken`: the reason if the generation is broken, else 0; `lost`: after admission, the programs of the pipeline
- * are missing. Return the negative of a drop's verdict, plus BREAKS, or
- * enum fpisa_step, plus EMITS.
+ * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask during the checks without state; `live`
+ * and `current` are the live mask and the job's generation under the lock. *r is the version that fpisa_slot_of()
+ * names, and is updated as the datapath would update it. `broken` is the reason if the generation is broken, else 0.
+ * `lost` says that the programs of the pipeline are missing after admission. Return the negated verdict of a drop, plus
+ * BREAKS, or enum fpisa_step, plus EMITS.
  */
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation, __u64 door,
 	      __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost)
@@ -130,8 +128,8 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 
 /*
  * Add plane `plane`, one of `parts`, of the partial sum of leaf `rank` at the root, as rules_add() adds an ADD.
- * `contributors` is the number of ranks in the partial sum. x[0] has the torn ranks, x[1] the contributors to the slot,
- * and x[2 + r] the planes of rank r that the registers hold.
+ * `contributors` is the number of ranks in the partial sum. x[0] has the torn ranks, x[1] the number of contributors to
+ * the slot, and x[2 + r] the planes of rank r that the registers hold.
  */
 int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 plane,
 	       __u32 parts, __u32 contributors, __u64 door, __u64 live, __u32 broken)
@@ -190,8 +188,8 @@ int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u3
 }
 
 /*
- * Return the ranks that the result of `chunk`, which leaves now, names as lost, as a worker reads it. *r is the version that
- * fpisa_slot_of() names for the chunk before.
+ * Return the ranks that a worker would take for lost after the result of `chunk`, which the aggregator sends now. *r is
+ * the version that fpisa_slot_of() names for the previous chunk.
  */
 __u64 rules_lost(const struct rules_slot *r, __u32 workers, __u64 chunk, __u32 generation, __u64 live)
 {
@@ -205,8 +203,8 @@ __u64 rules_lost(const struct rules_slot *r, __u32 workers, __u64 chunk, __u32 g
 }
 
 /*
- * Take one HELLO of `rank` in `incarnation`, with a proof and its cookie. The session is four numbers
- * and the incarnations of the first `workers` ranks, updated. Return 1 if joined.
+ * Take one HELLO of `rank` in `incarnation`, with a proof and the rank's cookie. The session is four numbers and the
+ * incarnations of the first `workers` ranks, and is updated. Return 1 if the rank has joined.
  */
 int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,
 	       __u32 rank, __u64 incarnation, __u64 live)
@@ -236,8 +234,8 @@ int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, _
 }
 
 /*
- * Take one HELLO of a leaf's rank, as rules_join() does; *attempt and *offered are the leaf's. Return enum
- * fpisa_waiting.
+ * Take one HELLO of a rank at a leaf, as rules_join() does at a root. *attempt and *offered are those of the leaf.
+ * Return enum fpisa_waiting.
  */
 int rules_leaf_join(__u64 *joining, __u64 *members, __u64 *attempt, __u64 *offered, __u64 *incarnations, __u32 workers,
 		    __u32 rank, __u64 incarnation, __u64 live)
@@ -258,7 +256,7 @@ int rules_leaf_join(__u64 *joining, __u64 *members, __u64 *attempt, __u64 *offer
 	return waiting;
 }
 
-/* Take the parent's WELCOME to `asked`, which is in `generation`. Return whether the generation begins at the leaf. */
+/* Take the parent's WELCOME to `asked`, which names `generation`. Return whether the generation begins at the leaf. */
 int rules_leaf_welcome(__u64 *joining, __u64 *members, __u32 *current, __u64 attempt, __u64 *offered, __u64 asked,
 		       __u32 generation, __u64 live)
 {
@@ -273,7 +271,7 @@ int rules_leaf_welcome(__u64 *joining, __u64 *members, __u32 *current, __u64 att
 	return begins;
 }
 
-/* Return the name of verdict `v`, or NULL past the last. */
+/* Return the name of verdict `v`, or NULL past the last verdict. */
 const char *rules_verdict(int v)
 {
 	static const char *const names[] = {

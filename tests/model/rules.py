@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The rules that the models run: the C functions of include/fpisa/frame.h and
-slot.h through rules.c, and deliberately broken variants of them
+"""The rules that the models run: the C functions of include/fpisa/frame.h and slot.h through rules.c, and deliberately broken variants of
+the rules
 
-A slot's version is a tuple (generation, chunk, bitmap, order, arrivals, done,
-digest, regs): the fields of struct fpisa_slot and the tags of the contributions that
-are in the registers, in the order in which they were added. A tag names the rank
-and the chunk of a contribution; C never sees it.
+A version of a slot is a tuple (generation, chunk, bitmap, order, arrivals, done, digest, regs). It has the fields of struct fpisa_slot, and
+the tags of the contributions in the registers, in the order in which they were added. A tag names the rank and the chunk of a contribution.
+C never sees a tag.
 """
 
 import ctypes
@@ -19,7 +18,7 @@ INCLUDE = os.path.join(HERE, "..", "..", "include")
 USER = os.path.join(HERE, "..", "..", "user")
 
 SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
-EMITS = BREAKS = 0x100  # rules.c
+EMITS = BREAKS = 0x100  # from rules.c
 HALF = 0x200
 
 GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, REGS = range(8)
@@ -68,7 +67,7 @@ class Rules:
         return self.names[-code & 0xff]
 
     def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
-        """Return (code, fields of the slot after it); the code is rules_add()'s."""
+        """Return (code, fields of the slot after the frame). The code is that of rules_add()."""
         key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken, lost)
         hit = self.known.get(key)
         if hit is None:
@@ -79,7 +78,7 @@ class Rules:
         return hit
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current, *calls):
-        """Deliver one ADD; `calls`: digest, broken and lost. Return (code, index, slots after it)."""
+        """Deliver one ADD. `calls` is digest, broken and lost. Return (code, index, slots after the ADD)."""
         i = self.lib.rules_slot_of(chunk, self.window)
         code, fields = self.add(slots[i], rank, chunk, gen, door, live, current, *calls)
         regs = slots[i][REGS]
@@ -92,7 +91,7 @@ class Rules:
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
 
     def lost(self, slots, chunk, gen, live):
-        """Return the bitmap of the ranks that the result of `chunk` names as lost in the chunk before."""
+        """Return the bitmap of the ranks that the result of `chunk` names as lost in the previous chunk."""
         before = slots[self.lib.rules_slot_of(max(chunk - 1, 0), self.window)][:REGS]
         key = (before, chunk, gen, live)
         if key not in self.known:
@@ -116,7 +115,7 @@ class Rules:
 
 
 class Bitmap(Rules):
-    """SwitchML's rule: a bitmap and a counter a version, no chunk number, no done."""
+    """SwitchML's rule has a bitmap and a counter per version, and neither a chunk number nor `done`."""
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current):
         i = self.lib.rules_slot_of(chunk, self.window)
@@ -134,7 +133,7 @@ class Bitmap(Rules):
 
 
 class DoneUnchecked(Rules):
-    """A round starts 2W further on whether or not the last round is done."""
+    """With this broken rule, a round starts 2W further on even if the previous round is not done."""
 
     def add(self, slot, rank, chunk, *rest):
         if chunk == slot[CHUNK] + 2 * self.window:
@@ -143,7 +142,7 @@ class DoneUnchecked(Rules):
 
 
 class AddAfterDone(Rules):
-    """A contribution that is not in the bitmap is added although the round is done."""
+    """This broken rule adds a contribution that is not in the bitmap although the round is done."""
 
     def add(self, slot, rank, chunk, *rest):
         if chunk == slot[CHUNK] and not slot[BITMAP] >> rank & 1:
@@ -152,7 +151,7 @@ class AddAfterDone(Rules):
 
 
 class OneVersion(Rules):
-    """Each slot has one version: chunk c + W starts its round where the result of chunk c is kept."""
+    """With this broken rule, each slot has one version. Chunk c + W starts its round in the place that keeps the result of chunk c."""
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current):
         i, w = 2 * (chunk % self.window), self.window
@@ -167,10 +166,10 @@ class OneVersion(Rules):
 
 
 class DuplicateAdded(Rules):
-    """The bitmap is not checked: a second copy is added again."""
+    """This broken rule does not check the bitmap, so a second copy is added again."""
 
     def add(self, slot, rank, chunk, *rest):
-        other = 1 << 63  # keeps the bitmap from looking empty
+        other = 1 << 63  # this bit keeps the bitmap from being empty
         if chunk != slot[CHUNK] or slot[DONE] or not slot[BITMAP] >> rank & 1:
             return super().add(slot, rank, chunk, *rest)
         slot = slot[:BITMAP] + (slot[BITMAP] & ~(1 << rank) | other,) + slot[ORDER:]
@@ -179,7 +178,7 @@ class DuplicateAdded(Rules):
 
 
 class NoFinish(Rules):
-    """A duplicate never completes a round, not even after a shrink."""
+    """With this broken rule, a duplicate never completes a round, not even after a rank was removed."""
 
     def add(self, slot, *rest):
         code, fields = super().add(slot, *rest)
@@ -187,7 +186,7 @@ class NoFinish(Rules):
 
 
 class NoResend(Rules):
-    """A finished round sends no answers."""
+    """With this broken rule, a finished round sends no answers."""
 
     def add(self, slot, *rest):
         code, fields = super().add(slot, *rest)
@@ -195,42 +194,43 @@ class NoResend(Rules):
 
 
 class LostOfNextChunk(Rules):
-    """A result names the ranks whose contributions to the chunk after it are missing, which may be still to come."""
+    """With this broken rule, a result names the ranks whose contributions to the next chunk are missing, although these may still
+    arrive."""
 
     def lost(self, slots, chunk, gen, live):
         return super().lost(slots, chunk + 2, gen, live)
 
 
 class LostOfTakenOut(Rules):
-    """A result names ranks that were removed from the job, for which no worker waits."""
+    """With this broken rule, a result names ranks that were removed from the job, although no worker waits for them."""
 
     def lost(self, slots, chunk, gen, live):
         return super().lost(slots, chunk, gen, (1 << self.workers) - 1)
 
 
 class GenerationIgnored(Rules):
-    """A contribution is added to the slot's round whatever generation it names."""
+    """This broken rule adds a contribution to the slot's round in any generation."""
 
     def add(self, slot, rank, chunk, gen, door, live, current):
         return super().add(slot, rank, chunk, slot[GEN] or current, door, live, slot[GEN] or current)
 
 
 class GenerationEarly(Rules):
-    """The generation is compared before the lock is held, so contributions of any earlier generation may pass."""
+    """This broken rule compares the generation before it takes the lock, so contributions of any earlier generation may pass."""
 
     def add(self, slot, rank, chunk, gen, door, live, current):
         return super().add(slot, rank, chunk, gen, door, live, gen if gen < current else current)
 
 
 class DigestIgnored(Rules):
-    """Equal lengths are taken for equal calls."""
+    """This broken rule takes calls of equal length for equal calls."""
 
     def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
         return super().add(slot, rank, chunk, gen, door, live, current, SAME, broken, lost)
 
 
 class JoinAny(Rules):
-    """Any HELLO joins, also a copy of one that was answered."""
+    """With this broken rule, any HELLO joins, also a copy of a HELLO that was answered."""
 
     def join(self, session, next_gen, rank, inc, live):
         known = session[2]
@@ -240,7 +240,7 @@ class JoinAny(Rules):
 
 
 class JoinStale(Rules):
-    """The incarnation is not compared: an older HELLO joins."""
+    """This broken rule does not compare the incarnation, so an older HELLO joins."""
 
     def join(self, session, next_gen, rank, inc, live):
         known = session[2]
@@ -250,7 +250,7 @@ class JoinStale(Rules):
 
 
 class JoinRunning(Rules):
-    """A worker that restarts joins the running generation."""
+    """With this broken rule, a worker that restarts joins the running generation."""
 
     def join(self, session, next_gen, rank, inc, live):
         joining, gen, known, members = session
@@ -260,7 +260,7 @@ class JoinRunning(Rules):
 
 
 class JoinOnce(Rules):
-    """A HELLO counts until a generation begins, even if its sender has died in the meantime."""
+    """With this broken rule, a HELLO counts until a generation begins, even if its sender has died in the meantime."""
 
     def join(self, session, next_gen, rank, inc, live):
         joining, gen, known, members = session

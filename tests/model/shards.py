@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several aggregators: one call whose chunks are spread over them, one chunk at each, window 1. Workers may restart, and an
+"""Model several aggregators: one call whose chunks are spread over them, one chunk at each, with window 1. Workers may restart, and an
 aggregator may lose its state, at any time, a limited number of times in a run.
 
 As in generations.py, a sent message may arrive at any later time. A worker is (life, incarnations, generations, taken). The last three have
-an entry for
-each aggregator: generation 0 while it waits for a WELCOME there; taken is None, or the contributions in that sum. Each attempt to
-join is another life, with the next higher incarnation at all aggregators. A worker contributes when it has joined at all aggregators.
+an entry for each aggregator. A generation is 0 while the worker waits for a WELCOME of the aggregator. taken is None, or the contributions
+in the aggregator's sum. Each attempt to join is another life, with the next higher incarnation at all aggregators. A worker contributes
+when it has joined at all aggregators.
 
 An operator may remove a rank from the job, at one aggregator after the other, in a call or between calls.
 
-What must hold: a call that a worker completes has from each rank the contribution of one life, at every aggregator, and none from a rank
-that had been removed at one aggregator before the worker's generation there began. From every state, when nothing is lost any more, all
-remaining workers complete a call together.
+Two properties must hold. A call that a worker completes has from each rank the contribution of one life, at every aggregator. It has none
+from a rank that had been removed at one aggregator before the worker's generation there began. And from every state, when no more frames
+are lost, all remaining workers complete a call together.
 
-Two workers that give up in turns can continue for ever: each time that one of them joins again, the other's generation ends. Therefore
-they do it a limited number of times before losses end.
+Two workers that give up in turn can continue forever: each time that one of them joins again, the generation of the other ends. Therefore
+workers give up a limited number of times before losses end.
 
-State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left). An aggregator is
-(session, slot
-versions, the incarnations of the ranks of its generation, 0 of others, its number of state losses (a HELLO carries a
-cookie that counts until the next), the ranks that are left). Messages that can change nothing any more are left out of the state.
+State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left). An aggregator is (session, slot
+versions, the incarnations of the ranks of its generation, the number of its state losses, the ranks that are left). The incarnation of a
+rank outside the generation is 0. A HELLO carries a cookie that is valid until the next loss of state. Messages that can no longer change
+anything are left out of the state.
 """
 
 from explore import Violation
@@ -31,9 +31,9 @@ NOBODY = ()
 
 class Shards:
     def __init__(self, rules, aggregators, restarts, losses, deadlines, shrinks=0, joined=True, early=False, alone=False, everywhere=True):
-        """joined: a worker begins when all have joined; else with their first HELLO. early: a worker contributes at aggregators where it
-        has joined, although it has not joined at all. alone: a worker joins again only where necessary. everywhere: a rank that is removed
-        at one aggregator is removed at all.
+        """joined: a worker begins when all ranks have joined, else with its first HELLO. early: a worker contributes at the aggregators
+        where it has joined, although it has not joined at all aggregators. alone: a worker joins again only where necessary. everywhere: a
+        rank that is removed at one aggregator is removed at all.
         """
         self.joined = joined
         self.rules, self.k, self.left = rules, aggregators, (restarts, losses, deadlines, shrinks)
@@ -56,7 +56,7 @@ class Shards:
         return ((0, 0, (0,) * self.n, 0), (EMPTY,) * 2, NOBODY, lost, live)
 
     def stays(self, s, r):
-        """The rank has not been removed at any aggregator."""
+        """Return whether no aggregator has removed the rank."""
         return all(s[1][a][4] >> r & 1 for a in range(self.k))
 
     def finished(self, s):
@@ -85,7 +85,8 @@ class Shards:
         return [(label, self.tidy(after)) for label, after in out]
 
     def may_shrink(self, s, r, a):
-        """Ranks are alike, and so are aggregators: rank 0 is removed, first at the last aggregator, then at all."""
+        """Ranks are interchangeable, and so are aggregators. Therefore remove only rank 0, first at the last aggregator, then at all
+        aggregators."""
         if r or not s[1][a][4] & 1:
             return False
         return s[7] and a == self.k - 1 if self.stays(s, r) else self.everywhere
@@ -95,13 +96,13 @@ class Shards:
         return (s[0], put(s[1], a, aggregator)) + s[2:7] + (s[7] - self.stays(s, r),)
 
     def lose(self, s, a):
-        """A rank that waits there is challenged again, and repeats its HELLO with another cookie."""
+        """Lose the state of aggregator a. A rank that waits at a is challenged again, and repeats its HELLO with another cookie."""
         lost = s[1][a][3] + 1
         hellos = {("hello", r, a, w[1][a], lost) for r, w in enumerate(s[0]) if not w[2][a]}
         return (s[0], put(s[1], a, self.fresh(lost, s[1][a][4])), s[2], s[3] | hellos) + s[4:]
 
     def tidy(self, s):
-        """Return the state without messages that can change nothing any more."""
+        """Return the state without messages that can no longer change anything."""
         welcomes = {m for m in s[3] if m[0] == "welcome" and s[0][m[1]][1][m[2]] == m[3] and not s[0][m[1]][2][m[2]]}
         coming = {(m[2], m[4]) for m in welcomes}
 
@@ -153,11 +154,11 @@ class Shards:
         return self.early or 0 not in gens
 
     def outlived(self, s, r, a):
-        """The rank's contributions there carry the cookie of an earlier session."""
+        """Return whether the rank's contributions at a carry the cookie of an earlier session."""
         return s[1][a][0][2][r] != s[0][r][1][a]
 
     def over(self, s, r, a):
-        """Worker r is in a generation there that has ended, or that another rank has left."""
+        """Return whether worker r is in a generation at a that has ended, or that another rank has left."""
         session, _, members, _, live = s[1][a]
         gen = s[0][r][2][a]
         return gen and (session[1] != gen or any(live >> j & 1 and (s[0][j][1][a] != members[j] or session[2][j] != members[j])
@@ -173,8 +174,8 @@ class Shards:
         return self.become(s, r, worker, {("hello", r, a, newest, s[1][a][3]) for a in where})
 
     def give_up(self, s, r):
-        """Return the states after worker r has found that its generation has ended. If the worker joins again only there, it waits at that
-        aggregator."""
+        """Return the states after worker r has found that its generation has ended. If the worker joins again only at that aggregator, it
+        waits there."""
         over = [a for a in range(self.k) if self.over(s, r, a)]
         if self.alone:
             return [self.restart(s, r, [a]) for a in over if s[0][r][3][a] is None]
@@ -189,7 +190,7 @@ class Shards:
         return getattr(self, label[0])(s, label, *label[1:])
 
     def aggregate(self, s, label):
-        """A frame reaches an aggregator. Return the state after it and the answer, which is in net too."""
+        """Deliver a frame to an aggregator. Return the state after it and the answer, which is also in net."""
         after, reply = getattr(self, label[0])(s, label, *label[1:])
         return (after[:3] + (after[3] | {reply},) + after[4:] if reply else after), reply
 
@@ -231,7 +232,8 @@ class Shards:
         return self.become(s, r, (life, incs, gens, taken), frozenset())
 
     def check_call(self, r, taken, label):
-        """Each rank has one life; a rank that is missing at one aggregator was removed during the generation, not before it."""
+        """Check that each rank has one life. A rank that is missing at one aggregator must have been removed during the generation, not
+        before it."""
         call = set().union(*(regs for regs, _ in taken))
         if len({rank for rank, _ in call}) < len(call):
             raise Violation("worker %d completes a call of different lives: %s" % (r, call_text(taken)), label)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check the hash of tags (include/fpisa/tag.h) with halves of two bits in place of 32: over all keys, two different frames have
-equal A and B for at most one key in 2^4, as doc/protocol.md, section 6, says of 2^64. The check covers every pair of
-frames of two and of four halves. --self-test: hashes that lack a part of it must fail the check.
+"""Check the hash of tags (include/fpisa/tag.h) with halves of two bits in place of 32. Over all keys, two different frames must have equal
+A and B for at most one key in 2^4, the equivalent of the 2^64 in doc/protocol.md, section 6. The check covers every pair of frames of two
+and of four halves. With --self-test, hashes that lack a part must fail the check.
 """
 
 import itertools
@@ -20,7 +20,7 @@ def keys_of(n):
 
 
 def sums(frame, k, ends=(True, True), passes=2):
-    """Return A and B of a frame under each key, as one number."""
+    """Return A and B of a frame under each key, packed into one number."""
     z = (k + numpy.array((0, *frame, 0), dtype=numpy.uint8)) % HALF
     z[:, 0] *= ends[0]
     z[:, -1] *= ends[1]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many generations of a tree: ranks that restart or give up, leaves and a root that lose their state. Window 1
+"""Model many generations of a tree with window 1: ranks that restart or give up, leaves and a root that lose their state.
 
-As in generations.py, a sent message may arrive at any later time: `net` is the set of all messages ever sent. A rank is (incarnation,
-generation, received, life). A leaf is (joining, generation, incarnations, members, attempt, offered) and its slots; the root is a session as in
-rules.py, the next generation, and its slots. Partial sums are whole here; trees.py has their parts.
+As in generations.py, a sent message may arrive at any later time. `net` is the set of all messages ever sent. A rank is (incarnation,
+generation, received, life). A leaf is (joining, generation, incarnations, members, attempt, offered) and its slots. The root is a session
+as in rules.py, the next generation, and its slots. Partial sums have one part here; trees.py models their parts.
 
 State: (ranks, leaves, root, members of each begun generation, net, (restarts, losses of a leaf, losses of the root) left).
 """
@@ -18,7 +18,7 @@ OLD, JOINED, WAITS, ALL_WAIT = range(4)  # enum fpisa_waiting
 
 
 class Leaf:
-    """The rules of a leaf's session as the datapath has them."""
+    """The rules of a leaf's session as the datapath has them"""
 
     def __init__(self, lib, workers):
         self.lib, self.full = lib, (1 << workers) - 1
@@ -40,7 +40,7 @@ class Leaf:
 
 
 class OneAttempt(Leaf):
-    """A newcomer does not begin another attempt."""
+    """With this broken rule, a newcomer does not begin another attempt."""
 
     def join(self, session, rank, inc):
         waiting, after = super().join(session, rank, inc)
@@ -48,7 +48,7 @@ class OneAttempt(Leaf):
 
 
 class JoinsRunning(Leaf):
-    """A rank that restarts joins the generation that the leaf is in."""
+    """With this broken rule, a rank that restarts joins the current generation of the leaf."""
 
     def join(self, session, rank, inc):
         waiting, after = super().join(session, rank, inc)
@@ -58,7 +58,7 @@ class JoinsRunning(Leaf):
 
 
 class SecondGeneration(Leaf):
-    """An attempt may enter any generation whose WELCOME names it, one after the other."""
+    """With this broken rule, an attempt may enter any generation whose WELCOME names the attempt, one after the other."""
 
     def welcome(self, session, asked, generation):
         if session[1] and session[1] != generation:
@@ -69,7 +69,8 @@ class SecondGeneration(Leaf):
 class TreeJoins:
     def __init__(self, lib, ranks, chunks, restarts=0, leaf_losses=0, root_losses=0, leaf=Leaf, same_attempt=False,
                  keeps_session=False):
-        """ranks: of each leaf. same_attempt: a leaf that lost its state begins with the same attempt. keeps_session: it lost its slots alone."""
+        """ranks: the number of ranks of each leaf. same_attempt: a leaf that lost its state begins with the same attempt. keeps_session:
+        the leaf lost only its slots."""
         self.chunks, self.left = chunks, (restarts, leaf_losses, root_losses)
         self.same_attempt, self.keeps_session = same_attempt, keeps_session
         self.broken = leaf is not Leaf or same_attempt or keeps_session
@@ -114,7 +115,7 @@ class TreeJoins:
         return out
 
     def abandoned(self, s, k):
-        """Rank k is in a generation that has ended, that a rank has left, or that a leaf does not have any more."""
+        """Return whether rank k is in a generation that has ended, that a rank has left, or that a leaf no longer has."""
         gen = s[0][k][1]
         if not gen:
             return False
@@ -189,7 +190,7 @@ class TreeJoins:
         return self.become(s, k, (mine, generation, 0, life), ("add", k, life, generation, 0)), None
 
     def frame(self, rules, slots, rank, chunk, generation, tag, full, current):
-        """Deliver a contribution; return (code, slots after it, tags of its slot), in any order of arrival."""
+        """Deliver a contribution, in any order of arrival. Return (code, slots after the contribution, tags of its slot)."""
         code, i, after = rules.frame(slots, rank, chunk, generation, tag, full, full, current)
         if code < 0:
             return code, slots, ()
@@ -232,14 +233,14 @@ class TreeJoins:
         return self.become(s, k, (inc, generation, received | 1 << c, life), *messages), None
 
     def fair(self, s):
-        """All ranks send again once, in turns."""
+        """Let all ranks retransmit once, in turn."""
         t = s
         for k in range(self.n):
             t = self.turn(t, k)
         return t
 
     def follow(self, s, m, k):
-        """Deliver a message and the answers to it."""
+        """Deliver a message and its answers."""
         while m:
             m = m + (k,) if m[0] == "result" else m
             s, m = getattr(self, m[0].replace(" ", "_"))(s, *m[1:])

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A tree of two levels in one generation: ranks, leaves and a root
+"""Model a tree of two levels in one generation: ranks, leaves and a root.
 
-The leaves run the rules of chunks.py. When a leaf's round is complete, its partial sum goes up in several parts, each a
-frame of its own. As in chunks.py, a sent frame may arrive at any time, any number of times, or never.
+The leaves run the rules of chunks.py. When the round of a leaf is complete, the leaf sends its partial sum to the root in several parts,
+each in its own frame. As in chunks.py, a sent frame may arrive at any time, any number of times, or never.
 
-State: (live of each leaf, live of the root, received of each rank, slots of each leaf, slots of the root, ups, results,
-broken). A slot of the root is (slot as in rules.py, torn, contributors, planes of each leaf that are in). ups holds
-the partial sum that each leaf has sent for each chunk, (bitmap, tags); results as in chunks.py.
+State: (live of each leaf, live of the root, received of each rank, slots of each leaf, slots of the root, ups, results, broken). A slot of
+the root is (slot as in rules.py, torn, contributors, planes of each leaf that have been added). ups holds the partial sum that each leaf
+has sent for each chunk, (bitmap, tags). results is as in chunks.py.
 """
 
 from explore import Violation
@@ -16,7 +16,7 @@ GENERATION = 1
 
 
 class Root:
-    """The root's rules as the datapath has them: parts of partial sums."""
+    """The rules of the root as the datapath has them, for parts of partial sums"""
 
     def __init__(self, lib, workers, window, parts):
         self.lib, self.workers, self.window, self.parts = lib, workers, window, parts
@@ -28,7 +28,7 @@ class Root:
         return self.names[-code & 0xff]
 
     def part(self, slot, rank, chunk, plane, contributors, door, live, broken):
-        """Return (code, the slot after it without its tags)."""
+        """Return (code, the slot after the part, without its tags)."""
         fields, torn, total, planes = slot
         key = (fields[:REGS], torn, total, planes, rank, chunk, plane, contributors, door, live, broken)
         if key not in self.known:
@@ -39,7 +39,7 @@ class Root:
         return self.known[key]
 
     def frame(self, slots, rank, chunk, plane, content, door, live, broken):
-        """Deliver one part. Return (code, index, slots after it)."""
+        """Deliver one part. Return (code, index, slots after the part)."""
         i = self.lib.rules_slot_of(chunk, self.window)
         code, fields, torn, total, planes = self.part(slots[i], rank, chunk, plane, len(content[1]), door, live, broken)
         regs = slots[i][0][REGS]
@@ -54,7 +54,7 @@ class Root:
 
 
 class PartCounts(Root):
-    """A leaf is in the bitmap as soon as one of its parts is in the registers."""
+    """With this broken rule, a leaf is in the bitmap as soon as one of its parts is in the registers."""
 
     def frame(self, slots, rank, chunk, plane, content, door, live, broken):
         whole, self.parts = self.parts, 1
@@ -64,11 +64,11 @@ class PartCounts(Root):
 
 
 class PartTwice(Root):
-    """The planes that are in the registers are not remembered, so a copy of a part is added again."""
+    """This broken rule does not record the planes that are in the registers, so a copy of a part is added again."""
 
     def part(self, slot, rank, chunk, plane, *rest):
         fields, torn, total, planes = slot
-        if planes[rank] == 1 << plane:  # the other plane takes its place
+        if planes[rank] == 1 << plane:  # record the other plane instead
             slot = (fields, torn, total, planes[:rank] + (1 << (plane ^ 1),) + planes[rank + 1:])
             code, fields, torn, total, after = super().part(slot, rank, chunk, plane, *rest)
             return code, fields, torn, total, after
@@ -76,7 +76,7 @@ class PartTwice(Root):
 
 
 class TornCounted(Root):
-    """A round goes on although a removed leaf's partial sum is half added."""
+    """With this broken rule, a round goes on although the partial sum of a removed leaf is half added."""
 
     def part(self, slot, *rest):
         found = super().part(slot, *rest)
@@ -88,7 +88,7 @@ class TornCounted(Root):
 
 class Trees:
     def __init__(self, leaf, root, chunks, ranks=2, shrink_rank=0, shrink_leaf=0, absorbs=False, early=False):
-        """absorbs: a leaf sends no partial sum again. early: a leaf's timer seals rounds that are not complete."""
+        """absorbs: a leaf never sends a partial sum again. early: the timer of a leaf seals rounds that are not complete."""
         self.leaf, self.root, self.chunks, self.ranks = leaf, root, chunks, ranks
         self.leaves, self.shrink_rank, self.shrink_leaf = root.workers, shrink_rank, shrink_leaf
         self.absorbs, self.early = absorbs, early
@@ -157,7 +157,7 @@ class Trees:
         return None
 
     def add(self, s, k, c, door):
-        """ADD of rank k reaches its leaf. Return the state after it, and whether the partial sum goes up."""
+        """Deliver the ADD of rank k to its leaf. Return the state after it, and whether the leaf sends the partial sum to the root."""
         live, top, received, slots, roots, ups, results, broken = s
         leaf, rank = divmod(k, self.ranks)
         label = ("add", k, c)
@@ -182,7 +182,7 @@ class Trees:
         return (live, top, received, slots[:leaf] + (after,) + slots[leaf + 1:], roots, ups, results, broken), bool(goes_up)
 
     def part(self, s, leaf, c, plane, door):
-        """A part of a partial sum reaches the root. Return the state after it, and whether the root answers with a result."""
+        """Deliver a part of a partial sum to the root. Return the state after it, and whether the root answers with a result."""
         live, top, received, slots, roots, ups, results, broken = s
         label = ("part", leaf, c, plane)
         if broken:
@@ -225,7 +225,8 @@ class Trees:
                 raise Violation("the slot of chunk %d is overwritten while rank %d still needs it" % (lost, k), label)
 
     def check_result(self, s, c, slot, contributors, label):
-        """Each leaf of the bitmap is in the registers with all its parts, which are of one partial sum, and no other."""
+        """Check that the registers hold all parts of each leaf in the bitmap and nothing else, and that the parts of a leaf belong to one
+        partial sum."""
         bitmap, regs = slot[BITMAP], slot[REGS]
         wanted = [(leaf, c, plane, s[5][leaf][c]) for leaf in range(self.leaves) if bitmap >> leaf & 1
                   for plane in range(self.root.parts)]

@@ -11,7 +11,7 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 	return fpisa_sum_fold(&sum);
 }
 
-/* Return the tag of words by derive(token, use, rank, of). The token has two words. */
+/* Return the tag of the words under the key derive(token, use, rank, of). The token has two words. */
 __u64 wire_tag(__u64 token, __u64 token_high, __u32 use, __u32 rank, __u64 of, __u64 first, const void *data, int words)
 {
 	struct fpisa_key t = {token, token_high}, key = fpisa_key_of(&t, (enum fpisa_key_use)use, rank, of);
@@ -37,13 +37,13 @@ int wire_offered(int format, int mode, int op)
 	return fpisa_mode_offered(f, (enum fpisa_mode)mode) && fpisa_op_offered(f, (enum fpisa_mode)mode, (__u32)op);
 }
 
-/* Return the payload bytes of that many blocks of 32 elements. */
+/* Return the payload size in bytes of that many blocks of 32 elements. */
 int wire_bytes(int format, int blocks)
 {
 	return (int)fpisa_payload_bytes(fpisa_format_of((__u8)format), (__u32)blocks * FPISA_BLOCK);
 }
 
-/* Add n payloads of `blocks` blocks in their order and read the result out to *out. The payloads are overwritten. */
+/* Add n payloads of `blocks` blocks in their order, and write the result to *out. The payloads are overwritten. */
 void wire_round(char *payloads, int n, int blocks, int format, int mode, int rounding, __u32 workers, int flags,
 		__u32 op, double factor, char *out)
 {

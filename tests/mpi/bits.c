@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sums of random values whose bits tests/lib/bits.py computes again: `bits FILE SEED CALL...`. A CALL is a letter and a
- * count: f (float), d (double) or z (double complex) by MPI_Allreduce, in place if the count is odd, F, D or Z by
- * MPI_Reduce to rank count modulo the ranks. FILE.RANK gets, for each call, the rank's values and then its sum, which a
- * rank other than the root does not have.
+ * Sum random values whose bits tests/lib/bits.py computes again: `bits FILE SEED CALL...`. A CALL is a letter and a
+ * count. The letters f (float), d (double) and z (double complex) are MPI_Allreduce, in place if the count is odd. F, D
+ * and Z are MPI_Reduce to rank count modulo the number of ranks. For each call, FILE.RANK gets the rank's values and
+ * then its sum. A rank that is not the root has no sum.
  */
 #include <ctype.h>
 #include <mpi.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager and MPI programs in network namespaces"""
+"""Configuration for MPI: a manager and MPI programs in network namespaces"""
 import json
 import os
 import sys
@@ -23,7 +23,7 @@ def pytest_configure(config):
 
 
 class Cluster:
-    """A host that runs all ranks of programs of one MPI, or several hosts, and the manager that serves them"""
+    """The manager, and one host that runs all ranks of an MPI's programs, or several hosts"""
 
     def __init__(self, net, mpi, folder, config, ranks_each):
         self.net, self.mpi, self.folder = net, mpi, folder
@@ -48,7 +48,7 @@ class Cluster:
         return self.host.spawn(*argv, env=env)
 
     def compiled(self, source):
-        """Compile a source of this folder or elsewhere; a program is returned unchanged."""
+        """Compile a source of this folder or elsewhere. A program is returned unchanged."""
         if not os.path.splitext(source)[1] in mpis.COMPILER:
             return source
         return mpis.compiled(self.mpi, os.path.join(HERE, source), self.folder)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sum one vector whole and then in random pieces, by ranks in random order, blocking and not, in place and not:
- * `cuts SEED`. Print how many sums had other bits than the whole; how many sums of the first half, whose exponents let
- * 113 bits hold every sum, were not the exact sum rounded once; and a digest of the bits.
+ * Sum one vector whole and then in random pieces, by ranks in random order, blocking or not, in place or not: `cuts
+ * SEED`. Print three numbers: the sums whose bits differ from the whole; the sums of the first half, whose exponents
+ * let 113 bits hold every sum, that are not the exact sum rounded once; and a digest of the bits.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -102,7 +102,7 @@ int main(int argc, char **argv)
 		for (int r = 0; r < ranks; r++)
 			order[r] = r;
 		shuffle(order, ranks);
-		/* In half of the cuts the ranks are renumbered, else they change their values. */
+		/* In half of the cuts the ranks get other numbers, else they exchange their values. */
 		if (n % 2)
 			MPI_Comm_split(MPI_COMM_WORLD, 0, order[rank], &c);
 		else

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MPI_Iallreduce on three communicators of two ranks each, started in an order that blocking calls could not have:
- * rank 0 starts A, C; rank 1 B, A; rank 2 C, B. Ranks beyond three do nothing. Print how many sums were right. Each communicator
- * makes another call, in an order that blocking calls can have: `cycle first`, an MPI_Allreduce before all; `cycle barrier`
- * and `cycle integers`, an MPI_Barrier or an MPI_Allreduce of integers after the first round of requests.
+ * Make MPI_Iallreduce on three communicators of two ranks each, started in an order that blocking calls could not have:
+ * rank 0 starts A, C; rank 1 starts B, A; rank 2 starts C, B. Ranks beyond three do nothing. Print how many sums were
+ * right.
+ *
+ * Each communicator also makes another call, in an order that blocking calls can have. With `cycle first` this is an
+ * MPI_Allreduce before all requests. With `cycle barrier` and `cycle integers` this is an MPI_Barrier, or an
+ * MPI_Allreduce of integers, after the first round of requests.
  */
 #include <mpi.h>
 #include <stdio.h>

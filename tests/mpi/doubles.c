@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Doubles and complex numbers in mode exact: 1e300, 1, -1e300, 1 over four ranks in all orders is 2, for each part of a
- * number, by MPI_Allreduce and by MPI_Reduce to each rank, in place or not; arrays of other ranks do not change.
- * MPI_MINLOC, which MPI performs itself, gives the right result too.
+ * Sum doubles and complex numbers in mode exact. 1e300, 1, -1e300, 1 over four ranks in all orders is 2, for each part
+ * of a number, with MPI_Allreduce and with MPI_Reduce to each rank, in place or not. The arrays of other ranks do not
+ * change. MPI_MINLOC, which MPI performs itself, gives the right result too.
  */
 #include <complex.h>
 #include <mpi.h>

@@ -1,6 +1,6 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! Start requests before and after an MPI_Barrier that rank 0 calls through mpi_f08 and the others through `use mpi`;
-! with an argument, all ranks call it through mpi_f08. For each request, another routine of mpi_f08 completes it. Rank 0
+! Start requests before and after an MPI_Barrier that rank 0 calls through mpi_f08 and the others through `use mpi`.
+! With an argument, all ranks call it through mpi_f08. A different routine of mpi_f08 completes each request. Rank 0
 ! prints the number of right results.
 subroutine barrier_of_mpi()
   use mpi
@@ -16,7 +16,7 @@ program entries
   integer :: k, rank, ranks, right = 0, least
   logical :: done
   type(MPI_Request) :: request(2)
-  type(MPI_Status) :: status ! Open MPI 4.1 never says that a request is done to who ignores it
+  type(MPI_Status) :: status ! with an ignored status, Open MPI 4.1 never reports that a request is done
   double precision, asynchronous :: x(values), y(values), z(values)
 
   call mpi_init()

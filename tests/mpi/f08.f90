@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! Compute sums out of place, in place and without blocking. Rank 0 prints them.
+! Compute sums out of place, in place and without blocking. Rank 0 prints the sums.
 program sums
   use mpi_f08
   implicit none

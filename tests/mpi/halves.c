@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MPICH's 16-bit floats: sum, minimum and maximum of MPIX_C_FLOAT16, in place and not, and as a request. Print the
- * number of right results.
+ * Reduce MPICH's 16-bit floats: sum, minimum and maximum of MPIX_C_FLOAT16, in place and not, and as a request. Print
+ * the number of right results.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 static _Float16 send[COUNT], recv[COUNT];
 static int rank, ranks;
 
-/* Return a whole number; 11 bits hold the sums. */
+/* Return a whole number small enough that 11 bits hold the sums. */
 static float value(int r, int i)
 {
 	return (float)((i * 7 + r * 13) % 101 - 50);

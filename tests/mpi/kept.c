@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Calls of every kind that doc/mpi.md says that MPI makes, whose number the adapter's line at MPI_Finalize() names; see test_report. */
+/*
+ * Make calls of every kind that doc/mpi.md leaves to MPI. At MPI_Finalize() the adapter prints how many calls it left
+ * to MPI; test_report checks the number.
+ */
 #include <mpi.h>
 
 static void add(void *in, void *to, int *count, MPI_Datatype *type)

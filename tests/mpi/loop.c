@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * All-reduces in place until one fails with an error from the error handler: `loop call FILE`, or `loop request FILE` by
- * MPI_Iallreduce. `loop late FILE`: rank 1 skips the second call, the first of its datatype. Each rank prints its
- * process id once the calls have begun. FILE.RANK has the time of the end, by the clock that all processes share, and
- * the error, because a launcher that has lost a rank may not forward more output.
+ * Make all-reduces in place until one fails with an error from the error handler: `loop call FILE`, or `loop request
+ * FILE` with MPI_Iallreduce. With `loop late FILE`, rank 1 skips the second call, the first of its datatype.
+ *
+ * Each rank prints its process id once the calls have begun. FILE.RANK gets the time of the end, from the clock that
+ * all processes share, and the error, because a launcher that has lost a rank may not forward more output.
  */
 #include <mpi.h>
 #include <signal.h>
@@ -36,7 +37,7 @@ int main(int argc, char **argv)
 	FILE *f;
 
 	MPI_Init(&argc, &argv);
-	/* MPICH's launcher may have ended, and closed the other end of stderr, before this rank reports why it ends. */
+	/* MPICH's launcher may have ended before this rank reports its error. Writes to stderr then fail. */
 	signal(SIGPIPE, SIG_IGN);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -70,7 +71,7 @@ int main(int argc, char **argv)
 	memcpy(whole, path, sizeof(path));
 	*strrchr(whole, '.') = 0;
 	rename(path, whole);
-	/* MPI_Finalize() fails without the dead ranks. Wait until the other ranks have written their files. */
+	/* MPI_Finalize() fails if ranks are dead. Wait until the other ranks have written their files. */
 	for (int tries = 0; tries < 200 && count_ends(argv[argc - 1]) < ranks - 1; tries++)
 		usleep(50000);
 	_exit(0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Calls that MPI must refuse or perform itself, on served communicators: wrong arguments, MPI_COMM_NULL, communicators
- * between groups, persistent requests, a thread that waits while another makes calls, and an end without any
- * MPI_Comm_free. Print the successful checks.
+ * Make calls that MPI must refuse or perform itself, on served communicators: wrong arguments, MPI_COMM_NULL,
+ * intercommunicators, persistent requests, a thread that waits while another makes calls, and an end without
+ * MPI_Comm_free. Print the number of successful checks.
  */
 #include <mpi.h>
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
@@ -42,7 +42,7 @@ static void refused(MPI_Comm c)
 	check(MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_NULL) != 0, "no communicator");
 }
 
-/* Split off rank 0, which gets no communicator; the sum is that of the other ranks. */
+/* Split off rank 0, which gets no communicator. The other ranks sum among themselves. */
 static void split_off(int rank, int ranks)
 {
 	MPI_Comm c;
@@ -82,7 +82,7 @@ static void *wait_for(void *r)
 	return NULL;
 }
 
-/* Make calls while the other ranks' threads are in MPI_Wait(), in which they wait for rank 0. */
+/* Make calls while the threads of the other ranks wait for rank 0 in MPI_Wait(). */
 static void wait_beside(MPI_Comm c, int rank, int ranks)
 {
 	float x = 3;

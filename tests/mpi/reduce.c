@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MPI_Reduce and no other call that is served, on MPI_COMM_WORLD and two copies: prints how many sums the roots have right.
- * `reduce hungry`: rank 1 has no memory for the first of three sums; print how many of the root's calls succeeded, how
- * many results are right, and whether all ranks have the same sums of other types afterwards. `reduce refused`: calls
- * whose root is not a rank, or whose arrays MPI refuses; print the classes of the root's errors, and whether the next
- * sum is right. Each call has its own copy of the communicator, because after an error MPI does not guarantee that the
- * next call works.
+ * Make MPI_Reduce and no other served call, on MPI_COMM_WORLD and two copies. Print how many sums the roots have right.
+ *
+ * With `reduce hungry`, rank 1 has no memory for the first of three sums. Print how many of the root's calls succeeded,
+ * how many results are right, and whether all ranks have the same sums of other types afterwards.
+ *
+ * With `reduce refused`, make calls whose root is not a rank, or whose arrays MPI refuses. Print the classes of the
+ * root's errors, and whether the next sum is right. Each call has its own copy of the communicator, because after an
+ * error MPI does not guarantee that the next call works.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -70,10 +72,10 @@ static void hungry(void)
 	double one = 1, sums = 0;
 	MPI_Comm c;
 
-	right_on(MPI_COMM_WORLD, 0); /* this call agrees on the type, and makes the job */
+	right_on(MPI_COMM_WORLD, 0); /* this call agrees on the type and makes the job */
 	getrlimit(RLIMIT_AS, &limit);
 	low = limit;
-	low.rlim_cur = 1 << 20; /* below the present use, so no memory can be mapped */
+	low.rlim_cur = 1 << 20; /* less than the process uses now, so no memory can be mapped */
 	for (int k = 1; k <= 3; k++) {
 		in[MANY - 1] = (float)k;
 		if (rank == 1 && k == 1)
@@ -108,7 +110,7 @@ int main(int argc, char **argv)
 	if (argc > 1) {
 		/*
 		 * For a wrong argument, Open MPI calls the handler of MPI_COMM_WORLD, whichever communicator the call
-		 * names.
+		 * has.
 		 */
 		MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 		*argv[1] == 'h' ? hungry() : refused();

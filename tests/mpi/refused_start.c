@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MPI refuses rank 1's request for the first of two calls of MPI_Iallreduce. Print how many ranks had an error of each
- * call, at its start or end, and whether a copy of the communicator still sums right.
+ * MPI refuses rank 1's request for the first of two calls of MPI_Iallreduce. Print how many ranks got an error from
+ * each call, at its start or end, and whether a copy of the communicator still sums right.
  */
 #include <dlfcn.h>
 #include <mpi.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Requests of MPI_Iallreduce in flight together with messages, completed in another order; requests of a
- * communicator that is freed meanwhile; and threads, each with a communicator of its own. Print how many sums were
- * right, over all ranks: `requests LEVEL`, the level of MPI_Init_thread, "multiple" for the threads.
+ * Run requests of MPI_Iallreduce in flight together with messages and complete them in another order, requests of a
+ * communicator that is freed meanwhile, and threads that each have their own communicator. Print how many sums were
+ * right over all ranks: `requests LEVEL`. LEVEL is the level of MPI_Init_thread, "multiple" for the threads.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@ static double expected(int ranks, int k, int i)
 	return ranks * (ranks - 1) / 2.0 * (k + 1) + ranks * (i % 7);
 }
 
-/* Make FLIGHT calls of different lengths and complete them last first, by MPI_Waitall or one by one. */
+/* Make FLIGHT calls of different lengths and complete them in reverse order, by MPI_Waitall or individually. */
 static void flight(struct work *w, MPI_Comm give_up, int how)
 {
 	MPI_Request r[FLIGHT];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * MPI_SUM of all pairs of special doubles and of special floats by two ranks, compared with the sum by IEEE 754: zeros,
- * subnormals, neighbours of 1 and of powers of two, the largest, infinities, NaN. Rank 0 prints how many sums of how
- * many differ in their bits. All NaN count as equal, and so do 0 and -0.
+ * Compare MPI_SUM of all pairs of special doubles and of special floats on two ranks with the sum by IEEE 754. The
+ * specials are zeros, subnormals, neighbours of 1 and of powers of two, the largest numbers, infinities and NaN. Rank 0
+ * prints how many of the sums differ in their bits. All NaN count as equal, and so do 0 and -0.
  */
 #include <float.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * All-reduces of small integers, whose sums are exact in every format: datatype x operation x count x
- * communicator x in place or not x blocking or not; then calls that MPI performs itself. `sweep` prints the number of
- * checks.
+ * Make all-reduces of small integers, whose sums are exact in every format, for every datatype, operation, count and
+ * communicator, in place or not, blocking or not. Then make calls that MPI performs itself. `sweep` prints the number
+ * of checks.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static int expected(MPI_Op op, int ranks, int i)
 	return op == MPI_MIN ? first : last;
 }
 
-/* Complete the request by each function in turn, together with MPI_REQUEST_NULL and a request that MPI serves. */
+/* Complete the request with each function in turn, together with MPI_REQUEST_NULL and a request that MPI performs. */
 static void complete(MPI_Request *r, int how)
 {
 	MPI_Request all[3] = {MPI_REQUEST_NULL, *r, MPI_REQUEST_NULL};
@@ -140,7 +140,7 @@ static void sweep(MPI_Comm c, const char *name)
 					check(c, name, &types[t], ops[o], counts[k], how % 2, how / 2);
 }
 
-/* Reduce pairs of floats: add the first numbers, and take the maximum of the second. */
+/* Reduce pairs of floats: add the first numbers, and take the maximum of the second numbers. */
 static void mixed(void *in, void *inout, int *n, MPI_Datatype *t)
 {
 	const float *a = in;
@@ -176,7 +176,7 @@ static void others(int rank, int ranks)
 
 /*
  * Check that rank 0 moves a message while it waits in an all-reduce whose type is agreed on. The message is larger than
- * MPI sends at once, so it moves only if MPI makes progress there.
+ * MPI sends at once, so it moves only if MPI makes progress in the wait.
  */
 static void message_under_way(int rank)
 {
@@ -242,7 +242,7 @@ int main(int argc, char **argv)
 		MPI_Comm_dup(MPI_COMM_WORLD, &dup);
 		sweep(dup, "a copy");
 		MPI_Comm_free(&dup);
-		/* The ranks of each half in reverse */
+		/* The ranks of each half, in reverse order */
 		MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
 		sweep(half, "a half");
 		MPI_Comm_free(&half);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""MPI programs with the adapter: every value, served calls, calls left to MPI, and the messages about them"""
+"""Test MPI programs with the adapter: every value, served calls, calls left to MPI, and the messages about them."""
 import json
 import os
 import random
@@ -15,7 +15,7 @@ from lab import ADDRESS, COMMAND_S, TOP, draw_seed, once_within
 
 RANKS = 4
 EXAMPLES = os.path.join(TOP, "adapters", "mpi", "examples")
-SWEEP = 3 * 3 * 6 * 2 * 2  # types, operations, counts, in place or not, blocking or not, for each communicator
+SWEEP = 3 * 3 * 6 * 2 * 2  # types x operations x counts x in place or not x blocking or not, for each communicator
 CHECKED = 4 * SWEEP + 3
 FORTRAN = "mpifh.f90", "module.f90", "f08.f90"
 
@@ -39,7 +39,7 @@ def sweep(c, **env):
 
 
 def test_sweep(cluster):
-    """MPI_COMM_WORLD, a copy and halves are served; afterwards their jobs are removed."""
+    """MPI_COMM_WORLD, a copy and halves are served. Afterwards their jobs are removed."""
     c = cluster()
     took, lines = sweep(c)
     assert took > 1000 and lines == []
@@ -47,7 +47,7 @@ def test_sweep(cluster):
 
 
 def test_progress(cluster):
-    """A rank that waits in an all-reduce moves MPICH's large messages between hosts, since the sender must move them."""
+    """A rank that waits in an all-reduce moves MPICH's large messages between hosts, because the sender must move them."""
     c = cluster()
     out, _ = c.run(2, "sweep.c", "progress", UCX_TLS="tcp,self")
     assert json.loads(out)["checked"] == 1
@@ -55,20 +55,20 @@ def test_progress(cluster):
 
 @pytest.mark.parametrize("level", ["single", "multiple"])
 def test_requests(cluster, level):
-    """Requests in flight together, on a freed communicator and in threads are right."""
+    """Requests in flight together, on a freed communicator and in threads give right sums."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "requests.c", level)
     answer = json.loads(out)
     assert answer["right"] == answer["of"] and said(err) == []
-    # A frame needs at most 17 bytes for two doubles. All 36 calls of 5000 doubles in each rank were sent in frames.
+    # Two doubles need at most 17 bytes in frames. So this many bytes mean that frames carried all 36 calls of 5000 doubles on each rank.
     assert c.sent() - before > 36 * RANKS * 5000 * 8 / 3500
     c.groups.empty()
 
 
 def test_a_cycle_of_requests(cluster):
-    """Requests on overlapping communicators may be started in a cycle, as MPI allows, and no request waits for ever. The
-    datapath serves the requests of a communicator that has agreed, in any call that waits for all of it."""
+    """Requests on overlapping communicators may be started in a cycle, as MPI allows, and no request waits forever. Once a communicator has
+    agreed, the datapath serves its requests during any call that waits for all of them."""
     c = cluster()
     frames = {}
     for how in "never", "first", "barrier", "integers":
@@ -79,7 +79,7 @@ def test_a_cycle_of_requests(cluster):
         frames[how] = c.sent() - before
     line, = said(c.run(RANKS, "sweep.c", "short", FPISA_MODE="exact")[1])[:1]
     assert "MPI_Iallreduce of float until the next MPI_Allreduce or MPI_Barrier" in line
-    # Each round has 2000 doubles in each of two ranks of three communicators; a frame needs at most 17 bytes for two doubles.
+    # Each round has 2000 doubles on each of two ranks of three communicators. Two doubles need at most 17 bytes in frames.
     round_of = 6 * 2000 * 8 / 3500
     assert frames["never"] < round_of, frames
     assert frames["first"] > 5 * round_of and min(frames["barrier"], frames["integers"]) > 4 * round_of, frames
@@ -87,7 +87,7 @@ def test_a_cycle_of_requests(cluster):
 
 
 def test_static_jobs(cluster):
-    """Without a manager MPI_COMM_WORLD has one static job for each type, and another communicator has jobs under its name."""
+    """Without a manager, MPI_COMM_WORLD has one static job for each type, and another communicator has jobs under its own name."""
     c = cluster()
     c.groups.kill()
     for job, kind in enumerate(("fp32", "fp64", "fp64")):
@@ -125,7 +125,7 @@ def test_static_jobs_that_are_none(cluster, env, why):
 
 
 def test_a_rank_taken_out_of_a_static_job(cluster):
-    """If a rank is removed from the job, the others get an error that names it, because an MPI sum is over all ranks."""
+    """If a rank is removed from the job, the other ranks get an error that names it, because an MPI sum covers all ranks."""
     c = cluster()
     c.net.add_job(0, workers=[f"{c.net.addresses[0]}:{19000 + r}" for r in range(RANKS)])
     p, _, folder = mpis.begin(c, RANKS, "call", FPISA_AGGREGATOR=ADDRESS, FPISA_JOBS="0:19000")
@@ -138,7 +138,7 @@ def test_a_rank_taken_out_of_a_static_job(cluster):
 
 
 def test_two_levels(cluster):
-    """Only one rank of each host sends, so there are half as many frames. Mode exact refuses two levels and keeps its bits."""
+    """Only one rank of each host sends, so the number of frames is halved. Mode exact refuses two levels and keeps its bits."""
     c = cluster(hosts=2, ranks_each=2)
     took = {}
     for levels in (0, 1):
@@ -153,14 +153,14 @@ def test_two_levels(cluster):
 
 
 def test_two_levels_of_static_jobs(cluster):
-    """One rank of each host is in the static job. If the aggregator says that the job is exact, all calls are left to MPI,
-    with a message. MPI_Reduce is left to MPI."""
+    """One rank of each host is in the static job. If the aggregator says that the job is exact, all calls are left to MPI, with a message.
+    MPI_Reduce is always left to MPI."""
     c = cluster(hosts=2, ranks_each=2)
     c.groups.kill()
     jobs = {"FPISA_MANAGER": "", "FPISA_AGGREGATOR": ADDRESS, "FPISA_JOBS": "0", "FPISA_TWO_LEVELS": 1}
     lines = ["fpisa: MPI_COMM_WORLD of 4 ranks: MPI performs all reductions of float: mode exact rounds once, but with FPISA_TWO_LEVELS "
              "each host would round first"]
-    for mode, results, says in ("fpisa", 25, []), ("exact", 1, lines):  # of 24 calls and the agreement's call
+    for mode, results, says in ("fpisa", 25, []), ("exact", 1, lines):  # frames for 24 calls and the agreement's call
         c.net.add_job(0, "--mode", mode, workers=[f"{a}:18000" for a in c.net.addresses])
         _, err = c.run(RANKS, "sweep.c", "orders", **jobs)
         assert said(err) == says and c.net.json("stats", 0)["v_result"] == results, (mode, err)
@@ -169,7 +169,7 @@ def test_two_levels_of_static_jobs(cluster):
 
 
 def test_specials(cluster):
-    """Without FPISA_MODE the sums of two ranks equal those of IEEE 754, except for doubles very close to a tie; mode fpisa rounds down."""
+    """Without FPISA_MODE the sums of two ranks equal those of IEEE 754, except for doubles very close to a tie. Mode fpisa rounds down."""
     c = cluster()
     differ = {mode: json.loads(c.run(2, "specials.c", FPISA_MODE=mode)[0]) for mode in ("", "exact", "fpisa")}
     assert (differ[""]["floats"], differ["exact"]["floats"], differ["exact"]["doubles"]) == (0, 0, 0), differ
@@ -184,26 +184,26 @@ def test_without_the_adapter(cluster):
 
 
 def test_exact(cluster):
-    """MPI performs requests before the first agreement, and each communicator reports it. All orders of values give the same sum, also for
-    short arrays."""
+    """MPI performs requests that come before the first agreement, and each communicator reports this. All orders of values give the same
+    sum, also for short arrays."""
     c = cluster()
     took, lines = sweep(c, FPISA_MODE="exact")
     assert took > 1000
     for kind in "float", "double":
         assert sum(f"MPI_Iallreduce of {kind} until the next MPI_Allreduce or MPI_Barrier: " in x for x in lines) == 4, lines
-    # And one line at the end, since these requests may round.
+    # Expect one more line at the end, because these requests may round.
     assert len(lines) == 9 and sum(BEFORE in x for x in lines) == 1
     out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
     assert json.loads(out)["right"] == 24
 
 
 def test_exact_doubles(cluster):
-    """Doubles and complex numbers are right by MPI_Allreduce and MPI_Reduce; without the adapter most orders are wrong."""
+    """Sums of doubles and complex numbers by MPI_Allreduce and MPI_Reduce are right. Without the adapter most orders give wrong sums."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "doubles.c", FPISA_MODE="exact")
     answer = json.loads(out)
-    # Four calls of six types and 24 orders
+    # Four calls of six types in 24 orders
     assert answer["right"] == answer["of"] == 4 * 6 * 24 + 1 and said(err) == [], (out, err)
     assert c.sent() - before > 4 * 6 * 24 * RANKS
     c.groups.empty()
@@ -212,7 +212,7 @@ def test_exact_doubles(cluster):
 
 
 def test_reduce_alone(cluster):
-    """In mode exact the datapath serves MPI_Reduce; in other modes no communicator has a group, and no rank calls the manager."""
+    """In mode exact the datapath serves MPI_Reduce. In other modes no communicator has a group, and no rank connects to the manager."""
     c = cluster()
     frames = {}
     for mode in "exact", "", "fpisa":
@@ -225,7 +225,7 @@ def test_reduce_alone(cluster):
 
 
 def test_reduce_refused(cluster):
-    """An invalid root, and arrays that MPI refuses, give MPI's own error, in mode exact too, and no rank waits for ever."""
+    """An invalid root, and arrays that MPI refuses, give MPI's own error, in mode exact too, and no rank waits forever."""
     c = cluster()
     # MPICH's UCX prints warnings about messages that were sent to a root with an error.
     plain = json.loads(c.run(RANKS, "reduce.c", "refused", preload=False)[0].splitlines()[0])
@@ -233,13 +233,13 @@ def test_reduce_refused(cluster):
     for mode in "exact", "":
         out, err = c.run(RANKS, "reduce.c", "refused", FPISA_MODE=mode)
         answer = json.loads(out.splitlines()[0])
-        # The datapath promises the next sum; MPI does not.
+        # The datapath guarantees the next sum, but MPI does not.
         assert answer == {**plain, "next": 1 if mode else answer["next"]} and said(err) == [], (mode, out, err)
     c.groups.empty()
 
 
 def test_reduce_without_memory(cluster):
-    """A rank that cannot make a call still counts it, so its next call has the right number and no sum mixes values of two calls."""
+    """A rank that cannot make a call still counts it. So its next call has the right number, and no sum mixes values of two calls."""
     c = cluster()
     out, err = c.run(RANKS, "reduce.c", "hungry", FPISA_MODE="exact")
     assert json.loads(out.splitlines()[0]) == {"well": 0, "right": 0, "after": [1, 1]}
@@ -249,7 +249,7 @@ def test_reduce_without_memory(cluster):
 
 
 def test_a_request_that_mpi_refuses(cluster):
-    """The error is MPI's own and not one about memory; no rank waits for ever or has a wrong sum."""
+    """The error is MPI's own error, not an error about memory. No rank waits forever or has a wrong sum."""
     c = cluster()
     out, err = c.run(RANKS, "refused_start.c")
     assert json.loads(out.splitlines()[0]) == {"wrong": [RANKS, RANKS], "after": 1}, (out, err)
@@ -260,7 +260,7 @@ def test_a_request_that_mpi_refuses(cluster):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_fanout(cluster, fanout):
-    """FPISA_FANOUT decides whether results come to each host by multicast, whatever the manager's default."""
+    """FPISA_FANOUT decides whether each host gets results by multicast, whatever the manager's default is."""
     c = cluster(f"fanout = {'unicast' if fanout == 'multicast' else 'multicast'}", hosts=2)
 
     def multicast():
@@ -271,12 +271,12 @@ def test_fanout(cluster, fanout):
     out, err = c.run(2, "sweep.c", "short", FPISA_FANOUT=fanout)
     assert json.loads(out)["checked"] == SWEEP and said(err) == []
     came = [b - a for a, b in zip(before, multicast())]
-    # 36 calls of 40000 numbers; a frame has 832 at most.
+    # 36 calls of 40000 numbers. A frame holds at most 832 numbers.
     assert max(came) < 10 if fanout == "unicast" else min(came) > 36 * 40000 / 832, came
 
 
 def test_solver(cluster):
-    """A solver's answer has the same bits however its parts are assigned to ranks; with MPI alone the bits differ."""
+    """The answer of a solver has the same bits however its parts are assigned to ranks. With MPI alone the bits differ."""
     c = cluster()
     program = os.path.join(EXAMPLES, "cg.c")
     for ranks in 2, 3, 4, 8:
@@ -288,7 +288,7 @@ def test_solver(cluster):
 
 
 def test_halves(cluster):
-    """MPICH's 16-bit floats are summed by a job of that format. Open MPI has none, and Debian's MPICH does not add them itself."""
+    """A job of the 16-bit format sums MPICH's 16-bit floats. Open MPI has no such type, and Debian's MPICH does not add them itself."""
     c = cluster()
     if c.mpi != "mpich":
         pytest.skip("MPIX_C_FLOAT16 is MPICH's")
@@ -296,13 +296,13 @@ def test_halves(cluster):
     out, err = c.run(RANKS, "halves.c")
     answer = json.loads(out)
     assert answer["right"] == answer["of"] and said(err) == [], (out, err)
-    # 12 calls of 5001 in each rank; a frame has 512 of them at most.
+    # 12 calls of 5001 numbers on each rank. A frame holds at most 512 numbers.
     assert counters(c) - before > 12 * RANKS * 5001 / 512
     c.groups.empty()
 
 
 def test_misuse(cluster):
-    """MPI refuses invalid calls itself, and the next calls are right; nothing is left of objects that were not freed."""
+    """MPI refuses invalid calls itself, and the next calls give right results. Objects that were not freed leave nothing behind."""
     c = cluster()
     before = c.sent()
     out, err = c.run(RANKS, "misuse.c")
@@ -312,7 +312,7 @@ def test_misuse(cluster):
 
 
 def test_two_programs(cluster):
-    """Two programs on one host, at the same time, have groups and ports of their own."""
+    """Two programs on one host, at the same time, have separate groups and ports."""
     c = cluster()
     c.compiled("requests.c")
     both = [c.start(RANKS, "requests.c", "single") for _ in range(2)]
@@ -325,7 +325,7 @@ def test_two_programs(cluster):
 
 
 def test_manager_killed(cluster):
-    """After a restart the manager has the groups again, and no call fails."""
+    """After its restart the manager has the groups again, and no call fails."""
     c = cluster()
     p, _, folder = mpis.begin(c, RANKS, "call")
     for _ in range(2):
@@ -350,7 +350,7 @@ def test_other_mpi(cluster):
 
 
 def test_exact_however_cut(cluster):
-    """The bits of a vector's sum are the same over runs, orders of the ranks, and any cut into calls."""
+    """A vector's sum has the same bits in all runs, orders of the ranks, and cuts into calls."""
     c = cluster()
     seed = draw_seed()
     runs = [json.loads(c.run(RANKS, "cuts.c", seed, FPISA_MODE="exact")[0]) for _ in range(2)]
@@ -358,14 +358,14 @@ def test_exact_however_cut(cluster):
 
 
 def test_min_bytes(cluster):
-    """With FPISA_MIN_BYTES MPI performs small calls, although groups exist that talk to the manager."""
+    """With FPISA_MIN_BYTES MPI performs small calls, although groups are connected to the manager."""
     c = cluster()
     few, lines = sweep(c, FPISA_MIN_BYTES=10**9)
     assert few < 500 and lines == []
 
 
 def test_default_min_bytes(cluster):
-    """Without the variable MPI performs calls of a single number."""
+    """Without the variable, MPI performs calls of a single number."""
     c = cluster()
     frames = []
     for least in "", "4":
@@ -382,8 +382,8 @@ def test_default_min_bytes(cluster):
     ({"FPISA_TWO_LEVELS": 2}, "FPISA_TWO_LEVELS is '2'; it must be 0 or 1"),
 ])
 def test_said_once(cluster, env, why):
-    """Settings belong to a process, so its communicators do not repeat the messages: rank 0 prints three, and each half prints one from
-    another rank."""
+    """Settings belong to a process, so its communicators do not repeat the messages. Rank 0 prints three messages, and each half prints one
+    from another rank."""
     c = cluster()
     took, lines = sweep(c, **env)
     assert took < 100 and lines and all(why in x for x in lines)
@@ -405,7 +405,7 @@ def test_format_that_is_not_given(cluster):
                                    for x in lines)
 
 
-# MPICH's launcher kills the processes on the host of a process that a signal has ended, as doc/mpi.md says.
+# If a signal ends a process, MPICH's launcher kills the other processes on its host, as doc/mpi.md says.
 SHELL = "sh", "-c", 'trap "" USR1; "$0" "$@"; exit $?'
 
 
@@ -423,7 +423,7 @@ def test_failure(cluster, how):
 
 @pytest.mark.parametrize("how, victim, hosts", [("call", 1, 1), ("request", 0, 4), ("late", 1, 1)])
 def test_a_rank_dies(cluster, how, victim, hosts):
-    """The others get an error that names a dead rank, within a second, even if they have yet to agree on a datatype."""
+    """The other ranks get an error that names a dead rank within a second, even if they have not yet agreed on a datatype."""
     c = cluster(hosts=hosts)
 
     once_within(1, lambda: mpis.kill_one(c, RANKS, how, victim, *(SHELL if c.mpi == "mpich" and hosts == 1 else ())))
@@ -445,13 +445,13 @@ CALLS_OF_FORTRAN = "r5", "d5", "c5", "z5", "r600", "d300", "c400", "z1001", "R3"
 
 
 def finite(rng, wide):
-    """Return the bits of a number, with any exponent of 250 or 2000."""
+    """Return the bits of a number, with a random exponent of 250 or 2000."""
     m, exponent = (52, rng.randrange(20, 2020)) if wide else (23, rng.randrange(2, 250))
     return rng.getrandbits(1) << (63 if wide else 31) | exponent << m | rng.getrandbits(m)
 
 
 def write_values(paths, calls, rng):
-    """Write values for each rank, such that every other sum of four ranks loses its largest values."""
+    """Write values for each rank, such that every second sum of four ranks loses its largest values."""
     files = [open(p, "wb") for p in paths]
     for call in calls:
         for i in range(numbers_of(call)):
@@ -466,7 +466,7 @@ def write_values(paths, calls, rng):
 
 @pytest.mark.parametrize("source", ["bits_mpifh.f90", "bits_module.f90", "bits_f08.f90"])
 def test_fortran_exact(cluster, source):
-    """Sums of Fortran's real, double precision, complex and double complex have the oracle's bits, also in MPI_Reduce."""
+    """Sums of Fortran's real, double precision, complex and double complex have the oracle's bits, also with MPI_Reduce."""
     c = cluster(fortran=True)
     rng = random.Random(draw_seed())
     path = os.path.join(c.folder, "bits")
@@ -494,14 +494,15 @@ BEFORE = "fpisa: rank 0: reductions of floating-point numbers: "
 
 
 def reports(c, **env):
-    """Return the last line of the adapter's, or None, and how many lines there are besides."""
+    """Return the last line of the adapter, or None, and the number of its other lines."""
     lines = said(c.run(RANKS, "kept.c", FPISA_MIN_BYTES="", **env)[1])
     ends = [x.removeprefix(BEFORE) for x in lines if x.startswith(BEFORE)]
     return ends, len(lines) - len(ends)
 
 
 def test_report(cluster):
-    """One line at MPI_Finalize says how many calls went where, and why MPI made the others: in mode exact, or if asked."""
+    """A line at MPI_Finalize gives the number of calls that the datapath served and that MPI performed, and the reasons. It is printed in
+    mode exact, or if asked for."""
     c = cluster()
     assert reports(c, FPISA_MODE="exact") == ([KEPT["exact"]], 1)
     assert reports(c, FPISA_MODE="exact", FPISA_REPORT=0) == ([], 1)
@@ -514,12 +515,12 @@ def test_report(cluster):
 
 @pytest.mark.parametrize("argv", [(), ("f08",)], ids=["mixed", "f08"])
 def test_fortran_entries(cluster, argv):
-    """The ranks agree in MPI_Barrier, whichever module each uses; requests end by each routine that completes requests."""
+    """The ranks agree in MPI_Barrier, whichever module each rank uses. Every routine that completes requests ends them."""
     c = cluster(fortran=True)
     before = c.sent()
     out, err = c.run(RANKS, "entries.f90", *argv)
     assert out.split() == ["10"] and said(err) == []
-    # The datapath serves 9 of 10 rounds, with two requests each; a frame needs at most 17 bytes for two doubles.
+    # The datapath serves 9 of 10 rounds, with two requests each. Two doubles need at most 17 bytes in frames.
     assert c.sent() - before > 9 * 2 * RANKS * 2000 * 8 / 3500
     c.groups.empty()
 

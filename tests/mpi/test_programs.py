@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs from Debian, preloaded: the answers are right, and the sums went to the aggregator"""
+"""Preload programs from Debian. Their answers are right, and the aggregator adds their sums."""
 import os
 import pathlib
 import random
@@ -21,12 +21,12 @@ LONGEST_S = 1200 * SLOW
 
 
 def unserved(err):
-    """From a rank's output, return the communicators of several ranks that the library left to MPI."""
+    """Return the communicators of several ranks that the library left to MPI, from the output of a rank."""
     return [x for x in err.splitlines() if x.startswith("fpisa: ") and "MPI performs all reductions" in x and "of 1 ranks" not in x]
 
 
 def run(c, *program, preload=True, env=(), ranks=RANKS, **more):
-    """Run a program on all ranks. Return stdout, stderr, and the frames that the host sent."""
+    """Run a program on all ranks. Return stdout, stderr, and the number of frames that the host sent."""
     argv, own = mpis.command(c.mpi, ranks, c.folder, *program, preload=preload, FPISA_MANAGER=ADDRESS, FPISA_MIN_BYTES=0,
                              **dict(env))
     before = c.sent()
@@ -48,7 +48,7 @@ def program(name, package):
 
 @pytest.fixture
 def openmpi(cluster, request):
-    """Skip unless the MPI is Open MPI, for which Debian builds these."""
+    """Skip unless the MPI is Open MPI, because Debian builds these programs only for Open MPI."""
     if "openmpi" not in request.node.name:
         pytest.skip("Debian builds this for Open MPI alone")
     return cluster()
@@ -78,7 +78,7 @@ GRIDS = {2: (2, 1, 1), 3: (3, 1, 1), 4: (2, 2, 1), 8: (2, 2, 2)}
 
 
 def thermo(c, ranks, boxes, **env):
-    """Return LAMMPS' table with all digits if rank i has box boxes[i] of the grid, by Open MPI alone unless env is given."""
+    """Return LAMMPS' table with all digits if rank i has box boxes[i] of the grid. Use Open MPI alone unless env is given."""
     x, y, z = GRIDS[ranks]
     grid, source = (os.path.join(c.folder, name) for name in ("grid", "melt"))
     with open(grid, "w") as f:
@@ -94,7 +94,8 @@ def thermo(c, ranks, boxes, **env):
 
 @pytest.mark.parametrize("ranks", GRIDS)
 def test_lammps_bits(openmpi, ranks):
-    """In mode exact LAMMPS' table has the same digits whichever rank has which box. By Open MPI alone it does not on 4 and 8 ranks."""
+    """In mode exact LAMMPS' table has the same digits whichever rank has which box. With Open MPI alone the digits differ on 4 and 8
+    ranks."""
     boxes = list(range(ranks))
     others = boxes[1::2] + boxes[::2], random.Random(draw_seed()).sample(boxes, ranks)
     assert len({thermo(openmpi, ranks, m, FPISA_MODE="exact", FPISA_REPORT=1) for m in (boxes, *others)}) == 1
@@ -124,7 +125,7 @@ def test_pw(openmpi):
     differ = [(name.strip(), p, o) for (name, p), (_, o) in zip(plain, ours) if p != o]
     print(f"pw.x: {many} frames, {few} without; {len(differ)} of {len(plain)} energies differ: {differ}; bands "
           f"{'equal' if bands == our_bands else 'not equal'}")
-    # In Ry, with 8 digits; the estimate of the accuracy is the remainder of a nearly total cancellation.
+    # Energies in Ry, with 8 digits. The estimate of the accuracy is the remainder of a nearly total cancellation.
     assert all(abs(float(p) - float(o)) <= 2e-8 for name, p, o in differ)
     assert max(abs(a - b) for p, o in zip(numbers(bands), numbers(our_bands)) for a, b in zip(p, o)) <= 1e-4
     assert many - few > 200 * RANKS
@@ -132,8 +133,8 @@ def test_pw(openmpi):
 
 # -- mpi4py's own tests -------------------------------------------------------------
 
-RANKS_OF_TESTS = 3	# the tests make communicators of 1 to so many ranks
-# Programs that start others, which Open MPI 4.1 does not always end, with or without the library
+RANKS_OF_TESTS = 3	# the tests make communicators of up to this many ranks
+# Skip programs that start other programs, because Open MPI 4.1 does not always end them, with or without the library.
 WITHOUT = "--exclude", "test_spawn", "--exclude", "test_dynproc"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random valid MPI programs over overlapping communicators: each program ends, and each rank has the same results as without the adapter"""
+"""Random valid MPI programs over overlapping communicators end, and each rank has the same results as without the adapter."""
 import os
 import random
 
@@ -13,13 +13,13 @@ TYPES, OPERATORS, LONGEST = 3, 3, 3000
 
 
 def communicators(rng):
-    """Return the ranks of each communicator; all overlap with others."""
+    """Return the ranks of each communicator. Every communicator overlaps with others."""
     return [list(range(RANKS))] + [sorted(rng.sample(range(RANKS), rng.randint(2, RANKS))) for _ in range(4)]
 
 
 def begins(rng, comms, calls):
-    """Return each rank's clock at the start of each request, and the latest over all ranks. A clock lies between that of
-    its call and a latest clock, and clocks keep the order of the calls on their communicator."""
+    """Return each rank's clock at the start of each request, and the latest such clock over all ranks. Each lies between the clock of the
+    call and a latest clock, and clocks keep the order of the calls on their communicator."""
     at, latest = {}, {}
     for c, ranks in enumerate(comms):
         mine = [k for k, call in enumerate(calls) if call[1] == c]
@@ -36,10 +36,10 @@ def begins(rng, comms, calls):
 
 
 def schedule(rng):
-    """Return lines of schedule.c. Each rank's calls have clocks, and an order within one clock. A blocking call has the same clock in all
-    its ranks. The wait for a request has a later clock than the start of the request in each of its ranks. Therefore a wait at a clock
-    waits only for calls at that
-    clock or before, and no rank waits for ever. Requests of different communicators are started in any order, in cycles too.
+    """Return lines of schedule.c. The calls of each rank have clocks, and an order within one clock. A blocking call has the same clock on
+    all its ranks. On each rank, the wait for a request has a later clock than the start of the request. Therefore a wait at a clock waits
+    only for calls at that clock or before, and no rank waits forever. Requests of different communicators are started in any order, in
+    cycles too.
     """
     comms = communicators(rng)
     calls = [(rng.choices(("start", "call", "barrier"), (8, 1, 1))[0], rng.randrange(len(comms))) for _ in range(CALLS)]

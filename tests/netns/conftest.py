@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Marks, the tests that begin first, and the sharing of tests among processes"""
+"""Configuration for netns: marks, the tests that begin first, and the distribution of tests over processes"""
 import os
 import sys
 
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items):
 
 
 def claimed(items, folder):
-    """Return the tests that no other process of this run has taken: functions with all of their cases, or files."""
+    """Return the tests that no other process of this run has claimed. A test is claimed as a function with all its cases, or as a file."""
     taken = {}
     for item in items:
         key = item.nodeid.split("::" if item.get_closest_marker("together") else "[")[0].replace("/", "+")
@@ -41,7 +41,7 @@ def claimed(items, folder):
 
 
 def pytest_runtestloop(session):
-    """Run the tests. tests/run starts several processes, each of which records the tests that it takes in the folder $FPISA_CLAIMS."""
+    """Run the tests. tests/run starts several processes, each of which records its claimed tests in the folder $FPISA_CLAIMS."""
     folder = os.environ.get("FPISA_CLAIMS")
     if not folder or session.testsfailed or session.config.option.collectonly:
         return None

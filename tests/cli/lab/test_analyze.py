@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa analyze`: every number that it prints, by rational arithmetic, in every format and mode."""
+"""`fpisa analyze` prints the numbers that rational arithmetic gives, in every format and mode."""
 import itertools
 import math
 import os
@@ -15,7 +15,7 @@ from analyze import DATA, analyze, raw, run
 from rationals import (DOWN, EXACT, FPISA as FULL, FPISA64, FPISA_A, NEAREST, Case, Format,
                        finish, floor_log2)
 
-WORKERS = 3  # few enough that random orders reach all six
+WORKERS = 3  # small, so that random orders include all six
 SEED = int(os.environ.get("FPISA_SEED") or random.randrange(2**32))
 FORMATS = {"fp32": (8, 23, 32), "fp16": (5, 10, 32), "bf16": (8, 7, 32), "fp64": (11, 52, 64),
            "e4m3": (4, 3, 32, 0, True), "e5m2": (5, 2, 32)}
@@ -27,7 +27,7 @@ SOURCES = ("rounding", "overwrite", "left_shift", "read_out")
 # -- rational arithmetic ------------------------------------------------------
 
 def register_format(name, mode):
-    """Return the format's register, as a job of three workers has it."""
+    """Return the format with the register that a job of three workers has."""
     f = Format(name, *FORMATS[name])
     if mode == FPISA64:
         return Format(name, f.ebits, f.mbits, 64, 63 - (f.mbits + 1) - 2, f.finite)
@@ -35,7 +35,7 @@ def register_format(name, mode):
 
 
 class Sum:
-    """The contributions of one element in one order: result, events, magnitudes of discarded bits."""
+    """The sum of one element's contributions in one order: result, events, magnitudes of discarded bits"""
 
     def __init__(self, name, mode, rounding, words):
         f = register_format(name, mode)
@@ -140,7 +140,7 @@ def check_ratios(got, f, columns):
 
 
 def gradients_like(rng, n, scale):
-    """Return rows of floats: each element has a size of its own, and workers differ by up to 2^spread."""
+    """Return rows of floats. Each element has its own magnitude, and the workers' values differ by up to 2^spread."""
     rows = [[], [], []]
     for _ in range(n):
         size, spread = rng.uniform(-scale, 0), rng.choice((3, 12, 34))
@@ -204,7 +204,8 @@ def test_sample_of_real_gradients():
 
 
 def test_heavy_tailed_values(tmp_path):
-    """The file equals its script's output. Its sums are exact in mode exact but not in fpisa64, and few of fpisa's are right."""
+    """The committed file equals its script's output. Its sums are exact in mode exact but not in fpisa64, and few of fpisa's sums are
+    right."""
     data = os.path.join(DATA, "..")
     subprocess.run([sys.executable, "-B", os.path.join(data, "heavy_tailed.py"), tmp_path / "h"], check=True)
     with open(os.path.join(data, "heavy_tailed.f32"), "rb") as f:
@@ -223,7 +224,7 @@ def test_what_fpisa64_loses(tmp_path):
 
 
 def test_seed_and_orders(tmp_path):
-    """The same seed gives the same output; without orders no figure for orders is printed."""
+    """The same seed gives the same output. Without orders, no figure for orders is printed."""
     path = os.path.join(DATA, "epoch20.f32")
     argv = ("--workers", 8, "--orders", 1, "--mode", "fpisa", path)
     by_order = [analyze(*argv, "--seed", s)["inputs"][0]["modes"][0]["depend_on_order"] for s in (1, 1, 2)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa analyze`: the files that it reads and refuses, its usage, its pictures."""
+"""Test the files that `fpisa analyze` reads and refuses, its usage, and its pictures."""
 import os
 import shutil
 import struct
@@ -47,7 +47,7 @@ def test_files_of_one_content(tmp_path, data, options):
 
 
 def test_halves_and_a_file_a_worker(tmp_path):
-    """f2 files in either byte order are read, and rows in separate files of different types."""
+    """Files of type f2 in either byte order are read, and rows may be in separate files of different types."""
     halves = [1.5, -2, 0, 3, 0.25, 7, 6e-8, -1, 2, 2, 65504, 5]
     wide = [struct.unpack("<e", struct.pack("<e", x))[0] for x in halves]
     (tmp_path / "w").write_bytes(npy(raw(wide, "d"), "'<f8'"))
@@ -145,7 +145,7 @@ needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot 
 @needs_gnuplot
 @pytest.mark.parametrize("options", [(), ("--mode", "exact", "--orders", 0)], ids=str)
 def test_pictures(tmp_path, options):
-    """Pictures are well-formed and contain the names of files and modes unchanged, whatever the names are."""
+    """Pictures are well-formed XML and contain the names of files and modes unchanged, whatever characters the names have."""
     names = ["it's_$(a) \"b\".f32", "x^{2}.f32"]
     for k, name in enumerate(names):
         with open(os.path.join(DATA, "epoch20.f32"), "rb") as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""bench/collective/cpu_time.py: the party that a sample belongs to."""
+"""bench/collective/cpu_time.py attributes each sample to the right party."""
 import os
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa tables`: every function in every format, within its limits, and the kernel's bits."""
+"""`fpisa tables` prints every function in every format, within the function's limits, with the kernel's bits."""
 import json
 import os
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""bench/collective/topology.py: its grid, and the results that it keeps from an unfinished run."""
+"""Test bench/collective/topology.py: its grid, and the results that it keeps from an unfinished run."""
 import itertools
 import json
 import os
@@ -16,7 +16,7 @@ from collective import Setting  # noqa: E402
 
 @pytest.mark.parametrize("quick", (False, True))
 def test_grid(quick):
-    """No point or stage occurs twice, and each stage has only values that are valid for it."""
+    """No point or stage occurs twice, and each stage has only valid values."""
     points = topology.grid(quick)
     assert len(set(points)) == len(points)
     stages = [key for key, _ in itertools.groupby(points, lambda p: (p.workers, p.mtu))]
@@ -40,7 +40,7 @@ def test_axes():
 @pytest.mark.parametrize("name, vectors", [
     ("switch", 1), ("dedicated-8", 1), ("everywhere-4", 112 / 88), ("everywhere-1", 112 / 70), ("colocated", 1.75), ("one-port", 112 / 70)])
 def test_bound(name, vectors):
-    """The bound is BytePS's for 8 workers: 2 x 8 x 7 / (64 + 8k - 2k) times S/rate."""
+    """The bound is BytePS's bound for 8 workers: 2 x 8 x 7 / (64 + 8k - 2k) times S/rate."""
     assert Setting(name, 8, 8).byteps_s(1000000) == pytest.approx(vectors)
 
 
@@ -50,7 +50,7 @@ def line(point):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """Return a function that makes kept results for the given build and contenders."""
+    """Return a function that makes the stored results of a given build and contenders."""
     def make(build, names=("fpisa", "gloo")):
         monkeypatch.setattr(topology, "built", lambda: build)
         return topology.Kept(str(tmp_path / "kept.jsonl"), list(names))
@@ -59,7 +59,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_kept(kept, tmp_path):
-    """Points of the same build and contenders are kept; points of others are measured again."""
+    """Points of the same build and contenders are kept. Points of others are measured again."""
     first, second = topology.grid(False)[:2]
     kept("a").add(line(first))
     again = kept("a")

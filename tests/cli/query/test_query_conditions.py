@@ -50,12 +50,12 @@ def test_list_with_nothing(worker, option, columns):
 
 
 def having_about(x, rng):
-    """Return a constant on or close to x: its digits as printed, or with more of them."""
+    """Return a constant equal to x or close to x, printed with nine digits or with more."""
     return rng.choice((f"{x:.9g}", f"{x:.17g}", f"{x * (1 + rng.choice((-1, 1)) * 2.0 ** -rng.randrange(25, 52)):.17g}"))
 
 
 def test_having(worker):
-    """Aggregates are compared as doubles with the constant, as --where compares reals: nine digits do not identify the value."""
+    """Aggregates are compared with the constant as doubles, as --where compares reals, because nine digits do not identify the value."""
     rng = random.Random(draw_seed())
     rows = [(k, real(rng.choice((-1, 1)) * rng.uniform(1, 10) * 10.0 ** rng.randrange(-40, 35))) for k in range(40) for _ in range(k % 3 + 1)]
     worker.table("having", ["k int32 not null", "v real"], rows)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa query data`: a seed gives the same rows, dealt out to workers, with the distributions of doc/query-data.md."""
+"""`fpisa query data` makes the same rows from the same seed, deals them out to workers, and follows the distributions of
+doc/query-data.md."""
 import csv
 import datetime
 import hashlib
@@ -18,7 +19,7 @@ from lab import FPISA, SLOW, wait_until
 from seeds import draw_seed
 
 PAGES, VISITS = 20000, 100000
-SIGMAS = 6  # a true distribution exceeds this once in 10^8 cases or less
+SIGMAS = 6  # a true distribution exceeds this in at most 1 of 10^8 cases
 COLUMNS = {"rankings": ["pageURL text", "pageRank int32", "avgDuration int32"],
            "uservisits": ["sourceIP text", "destURL text", "visitDate date", "adRevenue real", "userAgent text", "countryCode text",
                           "languageCode text", "searchWord text", "duration int32"]}
@@ -37,7 +38,7 @@ def made(directory, *argv):
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
-    """Return tables from a random seed: lists of rows, each a dictionary."""
+    """Return tables from a random seed. A table is a list of rows, and a row is a dictionary."""
     seed = draw_seed()
     directory = tmp_path_factory.mktemp("data")
     made(directory, "--pages", PAGES, "--visits", VISITS, "--workers", 1, "--seed", seed)
@@ -49,7 +50,7 @@ def tables(tmp_path_factory):
 
 
 def expect(counts, weights, total):
-    """Check multinomial counts against weights: each count, and all counts by chi squared."""
+    """Check multinomial counts against weights, each count alone and all counts by chi squared."""
     whole = sum(weights.values())
     assert set(counts) <= set(weights)
     squares = 0
@@ -66,7 +67,7 @@ def uniform(values, choices):
 
 
 def test_files(tmp_path):
-    """A schema and a header name the same columns, every worker has its share, and no other file is left."""
+    """A schema and a header name the same columns, every worker has its share, and no other file remains."""
     files = made(tmp_path, "--pages", 10, "--visits", 31, "--workers", 3)
     assert sorted(files) == sorted(f"{w}/{t}.{end}" for w in range(3) for t in COLUMNS for end in ("csv", "schema"))
     for name, content in files.items():
@@ -80,7 +81,7 @@ def test_files(tmp_path):
 
 
 def test_seed(tmp_path):
-    """The same seed gives the same bytes, here and on every machine; another seed gives other rows."""
+    """The same seed gives the same bytes on every machine. Another seed gives other rows."""
     argv = ("--pages", 100, "--visits", 1000)
     first = made(tmp_path / "a", *argv)
     assert first == made(tmp_path / "b", *argv, "--seed", 1)
@@ -92,7 +93,7 @@ def test_seed(tmp_path):
 
 
 def test_workers(tmp_path):
-    """Row i belongs to worker i mod N: taken in turns, the workers' rows are the rows of one worker."""
+    """Row i belongs to worker i mod N, so the workers' rows taken in turn are the rows of a single worker."""
     sizes = ("--pages", 57, "--visits", 101, "--seed", random.randrange(1 << 64))
     one, four = made(tmp_path / "one", *sizes, "--workers", 1), made(tmp_path / "four", *sizes, "--workers", 4)
     for table in COLUMNS:
@@ -109,10 +110,10 @@ def test_rankings(tables):
     uniform("".join(urls), "abcdefghijklmnopqrstuvwxyz")
     uniform([int(row["avgDuration"]) for row in rows], range(1, 100))
     ranks = [int(row["pageRank"]) for row in rows]
-    # floor(words / 20) of 800 +- 80 words
+    # 800 +- 80 words give floor(words / 20).
     links = sum(ranks)
     assert abs(links / PAGES - 39.5) < SIGMAS * 4 / PAGES ** 0.5 + 0.05
-    # Zipf's law with exponent 0.5: the first x of n pages have the share sqrt(x / n).
+    # By Zipf's law with exponent 0.5, the first x of n pages have the share sqrt(x / n).
     shares = {}
     edges = [0, 1, 2, 3, 5, 10, 100, 1000, 5000, 10000, 15000, PAGES]
     for low, high in zip(edges, edges[1:]):
@@ -134,13 +135,13 @@ def test_uservisits(tables):
     expect(Counter(d.year for d in days), by_year, VISITS)
     assert len({(d.month, d.day) for d in days}) == 366
     uniform([int(d) for d in column["duration"]], range(1, 11))
-    # Each page is equally likely; all pages are in rankings.
+    # Every page is equally likely and has a row in rankings.
     place = {row["pageURL"]: i for i, row in enumerate(tables["rankings"])}
     uniform([place[url] * 100 // PAGES for url in column["destURL"]], range(100))
 
 
 def test_revenue(tables):
-    """Revenue is FP32 in [0, 1), a multiple of 2^-24, in nine digits that identify one value."""
+    """Revenue is an FP32 value in [0, 1) and a multiple of 2^-24, printed in nine digits that identify the value."""
     found = []
     for text in (row["adRevenue"] for row in tables["uservisits"]):
         value = float(text)
@@ -188,7 +189,7 @@ def test_refusals(tmp_path):
 
 
 def test_full_disk(tmp_path):
-    """A full disk gives an error that names the file, and no part of the file stays."""
+    """A full disk gives an error that names the file, and the partial file is removed."""
     (tmp_path / "0").mkdir()
     p = subprocess.run(["sh", "-c", 'ulimit -f 100; trap "" XFSZ; exec "$@"', "sh", FPISA, "query", "data", tmp_path, "--workers", "1",
                         "--pages", "10", "--visits", "10000"], capture_output=True, text=True)
@@ -198,7 +199,7 @@ def test_full_disk(tmp_path):
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(tmp_path, sig):
-    """A signal removes the unfinished file, keeps the whole files, and ends the program."""
+    """A signal ends the program, which removes the unfinished file and keeps the finished files."""
     p = subprocess.Popen([FPISA, "query", "data", tmp_path, "--workers", "1", "--pages", "100", "--visits", str(10 ** 9)],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa query run --json` prints valid JSON, however a table writes its numbers, and loses no digit."""
+"""`fpisa query run --json` prints valid JSON in any spelling of a table's numbers, and loses no digit."""
 import decimal
 import json
 import os
@@ -46,13 +46,13 @@ def test_numbers(worker):
     said = json.loads(out, parse_float=decimal.Decimal, parse_int=decimal.Decimal)
     for text, i, row in zip(numbers, whole, said["rows"]):
         want = decimal.Decimal(text)
-        # All digits and the sign are there.
+        # The output has all digits and the sign.
         assert row[:2] == [want] * 2 and row[0].is_signed() == want.is_signed() and row[2] == int(i), (text, row)
         assert row[0].as_tuple().digits == want.as_tuple().digits, (text, row)
 
 
 def test_specials(worker):
-    """Special values are strings with one spelling each; NULL is null."""
+    """Special values are strings with one spelling each. NULL is null."""
     worker.table("t", ["x double", "y real"], [(text, text) for text in SPECIAL] + [(None, None)])
     status, out, err = run(worker, "t")
     assert status == 0, err
@@ -64,7 +64,7 @@ def test_specials(worker):
     (b"\xff", False), (b"\xc3", False), (b"a\x80", False), (b"\xc0\xaf", False), (b"\xe0\x9f\xbf", False), (b"\xed\xa0\x80", False),
     (b"\xf4\x90\x80\x80", False), (b"\xf8\x88\x80\x80\x80", False), (b"\xe2\x82", False)])
 def test_texts(worker, text, good):
-    """A text that is not UTF-8 is an error that names the column; CSV prints the text unchanged."""
+    """A text that is not UTF-8 is an error that names the column. CSV prints the text unchanged."""
     worker.table("t", ["s text"], [])
     with open(os.path.join(worker.directory(0), "t.csv"), "ab") as f:
         f.write(text + b"\n")

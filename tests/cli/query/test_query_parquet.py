@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Parquet of a worker: the library that reads it, the types with and without a schema, and values that are refused"""
+"""Test Parquet files at a worker: the library that reads them, types with and without a schema, and refused values."""
 import contextlib
 import decimal
 import fractions
@@ -17,7 +17,7 @@ from queries import rounded
 
 @pytest.fixture
 def worker():
-    """worker(*options, **environment) starts a worker."""
+    """Return a function that starts a worker: worker(*options, **environment)."""
     with contextlib.ExitStack() as stack:
         def make(*options, **environment):
             w = Workers(1, *options, before=("env", "-u", "FPISA_DRIVER", *(f"{k}={v}" for k, v in environment.items())))
@@ -28,7 +28,7 @@ def worker():
 
 @pytest.fixture
 def by_duckdb(worker):
-    """by_duckdb(SQL, schema) makes table t of a statement's result. Its ask() is below's."""
+    """Return a function that makes table t from the result of a statement: by_duckdb(SQL, schema)."""
     duckdb, env = parquet.engine()
     w = worker(FPISA_DRIVER=env["FPISA_DRIVER"])
 
@@ -86,7 +86,7 @@ def test_not_parquet(by_duckdb):
     for text in "PAR1", "PAR1" * 100, "":
         put(w, "t.parquet", text)
         assert ": t.parquet: " in refused(w)
-    # The engine opens only this file.
+    # The engine does not open a file outside the worker's directory.
     os.unlink(os.path.join(w.directory(0), "t.parquet"))
     os.symlink("/etc/hostname", os.path.join(w.directory(0), "t.parquet"))
     assert "t.parquet: leads out of the worker's directory" in refused(w)
@@ -95,7 +95,7 @@ def test_not_parquet(by_duckdb):
 # -- types -------------------------------------------------------------------------
 
 def test_without_schema(by_duckdb):
-    """Each column has a type of its own, or is a text; nested ones, and names that a schema cannot have, are left out."""
+    """Each column has its own type, or is text. Nested columns are left out, as are names that a schema cannot have."""
     w = by_duckdb("SELECT 1::TINYINT a, 2::UBIGINT b, 1.5::FLOAT c, 0.1::DOUBLE d, 1.50::DECIMAL(9,2) e, DATE '2024-02-29' f, 'é' g, true h, "
                   "TIMESTAMP '2024-02-29 12:00:00' i, [1] j, {'a': 1} k, 1 \"l m\", NULL::INTEGER n, 'x'::ENUM('x') o, '\\xFF'::BLOB p")
     columns = b"a,b,c,d,e,f,g,h,i,n,o,p"
@@ -126,7 +126,7 @@ def test_without_schema(by_duckdb):
 def test_refused(by_duckdb, value, type_, says):
     w = by_duckdb(f"SELECT {value} AS x, 1 AS k", f"x {type_}\nk int32\n")
     assert f"t.parquet: {says}" in refused(w, "--columns", "x").replace("column x: '", "")
-    # A value that the query does not use may be anything.
+    # A column that the query does not use may have any value.
     assert ask(w, "--columns", "k")[:2] == (0, b"k\n1\n")
 
 
@@ -138,7 +138,7 @@ def test_no_column(by_duckdb):
 
 
 def test_never_null(by_duckdb):
-    """Only rows for which the conditions before it hold are an error."""
+    """A NULL is an error only in rows that satisfy the preceding conditions."""
     w = by_duckdb("SELECT * FROM (VALUES (1, 5), (2, NULL), (3, 7)) t(k, x)")
     for where in "x never null", "x never null,k=1", "k>1,x never null,k>2", "k never null,k>1,x never null,k>5":
         assert "t.parquet: column x is empty, and the query takes it as never NULL" in refused(w, "--where", where), where
@@ -155,13 +155,13 @@ def test_long_key(by_duckdb):
 # -- values ------------------------------------------------------------------------
 
 def near_half(rng):
-    """Return a double on, or next to, the middle of two neighbouring reals."""
+    """Return the midpoint of two neighbouring reals as a double, or a double next to the midpoint."""
     middle = (rng.randrange(1 << 23, 1 << 24) * 2 + 1) * 2.0 ** rng.randrange(-60, 60)
     return rng.choice((-1, 1)) * middle * rng.choice((1, 1 + 2.0 ** -52, 1 - 2.0 ** -52))
 
 
 def test_rounded_once(by_duckdb):
-    """Numbers of each type are rounded to the schema's type once, from the file's value."""
+    """Numbers of each type are rounded once, from the file's value to the schema's type."""
     rng = random.Random(draw_seed())
     given = {"DOUBLE": [repr(near_half(rng)) for _ in range(200)],
              "FLOAT": [repr(rng.uniform(-1, 1) * 10.0 ** rng.randrange(-44, 38)) for _ in range(200)],
@@ -181,7 +181,7 @@ def test_rounded_once(by_duckdb):
         assert status == 0, err
         got = [rounded(fractions.Fraction(decimal.Decimal(t)), digits, least) for t in out.decode().split()[1:]]
         assert got == want, (name, [(a, b) for a, b in zip(got, want) if a != b][:3])
-        # A condition compares with the value that was read.
+        # A condition compares the value that was read.
         limit = rng.choice(want)
         status, out, err = ask(w, "--columns", name, "--where", f"{name}>={float(limit)!r}")
         assert status == 0 and len(out.split()) - 1 == sum(x >= limit for x in want), err

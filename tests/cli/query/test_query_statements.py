@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random statements over random Parquet: the rows are those that DuckDB selects, and aggregates are those of rationals"""
+"""For random statements over random Parquet files, DuckDB selects the same rows, and aggregates equal those of rational arithmetic."""
 import decimal
 import fractions
 import json
@@ -18,7 +18,7 @@ DOUBLES = [*REALS[:2], 5e-324, 1.7976931348623157e308, -1.7976931348623157e308, 
 TEXTS = ["", " ", "a", "é", "x" * 31, 'a "b", c', "line\nline", "'", "\\x41", "NULL", "z" * 40, "Ω" * 900]
 DAYS = ["0001-01-01", "1969-12-31", "1970-01-01", "2024-02-29", "9999-12-31"]
 ENDS = {"TINYINT": 2 ** 7, "SMALLINT": 2 ** 15, "INTEGER": 2 ** 31, "BIGINT": 2 ** 63}
-# DuckDB's types, and what the worker takes them as without a schema
+# DuckDB's types, and the types that the worker gives them without a schema
 TYPES = {"TINYINT": "int32", "SMALLINT": "int32", "INTEGER": "int32", "BIGINT": "int64", "UINTEGER": "int64", "UBIGINT": "decimal", "FLOAT": "real",
          "DOUBLE": "double", "DECIMAL(9,2)": "decimal", "DECIMAL(18,0)": "decimal", "DECIMAL(38,10)": "decimal", "DATE": "date", "VARCHAR": "text",
          "BLOB": "text", "BOOLEAN": "text", "TIMESTAMP": "text"}
@@ -33,7 +33,7 @@ def decimal_text(rng, type_):
 
 
 def draw(rng, type_):
-    """Return a random value as text of SQL, or None."""
+    """Return a random value as SQL text, or None."""
     if rng.random() < 0.15:
         return None
     if type_ in ENDS:
@@ -57,7 +57,7 @@ def quoted(text):
 
 
 def canonical(kind, value):
-    """Return a value of DuckDB, or of an answer, in one form."""
+    """Return a value of DuckDB, or of an answer, in a common form."""
     if value is None:
         return None
     if kind in ("real", "double"):
@@ -69,7 +69,7 @@ def canonical(kind, value):
 
 
 class Table:
-    """A table in Parquet at a worker, and in DuckDB"""
+    """A table in two copies: as Parquet at a worker, and in DuckDB"""
 
     def __init__(self, db, rng, worker, number):
         self.db, self.rng, self.worker, self.name = db, rng, worker, f"t{number}"
@@ -129,7 +129,7 @@ class Table:
 
 
 def key_bytes(kinds, key):
-    """Return the bytes of a key of columns that may be NULL; the types are DuckDB's."""
+    """Return the bytes of a key made of columns that may be NULL. The types are DuckDB's."""
     def of(type_, value):
         if TYPES[type_] == "text":
             return 1 + len((value or "").encode())
@@ -140,7 +140,7 @@ def key_bytes(kinds, key):
 
 
 def exact(values, kind):
-    """Return the sum of values, rounded as the column's kind says."""
+    """Return the sum of the values, rounded as the column's type requires."""
     if kind == "real":
         return canonical("real", exact_sum([math.nan if v == "NaN" else v for v in values])[0])
     if kind != "double":

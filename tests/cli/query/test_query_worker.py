@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa query worker` serves masters that have a key, whatever other clients do, and names the limit at which it stops."""
+"""`fpisa query worker` serves masters that have a key, whatever other clients do, and reports the limit at which it refuses a client."""
 import contextlib
 import fcntl
 import os
@@ -18,12 +18,13 @@ from lab import FPISA, SLOW, children, wait_until
 
 HELD = 512  # connections without a key
 GREETING_S = 5  # time until a connection without a key is closed
-ROWS = 200_000  # more than sockets and queues hold: a scan lasts until its rows are read
+ROWS = 200_000  # more than sockets and queues hold, so a scan lasts until its rows are read
 
 
 @pytest.fixture
 def worker():
-    """worker(*options, stderr=..., before=...) starts a worker at the loopback with a table `t` of two rows and a table `long`."""
+    """Return a function that starts a worker on the loopback interface: worker(*options, stderr=..., before=...). The worker has a table
+    `t` of two rows and a table `long`."""
     with contextlib.ExitStack() as stack:
         def make(*options, **how):
             w = Workers(1, *options, **how)
@@ -60,7 +61,7 @@ def ended(s):
 
 
 def log(w, pattern, stop):
-    """End the worker, and return a line of its log."""
+    """Kill the worker. Return its log, which must match the pattern."""
     end = w.processes[0]
     stop.set()
     end.kill()
@@ -70,7 +71,7 @@ def log(w, pattern, stop):
 
 
 def test_silent_connections(worker):
-    """Hosts share the places for silent connections, and a new connection replaces the oldest. A master is served meanwhile. A silent
+    """Hosts share the places for silent connections, and a new connection replaces the oldest. A master is still served. A silent
     connection starts no process."""
     w = worker(stderr=subprocess.PIPE)
     others = [connect(w, f"127.0.0.{i}") for i in range(2, 12)]
@@ -82,7 +83,7 @@ def test_silent_connections(worker):
     stop = threading.Event()
 
     def hold():
-        """Hold as many connections as there were, with a new connection for each that ends."""
+        """Keep the number of connections constant: open a new connection for each that ends."""
         with selectors.DefaultSelector() as sel:
             for s in held[51:]:
                 sel.register(s, selectors.EVENT_READ)
@@ -110,7 +111,7 @@ def test_silent_connections(worker):
 
 
 def test_few_descriptors(worker):
-    """If the worker may open fewer files than it wants, new connections still replace silent ones, and a master need not wait for their
+    """If the worker may open fewer files than it wants, new connections still replace silent connections, and a master need not wait for a
     timeout."""
     w = worker(before=("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150"))
     held = [connect(w, "127.0.0.2") for _ in range(250)]
@@ -123,7 +124,7 @@ def test_few_descriptors(worker):
 
 @pytest.mark.parametrize("said", [b"G", b"\x16\x03\x01\x02\x00", b""])
 def test_floods(worker, said):
-    """A flood of connections with garbage, half a handshake or nothing does not stop service to a master on another host, and the log stays
+    """Connections that send garbage, half a handshake or nothing do not stop service to a master on another host, and the log stays
     short."""
     w = worker(stderr=subprocess.PIPE)
     stop, made = threading.Event(), [0]
@@ -156,7 +157,7 @@ def test_floods(worker, said):
 
 
 def test_stderr_that_nobody_reads(worker):
-    """An unread stderr stops neither the worker nor a scan; lines left out are counted."""
+    """A stderr that nobody reads stops neither the worker nor a scan, and the log counts the lines that it left out."""
     r, to = os.pipe()
     w = worker(stderr=to)
     fcntl.fcntl(to, fcntl.F_SETFL, os.O_NONBLOCK)
@@ -184,7 +185,7 @@ def test_stderr_that_nobody_reads(worker):
     while not line.endswith(b"\n"):
         line += os.read(r, 1)
     assert re.match(rb"\d+ lines left out\n", line) and int(line.split()[0]) >= 101, line
-    # A reader that goes away does not end the worker either.
+    # The worker also survives when the reader closes its end.
     os.close(r)
     os.close(to)
     with connect(w) as s:
@@ -194,13 +195,13 @@ def test_stderr_that_nobody_reads(worker):
 
 
 def test_scans(worker):
-    """A master beyond a limit gets an error that names the limit. A master that only waits for the end of a scan is served."""
+    """A master beyond a limit gets an error that names the limit. A master that only has to wait until a scan ends is served."""
     w = worker("--scans", "2")
     running = [subprocess.Popen(argv(w, "long"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
     try:
         for p in running:
             assert p.stdout.readline() == b"k,v\n"
-        # Every refused master gets an error before its connection ends, whether it is refused at once or after a wait.
+        # Every refused master gets an error before its connection closes, whether the worker refuses at once or after a wait.
         many = [subprocess.Popen(argv(w), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(12)]
         assert {p.communicate()[1] for p in many} == {
             f"fpisa: query run: worker 127.0.0.1:{w.ports[0]}: serves 2 scans already; try again, or start it with --scans N\n"}
@@ -215,6 +216,6 @@ def test_scans(worker):
             p.kill()
             p.wait()
             p.stdout.close()
-    # A scan may start as soon as another has ended: ended scans do not count towards the limit.
+    # A new scan may start as soon as another scan has ended, because ended scans do not count towards the limit.
     for _ in range(30):
         ask(w)

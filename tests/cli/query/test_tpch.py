@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""data/tpch.py: TPC-H's rows, the same for any number of workers and readable by its schemas, and the pinned version."""
+"""data/tpch.py makes the same TPC-H rows for any number of workers, readable with its schemas, from the pinned version."""
 import datetime
 import hashlib
 import os
@@ -14,7 +14,7 @@ from lab import TOP
 
 SCRIPT = os.path.join(TOP, "data", "tpch.py")
 TOOL = os.path.join(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")), "tpch")
-# Rows of scale 0.01, by the standard; lineitem as in dbgen
+# The rows of scale 0.01 by the standard, and lineitem's rows as dbgen makes them
 ROWS = {"region": 5, "nation": 25, "supplier": 100, "customer": 1500, "part": 2000, "partsupp": 8000, "orders": 15000,
         "lineitem": 60175}
 CONTENT = "61feac9546397fd0298b420291d5300046b4725ad722b09472067b94a5cda905"
@@ -93,7 +93,7 @@ def test_another_file_is_not_installed(three, tmp_path):
 
 
 def test_version():
-    """The script looks for the same version that it asks pip for, with its checksum."""
+    """The version that the script looks for is the version that it asks pip for, with a checksum."""
     with open(os.path.join(TOP, "data", "tpch.txt"), encoding="utf-8") as f:
         version, = re.findall(r"^tpchgen-cli==(\S+) --hash=sha256:[0-9a-f]{64}$", f.read(), re.M)
     with open(SCRIPT, encoding="utf-8") as f:

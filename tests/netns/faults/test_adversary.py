@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Authentication (doc/protocol.md, section 6): a host outside the job forges any source address, knows job and members and receives
-multicast, while two members sum. The host learns no secret, ends no generation, keeps no rank from joining, changes no result, and nothing
-of its frames is added."""
+"""Test authentication (doc/protocol.md, section 6). While two members sum, a host outside the job forges any source address, knows the job
+and its members, and receives multicast. The host learns no secret, ends no generation, keeps no rank from joining and changes no result,
+and none of its frames is added."""
 import array
 import random
 import select
@@ -21,9 +21,9 @@ from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, wa
 from queries import Queries
 
 ETH_P_IP = 0x0800
-MISMATCH, SECRET = 26, 32  # reasons
+MISMATCH, SECRET = 26, 32  # reasons in ERROR frames
 SUM = 1
-COUNT, CHUNK = 4096, 256  # elements of an attacked call, and of its chunks
+COUNT, CHUNK = 4096, 256  # elements of the attacked call, and of its chunks
 
 
 def inet_sum(data):
@@ -33,7 +33,7 @@ def inet_sum(data):
 
 
 class Adversary(threading.Thread):
-    """A host with a raw socket on eth0: it sends given frames again and again, and keeps the frames that it receives"""
+    """A host with a raw socket on eth0. It sends given frames repeatedly, and keeps the frames that it receives."""
 
     def __init__(self, host, gateway_mac):
         super().__init__(daemon=True)
@@ -51,7 +51,7 @@ class Adversary(threading.Thread):
         return header[:10] + struct.pack(">H", inet_sum(header)) + header[12:] + payload
 
     def frame(self, source, header, payload, checked=True):
-        """Make a frame whose source address is `source`, which is not this host's."""
+        """Make a frame whose source address is `source`, which is not the address of this host."""
         datagram = header.datagram(payload, checked)
         udp = struct.pack(">HHHH", PORT, PORT, 8 + len(datagram), 0)
         return (self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) +
@@ -99,7 +99,7 @@ def adds(adversary, victims, job, generation, chunks, secrets):
 @pytest.mark.parametrize("fanout, bridge", [("unicast", False), ("multicast", False), ("multicast", True),
                                             ("unicast", True)])
 def test_no_member(lab, fanout, bridge):
-    """A host outside the job cannot attack a job without a token, which is the weaker case."""
+    """A host outside the job cannot attack a job without a token, although this case is weaker."""
     net = lab(workers=3, bridge=bridge)
     rng = random.Random(draw_seed())
     net.load()
@@ -108,14 +108,14 @@ def test_no_member(lab, fanout, bridge):
     count = 100000
     net.slow(40)
     step = {"count": count, "kind": "integers"}
-    procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack has begun by then
+    procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack has begun before the calls
     generation = wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
     adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"))
     adversary.frames = [f for v in victims for f in hellos(adversary, v, 1, rng)]
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
     if bridge and fanout == "multicast":
-        # The multicast frames carry the generation's secret. Frames with that secret are not added.
+        # The attacker copies the generation's secret from the multicast frames. Frames with that secret are still not added.
         wait_until("results", lambda: [f for f in adversary.heard if f[45] == RESULT])
         known = {struct.unpack_from("<Q", f, 42 + 48)[0] for f in adversary.heard if f[45] == RESULT}
         adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 53), known)
@@ -149,7 +149,7 @@ def test_tokens_are_not_told(lab):
 
 
 class Ears(threading.Thread):
-    """A tap on a worker's own eth0: all frames that the worker sends and receives"""
+    """A tap on the eth0 of a worker. It captures all frames that the worker sends and receives."""
 
     def __init__(self, host):
         super().__init__(daemon=True)
@@ -166,7 +166,7 @@ class Ears(threading.Thread):
                 f = self.socket.recv(65536)
             except TimeoutError:
                 continue
-            # A host's own tap shows frames before its card cuts them (GSO), and after it merges them (GRO).
+            # A host's own tap shows frames before the network card splits them (GSO), and after the card merges them (GRO).
             outer, data = f[:42], f[42:]
             while data[:2] == b"FP":
                 n = 76 + {HELLO: 80, WELCOME: 80, ADD: 4 * CHUNK, RESULT: 4 * CHUNK}.get(data[3], 0)
@@ -180,7 +180,7 @@ class Ears(threading.Thread):
 
 
 def forged(frame, **fields):
-    """Return a captured frame with other fields and a payload of 666; its tag is unchanged."""
+    """Return a captured frame with other fields and a payload of 666, but with its original tag."""
     h, payload = Header(frame[42:]), frame[42 + 76:]
     h.__dict__.update(fields)
     size = len(payload) // 4 if h.type in (ADD, RESULT) else 0
@@ -188,7 +188,7 @@ def forged(frame, **fields):
 
 
 def to_worker(adversary, address, mac, port, header, payload, checked):
-    """Make a frame that claims to come from the aggregator."""
+    """Make a frame that seems to come from the aggregator."""
     datagram = header.datagram(payload, checked)
     udp = struct.pack(">HHHH", PORT, port, 8 + len(datagram), 0)
     return mac + adversary.mac + struct.pack(">H", ETH_P_IP) + adversary.ip(ADDRESS, address, socket.IPPROTO_UDP, udp + datagram)
@@ -203,7 +203,7 @@ def next_chunks(f, ahead):
 
 
 def forgeries(adversary, heard, victims, ahead=3):
-    """Return the frames of the first call again, and frames for the next call that are made from them."""
+    """Return the frames of the first call, unchanged, and frames for the next call that are made from them."""
     def to_victims(h, payload, checked):
         return [to_worker(adversary, *v, h, payload, checked) for v in victims]
 
@@ -253,7 +253,8 @@ class Attack:
 
 
 def test_forged_results_of_a_group(lab, tmp_path):
-    """A host of the segment, without a group and a key, captures a group's results and forges those of its next call, without success."""
+    """A host of the segment, without a group and a key, captures a group's results and forges the results of its next call, without
+    success."""
     net = lab(workers=3, bridge=True)
     net.load()
     g = Groups(net, str(tmp_path))
@@ -273,7 +274,7 @@ def test_forged_results_of_a_group(lab, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_who_hears_everything(lab, fanout):
-    """If all cables are tapped, but the token is not known, no forged frame is added or believed or ends a generation."""
+    """If all cables are tapped but the token is not known, no forged frame is added, is accepted or ends a generation."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", fanout, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -290,8 +291,8 @@ def test_who_hears_everything(lab, fanout):
 
 
 class Forger(threading.Thread):
-    """The last host, which captures every cable while a query runs. It immediately sends the frames again with other rows and with the next
-    numbers: to the aggregator as if from a worker, and to workers and master as if from the aggregator."""
+    """The last host, which captures every cable while a query runs. It immediately sends each frame again with other rows and with the next
+    numbers. Forged frames to the aggregator seem to come from a worker, and forged frames to workers and master from the aggregator."""
 
     def __init__(self, net):
         super().__init__(daemon=True)
@@ -352,7 +353,7 @@ def test_query_under_forgery(lab, tmp_path):
 
 
 def too_large(adversary, victim):
-    """Make an ICMP message "fragmentation needed, next hop's MTU 552" to a worker's host that quotes its frames to the aggregator."""
+    """Make an ICMP message "fragmentation needed, next hop's MTU 552" to the host of a worker that quotes its frames to the aggregator."""
     host, victim_mac = victim
     quoted = adversary.ip(host, ADDRESS, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
     body = struct.pack(">BBHHH", 3, 4, 0, 0, 552) + quoted
@@ -361,8 +362,8 @@ def too_large(adversary, victim):
 
 
 def test_forged_path_mtu(lab):
-    """One ICMP frame tells a worker's host that the path to the aggregator has a small MTU. The kernel accepts it for 10 minutes; a running
-    worker and later workers ignore it."""
+    """One ICMP frame tells the host of a worker that the path to the aggregator has a small MTU. The kernel applies the MTU for 10 minutes,
+    but a running worker and later workers ignore it."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", "unicast", "--token", "abc", workers=net.addresses[:2])

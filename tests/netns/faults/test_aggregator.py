@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Faults at the aggregator, under traffic: its links go down, its job is deleted, its programs are detached. A result is right, or
-an error comes in time (doc/faults.md)."""
+"""Test faults at the aggregator under traffic: its links go down, its job is deleted, its programs are detached. A result is right, or an
+error comes in time (doc/faults.md)."""
 import time
 
 from lab import PIN, read_all, wait_until
@@ -11,7 +11,7 @@ COUNT = 2_000_000
 
 def running(net, job, timeout_ms=60000, ranks=(0, 1)):
     """Start workers in the middle of a long sum."""
-    net.slow(25)  # 3 s
+    net.slow(25)  # the sum then takes 3 s
     start = net.counters(job, PIN)["v_result"]
     procs = [net.start(r, job, {"count": COUNT, "kind": "integers"}, timeout_ms=timeout_ms) for r in ranks]
     wait_until("frames", lambda: net.counters(job, PIN)["v_result"] > start + 200)
@@ -19,7 +19,7 @@ def running(net, job, timeout_ms=60000, ranks=(0, 1)):
 
 
 def test_link_down_and_up(lab):
-    """If a link at the aggregator goes down in the middle of a sum, the sum waits, and its result is right."""
+    """If a link at the aggregator goes down in the middle of a sum, the sum waits until the link is up, and the result is right."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -35,7 +35,7 @@ def test_link_down_and_up(lab):
 
 
 def test_link_stays_down(lab):
-    """If a link stays down, the others name the rank behind it, and that rank names the aggregator; afterwards sums work again."""
+    """If a link stays down, the other ranks name the rank behind it, and that rank names the aggregator. Afterwards sums work again."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -51,7 +51,7 @@ def test_link_stays_down(lab):
 
 
 def test_job_deleted(lab):
-    """If a job is deleted under traffic, workers get no answer until the deadline; when it is added again, the same hosts sum."""
+    """If a job is deleted under traffic, workers get no answer until the deadline. When the job is added again, the same hosts can sum."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -67,7 +67,7 @@ def test_job_deleted(lab):
 
 
 def test_detached_and_attached(lab):
-    """If the datapath is detached from an interface and attached again, only frames in between are lost."""
+    """If the datapath is detached from an interface and attached again, only the frames in between are lost."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)

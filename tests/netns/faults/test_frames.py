@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Frames that are lost, duplicated, reordered, late or damaged, one fault at a time (doc/faults.md): the sums are still
-right. `fpisa soak` mixes the faults."""
+"""Sums are still right if frames are lost, duplicated, reordered, late or damaged, with one fault at a time (doc/faults.md). `fpisa soak`
+mixes the faults."""
 import pytest
 
 from lab import PIN
@@ -25,7 +25,7 @@ FAULTS = {"drop": 0.05, "duplicate": 0.1, "reorder": 0.25, "delay": 0.05, "corru
 
 @pytest.mark.parametrize("transport", [0, XSK], ids=["udp", "xsk"])
 def test_asked_by_the_job(lab, transport):
-    """With --debug-faults the workers' library injects faults while the job has that option; the sums are still right."""
+    """With --debug-faults the workers' library injects faults while the job has that option, and the sums are still right."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--window", 16, "--debug-faults", ",".join(f"{k}={v}" for k, v in FAULTS.items()) + ",seed=7")
@@ -47,7 +47,7 @@ def test_asked_by_the_job(lab, transport):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(lab, fanout):
-    """If one frame in ten is lost in each direction, frames are sent again and added once."""
+    """If one frame in ten is lost in each direction, frames are retransmitted and added once."""
     net = lab(workers=4)
     net.load()
     net.add_job(1, "--fanout", fanout)

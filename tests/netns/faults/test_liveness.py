@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker that is killed in the middle of a call: the errors of the other ranks, and the job afterwards"""
+"""Kill a worker in the middle of a call. Test the errors of the other ranks, and the job afterwards."""
 import array
 import hashlib
 import re
@@ -18,7 +18,7 @@ LIMIT_S = 300
 
 
 def slots_and_show(net, job):
-    """Return the missing ranks of the open rounds, oldest first, and as `job show` prints them."""
+    """Return the missing ranks of the open rounds, oldest first, and the same list as `job show` prints it."""
     rounds = sorted(net.json("slots", job), key=lambda r: r["chunk"])
     return [r["missing"] for r in rounds], net.json("job", "show", job)["missing"]
 
