@@ -17,8 +17,8 @@ $(SUMS_SO): $(SUMS_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -lm -o $@
 
-# Build a source distribution, and from it the wheel, in build/wheel. The tools come from PyPI. auditwheel tags a wheel
-# with the oldest glibc that it runs with.
+# Build a source distribution, and build the wheel from it, in build/wheel. The build tools come from PyPI. auditwheel
+# tags the wheel with the oldest glibc that can run it.
 WHEEL := $(B)/wheel
 WHEEL_TOOLS := $(B)/wheel-tools
 AUDITWHEEL = PATH="$(abspath $(WHEEL_TOOLS))/bin:$$PATH" auditwheel -v repair -w $(WHEEL)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The compiled sums: a shared object that fpisa/_core.py loads by ctypes. So it needs a C compiler, but not Python's
-headers, and one wheel serves every Python."""
+"""Build the compiled sums. They are a shared object that fpisa/_core.py loads with ctypes. So the build needs a C compiler, but
+not Python's headers, and one wheel works with every version of Python.
+"""
 import glob
 import os
 import re
@@ -12,16 +13,16 @@ from setuptools.command.sdist import sdist
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
-except ImportError:  # before setuptools 70.1
+except ImportError:  # for setuptools older than 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# A source distribution contains the shared headers, the tree has them above.
+# A source distribution contains copies of the shared headers. In the tree the headers are in a directory above this one.
 INCLUDE = "include" if os.path.isdir(os.path.join(HERE, "include")) else os.path.join("..", "..", "include")
 
 
 def shared_headers():
-    """Return the headers that the sources use, and the headers that these use."""
+    """Return the headers that the sources include, directly or through other headers."""
     todo, found = ["partial.h"], set()
     while todo:
         name = todo.pop()
@@ -32,8 +33,9 @@ def shared_headers():
 
 
 class Library(build_ext):
-    """A shared object with a plain name: it is not an extension module of a particular Python. FPISA_WHEEL_LIBRARY names
-    the libfpisa.so that the wheel contains too."""
+    """Build a shared object with a plain name, because it is not an extension module of a particular Python version.
+    FPISA_WHEEL_LIBRARY names a libfpisa.so to include in the wheel.
+    """
 
     def run(self):
         super().run()

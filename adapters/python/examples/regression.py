@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Linear regression by gradient descent, with a share of the samples on each rank.
+"""Run a linear regression by gradient descent. Each rank has a share of the samples.
 
     regression.py HOST NAME RANK SIZE
 
-Ranks find each other by NAME at the manager on HOST (`fpisa serve`). FPISA_KEY names the file of the key.
+Ranks find each other by NAME at the manager on HOST (`fpisa serve`). FPISA_KEY names the key file.
 """
 import sys
 
@@ -27,7 +27,7 @@ def main() -> None:
             gradient = x.T @ (x @ weights - y) / SAMPLES
             group.allreduce(gradient, op="avg", out=gradient)
             weights -= RATE * gradient
-        # All ranks have the same weights, bit for bit: they have added the same averages.
+        # All ranks have the same weights, bit for bit, because they have added the same averages.
         low, high = group.allreduce(weights, op="min").array, group.allreduce(weights, op="max").array
         group.barrier()
     distance = np.linalg.norm(weights - truth) / np.linalg.norm(truth)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Exact sums of arrays and columns, and all-reduce of numpy arrays through an FPISA aggregator.
+"""Sum arrays and columns exactly, and all-reduce numpy arrays through an FPISA aggregator.
 
     import fpisa
 
@@ -8,10 +8,10 @@
     with fpisa.Group("aggregator", "train", rank, size) as group:
         sums, flags = group.allreduce(gradient)                # doc/python.md
 
-Sums need neither numpy nor a network. Group: ranks that find each other by a name, at the manager of the aggregator.
-Handle: a rank of a job that `fpisa job add` created. Mem: an aggregator inside this process, for tests. These need numpy
-and libfpisa, which is loaded on first use. Errors are subclasses of fpisa.Error, which is an OSError and names the ranks
-that it is about.
+The sums need neither numpy nor a network. Group: ranks that find each other by a name, at the manager of the aggregator.
+Handle: a rank of a job that `fpisa job add` created. Mem: an aggregator inside this process, for tests. These need numpy and
+libfpisa, which is loaded on first use. Errors are subclasses of fpisa.Error, which is an OSError and names the ranks that it
+is about.
 """
 import importlib
 from typing import Any
@@ -33,7 +33,7 @@ __version__ = "0.3.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a name on first use, so that sums work without numpy, and the rest without the compiled sums."""
+    """Import the module of a name on first use. So sums work without numpy, and the rest works without the compiled sums."""
     if name not in _HOME:
         raise AttributeError(f"module 'fpisa' has no attribute {name!r}")
     return getattr(importlib.import_module("." + _HOME[name], __name__), name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The arrays that a call takes, and its results."""
+"""Check the arrays of a call, and describe its results."""
 from __future__ import annotations
 
 import enum
@@ -10,11 +10,11 @@ import numpy as np
 
 from ._library import TYPES, number_of
 
-Array = Any  # np.ndarray of a type below
+Array = Any  # np.ndarray of one of the types below
 
 
 class Flags(enum.IntFlag):
-    """Properties of a result: the union over the values of a call."""
+    """Properties of a result. The flags are the union over all values of a call."""
 
     OVERFLOW = 0x01
     "A register saturated, or a value left the format's range."
@@ -31,22 +31,23 @@ class Flags(enum.IntFlag):
 
 
 class Result(NamedTuple):
-    """The result of an all-reduce: `sums, flags = group.allreduce(values)`."""
+    """The result of an all-reduce, as in `sums, flags = group.allreduce(values)`."""
 
     array: Array
     flags: Flags
 
 
-# By numpy's name of the type; the last three are of ml_dtypes. A complex number is two values.
+# The library's type for each numpy type. ml_dtypes provides the last three types. A complex number counts as two values.
 NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "complex64": "float32",
          "complex128": "float64", "bfloat16": "bfloat16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
-COMPLEX_OPS = ("sum", "avg", "scale")  # these act on the real and the imaginary parts
-COMPLEX = int.from_bytes(b"complex", "little")  # in the tag of a complex call, to distinguish it from a call of as many real numbers
-BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # types that hold them without ml_dtypes
+COMPLEX_OPS = ("sum", "avg", "scale")  # these operations act on the real and the imaginary parts
+# part of a complex call's tag, which differs from the tag of a real call with as many numbers
+COMPLEX = int.from_bytes(b"complex", "little")
+BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # types that can hold the bits without ml_dtypes
 
 
 def type_of(array: Array, given: Optional[str]) -> int:
-    """Return the library's number of the type. Raise TypeError for values that the library does not sum."""
+    """Return the number of the type in libfpisa. Raise TypeError for values that the library does not sum."""
     if given is None:
         name = NAMES.get(array.dtype.name)
         if name is None:
@@ -60,7 +61,7 @@ def type_of(array: Array, given: Optional[str]) -> int:
 
 
 def check_array(array: Array, what: str, big_endian: bool) -> None:
-    """Check that the array's memory is its values, in the job's byte order."""
+    """Check that the array's values are contiguous in memory, in the job's byte order."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"{what} has type {type(array).__name__}; it must be a numpy.ndarray")
     if isinstance(array, np.ma.MaskedArray):
@@ -77,7 +78,7 @@ def check_array(array: Array, what: str, big_endian: bool) -> None:
 
 
 def count_of(array: Array, op: str) -> int:
-    """Return the number of the library's values. Raise ValueError for an operation that complex numbers do not have."""
+    """Return the number of values for libfpisa. Raise ValueError if complex numbers do not support the operation."""
     if array.dtype.kind != "c":
         return int(array.size)
     if op not in COMPLEX_OPS:
@@ -86,7 +87,7 @@ def count_of(array: Array, op: str) -> int:
 
 
 def check_memory(array: Array, write: bool) -> None:
-    """Check that the array's bytes have the same meaning in other processes, and are contiguous."""
+    """Check that the array is contiguous, and that its bytes have the same meaning in other processes."""
     if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"array has type {type(array).__name__}; it must be a numpy.ndarray without a mask")
     if array.dtype.hasobject:
@@ -98,7 +99,7 @@ def check_memory(array: Array, write: bool) -> None:
 
 
 def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian: bool) -> Tuple[Array, int]:
-    """Return the array for the results, and the type of the values."""
+    """Return the array for the results and the type of the values."""
     check_array(array, "array", big_endian)
     number = type_of(array, given)
     if out is None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Arrays through the Arrow C data interface, without pyarrow: https://arrow.apache.org/docs/format/CDataInterface.html."""
+"""Read arrays through the Arrow C data interface, without pyarrow. See
+https://arrow.apache.org/docs/format/CDataInterface.html.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -39,18 +41,18 @@ _pointer.restype, _pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
 
 
 class Piece(NamedTuple):
-    """One array of a column. `keep` holds its memory."""
+    """One array of a column. `keep` keeps its memory alive."""
 
     length: int
     offset: int
-    nulls: int  # -1: not counted
+    nulls: int  # -1 if not counted
     valid: Optional[int]
     data: Optional[int]
-    dictionary: Optional["Piece"]  # values to which the data has indices
+    dictionary: Optional["Piece"]  # the data are indices of these values
     keep: Any
 
     def items(self, size: int) -> List[Optional[bytes]]:
-        """Return the items, of `size` bytes each, and None for a null."""
+        """Return the items as bytes, with None for a null. An item has `size` bytes."""
         data = ctypes.string_at((self.data or 0) + self.offset * size, self.length * size) if self.length else b""
         bits = ctypes.string_at(self.valid, (self.offset + self.length + 7) // 8) if self.valid else None
         return [data[i * size:(i + 1) * size] if bits is None or bits[at // 8] >> at % 8 & 1 else None
@@ -64,7 +66,7 @@ class Column(NamedTuple):
 
 
 class Owner:
-    """Release the array of a stream when it is no longer used."""
+    """Release an array of a stream when nothing uses the array any more."""
 
     def __init__(self, array: ArrowArray) -> None:
         self.array = array
@@ -75,12 +77,14 @@ class Owner:
 
 
 def column_like(schema: Schema) -> Column:
-    """Without pieces yet."""
+    """Return a column without pieces."""
     return Column(format_of(schema), format_of(Schema.from_address(schema.dictionary)) if schema.dictionary else None, [])
 
 
 def metadata(schema: Schema) -> Iterator[bytes]:
-    """Yield keys and values by turns. Memory: the number of pairs, then each string after its length."""
+    """Yield keys and values alternately. The memory contains the number of pairs, followed by each string with its length in
+    front.
+    """
     at = schema.metadata
     for _ in range(2 * c_int32.from_address(at).value if at else 0):
         n = c_int32.from_address(at + 4).value
@@ -89,7 +93,7 @@ def metadata(schema: Schema) -> Iterator[bytes]:
 
 
 def format_of(schema: Schema) -> bytes:
-    """Arrow's format; b"bool8" for bytes that are booleans."""
+    """Return the Arrow format, or b"bool8" for booleans that are bytes."""
     strings = metadata(schema)
     return b"bool8" if (b"ARROW:extension:name", b"arrow.bool8") in zip(strings, strings) else bytes(schema.format)
 
@@ -120,7 +124,7 @@ def of_stream(capsule: Any) -> Column:
 
 
 def column_of(x: Any) -> Optional[Column]:
-    """Return x as a column, or None if x does not have an Arrow interface."""
+    """Return x as a column, or None if x does not support the Arrow interface."""
     if hasattr(x, "__arrow_c_stream__"):
         return of_stream(x.__arrow_c_stream__())
     if hasattr(x, "__arrow_c_array__"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The values to sum, as arrays of sums.h: strided blocks of memory, or a whole of decimals."""
+"""The values to sum. They are strided blocks of memory, which become arrays of sums.h, or the total of a column of decimals."""
 from __future__ import annotations
 
 import ctypes
@@ -13,7 +13,7 @@ HALVES = {"complex128": "float64", "complex64": "float32"}
 
 
 class Block(NamedTuple):
-    """A strided array, or one half of a complex array."""
+    """A strided array, or the real or imaginary half of a complex array."""
 
     type: str
     address: int
@@ -40,7 +40,7 @@ class Whole(NamedTuple):
     scale: int
     rows: int
     integers: bool
-    items: Callable[[], List[Optional[int]]]  # returns the value of each row, None for a null
+    items: Callable[[], List[Optional[int]]]  # returns the value of each row, with None for a null
 
 
 class Values(NamedTuple):
@@ -49,10 +49,13 @@ class Values(NamedTuple):
     blocks: List[Block]
     imaginary: List[Block]
     integers: bool
-    whole: Optional[Whole] = None  # replaces the blocks
+    whole: Optional[Whole] = None  # used instead of the blocks
 
     def items(self) -> Optional[Tuple[List[Optional[int]], int]]:
-        """Return each row's units of 10**-scale, None for a null, and the scale. Return None unless all values are integers or decimals."""
+        """Return the values of the rows in units of 10**-scale, with None for a null, and the scale.
+
+        Return None if the values are neither integers nor decimals.
+        """
         if self.whole is not None:
             return self.whole.items(), self.whole.scale
         if not self.integers:
@@ -65,7 +68,7 @@ class Values(NamedTuple):
 
 
 def integers(type_: str, run: Array) -> Iterator[Optional[int]]:
-    """Yield the integers one by one."""
+    """Yield the integers, with None for a null."""
     code = {"float64": "<d", "bool": "?", "int8": "b", "uint8": "B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q"}[type_]
     for i in range(run.n):
         bit = run.valid_offset + i
@@ -76,7 +79,7 @@ def integers(type_: str, run: Array) -> Iterator[Optional[int]]:
 
 
 def merged(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> Tuple[List[int], List[int]]:
-    """Return the same values in as few dimensions as possible, at least one."""
+    """Merge dimensions, and return the new shape and strides. The shape has at least one dimension."""
     out: List[Tuple[int, int]] = []
     for n, stride in sorted(zip(shape, strides), key=lambda d: -abs(d[1])):
         if n == 1:
@@ -112,7 +115,7 @@ def split(type_: str, address: int, shape: Tuple[int, ...], strides: Tuple[int, 
 
 
 def with_nulls(v: Values, valid: bytes) -> Values:
-    """Return `v`, an array in C order, with Arrow's validity bitmap `valid`: a 0 bit marks a null."""
+    """Return `v` with Arrow's validity bitmap `valid`, in which a 0 bit marks a null. `v` is an array in C order."""
     memory = ctypes.create_string_buffer(valid)
 
     def mark(blocks: List[Block]) -> List[Block]:

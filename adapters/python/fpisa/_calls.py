@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""All-reduce for groups and handles: starting, requests, waiting.
+"""Start the calls of groups and handles, and wait for them.
 
-Every call into the library for a group or a handle is made under one lock, so no thread is inside when another closes.
-A wait is tests with pauses between, so that a signal (Ctrl-C) can end it. The library's own thread moves requests
-meanwhile.
+A group or handle has one lock for all its calls into the library, so no thread is inside the library when another thread
+closes the object. wait() tests the request repeatedly and pauses between tests, so that a signal (Ctrl-C) can end the wait.
+The library's own thread makes progress during the pauses.
 """
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ._arrays import COMPLEX, Array, Flags, Result, count_of, prepare
 from ._errors import Canceled, Error, Overflow, error_of, ranks_of
 from ._library import OPERATIONS, Call, in_range, library, number_of, real
 
-SPIN_S = 100e-6      # duration of a small call, which is not paused
+SPIN_S = 100e-6      # a small call takes about this long, and the wait for it does not pause
 LONGEST_PAUSE_S = 1e-3
 EXIT_S = 1
-PAUSE_SHARE = 1 / 16  # share of the time waited so far by which a pause may prolong the wait
+PAUSE_SHARE = 1 / 16  # a pause is at most this share of the time waited so far
 
 Self = TypeVar("Self", bound="Caller")
 
 
 class Request:
-    """An all-reduce in progress, from start(). The library uses its arrays until it has ended."""
+    """A request that start() returns. The library uses the request's arrays until the request has ended."""
 
     def __init__(self, caller: Caller, array: Array) -> None:
         self._caller, self._pointer, self._array = caller, ctypes.c_void_p(), array
@@ -39,7 +39,7 @@ class Request:
         self._error: Optional[Error] = None
 
     def test(self) -> bool:
-        """Return whether the request has ended. Raise its error, if it ended with one. Never blocks for other ranks."""
+        """Return whether the request has ended. If the request failed, raise its error. Never wait for other ranks."""
         if not self._ended():
             with self._caller._entered():
                 if not self._ended():
@@ -49,7 +49,9 @@ class Request:
         return self._result is not None
 
     def wait(self, timeout: Optional[float] = None) -> Result:
-        """Wait for the result and return it. Raise TimeoutError after `timeout` seconds; wait() may be called again then."""
+        """Wait for the result and return it. Raise TimeoutError after `timeout` seconds. After a TimeoutError wait() may be
+        called again.
+        """
         began = time.monotonic()
         while not self.test():
             waited = time.monotonic() - began
@@ -62,7 +64,7 @@ class Request:
 
     @property
     def ranks(self) -> Tuple[int, ...]:
-        """The ranks that are in every value of the result; () before the request has ended."""
+        """The ranks that contributed to every value of the result. Empty until the request has ended."""
         return ranks_of(self._ranks.value)
 
     def _ended(self) -> bool:
@@ -87,8 +89,10 @@ class Request:
 
 
 def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *arguments: Any) -> None:
-    """Close at the interpreter's end, unless threads are still in test(), or wait in rejoin(). These continue until the process ends."""
-    if os.getpid() != pid:  # in a child, which does not have the thread that held the lock
+    """Close when the interpreter exits, unless another thread is still inside test() or rejoin(). Such a thread continues until
+    the process ends.
+    """
+    if os.getpid() != pid:  # a child process does not have the thread that held the lock
         close(*arguments)
     elif lock.acquire(timeout=EXIT_S):
         try:
@@ -98,7 +102,7 @@ def _close(pid: int, lock: threading.RLock, close: Callable[..., None], *argumen
 
 
 class Caller:
-    """The calls that Group and Handle share."""
+    """The methods that Group and Handle share."""
 
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         raise NotImplementedError
@@ -136,9 +140,9 @@ class Caller:
 
     def start(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0, tag: int = 0,
               type: Optional[str] = None) -> Request:
-        """Start an all-reduce, which continues while this thread computes. The arguments are those of allreduce().
+        """Start an all-reduce, which continues while this thread computes. The arguments are the same as for allreduce().
 
-        Neither `array` nor `out` may be touched until the request has ended, nor overlap arrays of other requests.
+        Do not access `array` or `out` until the request has ended. The arrays must not overlap arrays of other requests.
         """
         call = Call(op=number_of(OPERATIONS, op, "op"), factor=real(factor, "factor"), tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
@@ -151,7 +155,8 @@ class Caller:
 
     def _begin(self, request: Request, array: Array, start: Callable[[], int]) -> Request:
         with self._entered():
-            self._arrays[request._key] = array, request._array, request._ranks  # first, in case a signal comes between
+            # first, because a signal may interrupt this function
+            self._arrays[request._key] = array, request._array, request._ranks
             try:
                 self._check(start())
             except Error:
@@ -161,26 +166,28 @@ class Caller:
 
     def allreduce(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0,
                   tag: int = 0, type: Optional[str] = None) -> Result:
-        """Reduce `array` over all ranks, value by value. All ranks call it in the same order, with arrays of one size and type.
+        """Reduce `array` element by element over all ranks. All ranks make the same calls in the same order, with arrays of the
+        same size and type.
 
-        array   C-contiguous numpy array of float32, float64, float16, int32, or of ml_dtypes: bfloat16, float8_e4m3fn,
+        array   C-contiguous numpy array of float32, float64, float16 or int32, or of the ml_dtypes types bfloat16, float8_e4m3fn,
                 float8_e5m2
         op      sum, min, max, avg, scale (the sum times `factor`) or norm (root of the sum of squares)
-        out     array for results, of array's shape and type; it may be `array` itself. None: a new array
-        tag     the same on all ranks: distinguishes calls that are equal otherwise, so that ranks do not mix them up
-        type    type of the values of an array of bits: "bfloat16" in uint16, "e4m3" or "e5m2" in uint8
+        out     array for the results, with the shape and type of `array`. May be `array` itself. The default is a new array
+        tag     a number that must be the same on all ranks. Ranks with different tags do not match their calls
+        type    type of the values if `array` holds their bits: "bfloat16" for uint16, or "e4m3" or "e5m2" for uint8
 
-        Return Result(array, flags). Raise TypeError or ValueError for arrays that cannot be reduced, before anything is
-        sent, and fpisa.Error. After an error other than Overflow `out` has only some results.
+        Return Result(array, flags). Raise TypeError or ValueError before sending if the arrays cannot be reduced. Raise
+        fpisa.Error if the call fails. After any error except Overflow, `out` contains only some of the results.
         """
         return self.start(array, op, out, factor=factor, tag=tag, type=type).wait()
 
     def fileno(self) -> int:
-        """Return an eventfd(2) that is readable when requests have ended: for select, selectors, and a loop of asyncio.
+        """Return an eventfd(2) that is readable when requests have ended. Use it with select, selectors or an asyncio event
+        loop.
 
-        Each request that ends adds 1, including that of an allreduce(). os.read(fd, 8) returns their number, in the machine's
-        byte order, and clears it; test() of a request does not. The descriptor is the same at each call, non-blocking, and
-        closed by close(): remove it from selectors and loops before.
+        The descriptor counts the requests that end, including those of allreduce(). os.read(fd, 8) returns the count in the
+        machine's byte order and resets it to zero. test() does not change the count. Each call returns the same descriptor,
+        which is non-blocking. Remove the descriptor from selectors and event loops before close(), which closes it.
         """
         with self._entered():
             fd = self._eventfd()
@@ -188,7 +195,7 @@ class Caller:
             return fd
 
     def close(self) -> None:
-        """Give up requests in progress and close. May be called again."""
+        """Cancel requests in progress and close. May be called again."""
         if os.getpid() != self._pid:
             self._finalizer()
             return

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Load the compiled part by ctypes: libsums.so next to this file, or the library that FPISA_SUMS names (adapters/python/sums/sums.h).
+"""Load the compiled sums (adapters/python/sums/sums.h) with ctypes, from libsums.so next to this file or from the library that
+FPISA_SUMS names.
 
-With ctypes instead of an extension module one file serves every Python and is built without Python's headers. Each
-call releases the interpreter's lock; once() does so for large arrays.
+The library uses ctypes and is not an extension module, so one file works with every version of Python, and the build does
+not need Python's headers. Each call releases the interpreter's lock, except that once() releases it only for large arrays.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ TYPES = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, "int8": 4, "ui
          "int32": 8, "uint32": 9, "bool": 10, "int64": 11, "uint64": 12}
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
          "int32": 4, "uint32": 4, "bool": 1, "int64": 8, "uint64": 8}
-MOST_BYTES = 312  # size of a partial
+MOST_BYTES = 312  # size of a partial in bytes
 DOT_SCALE = 1200
 
 
@@ -65,7 +66,7 @@ SIZE = lib.sums_size()
 
 
 class Python(ctypes.Structure):
-    """struct sums_python of this interpreter."""
+    """The struct sums_python for this interpreter."""
 
     _fields_ = [(name, c_void_p) for name in ("PyObject_GetBuffer", "PyBuffer_Release", "PyEval_SaveThread", "PyEval_RestoreThread")]
 
@@ -79,7 +80,7 @@ PYTHON_AT = ctypes.addressof(PYTHON)
 
 
 class Exact(NamedTuple):
-    """An unrounded sum: m * 2**e of the finite values, and the counts."""
+    """An unrounded sum. The finite values add up to m * 2**e, and the other members are counts."""
 
     m: int
     e: int
@@ -89,7 +90,7 @@ class Exact(NamedTuple):
     ninf: int
 
     def special(self) -> Optional[float]:
-        """Return NaN or an infinity if that is the sum, else None."""
+        """Return the sum if it is NaN or an infinity, or else None."""
         if self.nan or (self.pinf and self.ninf):
             return float("nan")
         return float("inf") if self.pinf else float("-inf") if self.ninf else None
@@ -97,7 +98,7 @@ class Exact(NamedTuple):
 
 @contextlib.contextmanager
 def exactly() -> Iterator[None]:
-    """Compare and convert floats as IEEE 754 says, even in a thread that flushes subnormals to zero."""
+    """Make this thread compare and convert floats by IEEE 754, even if it normally flushes subnormals to zero."""
     had = ctypes.create_string_buffer(64)  # SUMS_ENVIRONMENT_BYTES
     lib.sums_enter(had)
     try:
@@ -113,7 +114,7 @@ def check(rc: int) -> None:
 
 
 class State:
-    """Accumulators in memory: one, or the three of a dot product."""
+    """Accumulators in memory. A dot product uses three accumulators, and other sums use one."""
 
     def __init__(self, count: int = 1) -> None:
         self.memory = ctypes.create_string_buffer(SIZE * count)
@@ -136,7 +137,7 @@ class State:
         return out.raw[:size]
 
     def parse(self, data: Any) -> None:
-        """Read a partial from any buffer of bytes."""
+        """Read a partial from any object that is a buffer of bytes."""
         why, data = c_char_p(), bytes(data)
         if lib.sums_parse(self.at, data, len(data), ctypes.byref(why)):
             raise ValueError(f"not a partial sum: {why.value.decode()}; doc/partial.md has the format")
@@ -152,5 +153,7 @@ class State:
 
 
 def vectors(limit: Optional[str] = None) -> str:
-    """Return the vector unit in use: avx512, avx2 or baseline. `limit` is the widest to use, for tests: bits are the same."""
+    """Return the vector unit in use: avx512, avx2 or baseline. For tests, `limit` is the widest unit to use. The unit does not
+    change the bits of results.
+    """
     return lib.sums_vectors(limit.encode() if limit else None).decode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Exceptions: one for each way to handle an error."""
+"""Exceptions. There is one class for each way to handle an error."""
 from __future__ import annotations
 
 import errno
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 class Error(OSError):
-    """An error of libfpisa. `errno` is its number, `strerror` its sentence, `ranks` the ranks that it is about."""
+    """An error of libfpisa. `errno` is the error number, `strerror` is the message, and `ranks` lists the ranks that caused the
+    error.
+    """
 
     def __init__(self, number: int, sentence: str, ranks: Tuple[int, ...] = ()) -> None:
         super().__init__(number, sentence)
@@ -21,19 +23,21 @@ class Error(OSError):
 
 
 class InvalidCall(Error, ValueError):
-    """Arguments that are not valid for any call (EINVAL). Nothing was sent."""
+    """The arguments are not valid for any call (EINVAL). Nothing was sent."""
 
 
 class TimedOut(Error, TimeoutError):
-    """A deadline passed (ETIMEDOUT); `ranks` are the missing ranks."""
+    """A deadline passed (ETIMEDOUT). `ranks` lists the missing ranks."""
 
 
 class RankLost(Error, ConnectionResetError):
-    """Ranks are dead, have left, or were removed from the job (ECONNRESET); `ranks` says which. Close the group and join again."""
+    """Some ranks died, left, or were removed from the job (ECONNRESET). `ranks` lists these ranks. Close the group and join
+    again.
+    """
 
 
 class CallsDiffer(Error):
-    """The ranks made different calls (EPROTO). None of the calls has a sum."""
+    """The ranks made different calls (EPROTO). None of these calls returns a sum."""
 
 
 class Stale(Error):
@@ -41,21 +45,21 @@ class Stale(Error):
 
 
 class Canceled(Error):
-    """Handle.rejoin() or close() gave the request up (ECANCELED)."""
+    """Handle.rejoin() or close() canceled the request (ECANCELED)."""
 
 
 class Unclean(Error, ValueError):
-    """The array contains sums of a failed call in place, not input (EUCLEAN). Write it again, or set restore."""
+    """After a failed call in place, the array contains sums and not input (EUCLEAN). Write the input again, or set `restore`."""
 
 
 class Overflow(Error, OverflowError):
-    """Some sums overflowed (ERANGE). `result` has all sums and their flags. The next call may be made."""
+    """Some sums overflowed (ERANGE). `result` contains all sums and their flags. Further calls are possible."""
 
     result: Result
 
 
 class LibraryMissing(ImportError):
-    """libfpisa.so.1 is missing or too old."""
+    """The library libfpisa.so.1 is missing or too old."""
 
 
 _CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRESET: RankLost,
@@ -68,6 +72,6 @@ def ranks_of(bitmap: int) -> Tuple[int, ...]:
 
 
 def error_of(rc: int, sentence: str, missing: int) -> Error:
-    """Return the exception for a function's return code; `missing` is a bitmap of ranks."""
+    """Return the exception for a function's return code. `missing` is a bitmap of ranks."""
     kind: Type[Error] = _CLASSES.get(-rc, Error)
     return kind(-rc, sentence, ranks_of(missing))

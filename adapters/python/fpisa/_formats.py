@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Types of results, and rounding of numbers that are not sums: quotients and roots, once, to nearest even."""
+"""Describe the types of results, and round quotients and roots once, to nearest even."""
 from __future__ import annotations
 
 import math
@@ -9,15 +9,15 @@ from typing import Any, Iterable, NamedTuple
 
 class Format(NamedTuple):
     name: str
-    number: int  # FPISA_FORMAT_*
+    number: int  # a FPISA_FORMAT_* constant
     size: int
-    mantissa: int  # bits without the implied one
+    mantissa: int  # number of bits without the implied one
     least: int  # exponent of the smallest subnormal
     most: int  # values are below 2**most
 
     @property
     def special(self) -> int:
-        """The exponent field of infinities and NaN."""
+        """The value of the exponent field in infinities and NaN."""
         return (1 << 8 * self.size - 1 - self.mantissa) - 1
 
 
@@ -26,7 +26,7 @@ FORMATS = {f.name: f for f in (Format("float64", 4, 8, 52, -1074, 1024), Format(
 
 
 def format_of(dtype: Any) -> Format:
-    """Return the format for a name, a numpy dtype or a type."""
+    """Return the format for a name, a numpy dtype or a Python type."""
     name = "float64" if dtype is None or dtype is float else getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or \
         str(dtype)
     name = {"f8": "float64", "f4": "float32", "f2": "float16", "double": "float64"}.get(name, name.replace("torch.", ""))
@@ -36,7 +36,7 @@ def format_of(dtype: Any) -> Format:
 
 
 def number(bits: int, f: Format) -> float:
-    """Return the value of packed bits, without the FPU: float64() says why."""
+    """Return the value of packed bits. Do not use the FPU, for the reason that float64() gives."""
     if f.name == "float64":
         return struct.unpack("<d", bits.to_bytes(8, "little"))[0]
     negative, field, q = bits >> 8 * f.size - 1, bits >> f.mantissa & f.special, bits & (1 << f.mantissa) - 1
@@ -48,14 +48,18 @@ def number(bits: int, f: Format) -> float:
 
 
 def float64(negative: bool, q: int, e: int) -> float:
-    """Return q * 2**e, a float64, by its bits: a thread that flushes subnormals to zero would lose it in ldexp()."""
+    """Return q * 2**e as a float64. Build its bits with integers, because ldexp() returns zero for a subnormal result if the
+    thread flushes subnormals to zero.
+    """
     up = min(53 - q.bit_length(), e + 1074)
     q, e = q << up if up >= 0 else q >> -up, e - up
     return struct.unpack("<d", struct.pack("<Q", (negative << 63) + (e + 1074 << 52) + q))[0]
 
 
 def round_scaled(q: int, e: int, sticky: bool, f: Format) -> float:
-    """Round q * 2**e. With sticky its size is a little more, by less than one unit of q. q has 2 bits more than f, or is exact."""
+    """Round q * 2**e. If `sticky` is set, the exact magnitude is larger by less than one unit of q. q is exact, or has at least
+    2 more bits than the mantissa of f.
+    """
     sign, q = (-1, -q) if q < 0 else (1, q)
     drop = max(q.bit_length() - 1 - f.mantissa, f.least - e)
     if drop > 0:
@@ -64,11 +68,11 @@ def round_scaled(q: int, e: int, sticky: bool, f: Format) -> float:
         q, e = kept, e + drop
     if q and q.bit_length() + e > f.most:
         return sign * math.inf
-    return float64(sign < 0, q, e) if q else 0.0  # zero of either sign, as in doc/numbers.md
+    return float64(sign < 0, q, e) if q else 0.0  # zero is always +0 (doc/numbers.md)
 
 
 def round_ratio(numerator: int, denominator: int, e: int, f: Format) -> float:
-    """Round numerator / denominator * 2**e; the denominator is positive."""
+    """Round numerator / denominator * 2**e. The denominator is positive."""
     sign, numerator = (-1, -numerator) if numerator < 0 else (1, numerator)
     up = max(0, f.mantissa + 3 + denominator.bit_length() - numerator.bit_length())
     q, rest = divmod(numerator << up, denominator)
@@ -76,7 +80,7 @@ def round_ratio(numerator: int, denominator: int, e: int, f: Format) -> float:
 
 
 def round_root(n: int, denominator: int, e: int, f: Format) -> float:
-    """Round the square root of n / denominator * 2**e; the denominator is positive."""
+    """Round the square root of n / denominator * 2**e. The denominator is positive."""
     up = max(0, 2 * f.mantissa + 10 + denominator.bit_length() - n.bit_length())
     up += (e - up) % 2
     q, rest = divmod(n << up, denominator)
@@ -85,7 +89,9 @@ def round_root(n: int, denominator: int, e: int, f: Format) -> float:
 
 
 def bits_of(x: float, f: Format) -> int:
-    """Return the bits in f of a number that is rounded to f already, without the FPU: float64() says why."""
+    """Return the bits in format f of a number that is already rounded to f. Do not use the FPU, for the reason that float64()
+    gives.
+    """
     bits = int.from_bytes(struct.pack("<d", x), "little")
     sign, field, q = bits >> 63 << 8 * f.size - 1, bits >> 52 & 2047, bits & (1 << 52) - 1
     if field == 2047:
@@ -96,5 +102,5 @@ def bits_of(x: float, f: Format) -> int:
 
 
 def packed(values: Iterable[float], f: Format) -> bytearray:
-    """Return the bits in f of numbers that are rounded to f already."""
+    """Return the bits in format f of numbers that are already rounded to f."""
     return bytearray(b"".join(bits_of(x, f).to_bytes(f.size, "little") for x in values))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Groups: ranks that find each other by a name."""
+"""Groups, whose ranks find each other by a name."""
 from __future__ import annotations
 
 import ctypes
@@ -19,7 +19,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
                   timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
                   pipeline: str = "default", overflow: str = "default", transport: str = "udp",
                   restore: bool = False, rounding: str = "default", fanout: str = "default") -> GroupOptions:
-    """Return the library's options for those of Group."""
+    """Return the library's options for the options of Group."""
     return GroupOptions(
         key_file=text(None if key_file is None else os.fsencode(key_file), "key_file"),
         join_timeout_ms=milliseconds(join_timeout, "join_timeout", 0), timeout_ms=milliseconds(timeout, "timeout", 0),
@@ -31,7 +31,7 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
 
 
 def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
-    """Return the library's group, after all ranks have joined."""
+    """Join a group. Return the library's group after all ranks have joined."""
     pointer = ctypes.c_void_p()
     check_join(library().fpisa_group_join(ctypes.byref(pointer), text(host, "host"), text(name, "name"),
                                           in_range(rank, 32, "rank"), in_range(size, 32, "size"), ctypes.byref(options)))
@@ -39,22 +39,26 @@ def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOpt
 
 
 class Group(Caller):
-    """Ranks that have found each other by `name` at the manager (`fpisa serve`) of an aggregator.
+    """A group of ranks that find each other by `name` at the manager (`fpisa serve`) of an aggregator.
 
-    Created when all `size` ranks have joined, each with a unique `rank` below size. Does not need privileges. A rank may
-    compute as long as it likes. When a rank dies the calls of the others raise RankLost at once.
+    The constructor returns when all `size` ranks have joined. Each rank has a unique `rank` below `size`. A group does not
+    need privileges. A rank may compute for any length of time between calls. If a rank dies, the calls of the other ranks
+    raise RankLost immediately.
 
-    host          the aggregator's name or IPv4 address, with a port if it is not 18000; None: the value of FPISA_MANAGER
-    key_file      the file whose last key is used; None: the file that FPISA_KEY names, if it is set; "": no key
-    join_timeout  seconds until all ranks must have joined
-    timeout       seconds that a call may take; None: as long as all ranks live
-    window, elements, mode, rounding, pipeline   of its jobs, like options of `fpisa job add`; 0 and "default": its defaults
-    overflow      handling of an overflow: "error", "flag", or "default", which is "flag" only in mode fpisa-a
-    transport     "udp", or "xsk", which needs privilege
-    fanout        "multicast" if possible, or "unicast", which no other host receives; "default" is the manager's choice
-    restore       failed calls in place leave the array as it was
+    host          the aggregator's name or IPv4 address, with a port if the port is not 18000. The default is the value of
+                  FPISA_MANAGER
+    key_file      the key file, whose last key is used. The default is the file that FPISA_KEY names. "" means no key
+    join_timeout  seconds within which all ranks must join
+    timeout       seconds that a call may take. By default a call waits as long as all ranks live
+    window, elements, mode, rounding, pipeline   options of the group's jobs, as for `fpisa job add`
+    overflow      what to do on overflow: "error", "flag", or "default". The default is "flag" in mode fpisa-a, else "error"
+    transport     "udp", or "xsk", which needs privileges
+    fanout        "multicast", which is used only if possible, or "unicast", which other hosts cannot receive. By default the
+                  manager chooses
+    restore       whether a failed call in place restores the array
 
-    All ranks make the same calls in the same order. Threads may share a group, with tags; `with` closes it.
+    All ranks must make the same calls in the same order. Threads may share a group if their calls have different tags. A
+    `with` statement closes the group.
     """
 
     def __init__(self, host: Optional[str], name: str, rank: int, size: int, *,
@@ -70,14 +74,14 @@ class Group(Caller):
         self._open(pointer, _leave)
 
     def barrier(self) -> None:
-        """Return when all ranks have called barrier()."""
+        """Wait until all ranks have called barrier()."""
         request = None
         while request is None:
             request = self._start_barrier()
         request.wait()
 
     def _start_barrier(self) -> Optional[Request]:
-        """Start a barrier. Return None, after a pause, while the group's first job is being created."""
+        """Start a barrier. While the group's first job is being created, pause and return None."""
         request = Request(self, None)
         try:
             return self._begin(request, None, lambda: library().fpisa_group_barrier_start(
@@ -89,9 +93,10 @@ class Group(Caller):
         return None
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
-        """Copy `array` of rank `root` into that of all ranks, bit for bit, and return it. All ranks give the same root and bytes.
+        """Copy the array of rank `root` to the arrays of all ranks, bit for bit, and return `array`. All ranks must pass the
+        same root and the same number of bytes.
 
-        array  a C-contiguous numpy array of any type and shape without objects; that of root is only read
+        array  a C-contiguous numpy array of any shape and any type except objects. The array of rank `root` is not written
         """
         in_range(root, 32, "root")
         check_memory(array, root != self.rank)

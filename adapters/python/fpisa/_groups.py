@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Sums by keys, and results that are arrays: numpy arrays if numpy is loaded, else memoryviews."""
+"""Sums by keys, and results that are arrays. Results are numpy arrays if numpy is available, or else memoryviews."""
 from __future__ import annotations
 
 import ctypes
@@ -12,7 +12,7 @@ from ._keys import numbered, numpy_or_none
 
 
 class Groups(NamedTuple):
-    """The keys in ascending order, and the result of each."""
+    """The keys in ascending order, and the result for each key."""
 
     keys: Any
     values: Any
@@ -23,7 +23,7 @@ def address(data: Any) -> int:
 
 
 def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
-    """Packed results as an array of that shape; two halves are complex numbers."""
+    """Return packed results as an array of this shape. Two halves become complex numbers."""
     numpy = numpy_or_none()
     if numpy is None:
         if len(halves) > 1 or f.name == "bfloat16":
@@ -36,14 +36,15 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
             import ml_dtypes
             name = ml_dtypes.bfloat16
         except ImportError:
-            name = "uint16"  # the bits
+            name = "uint16"  # use the bits, because numpy does not have the type
     real = numpy.frombuffer(halves[0], name).reshape(shape)
     if len(halves) == 1:
         return real
     if f.name == "bfloat16":
         raise TypeError("complex numbers of bfloat16 do not exist; use dtype='float32'")
     out = numpy.empty(shape, numpy.complex128 if f.name == "float64" else numpy.complex64)
-    out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)  # 1j times an infinity has a NaN
+    # assign the parts, because 1j times an infinity gives a NaN part
+    out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)
     return out
 
 
@@ -51,7 +52,7 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
 
 
 class Places:
-    """The places of rows sorted by their groups."""
+    """The places of the rows after sorting by group."""
 
     def __init__(self, by: Any) -> None:
         self.keys, codes = numbered(by)
@@ -61,7 +62,7 @@ class Places:
         check(lib.sums_places(at, self.rows, self.groups, self.place, self.start))
 
     def _blocks(self, blocks: List[Block]) -> List[Block]:
-        """Return one block for each group."""
+        """Return one block of values for each group."""
         runs = [run for block in blocks if 0 not in block.shape for run in block.runs()]
         if any(len(b.shape) != 1 for b in blocks) or self.rows != total(runs):
             raise ValueError(f"by has {self.rows} keys; the values must be as many, in one dimension")

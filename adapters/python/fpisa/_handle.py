@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Ranks of one job, of an aggregator in the network or inside this process."""
+"""Handles for the ranks of one job, whose aggregator is in the network or inside this process."""
 from __future__ import annotations
 
 import concurrent.futures
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Info(NamedTuple):
-    """Figures of a handle: parameters of its job, and counts of frames."""
+    """Information about a handle: the parameters of its job, and counts of frames."""
 
     job: int
     rank: int
@@ -39,18 +39,18 @@ class Info(NamedTuple):
 
 
 class Handle(Caller):
-    """A rank of job number `job`, which `fpisa job add` created at the aggregator at `address`.
+    """A handle for one rank of job `job`, which `fpisa job add` created at the aggregator at `address`.
 
-    Created when all ranks of the job have joined. Its values are of the job's one type.
+    The constructor returns when all ranks of the job have joined. All values have the job's type.
 
     address     "10.0.0.1" or "10.0.0.1:18000"
-    local_port  UDP port that the job lists for this rank; 0: 18000
-    token       the job's secret; 0 if the job does not have one
-    timeout     seconds that joining and each call may take; None: unlimited
-    overflow, transport, restore   as for Group
-    all_ranks   True: a sum without a rank that `fpisa job shrink` has removed raises RankLost; False: it is the sum of the
-                others, with the flag FEWER_RANKS
-    loss, duplicate, reorder, delay, corrupt, seed   faults of frames, for tests: shares in 0..0.9
+    local_port  UDP port that the job lists for this rank. 0 means 18000
+    token       the job's secret, or 0 if the job does not have a secret
+    timeout     seconds that the join and each call may take. None means no limit
+    overflow, transport, restore   the same as for Group
+    all_ranks   whether a sum raises RankLost after `fpisa job shrink` has removed a rank. If False, the result is the sum of the
+                other ranks and has the flag FEWER_RANKS
+    loss, duplicate, reorder, delay, corrupt, seed   shares of frames with a simulated fault, from 0 to 0.9, for tests
     """
 
     def __init__(self, address: str, job: int, *, local_port: int = 0, token: int = 0, timeout: Optional[float] = 10.0,
@@ -68,7 +68,7 @@ class Handle(Caller):
         self._learn()
 
     def rejoin(self) -> None:
-        """Give up calls in progress after an error, and join the job's next generation with all other ranks."""
+        """Cancel calls in progress after an error, and join the job's next generation with all other ranks."""
         with self._entered():
             self._check(library().fpisa_rejoin(self._pointer))
 
@@ -105,7 +105,7 @@ FAULTS = ("loss", "duplicate", "reorder", "delay", "corrupt")
 
 
 def _options(*, timeout: Optional[float], overflow: str, restore: bool, faults: dict) -> Options:
-    """Return options with a thread that moves requests: waits are tests with pauses (_calls.py)."""
+    """Return options with a progress thread, because waits pause between tests (_calls.py)."""
     wrong = faults.keys() - {*FAULTS, "seed"}
     if wrong:
         raise TypeError(f"unknown option {', '.join(sorted(wrong))}")
@@ -125,7 +125,9 @@ def _close(pointer: ctypes.c_void_p, arrays: dict, mem: Optional[_Aggregator] = 
 
 
 class _Aggregator:
-    """An aggregator of the library. It ends after close() and its last handle, in whatever order they are collected."""
+    """An aggregator of the library. It ends after close() and after its last handle is closed. The garbage collector may
+    collect these objects in any order.
+    """
 
     def __init__(self, pointer: ctypes.c_void_p) -> None:
         self.pointer, self.lock, self.handles, self.wanted = pointer, threading.Lock(), 0, True
@@ -153,14 +155,14 @@ class _Aggregator:
 
 
 class Mem:
-    """An aggregator inside this process, with the arithmetic and the protocol of an aggregator in the network: for tests,
-    without privilege. Ranks are threads, each with a handle from connect(), or all by run().
+    """An aggregator inside this process, for tests without privileges. Its arithmetic and protocol are those of an aggregator
+    in the network. Ranks are threads. Each thread gets a handle from connect(), or run() starts all threads.
 
         with fpisa.Mem(3) as mem:
             sums = mem.run(lambda handle: handle.allreduce(numpy.ones(10, "float32")).array)
 
-    type, mode, rounding, pipeline, elements and window are the job's, as are big_endian, reciprocal (an average is the sum
-    times 1/n, not divided by n) and statistics.
+    The arguments are parameters of the job. With reciprocal an average is the sum times 1/n, instead of the sum divided by
+    n.
     """
 
     def __init__(self, workers: int, type: str = "float32", *, mode: str = "default", rounding: str = "default",
@@ -180,7 +182,9 @@ class Mem:
 
     def connect(self, rank: int, *, timeout: Optional[float] = 10.0, overflow: str = "default", restore: bool = False,
                 **faults: float) -> Handle:
-        """Return a handle of `rank`, when all ranks have connected, each in its thread. The options are those of Handle."""
+        """Return a handle for `rank` when all ranks have connected. Each rank must call connect() in its own thread. The
+        options are the same as for Handle.
+        """
         options = _options(timeout=timeout, overflow=overflow, restore=restore, faults=faults)
         handle, pointer = Handle.__new__(Handle), ctypes.c_void_p()
         self._aggregator.connected()
@@ -195,8 +199,10 @@ class Mem:
         return handle
 
     def run(self, function: Callable[[Handle], T], **options: Any) -> List[T]:
-        """Return the results of `function` for the handle of each rank, each in its thread. If one raises an exception, cancel
-        the calls of the others and raise the same exception."""
+        """Run `function` for all ranks, with a thread and a handle for each rank. Return the results in the order of ranks.
+
+        If a call of `function` raises an exception, cancel the calls of the other ranks and raise the same exception.
+        """
         lock = threading.Lock()
         handles: List[Handle] = []
         raised: List[BaseException] = []
@@ -222,7 +228,7 @@ class Mem:
         return [f.result() for f in futures]
 
     def close(self) -> None:
-        """Close the aggregator, which stays until its handles are closed."""
+        """Close the aggregator. It continues until its handles are closed."""
         self._finalizer()
 
     def __enter__(self) -> Mem:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Keys of rows: which groups there are, in ascending order, and which of them each row belongs to."""
+"""Find the groups of keys, in ascending order, and the group of each row."""
 from __future__ import annotations
 
 import array
@@ -13,7 +13,7 @@ from typing import Any, Sequence, Set, Tuple
 from ._core import exactly, lib
 from ._scalars import of_host
 
-NEAR = 1 << 16  # integers of a smaller range, or of a range below twice their number, are numbered without a hash table
+NEAR = 1 << 16  # integers within a smaller range, or within a range below twice their number, are numbered without a hash table
 
 
 def numpy_or_none() -> Any:
@@ -25,10 +25,11 @@ def numpy_or_none() -> Any:
 
 
 def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Number the groups of 64-bit integer keys."""
+    """Number 64-bit integer keys."""
     codes, least, most = numpy.empty(len(keys), "int64"), int(keys.min()), int(keys.max())
     near = most - least < max(NEAR, 2 * len(keys)) and most - least < 1 << 31
-    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # the first row of each group, if the keys are not near
+    # the keys of the groups if the range is small, or else the first row of each group
+    found = numpy.empty(most - least + 1 if near else len(keys), "int64")
     n = lib.sums_number_near(keys.ctypes.data, len(keys), ctypes.c_int64(least).value, len(found), codes.ctypes.data, found.ctypes.data) \
         if near else lib.sums_number(keys.ctypes.data, len(keys), codes.ctypes.data, found.ctypes.data)
     if n < 0:
@@ -43,23 +44,23 @@ def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Number integers with the compiled table, and other keys with numpy. A masked key and NaT do not belong to a group."""
+    """Number integers with the compiled table and other keys with numpy. Masked keys and NaT do not belong to a group."""
     type_ = keys.dtype
     if keys.ndim != 1:
         raise ValueError(f"by has {keys.ndim} dimensions; it must have one")
     if isinstance(keys, numpy.ma.MaskedArray):
         masked = numpy.ma.getmaskarray(keys)
-        if type_.names is not None:  # a record with a masked field
+        if type_.names is not None:  # a key is masked if any field of the record is masked
             masked = numpy.array([any(map(numpy.any, row.item())) for row in masked], bool)
         return _by_some(numpy, keys.data, ~masked)
     if type_.kind in "mM" and numpy.isnat(keys).any():
         return _by_some(numpy, keys, ~numpy.isnat(keys))
-    if type_.type.__module__ == "ml_dtypes":  # numpy does not know their NaN
+    if type_.type.__module__ == "ml_dtypes":  # numpy does not recognise NaN of these types
         found, codes = _by_numpy(numpy, keys.astype("complex128" if "complex" in type_.name else "float64"))
         return found.astype(type_), codes
     if type_.kind in "iub" and type_.itemsize <= 8 and len(keys):
         if type_.kind == "b":
-            keys = keys.view("uint8") != 0  # a byte may be neither 0 nor 1
+            keys = keys.view("uint8") != 0  # a byte may have other values than 0 and 1
         found, codes = _of_integers(numpy, numpy.require(keys, "uint64" if type_.kind == "u" and type_.itemsize == 8 else "int64", "CA"))
         return found.astype(type_), codes
     if type_.names is not None and len(keys):
@@ -69,7 +70,7 @@ def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_fields(numpy: Any, keys: Any) -> Tuple[Any, Any]:
-    """Number records, in the order of their fields. NaN and nulls in a field are equal, unlike in numpy's whole records."""
+    """Number records in the order of their fields. Unlike numpy, treat NaN and null as equal to themselves in every field."""
     columns = [column for name in keys.dtype.names for column in keys[name].reshape(len(keys), -1).T]
     codes = numpy.zeros((len(keys), max(1, len(columns))), "int64")
     for i, column in enumerate(columns):
@@ -79,14 +80,14 @@ def _by_fields(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_some(numpy: Any, keys: Any, seen: Any) -> Tuple[Any, Any]:
-    """Number the keys that are seen. The other keys do not belong to a group."""
+    """Number the keys that `seen` selects. The other keys do not belong to a group."""
     codes = numpy.full(len(keys), -1, "int64")
     found, codes[seen] = _by_numpy(numpy, keys[seen])
     return found, codes
 
 
 def _check_types(types: Set[type]) -> None:
-    """Raise TypeError for keys that are compared by their address in memory: equal keys would be in different groups."""
+    """Raise TypeError for keys that are compared by their address in memory, because equal keys would be in different groups."""
     numpy = sys.modules.get("numpy")
     for t in types:
         if (t.__hash__ is object.__hash__ and t.__eq__ is object.__eq__) or \
@@ -95,7 +96,7 @@ def _check_types(types: Set[type]) -> None:
 
 
 def _one(key: Any, missing: Any) -> Any:
-    """Return the key; None for a null, and the same NaN object for every NaN."""
+    """Return the key, but None for a null, and the same NaN object for every NaN."""
     if key is None or key is missing or type(key).__name__ == "MaskedConstant":
         return None
     if key == key:
@@ -108,7 +109,7 @@ def _one(key: Any, missing: Any) -> Any:
 
 
 def _of_times(numpy: Any, keys: Sequence[Any], types: Set[type]) -> Tuple[Any, Any]:
-    """Number numpy's times of one type in their common unit, because equal times of different units have different hashes."""
+    """Number numpy times of one type in their common unit, because equal times in different units have different hashes."""
     if len(types) > 1:
         raise TypeError(f"keys have types {', '.join(sorted(t.__name__ for t in types))}; numpy's times do not mix with other keys")
     here = [i for i, k in enumerate(keys) if k is not None]
@@ -125,9 +126,9 @@ def _of_times(numpy: Any, keys: Sequence[Any], types: Set[type]) -> Tuple[Any, A
 
 
 def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
-    """Number keys that are hashed by value, sorted if possible. A null does not belong to a group. NaN is the last key, as in numpy."""
+    """Number keys by their hash, and sort them if possible. A null does not belong to a group. As in numpy, NaN comes last."""
     pandas, pyarrow = sys.modules.get("pandas"), sys.modules.get("pyarrow")
-    missing = pandas.NA if pandas else None  # pandas.NA != pandas.NA is neither true nor false
+    missing = pandas.NA if pandas else None  # the result of pandas.NA != pandas.NA is neither true nor false
     types = {t for t in set(map(type, keys)) - {type(missing), type(None)} if t.__name__ != "MaskedConstant"}
     if pyarrow and any(issubclass(t, pyarrow.Scalar) for t in types):
         return _of_column(pyarrow, pyarrow.array(keys))
@@ -140,7 +141,7 @@ def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
     try:
         found.sort()
     except TypeError:
-        pass  # keep the order of their appearance
+        pass  # keep the order of first appearance
     if any(k is math.nan for k in keys):
         found.append(math.nan)
     number = {k: i for i, k in enumerate(found)}
@@ -148,11 +149,11 @@ def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
 
 
 def _of_decoded(pyarrow: Any, by: Any) -> Any:
-    """Return an array of pyarrow in one piece and without an encoding, with booleans as bits."""
+    """Return a pyarrow array in one piece, with its encoding removed and with booleans as bits."""
     import pyarrow.compute
     if isinstance(by, pyarrow.ChunkedArray):
         pieces = [_of_decoded(pyarrow, piece) for piece in by.chunks] or [_of_decoded(pyarrow, pyarrow.nulls(0, by.type))]
-        return pyarrow.chunked_array(pieces).combine_chunks()  # still in chunks if strings exceed 2 GiB
+        return pyarrow.chunked_array(pieces).combine_chunks()  # several chunks remain if strings exceed 2 GiB
     if pyarrow.types.is_dictionary(by.type):
         return _of_decoded(pyarrow, by.dictionary_decode())
     if "run_end_encoded" in str(by.type)[:15]:
@@ -163,7 +164,9 @@ def _of_decoded(pyarrow: Any, by: Any) -> Any:
 
 
 def _of_column(pyarrow: Any, by: Any) -> Tuple[Any, Any]:
-    """Number a column of pyarrow by its stored values: Python's types do not distinguish all times. Keys of such types stay Arrow's."""
+    """Number a pyarrow column by its stored values, because Python's types cannot represent all times. The keys keep their
+    Arrow type.
+    """
     by = _of_decoded(pyarrow, by)
     numpy, types, type_ = numpy_or_none(), pyarrow.types, by.type
     if isinstance(type_, pyarrow.BaseExtensionType):
@@ -183,7 +186,7 @@ def _of_column(pyarrow: Any, by: Any) -> Tuple[Any, Any]:
 
 
 def _by_arrow(by: Any) -> Tuple[Any, Any]:
-    """Number a column of pyarrow, or of another library whose columns have to_pylist()."""
+    """Number a column of pyarrow, or a column of another library that has to_pylist()."""
     stream, array_ = hasattr(by, "__arrow_c_stream__"), hasattr(by, "__arrow_c_array__")
     try:
         pyarrow = sys.modules.get("pyarrow") or (importlib.import_module("pyarrow") if stream or array_ else None)
@@ -195,7 +198,9 @@ def _by_arrow(by: Any) -> Tuple[Any, Any]:
 
 
 def _by_tensor(by: Any) -> Tuple[Any, Any]:
-    """Number a tensor of torch. Keys of types that numpy does not have become float32, which has all of their values."""
+    """Number a torch tensor. If numpy does not support the type of the keys, convert them to float32, which can represent all
+    of them.
+    """
     by = of_host(by)
     if str(by.dtype) == "torch.bfloat16" or str(by.dtype).startswith("torch.float8"):
         by = by.float()
@@ -203,7 +208,9 @@ def _by_tensor(by: Any) -> Tuple[Any, Any]:
 
 
 def _by_pandas(pandas: Any, by: Any) -> Tuple[Any, Any]:
-    """Number keys of pandas by factorize(), except booleans of any byte and Arrow's floats, of which it distinguishes -0 and 0."""
+    """Number pandas keys with factorize(). Handle booleans separately, because a byte may have any value. Handle Arrow's floats
+    separately, because factorize() distinguishes -0 from 0.
+    """
     numpy, name = numpy_or_none(), str(by.dtype)
     is_array = isinstance(by, pandas.api.extensions.ExtensionArray)
     if name in ("bool", "boolean"):
@@ -225,7 +232,7 @@ def _numbered(by: Any) -> Tuple[Any, Any]:
         return _by_pandas(pandas, by)
     if str(getattr(by, "dtype", "")).startswith("torch."):
         return _by_tensor(by)
-    if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind not in "OT":  # T: strings that may be null
+    if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind not in "OT":  # kind T is strings that may be null
         return _by_numpy(numpy, by)
     if numpy and isinstance(by, numpy.ma.MaskedArray):
         by = numpy.where(numpy.ma.getmaskarray(by), None, by.data)
@@ -235,13 +242,13 @@ def _numbered(by: Any) -> Tuple[Any, Any]:
         return _by_arrow(by.to_arrow())
     numpy = numpy_or_none()
     if numpy and not isinstance(by, numpy.ndarray) and (hasattr(by, "__array_interface__") or hasattr(by, "__array__")):
-        return _numbered(numpy.asarray(by))  # others' arrays
+        return _numbered(numpy.asarray(by))  # arrays of other libraries
     return _by_table(by.tolist() if hasattr(by, "tolist") else list(by))
 
 
 def numbered(by: Any) -> Tuple[Any, Any]:
-    """Return (keys, the number of each row's key)."""
+    """Return the keys, and the number of each row's key."""
     if hasattr(by, "__next__"):
-        by = list(by)  # before exactly(), because this runs the caller's code
+        by = list(by)  # outside of exactly(), because list() runs the caller's code
     with exactly():
         return _numbered(by)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""libfpisa.so.1 through ctypes: the structs and functions of fpisa.h, and names for its numbers."""
+"""Load libfpisa.so.1 with ctypes. Declare the structs and functions of fpisa.h, and names for its constants."""
 from __future__ import annotations
 
 import ctypes
@@ -12,7 +12,7 @@ from ._errors import LibraryMissing, error_of
 from ._scalars import plain
 
 SONAME = "libfpisa.so.1"
-# A wheel of `make wheels` contains the library.
+# The wheels of `make wheels` include the library.
 INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), SONAME)
 FOREVER = 0xFFFFFFFF
 
@@ -27,7 +27,7 @@ TYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "e4m3": 5, "e5
 
 
 class Sized(ctypes.Structure):
-    """A struct whose first member is its size."""
+    """A struct whose first member is the size of the struct."""
 
     def __init__(self, **values: object) -> None:
         super().__init__(size=ctypes.sizeof(type(self)), **values)
@@ -90,7 +90,9 @@ FUNCTIONS = {
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """Return the library that FPISA_LIBRARY names, else the wheel's, else the system's. Calls into it release the interpreter's lock."""
+    """Return the library that FPISA_LIBRARY names, or the library of the wheel, or the system's library. Calls into the library
+    release the interpreter's lock.
+    """
     path = os.environ.get("FPISA_LIBRARY") or (INSIDE if os.path.exists(INSIDE) else SONAME)
     try:
         lib = ctypes.CDLL(path)
@@ -106,13 +108,13 @@ def library() -> ctypes.CDLL:
 
 
 def check(rc: int) -> None:
-    """Raise the error of a return code of the library, with this thread's last error message."""
+    """Raise the exception for a return code of the library, with this thread's last error message."""
     if rc:
         raise error_of(rc, library().fpisa_error().decode(errors="replace"), 0)
 
 
 def check_join(rc: int) -> None:
-    """Raise the error of a function that joins, with the ranks that it was waiting for."""
+    """Raise the exception for a return code of a function that joins, with the missing ranks."""
     if rc:
         raise error_of(rc, library().fpisa_error().decode(errors="replace"), library().fpisa_missing(None))
 
@@ -130,7 +132,7 @@ def name_of(names: Dict[str, int], number: int) -> str:
 
 
 def real(value: Any, what: str) -> float:
-    """Return a number as the float that ctypes would make of it. Raise ValueError for a number beyond a float's range."""
+    """Return a number as a float, as ctypes would convert it. Raise ValueError if a float cannot represent the number."""
     value = plain(value)
     if isinstance(value, (str, bytes)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{what} is {value!r}; it must be a number")
@@ -141,7 +143,7 @@ def real(value: Any, what: str) -> float:
 
 
 def text(value: Optional[str], what: str) -> Optional[bytes]:
-    """Return a name as bytes: the library would read it to its first zero byte. None stays None."""
+    """Return a name as bytes, or None for None. Raise ValueError for a zero byte, because the library would stop at that byte."""
     if value is None:
         return None
     if not isinstance(value, (str, bytes)):
@@ -153,7 +155,7 @@ def text(value: Optional[str], what: str) -> Optional[bytes]:
 
 
 def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
-    """Convert a deadline to milliseconds; `none` stands for no deadline."""
+    """Convert a deadline from seconds to milliseconds. Return `none` if there is no deadline."""
     if seconds is None:
         return none
     seconds = real(seconds, what)
@@ -163,7 +165,7 @@ def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
 
 
 def in_range(value: int, bits: int, what: str) -> int:
-    """Return the value if it fits into `bits` bits: ctypes would cut off the rest."""
+    """Return the value if it fits into `bits` bits. Raise ValueError otherwise, because ctypes would drop the upper bits."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} is {value!r}; it must be a whole number")
     if not 0 <= value < 1 << bits:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Python's numbers, one by one: exact, or refused."""
+"""Convert Python numbers one by one. Refuse numbers that cannot be converted exactly."""
 from __future__ import annotations
 
 import array
@@ -14,7 +14,7 @@ from ._core import exactly
 from ._scalars import plain
 
 PLAIN = {int, float, complex, decimal.Decimal, type(None)}
-MOST_EXPONENT = 10000  # for a Decimal in a list: an exact sum has a digit for each power of ten
+MOST_EXPONENT = 10000  # limit for a Decimal in a list, because an exact sum has a digit for each power of ten
 
 
 def exact_float(x: Any) -> float:
@@ -36,7 +36,7 @@ def of_complex(items: List[Any]) -> array.array:
 
 
 def of_integers(items: List[Any]) -> Tuple[str, array.array]:
-    """Return the integers in a type that has all of them, else as float64."""
+    """Return the integers in a type that can represent all of them, or else as float64."""
     for type_, code in ("int64", "q"), ("uint64", "Q"):
         try:
             return type_, array.array(code, items)
@@ -49,7 +49,7 @@ EXACT = decimal.Context(decimal.MAX_PREC, decimal.ROUND_HALF_EVEN, decimal.MIN_E
 
 
 def of_decimals(items: List[Any]) -> Values:
-    """Return decimals as values; integers and nulls may be among them."""
+    """Return decimals as values. The list may also contain integers and nulls."""
     these = items
     if set(map(type, items)) != {decimal.Decimal}:
         these = [x if isinstance(x, decimal.Decimal) else decimal.Decimal(int(x)) for x in items if x is not None]
@@ -57,7 +57,7 @@ def of_decimals(items: List[Any]) -> Values:
         raise TypeError("a Decimal is not finite; cast the values to float64")
     if max(map(abs, map(decimal.Decimal.adjusted, these))) > MOST_EXPONENT:
         raise OverflowError(f"a Decimal has an exponent beyond {MOST_EXPONENT} in size; cast the values to float64")
-    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # with the least exponent
+    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # a zero that has the smallest exponent
     scale = -int(total.as_tuple().exponent)
 
     def units() -> List[Optional[int]]:
@@ -67,13 +67,13 @@ def of_decimals(items: List[Any]) -> Values:
 
 
 def validity(items: List[Any]) -> bytes:
-    """Return Arrow's bitmap: a bit for each item, 0 for None."""
+    """Return Arrow's validity bitmap. The bit of an item is 0 if the item is None."""
     digits = b"".join(b"0" if x is None else b"1" for x in reversed(items))
     return int(digits or b"0", 2).to_bytes(len(items) // 8 + 1, "little")
 
 
 def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
-    """Return Python's numbers as values. None is a null."""
+    """Return Python numbers as values, with None as a null."""
     items = list(these)
     with exactly():
         return of_items(items, shape)

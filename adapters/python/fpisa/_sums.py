@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Exact sums of arrays and columns, rounded once: fpisa.sum, mean, dot, norm2, var and Accumulator (doc/sums.md)."""
+"""Exact sums of arrays and columns, rounded once (doc/sums.md). Defines fpisa.sum, mean, dot, norm2, var and Accumulator."""
 from __future__ import annotations
 
 import builtins
@@ -20,13 +20,13 @@ from ._formats import Format, format_of, number, packed, round_ratio, round_root
 from ._numbers import exact_float, plain
 from ._values import values
 
-SPLIT = 1 << 16  # values that justify a thread
+SPLIT = 1 << 16  # number of values that makes another thread worthwhile
 NAN = float("nan")
-ONE = 1  # the default of threads, compared by identity
+ONE = 1  # the default of `threads`, compared by identity
 
 
 def _parts(array: Array, threads: int) -> Iterable[Array]:
-    """Yield the array in pieces, at most as many as there are threads."""
+    """Yield the array in pieces. There are at most as many pieces as threads."""
     step = max(SPLIT, -(-array.n // threads))
     for at in range(0, array.n, step):
         yield Array(array.data + at * array.stride, min(step, array.n - at), array.stride, array.valid,
@@ -58,7 +58,7 @@ def _read(state: State, f: Format, average: bool = False) -> float:
 
 
 def _pair(v: Values, one: Any) -> Any:
-    """Apply `one` to the blocks. Return a number, or a complex number from its halves."""
+    """Apply `one` to the blocks. Return a number, or a complex number if there are imaginary blocks."""
     return complex(one(v.blocks), one(v.imaginary)) if v.imaginary else one(v.blocks)
 
 
@@ -84,7 +84,7 @@ def _whole(x: Any, f: Format, average: bool) -> float:
 
 
 def _once(x: Any, average: bool) -> float:
-    """Return the sum of a plain numpy array, without the overhead of the general way. Return NaN if the general way is needed."""
+    """Return the sum of a plain numpy array without the overhead of the general code. Return NaN if the general code is needed."""
     numpy = sys.modules.get("numpy")
     if numpy is None or type(x) is not numpy.ndarray or x.dtype.char not in "dfe":
         return NAN
@@ -119,14 +119,14 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
 def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
     """Return the exact sum, rounded once to dtype (float64 by default). Sums of integers and decimals are exact without dtype.
 
-    by: keys, as many as values; the result is Groups(keys, values). axis: as in numpy. With either, sums of integers are rounded
-    to dtype too. Nulls are skipped, NaN is not.
+    `by` is one key for each value, and the result is Groups(keys, values). `axis` has the same meaning as in numpy. With
+    `by` or `axis`, sums of integers are also rounded to dtype. Nulls are skipped, but NaN is not.
     """
     return _reduce(x, by, axis, dtype, threads, False)
 
 
 def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = ONE) -> Any:
-    """Return the exact sum over the number of values, rounded once, or NaN without values."""
+    """Return the exact sum divided by the number of values, rounded once. Return NaN if there are no values."""
     return _reduce(x, by, axis, dtype, threads, True)
 
 
@@ -134,7 +134,7 @@ def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = No
 
 
 def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
-    """Return the axes that stay, and the axes that are summed."""
+    """Return the remaining axes and the summed axes."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
         raise TypeError("axis is for arrays of one piece and without nulls")
@@ -146,7 +146,7 @@ def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
 
 
 def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
-    """Return the shape of the axes that stay, and the values along the other axes at each place."""
+    """Return the shape of the remaining axes, and the values along the summed axes at each place."""
     stay, gone = _axes_of(v, axis)
 
     def cut(b: Block) -> List[Block]:
@@ -159,7 +159,7 @@ def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
 
 
 def _each(one: Callable[..., Any], vs: List[Values], by: Any, axis: Any, f: Format) -> Any:
-    """Apply `one` to all values, to each group's, or along an axis."""
+    """Apply `one` to all values, to the values of each group, or along an axis."""
     if by is not None and axis is not None:
         raise ValueError("by and axis exclude each other")
     if by is None and axis is None:
@@ -223,7 +223,7 @@ def _cut(a: Array, at: int, n: int) -> Array:
 
 
 def _aligned(x: List[Array], y: List[Array]) -> Iterable[Tuple[Array, Array]]:
-    """Yield pairs of runs of the same length: chunks of columns may differ."""
+    """Yield pairs of runs of the same length, because the chunks of columns may differ."""
     i = j = at = beside = 0
     while i < len(x) and j < len(y):
         n = min(x[i].n - at, y[j].n - beside)
@@ -276,7 +276,10 @@ def _dot(a: Values, b: Values, f: Format) -> Any:
 
 
 def dot(x: Any, y: Any, *, by: Any = None, axis: Optional[int] = None, dtype: Any = None) -> Any:
-    """Return the exact sum of products, rounded once. Complex numbers are not conjugated, like numpy.dot(). by, one axis: as in sum()."""
+    """Return the exact sum of products, rounded once. As in numpy.dot(), complex numbers are not conjugated.
+
+    `by` has the same meaning as in sum(), and so has `axis`, which may be only one axis.
+    """
     f = format_of(dtype)
     axis = axis if axis is None else operator.index(axis)
     return _each(lambda a, b: _dot(a, b, f), [values(x), values(y)], by, axis, f)
@@ -300,7 +303,10 @@ def _norm2(v: Values, f: Format) -> float:
 
 
 def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
-    """Return the root of the exact sum of squares, rounded once. It neither overflows nor underflows on the way. by, axis: as in sum()."""
+    """Return the root of the exact sum of squares, rounded once. Intermediate results neither overflow nor underflow.
+
+    `by` and `axis` have the same meaning as in sum().
+    """
     v, f = values(x), format_of(dtype)
     if axis is None:
         _flat(v, "norm2")
@@ -308,7 +314,7 @@ def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = N
 
 
 def _degrees(ddof: Any) -> Fraction:
-    """Return ddof as a quotient of Python's own integers, which do not overflow."""
+    """Return ddof as a quotient of Python integers, which cannot overflow."""
     ddof = plain(ddof)
     try:
         exact = Fraction(ddof if isinstance(ddof, (numbers.Rational, decimal.Decimal)) else exact_float(ddof))
@@ -334,7 +340,10 @@ def _var(v: Values, ddof: Fraction, f: Format) -> float:
 
 
 def var(x: Any, *, ddof: float = 0, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
-    """Return the exact variance, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof. by, axis: as in sum()."""
+    """Return the exact variance, rounded once. The variance is (n sum(x^2) - sum(x)^2) / (n (n - ddof)), or NaN if n <= ddof.
+
+    `by` and `axis` have the same meaning as in sum().
+    """
     v, f, exact = values(x), format_of(dtype), _degrees(ddof)
     if axis is None:
         _flat(v, "var")
@@ -345,9 +354,11 @@ def var(x: Any, *, ddof: float = 0, by: Any = None, axis: Union[None, int, Tuple
 
 
 class Accumulator:
-    """An exact sum that grows, merges and travels. Any thread may use it, and threads add arrays in parallel.
+    """An exact sum that can be extended, merged and sent. Any thread may use an accumulator, and threads can add arrays in
+    parallel.
 
-    Equal sums of as many values have equal bytes, in whatever order they were added (doc/partial.md).
+    Accumulators with the same sum and the same number of values have the same bytes, in whatever order values were added
+    (doc/partial.md).
     """
 
     __slots__ = ("_state", "_lock")
@@ -369,7 +380,9 @@ class Accumulator:
         return self
 
     def merge(self, other: Union["Accumulator", bytes, bytearray, memoryview]) -> "Accumulator":
-        """Add another accumulator or its bytes, without rounding, so the order of merges does not matter."""
+        """Add another accumulator, or the bytes of an accumulator. The order of merges does not matter, because a merge does
+        not round.
+        """
         state = State()
         state.parse(other if isinstance(other, (bytes, bytearray, memoryview)) else other.to_bytes())
         with self._lock:
@@ -396,7 +409,7 @@ class Accumulator:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Accumulator":
-        """Return the accumulator of a partial. Raise ValueError if the bytes are not a partial."""
+        """Return the accumulator that a partial describes. Raise ValueError if the bytes are not a partial."""
         made = cls()
         made._state.parse(data)
         return made
@@ -414,7 +427,7 @@ class Accumulator:
 
 
 def merged(parts: Iterable[Any]) -> Accumulator:
-    """Return one accumulator for many, or for their bytes. None is skipped."""
+    """Merge accumulators, or bytes of accumulators, into one accumulator. None is skipped."""
     total = Accumulator()
     for part in parts:
         if part is not None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The values that can be summed, as arrays of sums.h: numpy and types with its interface, Arrow columns, buffers, Python's numbers."""
+"""Convert values that can be summed to arrays of sums.h. Numpy arrays, objects with numpy's array interface, Arrow columns,
+buffers and Python numbers are supported.
+"""
 from __future__ import annotations
 
 import ctypes
@@ -16,12 +18,12 @@ BUFFERS = {"d": "float64", "f": "float32", "e": "float16", "b": "int8", "B": "ui
            "i": "int32", "I": "uint32", "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "?": "bool",
            "Zd": "complex128", "Zf": "complex64"}
 BITS = [bytes(byte >> i & 1 for i in range(8)) for byte in range(256)]
-MOST_DECIMALS = 1 << 30  # in a call
+MOST_DECIMALS = 1 << 30  # maximum number of decimals in a call
 KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 
 
 class View(ctypes.Structure):
-    """Py_buffer. memoryview does not give its address."""
+    """The struct Py_buffer. A memoryview does not give the address of its memory."""
 
     _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
                 ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p),
@@ -29,7 +31,9 @@ class View(ctypes.Structure):
                 ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
 
     def __init__(self, x: Any, flags: int = 0x1C) -> None:
-        """By default accept format, shape and strides, read-only or not. With flags of 0 accept only contiguous bytes, else BufferError."""
+        """Get the buffer of `x`. The default flags accept any format, shape and strides, and read-only memory. Flags of 0
+        accept only contiguous bytes.
+        """
         super().__init__()
         ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(x), ctypes.byref(self), flags)
 
@@ -39,8 +43,8 @@ class View(ctypes.Structure):
 
 def memory(x: Any, interface: Dict[str, Any], shape: Tuple[int, ...], strides: Tuple[int, ...], size: int) -> Tuple[int, Any]:
     """
-    Return the address of the first element, and an object that keeps it there. `data` of an interface is an address, a
-    buffer, or missing: then x itself is the buffer. A buffer has an offset, and must have all elements.
+    Return the address of the first element, and an object that keeps the memory alive. The interface's `data` is an address
+    or a buffer. If `data` is missing, x itself is the buffer. A buffer may have an offset, and must contain all elements.
     """
     data = interface.get("data")
     if isinstance(data, tuple):
@@ -53,7 +57,7 @@ def memory(x: Any, interface: Dict[str, Any], shape: Tuple[int, ...], strides: T
 
 
 def of_interface(x: Any) -> Values:
-    """Return values of an __array_interface__: numpy's, CuPy's on the host, and others'."""
+    """Return the values of an object with __array_interface__, such as a numpy array or a CuPy array on the host."""
     interface = x.__array_interface__
     name = getattr(getattr(x, "dtype", None), "name", None)
     order, kind, size = interface["typestr"][0], interface["typestr"][1], interface["typestr"][2:]
@@ -80,12 +84,13 @@ def of_buffer(x: Any) -> Values:
     if not type_ or view.itemsize != (2 * SIZES[HALVES[type_]] if type_ in HALVES else SIZES[type_]):
         raise TypeError(f"a buffer of format {code!r}, of {view.itemsize} bytes; it must be one of {' '.join(BUFFERS)}, little-endian")
     shape = tuple(view.shape[:view.ndim]) if view.ndim else ()
-    strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)  # ctypes does not fill in strides
+    # ctypes may leave the strides empty
+    strides = tuple(view.strides[:view.ndim]) if view.strides else strides_of(shape, view.itemsize)
     return split(type_, view.buf or 0, shape, strides, view)
 
 
 def decimals(column: _arrow.Column) -> Values:
-    """Return integers of 32 to 256 bits in units of a power of ten."""
+    """Return decimals of 32 to 256 bits as integers in units of a power of ten."""
     parts = column.format.split(b":")[1].split(b",")
     scale, bits = int(parts[1]), int(parts[2]) if len(parts) > 2 else 128
     total = rows = 0
@@ -105,7 +110,7 @@ def decimals(column: _arrow.Column) -> Values:
 
 
 def of_bits(p: _arrow.Piece) -> Block:
-    """Return booleans, each as a byte."""
+    """Return booleans that are bits as bytes."""
     first, end = p.offset // 8, (p.offset + p.length + 7) // 8
     data = ctypes.string_at(p.data + first, end - first) if p.data else b""
     made = ctypes.create_string_buffer(b"".join(map(BITS.__getitem__, data)))
@@ -113,7 +118,7 @@ def of_bits(p: _arrow.Piece) -> Block:
 
 
 def decoded(p: _arrow.Piece, index: str, type_: str) -> Block:
-    """Return the values of the indices, with null if the index or its value is null."""
+    """Look up the values of dictionary indices. The result is null if the index or its value is null."""
     values = p.dictionary.items(SIZES[type_])  # type: ignore[union-attr]
     indices = (None if i is None else int.from_bytes(i, "little", signed=index[0] == "i") for i in p.items(SIZES[index]))
     found = [None if i is None else values[i] for i in indices]
@@ -140,7 +145,7 @@ def of_arrow(column: _arrow.Column) -> Values:
 
 
 def of_masked(numpy: Any, x: Any) -> Values:
-    """Return values of a masked array of numpy, with nulls for masked elements."""
+    """Return the values of a masked numpy array, with nulls for masked elements."""
     mask = numpy.ma.getmaskarray(x)
     if x.dtype.kind == "O":
         return of_numbers(numpy.where(mask, None, x.data).ravel().tolist(), x.shape)
@@ -162,7 +167,7 @@ def values(x: Any) -> Values:
     if str(getattr(x, "dtype", "")).startswith("torch."):
         return of_torch(x)
     if numpy and isinstance(getattr(x, "dtype", None), numpy.dtype) and hasattr(x, "to_numpy"):
-        return of_interface(x.to_numpy())  # pandas: NaN stays NaN
+        return of_interface(x.to_numpy())  # in pandas arrays NaN stays NaN, and is not a null
     column = _arrow.column_of(x)
     if column is not None:
         return of_arrow(column)

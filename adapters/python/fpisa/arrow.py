@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""PyArrow: register() makes fpisa_sum, fpisa_mean, fpisa_partial and fpisa_merge aggregates of pyarrow.compute, also for group_by()."""
+"""PyArrow adapter. register() adds the aggregates fpisa_sum, fpisa_mean, fpisa_partial and fpisa_merge to pyarrow.compute. They
+also work in group_by().
+"""
 from __future__ import annotations
 
 import pyarrow
@@ -16,7 +18,9 @@ AGGREGATES = {
 
 
 def register() -> None:
-    """Register the functions in this process. May be called again. Enables Table.group_by(k).aggregate([("x", "fpisa_sum")])."""
+    """Register the functions in this process. May be called again. Afterwards Table.group_by(k).aggregate([("x", "fpisa_sum")])
+    works.
+    """
     there = pyarrow.compute.list_functions()
     for name, (takes, gives, call) in AGGREGATES.items():
         if name in there:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""DataFusion: the aggregates `sum`, `mean` and `partial`, for expressions; register(context) names them in SQL."""
+"""DataFusion adapter with the aggregates `sum`, `mean` and `partial` for expressions. register(context) also adds them to SQL."""
 from __future__ import annotations
 
 from typing import Any, List

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""DuckDB: register(connection) adds the aggregates fpisa_sum(x), fpisa_mean(x), fpisa_partial(x) and fpisa_merge(partials).
+"""DuckDB adapter. register(connection) adds the aggregates fpisa_sum(x), fpisa_mean(x), fpisa_partial(x) and
+fpisa_merge(partials).
 
-DuckDB does not support aggregates in Python. Each is a macro over list(), and an Arrow function of the resulting lists.
+DuckDB does not support aggregates in Python. So each aggregate is a macro over list(), which calls an Arrow function of the
+resulting lists.
 """
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ AGGREGATES = {
 
 
 def _over(call: Any, type_: pyarrow.DataType) -> Any:
-    """Return a function of a column whose rows are lists, or single values."""
+    """Return a function of a column whose rows are lists or single values."""
     def rows(column: Any) -> pyarrow.Array:
         parts = (getattr(row, "values", row) for row in column)
         return pyarrow.array([None if part is None or getattr(part, "is_valid", True) is False else call(part) for part in parts],
@@ -32,7 +34,7 @@ def _over(call: Any, type_: pyarrow.DataType) -> Any:
 
 
 def register(connection: Any) -> Any:
-    """Register the functions. Return the connection. fpisa_value(partial) is the number that a partial stands for."""
+    """Register the functions. Return the connection. fpisa_value(partial) returns the number that a partial represents."""
     for name, (takes, gives, type_, call) in AGGREGATES.items():
         function = name if name == "fpisa_value" else name + "_list"
         connection.create_function(function, _over(call, type_), [takes], gives, type="arrow")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""pandas: `import fpisa.pandas` gives every Series, and every column of a groupby(), the accessor `fpisa`. As in pandas, NaN is a
-missing value here."""
+"""Pandas adapter. `import fpisa.pandas` adds the accessor `fpisa` to every Series and to every column of a groupby(). As in
+pandas, NaN is a missing value.
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +13,10 @@ from . import _sums
 
 @pandas.api.extensions.register_series_accessor("fpisa")
 class Exact:
-    """Exact series.fpisa.sum(), mean() and var(). With by=, a Series or an array of keys, each returns a Series with a value per key."""
+    """The exact methods series.fpisa.sum(), mean() and var().
+
+    sum() and mean() accept `by`, a Series or an array of keys, and then return a Series with one value for each key.
+    """
 
     def __init__(self, series: pandas.Series) -> None:
         self._series = series
@@ -41,11 +45,13 @@ class Exact:
 
 
 class Grouped:
-    """frame.groupby(keys).column.fpisa.sum(), mean(), var() and partial(): a Series with the groups of pandas, in its order."""
+    """The methods frame.groupby(keys).column.fpisa.sum(), mean(), var() and partial(). They return a Series with the groups
+    that pandas has, in the same order.
+    """
 
     def __init__(self, groups: Any) -> None:
         self._groups, self._series = groups, groups.obj
-        numbers = groups.ngroup().astype("float64")  # numbers of the groups that have rows, in another order
+        numbers = groups.ngroup().astype("float64")  # numbers of the groups that have rows, not in the order of the result
         grouper = groups._grouper if hasattr(groups, "_grouper") else groups.grouper  # before pandas 2.2
         results = numbers.groupby(grouper, sort=groups.sort, observed=groups.observed, dropna=groups.dropna).max()
         self._numbers, self._results, self._index = numbers.to_numpy(), results.to_numpy(), groups.size().index

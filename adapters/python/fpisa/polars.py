@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Polars: `import fpisa.polars` gives expressions and Series the namespace `fpisa`, even in group_by().agg()."""
+"""Polars adapter. `import fpisa.polars` adds the namespace `fpisa` to expressions and Series. It also works in
+group_by().agg().
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -11,7 +13,7 @@ from . import _sums
 
 @polars.api.register_expr_namespace("fpisa")
 class Exact:
-    """pl.col("x").fpisa.sum(), mean(), partial(); merge() of partials."""
+    """The methods pl.col("x").fpisa.sum(), mean() and partial(), and merge() for a column of partials."""
 
     def __init__(self, expr: polars.Expr) -> None:
         self._expr = expr
@@ -32,5 +34,5 @@ class Exact:
         return self._apply(lambda s: _sums.merged(s).to_bytes(), polars.Binary)
 
     def value(self) -> polars.Expr:
-        """Return the values of partials, row by row."""
+        """Return the value of each partial."""
         return self._expr.map_elements(lambda b: _sums.Accumulator.from_bytes(b).value(), return_dtype=polars.Float64)

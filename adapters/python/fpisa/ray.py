@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Ray: sums of arrays, or of references to them, as a tree of tasks that merge partials."""
+"""Ray adapter. A tree of tasks merges the partials of arrays, or of references to arrays."""
 from __future__ import annotations
 
 from typing import Any, List
@@ -22,7 +22,7 @@ def _merge(*parts: Any) -> Any:
 
 
 def accumulator(blocks: List[Any]) -> Any:
-    """Return a reference to the Accumulator of all values of these arrays, or references to arrays."""
+    """Return a reference to the Accumulator of all values. The arguments are arrays or references to arrays."""
     level = [_one.remote(block) for block in blocks]
     while len(level) > 1:
         level = [_merge.remote(*level[i:i + FAN_IN]) for i in range(0, len(level), FAN_IN)]

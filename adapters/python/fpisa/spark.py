@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Spark: pandas UDFs for groupBy().agg() and windows. register(session) names them in SQL: fpisa_sum, fpisa_mean, fpisa_partial,
-fpisa_merge. adapters/spark has the sum as an Aggregator of the JVM, which needs no Python."""
+"""Spark adapter with pandas UDFs for groupBy().agg() and windows. register(session) adds them to SQL as fpisa_sum, fpisa_mean,
+fpisa_partial and fpisa_merge. adapters/spark implements the sum as an Aggregator in the JVM, which does not need Python."""
 from __future__ import annotations
 
 from typing import Any

@@ -8,9 +8,9 @@
         hook = fpisa.torch_hook.Hook(group)
         model.register_comm_hook(hook, fpisa.torch_hook.average)
 
-The process group of torch (gloo, on CPUs) does all other calls: broadcasts, and its barriers.
+Torch's own process group (gloo on CPUs) makes all other calls, such as broadcasts and barriers.
 """
-# Annotations are values here: torch compares the annotations of a hook.
+# Do not postpone the evaluation of annotations, because torch compares the annotations of a hook.
 import concurrent.futures
 import warnings
 from typing import Optional, Union
@@ -23,14 +23,16 @@ from ._calls import Request
 from ._group import Group
 from ._handle import Handle
 
-BITS = {torch.bfloat16: ("bfloat16", torch.int16, "uint16")}  # types that numpy may have
+BITS = {torch.bfloat16: ("bfloat16", torch.int16, "uint16")}  # types that numpy may not support
 
 
 TYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16, torch.complex64, torch.complex128)
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Check that the tensor's memory is its values. Buckets pass; other callers of the hook get an error that says why not."""
+    """Check that the tensor's memory contains its values. The check succeeds for buckets. Other callers of the hook may get an
+    error.
+    """
     if tensor.device.type != "cpu":
         raise TypeError(f"the gradients are on {tensor.device}; the hook supports only a CPU")
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in TYPES:
@@ -42,13 +44,13 @@ def check(tensor: torch.Tensor) -> None:
 
 
 class Hook:
-    """The state of average(): the group, which only the hook uses while training lasts.
+    """The state of average(). Nothing else may use the group during the training.
 
-    as_type   type in which gradients travel, e.g. torch.float16: half of the bytes, and results in that precision; None:
-              their own. float32, float16, float64 or bfloat16.
+    as_type   type in which gradients are sent, one of float32, float16, float64 or bfloat16. torch.float16 halves the bytes, but
+              results have only that precision. The default is the type of the gradients
 
-    `flags` is the union of all results' flags since it was last set; `error` is the exception that the hook ended with,
-    because torch wraps that into another.
+    `flags` is the union of the flags of all results since `flags` was last set. `error` is the exception with which the hook
+    failed, because torch wraps it in another exception.
     """
 
     def __init__(self, group: Union[Group, Handle], as_type: Optional[torch.dtype] = None) -> None:
@@ -60,7 +62,7 @@ class Hook:
         self._waits = concurrent.futures.ThreadPoolExecutor(1, "fpisa-hook")
 
     def start(self, tensor: torch.Tensor, tag: int) -> torch.futures.Future[torch.Tensor]:
-        """Average a tensor on the CPU, in place. Return a future of it."""
+        """Average a tensor on the CPU in place. Return a future for the tensor."""
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         check(tensor)
         if not tensor.numel():
@@ -83,16 +85,16 @@ class Hook:
                 warnings.warn(f"gradients are averages over ranks {', '.join(map(str, request.ranks))} only: other ranks "
                               "were removed from the job", RuntimeWarning)
             if sent is not real:
-                with torch.inference_mode(real.is_inference()):  # a mode is a thread's own
+                with torch.inference_mode(real.is_inference()):  # the inference mode applies only to the current thread
                     real.copy_(sent)
             future.set_result(tensor)
-        except BaseException as e:  # whatever the error, training must not wait for ever
+        except BaseException as e:  # complete the future after any error, because training would wait for it for ever
             self.error = e
             future.set_exception(e)  # type: ignore[arg-type]
 
 
 def average(hook: Hook, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average a bucket of gradients over all ranks while backward() continues; for register_comm_hook()."""
+    """Average a bucket of gradients over all ranks while backward() continues. Pass this function to register_comm_hook()."""
     try:
         return hook.start(bucket.buffer(), 1 + bucket.index())
     except BaseException as e:

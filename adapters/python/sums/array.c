@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Arrays of any type, stride and validity, as doubles that add up to their values exactly. */
+/* Read arrays of any type, stride and validity as doubles whose sum is exactly the sum of the values. */
 #include <stdint.h>
 
 #include "internal.h"
 
-/* Types of values at any address. */
+/* Types of values at addresses of any alignment. */
 #define UNALIGNED(T) T __attribute__((aligned(1), may_alias))
 typedef UNALIGNED(double) at_float64;
 typedef UNALIGNED(float) at_float32;
@@ -33,8 +33,9 @@ static __always_inline double bfloat16(__u16 bits)
 }
 
 /*
- * Convert by 2^112 times the bits read as float32, which is right for subnormals
- * too. Specials would get the exponent of 2^16.
+ * Read the bits as a float32 and multiply it by 2^112. This is also right for
+ * subnormals. Infinities and NaN are converted separately, because they would
+ * get the exponent of 2^16.
  */
 static __always_inline double float16(__u16 bits)
 {
@@ -46,7 +47,7 @@ static __always_inline double float16(__u16 bits)
 
 #define ITSELF(x) ((double)(x))
 #define TRUTH(x) ((double)((x) != 0))
-/* X(number, type in memory, as a double); integers of 64 bits are none. */
+/* X(number, type in memory, conversion to a double). 64-bit integers are not in the list. */
 #define TYPES(X)                                \
 	X(SUMS_FLOAT64, at_float64, ITSELF)     \
 	X(SUMS_FLOAT32, at_float32, ITSELF)     \
@@ -76,7 +77,7 @@ __u32 sums_type_size(int type)
 	}
 }
 
-/* Fetch the values; a null becomes 0. */
+/* Fetch the values as doubles. A null becomes 0. */
 size_t sums_fetch_all(const struct sums_array *x, __s64 at, size_t n, double *out)
 {
 	const char *p = x->data + at * x->stride;
@@ -115,7 +116,10 @@ int sums_halves(const struct sums_array *x, struct sums_array half[2])
 	return 2;
 }
 
-/* Add 64-bit integers in halves, which INTEGERS values cannot overflow. Return how many values are not null. */
+/*
+ * Add the halves of 64-bit integers separately. Sums of INTEGERS halves cannot overflow. Return the number of values
+ * that are not null.
+ */
 #define INTEGERS (1ll << 30)
 static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 from, __s64 n)
 {
@@ -137,7 +141,7 @@ static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 
 	return rows;
 }
 
-/* Return whether the values can be read as an array of C. */
+/* Return whether C code can read the values as an aligned, contiguous array. */
 static int is_plain(const struct sums_array *x)
 {
 	const __u32 size = sums_type_size(x->type);
@@ -191,7 +195,7 @@ int sums_add(union fpisa_superacc_full *a, const struct sums_array *x)
 	return 0;
 }
 
-/* Add integers of `last` + 1 digits. Return how many are not null. */
+/* Add integers of `last` + 1 digits. Return the number of integers that are not null. */
 static __always_inline __s64 add_digits(const at_uint32 *x, int last, __s64 n, const struct sums_array *validity,
 					__s64 *digits)
 {

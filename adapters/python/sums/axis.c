@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Sums along axes: an odometer over the axes that stay, and another over the axes that are summed. */
+/* Sums along axes. One odometer steps over the remaining axes, and another over the summed axes. */
 #include "internal.h"
 
 #define MOST_AXES 64
 
-/* Go to the next place. Return 0 after the last place. */
+/* Step to the next place. Return 0 after the last place. */
 static int advance(const struct sums_axes *axes, __s64 *at, const char **p)
 {
 	for (int i = axes->ndim - 1; i >= 0; i--) {
@@ -26,7 +26,7 @@ static __s64 size(const struct sums_axes *axes)
 	return n;
 }
 
-/* Add all values below one place. The last inner axis is a run of the array. */
+/* Add all values at one place of the remaining axes. The last summed axis is a strided run of the array. */
 static void add_all(union fpisa_superacc_full *a, const char *p, int type, const struct sums_axes *inner)
 {
 	struct sums_axes above = {inner->ndim - 1, inner->shape, inner->stride};

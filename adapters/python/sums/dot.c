@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Dot products: x y is p + e, both doubles, by a fused multiply-add, unless the product
- * is so small that e loses bits or so large that p is infinite. Such products are
- * scaled by powers of two first, and have separate accumulators.
+ * Dot products. A fused multiply-add gives x y as p + e, which are both doubles. This
+ * is not exact if the product is so small that e loses bits, or so large that p is
+ * infinite. Such products are first scaled by powers of two, and have separate
+ * accumulators.
  */
 #include <math.h>
 
@@ -23,7 +24,10 @@ static int is_safe(double x, double y, double p)
 	return (size >= LEAST_PRODUCT && size <= MOST_PRODUCT) || x == 0 || y == 0 ? isfinite(p) : 0;
 }
 
-/* Add a product of finite values in units of 2^(-SUMS_DOT_SCALE) or 2^SUMS_DOT_SCALE, or a special unscaled. */
+/*
+ * Add a product of finite values in units of 2^(-SUMS_DOT_SCALE) or 2^SUMS_DOT_SCALE. Add an infinity or NaN without
+ * scaling.
+ */
 static void add_scaled(union fpisa_superacc_full *a, double x, double y, double p)
 {
 	const int small = fabs(p) < 1;
@@ -38,7 +42,10 @@ static void add_scaled(union fpisa_superacc_full *a, double x, double y, double 
 	my = frexp(y, &ey);
 	product = mx * my;
 	rest = fma(mx, my, -product);
-	/* The scaling is exact: exponents of small products lie in -2148..-960, of large products in 1000..2048. */
+	/*
+	 * The scaling is exact, because exponents of small products are in -2148..-960, and those of large products in
+	 * 1000..2048.
+	 */
 	a += small ? 1 : 2;
 	sums_add_double(a, ldexp(product, ex + ey + up));
 	sums_add_double(a, ldexp(rest, ex + ey + up));
@@ -59,7 +66,7 @@ static void add_block(struct products *s, const double *x, const double *y, size
 	sums_run_add64(&s->e, e, n);
 }
 
-/* Values of one side, as halves that add up to the values. half[1] stays 0 if there is one half. */
+/* The values of one operand. Each value is the sum of two halves. half[1] is 0 if the values have only one half. */
 struct side {
 	struct sums_array part[2];
 	int parts;
@@ -79,7 +86,7 @@ static void zero(struct side *x, struct side *y, size_t i)
 	x->half[0][i] = x->half[1][i] = y->half[0][i] = y->half[1][i] = 0;
 }
 
-/* Fetch values of both sides, and zero pairs with a null. Return how many pairs do not have a null. */
+/* Fetch the values of both operands, and set pairs with a null to zero. Return the number of pairs without a null. */
 static __u64 fetch_both(struct side *x, struct side *y, __s64 at, size_t n)
 {
 	__u64 rows = 0;
@@ -95,7 +102,10 @@ static __u64 fetch_both(struct side *x, struct side *y, __s64 at, size_t n)
 	return rows;
 }
 
-/* Add products with infinities or NaN from whole integers. A half may be 0 or have the other sign, which would make NaN. */
+/*
+ * Add the products that are infinite or NaN, and set their halves to zero. Multiply the whole integers, because a half
+ * may be 0 or have the other sign, and its product with an infinity would be wrong.
+ */
 static void take_specials(struct products *s, struct side *x, struct side *y, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -108,7 +118,7 @@ static void take_specials(struct products *s, struct side *x, struct side *y, si
 	}
 }
 
-/* Add all products. Return how many there are. */
+/* Add all products. Return the number of pairs without a null. */
 static __u64 add_sides(struct products *s, struct side *x, struct side *y)
 {
 	const __s64 all = x->part->n;

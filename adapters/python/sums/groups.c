@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Sums by groups. A group has a cell of two limbs, in a unit that all groups share. A value within SUMS_RANGE
- * powers of two takes one vector addition (kernel.h). Values of other magnitudes and specials go to a
- * superaccumulator, which only their groups have. If the cells do not fit into a cache, values are first written
- * to blocks by parts of the groups. The cells of one part stay in the cache while its values are added.
+ * Sums by groups. Each group has a cell of two limbs in a unit that all groups share. If a value lies within SUMS_RANGE
+ * powers of two, one vector addition adds it to the cell (kernel.h). Other values, infinities and NaN are added to a
+ * superaccumulator, which only the groups with such values have. If the cells do not fit into a cache, the values are
+ * first sorted into blocks by parts of the groups. Then the cells of one part stay in the cache while the part's values
+ * are added.
  */
 #include <stdint.h>
 #include <sys/mman.h>
@@ -11,29 +12,32 @@
 
 #include "internal.h"
 
-#define MARGIN 3	     /* powers of two of SUMS_RANGE for values larger than the first block's */
-#define ADDS (1ull << 18)    /* adds to cells between calls of settle() */
-#define SETTLED (1ll << 61)  /* upper limbs after settle() are below this */
-#define SOME 128	     /* values whose limbs fit into the first cache at once */
-#define COPIES 4	     /* copies of cells if groups are few: adds to the same cell wait for each other */
-#define FEW 256		     /* number of groups that counts as few */
-#define PART_BITS 15	     /* least bits of groups in a part, whose cells then take half a megabyte */
-#define MOST_PARTS_BITS 6    /* the parts' ends lie in the first cache */
-#define PARTS_FROM (1 << 17) /* number of groups from which parts are used */
-#define PAIRS 336	     /* pairs in a block */
-#define AHEAD 128	     /* bytes of a block between a prefetch and its use */
-#define MOST_BLOCKS 7680     /* 30 MB: more blocks are not faster */
-#define LINE 64		     /* bytes */
+/* powers of two in SUMS_RANGE that are reserved for values larger than those of the first block */
+#define MARGIN 3
+#define ADDS (1ull << 18)   /* number of adds to a cell between calls of settle() */
+#define SETTLED (1ll << 61) /* upper limbs are below this value after settle() */
+#define SOME 128	    /* number of values whose limbs fit into the L1 cache together */
+/* copies of each cell if there are few groups, because an add waits for the previous add to the same cell */
+#define COPIES 4
+#define FEW 256 /* up to this number of groups there are copies of cells */
+/* least number of bits in a group's number within a part; the cells of such a part take half a megabyte */
+#define PART_BITS 15
+#define MOST_PARTS_BITS 6    /* log2 of the maximum number of parts; the ends of so many parts fit into the L1 cache */
+#define PARTS_FROM (1 << 17) /* number of groups from which on values are sorted by parts */
+#define PAIRS 336	     /* number of values in a block */
+#define AHEAD 128	     /* distance between a prefetch and its use in bytes of a block */
+#define MOST_BLOCKS 7680     /* 30 MB; more blocks are not faster */
+#define LINE 64		     /* size of a cache line in bytes */
 #define HUGE_PAGE (2ul << 20)
 
 _Static_assert(ADDS << SUMS_LIMB <= 1ull << 62, "lower limbs do not overflow");
 _Static_assert(ADDS << (53 + SUMS_RANGE - SUMS_LIMB) <= SETTLED, "upper limbs do not overflow");
 
-/* Values that wait, and their groups' numbers. */
+/* Values that have not been added yet, and the numbers of their groups. */
 struct block {
 	double x[PAIRS];
 	__u32 code[PAIRS];
-	__u32 next; /* next block of the part */
+	__u32 next; /* index of the part's next block */
 	__u32 space[15];
 };
 
@@ -49,30 +53,31 @@ static __always_inline size_t place_of(const char *at)
 	return ((uintptr_t)at & (sizeof(struct block) - 1)) / sizeof(double);
 }
 
-/* Groups whose numbers differ only in the lower `shift` bits. */
+/* A range of groups, whose numbers differ only in the lower `shift` bits. */
 struct part {
-	char *at;    /* place of the next value, in the last block */
-	__u32 first; /* first block */
-	__u64 adds;  /* adds since settle() */
+	char *at;    /* place of the next value in the last block */
+	__u32 first; /* index of the first block */
+	__u64 adds;  /* number of adds since settle() */
 };
 
 struct sums_groups {
 	__s64 n;
-	int low;   /* exponent field that sets the unit of cells */
-	int fixed; /* nonzero: `low` stays */
+	int low;   /* exponent field that determines the unit of the cells */
+	int fixed; /* nonzero if `low` must not change */
 	sums_cell *cell;
-	__u64 *rows;		       /* rows of each group; NULL: not counted */
-	struct fpisa_superacc **spill; /* [n], NULL for groups that have not spilt; NULL if none has */
+	__u64 *rows; /* number of values in each group; NULL if not counted */
+	/* [n] superaccumulators, with NULL for groups that have not spilt; NULL if no group has spilt */
+	struct fpisa_superacc **spill;
 	const struct sums_kernels *kernels;
-	int shift; /* shift of a group's number that gives its part */
+	int shift; /* shift of a group's number that gives the number of its part */
 	__u32 parts, blocks, used;
 	struct part *part;
-	struct block *block; /* NULL: values go to their cells at once */
+	struct block *block; /* NULL if values are added to their cells immediately */
 };
 
 /*
- * Return fresh zeroed memory, in huge pages if possible, because most adds would miss
- * the TLB otherwise. Return NULL without memory.
+ * Allocate zeroed memory. Use huge pages if possible, because most adds would miss
+ * the TLB otherwise. Return NULL if there is no memory.
  */
 static void *zeros(size_t bytes)
 {
@@ -155,7 +160,7 @@ void sums_groups_free(struct sums_groups *g)
 	free(g);
 }
 
-/* -- values that cells do not take -------------------------------------------------------- */
+/* -- values that do not fit into cells ------------------------------------------------------ */
 
 static int enlarge(struct fpisa_superacc **a, struct fpisa_superacc_window w)
 {
@@ -168,7 +173,10 @@ static int enlarge(struct fpisa_superacc **a, struct fpisa_superacc_window w)
 	return 0;
 }
 
-/* Return the place of the group's superaccumulator, and create it if needed. Return NULL without memory. */
+/*
+ * Return the place of the group's superaccumulator, and create the superaccumulator if necessary. Return NULL if there
+ * is no memory.
+ */
 static struct fpisa_superacc **spilt(struct sums_groups *g, __s64 group)
 {
 	if (!g->spill)
@@ -195,7 +203,10 @@ static __int128 value_of(sums_cell c)
 	return (__int128)c[1] * (1ll << SUMS_LIMB) + c[0];
 }
 
-/* Move a cell into its superaccumulator. As doubles a cell beyond 2^1024 would be infinite. */
+/*
+ * Move a cell into the group's superaccumulator. Do not convert the cell to doubles, because a sum beyond 2^1024 would
+ * become infinite.
+ */
 static int spill_cell(struct sums_groups *g, __s64 group)
 {
 	struct fpisa_superacc **a = spilt(g, group);
@@ -222,7 +233,7 @@ static void fold(struct sums_groups *g)
 	}
 }
 
-/* Carry lower limbs of a part's cells into upper limbs, so that the cells take ADDS more adds. */
+/* Carry the lower limbs of a part's cells into the upper limbs. Afterwards the cells can take ADDS more adds. */
 static int settle(struct sums_groups *g, __u32 part)
 {
 	const __s64 first = (__s64)part << g->shift;
@@ -243,7 +254,7 @@ static int settle(struct sums_groups *g, __u32 part)
 
 /* -- adding --------------------------------------------------------------------------- */
 
-/* Choose the unit by the first value that is neither zero nor special: cells are zero until then. */
+/* Choose the unit by the largest finite value. The cells are still zero, so the unit may change. */
 static void choose_unit(struct sums_groups *g, const double *x, size_t n, int margin)
 {
 	const int most = (int)SUMS_INFINITE - 1 - SUMS_RANGE;
@@ -262,12 +273,13 @@ static void choose_unit(struct sums_groups *g, const double *x, size_t n, int ma
 }
 
 /*
- * Group numbers of some values, from the caller or from blocks. A negative number means no group. The caller's array may be
- * written by another thread of Python: each use reads once and checks.
+ * The group numbers of some values, either from the caller or from blocks. A negative number means that the value does
+ * not belong to a group. Another Python thread may write the caller's array, so each use reads a number once and checks
+ * it.
  */
 struct codes {
 	const __s64 *wide;
-	const __u32 *narrow; /* used unless NULL; below the number of groups */
+	const __u32 *narrow; /* used if not NULL; these numbers are below the number of groups */
 };
 
 static __always_inline __s64 code_of(struct codes codes, size_t i)
@@ -275,7 +287,7 @@ static __always_inline __s64 code_of(struct codes codes, size_t i)
 	return codes.narrow ? codes.narrow[i] : fpisa_read_once(&codes.wide[i]);
 }
 
-/* Spill the values of a block that cells do not take. */
+/* Spill the values that do not fit into cells. */
 static int spill_others(struct sums_groups *g, const double *x, struct codes codes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -344,7 +356,7 @@ static int add_block(struct sums_groups *g, const double *x, const __s64 *code, 
 
 /* -- parts ------------------------------------------------------------------------------ */
 
-/* Give each part one empty block. */
+/* Give each part an empty block. */
 static void rewind_parts(struct sums_groups *g)
 {
 	for (__u32 p = 0; p < g->parts; p++) {
@@ -354,7 +366,7 @@ static void rewind_parts(struct sums_groups *g)
 	g->used = g->parts;
 }
 
-/* Allocate blocks for at most `values`. */
+/* Allocate blocks for at most `values` values. */
 static int new_blocks(struct sums_groups *g, __s64 values)
 {
 	const __u64 want = (__u64)values / PAIRS + 2 * g->parts;
@@ -369,7 +381,7 @@ static int new_blocks(struct sums_groups *g, __s64 values)
 	return 0;
 }
 
-/* Prefetch a third of the next block while a third of this block is added. */
+/* Prefetch a part of the next block while the values of this block are added. */
 static __always_inline void fetch_ahead(const struct block *next, size_t at)
 {
 	const char *from = (const char *)next + at * sizeof(*next) / PAIRS;
@@ -398,7 +410,7 @@ static int drain_part(struct sums_groups *g, __u32 p, int count)
 	}
 }
 
-/* Add all waiting values to the cells. */
+/* Add all values in blocks to the cells. */
 static int drain(struct sums_groups *g, int count)
 {
 	for (__u32 p = 0; p < g->parts; p++)
@@ -437,7 +449,7 @@ static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, 
 		}
 		block = block_of(part->at);
 		place = place_of(part->at);
-		/* Any address is allowed: a prefetch does not fault. */
+		/* The address may be beyond the block, because a prefetch does not fault. */
 		__builtin_prefetch((const char *)&block->x[place] + AHEAD, 1);
 		__builtin_prefetch((const char *)&block->code[place] + AHEAD, 1);
 		block->x[place] = x[i];
@@ -451,7 +463,7 @@ static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, 
 
 /* -- arrays ------------------------------------------------------------------------------ */
 
-/* Return n values of x from `at` on as doubles, in place or in the buffer. */
+/* Return n values of x as doubles, starting with value `at`. The values are in the array itself or in the buffer. */
 static const double *fetch(const struct sums_array *x, double scale, __s64 at, size_t n, double *buffer)
 {
 	const char *there = x->data + at * x->stride;
@@ -464,7 +476,7 @@ static const double *fetch(const struct sums_array *x, double scale, __s64 at, s
 	return buffer;
 }
 
-/* Return the group numbers, with -1 for nulls. */
+/* Return the group numbers, with -1 for null values. */
 static const __s64 *fetch_codes(const struct sums_array *x, const __s64 *code, __s64 at, size_t n, __s64 *buffer)
 {
 	if (!x->valid)
@@ -474,7 +486,7 @@ static const __s64 *fetch_codes(const struct sums_array *x, const __s64 *code, _
 	return buffer;
 }
 
-/* Add x times a power of two. */
+/* Add x, multiplied by a power of two. */
 static int add_array(struct sums_groups *g, const struct sums_array *x, double scale, int count, const __s64 *code)
 {
 	double values[SUMS_BLOCK];
@@ -488,7 +500,7 @@ static int add_array(struct sums_groups *g, const struct sums_array *x, double s
 		const __s64 *c = fetch_codes(x, code, at, n, codes);
 
 		if (!g->fixed)
-			choose_unit(g, v, n, scale == 1 ? MARGIN : 0); /* upper halves are the largest */
+			choose_unit(g, v, n, scale == 1 ? MARGIN : 0); /* the upper halves are the larger ones */
 		rc = g->block ? add_parts(g, v, c, n, count) : add_block(g, v, c, n, count);
 	}
 	if (g->block && !rc)
@@ -535,7 +547,10 @@ int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_supera
 	return 0;
 }
 
-/* Return the value of a group that has only a cell, as most groups do, in any format and as an average too. */
+/*
+ * Return the value of a group that has only a cell, which is true for most groups. Any format, and averages, are
+ * supported.
+ */
 static __u64 read_cell(const struct sums_groups *g, __s64 group, struct fpisa_format to, int average)
 {
 	const __int128 m = value_of(g->cell[group]);
@@ -550,7 +565,10 @@ static __u64 read_cell(const struct sums_groups *g, __s64 group, struct fpisa_fo
 	return fpisa_magnitude_round(&x, sums_format(), to, &flags);
 }
 
-/* Compute m * 2^e as float64 by the CPU's own rounding of an integer. Return 0 if the result is not a normal number. */
+/*
+ * Compute m * 2^e as a float64. The CPU rounds when it converts an integer. Return 0 if the result is not a normal
+ * number.
+ */
 static __always_inline int quick(__int128 m, int e, __u64 *out)
 {
 	const __s64 sign = (__s64)(m >> 127);
@@ -559,7 +577,7 @@ static __always_inline int quick(__int128 m, int e, __u64 *out)
 	const int bits = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
 	const int drop = bits > 63 ? bits - 63 : 0;
 
-	/* The dropped bits are far below half a unit; only their effect on ties matters. */
+	/* The dropped bits are far below half a unit of the result, so only their effect on ties matters. */
 	*out = sums_bits((double)(__s64)((__u64)(size >> drop) | (size << 1 << (127 - drop) != 0)));
 	if (!bits || e + bits > 1023 || e + bits < -1021)
 		return !bits;
@@ -638,10 +656,10 @@ int sums_arrange(const struct sums_array *x, const __s64 *place, void *out, __u8
 /* -- keys -------------------------------------------------------------------------------- */
 
 struct slot {
-	__s64 key, code; /* code + 1; 0: empty */
+	__s64 key, code; /* code + 1, or 0 if the slot is empty */
 };
 
-/* A hash table of keys. The seed differs for each table, so that nobody can choose keys that collide. */
+/* A hash table of keys. Each table has a random seed, so that nobody can choose keys that collide. */
 struct table {
 	struct slot *slots;
 	int bits;
@@ -655,7 +673,7 @@ static __always_inline __u64 hash(const struct table *t, __s64 key)
 	return ((__u64)h ^ (__u64)(h >> 64)) * 0x9e3779b97f4a7c15 >> (64 - t->bits);
 }
 
-/* Return the key's slot, or the empty slot for it. */
+/* Return the key's slot, or the empty slot in which to insert the key. */
 static __always_inline struct slot *find(const struct table *t, __s64 key)
 {
 	__u64 at = hash(t, key);
@@ -682,7 +700,7 @@ static struct table new_table(void)
 {
 	struct table t = {.bits = 10};
 
-	/* Without a source of randomness use an address of the process. */
+	/* If there are no random numbers, use an address, which differs between processes. */
 	if (getrandom(t.seed, sizeof(t.seed), 0) != sizeof(t.seed))
 		t.seed[0] = t.seed[1] = (uintptr_t)&t * 0xd6e8feb86659fd93;
 	t.seed[1] |= 1;
@@ -710,7 +728,7 @@ __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
 	return t.slots ? groups : -ENOMEM;
 }
 
-/* Number keys that do not fill their range. */
+/* Number keys whose range has gaps. */
 static int number_sparse(const __s64 *key, __s64 n, __s64 least, __u32 range, const __u8 *seen, __s64 *code)
 {
 	__u32 *rank = malloc(range * sizeof(*rank)), groups = 0;
@@ -727,7 +745,7 @@ static int number_sparse(const __s64 *key, __s64 n, __s64 least, __u32 range, co
 	return 0;
 }
 
-/* Number keys by unsigned differences, so that keys may have either sign. */
+/* Number keys by their unsigned difference from `least`, so that keys may have either sign. */
 __s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found)
 {
 	__u8 *seen = calloc(range, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The kernels of kernel.h for each vector unit. */
+/* Compile the kernels of kernel.h for each vector unit. */
 #include <math.h>
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -13,7 +13,7 @@
 
 #define SIGN (1ull << 63)
 
-/* Return 2^k, a normal number. */
+/* Return 2^k, which must be a normal number. */
 static __always_inline double sums_power(int k)
 {
 	__u64 bits = (__u64)(k + 1023) << 52;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The text of a kernel (kernel.h) for vectors of WIDTH doubles, which kernel.c includes for each vector unit.
- * TARGET is the attribute that lets the compiler use such vectors. ANY(v) is whether a vector of integers has a
- * bit set. LOWER and UPPER are the places that interleave two vectors.
+ * The code of a kernel (kernel.h) for vectors of WIDTH doubles. kernel.c includes this file for each vector unit.
+ * TARGET is the attribute that lets the compiler use such vectors. ANY(v) tells whether any bit of a vector of integers
+ * is set. LOWER and UPPER are the index lists that interleave two vectors.
  */
 typedef double NAME(v) __attribute__((vector_size(8 * WIDTH)));
 typedef double NAME(at64) __attribute__((vector_size(8 * WIDTH), aligned(1), may_alias));
@@ -46,10 +46,10 @@ TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 		nb[j] = b[j] + rest;
 		rest -= nb[j] - b[j];
 		left |= (U)rest;
-		/* The sign of the sum is set from the bound on, for infinities and NaN too. */
+		/* The sum gets a sign bit for values at or above the bound, and for infinities and NaN. */
 		large |= ((U)x[j] & ~SIGN) + above;
 	}
-	/* A rest may be -0. */
+	/* Ignore the sign of a rest, because a rest may be -0. */
 	if (fpisa_unlikely(ANY((left & ~SIGN) | (large & SIGN))))
 		return 0;
 	for (int j = 0; j < SUMS_VECTORS; j++) {
@@ -87,7 +87,7 @@ TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 KERNEL(64, double, LOAD64)
 KERNEL(32, float, LOAD32)
 
-/* Split one vector of values into limbs. Return the bits of values without limbs. */
+/* Split one vector of values into limbs. Return a vector with bits set for values that do not fit into limbs. */
 TARGET static __always_inline U NAME(split)(U x, U low, I *lo, I *hi)
 {
 	const U place = (x >> 52 & 2047) - low, ok = (U)(place <= SUMS_RANGE);
@@ -120,7 +120,7 @@ TARGET static int NAME(limbs)(const double *x, size_t n, int low, sums_cell *lim
 	return ANY(other);
 }
 
-/* Return the extent. The compiler finds the vector instructions for minima and maxima, which C does not have. */
+/* Return the extent. The compiler uses the vector instructions for minima and maxima, which C cannot express. */
 TARGET static struct sums_extent NAME(extent)(const double *x, size_t n)
 {
 	__u64 least = ~0ull, most = 0;
@@ -136,7 +136,7 @@ TARGET static struct sums_extent NAME(extent)(const double *x, size_t n)
 	return (struct sums_extent){(__u32)(least >> 53), (__u32)(most >> 53)};
 }
 
-/* Compute x y as p + e, exactly unless e has bits below 2^-1074: sums_dot() handles those. */
+/* Compute x y as p + e. The result is exact unless e has bits below 2^-1074. sums_dot() handles such products. */
 TARGET static void NAME(products)(const double *restrict x, const double *restrict y, double *restrict p,
 				  double *restrict e, size_t n)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * How values reach an accumulator. Lanes (kernel.h) add values that lie within about 35 powers of two. The values of a
- * refused batch are added one by one. If lanes refuse batches often, the window moves. If they still refuse them,
- * pieces go to bins. Every method is exact.
+ * Add values to an accumulator. Lanes (kernel.h) add values that lie within about 35 powers of two. The values of a
+ * refused batch are added one by one. If lanes refuse batches often, the window of exponents moves. If lanes still
+ * refuse batches often, pieces are added to bins. Every method is exact.
  */
 #include "internal.h"
 
-#define PIECE SUMS_FRESH /* values between two choices of the method */
+#define PIECE SUMS_FRESH /* number of values for which the method is chosen anew */
 #define MARGIN 3	 /* later values may be up to 2^MARGIN times larger */
-#define OFTEN 8		 /* after this many refused batches of a piece, lanes are too slow */
-#define MOST_SKIPPED 64	 /* pieces that go to bins before lanes are tried again */
-#define LEAST_BINS 64	 /* bins are faster if the values outnumber their exponents by this */
-#define MANY_REFUSED 32	 /* after this many refused batches, bins are always faster */
-#define LEAST_PADDED 6	 /* from this many values on, a batch filled up with zeros is faster than single adds */
+#define OFTEN 8		 /* lanes are too slow after this number of refused batches in a piece */
+#define MOST_SKIPPED 64	 /* maximum number of pieces that go to bins before lanes are tried again */
+#define LEAST_BINS 64	 /* bins are faster if values outnumber their exponents by at least this number */
+#define MANY_REFUSED 32	 /* bins are always faster after this number of refused batches */
+#define LEAST_PADDED 6	 /* from this number of values on, a batch padded with zeros is faster than single adds */
 
 /* -- bins ----------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ struct sums_bins *sums_bins_new(void)
 	return b;
 }
 
-/* Clear the bins of exponents from `from` to less than `to`, which are in use from now on. */
+/* Clear the bins of exponents in from..to - 1 before their first use. */
 static void clear(struct sums_bins *b, __u32 from, __u32 to)
 {
 	const size_t bytes = (to - from) * sizeof(__u64);
@@ -37,7 +37,7 @@ static void clear(struct sums_bins *b, __u32 from, __u32 to)
 	}
 }
 
-/* Widen the range of bins to cover these exponents. */
+/* Extend the range of bins to these exponents. */
 static void widen(struct sums_bins *b, struct sums_extent e)
 {
 	if (!b->adds) {
@@ -56,7 +56,7 @@ static void widen(struct sums_bins *b, struct sums_extent e)
 	}
 }
 
-/* Move values from `fresh` to the halves. */
+/* Move the sums in `fresh` to `low` and `high`. */
 static void settle(struct sums_bins *b)
 {
 	for (__u32 sign = 0; sign < SUMS_BINS; sign += SUMS_BINS / 2) {
@@ -77,7 +77,7 @@ static void count_special(struct sums_bins *b, __u64 bits)
 		*(bits >> 63 ? &b->ninf : &b->pinf) += 1;
 }
 
-/* Add values that may include zeros, subnormals or specials. */
+/* Add values that may include zeros, subnormals, infinities or NaN. */
 static void add_any(struct sums_bins *b, const double *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -116,7 +116,7 @@ static __always_inline __int128 taken(const struct sums_bins *b, __u32 i)
 	return ((__int128)b->high[i] << 32) + b->low[i];
 }
 
-/* Add the bins of 32 exponents, which begin in the same limb, at once: 117 bits at most. */
+/* Add the bins of 32 exponents together, because they begin in the same limb. Their sum has at most 117 bits. */
 void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 {
 	if (b->adds)
@@ -136,7 +136,7 @@ void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 	memset(b, 0, offsetof(struct sums_bins, fresh));
 }
 
-/* Add value by value, if values are few or there is no memory for bins. */
+/* Add the values one by one. This is for few values, or if there is no memory for bins. */
 static void add_each(union fpisa_superacc_full *a, const double *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -193,7 +193,7 @@ static __u32 largest_finite(const double *x, size_t n)
 	return largest;
 }
 
-/* Open a window for values up to the largest finite value of these. */
+/* Open a window for values up to the largest finite value of x. */
 static void open_window(struct sums_run *r, const double *x, size_t n)
 {
 	const __u32 most = r->kernels->extent(x, n).most;
@@ -227,8 +227,8 @@ static void last(struct sums_run *r, const double *x, size_t n)
 }
 
 /*
- * Add a piece by lanes. Return how many batches they refused, or more than OFTEN
- * if they refused the first batch of a window.
+ * Add a piece by lanes. Return the number of refused batches, or more than OFTEN
+ * if the first batch of a window was refused.
  */
 static __u32 piece(struct sums_run *r, const double *x, size_t n, int begins)
 {
@@ -287,7 +287,7 @@ void sums_run_add64(struct sums_run *r, const double *x, size_t n)
 			if (piece(r, x, some, begins) <= OFTEN) {
 				r->penalty = 1;
 			} else {
-				/* Try again with another window, and skip lanes for longer after each failure. */
+				/* Try another window next, and skip lanes for longer after each failure. */
 				drain(r);
 				r->open = 0;
 				r->skip = r->penalty - 1;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The sum of one Python object in one call. For small arrays, finding their memory from Python takes longer than adding. */
+/* Sum one Python object in one call. For small arrays, getting their memory in Python would take longer than adding. */
 #include <math.h>
 
 #include "internal.h"
 
 #define STRIDED_FORMAT 0x1c   /* PyBUF_STRIDES and PyBUF_FORMAT */
-#define HELD_BYTES (64 << 10) /* up to this size releasing the lock takes longer than the sum */
+#define HELD_BYTES (64 << 10) /* up to this size, releasing the lock takes longer than the sum */
 
-/* Return the type, or SUMS_TYPES if the format is not a float of the machine. */
+/* Return the type, or SUMS_TYPES if the format is not a floating-point type of the machine. */
 static int type_of(const char *format)
 {
 	if (!format || !format[0] || format[1])

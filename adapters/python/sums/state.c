@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Accumulators: superacc.h with all limbs of doubles, so an add is never refused. */
+/* Accumulators of superacc.h with all limbs that doubles need, so that an add never fails. */
 #include "internal.h"
 
 __u64 sums_size(void)
@@ -22,7 +22,7 @@ void sums_add_scaled(union fpisa_superacc_full *a, __int128 v, int exponent)
 
 	if (a->acc.waiting >= FPISA_SUPERACC_ADDS)
 		(void)fpisa_superacc_carry(&a->acc);
-	/* Take 32 bits of m at a time: with the shift they are below 2^63, and go to two limbs. */
+	/* Take 32 bits of m at a time. After the shift they are below 2^63 and affect two limbs. */
 	for (; m; m >>= 32, limb++) {
 		__u64 part = (__u64)(__u32)m << (at & 31);
 
@@ -37,7 +37,7 @@ int sums_merge(union fpisa_superacc_full *a, const union fpisa_superacc_full *b)
 {
 	union fpisa_superacc_full copy = *b;
 
-	/* The uppermost limb of a full window is far from full: no window is too narrow. */
+	/* The uppermost limb of a full window is far from full, so the window is always sufficient. */
 	(void)fpisa_superacc_carry(&copy.acc);
 	return fpisa_superacc_merge(&a->acc, &copy.acc);
 }

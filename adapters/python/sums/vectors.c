@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The choice of the kernel of this process: the widest that the CPU supports, or a test's limit. */
+/*
+ * Choose the kernels of this process. Use the widest vector unit that the CPU supports, or the limit that a test has
+ * set.
+ */
 #include "internal.h"
 
 static int allowed(const struct sums_kernels *k)
@@ -23,7 +26,7 @@ static const struct sums_kernels *const kernels[] = {
 
 #define KERNELS (sizeof(kernels) / sizeof(*kernels))
 
-/* Return the widest kernel from `from` on. */
+/* Return the widest supported kernel, starting with `from`. */
 static const struct sums_kernels *widest(size_t from)
 {
 	while (!allowed(kernels[from]))
@@ -31,7 +34,7 @@ static const struct sums_kernels *widest(size_t from)
 	return kernels[from];
 }
 
-/* Any thread may choose: all choose the same. */
+/* Several threads may choose at the same time, because all of them make the same choice. */
 static const struct sums_kernels *chosen;
 
 const struct sums_kernels *sums_kernels(void)

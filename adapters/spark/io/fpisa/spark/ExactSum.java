@@ -10,13 +10,13 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * The exact sum of doubles: limbs 32 bits apart from 2^-1074 on, as in include/fpisa/superacc.h. The format of its bytes
- * is in doc/partial.md, from which this class was written. Results are rounded once.
+ * The exact sum of doubles. The limbs are 32 bits apart and start at 2^-1074, as in include/fpisa/superacc.h.
+ * doc/partial.md describes the format of the bytes. Results are rounded once.
  */
 public final class ExactSum implements Externalizable {
 	private static final int LIMBS = 70;
 	private static final int QUANTUM = -1074;
-	private static final int ADDS = 512; // each adds less than 2^53 to a limb
+	private static final int ADDS = 512; // each add changes a limb by less than 2^53
 	private static final int NEGATIVE = 1, SPECIALS = 2;
 	private static final int HEAD = 16, COUNTS = 24, MAGNITUDE = 272;
 	private static final long LOW = 0xffffffffL;
@@ -75,7 +75,9 @@ public final class ExactSum implements Externalizable {
 		return this;
 	}
 
-	/** Return the sum in units of 2^-1074. */
+	/**
+	 * * Return the sum as an integer in units of 2^-1074.
+	 */
 	private BigInteger units() {
 		carry();
 		ByteBuffer bytes = ByteBuffer.allocate(8 + 4 * (LIMBS - 1)).putLong(limb[LIMBS - 1]);
