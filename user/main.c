@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa: configure and watch the datapath. Two more programs have the verbs of queries and of the laboratory; this
- * program runs them (cli/verb.h).
+ * The program fpisa, which configures and watches the datapath. Two more programs implement the verbs of queries and of
+ * the laboratory. This program runs these programs (cli/verb.h).
  */
 #include "cli/verb.h"
 #include "config/config.h"

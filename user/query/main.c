@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa-query: the verbs that `fpisa query ...` runs. */
+/* The program fpisa-query, which implements the verbs of `fpisa query`. */
 #include "cli/verb.h"
 #include "query/verbs/verbs.h"
 #include "query/worker/worker.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Payloads of the contributions that `bench` measures; bench.h has the contracts. */
+/* Payloads of the contributions that `bench` measures. bench.h documents the functions. */
 #include <string.h>
 
 #include "bench.h"

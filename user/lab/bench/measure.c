@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Functions for measurements in a separate network; measure.h has the contracts. */
+/* Functions for measurements in a separate network. measure.h documents the functions. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /*
  * The programs of bpf/fpisa_bench.bpf.c, from each compiler that built them:
  * programs that read a payload and programs that add integers, each in several
- * variants. The fastest variant counts. bench.h has the contracts.
+ * variants. The fastest variant counts. bench.h documents the functions.
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>

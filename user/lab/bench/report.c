@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of `fpisa bench arith`; bench.h has the contracts. */
+/* Output of `fpisa bench arith`. bench.h documents the functions. */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The aggregator's side of `bench wire`: links, jobs, time of a sum; wire.h has the contracts. */
+/* The aggregator's side of `bench wire`: links, jobs, time of a sum. wire.h documents the functions. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>

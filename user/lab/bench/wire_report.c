@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The best settings and the output of `bench wire`; wire.h has the contracts. */
+/* The best settings and the output of `bench wire`. wire.h documents the functions. */
 #include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>

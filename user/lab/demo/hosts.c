@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * --colocated: hosts at one switch, the bridge in the parent's namespace, without another machine. Each host's namespace has
- * the worker, and the datapath on eth0 and on lo. demo.h has the contracts.
+ * the worker, and the datapath on eth0 and on lo. demo.h documents the functions.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

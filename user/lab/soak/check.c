@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The contributions of the ranks of a call, and its expected results. Both
- * follow from seed, job, generation, call and rank. rank.h has the contracts.
+ * follow from seed, job, generation, call and rank. rank.h documents the functions.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Namespaces and links of the verbs that build a network; lab.h has the contracts. */
+/* Namespaces and links of the verbs that build a network. lab.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/ethtool.h>

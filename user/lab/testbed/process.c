@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Processes that die with their parent, and messages between them; process.h has the contracts. */
+/* Processes that die with their parent, and messages between them. process.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

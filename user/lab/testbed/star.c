@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Links of an aggregator and its workers; star.h has the contracts. */
+/* Links of an aggregator and its workers. star.h documents the functions. */
 #include <stdio.h>
 #include <string.h>
 

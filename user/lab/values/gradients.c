@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Files of values; gradients.h has the contracts. */
+/* Files of values. gradients.h documents the functions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  *
  *	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
  *
- * gradients.h has the contracts.
+ * gradients.h documents the functions.
  */
 #include <ctype.h>
 #include <errno.h>

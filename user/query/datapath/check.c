@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Checks of a query that need no kernel */
+/* Checks of a query that do not need the kernel. */
 #include <errno.h>
 
 #include "cli/report.h"
@@ -17,7 +17,7 @@ __u8 query_filter_log(__u32 filter, __u64 keys)
 	return log;
 }
 
-/* Report which rule the query breaks. Return 0 if it breaks no rule, else -EINVAL. */
+/* Report the rule that the query breaks. Return 0 if the query breaks no rule, or else -EINVAL. */
 static int say_broken(__u32 job, const struct fpisa_job *j, enum fpisa_query_rule rule)
 {
 	const struct fpisa_query_parameters *q = &j->query;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The BPF objects of queries, embedded by their skeletons, and their constants */
+/* The BPF objects of queries, which skeletons embed, and their constants. */
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stddef.h>
@@ -26,8 +26,9 @@ const void *query_object(unsigned int kind, size_t *size)
 }
 
 /*
- * Return the number of buckets: four to eight ways a group. If keys are spread at random, one in 7000 to one in 10^6
- * finds its bucket full (Poisson, mean 2 to 1, more than 8). Such a key goes to the master.
+ * Return the number of buckets, which have room for four to eight times the number of groups. If keys are spread at
+ * random, between one in 7000 and one in 10^6 keys finds its bucket full (more than 8 keys in a Poisson distribution
+ * with mean 2 to 1). The datapath passes such a key to the master.
  */
 __u32 query_buckets(__u32 limit)
 {
@@ -45,7 +46,8 @@ __u64 query_bytes(const struct fpisa_job *j)
 			       0;
 
 	if (j->kind != FPISA_QUERY_TABLE)
-		return filter + j->query.limit * sizeof(__u64); /* entries of an array are multiples of 8 bytes */
+		/* the size of an array's entries must be a multiple of 8 bytes */
+		return filter + j->query.limit * sizeof(__u64);
 	return filter + (__u64)j->query.limit * sizeof(struct fpisa_query_group) +
 	       (__u64)query_buckets(j->query.limit) * sizeof(struct fpisa_bucket);
 }

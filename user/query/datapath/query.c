@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The program of a query. It is specialised, loaded over the pinned maps, and put into the program array under the
- * query's number. The query's state is pinned with the datapath's maps, for the verbs. The other maps live as long as
- * the program.
+ * The program of a query. The program is specialised and loaded over the pinned maps. Then it is added to the program
+ * array under the query's number. The query's state is pinned with the datapath's maps, so that the verbs can read it.
+ * The other maps exist as long as the program.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -26,7 +26,7 @@ static const char *const read_by_verbs[] = {"fpisa_query_state", "fpisa_query_ro
 
 #define READ_BY_VERBS (sizeof(read_by_verbs) / sizeof(read_by_verbs[0]))
 
-/* Write the name of a map's pin, as "fpisa_query_state_5". */
+/* Write the name of a map's pin, such as "fpisa_query_state_5". */
 static void pin_of(char name[NAME_MAX + 1], const char *map, __u32 query)
 {
 	snprintf(name, NAME_MAX + 1, "%s_%u", map, query);
@@ -57,7 +57,7 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 
 	fpisa_query_of(j, query, &q);
 	log_start();
-	/* The seed is secret: with it, a sender could choose keys that fill one bucket. */
+	/* The seed is secret. A sender who knows the seed could choose keys that fill one bucket. */
 	if (getrandom(&q.seed, sizeof(q.seed), 0) != sizeof(q.seed)) {
 		fail(-errno, NULL, "query %u: draw a random number", query);
 		return NULL;
@@ -140,7 +140,7 @@ int datapath_query_del(struct datapath *dp, __u32 query)
 	err = datapath_query(dp, query, &j);
 	if (!err)
 		err = datapath_take_away(dp, query);
-	/* The locks and maps belong to the query's program, and disappear with it. */
+	/* The locks and maps belong to the query's program and disappear with the program. */
 	if (!err)
 		err = fanout_remove(dp, query);
 	unload(dp, query);
@@ -160,7 +160,7 @@ int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out
 	return 0;
 }
 
-/* Read the only entry of a map that is pinned for the verbs. */
+/* Read the only entry of a map that is pinned so that the verbs can read it. */
 static int read_entry(const struct datapath *dp, __u32 query, const char *map, void *out)
 {
 	char name[NAME_MAX + 1];

@@ -10,9 +10,9 @@
 #include "host/privilege.h"
 #include "query.h"
 
-#define QUERY_LIMIT 1024 /* the limit of the queries that are measured */
+#define QUERY_LIMIT 1024 /* the limit of the queries whose programs are measured */
 
-/* Each kind of query, and each kind of filter whose rules differ */
+/* Each kind of query, and each kind of filter that has different rules. */
 static const struct {
 	const char *name;
 	__u8 kind, filter;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The rows of the answer, and the check that it is whole. master.h describes the state. */
+/* The rows of the answer, and the check that the answer is complete. master.h describes the state. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const struct fpisa_query_column aggregates[] = {FPISA_AGGREGATE_NAMES(COL
 
 #define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
-#define CELL FPISA_DECIMAL_TEXT /* bytes of a column of a group */
+#define CELL FPISA_DECIMAL_TEXT /* maximum bytes of a group's column as text */
 
 _Static_assert(CELL >= FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES, "a key's column fits");
 
@@ -30,7 +30,10 @@ static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT]
 	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, type, c->not_null ? " not null" : "");
 }
 
-/* Describe worker `w`'s column `k`, or its value after the last column. Say so if that column does not exist. */
+/*
+ * Describe column `k` of worker `w`, or the worker's value if `k` is beyond the last column. If that column does not
+ * exist, say so.
+ */
 static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k,
 			char text[COLUMN_TEXT])
 {
@@ -69,8 +72,8 @@ static int compare_columns(const struct fpisa_query *q, const struct fpisa_query
 }
 
 /*
- * Check that all workers have the same columns. Name the workers whose columns differ from the first worker's, as far
- * as they fit into a message.
+ * Check that all workers have the same columns. If not, name the workers whose columns differ from those of the first
+ * worker, as many as fit into a message.
  */
 static int check_columns(const struct fpisa_query *q)
 {
@@ -97,7 +100,10 @@ static int check_columns(const struct fpisa_query *q)
 				  q->worker[0].name, list);
 }
 
-/* Choose the form of values and the length of keys of direct rows: as short as possible, with a count if rows need one. */
+/*
+ * Choose the form of values and the length of keys for direct rows. Choose the shortest, but include a count if rows
+ * need one.
+ */
 static void choose_rows(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
@@ -117,7 +123,7 @@ static void choose_rows(struct fpisa_query *q)
 		q->key_bytes = most <= 4 && !counts ? 4 : most <= 8 ? 8 : most <= 16 ? 16 : 32;
 }
 
-/* Return the type of an aggregate whose type is `type` if values are reals. */
+/* Return the type of an aggregate of the query's value. `type` is the type of the aggregate if the value is a real. */
 static uint32_t aggregate_type(const struct fpisa_query *q, const char *name, uint32_t type)
 {
 	uint32_t is = q->worker[0].is.value_type;
@@ -173,7 +179,7 @@ uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uin
 	return c.precision;
 }
 
-/* -- is the answer whole? ------------------------------------------------------------- */
+/* -- is the answer complete? ---------------------------------------------------------- */
 
 int fpisa_query_check(struct fpisa_query *q)
 {
@@ -189,7 +195,7 @@ int fpisa_query_check(struct fpisa_query *q)
 							   (q->kind == FPISA_QUERY_JOIN && !filtered))))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, but %llu arrived; please report this bug",
 				  (unsigned long long)sent, (unsigned long long)q->received);
-	/* In a join the filter, if it was in use, has dropped the missing rows. */
+	/* In a join, the missing rows were dropped by the filter, if it was in use. */
 	if (q->kind == FPISA_QUERY_TABLE &&
 	    (filtered ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
 		return fpisa_fail(-EILSEQ,
@@ -263,9 +269,9 @@ uint64_t fpisa_query_files(const struct fpisa_query *q, int joined)
 	return n ? n : 1;
 }
 
-/* -- the first N ------------------------------------------------------------------------ */
+/* -- the first N rows ------------------------------------------------------------------- */
 
-/* Return the worker and the place of row i of the answer. */
+/* Return the worker that has row `i` of the answer, and the row's place. */
 static struct fpisa_top_row place_of(const struct fpisa_query *q, uint64_t i, uint64_t nulls)
 {
 	uint64_t values = q->top.n < q->options.limit ? q->top.n : q->options.limit, first;
@@ -292,7 +298,7 @@ static uint64_t count_nulls(const struct fpisa_query *q)
 	return n < q->options.limit ? n : q->options.limit;
 }
 
-/* Allocate for each worker the places of its rows of the answer. */
+/* For each worker, allocate the places of its rows in the answer. */
 static int room_for_rows(struct fpisa_query *q, uint64_t nulls)
 {
 	size_t n[FPISA_QUERY_WORKERS] = {0};
@@ -307,7 +313,7 @@ static int room_for_rows(struct fpisa_query *q, uint64_t nulls)
 	return 0;
 }
 
-/* Ask each worker for its rows of the answer, in the answer's order. */
+/* Ask each worker for its rows of the answer, in the order of the answer. */
 static int settle_top(struct fpisa_query *q)
 {
 	uint64_t nulls = count_nulls(q);
@@ -364,8 +370,8 @@ int fpisa_query_settle(struct fpisa_query *q)
 /* -- rows ---------------------------------------------------------------------------------- */
 
 /*
- * Take the record at `p` and return where it ends. Each text's 0 replaces the first byte of the next length, which has
- * been read.
+ * Take the record at `p` and return the end of the record. A 0 terminates each text. It replaces the first byte of the
+ * next length, which has already been read.
  */
 static uint8_t *take_record(struct fpisa_query *q, uint8_t *p)
 {
@@ -383,8 +389,8 @@ static uint8_t *take_record(struct fpisa_query *q, uint8_t *p)
 }
 
 /*
- * Take the next record of the stream. The 0 of the last text replaces the next record's first byte; put that byte back
- * first.
+ * Take the next record of the stream. The 0 after the last text had replaced the first byte of the next record, so
+ * restore that byte first.
  */
 static int next_of_stream(struct fpisa_query *q)
 {
@@ -432,8 +438,8 @@ static char *cell(struct fpisa_query *q, uint32_t i)
 }
 
 /*
- * Return whether the aggregate is needed. If a sum is out of range, the least and the greatest value tell whether all
- * its values are numbers.
+ * Return whether the answer needs the aggregate. If a sum is out of range, the least and greatest values show whether
+ * all of the group's values are finite.
  */
 static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 {
@@ -442,7 +448,7 @@ static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 	return !some || some & aggregate || (overflow && aggregate != FPISA_AGGREGATE_AVG);
 }
 
-/* Return the cell of output `i`, which becomes the text of the row's. */
+/* Return the cell of output `i`, and use it as the text of that output. */
 static char *give(struct fpisa_query *q, uint32_t i)
 {
 	q->text[i] = cell(q, i);
@@ -457,7 +463,7 @@ static void value_text(const struct fpisa_query *q, uint64_t bits, char *to)
 		fpisa_real_text((uint32_t)bits, to);
 }
 
-/* Write the aggregates of reals or doubles, from output `i` on. */
+/* Write the aggregates of reals or doubles, starting with output `i`. */
 static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
 {
 	const int is_double = q->groups.config.form == FPISA_FORM_DOUBLE;
@@ -480,7 +486,7 @@ static void float_texts(struct fpisa_query *q, const struct fpisa_query_group *g
 		fpisa_double_text(fpisa_superacc_read(&sum.acc, form, wide, 1, &flags), give(q, i + 3));
 }
 
-/* Write the integer of 128 bits that has this place in the order. */
+/* Write the 128-bit integer that has this place in the order of integers. */
 static void place_text(const __u64 place[2], unsigned int scale, char *to)
 {
 	const __u64 high = place[1] ^ 1ull << 63, x[3] = {place[0], high, (__u64)((__s64)high >> 63)};

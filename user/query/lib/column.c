@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Values of columns as text and in keys; column.h has the contracts. */
+/* Values of columns as text and in keys. column.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -83,8 +83,8 @@ static int is_word(const char *at, size_t len, const char *word)
 }
 
 /*
- * Return whether the text is a decimal number, "inf", "infinity" or "nan". strtod() also takes blanks, hexadecimal
- * digits and the bits of a NaN.
+ * Return whether the text is a decimal number, "inf", "infinity" or "nan". strtod() would also accept blanks,
+ * hexadecimal digits and the bits of a NaN.
  */
 static int is_decimal(const char *text, size_t len)
 {
@@ -161,7 +161,10 @@ static int parse_integer(const char *text, size_t len, int64_t least, int64_t mo
 	return 0;
 }
 
-/* Return days since 1970-01-01, in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms"). */
+/*
+ * Return the number of days since 1970-01-01 in the Gregorian calendar (Hinnant, "chrono-compatible low-level date
+ * algorithms").
+ */
 static int32_t days_of(int year, unsigned int month, unsigned int day)
 {
 	unsigned int in_era, of_year, of_era;
@@ -204,7 +207,7 @@ static unsigned int number_at(const char *text, int digits)
 	return x;
 }
 
-/* Parse YYYY-MM-DD of the years 1 to 9999. */
+/* Parse a date YYYY-MM-DD in the years 1 to 9999. */
 static int parse_date(const char *text, size_t len, int32_t *days)
 {
 	const char *end = text + len;
@@ -220,7 +223,7 @@ static int parse_date(const char *text, size_t len, int32_t *days)
 	if (!year || !month || month > 12 || !day || day > 31)
 		return -ERANGE;
 	*days = days_of((int)year, month, day);
-	/* The 31st of June would come back as another day. */
+	/* A day that does not exist, such as 31 June, would become another date. */
 	date_of(*days, &y, &m, &d);
 	return d == day ? 0 : -ERANGE;
 }
@@ -310,7 +313,7 @@ int fpisa_column_fits(const struct fpisa_column *c, uint32_t form)
 
 /* -- keys -------------------------------------------------------------------- */
 
-/* Return how many bytes every value of the column takes; 0 for text, whose values have their own lengths. */
+/* Return the number of bytes of every value of the column, or 0 for text, whose values have different lengths. */
 static size_t width(const struct fpisa_column *c)
 {
 	switch (c->type) {
@@ -339,7 +342,9 @@ size_t fpisa_key_most(const struct fpisa_column *c)
 	return c->type == FPISA_COLUMN_TEXT ? FPISA_QUERY_KEY_BYTES : fpisa_key_least(c);
 }
 
-/* Write the value as bytes of a key, and set *n to their number. Return 0 or an error as fpisa_key_put(). */
+/*
+ * Append the value to a key as bytes, and set *n to the number of bytes. Return 0, or an error as fpisa_key_put() does.
+ */
 static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f, uint8_t out[FPISA_QUERY_KEY_BYTES],
 		       size_t *n)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Contents of any length over a channel; control.h has the contracts. */
+/* Send and receive contents of any length over a channel. control.h documents the functions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "control.h"
 #include "lib/base/error.h"
 
-#define KEPT (256u << 10) /* bytes of buffer that stay for the next content */
+#define KEPT (256u << 10) /* bytes of the buffer that are kept for the next content */
 
 static enum fpisa_manager_reason check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {
@@ -52,7 +52,7 @@ void fpisa_control_close(struct fpisa_control_channel *c)
 	*c = (struct fpisa_control_channel){0};
 }
 
-/* Make room for at least `n` bytes after the first `used`. */
+/* Make room for at least `n` bytes after the first `used` bytes. */
 static int make_room(__u8 **bytes, size_t *room, size_t used, size_t n)
 {
 	size_t want = *room ? *room : 4096;
@@ -113,7 +113,7 @@ int fpisa_control_flush(struct fpisa_control_channel *c)
 	return rc;
 }
 
-/* Take a message. Return 1 if the content is whole now, 0 if not, or -errno. */
+/* Append a message to the content. Return 1 if the content is complete, 0 if it is not, or -errno. */
 static int take(struct fpisa_control_channel *c, const struct fpisa_manager_message *m)
 {
 	size_t piece = m->number < FPISA_CONTROL_BODY ? (size_t)m->number : FPISA_CONTROL_BODY;
@@ -129,7 +129,7 @@ static int take(struct fpisa_control_channel *c, const struct fpisa_manager_mess
 			c->in_room = 0;
 		}
 	}
-	/* Make room for one byte more, so that a string at the end can be terminated. */
+	/* Make room for one more byte, so that a string at the end can be terminated. */
 	rc = make_room(&c->in, &c->in_room, c->in_n, piece + 1);
 	if (rc)
 		return rc;
@@ -158,7 +158,7 @@ int fpisa_control_work(struct fpisa_control_channel *c, __u16 *type, const __u8 
 		*n = c->in_n;
 		return 1;
 	}
-	/* The handshake may have ended in this call. */
+	/* The handshake may have been completed in this call. */
 	return rc ? rc : fpisa_control_flush(c);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Decimals; decimal.h has the contracts. */
+/* Decimals. decimal.h documents the functions. */
 #include <errno.h>
 #include <string.h>
 #include "decimal.h"
 
 #define GROUP 4	       /* PostgreSQL's numeric has digits of base 10^4 */
-#define SIGNIFICANT 16 /* least significant digits of a quotient, by its NUMERIC_MIN_SIG_DIGITS */
-#define SUM_DIGITS 58  /* of 2^191 */
+#define SIGNIFICANT 16 /* least number of significant digits of a quotient, as PostgreSQL's NUMERIC_MIN_SIG_DIGITS */
+#define SUM_DIGITS 58  /* number of digits of 2^191 */
 #define DIGITS (SUM_DIGITS + 3 * FPISA_DECIMAL_MOST)
 
 /* -- reading ------------------------------------------------------------------------ */
@@ -16,7 +16,7 @@ struct number {
 	unsigned int digits;
 };
 
-/* Append a digit. Return -ERANGE if there are more than `most` from the first that is not 0 on. */
+/* Append a digit. Return -ERANGE if the number has more than `most` digits, not counting leading zeros. */
 static int append(struct number *n, char digit, unsigned int most)
 {
 	if (!n->digits && digit == '0')
@@ -28,7 +28,7 @@ static int append(struct number *n, char digit, unsigned int most)
 	return 0;
 }
 
-/* Append the digits at *at, up to `scale`, and zeros up to the scale. Digits after these must be 0. */
+/* Append at most `scale` digits from *at, and pad them with zeros up to the scale. Any digits after these must be 0. */
 static int take_fraction(struct number *n, const char **at, const char *end, unsigned int precision, unsigned int scale)
 {
 	unsigned int taken = 0;
@@ -76,7 +76,7 @@ int fpisa_decimal_parse(const char *text, size_t len, unsigned int precision, un
 
 /* -- writing ------------------------------------------------------------------------ */
 
-/* Digits of a magnitude, the first not 0 unless there are as many as the scale asks for */
+/* The digits of a magnitude. The first digit is not 0, unless the scale requires more digits. */
 struct digits {
 	char digit[DIGITS];
 	unsigned int n;
@@ -129,7 +129,7 @@ static struct digits digits_of(const __u64 sum[3])
 	return d;
 }
 
-/* Write the digits, `scale` of them after the point, with zeros where they are too few. */
+/* Write the digits, with `scale` digits after the point. Add zeros if there are too few digits. */
 static void write_digits(const struct digits *d, unsigned int scale, char *to)
 {
 	unsigned int before = d->n > scale ? d->n - scale : 0, at = 0;
@@ -158,7 +158,9 @@ void fpisa_decimal_text(const __u64 sum[3], unsigned int scale, char text[FPISA_
 
 /* -- averages ------------------------------------------------------------------------- */
 
-/* Return the weight of the number's first digit of base 10^4, and set *first to that digit. 0 has weight 0. */
+/*
+ * Return the weight of the number's first digit in base 10^4, and set *first to that digit. The number 0 has weight 0.
+ */
 static int weight_of(const struct digits *d, unsigned int scale, int *first)
 {
 	int exponent = (int)d->n - 1 - (int)scale,
@@ -173,7 +175,7 @@ static int weight_of(const struct digits *d, unsigned int scale, int *first)
 	return weight;
 }
 
-/* Return how many digits a quotient has after the point: PostgreSQL's select_div_scale(). */
+/* Return the number of digits after the point of a quotient, like PostgreSQL's select_div_scale(). */
 static unsigned int quotient_scale(const struct digits *sum, unsigned int scale, __u64 count)
 {
 	const __u64 wide[3] = {count};
@@ -184,7 +186,7 @@ static unsigned int quotient_scale(const struct digits *sum, unsigned int scale,
 	return more > (int)scale ? (unsigned int)more : scale;
 }
 
-/* Add one in the last place. */
+/* Add one to the last digit. */
 static void round_up(struct digits *d)
 {
 	unsigned int i = d->n;

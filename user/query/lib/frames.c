@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The master's frames (doc/query-wire.md, section 6). master.h describes the state. */
+/* Frames of the master (doc/query-wire.md, section 6). master.h describes the state. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 #include "lib/base/error.h"
 #include "master.h"
 
-#define PLACES_FIRST 16		 /* places of rows in a join */
-#define ASK_FIRST_NS 10000000ull /* pause before a SEAL or READ is sent again; doubles */
+#define PLACES_FIRST 16		 /* initial number of places of rows in a join */
+#define ASK_FIRST_NS 10000000ull /* pause before a SEAL or READ is sent again, which doubles each time */
 #define ASK_MAX_NS 500000000ull
-#define TURN 64 /* batches that one member may receive before the others have their turn */
+#define TURN 64 /* number of batches that one member may receive before other members have their turn */
 #define NOTHING 0xffffffffu
 
 /* -- sockets ------------------------------------------------------------------------ */
@@ -45,7 +45,7 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 				q->options.local_port);
 		return rc ? rc : watch(q, &q->member);
 	}
-	/* The worker will tell the real port. */
+	/* The worker will send the real port. */
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
 		struct fpisa_query_worker *w = &q->worker[i];
 
@@ -85,7 +85,7 @@ int fpisa_query_reset(struct fpisa_query *q)
 		q->window[i] = fpisa_query_window_empty(FPISA_QUERY_WINDOW);
 		q->of_rank[i] = NOTHING;
 	}
-	/* The groups are set up when the aggregator has sent the length of keys. */
+	/* The groups are set up after the aggregator has sent the length of keys. */
 	return 0;
 }
 
@@ -173,7 +173,7 @@ static uint64_t places_left(const struct fpisa_query *q, uint64_t most)
 	return most;
 }
 
-/* Give back, for each worker, the room that no row has taken. */
+/* Release the unused room in each worker's places. */
 static void give_back_places(struct fpisa_query *q)
 {
 	for (uint32_t i = 0; i < q->n_workers; i++) {
@@ -188,8 +188,8 @@ static void give_back_places(struct fpisa_query *q)
 }
 
 /*
- * Double a worker's places, or add its share of the places left. Fail if no place is left after unused room is given
- * back.
+ * Double the room for a worker's places, or add the worker's share of the remaining places. Fail if no places remain
+ * after unused room is released.
  */
 static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 {
@@ -216,7 +216,7 @@ static int more_places(struct fpisa_query *q, struct fpisa_query_places *k)
 	return 0;
 }
 
-/* Keep the place of a row that may be in the join. The place follows the join key. */
+/* Keep the place of a row that may be in the join. The place follows the join key in the row. */
 static int keep_place(struct fpisa_query *q, struct fpisa_query_places *k, const struct fpisa_row *r)
 {
 	if (k->n == k->room) {
@@ -246,8 +246,8 @@ static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_r
 }
 
 /*
- * Return whether the sequence number is new, and mark it as taken. A number below the window is old: the worker has
- * received its acknowledgement.
+ * Return whether the sequence number is new, and mark it as taken. A number below the window is not new, because the
+ * worker has received its acknowledgement.
  */
 static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 {
@@ -266,8 +266,8 @@ static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 }
 
 /*
- * Take rows from rank `from`, and write an acknowledgement to *ack. A rank says DONE after all acknowledgements, and
- * then sends nothing new, so settled rows do not change.
+ * Take rows from rank `from`, and write an acknowledgement to *ack. A rank sends DONE after it has received all
+ * acknowledgements, and sends no new rows after DONE. So settled rows do not change.
  */
 static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
 		     struct fpisa_member_frame *ack)
@@ -295,7 +295,7 @@ static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t fro
 
 /* -- the aggregator's table ---------------------------------------------------------- */
 
-/* Set the time before which no frame is sent again, and double the pause. */
+/* Set the time of the next repetition, and double the pause. */
 static void ask_again(struct fpisa_query *q, uint64_t now)
 {
 	q->ask_ns = now + q->ask_pause_ns;
@@ -354,7 +354,7 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 	return rc;
 }
 
-/* Send READs of groups that have not been requested, and READs whose answer is late. */
+/* Send READs for groups that have not been requested, and repeat READs whose answers are late. */
 static int read_more(struct fpisa_query *q, uint64_t now)
 {
 	static char space[FPISA_MAX_PAYLOAD];
@@ -385,7 +385,7 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 	return n ? fpisa_member_send(&q->member, f, n) : 0;
 }
 
-/* Return whether the group keeps the rules of fpisa/query/table.h. Larger limbs would overflow when they are added up. */
+/* Return whether the group follows the rules of fpisa/query/table.h. Larger limbs would overflow in a sum. */
 static int is_group(const struct fpisa_query_config *c, const struct fpisa_query_group *g)
 {
 	int first = c->form == FPISA_FORM_DOUBLE ? FPISA_WIDE_FIRST : 0;

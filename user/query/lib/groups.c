@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Groups in memory; groups.h has the contracts. */
+/* Groups in memory. groups.h documents the functions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static inline void fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 	fpisa_carry(g, from);
 }
 
-/* Groups in the master have no filter before them. */
+/* Groups at the master do not have a filter before them. */
 static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 {
 	(void)filter;
@@ -36,18 +36,19 @@ static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 
 #include "fpisa/query/table.h"
 
-#define FIRST FPISA_GROUPS_FIRST /* the first number of buckets, too, of eight groups each */
+#define FIRST FPISA_GROUPS_FIRST /* also the initial number of buckets, each of which has room for eight groups */
 #define EPOCH 1
-/* fpisa_query_group.pad */
-#define FROM_TABLE 1u /* the group, and except for doubles all rows of its key, was in the aggregator's table */
-#define FURTHER 2u    /* doubles: not the key's first group, so that no bucket has it */
+/* flags in fpisa_query_group.pad */
+/* the group was in the aggregator's table; except for doubles, the table had all rows of the group's key */
+#define FROM_TABLE 1u
+#define FURTHER 2u /* a further group of a key of doubles, which is not in a bucket */
 
 static int no_memory(const struct fpisa_groups *g)
 {
 	return fpisa_fail(-ENOMEM, "no memory for more than %u groups", g->state.used);
 }
 
-/* Enter all groups into the buckets. Return -ENOSPC if a bucket is full. */
+/* Enter all groups into buckets. Return -ENOSPC if a bucket is full. */
 static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t mask)
 {
 	for (uint32_t i = 0; i < g->state.used; i++) {
@@ -74,13 +75,13 @@ static int too_many(const struct fpisa_groups *g)
 		g->state.used, (unsigned long long)g->most);
 }
 
-/* Return whether `buckets` and `groups` take too many bytes. */
+/* Return whether this number of buckets and groups takes too many bytes. */
 static int is_over(const struct fpisa_groups *g, uint64_t buckets, uint64_t groups)
 {
 	return buckets * sizeof(*g->buckets) + groups * sizeof(*g->group) > g->most;
 }
 
-/* Double the number of groups, or raise it to as many as there is room for. */
+/* Double the room for groups, or use all room that is left. */
 static int more_groups(struct fpisa_groups *g)
 {
 	uint64_t limit = 2ull * g->config.limit, taken = (g->config.bucket_mask + 1ull) * sizeof(*g->buckets);
@@ -136,7 +137,7 @@ int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form,
 	g->group = malloc(FIRST * sizeof(*g->group));
 	if (!g->buckets || !g->group)
 		return no_memory(g);
-	/* Keys come from other hosts, which must not be able to choose keys of one bucket. */
+	/* Keys come from other hosts, which must not be able to choose keys of the same bucket. */
 	if (getrandom(&g->config.seed, sizeof(g->config.seed), 0) != sizeof(g->config.seed))
 		return fpisa_fail(-EIO, "get random numbers: %s", strerror(errno));
 	return 0;
@@ -155,8 +156,8 @@ static int spill_failed(int rc)
 }
 
 /*
- * Spill a record. Records begin with the key, with zeros after its bytes, so that records of one key are sorted
- * together.
+ * Spill a group as a record. A record begins with the key, which is padded with zeros, so that sorting puts the records
+ * of one key next to each other.
  */
 static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *group)
 {
@@ -183,7 +184,10 @@ static int spill(struct fpisa_groups *g)
 	return rc;
 }
 
-/* Return the group of the row's key, and set *is_new if it is new. Return NULL and set *rc if it cannot be created. */
+/*
+ * Return the group of the row's key, and set *is_new if the group is new. Return NULL and set *rc if the group cannot
+ * be created.
+ */
 static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
 {
 	uint32_t before = g->state.used;
@@ -203,8 +207,8 @@ static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa
 }
 
 /*
- * Create another group for the key of group *at, and set *at to it. Return 0, or -ENOMEM or another error, and then the
- * key's groups may have been spilled.
+ * Create another group for the key of group *at, and set *at to the new group. Return 0, -ENOMEM or another error.
+ * After an error the key's groups may have been spilled.
  */
 static int add_further(struct fpisa_groups *g, struct fpisa_query_group **at)
 {
@@ -224,7 +228,7 @@ static int add_further(struct fpisa_groups *g, struct fpisa_query_group **at)
 	return 0;
 }
 
-/* Add a double that the key's first group has no limbs for. */
+/* Add a double that does not fit into the limbs of the key's first group. */
 static int add_beyond(struct fpisa_groups *g, struct fpisa_query_group *at, const struct fpisa_row *r)
 {
 	int rc = 0;
@@ -255,7 +259,7 @@ int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 	return 0;
 }
 
-/* Put in a group of doubles whose key exists. */
+/* Put in a group of doubles whose key already exists. */
 static int put_further(struct fpisa_groups *g, struct fpisa_query_group *at, const struct fpisa_query_group *group)
 {
 	int rc;
@@ -310,7 +314,9 @@ int fpisa_groups_settle(struct fpisa_groups *g)
 
 /* -- the answer ----------------------------------------------------------------------------- */
 
-/* Add a record of reals to another. A carried limb has 32 bits, so a sum of two has at most 33. */
+/*
+ * Add one record of reals to another. A carried limb has 32 bits, so the sum of two carried limbs has at most 33 bits.
+ */
 static void merge_reals(struct fpisa_query_group *to, struct fpisa_query_group *from)
 {
 	fpisa_carry(from, 0);
@@ -337,7 +343,10 @@ static void merge_integers(struct fpisa_query_group *to, const struct fpisa_quer
 		memcpy(to->highest, from->highest, sizeof(to->highest));
 }
 
-/* Add a record's limbs to the total. A record's uppermost limb is not carried, so the total is carried at once. */
+/*
+ * Add the limbs of a record to the total. The uppermost limb of a record is not carried, so carry the total
+ * immediately.
+ */
 static void add_limbs(struct fpisa_superacc *total, struct fpisa_query_group *from)
 {
 	__s64 *limb = total->limb + from->window - 1;
@@ -358,7 +367,7 @@ static void merge_doubles(struct fpisa_groups *g, struct fpisa_query_group *from
 	to->most = from->most > to->most ? from->most : to->most;
 }
 
-/* Add a record to g->merged. */
+/* Add a record to `merged` of the groups. */
 static void merge(struct fpisa_groups *g, struct fpisa_query_group *from)
 {
 	g->merged.count += from->count;
@@ -371,7 +380,7 @@ static void merge(struct fpisa_groups *g, struct fpisa_query_group *from)
 		merge_reals(&g->merged, from);
 }
 
-/* Set g->merged to the record. */
+/* Set `merged` of the groups to the record. */
 static void begin_merged(struct fpisa_groups *g, const struct fpisa_query_group *from)
 {
 	struct fpisa_query_group first = *from;
@@ -405,7 +414,7 @@ static int next_record(struct fpisa_groups *g)
 	return rc < 0 ? spill_failed(rc) : 1;
 }
 
-/* Add up the groups of the next key of doubles. */
+/* Add up all groups of the next key of doubles. */
 static int next_key(struct fpisa_groups *g)
 {
 	struct fpisa_query_group *at, further;
@@ -468,7 +477,10 @@ void fpisa_groups_sum(const struct fpisa_groups *g, const struct fpisa_query_gro
 	set_specials(group, &sum->acc);
 }
 
-/* Return the terms of an expansion. If the sum rounds beyond the format, return the largest value first, as often as needed. */
+/*
+ * Return the terms of an expansion. If the sum is out of the format's range, return the largest finite value repeatedly
+ * until the rest is in range.
+ */
 int fpisa_group_terms(union fpisa_superacc_full *sum, struct fpisa_format f, __u64 term[FPISA_EXPANSION_TERMS])
 {
 	struct fpisa_magnitude x;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Aggregation by key in memory, by the rules of the datapath's table (fpisa/query/table.h), for any number of keys. The
- * master aggregates rows that the datapath passes on; a worker may aggregate before it sends.
+ * Aggregate rows by key in memory. The rules are the same as for the datapath's table (fpisa/query/table.h), but the
+ * number of keys is not limited. The master aggregates rows that the datapath passes on. A worker may aggregate rows
+ * before it sends them.
  *
- * A key of doubles may have several groups, each with another window: the rows and the aggregator's groups that did not
- * fit into the window of those before. fpisa_groups_next() adds them up.
+ * A key of doubles may have several groups with different windows of exponents. A further group has the rows, and the
+ * aggregator's groups, that did not fit into the window of the earlier groups. fpisa_groups_next() adds up all groups
+ * of a key.
  */
 #ifndef FPISA_QUERY_GROUPS_H
 #define FPISA_QUERY_GROUPS_H
@@ -17,63 +19,67 @@
 
 struct fpisa_groups {
 	struct fpisa_query_config config;
-	struct fpisa_query_state state; /* state.used: the number of groups */
+	struct fpisa_query_state state; /* state.used is the number of groups */
 	struct fpisa_bucket *buckets;
 	struct fpisa_query_group *group;
-	uint64_t most; /* bytes that groups may take beyond the first FPISA_GROUPS_FIRST groups */
+	uint64_t most; /* maximum bytes of groups in addition to the first FPISA_GROUPS_FIRST groups */
 	/*
-	 * The destination of all groups if memory has no room for another; NULL if they cannot be spilled. Set after
-	 * fpisa_groups_init().
+	 * Where to spill all groups if there is no memory for another group. NULL if groups cannot be spilled. Set this
+	 * member after fpisa_groups_init().
 	 */
 	const struct fpisa_query_spill *spill;
 	void *spill_arg;
-	int spilled;   /* groups have been spilled: a key may have several records */
-	uint64_t next; /* group to be taken */
+	int spilled;   /* groups have been spilled, so a key may have several records */
+	uint64_t next; /* index of the next group */
 	int is_ahead;
-	struct fpisa_query_group merged, ahead; /* the record that was taken last, and the next record */
-	union fpisa_superacc_full total;	/* doubles: the sum of the group that was taken last */
+	struct fpisa_query_group merged, ahead; /* the current record, and the next record */
+	union fpisa_superacc_full total;	/* for doubles, the sum of the current group */
 };
 
 #define FPISA_GROUPS_FIRST 256
 
 /*
- * Set up groups for keys of 4, 8, 16 or 32 bytes and values of `form`, enum fpisa_value_form. `most` is as above; 0 means
- * any number. Return 0, or -ENOMEM with the message set.
+ * Set up groups for keys of 4, 8, 16 or 32 bytes and for values of `form`, which is an enum fpisa_value_form. `most` is
+ * the same as in struct fpisa_groups, and 0 means no limit. Return 0, or -ENOMEM with the message set.
  */
 int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint32_t form, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
 
-/* Add a row. Return 0, -ENOMEM or the result of the spill's put(), with the message set. */
+/* Add a row. Return 0, or with the message set -ENOMEM or the error of the spill's put(). */
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 
 /*
- * Put in a group that was read from a table. Return 0, -EEXIST if its key exists, or as above. If groups are spilled,
- * fpisa_groups_next() returns -EEXIST instead. A key of doubles may exist, but not in another group from a table.
+ * Put in a group that was read from a table. Return 0, -EEXIST if the group's key exists, or an error of
+ * fpisa_groups_add(). If groups were spilled, fpisa_groups_next() returns -EEXIST instead. A key of doubles may exist
+ * already, but not in another group from a table.
  */
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group);
 
-/* Finish after the last row. Return 0 or an error as above. */
+/* Finish after the last row. Return 0 or an error of fpisa_groups_add(). */
 int fpisa_groups_settle(struct fpisa_groups *g);
 
 /*
- * Take the next group, each key once, valid until the next call. Return 1, 0 if no group is left, -EEXIST, or the
- * result of the spill's take().
+ * Get the next group. Each key has one group, which is valid until the next call. Return 1, 0 if no group is left,
+ * -EEXIST, or the error of the spill's take().
  */
 int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group);
 
-/* Compute the sum of the group of reals or doubles that was taken last, over count values. */
+/*
+ * Compute the sum over all values of a group of reals or doubles. The group must be the result of the last
+ * fpisa_groups_next().
+ */
 void fpisa_groups_sum(const struct fpisa_groups *g, const struct fpisa_query_group *group,
 		      union fpisa_superacc_full *sum);
 
 /*
- * Return the number of terms, which add up to the sum exactly (doc/query-wire.md, section 4): FP32 or FP64, as the
- * format says. Call again with the same sum until it returns 0.
+ * Take terms from the sum, which add up to the sum exactly (doc/query-wire.md, section 4). The format of the terms is
+ * FP32 or FP64. Return the number of terms. Call again with the same sum until the result is 0.
  */
 int fpisa_group_terms(union fpisa_superacc_full *sum, struct fpisa_format f, __u64 term[FPISA_EXPANSION_TERMS]);
 
 /*
- * Take a term of that form from a sum of integers: the sum, or as much of it as a row can carry. Return 1, or 0 if
- * nothing is left of it.
+ * Take a term of this form from a sum of integers. The term is the sum, or as much of the sum as a row can carry.
+ * Return 1, or 0 if the rest of the sum is 0.
  */
 int fpisa_group_term_integer(__u64 sum[3], uint32_t form, __u64 term[2]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The master of a query, in parts: query.c, the functions of fpisa-query.h; options.c, the request; workers.c,
- * connections to workers; messages.c, messages of workers; frames.c, rows, acknowledgements and the aggregator's table;
- * answer.c, the rows of the answer.
+ * The master of a query. query.c has the functions of fpisa-query.h, options.c the request, workers.c the connections
+ * to workers, and messages.c the messages of workers. frames.c handles rows, acknowledgements and the aggregator's
+ * table. answer.c produces the rows of the answer.
  */
 #ifndef FPISA_QUERY_MASTER_H
 #define FPISA_QUERY_MASTER_H
@@ -17,7 +17,7 @@
 #define FPISA_QUERY_WORKERS (FPISA_MAX_WORKERS - 1)
 #define FPISA_QUERY_RESTARTS 16
 #define FPISA_QUERY_AHEAD (8u << 20)
-#define FPISA_QUERY_READS 16 /* READs in flight */
+#define FPISA_QUERY_READS 16 /* maximum number of READs in flight */
 
 enum fpisa_query_phase {
 	FPISA_PHASE_OPEN, /* lasts until all workers are ready */
@@ -31,24 +31,24 @@ enum fpisa_query_phase {
 struct fpisa_query_worker {
 	char name[24]; /* ADDR:PORT */
 	struct sockaddr_in at;
-	int fd; /* socket, while it connects */
+	int fd; /* the socket while it connects */
 	struct fpisa_control_channel control;
-	struct fpisa_member direct; /* member for rows that come straight from workers */
+	struct fpisa_member direct; /* member for direct rows from this worker */
 	int ready, done, fetching;
-	uint64_t heard_ns; /* when the worker said something, or received its present request */
+	uint64_t heard_ns; /* when the worker last sent something, or was sent its current request */
 	struct fpisa_query_ready is;
-	struct fpisa_column *columns; /* is.keys columns of the key, then is.columns columns of the rows */
+	struct fpisa_column *columns; /* is.keys columns of the key, followed by is.columns columns of the rows */
 	struct fpisa_query_done said;
 	uint64_t *nulls;
 	size_t n_nulls;
-	uint64_t *rows; /* places to fetch */
+	uint64_t *rows; /* places of the rows to fetch */
 	size_t n_rows, asked, fetched;
 	uint8_t *records;
 	size_t n_records;
-	size_t record_at; /* place of the next row that is taken */
+	size_t record_at; /* offset of the next row in `records` */
 };
 
-/* Rows of one rank that are, or may be, in the join */
+/* Rows of one rank that are in the join or may be in the join. */
 struct fpisa_query_places {
 	uint64_t *place;
 	size_t n, room;
@@ -59,7 +59,7 @@ struct fpisa_query {
 	char *table, *value, *by, *columns, *where, *key_file;
 	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
-	uint8_t kind; /* FPISA_QUERY_SCAN, or enum fpisa_job_kind */
+	uint8_t kind; /* FPISA_QUERY_SCAN or an enum fpisa_job_kind */
 	struct in_addr aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
@@ -69,44 +69,47 @@ struct fpisa_query {
 
 	enum fpisa_query_phase phase;
 	uint32_t attempt;
-	uint32_t key_bytes, form; /* of rows that come straight; form: enum fpisa_value_form */
-	uint64_t cookie;	  /* cookie of rows that come straight */
+	uint32_t key_bytes, form; /* of direct rows; form is an enum fpisa_value_form */
+	uint64_t cookie;	  /* cookie of direct rows */
 	uint64_t progress_ns;
 	uint32_t n_workers;
 	struct fpisa_query_worker worker[FPISA_QUERY_WORKERS];
-	struct fpisa_member member;			       /* at the aggregator */
+	struct fpisa_member member;			       /* the member at the aggregator */
 	struct fpisa_query_window window[FPISA_QUERY_WORKERS]; /* for each rank, the sequence numbers that have arrived */
-	uint32_t of_rank[FPISA_QUERY_WORKERS];		       /* worker of each rank; known after its DONE */
+	/* worker of each rank, which is known after the worker's DONE */
+	uint32_t of_rank[FPISA_QUERY_WORKERS];
 
 	struct fpisa_groups groups;
-	uint32_t read_from; /* groups that the aggregator's table has sent */
+	uint32_t read_from; /* number of groups that were received from the aggregator's table */
 	struct fpisa_top top;
 	struct fpisa_query_places places[FPISA_QUERY_WORKERS];
-	uint64_t received, weight; /* rows, and the number of values that they stand for */
-	uint64_t absorbed;	   /* values in the aggregator's table */
-	uint32_t table_groups;	   /* groups in the aggregator's table */
+	uint64_t received, weight; /* number of rows, and number of values in these rows */
+	uint64_t absorbed;	   /* number of values in the aggregator's table */
+	uint32_t table_groups;	   /* number of groups in the aggregator's table */
 	uint64_t read_ns[FPISA_QUERY_READS];
-	uint32_t read_at[FPISA_QUERY_READS]; /* the first group of each READ; ~0: the READ is not in use */
+	uint32_t read_at[FPISA_QUERY_READS]; /* the first group of each READ; ~0 if the READ is not in use */
 	uint32_t read_next, read_left, read_batch;
 	uint64_t ask_ns, ask_pause_ns;
 	uint32_t restarts, certified;
-	int lost;	   /* the aggregator has another epoch: a new attempt begins */
-	uint64_t unsealed; /* bitmap of workers whose frames the aggregator lacks, as it last said */
+	int lost;	   /* the aggregator has another epoch, so a new attempt must begin */
+	uint64_t unsealed; /* bitmap of workers whose frames the aggregator lacks, as the aggregator last reported */
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;
-	uint64_t next; /* next row of the answer */
+	uint64_t next; /* index of the answer's next row */
 	size_t total;
-	const char **text; /* texts of the row that was taken last */
+	const char **text; /* texts of the current row */
 	char *space;
-	uint8_t *stream; /* records of a query for all rows, or of a join */
+	uint8_t *stream; /* records of a scan or a join */
 	size_t stream_at, stream_n, stream_room;
-	int paused;	      /* more rows are left with the workers */
-	uint32_t next_reader; /* the worker after the worker whose rows took the last room */
-	uint8_t *held, kept;  /* the byte after the last text, which is 0 now */
+	int paused;	      /* more rows wait at the workers */
+	uint32_t next_reader; /* the worker after the worker that last filled the room */
+	uint8_t *held, kept;  /* the byte after the last text, which is now 0, and its original value */
 };
 
-/* Return the column of the value, as the worker has it; without a name and a type if the query has no value. */
+/*
+ * Return the column of the value at this worker. If the query has no value, the column has neither a name nor a type.
+ */
 static inline struct fpisa_column fpisa_query_value(const struct fpisa_query_worker *w)
 {
 	return (struct fpisa_column){
@@ -125,13 +128,13 @@ static inline int fpisa_query_is_direct(const struct fpisa_query *q)
 	return q->options.pruning != FPISA_PRUNING_NETWORK;
 }
 
-/* Return whether the answer arrives in records as the caller takes it. */
+/* Return whether the records of the answer arrive while the caller takes them. */
 static inline int fpisa_query_streams(const struct fpisa_query *q)
 {
 	return q->kind == FPISA_QUERY_SCAN || q->kind == FPISA_QUERY_JOIN;
 }
 
-/* Return the limit of bytes of rows that the caller has not taken yet; further rows are left with the workers. */
+/* Return the maximum bytes of rows that the caller has not taken. Further rows wait at the workers. */
 static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 {
 	uint64_t most = q->kind == FPISA_QUERY_JOIN ? q->options.memory / 2 : q->options.memory;
@@ -159,38 +162,41 @@ static inline uint64_t fpisa_query_top_bytes(const struct fpisa_query *q)
 /* -- options.c --------------------------------------------------------------------- */
 int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options);
 
-/* -- workers.c: each returns 0 or -errno, the message set -------------------------- */
+/* -- workers.c: each function returns 0, or -errno with the message set -------------- */
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);
 int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w);
 void fpisa_query_worker_watch(struct fpisa_query *q,
-			      struct fpisa_query_worker *w); /* for what is to be received and sent */
-int fpisa_query_start(struct fpisa_query *q);		     /* begin an attempt */
-int fpisa_query_restart(struct fpisa_query *q);		     /* begin the next attempt, unless there were too many */
+			      struct fpisa_query_worker *w); /* watches for what to receive and send */
+int fpisa_query_start(struct fpisa_query *q);		     /* begins an attempt */
+/* begins the next attempt, unless there were too many attempts */
+int fpisa_query_restart(struct fpisa_query *q);
 int fpisa_query_fetch(struct fpisa_query *q);
 void fpisa_query_worker_close(struct fpisa_query_worker *w);
 
-/* -- messages.c: returns 0 or -errno, the message set --------------------------------- */
+/* -- messages.c: the function returns 0, or -errno with the message set --------------- */
 int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content,
 		     size_t n);
 
 /* -- frames.c ---------------------------------------------------------------------- */
 int fpisa_query_open_sockets(struct fpisa_query *q);
-int fpisa_query_frames(struct fpisa_query *q, uint64_t now); /* take frames that have arrived, send frames that are due */
+/* takes frames that have arrived, and sends frames that are due */
+int fpisa_query_frames(struct fpisa_query *q, uint64_t now);
 uint64_t fpisa_query_due(const struct fpisa_query *q);
-int fpisa_query_reset(struct fpisa_query *q);		/* forget all rows */
-int fpisa_query_key_twice(const struct fpisa_query *q); /* return -EILSEQ, the message set */
+int fpisa_query_reset(struct fpisa_query *q);		/* forgets all rows */
+int fpisa_query_key_twice(const struct fpisa_query *q); /* sets the message and returns -EILSEQ */
 void fpisa_query_forget_places(struct fpisa_query *q);
 int fpisa_query_check_parameters(struct fpisa_query *q);
 /*
- * Check that all of the first N rows that the aggregator counted have arrived. `bar` is the place of the last of these,
- * plus 1, or 0 if there were fewer.
+ * Check that all of the first N rows that the aggregator counted have arrived. `bar` is the place of the last of these
+ * rows plus 1, or 0 if there are fewer than N rows.
  */
 int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 
 /* -- answer.c ---------------------------------------------------------------------- */
-int fpisa_query_describe(struct fpisa_query *q); /* set the answer's columns */
-int fpisa_query_check(struct fpisa_query *q);	 /* check that the counts agree */
-int fpisa_query_settle(struct fpisa_query *q);	 /* decide which rows the answer has */
-int fpisa_query_row(struct fpisa_query *q);	 /* take the next row into q->text; return 1, or 0 after the last */
+int fpisa_query_describe(struct fpisa_query *q); /* sets the answer's columns */
+int fpisa_query_check(struct fpisa_query *q);	 /* checks that the counts agree */
+int fpisa_query_settle(struct fpisa_query *q);	 /* decides which rows the answer has */
+/* takes the next row into q->text; returns 1, or 0 after the last row */
+int fpisa_query_row(struct fpisa_query *q);
 
 #endif

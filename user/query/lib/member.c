@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A member of a query; member.h has the contracts. */
+/* A member of a query. member.h documents the functions. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "lib/base/error.h"
 #include "member.h"
 
-#define UNREAD 256 /* frames: the windows of four workers */
+#define UNREAD 256 /* number of frames in the windows of four workers */
 
 int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port)
 {
@@ -138,7 +138,10 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 	return !m->joining.joined && m->joining.next_ns < due ? m->joining.next_ns : due;
 }
 
-/* Return whether the payload is a WELCOME of a query, and take its parameters. Members do not need the filter's size. */
+/*
+ * Return whether the payload is a WELCOME of a query. If so, take the query's parameters. A member does not need the
+ * size of the filter.
+ */
 static int is_query(const struct fpisa_query_welcome *p, struct fpisa_query_parameters *q)
 {
 	*q = (struct fpisa_query_parameters){
@@ -188,13 +191,13 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 
 /* -- frames -------------------------------------------------------------------- */
 
-/* Return the NH key of a query whose frames have tags, or NULL if they have checksums. */
+/* Return the NH key if frames of the query have tags, or NULL if they have checksums. */
 static const __u64 *nh_of(const struct fpisa_member *m)
 {
 	return m->token.k0 ? m->nh.w : NULL;
 }
 
-/* Check received bytes; checksums and tags cover whole words. */
+/* Check all received bytes, because checksums and tags cover whole words. */
 static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, size_t len)
 {
 	size_t payload;
@@ -235,7 +238,7 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 		*error = take_welcome(m, h, (const struct fpisa_hello *)(h + 1));
 		return NULL;
 	}
-	/* This is the only error that answers a HELLO. */
+	/* This is the only error that may be the answer to a HELLO. */
 	if (!m->joining.joined && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->incarnation.nonce &&
 	    h->reason == FPISA_V_not_live)
 		*error = fpisa_fail(-EACCES, "query %u: this host was removed from the query", m->query);

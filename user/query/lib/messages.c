@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A worker's messages (control.h), checked against the request; master.h describes the state. A worker has a key and
- * may still lie. It can send wrong rows, but only rows of the requested columns.
+ * Messages of a worker (control.h), which are checked against the request. master.h describes the state. A worker has a
+ * key but may still be malicious. Such a worker can send wrong rows, but only rows with the requested columns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,10 @@ static int malformed(void)
 
 /* -- READY ------------------------------------------------------------------------------ */
 
-/* Find the next name of "a,b" in *at, without the type after it. Return its length, or 0 at the end of the list. */
+/*
+ * Find the next name of the list "a,b" in *at, without its type. Return the length of the name, or 0 at the end of the
+ * list.
+ */
 static size_t next_name(const char **at, const char **name)
 {
 	size_t n = strcspn(*at, ",");
@@ -28,7 +31,7 @@ static size_t next_name(const char **at, const char **name)
 	return strcspn(*name, " ,");
 }
 
-/* Return whether the columns are named as in the list "a,b", in that order. */
+/* Return whether the columns have the names in the list "a,b", in the same order. */
 static int are_named(const struct fpisa_column *column, uint32_t n, const char *list)
 {
 	const char *name;
@@ -42,7 +45,7 @@ static int are_named(const struct fpisa_column *column, uint32_t n, const char *
 	return !*list;
 }
 
-/* Return whether all names of a table's columns differ. */
+/* Return whether all columns of a table have different names. */
 static int differ(const struct fpisa_column *column, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -58,7 +61,10 @@ static int is_column(struct fpisa_column *c)
 	return fpisa_column_valid(c) && fpisa_column_name_valid(c->name) && c->not_null <= 1;
 }
 
-/* Return whether the value is a number, and for the first rows a real. Without a value it has no type. */
+/*
+ * Return whether the value has a valid type. It must be a number, and in a query for the first rows a real. A query
+ * without a value must not have a type.
+ */
 static int is_value_column(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
 	const struct fpisa_column c = fpisa_query_value(w);
@@ -120,8 +126,8 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 /* -- DONE ------------------------------------------------------------------------------- */
 
 /*
- * Return whether the message has a valid rank, and numbers that fit the query. The rank is the rank that the worker was
- * assigned, or a rank of the aggregator's list.
+ * Return whether the message has a valid rank, and numbers that are possible for the query. The rank of direct rows is
+ * the rank that the worker was assigned. Other ranks are in the aggregator's list.
  */
 static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker *w, const struct fpisa_query_done *said,
 		   size_t nulls)
@@ -137,7 +143,7 @@ static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker 
 	return nulls <= q->options.limit && nulls <= said->nulls;
 }
 
-/* Keep no more NULLs than the answer may have of all workers together: any NULLs will do. */
+/* Keep as many NULLs as the answer needs at most from all workers together. The answer may use any of the NULLs. */
 static int keep_nulls(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *places, size_t n)
 {
 	uint64_t left = q->options.limit;
@@ -189,7 +195,7 @@ static int is_value(const struct fpisa_column *c, const uint8_t *text, uint32_t 
 	return len == FPISA_QUERY_NULL ? !c->not_null : fpisa_text_valid(c, (const char *)text, len);
 }
 
-/* Count the rows, and check that they are whole rows of the columns. */
+/* Check that the records are complete rows of these columns, and count the rows. */
 static int count_records(const struct fpisa_query_worker *w, const uint8_t *content, size_t n, size_t *rows)
 {
 	size_t at = 0;
@@ -218,7 +224,7 @@ static int count_records(const struct fpisa_query_worker *w, const uint8_t *cont
 	return field ? malformed() : 0;
 }
 
-/* Keep first rows, all of them, until the answer is whole. */
+/* Keep the records of first rows until the answer is complete. */
 static int append(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *from, size_t n)
 {
 	uint64_t most = q->options.memory, used = fpisa_query_top_bytes(q) + n;
@@ -283,9 +289,9 @@ static int take_records(struct fpisa_query *q, struct fpisa_query_worker *w, con
 	return rc;
 }
 
-/* -- the others ----------------------------------------------------------------------------- */
+/* -- other messages ----------------------------------------------------------------------- */
 
-/* Fail with the worker's errno, if it is valid, and with its sentence, made into one line. */
+/* Fail with the errno and the sentence of the worker. Replace an invalid errno, and make the sentence one line. */
 static int take_failed(const uint8_t *content, size_t n)
 {
 	int32_t error;
@@ -302,7 +308,7 @@ static int take_failed(const uint8_t *content, size_t n)
 	return fpisa_fail(error < 0 && error > -4096 ? error : -EPROTO, "%s", why);
 }
 
-/* Take LOST. A rank can be lost only at an aggregator. */
+/* Handle LOST. A worker can lose its rank only at an aggregator. */
 static int take_lost(struct fpisa_query *q, const uint8_t *content, size_t n)
 {
 	uint32_t attempt;
@@ -317,7 +323,7 @@ static int take_lost(struct fpisa_query *q, const uint8_t *content, size_t n)
 int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content,
 		     size_t n)
 {
-	/* Before the first attempt begins, no message of an attempt is valid. */
+	/* Before the first attempt, messages of an attempt are not valid. */
 	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_WORKING &&
 	    type != FPISA_CONTROL_FAILED)
 		return malformed();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The options of a master, checked and copied. */
+/* Check and copy the options of a master. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,7 +17,7 @@ static int bad(const char *why)
 	return fpisa_fail(-EINVAL, "%s", why);
 }
 
-/* Refuse an empty name, which would be taken for a name that was not given. */
+/* Refuse an empty name, because it would be treated as an option that was not given. */
 static int check_texts(const struct fpisa_query_options *o)
 {
 	const struct {
@@ -71,7 +71,7 @@ static int copy_text(char **to, const char *from)
 	return from && !*to ? fpisa_fail(-ENOMEM, "no memory for a query") : 0;
 }
 
-/* Split "a=b,c=d" into "a,c" and "b,d". */
+/* Split "a=b,c=d" into the lists "a,c" and "b,d". */
 static int take_on(struct fpisa_query *q, const char *on)
 {
 	size_t n = on ? strlen(on) : 0;
@@ -92,7 +92,7 @@ static int take_on(struct fpisa_query *q, const char *on)
 	return 0;
 }
 
-/* Parse "ADDR[:PORT],...", where PORT is by default the port of workers' control. */
+/* Parse "ADDR[:PORT],...". PORT is the TCP port of a worker and may be omitted. */
 static int take_workers(struct fpisa_query *q, const char *list)
 {
 	for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {

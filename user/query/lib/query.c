@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The functions of fpisa-query.h. master.h describes the state. */
+/* Implement the functions of fpisa-query.h. master.h describes the state. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,8 @@
 #include "lib/base/error.h"
 #include "master.h"
 
-#define WORKER_GRACE_NS 5000000000ull /* grace after the worker's timeout, which it reports itself */
+/* additional time after a worker's timeout, because the worker reports the timeout itself */
+#define WORKER_GRACE_NS 5000000000ull
 #define EVENTS 16
 
 int fpisa_query_fail(struct fpisa_query *q, int error)
@@ -28,7 +29,7 @@ int fpisa_query_fail(struct fpisa_query *q, int error)
 
 /* -- from phase to phase -------------------------------------------------------------- */
 
-/* Make room for rows, and inject faults. By now worker and master know each other's ports. */
+/* Make room for rows, and inject faults. Worker and master already know each other's ports. */
 static int prepare_sockets(struct fpisa_query *q)
 {
 	const struct fpisa_query_options *o = &q->options;
@@ -67,7 +68,7 @@ static int all_fetched(const struct fpisa_query *q)
 	return 1;
 }
 
-/* Begin the next phase if this phase is over, and repeat until a phase is not over. */
+/* Begin the next phase if this phase is over. Repeat until a phase is not over. */
 static int advance(struct fpisa_query *q)
 {
 	int rc = 0;
@@ -97,7 +98,10 @@ static int advance(struct fpisa_query *q)
 
 /* -- time ----------------------------------------------------------------------------- */
 
-/* Return the worker that has been silent for longest among the workers that have not finished the phase, or NULL. */
+/*
+ * Among the workers that have not finished the phase, return the worker that has been silent longest. Return NULL if
+ * all workers have finished the phase.
+ */
 static struct fpisa_query_worker *find_late(struct fpisa_query *q)
 {
 	struct fpisa_query_worker *late = NULL;
@@ -120,8 +124,8 @@ static int no_answer(const struct fpisa_query *q, const struct fpisa_query_worke
 }
 
 /*
- * Fail the query if a worker has been silent for too long, whatever the others send. Its messages may be unread because
- * there is no room.
+ * Fail the query if one worker has been silent for too long, even if other workers make progress. A worker is not
+ * silent if its messages are unread because there is no room.
  */
 static int check_silence(struct fpisa_query *q, uint64_t now)
 {
@@ -138,12 +142,12 @@ static int check_silence(struct fpisa_query *q, uint64_t now)
 	return rc || now < w->heard_ns + limit ? rc : no_answer(q, w);
 }
 
-/* Name the members that have not joined. */
+/* Report the members that have not joined. */
 static int not_joined(const struct fpisa_query *q)
 {
 	char names[256];
 
-	/* The aggregator may have answered earlier and gone away meanwhile. */
+	/* The aggregator may have stopped after it answered. */
 	if (q->member.joining.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(
 			-ETIMEDOUT,
@@ -165,7 +169,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 
 	if (q->phase == FPISA_PHASE_DONE)
 		return 0;
-	/* The caller has not taken the rows that have come: that time is the caller's. */
+	/* Do not count the time during which the caller does not take the rows that have arrived. */
 	if (!fpisa_query_room(q))
 		q->progress_ns = now;
 	if (now < q->progress_ns + limit)
@@ -187,7 +191,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	return no_answer(q, find_late(q));
 }
 
-/* Return the time of the next work to do. */
+/* Return when there is work to do next. */
 static uint64_t next_time(const struct fpisa_query *q)
 {
 	uint64_t due = fpisa_query_due(q), late = q->progress_ns + (uint64_t)q->options.timeout_ms * 1000000;
@@ -197,7 +201,7 @@ static uint64_t next_time(const struct fpisa_query *q)
 	return due < late ? due : late;
 }
 
-/* Set the timer by CLOCK_MONOTONIC; 0 would disarm it. */
+/* Set the timer to a nonzero time of CLOCK_MONOTONIC. 0 would disarm the timer. */
 static void set_timer_at(const struct fpisa_query *q, uint64_t at)
 {
 	struct itimerspec t = {.it_value = {(time_t)(at / 1000000000), (long)(at % 1000000000)}};
@@ -254,13 +258,16 @@ int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options 
 	return rc;
 }
 
-/* Return whether this worker's rows share a buffer with the other workers' rows. The workers take turns to fill it. */
+/* Return whether this worker's rows share a buffer with other workers' rows. Workers take turns to fill the buffer. */
 static int takes_turns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {
 	return fpisa_query_streams(q) && w->control.channel;
 }
 
-/* Send the messages that the turn produced, and take rows for which there is room, first of the worker whose turn it is. */
+/*
+ * Send the messages that this turn has queued, and take rows for which there is room, starting with the worker whose
+ * turn it is.
+ */
 static int turn_workers(struct fpisa_query *q)
 {
 	uint32_t first = q->next_reader;
@@ -275,7 +282,7 @@ static int turn_workers(struct fpisa_query *q)
 	return rc;
 }
 
-/* Take one turn: handle what has come by any descriptor, then what is due. */
+/* Make one turn. Handle the events of all descriptors first, and then the work that is due. */
 static int turn(struct fpisa_query *q, int timeout_ms)
 {
 	struct epoll_event e[EVENTS];
@@ -300,7 +307,7 @@ static int turn(struct fpisa_query *q, int timeout_ms)
 		rc = turn_workers(q);
 	if (!rc)
 		rc = advance(q);
-	/* Messages that this produced leave when the socket takes them, which wakes the next turn. */
+	/* Wake the next turn when the socket can take the messages that were queued above. */
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
 		if (q->worker[i].control.channel && fpisa_control_waiting(&q->worker[i].control))
 			fpisa_query_worker_watch(q, &q->worker[i]);
@@ -362,7 +369,7 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row)
 		return fpisa_query_fail(q, q->error);
 	rc = can_take(q) ? fpisa_query_row(q) : 0;
 	*row = q->text;
-	/* Make the descriptor readable: there is room again for the rows that wait at the workers. */
+	/* Make the descriptor readable, because there is room again for rows that wait at the workers. */
 	if (q->paused && fpisa_query_room(q)) {
 		q->paused = 0;
 		set_timer_at(q, 1);

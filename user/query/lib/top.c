@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The first N rows; top.h has the contracts. */
+/* The first N rows. top.h documents the functions. */
 #include <errno.h>
 #include <stdlib.h>
 #include "lib/base/error.h"
 #include "top.h"
 
-#define SPARE 1024 /* room for rows above twice the limit, so that sorting is rare */
+#define SPARE 1024 /* room for more rows than twice the limit, which makes sorting rare */
 
 uint64_t fpisa_top_bytes(size_t limit)
 {

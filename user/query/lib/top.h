@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The first N of rows that arrive in any order, in memory for about twice as many */
+/* Keep the first N of the rows that arrive. Memory is needed for about twice as many rows. */
 #ifndef FPISA_QUERY_TOP_H
 #define FPISA_QUERY_TOP_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct fpisa_top_row {
-	uint32_t place; /* in the order of the query: the greatest is the first */
+	uint32_t place; /* place in the order of the query; the row with the greatest place comes first */
 	uint32_t worker;
 	uint64_t row; /* the row's place at the worker */
 };
@@ -15,13 +15,13 @@ struct fpisa_top_row {
 struct fpisa_top {
 	struct fpisa_top_row *rows;
 	size_t n, limit, room;
-	uint32_t floor; /* rows below it are not among the first N */
+	uint32_t floor; /* rows with a lower place are not among the first N */
 };
 
-/* Return how many bytes the rows of such a limit take. */
+/* Return the memory in bytes for the rows of this limit. */
 uint64_t fpisa_top_bytes(size_t limit);
 
-/* Return -E2BIG, with the message set: the first `limit` rows take more than `memory` bytes. */
+/* Set the message that the first `limit` rows take more than `memory` bytes. Return -E2BIG. */
 int fpisa_top_too_big(uint64_t limit, uint64_t memory);
 
 /* Return 0, or -ENOMEM with the message set. */
@@ -33,7 +33,7 @@ void fpisa_top_add(struct fpisa_top *t, const struct fpisa_top_row *row);
 /* Sort the rows and keep the first `limit`. Equal rows are ordered by worker and row. */
 void fpisa_top_settle(struct fpisa_top *t);
 
-/* Settle, and give back the memory that no row uses. No rows are added afterwards. */
+/* Settle, and release memory that no row uses. Do not add rows afterwards. */
 void fpisa_top_end(struct fpisa_top *t);
 
 #endif

@@ -17,9 +17,9 @@
 #include "lib/manager/watch.h"
 #include "master.h"
 
-#define FETCH_MOST 65536 /* rows in one request to a worker */
+#define FETCH_MOST 65536 /* number of rows in one request to a worker */
 
-/* Put the worker's name before the message. */
+/* Prefix the message with the worker's name. */
 static int of_worker(const struct fpisa_query_worker *w, int rc)
 {
 	char why[FPISA_MESSAGE_SIZE - 64];
@@ -28,7 +28,7 @@ static int of_worker(const struct fpisa_query_worker *w, int rc)
 	return fpisa_fail(rc, "worker %s: %s", w->name, why);
 }
 
-/* Explain why the worker's connection failed: its handshake or its messages. */
+/* Explain why the worker's connection failed, in its handshake or later. */
 static int connection_failed(const struct fpisa_query *q, const struct fpisa_query_worker *w, int rc)
 {
 	char identity[FPISA_PSK_IDENTITY], why[FPISA_MESSAGE_SIZE / 2];
@@ -180,7 +180,7 @@ int fpisa_query_restart(struct fpisa_query *q)
 	return fpisa_query_start(q);
 }
 
-/* Request the next rows of a worker, if there are more. */
+/* Request the next rows of a worker, if the worker has more rows. */
 static int fetch_more(struct fpisa_query_worker *w)
 {
 	size_t n = w->n_rows - w->asked < FETCH_MOST ? w->n_rows - w->asked : FETCH_MOST, from = w->asked;
@@ -216,7 +216,7 @@ void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *
 	epoll_ctl(q->poll, EPOLL_CTL_MOD, fpisa_channel_fd(w->control.channel), &e);
 }
 
-/* Send what was left when the room was full. A worker can answer from then on. */
+/* Send the requests that were postponed when there was no room. Afterwards a worker can answer. */
 static int send_waiting(struct fpisa_query_worker *w)
 {
 	struct fpisa_control_channel *c = &w->control;
@@ -243,13 +243,13 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		if (rc || !w->control.channel)
 			return rc;
 	}
-	/* Rows that the caller does not take stay at the workers. */
+	/* Rows wait at the workers until the caller takes them. */
 	while (fpisa_query_room(q)) {
 		rc = fpisa_control_work(&w->control, &type, &content, &n);
 		if (rc <= 0)
 			break;
 		w->heard_ns = fpisa_now();
-		/* A worker that waits for others reports that; this does not count as progress. */
+		/* A worker that waits for other workers says so, and this message does not count as progress. */
 		q->progress_ns = type == FPISA_CONTROL_WORKING && n ? q->progress_ns : w->heard_ns;
 		rc = fpisa_query_take(q, w, type, content, n);
 		if (!rc && w->fetching && w->fetched == w->asked)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A query in user space; query.h has the contracts. */
+/* A query in user space. query.h documents the functions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,7 @@ void fpisa_soft_query_free(struct fpisa_soft_query *q)
 	q->groups = NULL;
 }
 
-/* Begin an epoch if the frame's epoch is not the last. */
+/* Begin a new epoch if the frame's epoch differs from the last epoch. */
 static void begin(struct fpisa_soft_query *q, __u32 epoch)
 {
 	if (q->state.epoch == epoch)
@@ -111,7 +111,7 @@ static __u32 key_at(const struct fpisa_soft_query *q, const char *rows, __u32 i)
 	return fpisa_topn_key(&q->config, fpisa_load32(rows + (size_t)i * q->config.row_bytes + q->config.key_bytes));
 }
 
-/* Fix the filter for this epoch, because rows have arrived. Return the filter's state. */
+/* Fix the filter for this epoch, because rows have arrived. Return the state of the filter. */
 static __u32 use_filter(struct fpisa_soft_query *q, __u32 epoch)
 {
 	if (!(q->config.flags & FPISA_QUERY_FILTER))
@@ -132,7 +132,7 @@ static enum fpisa_filter_answer ask(struct fpisa_soft_query *q, __u32 epoch, __u
 	return fpisa_filter_ask(&q->config, q, epoch, state, r.key);
 }
 
-/* Do as the BPF program does: a frame with no row for the heap leaves no trace. */
+/* Like the BPF program, keep no trace of a frame that has no row for the heap. */
 static int topn_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 sequence, const char *rows, __u32 count,
 		     __u8 *keep)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query add QUERY */
-#define _GNU_SOURCE /* asprintf() */
+/* The verb `fpisa query add QUERY`. */
+#define _GNU_SOURCE /* for asprintf() */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +121,7 @@ static int size_filter(struct fpisa_query_parameters *q, uint64_t keys)
 	return 0;
 }
 
-/* List the workers, then the master. The caller keeps the list as long as the spec. */
+/* List the workers, and the master last. The caller must keep the list as long as the spec. */
 static int list_members(struct wanted *w, char **list)
 {
 	struct fpisa_query_parameters *q = &w->spec.job.query;
@@ -149,7 +149,7 @@ static int list_members(struct wanted *w, char **list)
 	return job_spec_complete_query(&w->spec);
 }
 
-/* Warn of keys without room for the places of rows, which `fpisa query run` and PostgreSQL put after the join key. */
+/* Warn if keys have no room for places of rows. `fpisa query run` and PostgreSQL append the place to the join key. */
 static void warn_of_places(__u32 query, const struct fpisa_job *j)
 {
 	__u32 join = j->kind == FPISA_QUERY_JOIN ? j->query.filter_bytes : 0, need = join > 8 ? 32 : join ? 16 : 8;

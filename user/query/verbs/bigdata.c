@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows of rankings and uservisits; doc/query-data.md has the distribution of each column. */
+/* Generate rows of rankings and uservisits. doc/query-data.md describes the distribution of each column. */
 #include "bigdata.h"
 
 #include <errno.h>
@@ -9,22 +9,22 @@
 
 #include "values/random.h"
 
-#define AGENTS 2000 /* all have the same probability in a visit */
+#define AGENTS 2000 /* a visit draws each of these with equal probability */
 #define WORDS 1000
-#define NAME 32	   /* bytes of an agent or a word, with the 0 */
-#define DAYS 15461 /* 1970-01-01 to 2012-04-30 */
+#define NAME 32	   /* bytes of an agent or a word, including the terminating 0 */
+#define DAYS 15461 /* number of days from 1970-01-01 to 2012-04-30 */
 
 enum { LINKS, PAGES, URLS, VISITS };
 
 /*
- * Number of copies, among the AGENTS, of agents that occur several times. Each further agent occurs once: 521 are
- * different.
+ * Numbers of copies of the agents that occur several times among the AGENTS. Every other agent occurs once. There are
+ * 521 different agents.
  */
 static const uint16_t known_agents[] = {160, 60, 260, 180, 140, 140, 80, 30, 16, 120, 60, 80, 10, 10, 6, 16, 14,
 					16,  12, 22,  15,  7,	6,   7,	 6,  4,	 2,   10, 5,  5,  7,  2, 4};
 #define KNOWN (sizeof(known_agents) / sizeof(*known_agents))
 
-/* ISO 3166 and language. A visit's country is drawn from these with equal probability. */
+/* Country codes of ISO 3166 with a language. A visit draws a country from this list with equal probability. */
 static const char locales[][7] = {
 	"ALB-SQ", "ARE-AR", "ARG-ES", "AUS-EN", "AUT-DE", "BEL-FR", "BEL-NL", "BGR-BG", "BHR-AR", "BIH-SR", "BLR-BE",
 	"BOL-ES", "BRA-PT", "CAN-EN", "CAN-FR", "CHE-DE", "CHE-FR", "CHE-IT", "CHL-ES", "CHN-ZH", "COL-ES", "CRI-ES",
@@ -39,10 +39,10 @@ static const char locales[][7] = {
 };
 #define LOCALES (sizeof(locales) / sizeof(*locales))
 
-/* The names are equal in all data, and so are the groups. */
+/* These names do not depend on the seed, so all data have the same groups. */
 static char agent[AGENTS][NAME], word[WORDS][NAME];
 
-/* Return the state from which the random numbers of one row begin. */
+/* Return the initial state of the random numbers for one row. */
 static uint64_t state_of(const struct bigdata *d, uint64_t what, uint64_t row)
 {
 	uint64_t s = d->seed;
@@ -58,7 +58,7 @@ static char *put_letters(char *out, uint64_t *rng, unsigned int n)
 {
 	uint64_t left = 0;
 
-	/* A random number below 2^64 suffices for 13 letters. */
+	/* A random number below 2^64 is sufficient for 13 letters. */
 	for (unsigned int i = 0; i < n; i++) {
 		if (i % 13 == 0)
 			left = splitmix64(rng);
@@ -91,7 +91,10 @@ static char *put_number(char *out, uint64_t n, char behind)
 	return out;
 }
 
-/* Write a day, counted from 1970-01-01, before 2100: until then, years that are divisible by 4 are leap years. */
+/*
+ * Write a date before 2100, given as days since 1970-01-01. In these years every year that is divisible by 4 is a leap
+ * year.
+ */
 static char *put_date(char *out, unsigned int day)
 {
 	static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
@@ -149,8 +152,8 @@ static void name_words(void)
 /* -- tables ------------------------------------------------------------------- */
 
 /*
- * Draw a page's number of links. HiBench's pages have 800 +- 80 words; a twentieth of these are links. A normal number
- * is the sum of 12 uniform numbers, less 6.
+ * Draw the number of links on a page. Pages of HiBench have 800 +- 80 words, and one in twenty of the words is a link.
+ * The sum of 12 uniform numbers, minus 6, is used as a normal number.
  */
 static unsigned int links_of(uint64_t *rng)
 {
@@ -162,7 +165,7 @@ static unsigned int links_of(uint64_t *rng)
 	return (unsigned int)(800 + (80 * normal >> 32)) / 20;
 }
 
-/* Draw the page x of n to link to, with a probability proportional to x^-0.5: n u^2 for a uniform u in [0, 1). */
+/* Draw a page x of n to link to, with a probability proportional to x^-0.5. For a uniform u in [0, 1), x is n u^2. */
 static uint64_t link_of(uint64_t *rng, uint64_t n)
 {
 	uint64_t u = splitmix64(rng), square = (uint64_t)((unsigned __int128)u * u >> 64);
@@ -224,7 +227,7 @@ static unsigned int visit(const struct bigdata *d, uint64_t row, char out[BIGDAT
 	at = put_number(at, 1 + random_below(&rng, 254), ',');
 	at = put_url(at, d, random_below(&rng, d->pages));
 	at = put_date(at, (unsigned int)random_below(&rng, DAYS));
-	/* Nine digits distinguish an FP32 value from its neighbours. */
+	/* Nine digits are sufficient to identify an FP32 value. */
 	at += sprintf(at, "%.9g,", (double)(splitmix64(&rng) >> 40) / (1 << 24));
 	at = put_text(at, agent[random_below(&rng, AGENTS)], ',');
 	locale = locales[random_below(&rng, LOCALES)];

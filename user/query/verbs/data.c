@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query data DIR: the Big Data tables as files of workers (doc/query-data.md) */
+/*
+ * The verb `fpisa query data DIR`, which writes the tables of the Big Data benchmark as files of workers
+ * (doc/query-data.md).
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -16,17 +19,17 @@
 
 #define WORKERS_MOST 1024
 #define BUFFER (1 << 20)
-#define LOOK 1024 /* rows between two updates of the terminal */
+#define LOOK 1024 /* number of rows between two updates of the terminal */
 
 struct options {
 	const char *directory;
 	uint64_t workers;
 	struct bigdata data;
-	uint64_t written; /* rows, in all files */
+	uint64_t written; /* number of rows in all files */
 	bool json;
 };
 
-/* Signal that asks this program to end, or 0. The program first removes the file that it writes. */
+/* The signal that asks this program to end, or 0. The program first removes the file that it is writing. */
 static volatile sig_atomic_t asked;
 
 static void on_signal(int sig)
@@ -83,7 +86,7 @@ static int make_directory(const char *path)
 	return mkdir(path, 0777) && errno != EEXIST ? fail(-errno, NULL, "%s", path) : 0;
 }
 
-/* Write rows first, first + step, ... of the table, or its schema if step is 0. */
+/* Write rows first, first + step, ... of the table. If step is 0, write the table's schema. */
 static int write_rows(FILE *f, struct options *o, const struct bigdata_table *t, uint64_t first, uint64_t step)
 {
 	const struct bigdata *d = &o->data;
@@ -105,7 +108,7 @@ static int write_rows(FILE *f, struct options *o, const struct bigdata_table *t,
 	return 0;
 }
 
-/* Write a file, which exists whole or not at all. */
+/* Write a file. After an error the file does not exist. */
 static int write_file(struct options *o, const struct bigdata_table *t, uint64_t worker, uint64_t step)
 {
 	char *path = NULL, *part = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query demo: run bench/query_demo.py of this program's build tree, with checked options */
+/* The verb `fpisa query demo`. It checks its options and runs bench/query_demo.py of this program's source tree. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -73,7 +73,7 @@ static int check(struct common *c, int opt)
 	}
 }
 
-/* Return the script's argument for an option that getopt has found, or NULL if memory is short. */
+/* Return the script's argument for an option that getopt has found. Return NULL if there is no memory. */
 static char *passed_on(int opt)
 {
 	const struct option *o = options;
@@ -85,8 +85,8 @@ static char *passed_on(int opt)
 }
 
 /*
- * Find the program's directory, and the script in its source tree. Return false if the tree does not exist, because the
- * program is installed.
+ * Find the directory of this program, and the script in the source tree. Return false if there is no source tree
+ * because the program is installed.
  */
 static bool find_script(char here[PATH_MAX], char script[PATH_MAX + sizeof(SCRIPT)])
 {

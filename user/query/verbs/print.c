@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A query for people and for programs; print.h has the contracts. */
+/* A query for people and for programs. print.h documents the functions. */
 #include <arpa/inet.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	return o;
 }
 
-/* Data that `show` prints */
+/* The data that `show` prints. */
 struct shown {
 	struct fpisa_job job;
 	struct fpisa_session session;
@@ -66,7 +66,7 @@ static int look(const struct datapath *dp, __u32 query, struct shown *s)
 								    datapath_query_counters(dp, query, &s->rows);
 }
 
-/* Return the value of the N-th of the counted rows. */
+/* Return the N-th value of the rows that were counted. */
 static float threshold(const struct shown *s)
 {
 	__u32 key = (__u32)(s->state.bar - 1), flip = s->job.query.flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
@@ -78,7 +78,7 @@ static float threshold(const struct shown *s)
 	return u.value;
 }
 
-/* Return the number of keys that a filter is made for; a bitmap holds the keys from 0 on. */
+/* Return the number of keys for which the filter is made. A bitmap supports the keys from 0 to this number. */
 static __u64 filter_keys(const struct fpisa_job *j)
 {
 	return (j->query.flags & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)
@@ -99,7 +99,7 @@ static const char *filter_state(const struct shown *s)
 	}
 }
 
-/* Return the workers whose keys are not complete. */
+/* Return the workers whose keys are incomplete. */
 static __u64 filter_missing(const struct shown *s)
 {
 	struct fpisa_query_state state = s->state;

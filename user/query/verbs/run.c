@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query run TABLE: the master of a query, which prints the answer and where its rows went. */
+/*
+ * The verb `fpisa query run TABLE`. It is the master of a query and prints the answer, and counts of where rows went.
+ */
 #include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
@@ -77,17 +79,17 @@ static const struct option options[] = {
 #define PRUNING(id, name) {FPISA_PRUNING_##id, name},
 static const struct name pruning_names[] = {FPISA_PRUNING_NAMES(PRUNING, ){0}};
 
-/* The condition of --having: keep a row of the answer only if its aggregate meets this comparison. */
+/* The condition of --having. The answer keeps only rows whose aggregate satisfies the comparison. */
 struct having {
 	char column[8];
-	char comparison[3]; /* "": keep all rows */
+	char comparison[3]; /* "" keeps all rows */
 	double number;
 };
 
 struct asked {
 	struct fpisa_query_options options;
 	struct having having;
-	bool numbered; /* --query was given */
+	bool numbered; /* whether --query was given */
 };
 
 /* -- options ------------------------------------------------------------------- */
@@ -126,7 +128,7 @@ static int take_faults(struct fpisa_query_options *o, char *text)
 	return err;
 }
 
-/* Refuse an empty argument, which may come from an unset shell variable. */
+/* Refuse an empty argument, because it may come from a shell variable that is not set. */
 static int refuse_empty(int opt)
 {
 	const struct option *o = options;
@@ -136,10 +138,10 @@ static int refuse_empty(int opt)
 	return refuse(BAD_USAGE, "query run: --%s is empty", o->name);
 }
 
-/* Options whose argument becomes a member unchanged */
+/* Options whose argument is stored unchanged in a member. */
 static const struct {
 	int opt;
-	size_t at; /* in struct fpisa_query_options */
+	size_t at; /* offset in struct fpisa_query_options */
 } texts[] = {
 	{OPT_WORKERS, offsetof(struct fpisa_query_options, workers)},
 	{OPT_KEY, offsetof(struct fpisa_query_options, key_file)},
@@ -260,14 +262,17 @@ static bool stays(const struct having *h, const struct fpisa_query_column *c, ui
 
 	if (!*h->comparison)
 		return true;
-	/* Columns of the key may have that name, too. */
+	/* Search from the end, because a column of the key may have the same name. */
 	while (strcmp(c[i - 1].name, h->column))
 		i--;
 	if (!row[i - 1])
 		return false;
-	/* The digits of a real identify its value only as a real. The number is a double, as in --where. */
+	/*
+	 * The digits of a real identify its value only when they are parsed as a real. The number of --having is a
+	 * double, as in --where.
+	 */
 	x = c[i - 1].type == FPISA_COLUMN_REAL ? (double)strtof(row[i - 1], NULL) : strtod(row[i - 1], NULL);
-	/* NaN is greater than all numbers. */
+	/* NaN is greater than all other values. */
 	if (isnan(x))
 		return *h->comparison == '>';
 	return (x < h->number && *h->comparison == '<') || (x > h->number && *h->comparison == '>') ||
@@ -339,7 +344,7 @@ static const char *type_name(uint32_t type)
 	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
 
-/* Print the head. The JSON object stays open: members follow. */
+/* Print the head. The JSON object remains open for further members. */
 static void print_head(const struct fpisa_query_column *c, uint32_t n, bool json)
 {
 	if (!json) {
@@ -353,7 +358,7 @@ static void print_head(const struct fpisa_query_column *c, uint32_t n, bool json
 	printf("],\n  \"rows\": [");
 }
 
-/* -- where rows went --------------------------------------------------------------- */
+/* -- counts of rows --------------------------------------------------------------- */
 
 static uint64_t values_pruned(const struct fpisa_query_counts *c)
 {
@@ -413,7 +418,7 @@ static int print_json_counts(const struct fpisa_query *q, const struct fpisa_que
 
 /* -- the verb -------------------------------------------------------------------- */
 
-/* Show progress, but not between rows that go to the same terminal. */
+/* Show progress, unless rows go to the same terminal. */
 static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begun_ns)
 {
 	struct fpisa_query_counts counts;
@@ -425,7 +430,7 @@ static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begu
 		      (unsigned long long)((fpisa_now() - begun_ns) / 1000000000), (unsigned long long)counts.received);
 }
 
-/* Print the rows that have arrived, while stdout takes them. */
+/* Print the rows that have arrived, until stdout would block. */
 static int print_rows(struct fpisa_query *q, const struct asked *a, bool json, bool *first)
 {
 	const struct fpisa_query_column *c;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query list, query show QUERY, query del QUERY */
+/* The verbs `fpisa query list`, `fpisa query show QUERY` and `fpisa query del QUERY`. */
 #include <json-c/json.h>
 #include <stdio.h>
 
@@ -54,7 +54,7 @@ int verb_query_list(int argc, char **argv)
 	return err;
 }
 
-/* Parse the verb's only operand, and open the datapath. */
+/* Parse the only operand of the verb, and open the datapath. */
 static int open_query(const struct common *c, const char *verb, int argc, char **argv, struct datapath *dp, __u32 *query)
 {
 	int err;

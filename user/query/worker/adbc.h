@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The parts of two public C interfaces that this worker uses: the Arrow C data and stream interface
- * (arrow.apache.org/docs/format/CDataInterface.html), and version 1.0 of ADBC (arrow.apache.org/adbc). Layouts and names
- * are theirs.
+ * The parts of two public C interfaces that the worker uses. These are the Arrow C data and stream interface
+ * (arrow.apache.org/docs/format/CDataInterface.html), and version 1.0 of ADBC (arrow.apache.org/adbc). The interfaces
+ * define the layouts and names.
  */
 #ifndef FPISA_QUERY_ADBC_H
 #define FPISA_QUERY_ADBC_H
@@ -28,7 +28,7 @@ struct ArrowArray {
 
 struct ArrowArrayStream {
 	int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
-	int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *); /* at the end, release is NULL */
+	int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *); /* NULL at the end of the stream */
 	const char *(*get_last_error)(struct ArrowArrayStream *);
 	void (*release)(struct ArrowArrayStream *);
 	void *private_data;
@@ -44,7 +44,7 @@ struct AdbcError {
 	int32_t vendor_code;
 	char sqlstate[5];
 	void (*release)(struct AdbcError *);
-	void *private_data, *private_driver; /* since 1.1 */
+	void *private_data, *private_driver; /* since version 1.1 */
 };
 
 struct AdbcDatabase {
@@ -59,7 +59,7 @@ struct AdbcStatement {
 	void *private_data, *private_driver;
 };
 
-/* A function that is not used here has the type of `unused`. */
+/* A function that this program does not use has the type of `unused`. */
 struct AdbcDriver {
 	void *private_data, *private_manager;
 	AdbcStatusCode (*release)(struct AdbcDriver *, struct AdbcError *);
@@ -82,7 +82,7 @@ struct AdbcDriver {
 	void (*unused_statement_option)(void);
 	AdbcStatusCode (*StatementSetSqlQuery)(struct AdbcStatement *, const char *, struct AdbcError *);
 	void (*unused_plan)(void);
-	void (*unused_later[64])(void); /* room for a driver that fills in a later version */
+	void (*unused_later[64])(void); /* room for drivers that fill in the struct of a later version */
 };
 
 typedef AdbcStatusCode (*AdbcDriverInitFunc)(int version, void *driver, struct AdbcError *);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows of Arrow batches; batch.h has the contracts. */
+/* Rows of Arrow batches. batch.h documents the functions. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* -- batches ---------------------------------------------------------------------- */
 
-/* Return whether an Arrow format has the column's values as this file reads them. */
+/* Return whether values with this Arrow format have the memory layout that this file expects for the column. */
 static bool is_format(const char *format, const struct fpisa_column *c)
 {
 	static const char *const formats[] = {[FPISA_COLUMN_REAL] = "f",
@@ -73,7 +73,7 @@ bool batch_slice(struct batch *b)
 
 /* -- columns ---------------------------------------------------------------------- */
 
-/* Return the bit map of a column's values that are not NULL; NULL: none is. */
+/* Return the validity bitmap of a column, or NULL if the column has no NULLs. */
 static const uint8_t *validity(const struct ArrowArray *a)
 {
 	return a->null_count ? a->buffers[0] : NULL;
@@ -84,7 +84,7 @@ static bool is_null(const uint8_t *valid, int64_t i)
 	return valid && !(valid[i >> 3] >> (i & 7) & 1);
 }
 
-/* Note which rows of the slice are NULL in the column. */
+/* Mark the rows of the slice whose value in the column is NULL. */
 static void note_nulls(struct batch *b, const struct ArrowArray *a)
 {
 	const uint8_t *valid = validity(a);
@@ -130,7 +130,7 @@ const char *batch_text(const struct batch *b, int i, int64_t at, size_t *len)
 
 /* -- keys ------------------------------------------------------------------------- */
 
-/* Set the slice's values of a column, a number or a date, as bytes of a key each. */
+/* For a column of numbers or dates, store the value of each row of the slice as bytes of a key. */
 static void key_bytes(const struct batch *b, const struct ArrowArray *a, const struct fpisa_column *c, uint8_t (*to)[16])
 {
 	const int64_t from = a->offset + b->at;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows of a table that DuckDB reads; columnar.h has the contracts. */
+/* Rows of a table that DuckDB reads. columnar.h documents the functions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,11 @@
 #include "columnar.h"
 #include "lib/base/error.h"
 
-#define WAIT_MS 1 /* for a batch, in one turn */
+#define WAIT_MS 1 /* time to wait for a batch in one turn */
 
 /* -- the statement ------------------------------------------------------------------ */
 
-/* Run the statement for these columns. */
+/* Run the statement that reads these columns. */
 static int begin(struct columnar *b, const int *column, const struct where *where, const uint64_t *places,
 		 size_t n_places)
 {
@@ -27,7 +27,7 @@ static int begin(struct columnar *b, const int *column, const struct where *wher
 	return scan_begin(&b->scan, &t->parquet.engine, sql, t->file, (struct scan_columns){b->type, b->n, b->place});
 }
 
-/* End what was read before. */
+/* End the previous reading. */
 static void end(struct columnar *b)
 {
 	scan_end(b->scan);
@@ -86,7 +86,7 @@ bool columnar_end(struct columnar *b)
 	return scan_end_now(b->scan);
 }
 
-/* Take another batch. Return 1, 0 at the end, SCAN_LATER, or -errno. */
+/* Take the next batch. Return 1, 0 at the end, SCAN_LATER, or -errno. */
 static int next_batch(struct columnar *b)
 {
 	int rc;
@@ -112,7 +112,7 @@ static int no_room(const struct columnar *b, int row)
 	return columns_no_room(b->columns, b->table->file, b->most, len);
 }
 
-/* Fill the next slice of the batch. Return 1, 0 at the batch's end, or -errno. */
+/* Fill the next slice of the batch. Return 1, 0 at the end of the batch, or -errno. */
 static int fill(struct columnar *b)
 {
 	const char *name = b->table->file;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The rows of a table that DuckDB reads for a query, in frames or as records */
+/* The rows of a table that DuckDB reads for a query, as rows in frames or as records. */
 #ifndef FPISA_QUERY_COLUMNAR_H
 #define FPISA_QUERY_COLUMNAR_H
 
@@ -13,11 +13,12 @@
 struct columnar {
 	struct partition *table;
 	const struct columns *columns;
-	const int *key;	   /* columns of the key, or of the join key */
-	int n_keys, value; /* `value`: column of the value, -1 if there is none */
-	uint32_t most;	   /* bytes of the key's columns */
+	const int *key;	   /* columns of the key or of the join key */
+	int n_keys, value; /* value is the column of the value, or -1 if there is no value */
+	uint32_t most;	   /* maximum bytes of the key's columns */
 	bool join, place, as_text;
-	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST + 1]; /* of the statement's columns, without the place */
+	/* types of the statement's columns, without the place */
+	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST + 1];
 	int n;
 	struct scan *scan;
 	struct batch batch;
@@ -39,16 +40,16 @@ int columnar_begin_records(struct columnar *b, struct partition *table, const st
 int columnar_begin_at(struct columnar *b, struct partition *table, const struct columns *c, const uint64_t *places,
 		      size_t n);
 
-/* End reading; *b may be all 0. Return false if the process has to end, as scan_end_now() does. */
+/* End reading. *b may be all 0. Return false if the process must end, as scan_end_now() does. */
 bool columnar_end(struct columnar *b);
 
 /*
- * Take the next row: its key, its value, its place if asked for, and whether the value or a part of the join key is
- * NULL. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set.
+ * Take the next row. Set its key, its value, and its place if the rows have places. Set *null if the value or a part of
+ * the join key is NULL. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set.
  */
 int columnar_row(struct columnar *b, struct fpisa_row *r, uint64_t *place, bool *null);
 
-/* Append the next record. Return as columnar_row() does. */
+/* Append the next record. The result is the same as for columnar_row(). */
 int columnar_record(struct columnar *b, char **to, size_t *used, size_t *room);
 
 #endif

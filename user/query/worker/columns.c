@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The columns of a query; columns.h has the contracts. */
+/* The columns of a query. columns.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 /* -- finding columns --------------------------------------------------------------- */
 
-/* Find the columns of "a,b", where each name may have a type after it; "" names no column. */
+/* Find the columns of the list "a,b". A type may follow each name. "" names no column. */
 static int find_columns(const struct columns *c, const char *list, int *out, int *n)
 {
 	*n = 0;
@@ -54,7 +54,7 @@ static const struct fpisa_column *column_on(const struct columns *c, int i)
 	return &c->table->schema.column[c->on[i]];
 }
 
-/* Check the columns of the join's key. If the query has groups, their key must begin with the join's key. */
+/* Check the columns of the join key. If the query has groups, the key of the groups must begin with the join key. */
 static int check_on(const struct columns *c, int kind)
 {
 	for (int i = 0; i < c->n_on; i++) {
@@ -176,7 +176,7 @@ int columns_no_room(const struct columns *c, const char *place, uint32_t key_byt
 							 "create the query with more --key-bytes");
 }
 
-/* Report that the key of this row of a text is longer than the query's keys. */
+/* Report that the key of this row of a text file is longer than the query's keys. */
 static int no_room(const struct columns *c, uint32_t key_bytes, const struct fpisa_field *field)
 {
 	size_t len[FPISA_COLUMNS_MOST] = {0};

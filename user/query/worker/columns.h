@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The columns that a query names, and their fields in frames and messages: keys, join keys, records */
+/* The columns that a query names, and their fields in keys, join keys and records. */
 #ifndef FPISA_QUERY_COLUMNS_H
 #define FPISA_QUERY_COLUMNS_H
 
@@ -12,8 +12,9 @@
 
 struct columns {
 	const struct partition *table;
-	int value;		     /* column of the value; -1: the query has no value */
-	int n_keys, n_columns, n_on; /* columns of a group's key, of a record, of the join key: numbers in the schema */
+	int value; /* column of the value; -1 if the query has no value */
+	/* numbers in the schema of the columns of a group's key, of a record and of the join key */
+	int n_keys, n_columns, n_on;
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST], on[FPISA_COLUMNS_MOST];
 };
 
@@ -27,7 +28,10 @@ void columns_mark(const struct columns *c, bool used[FPISA_COLUMNS_MOST]);
 /* Check that the join key of the other table has the same types. Return 0, or -EINVAL with the message set. */
 int columns_check_join(const struct columns *c, const struct columns *other);
 
-/* Check that rows of that form, enum fpisa_value_form, can have the value. Return 0, or -EINVAL with the message set. */
+/*
+ * Check that rows with this form, an enum fpisa_value_form, can contain the value. Return 0, or -EINVAL with the
+ * message set.
+ */
 int columns_check_form(const struct columns *c, uint32_t form);
 
 /* Check that the join key fits into the keys of the query's filter. Return 0, or -EINVAL with the message set. */
@@ -38,21 +42,21 @@ static inline bool columns_value_may_be_null(const struct columns *c)
 	return c->value >= 0 && !c->table->schema.column[c->value].not_null;
 }
 
-/* Set the row's key from its fields, with zeros after it. Return 0, or -errno with the message set. */
+/* Set the row's key from the row's fields, and pad the key with zeros. Return 0, or -errno with the message set. */
 int columns_key(const struct columns *c, const struct fpisa_field *field, uint32_t key_bytes, struct fpisa_row *r);
 
-/* Set the row's key to the join key. Return 1, 0 if a field is NULL, so that the row does not join, or -errno. */
+/* Set the row's key to the join key. Return 1, or 0 if a field is NULL and the row is not in the join, or -errno. */
 int columns_join_key(const struct columns *c, const struct fpisa_field *field, uint32_t filter_bytes,
 		     struct fpisa_row *r);
 
 /*
- * Set the message: the key of the row at `place` is longer than the query's keys. `len` are the bytes of its texts, by
- * column of the key. Return -ENOSPC.
+ * Set the message that the key of the row at `place` is longer than the query's keys. `len` is the number of bytes of
+ * each text of the key. Return -ENOSPC.
  */
 int columns_no_room(const struct columns *c, const char *place, uint32_t key_bytes,
 		    const size_t len[FPISA_COLUMNS_MOST]);
 
-/* Append a field of a record, NULL if text is NULL. Return 0, or -ENOMEM with the message set. */
+/* Append a field of a record, or a NULL if `text` is NULL. Return 0, or -ENOMEM with the message set. */
 int columns_field(const char *text, size_t len, char **to, size_t *used, size_t *room);
 
 /* Append a record (control.h, RECORDS). Return 1, or -errno with the message set. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Conditions on rows; condition.h has the contracts. */
+/* Conditions on rows. condition.h documents the functions. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -92,8 +92,8 @@ static int is_null_test(const char **at, enum where_operator *is)
 }
 
 /*
- * Copy the value to *to, with a 0 after it. Return 0 if a quote is not closed, or if the value is missing, for example
- * because a shell variable is empty.
+ * Copy the value to *to and terminate it with a 0. Return 0 if a quote is not closed, or if the value is missing, for
+ * example because a shell variable is empty.
  */
 static int take_text(const char **at, char **to)
 {
@@ -118,8 +118,8 @@ static int take_text(const char **at, char **to)
 }
 
 /*
- * Parse the constant of a condition. A constant that is compared with a real is a double. A constant that is compared
- * with an integer has 64 bits, and with a decimal the most digits that a decimal can have.
+ * Parse the constant of a condition. A constant for a real is a double. A constant for an integer has 64 bits. A
+ * constant for a decimal may have as many digits as any decimal.
  */
 static int take_constant(struct where_term *t, const struct schema *schema, char *text, const char *file)
 {
@@ -221,7 +221,9 @@ static int compare_real(double a, double b)
 	return (a > b) - (a < b);
 }
 
-/* Compare the field with the term's value: set *order below, to or above 0. Return 0 or -errno. */
+/*
+ * Compare the field with the term's value. Set *order to a number below 0, 0, or a number above 0. Return 0 or -errno.
+ */
 static int compare(const struct where_term *t, const struct fpisa_column *c, const struct fpisa_field *f, int *order)
 {
 	__int128 integer = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rows of a table that a query selects: "COLUMN OP VALUE,...". All conditions have to hold. The operators are <,
- * <=, =, <>, >=, >. A value is written as in files, in single quotes ('' for a quote) if it has a comma, blanks or
- * quotes. Other conditions are "COLUMN null" and "COLUMN not null". "COLUMN never null" holds for all rows. But a NULL
- * there, in a row for which the conditions before it hold, is an error.
+ * The conditions on rows that a query selects, written as "COLUMN OP VALUE,...". All conditions must hold. The
+ * operators are <, <=, =, <>, >= and >. A value has the same format as in files. A value with a comma, blanks or quotes
+ * must be in single quotes, and a quote is doubled. Other conditions are "COLUMN null" and "COLUMN not null". "COLUMN
+ * never null" holds for all rows, but a NULL in the column is an error if the preceding conditions hold for the row.
  *
- * A type may follow the column, which must have that type. As in SQL, a comparison with NULL holds for no row. NaN is
- * greater than all other values. Reals are compared as doubles, and texts by their bytes.
+ * A type may follow the name of a column, and then the column must have this type. As in SQL, a comparison with NULL
+ * never holds. NaN is greater than all other values. Reals are compared as doubles, and texts by their bytes.
  */
 #ifndef FPISA_QUERY_CONDITION_H
 #define FPISA_QUERY_CONDITION_H
@@ -32,8 +32,8 @@ enum where_operator {
 struct where_term {
 	int column;
 	enum where_operator is;
-	__int128 integer; /* value of int32, int64, date; of a decimal, in units of its last digit */
-	double real;	  /* value of real, double */
+	__int128 integer; /* value of an int32, int64 or date, or of a decimal in units of its last digit */
+	double real;	  /* value of a real or double */
 	const char *text;
 	size_t len;
 };
@@ -44,13 +44,13 @@ struct where {
 	char *texts;
 };
 
-/* Parse conditions. Return 0, or -errno with the message set, which names `file`. */
+/* Parse conditions. `file` is for messages. Return 0, or -errno with the message set. */
 int where_parse(struct where *w, const struct schema *schema, const char *text, const char *file);
 void where_free(struct where *w);
 
 /*
- * Return 1 if all conditions hold for the row that `t` has given, else 0. Return -errno with the message set if a field
- * is invalid: not a value of its column's type, or NULL in a column that is never null.
+ * Return 1 if all conditions hold for the last row of `t`, else 0. Return -errno with the message set if a field is not
+ * a value of its column's type, or is NULL in a column that is never null.
  */
 int where_holds(const struct where *w, const struct text *t, const struct fpisa_field *field);
 

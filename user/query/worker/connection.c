@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker's process for one master; query/lib/control.h has the messages. An error is reported to the master in one
- * sentence, and ends the process.
+ * The process that serves one master. query/lib/control.h describes the messages. The process reports an error to the
+ * master in one sentence, and then ends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,8 +17,9 @@
 #include "connection.h"
 
 #define WORKING_NS (WORKING_MS * MS)
-#define JOIN_GRACE_NS (2000 * MS) /* lets the master, which knows the missing members, report first */
-#define UNREAD_NS (600000 * MS)	  /* rows that go over TCP: a program may keep them unread for long */
+/* additional time, so that the master can report first, because it knows the missing members */
+#define JOIN_GRACE_NS (2000 * MS)
+#define UNREAD_NS (600000 * MS) /* limit for rows over TCP, which a program may leave unread for a long time */
 
 /* -- time -------------------------------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ static int late(const struct session *s)
 }
 
 /*
- * Return how long the state may last without progress, or 0 for no limit: then only the end of the connection ends the
+ * Return how long the state may last without progress. 0 means no limit, so only the end of the connection ends the
  * state.
  */
 static uint64_t patience(const struct session *s)
@@ -170,7 +171,7 @@ void session_run(const struct fpisa_control_channel *control, const struct socka
 	progress(s);
 	while (!err)
 		err = turn(s);
-	/* A master may disconnect at any time, when it has its answer or no longer wants it. */
+	/* A master may disconnect at any time, for example when it has its answer. */
 	if (err != -ECONNRESET) {
 		say_why(s, log);
 		session_say_failed(s, err);

@@ -7,8 +7,8 @@
 #include "query/lib/control.h"
 
 /*
- * Serve a master that has shown its key over this connection until the connection ends, then close it. Write an error
- * as a line, without a newline, in one write to the descriptor `log`.
+ * Serve an authenticated master over this connection until the connection ends, and close the connection. Report an
+ * error as a line without a newline, in a single write to the descriptor `log`.
  */
 void session_run(const struct fpisa_control_channel *control, const struct sockaddr_in *from, int directory, int log);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The messages between a worker and one master; query/lib/control.h has their formats. */
+/* The messages between a worker and one master. query/lib/control.h describes their formats. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 #include "lib/base/error.h"
 #include "serving.h"
 
-#define LAST_WORD_MS 2000 /* for the last message to be sent */
+#define LAST_WORD_MS 2000 /* time for sending the last message */
 #define PORT_NS (2000 * MS)
 
 static int malformed(void)
@@ -32,7 +32,7 @@ static int check_open(const struct fpisa_query_open *w)
 }
 
 /*
- * Open the member's socket. The process that served the master before may still have the port until it ends, so retry
+ * Open the member's socket. The process that served the previous master may still use the port until it ends, so retry
  * for a while.
  */
 static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_t port)
@@ -73,7 +73,7 @@ static int open_socket(struct session *s)
 	return fpisa_member_prepare(&s->member, &faults, s->want.seed);
 }
 
-/* Send the columns, so that the master knows the form of keys and rows. */
+/* Send the columns. The master chooses the form of keys and rows from them. */
 static int say_ready(struct session *s)
 {
 	const struct source *src = &s->source;
@@ -220,7 +220,7 @@ int session_say_lost(struct session *s)
 	return fpisa_control_send(&s->control, FPISA_CONTROL_LOST, &s->start.attempt, sizeof(s->start.attempt));
 }
 
-/* Report the failure in one sentence. The master's messages are not read afterwards. */
+/* Report the failure in one sentence. The process does not read messages of the master afterwards. */
 void session_say_failed(struct session *s, int error)
 {
 	struct pollfd p = {.fd = fpisa_channel_fd(s->control.channel), .events = POLLOUT};

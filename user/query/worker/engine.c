@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* DuckDB by ADBC; engine.h has the contracts. */
+/* Load DuckDB through ADBC. engine.h documents the functions. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ int engine_said(const char *table, const char *message)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strncmp(message, kinds[i], strlen(kinds[i])))
 			message += strlen(kinds[i]);
-	/* Further lines point into the statement, which the user has not written. */
+	/* Use only the first line, because other lines refer to the statement, which the user has not written. */
 	n = strcspn(message, "\n");
 	snprintf(line, sizeof(line), "%.*s", (int)n, message);
 	for (char *c = line; *c; c++)
@@ -31,7 +31,7 @@ int engine_said(const char *table, const char *message)
 	return fpisa_fail(-EINVAL, "%s: %s", table, line);
 }
 
-/* Report what the driver says, and free it. */
+/* Report the error of the driver, and free the error. */
 static int failed(struct AdbcError *error, const char *table)
 {
 	int err = engine_said(table, error->message ? error->message : "the driver failed");
@@ -44,8 +44,9 @@ static int failed(struct AdbcError *error, const char *table)
 /* -- the library ------------------------------------------------------------------ */
 
 /*
- * The module of a Python package uses variables of Python's library, which no process has but Python's own. Load that
- * library; "cpython-311" in the module's name says which.
+ * Load Python's library before the module of a Python package, because the module uses variables of Python's library,
+ * which other programs than Python do not contain. The tag "cpython-311" in the module's name tells which version to
+ * load.
  */
 static void *load_python(const char *module)
 {
@@ -59,7 +60,7 @@ static void *load_python(const char *module)
 	return dlopen(name, RTLD_LAZY | RTLD_GLOBAL);
 }
 
-/* The library is never closed, because it may have threads and handlers of its own. */
+/* The library is never closed, because it may have its own threads and handlers. */
 static int load(void **library, const char *table)
 {
 	const char *given = getenv("FPISA_DRIVER"), *name = given && *given ? given : LIBRARY, *why;

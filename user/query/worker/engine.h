@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * DuckDB, which reads Parquet for a worker. It is a library that is loaded by ADBC when a query first needs it. The
- * file is libduckdb.so, or the module of the Python package duckdb, which exports the same functions.
+ * The database DuckDB, which reads Parquet files for a worker. The library is loaded through ADBC when a query first
+ * needs it. The library's file is libduckdb.so, or the module of the Python package duckdb, which exports the same
+ * functions.
  */
 #ifndef FPISA_QUERY_ENGINE_H
 #define FPISA_QUERY_ENGINE_H
@@ -15,23 +16,26 @@ struct engine {
 };
 
 /*
- * Load the library that FPISA_DRIVER names, else libduckdb.so of the linker's path, and open an empty database of one
- * thread in memory. `table` is for messages. Return 0, or -errno with the message set: -ENOENT if there is no such
- * library.
+ * Load the library that FPISA_DRIVER names, or else libduckdb.so from the linker's path. Open an empty in-memory
+ * database with one thread. `table` is for messages. Return 0, or -errno with the message set. The error is -ENOENT if
+ * the library does not exist.
  */
 int engine_open(struct engine *e, const char *table);
 void engine_close(struct engine *e); /* the engine may be all 0 */
 
 /*
- * Run a statement. *rows gives the result batch by batch; the caller releases it. Only one result may be in use at a
- * time. Return 0, or -EINVAL with the message set.
+ * Run a statement. *rows returns the result in batches and must be released by the caller. Only one result may be in
+ * use at a time. Return 0, or -EINVAL with the message set.
  */
 int engine_run(struct engine *e, const char *sql, struct ArrowArrayStream *rows, const char *table);
 
-/* Run a statement whose result does not matter, or is the number *n. Return as engine_run(). */
+/*
+ * Run a statement without a result, or a statement whose result is the number *n. The return value is the same as for
+ * engine_run().
+ */
 int engine_do(struct engine *e, const char *sql, uint64_t *n, const char *table);
 
-/* Set the message: what the engine says, on one line, without its kind of error. Return -EINVAL. */
+/* Set the message to the engine's error on one line, without the kind of error. Return -EINVAL. */
 int engine_said(const char *table, const char *message);
 
 #endif

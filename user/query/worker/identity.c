@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The identity of a file, and the check that it has not changed; identity.h has the contracts. */
+/* The identity of a file, and the check that the file has not changed. identity.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,12 @@
 #include "lib/base/error.h"
 
 #define NS_PER_S 1000000000ll
-#define COARSE_NS (2 * NS_PER_S) /* FAT counts in steps of 2 s; other file systems without fractions in steps of 1 s */
+#define COARSE_NS (2 * NS_PER_S) /* FAT counts time in steps of 2 s, and some other file systems in steps of 1 s */
 #define SETTLE_NS (3 * NS_PER_S) /* longer than any of these steps */
 #define PAUSE_NS 1000000
 #define WRITTEN "%s: was written while the query read it; ask again"
 
-/* Read the file's state. Over a network, ask the server instead of using cached attributes. */
+/* Read the file's state. On a network file system, ask the server instead of using cached attributes. */
 static int look(struct file_state *is, int fd, const char *name)
 {
 	struct statx st;
@@ -53,9 +53,9 @@ static int64_t now_ns(clockid_t clock)
 }
 
 /*
- * Return whether a change now would get another stamp. Kernels before 6.13, and some file systems, stamp by the coarse
- * clock. A stamp in the future comes from a server, or from a clock that was set back; a change now does not get that
- * stamp.
+ * Return whether a change made now would get another stamp. Kernels before 6.13, and some file systems, use the coarse
+ * clock for stamps. A stamp in the future comes from a server, or from a clock that was set back. A change made now
+ * would not get such a stamp.
  */
 static bool settled(const struct file_state *is)
 {
@@ -65,8 +65,8 @@ static bool settled(const struct file_state *is)
 }
 
 /*
- * Return whether the file system is remote. There, -EAGAIN of a lease means that the server has not delegated the file,
- * and no notice reports writes of other hosts.
+ * Return whether the file system is remote. On a remote file system, -EAGAIN for a lease means that the server has not
+ * delegated the file. Moreover, inotify does not report writes by other hosts.
  */
 static bool is_remote(int fd)
 {
@@ -77,8 +77,8 @@ static bool is_remote(int fd)
 }
 
 /*
- * Return an inotify descriptor. It reports programs that write the open file under any name, or close it after opening
- * it for writing. Return 0 if the kernel gives no such notices.
+ * Return an inotify descriptor that reports programs that write the open file under any name, or that close the file
+ * after opening it for writing. Return 0 if the kernel does not support this.
  */
 static int watch_writes(int fd)
 {
@@ -114,8 +114,8 @@ int identity_note(struct identity *id, int fd, const char *name)
 }
 
 /*
- * Return the file's number. Names are not part of it. But a new name changes the stamp, and so the number, although the
- * bytes are the same.
+ * Return a number that identifies the file's bytes. Names are not part of the number. But adding a name changes the
+ * stamp, so the number changes although the bytes are the same.
  */
 uint64_t identity_number(const struct identity *id, uint64_t others)
 {
@@ -133,9 +133,9 @@ uint64_t identity_number(const struct identity *id, uint64_t others)
 }
 
 /*
- * Check that no process has the file open for writing: only then does the kernel grant a read lease. Release the lease
- * at once. A program that opens the file in between waits that long; we ignore the resulting signal, SIGURG, by
- * default.
+ * Check that no process has the file open for writing. The kernel grants a read lease only in this case. Release the
+ * lease immediately. A program that opens the file before the release has to wait, and we get the signal SIGURG, which
+ * is ignored by default.
  */
 int identity_closed(int fd, const char *name)
 {
@@ -153,8 +153,8 @@ int identity_closed(int fd, const char *name)
 }
 
 /*
- * Check that only names of the file have changed: no program has written it since identity_note(), and none has it open
- * for writing.
+ * Check that only names of the file have changed. This means that no program has written the file since
+ * identity_note(), and that no program has the file open for writing.
  */
 static int only_named(const struct identity *id, int fd, const char *name)
 {

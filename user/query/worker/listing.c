@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The tables of a directory as a table; listing.h has the contract. */
+/* The table that lists the tables of a directory. listing.h documents the function. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define SCHEMA ".schema"
 #define PARQUET ".parquet"
 
-/* Cut the end off the name. Return whether it had that end. */
+/* Remove the suffix from the name. Return whether the name had the suffix. */
 static bool cut(char *name, const char *end)
 {
 	size_t n = strlen(name), m = strlen(end);
@@ -29,7 +29,7 @@ static bool cut(char *name, const char *end)
 	return has;
 }
 
-/* Return whether the file makes a table: a schema, or Parquet without one. Cut the name to the table's. */
+/* Return whether the file is a schema, or a Parquet file without a schema. Reduce the name to the table's name. */
 static bool is_table(int directory, char name[NAME_MAX + 1])
 {
 	char schema[NAME_MAX + 16];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Masters that are not served yet; newcomers.h has the contracts. */
+/* Masters that are not served yet. newcomers.h documents the functions. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -16,8 +16,8 @@
 #include "newcomers.h"
 
 #define NS_PER_MS 1000000ull
-#define QUEUE_MS 1000	  /* longest time that a scan which has just ended takes to make room */
-#define LAST_WORD_MS 2000 /* time to send the last message */
+#define QUEUE_MS 1000	  /* longest time after the end of a scan until the scan's process makes room */
+#define LAST_WORD_MS 2000 /* time for sending the last message */
 
 /* -- places ------------------------------------------------------------------ */
 
@@ -47,7 +47,7 @@ static void end(struct newcomers *s, struct newcomer *n)
 {
 	count(s, n, -1);
 	TAILQ_REMOVE(&s->all, n, link);
-	/* A forked process still has the socket, for which epoll would continue to report events. */
+	/* Forked processes still have the socket, so epoll would continue to report its events. */
 	epoll_ctl(s->epoll, EPOLL_CTL_DEL, fpisa_channel_fd(n->control.channel), NULL);
 	fpisa_control_close(&n->control);
 	free(n);
@@ -89,7 +89,7 @@ static void want(struct newcomers *s, struct newcomer *n)
 
 	if (fpisa_channel_events(n->control.channel) & POLLOUT)
 		e.events |= EPOLLOUT;
-	/* A connection that waits is read by the process that will serve it, not here. */
+	/* Do not read a waiting connection here. The process that will serve the master reads it. */
 	if (n->state == NEWCOMER_ADMITTED)
 		e.events = EPOLLRDHUP;
 	epoll_ctl(s->epoll, EPOLL_CTL_MOD, fpisa_channel_fd(n->control.channel), &e);
@@ -117,7 +117,10 @@ void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from)
 		end(s, n);
 }
 
-/* Send the last message and discard what the peer sends: closing a socket with unread bytes would discard that message. */
+/*
+ * Send the last message, and read and discard what the peer sends. Closing a socket with unread bytes would discard the
+ * message.
+ */
 static int see_off(struct newcomer *n)
 {
 	const __u8 *content;
@@ -141,7 +144,10 @@ static void refuse_busy(struct newcomers *s, struct newcomer *n)
 			fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
 }
 
-/* Admit a connection that has shown a key. Up to `scans` connections may wait; tell others of the limit at once. */
+/*
+ * Admit an authenticated connection. Up to `scans` connections may wait. Tell further connections immediately that the
+ * limit is reached.
+ */
 static void admit(struct newcomers *s, struct newcomer *n)
 {
 	bool busy = s->known >= s->scans;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Connections of masters that the worker does not serve yet. The worker's own process keeps them all. A connection must
- * show a key within 5 s. It then waits until a scan that is served ends, or is told that no room is left. Hosts without
- * a key share the places in this list, and cannot take a scan.
+ * Connections of masters that the worker does not serve yet. The worker's main process keeps all of them. A connection
+ * must authenticate with a key within 5 s. Then it waits until a scan in progress ends, or until the worker reports
+ * that there is no room. Hosts without a key share the places in this list and cannot occupy a scan.
  */
 #ifndef FPISA_QUERY_NEWCOMERS_H
 #define FPISA_QUERY_NEWCOMERS_H
@@ -15,13 +15,13 @@
 #include "cli/log.h"
 #include "query/lib/control.h"
 
-#define NEWCOMERS_MOST 512  /* most connections without a key at once */
-#define NEWCOMER_SHARES 256 /* number of shares over which hosts are spread */
+#define NEWCOMERS_MOST 512  /* maximum number of connections without a key */
+#define NEWCOMER_SHARES 256 /* number of shares to which hosts are assigned */
 
 enum newcomer_state {
-	NEWCOMER_UNKNOWN,  /* has shown no key */
-	NEWCOMER_ADMITTED, /* has shown a key, and waits for a process */
-	NEWCOMER_LEAVING,  /* is being told why it is not served */
+	NEWCOMER_UNKNOWN,  /* not authenticated */
+	NEWCOMER_ADMITTED, /* authenticated, waiting for a process */
+	NEWCOMER_LEAVING,  /* receiving the reason why it is not served */
 };
 
 struct newcomer {
@@ -39,19 +39,22 @@ struct newcomers {
 	const char *key_file;
 	struct log *log;
 	int epoll;
-	int scans;		    /* most scans served at once */
-	int unknown, known;	    /* number of connections without and with a key */
-	uint32_t spread;	    /* factor that spreads hosts: odd and random */
-	int share[NEWCOMER_SHARES]; /* connections of each share without a key */
+	int scans;		    /* maximum number of scans served at the same time */
+	int unknown, known;	    /* numbers of connections without and with a key */
+	uint32_t spread;	    /* random odd factor that assigns hosts to shares */
+	int share[NEWCOMER_SHARES]; /* number of connections without a key in each share */
 };
 
-/* Take over an accepted connection and its descriptor. Its epoll events have the newcomer as data. */
+/* Take over an accepted connection and its descriptor. The data of its epoll events is the newcomer. */
 void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from);
 
-/* Close the oldest connection without a key, among the hosts that have the most. Return false if all have shown a key. */
+/*
+ * Close the oldest connection without a key from the share with the most such connections. Return false if all
+ * connections are authenticated.
+ */
 bool newcomers_make_room(struct newcomers *s);
 
-/* Handle a connection that can be read or written. This may end other connections. */
+/* Handle a connection that is readable or writable. This may end other connections. */
 void newcomer_work(struct newcomers *s, struct newcomer *n);
 
 /* End connections whose time is over. */
@@ -61,15 +64,15 @@ void newcomers_tick(struct newcomers *s);
 struct newcomer *newcomers_next(const struct newcomers *s);
 
 /*
- * Send the master the reason why it is not served: fpisa_query_error(), with this errno. The connection then ends by
- * itself.
+ * Send the master errno `err` and fpisa_query_error() as the reason why it is not served. The connection ends
+ * afterwards.
  */
 void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err);
 
-/* Forget a connection that another process serves from now on. */
+/* Forget a connection that another process now serves. */
 void newcomer_forget(struct newcomers *s, struct newcomer *n);
 
-/* Close the sockets of all connections but `n`, in the process that serves `n`. */
+/* Close the sockets of all connections except `n`. The process that serves `n` calls this. */
 void newcomers_close_others(const struct newcomers *s, const struct newcomer *n);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Parquet by DuckDB; parquet.h has the contracts. */
+/* Read Parquet files with DuckDB. parquet.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 
 enum native { NESTED, WHOLE, WIDE, FLOATING, DECIMAL, DATE, TEXT, BYTES, OTHER };
 
-/* Return the native type and, if a column without a schema has one, the type in *c. */
+/* Return the native type. If a column without a schema can have the type, also set *c to the type. */
 static enum native native_of(const char *type, struct fpisa_column *c)
 {
 	static const struct {
@@ -57,7 +57,10 @@ static enum native native_of(const char *type, struct fpisa_column *c)
 	return OTHER;
 }
 
-/* Return whether a value of the type `is`, of digits `from`, can become the schema's, exactly or rounded once. */
+/*
+ * Return whether a value of type `is` can be converted to the type of the schema exactly, or with one rounding. `from`
+ * has the digits of a decimal.
+ */
 static bool converts(enum native is, const struct fpisa_column *from, const struct fpisa_column *to)
 {
 	switch (to->type) {
@@ -65,8 +68,8 @@ static bool converts(enum native is, const struct fpisa_column *from, const stru
 		return is != NESTED;
 	case FPISA_COLUMN_REAL:
 		/*
-		 * The engine makes a real of digits by way of a double, which rounds twice if the double is in the middle
-		 * of two reals, and the digits are not. With so few digits there is no such double.
+		 * The engine converts a decimal to a real through a double. This rounds twice if the double is halfway
+		 * between two reals and the decimal is not. With this number of digits there is no such double.
 		 */
 		return is == WHOLE || is == FLOATING || (is == DECIMAL && from->precision <= 15 && from->scale <= 8);
 	case FPISA_COLUMN_DOUBLE:
@@ -108,7 +111,7 @@ static bool take_text(const struct ArrowArray *texts, int64_t i, char *to, size_
 	return n < size;
 }
 
-/* Take a column of the file into the schema, if it has a place there. */
+/* Store the type of a column of the file. If no schema was given, add the column to the schema. */
 static void take_column(struct parquet *q, struct schema *schema, bool given, const char *column, const char *type)
 {
 	struct fpisa_column *c = &schema->column[schema->n];
@@ -149,7 +152,7 @@ static int take_columns(struct parquet *q, struct schema *schema, const char *na
 						 "%s: rename its column " PLACE ", which is the engine's name for a "
 						 "row's place",
 						 name);
-			/* Only the types of nested columns and of enumerations are longer. */
+			/* The names of other types fit. Only names of nested types and enumerations may be longer. */
 			if (!take_text(batch.children[1], i, type, sizeof(type)) && strncmp(type, "ENUM", 4))
 				strcpy(type, "STRUCT(...)");
 			take_column(q, schema, given, column, type);
@@ -171,7 +174,7 @@ int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *n
 	if (err)
 		return err;
 	snprintf(q->from, sizeof(q->from), "read_parquet('/proc/self/fd/%d')", fd);
-	/* The engine opens no other file, whatever a statement says. */
+	/* The engine cannot open any other file, whatever the statement contains. */
 	snprintf(sql, sizeof(sql), "SET allowed_paths = ['/proc/self/fd/%d']", fd);
 	err = engine_do(&q->engine, sql, NULL, name)					      ?:
 		      engine_do(&q->engine, "SET enable_external_access = false", NULL, name) ?:
@@ -189,7 +192,7 @@ void parquet_close(struct parquet *q)
 
 /* -- statements ----------------------------------------------------------------- */
 
-/* Write the column as the schema's type. Texts keep their bytes. */
+/* Write an expression that converts the column to the schema's type. Texts keep their bytes. */
 static void put_column(FILE *f, const struct parquet *q, const struct schema *schema, int column)
 {
 	const struct fpisa_column *c = &schema->column[column];
@@ -200,7 +203,7 @@ static void put_column(FILE *f, const struct parquet *q, const struct schema *sc
 	struct fpisa_column from = {0};
 	enum native is = native_of(q->type[column], &from);
 
-	/* Not all versions round a decimal once; all round its digits once. */
+	/* Some versions do not round a decimal correctly, but all versions round its digits correctly. */
 	bool digits = (is == WIDE || is == DECIMAL) && (c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE);
 
 	if ((is == TEXT || is == BYTES) && c->type == FPISA_COLUMN_TEXT)
@@ -230,7 +233,7 @@ static bool fits(__int128 number, unsigned int digits)
 	return !number;
 }
 
-/* Write the term's constant; a text as bytes. */
+/* Write the constant of the term. Write a text as bytes. */
 static void put_constant(FILE *f, const struct where_term *t, const struct fpisa_column *c)
 {
 	const __u64 wide[3] = {(__u64)t->integer, (__u64)(t->integer >> 64), (__u64)(t->integer >> 127)};
@@ -264,7 +267,7 @@ static void put_comparison(FILE *f, const struct parquet *q, const struct schema
 {
 	static const char *const operators[] = {"<", "<=", "=", "<>", ">=", ">"};
 	const struct fpisa_column *c = &schema->column[t->column];
-	/* Texts are compared by their bytes, and reals as doubles. */
+	/* Compare texts by their bytes and reals as doubles. */
 	const char *as = c->type == FPISA_COLUMN_REAL					    ? "CAST(" :
 			 c->type == FPISA_COLUMN_TEXT && strcmp(q->type[t->column], "BLOB") ? "encode(" :
 											      "(";
@@ -284,8 +287,9 @@ static void put_term(FILE *f, const struct parquet *q, const struct schema *sche
 }
 
 /*
- * Write the conditions from term `i` on. The engine evaluates conditions in any order, so a column that is never NULL is
- * in a CASE: an error if the conditions before it hold, whatever those behind it say.
+ * Write the conditions, starting with term `i`. The engine may evaluate conditions in any order. So write a CASE for a
+ * column that is never NULL. A NULL in the column is an error if the preceding conditions hold, whatever the following
+ * conditions say.
  */
 static void put_terms(FILE *f, const struct parquet *q, const struct schema *schema, const struct where *w, int i)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A Parquet file as a table: the columns that DuckDB finds in it, and the statements that read them. A statement converts
- * each column to the schema's type exactly, or rounds it once.
+ * A Parquet file as a table. This covers the columns that DuckDB finds in the file, and the statements that read them.
+ * A statement converts each column to the schema's type exactly, or rounds the value once.
  */
 #ifndef FPISA_QUERY_PARQUET_H
 #define FPISA_QUERY_PARQUET_H
@@ -16,37 +16,41 @@
 
 struct parquet {
 	struct engine engine;
-	char from[64];				     /* the table after FROM in SQL */
-	char type[FPISA_COLUMNS_MOST][PARQUET_TYPE]; /* DuckDB's type of each column of the schema; "": not in the file */
+	char from[64]; /* what to write after FROM in SQL */
+	/* DuckDB's type of each column of the schema; "" if the file lacks the column */
+	char type[FPISA_COLUMNS_MOST][PARQUET_TYPE];
 	uint64_t rows;
 };
 
 /*
- * Open the file `fd`, which stays the caller's. If the schema has no columns, set it to the file's: those with a valid
- * name and a type that a schema has, or that text can show. Return 0, or -errno with the message set: -ENOENT without
- * DuckDB, -EINVAL if the file is not Parquet.
+ * Open the file `fd`. The caller still owns the descriptor. If the schema has no columns, set it to the columns of the
+ * file. Skip columns whose name is not valid, and columns whose type neither a schema nor a text can represent. Return
+ * 0, or -errno with the message set. The error is -ENOENT without DuckDB, and -EINVAL if the file is not Parquet.
  */
 int parquet_open(struct parquet *q, int fd, struct schema *schema, const char *name);
-void parquet_close(struct parquet *q); /* also for one that is all 0 */
+void parquet_close(struct parquet *q); /* *q may be all 0 */
 
 /*
- * Check that a column is in the file, and has a type of which the schema's can be made. Return 0, or -EINVAL with the
- * message set.
+ * Check that a column is in the file, and that its type can be converted to the schema's type. Return 0, or -EINVAL
+ * with the message set.
  */
 int parquet_check(const struct parquet *q, const struct schema *schema, int column, const char *name);
 
-/* The statement that reads rows: */
+/* The contents of a statement that reads rows. */
 struct parquet_wanted {
-	bool place;   /* first the row's place, a BIGINT by which it can be asked for again */
-	bool as_text; /* values as texts, as files have them; else as the schema's types */
+	bool place;   /* the first column is the row's place, a BIGINT that identifies the row in `places` */
+	bool as_text; /* values have the format of texts in files; else they have the types of the schema */
 	const int *column;
 	int n;
-	const struct where *where; /* the rows; NULL: all */
-	const uint64_t *places;	   /* only the rows at these places, in this order; NULL: all */
+	const struct where *where; /* conditions on the rows; NULL means all rows */
+	const uint64_t *places;	   /* read only the rows at these places, in this order; NULL means all rows */
 	size_t n_places;
 };
 
-/* Write the statement to memory that free() ends. Return NULL if there is none, with the message set. */
+/*
+ * Write the statement to memory, which the caller frees with free(). Return NULL with the message set if there is no
+ * memory.
+ */
 char *parquet_statement(const struct parquet *q, const struct schema *schema, const struct parquet_wanted *want);
 
 #endif

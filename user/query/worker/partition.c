@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Tables of a directory; partition.h has the contracts. */
+/* Tables of a directory. partition.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "parquet.h"
 #include "partition.h"
 
-/* Open a regular file of the directory. Return its descriptor, or -errno without a message. */
+/* Open a regular file in the directory. Return the descriptor, or -errno without a message. */
 static int open_file(int directory, const char *name)
 {
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
@@ -75,7 +75,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	return err;
 }
 
-/* Read the schema, unless there is none and the table is Parquet, whose columns are in the file. */
+/* Read the schema. A Parquet table may have no schema, because the file describes its columns. */
 static int open_schema(struct partition *p, int directory, const char *table)
 {
 	char name[TABLE_NAME + 16];
@@ -90,7 +90,7 @@ static int open_schema(struct partition *p, int directory, const char *table)
 	return fd == -ENOENT ? err : 0;
 }
 
-/* Open the table's only file of rows. */
+/* Open the only file with rows of the table. */
 static int open_rows(struct partition *p, int directory, const char *table)
 {
 	static const char *const ends[] = {[ROWS_CSV] = "csv", [ROWS_TBL] = "tbl", [ROWS_PARQUET] = "parquet"};
@@ -161,7 +161,7 @@ int partition_open(struct partition *p, int directory, const char *table)
 	return err;
 }
 
-/* Check the used columns of a Parquet file. */
+/* Check the columns of a Parquet file that are used. */
 static int check_columns(const struct partition *p, const bool used[FPISA_COLUMNS_MOST])
 {
 	int err = 0;

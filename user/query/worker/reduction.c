@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows that a worker has pruned or added up; reduction.h has the contracts. */
+/* Rows that a worker prunes or aggregates. reduction.h documents the functions. */
 #include <string.h>
 
 #include "fpisa/query/order.h"
@@ -56,7 +56,7 @@ static uint32_t form_of(const struct reduction *r)
 	return r->groups.config.form;
 }
 
-/* Set the next terms of the sum. Return their number, 0 if nothing is left of it. */
+/* Set the next terms of the sum. Return the number of terms, or 0 if nothing of the sum is left. */
 static int sum_terms(struct reduction *r)
 {
 	const int is_double = form_of(r) == FPISA_FORM_DOUBLE;
@@ -73,7 +73,7 @@ static int sum_terms(struct reduction *r)
 	return n;
 }
 
-/* Set rows with the group's least and greatest value. */
+/* Set rows with the group's least and greatest values. */
 static void order_terms(const struct reduction *r, struct fpisa_row *least, struct fpisa_row *most)
 {
 	const struct fpisa_query_group *g = r->group;
@@ -105,8 +105,8 @@ static bool is_left(const struct reduction *r)
 }
 
 /*
- * Prepare the next rows of a group: the terms of its sum, its least and greatest value, and the part of the count
- * beyond 30 bits. The first row has the count.
+ * Prepare the next rows of a group. They contain the terms of the sum and the least and greatest values. The first row
+ * has the count. Further rows have the part of the count beyond 30 bits.
  */
 static void more_terms(struct reduction *r, bool first)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rows that a worker prunes (to the first N) or adds up by key before it sends any */
+/*
+ * Reduce rows in the worker before they are sent. A worker either prunes rows to the first N, or aggregates rows by
+ * key.
+ */
 #ifndef FPISA_QUERY_REDUCTION_H
 #define FPISA_QUERY_REDUCTION_H
 
@@ -10,17 +13,17 @@
 #include "query/lib/top.h"
 
 struct reduction {
-	bool table;	/* groups, not the first N */
-	bool ascending; /* least values first */
-	bool valued;	/* groups have a value in addition to their count */
+	bool table;	/* aggregates by key; else prunes to the first N */
+	bool ascending; /* the first N are those with the least values */
+	bool valued;	/* whether groups have a value in addition to their count */
 	struct fpisa_groups groups;
 	struct fpisa_top top;
-	uint64_t next; /* row to be sent */
-	/* The rest of the current group that has not been sent: */
+	uint64_t next; /* index of the next row to send */
+	/* The part of the current group that has not been sent. */
 	const struct fpisa_query_group *group;
-	union fpisa_superacc_full sum;			  /* of reals and doubles; rows 0: nothing is left */
-	__u64 integers[3];				  /* of integers */
-	struct fpisa_row term[FPISA_EXPANSION_TERMS + 2]; /* without keys */
+	union fpisa_superacc_full sum;			  /* for reals and doubles; nothing is left if `rows` is 0 */
+	__u64 integers[3];				  /* for integers */
+	struct fpisa_row term[FPISA_EXPANSION_TERMS + 2]; /* the keys are not set */
 	int n_terms, next_term;
 	uint64_t count_left;
 };
@@ -33,7 +36,7 @@ void reduction_end(struct reduction *r); /* the reduction may be all 0 */
 /* Add a row. Return 0, or -ENOMEM with the message set. */
 int reduction_add(struct reduction *r, const struct fpisa_row *row);
 
-/* Finish after the last row. The reduced rows can be read then. */
+/* Finish after the last row. Afterwards the reduced rows can be read. */
 void reduction_settle(struct reduction *r);
 
 /* Take the next row to send. Return 1, or 0 if no row is left. */

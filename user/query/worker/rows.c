@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows for one master: in frames until each frame is acknowledged, or over TCP */
+/* Send rows to one master, either in frames until each frame is acknowledged, or over TCP. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "serving.h"
 
 #define RECORDS 32768	       /* bytes of rows in a message */
-#define ASK_AGAIN_NS (10 * MS) /* pause before asking again whether all workers' keys have arrived */
+#define ASK_AGAIN_NS (10 * MS) /* pause before the next check whether the keys of all workers have arrived */
 
 static int take_frame(struct session *s, const struct fpisa_hdr *h, uint64_t now)
 {
@@ -80,7 +80,7 @@ int session_begin_rows(struct session *s)
 				    (struct sender_rows){source_next, &s->other}, s->mtu);
 }
 
-/* End this worker's keys. Rows follow when all workers' keys have arrived, or when the keys no longer matter. */
+/* End this worker's keys. Rows follow when the keys of all workers have arrived, or when the keys no longer matter. */
 int session_end_keys(struct session *s)
 {
 	s->keys = s->sender.sent;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Batches ahead of the caller; scan.h has the contracts. */
+/* Compute batches ahead of the caller. scan.h documents the functions. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "lib/base/error.h"
 #include "scan.h"
 
-#define END_MS 1000 /* for the thread to end by itself */
+#define END_MS 1000 /* time for the thread to end by itself */
 
 /* -- the thread ---------------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ int scan_begin(struct scan **out, struct engine *engine, char *sql, const char *
 	return 0;
 }
 
-/* Wait for the end of the thread, or also for a batch. The caller owns the lock. */
+/* Wait until the thread ends. With `batch` set, also return when there is a batch. The caller holds the lock. */
 static void await(struct scan *s, bool batch, int wait_ms)
 {
 	struct timespec until;

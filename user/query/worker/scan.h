@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The batches of a statement's result, which a thread takes from the engine ahead of the caller. The engine thus
- * computes one batch while the caller sends another, and the caller can serve its network while the engine finds no
- * row.
+ * The batches of a statement's result. A thread takes batches from the engine ahead of the caller. So the engine
+ * computes one batch while the caller sends another, and the caller can use its network while the engine finds no rows.
  */
 #ifndef FPISA_QUERY_SCAN_H
 #define FPISA_QUERY_SCAN_H
@@ -13,10 +12,10 @@
 #include "batch.h"
 #include "engine.h"
 
-#define SCAN_AHEAD 16 /* batches that the thread may be ahead */
+#define SCAN_AHEAD 16 /* maximum number of batches ahead of the caller */
 #define SCAN_LATER 2
 
-/* The columns of the result: `n` columns, behind a place if there is one. */
+/* The columns of the result. A place precedes the `n` columns if `place` is set. */
 struct scan_columns {
 	const struct fpisa_column *const *type;
 	int n;
@@ -31,28 +30,29 @@ struct scan {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
-	bool stopped, over; /* `over`: no batch follows those in `ahead` */
-	int error;	    /* and its message, if `over` */
+	bool stopped, over; /* `over` means that no batch follows after those in `ahead` */
+	int error;	    /* the error if `over` is set, with its message in `why` */
 	char why[512];
-	struct ArrowArray ahead[SCAN_AHEAD + 1]; /* a ring; the last place is for the batch at the stop */
+	/* a ring, with one more place for a batch that arrives while the scan stops */
+	struct ArrowArray ahead[SCAN_AHEAD + 1];
 	unsigned int n, first;
 };
 
 /*
- * Begin to run the statement; the scan takes over `sql`, which free() ends. Nothing else may use the engine until
- * scan_end(). A result with other columns is an error. Return 0, or -errno with the message set.
+ * Begin to run the statement. The scan takes over `sql` and frees it with free(). Nothing else may use the engine until
+ * scan_end(). The result must have the given columns. Return 0, or -errno with the message set.
  */
 int scan_begin(struct scan **s, struct engine *engine, char *sql, const char *table, struct scan_columns columns);
 
 /* Wait up to `wait_ms` for the next batch. Return 1, 0 at the end, SCAN_LATER, or -errno with the message set. */
 int scan_next(struct scan *s, struct ArrowArray *batch, int wait_ms);
 
-/* End the scan, after the batch that the engine computes now; NULL is allowed. */
+/* End the scan after the batch that the engine is computing. `s` may be NULL. */
 void scan_end(struct scan *s);
 
 /*
- * End the scan if the engine computes no batch. Else return false: the process has to end without touching the scan or
- * the engine again.
+ * End the scan if the engine is not computing a batch. Otherwise return false. Then the process must end without using
+ * the scan or the engine again.
  */
 bool scan_end_now(struct scan *s);
 

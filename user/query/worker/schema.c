@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Schema files; schema.h has the contracts. */
+/* Schema files. schema.h documents the functions. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ int schema_find_typed(const struct schema *s, const char *text, size_t len, cons
 	return i;
 }
 
-/* Parse "decimal(P,S)" or "decimal(P)". Return whether it is one. */
+/* Parse "decimal(P,S)" or "decimal(P)". Return whether the text is a decimal type. */
 static int take_decimal(struct fpisa_column *c, const char *type)
 {
 	unsigned int precision = 0, scale = 0;

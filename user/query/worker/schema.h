@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * A table's columns, from the file TABLE.schema. Each line is `NAME TYPE [not null]`; # begins a comment.
- */
+/* The columns of a table from the file TABLE.schema. Each line is `NAME TYPE [not null]`. # begins a comment. */
 #ifndef FPISA_QUERY_SCHEMA_H
 #define FPISA_QUERY_SCHEMA_H
 
 #include "query/lib/column.h"
 
-#define SCHEMA_BYTES 65536 /* most bytes of the file */
+#define SCHEMA_BYTES 65536 /* maximum size of the file in bytes */
 
 struct schema {
 	int n;
@@ -15,23 +13,23 @@ struct schema {
 };
 
 /*
- * Parse the file's bytes, which end with a 0 and are changed. `name` is for messages. Return 0, or -EINVAL with the
- * message set.
+ * Parse the contents of the file, which must end with a 0 and are changed. `name` is for messages. Return 0, or -EINVAL
+ * with the message set.
  */
 int schema_parse(struct schema *s, char *text, const char *name);
 
-/* Return the number of the column, or -1. */
+/* Return the number of the column, or -1 if there is no such column. */
 int schema_find(const struct schema *s, const char *column);
 
 /*
- * Find the column of "NAME" or "NAME TYPE", `len` bytes. Return its number, or -EINVAL with the message set if the
- * column does not exist or has another type. The message names `file`.
+ * Find the column of the text "NAME" or "NAME TYPE", which has `len` bytes. Return the column's number. Return -EINVAL
+ * with the message set if the column does not exist or has another type. The message names `file`.
  */
 int schema_find_typed(const struct schema *s, const char *text, size_t len, const char *file);
 
-#define TABLE_NAME 64 /* with the 0 after the name */
+#define TABLE_NAME 64 /* including the terminating 0 */
 
-/* Return whether this is a valid table name. A valid name cannot lead out of the directory. */
+/* Return whether this is a valid name of a table. A valid name cannot refer to another directory. */
 int table_name_valid(const char *table);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Frames of a worker; sender.h has the contracts. */
+/* Send the frames of a worker. sender.h documents the functions. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "lib/base/error.h"
 #include "sender.h"
 
-#define LEAST 16 /* least frames in flight, whatever the loss */
+#define LEAST 16 /* minimum number of frames in flight */
 #define FIRST 32
-#define BACKOFFS 2 /* how often a frame's timeout may double; the window narrows, too */
+#define BACKOFFS 2 /* how often a frame's timeout may double, because the window narrows as well */
 
 static struct sender_frame *frame_of(struct sender *s, uint64_t sequence)
 {
@@ -37,7 +37,7 @@ void sender_end(struct sender *s)
 	s->payloads = NULL;
 }
 
-/* Store a value of 8 bytes or more, the count, and zeros: `bytes` in all. */
+/* Store a value of 8 or more bytes and the count, and pad them with zeros to `bytes` bytes. */
 static void store_wide(char *p, const struct fpisa_row *r, uint32_t bytes)
 {
 	const uint64_t count = r->count;
@@ -64,7 +64,7 @@ static void store_row(const struct sender *s, char *p, const struct fpisa_row *r
 		memcpy(p + key_bytes + 4, &r->count, sizeof(r->count));
 }
 
-/* Fill the next frame with rows. Return how many, or -errno. */
+/* Fill the next frame with rows. Return the number of rows, or -errno. */
 static int take_rows(struct sender *s, char *payload)
 {
 	struct fpisa_row r;
@@ -82,7 +82,7 @@ static int take_rows(struct sender *s, char *payload)
 	return rc < 0 ? rc : (int)n;
 }
 
-/* Build the next sequence's frame. Return 1, 0 if it has to wait, or -errno. */
+/* Build the frame of the next sequence number. Return 1, 0 if the frame has to wait, or -errno. */
 static int make_frame(struct sender *s)
 {
 	struct sender_frame *f = frame_of(s, s->next);
@@ -96,7 +96,7 @@ static int make_frame(struct sender *s)
 			return n < 0 ? n : 0;
 		s->over = (uint32_t)n < s->a_frame;
 	}
-	/* The last frame has no rows, and is sent when all others are acknowledged. */
+	/* The last frame has no rows. It is sent after all other frames have been acknowledged. */
 	if (!n && s->low < s->next)
 		return 0;
 	bytes = fpisa_query_payload((uint32_t)n, s->row_bytes);
@@ -132,8 +132,8 @@ static int send_batch(struct sender *s, struct fpisa_member_frame *batch, int *n
 }
 
 /*
- * Stamp a frame that is sent now. An ACK echoes aux, so it tells when the acknowledged copy was sent. A KEYS_ACK uses
- * aux otherwise.
+ * Stamp a frame with the time of sending. An ACK echoes `aux`, so it shows when the acknowledged copy was sent. A
+ * KEYS_ACK uses `aux` for another purpose.
  */
 static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 {
@@ -147,8 +147,8 @@ static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 }
 
 /*
- * Return when a frame is sent again. If an answer has arrived to a frame that was sent after this frame's last copy,
- * this frame was lost. Then the timeout is not too short, and is not doubled.
+ * Return when to send a frame again. If a frame that was sent after this frame's last copy has been answered, this
+ * frame was lost. In this case the timeout is not too short, so do not double it.
  */
 static uint64_t due_of(const struct sender *s, const struct sender_frame *f)
 {
@@ -188,7 +188,7 @@ int sender_turn(struct sender *s, uint64_t now)
 	return rc ?: send_batch(s, batch, &n);
 }
 
-/* Return when the answered copy was sent, or 0 if that is unknown (Karn). */
+/* Return when the answered copy was sent, or 0 if unknown (Karn's algorithm). */
 static uint64_t sent_at(const struct sender *s, const struct sender_frame *f, uint64_t echo)
 {
 	uint64_t at = s->begun_ns + echo - 1;

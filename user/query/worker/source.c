@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows for a query; source.h has the contracts. */
+/* Rows for a query. source.h documents the functions. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -10,9 +10,9 @@
 #include "lib/base/error.h"
 #include "source.h"
 
-#define SLICE 4096   /* rows in one turn, before the network has its turn */
-#define CHECKED 4096 /* rows between two checks of the file */
-#define UNFIT 16384  /* rows that the query does not select, one after the other, in one turn */
+#define SLICE 4096   /* number of rows in one turn, before the network has its turn */
+#define CHECKED 4096 /* number of rows between two checks of the file */
+#define UNFIT 16384  /* number of consecutive rows in one turn that the query does not select */
 
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS])
@@ -64,7 +64,10 @@ void source_close(struct source *s)
 	s->null_rows = NULL;
 }
 
-/* Return the row's error. But if a process has written the file, which can make a row invalid, report that instead. */
+/*
+ * Return the error of the row. If a process has written the file, report this instead, because the write may have made
+ * the row invalid.
+ */
 static int checked(struct source *s, int rc)
 {
 	int err = rc < 0 ? partition_unchanged(&s->table) : 0;
@@ -132,7 +135,7 @@ static int keep_null(struct source *s, uint64_t place)
 	return 0;
 }
 
-/* Write the join key, and the row's place after it if there is room. Return as columns_join_key(). */
+/* Write the join key, and append the row's place if there is room. The result is the same as for columns_join_key(). */
 static int make_join_key(const struct source *s, const struct fpisa_field *field, uint64_t place, struct fpisa_row *r)
 {
 	int rc = columns_join_key(&s->columns, field, s->filter_bytes, r);
@@ -163,7 +166,7 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 	return rc ?: partition_whole(&s->table);
 }
 
-/* Take the next row that is sent, of a table that DuckDB reads. Return as next_row(). */
+/* Take the next row to send from a table that DuckDB reads. The result is the same as for next_row(). */
 static int next_of_columns(struct source *s, struct fpisa_row *r)
 {
 	uint64_t place;
@@ -193,7 +196,7 @@ static int next_of_columns(struct source *s, struct fpisa_row *r)
 	return rc;
 }
 
-/* Take the next of these rows that is sent. Return as next_row(). */
+/* Take the next of these rows to send. The result is the same as for next_row(). */
 static int next_of_table(struct source *s, struct fpisa_row *r)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -213,7 +216,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 				return rc;
 			if (s->want.kind == FPISA_QUERY_TOPN)
 				continue;
-			/* The row creates a group, and adds no value to it. */
+			/* The row creates a group but adds no value to it. */
 			r->count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
 		} else if (v) {
 			rc = fpisa_value_parse(&s->table.schema.column[value], v, &r->value, r->wide);
@@ -289,7 +292,7 @@ int source_seek(struct source *s, const uint64_t *places, size_t n)
 	return is_columnar(s) && n ? columnar_begin_at(&s->columnar, &s->table, &s->columns, places, n) : 0;
 }
 
-/* Append the record of the row at the place of a text. Return as source_record_at(). */
+/* Append the record of the row at the place in a text. The result is the same as for source_record_at(). */
 static int text_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -298,7 +301,7 @@ static int text_record_at(struct source *s, uint64_t place, char **to, size_t *u
 
 	text_seek(&s->table.text, place);
 	rc = text_row(&s->table.text, field, &found);
-	/* Check after the read, so that earlier writes are detected. */
+	/* Check after the read, so that writes before the read are detected. */
 	err = partition_unchanged(&s->table);
 	return err ? err : rc == 1 ? columns_record(&s->columns, field, to, used, room) : rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rows that a worker sends for a query: the rows of its table, or the rows that remain after it has pruned or added
- * them up.
+ * The rows that a worker sends for a query. They are the rows of the table, or the result of pruning or aggregation by
+ * the worker.
  */
 #ifndef FPISA_QUERY_SOURCE_H
 #define FPISA_QUERY_SOURCE_H
@@ -20,57 +20,62 @@ struct source {
 	struct fpisa_query_open want;
 	struct columns columns;
 	uint32_t key_bytes, filter_bytes; /* bytes of the query's keys and of the filter's keys */
-	uint32_t form;			  /* of values: enum fpisa_value_form */
+	uint32_t form;			  /* enum fpisa_value_form of the values */
 	struct where where;
-	uint64_t read;	     /* rows of the table */
-	uint64_t nulls;	     /* rows that the query selects whose value is NULL */
-	uint64_t given;	     /* rows that the query selects that were given as records, in sequence */
-	bool over;	     /* the table is read to its end */
-	uint64_t *null_rows; /* places of the first rows whose value is NULL, up to the limit */
+	uint64_t read;	     /* number of rows that were read from the table */
+	uint64_t nulls;	     /* number of selected rows whose value is NULL */
+	uint64_t given;	     /* number of selected rows that were returned as records in sequence */
+	bool over;	     /* whether the table has been read to the end */
+	uint64_t *null_rows; /* places of the first rows whose value is NULL, at most as many as the query's limit */
 	size_t n_null_rows, room;
-	bool reduces; /* the worker prunes or adds up rows */
+	bool reduces; /* whether the worker prunes or aggregates rows */
 	struct reduction reduction;
 	struct columnar columnar; /* the rows of a table that DuckDB reads */
 };
 
 /*
- * Open the table of a checked OPEN with these strings, and find its columns. Return 0, or -errno with the message set if the table does not exist, lacks the columns, or has other types.
+ * Open the table of a checked OPEN with these strings, and find the table's columns. Return 0, or -errno with the
+ * message set if the table does not exist, lacks columns, or has other types.
  */
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
 		const char *const strings[FPISA_QUERY_STRINGS]);
 void source_close(struct source *s); /* the source may be all 0 */
 
 /*
- * Open the other table of a join of checked strings, for its join keys; `s` is the queried table. Return 0, or -errno
- * as above.
+ * Open the other table of a join to read the join keys. The strings have been checked, and `s` is the queried table.
+ * Return 0, or -errno as above.
  */
 int source_open_other(struct source *other, const struct source *s, int directory,
 		      const char *const strings[FPISA_QUERY_STRINGS]);
 
 /*
- * Begin at the first row, with keys of `key_bytes`, join keys of `filter_bytes` (0: no join keys) and values of `form`. In a join of rows, each row's
- * place follows its join key if there is room. Return 0, or -errno with the message set.
+ * Begin at the first row. Keys have `key_bytes` bytes, join keys have `filter_bytes` bytes, and values have the form
+ * `form`. If `filter_bytes` is 0, there are no join keys. In a join of rows, each row's place follows the join key if
+ * there is room. Return 0, or -errno with the message set.
  */
 int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes, uint32_t form);
 
 /*
- * Read some rows of a source that reduces rows. Return 1 as long as rows are left, else 0, or -errno with the message
+ * Read some rows of a source that reduces rows. Return 1 if more rows are left, 0 if not, or -errno with the message
  * set.
  */
 int source_reduce(struct source *s);
 
-/* The result of source_next() and source_record() if they have read many rows, none of which the query selects */
+/*
+ * The result of source_next() and source_record() when they have read many rows without finding a row that the query
+ * selects.
+ */
 #define SOURCE_LATER SENDER_LATER
 
-/* Return the next row, as next() of struct sender_rows, with the source as arg. */
+/* Return the next row. This is a next() of struct sender_rows, and `arg` is the source. */
 int source_next(void *arg, struct fpisa_row *row);
 
-/* Prepare for records of the rows at these places, in this order, up to the next call. Return 0 or -errno. */
+/* Prepare for reading the records of the rows at these places, in this order. Return 0 or -errno. */
 int source_seek(struct source *s, const uint64_t *places, size_t n);
 
 /*
- * Append the record of the row at the next of these places, or of the next row (control.h, RECORDS). Return 1,
- * SOURCE_LATER or -errno; for the next row also 0 at the end.
+ * Append the record of a row (control.h, RECORDS). source_record_at() appends the row at the next of the places, and
+ * source_record() appends the next row. Return 1, SOURCE_LATER or -errno. source_record() also returns 0 at the end.
  */
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room);
 int source_record(struct source *s, char **to, size_t *used, size_t *room);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Rows of CSV and .tbl; text.h has the contracts. */
+/* Rows of CSV and .tbl. text.h documents the functions. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "lib/base/error.h"
 #include "text.h"
 
-#define READ_FIRST 4096 /* bytes of the first read for a row; doubles as long as rows follow each other */
+#define READ_FIRST 4096 /* bytes of the first read for a row; doubles while the rows that follow are read in order */
 
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
 	      const bool used[FPISA_COLUMNS_MOST])
@@ -32,7 +32,7 @@ void text_seek(struct text *t, uint64_t offset)
 {
 	uint64_t ahead = offset - t->offset;
 
-	/* The row before the next row in the buffer has been split already. */
+	/* The previous row in the buffer has already been split. */
 	if (offset > t->offset && ahead < t->end - t->begin) {
 		t->begin += (uint32_t)ahead;
 	} else {
@@ -54,7 +54,7 @@ static uint64_t count_lines(const char *bytes, size_t n)
 	return lines;
 }
 
-/* Return the line of a row that was sought, by counting the lines before it. */
+/* Return the line of a row that was found by seeking. Count the lines before the row. */
 static uint64_t line_of(const struct text *t)
 {
 	uint64_t line = 1, at = 0;
@@ -103,7 +103,7 @@ int text_null(const struct text *t, int i, const char *why)
 
 /* -- lines ------------------------------------------------------------------- */
 
-/* Read more of the file after the bytes in the buffer. */
+/* Read more of the file and append it to the buffer. */
 static int fill(struct text *t)
 {
 	ssize_t n;
@@ -125,7 +125,10 @@ static int fill(struct text *t)
 	return 0;
 }
 
-/* Return the bytes of the row at `begin`, without the line end, or UINT32_MAX if the buffer ends before the row. */
+/*
+ * Return the bytes of the row at `begin` without the line end. Return UINT32_MAX if the buffer ends before the row
+ * does.
+ */
 static uint32_t row_length(const struct text *t)
 {
 	const char *from = t->buffer + t->begin, *end = t->buffer + t->end, *at;
@@ -144,7 +147,7 @@ static uint32_t row_length(const struct text *t)
 	return UINT32_MAX;
 }
 
-/* Find the row at `begin` and its length. Return 1, 0 at the end of the file, or -errno. */
+/* Find the row at `begin` and the row's length. Return 1, 0 at the end of the file, or -errno. */
 static int find_row(struct text *t, uint32_t *n)
 {
 	int rc;
@@ -180,8 +183,8 @@ static int split_tbl(const struct text *t, char *row, char *end, struct fpisa_fi
 }
 
 /*
- * Unquote a field, from after its first quote on: "" becomes ". Return where it ends, or NULL if the quote is not
- * closed.
+ * Unquote a field that starts after its opening quote. "" becomes ". Return the end of the field, or NULL if the quote
+ * is not closed.
  */
 static char *unquote(char *from, char *end, struct fpisa_field *f)
 {
@@ -255,7 +258,7 @@ static int check_zeros(const struct text *t, const struct fpisa_field *field)
 	return 0;
 }
 
-/* Split the row into its fields. Return 0 or -errno. */
+/* Split the row into fields. Return 0 or -errno. */
 static int split(struct text *t, uint32_t length, struct fpisa_field *field)
 {
 	char *row = t->buffer + t->begin, *end = row + length, at[TEXT_PLACE];
@@ -273,7 +276,7 @@ static int split(struct text *t, uint32_t length, struct fpisa_field *field)
 	return n < 0 ? n : zeros ? check_zeros(t, field) : 0;
 }
 
-/* Return how many lines a row has, before it is split. */
+/* Return the number of lines of a row that has not been split. */
 static uint64_t lines_of(const char *row, uint32_t length)
 {
 	uint64_t n = 1;
@@ -308,7 +311,7 @@ int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint6
 	uint64_t line;
 	int rc;
 
-	/* Messages about the row name its line until the next row is requested. */
+	/* Messages about the row need its line until the next row is requested. */
 	if (t->next_line) {
 		t->line = t->next_line;
 		t->next_line = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa query worker DIR: wait for masters, and start a process for each master that has shown a key. The first process
- * never blocks, neither for a master (newcomers.h) nor for the reader of its log (cli/log.h). Its log also has the
- * messages of the other processes.
+ * The verb `fpisa query worker DIR`. The main process waits for masters, and starts a process for each authenticated
+ * master. The main process never blocks, neither for a master (newcomers.h) nor for the reader of its log (cli/log.h).
+ * The log also has the messages of the other processes.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -34,10 +34,11 @@
 
 #define SCANS 64
 #define SCANS_MOST 1024
-#define BACKLOG SOMAXCONN /* a flood may fill it while this process has no CPU; a master would then wait a second */
-#define TURN 16		  /* connections accepted in one turn */
+/* a flood may fill the queue while this process has no CPU, and a master would then wait a second */
+#define BACKLOG SOMAXCONN
+#define TURN 16 /* number of connections accepted in one turn */
 #define TICK_MS 250
-#define DESCRIPTORS 64 /* in addition to the descriptors of masters */
+#define DESCRIPTORS 64 /* number of descriptors in addition to those of masters */
 
 enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS, OPT_DRIVER };
 
@@ -54,8 +55,8 @@ static const struct option options[] = {
 struct worker {
 	const char *directory, *key;
 	struct sockaddr_in at;
-	int fd, listener, children, ends[2]; /* `ends` of a pipe of packets, each of which is a line of the log */
-	bool paused;			     /* no connection can be accepted now */
+	int fd, listener, children, ends[2]; /* `ends` of a packet pipe; each packet is a line of the log */
+	bool paused;			     /* whether connections cannot be accepted now */
 	int served;
 	struct newcomers newcomers;
 	struct log log;
@@ -136,7 +137,7 @@ static int start(struct worker *w)
 
 	if (fpisa_psks_read(&w->keys, w->key))
 		return refuse(-EINVAL, "query worker: the worker's key file: %s", fpisa_query_error());
-	/* The process's memory has the keys. */
+	/* The memory of the process contains keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return fail(-errno, NULL, "query worker: protect the keys in its memory");
 	w->fd = open(w->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -223,7 +224,7 @@ static void take_lines(struct worker *w)
 
 /* -- the loop ---------------------------------------------------------------------- */
 
-/* Pause while no descriptors are left: a connection that waits would wake the process again and again. */
+/* Pause while there are no free descriptors. Otherwise a waiting connection would wake the process again and again. */
 static void pause_accepting(struct worker *w, bool pause)
 {
 	struct epoll_event e = {.events = pause ? 0 : EPOLLIN, .data.ptr = &w->listener};
@@ -233,7 +234,10 @@ static void pause_accepting(struct worker *w, bool pause)
 	w->paused = pause;
 }
 
-/* Enable probes, which find hosts that are gone. They do not find a master that leaves its rows unread for long. */
+/*
+ * Enable probes, which detect unreachable hosts. They do not disconnect a master that leaves its rows unread for a long
+ * time.
+ */
 static void probe(int fd)
 {
 	static const int values[][3] = {
@@ -265,8 +269,8 @@ static void accept_some(struct worker *w)
 }
 
 /*
- * Handle events until an error. An event may end other connections whose events are pending; epoll reports events
- * again, so take one at a time.
+ * Handle events until an error. Handle one event at a time, because an event may end other connections that have
+ * pending events. epoll reports events again.
  */
 static int loop(struct worker *w)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The worker: serves a worker's tables to the masters of queries */
+/* The worker, which serves its tables to the masters of queries. */
 #ifndef FPISA_QUERY_WORKER_H
 #define FPISA_QUERY_WORKER_H
 
