@@ -102,8 +102,13 @@ def run(host, mpi, *rest, **more):
     return out, err
 
 
-# With these options of mpirun, the other ranks continue when a rank has died.
-NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
+def no_clean_up(mpi):
+    """Return the options of mpirun with which the other ranks continue when a rank has died."""
+    if mpi == "mpich":
+        return ["-disable-auto-cleanup"]
+    said = subprocess.run(["mpirun.openmpi", "--version"], text=True, capture_output=True).stdout
+    # With --enable-recovery, Open MPI 5 ends the ranks of other hosts when rank 0 dies.
+    return ["--enable-recovery"] if "(Open MPI) 4." in said else ["--with-ft", "ulfm"]
 
 
 def begin(c, ranks, how, *shell, **env):
@@ -111,7 +116,7 @@ def begin(c, ranks, how, *shell, **env):
     and the folder for their last output."""
     folder = tempfile.mkdtemp(dir=c.folder)
     argv = *shell, c.compiled("loop.c"), how, os.path.join(folder, "end")
-    p = c.start(ranks, *argv, options=NO_CLEAN_UP[c.mpi], **env)
+    p = c.start(ranks, *argv, options=no_clean_up(c.mpi), **env)
     return p, {a["rank"]: a["pid"] for a in (json.loads(p.stdout.readline()) for _ in range(ranks))}, folder
 
 
