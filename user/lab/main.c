@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa-lab: the verbs of the laboratory, such as `fpisa demo`. */
+/* The program fpisa-lab, which implements the verbs of the laboratory, such as `fpisa demo`. */
 #include "lab/analyze/analyze.h"
 #include "lab/bench/bench.h"
 #include "lab/demo/demo.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa analyze: sum the values that workers would send in each mode, without sending them. This needs no privilege.
- * analyze.h has the overview.
+ * The verb `fpisa analyze`. It sums the values that workers would send in each mode, without sending them. No
+ * privileges are needed. analyze.h has the overview.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static int parse_modes(struct analyze_options *o, char *list)
 	return 0;
 }
 
-/* Parse the name of a floating format, the only kind for which the figures are defined. */
+/* Parse the name of a floating-point format. The figures are not defined for other formats. */
 static int parse_format(const char *what, int *format)
 {
 	struct fpisa_format f;
@@ -134,7 +134,7 @@ static int parse_option(struct analyze_options *o, struct common *c, int opt)
 	return common_option(c, opt);
 }
 
-/* Choose the requested modes, or all modes that have the format. */
+/* Choose the requested modes, or all modes that support the format. */
 static int choose_modes(struct analyze_options *o)
 {
 	bool asked = false;
@@ -177,7 +177,7 @@ static int parse(struct analyze_options *o, int argc, char **argv)
 
 /* -- inputs ---------------------------------------------------------------- */
 
-/* Name the inputs without the directories that all of them are in. */
+/* Name the inputs without the directories that they have in common. */
 static void name_inputs(struct analyze_input *in, uint32_t n)
 {
 	const char *first = in[0].files[0].path;
@@ -201,7 +201,7 @@ static void name_inputs(struct analyze_input *in, uint32_t n)
 	}
 }
 
-/* Join files of one row each to one input. */
+/* Combine files with one row each into one input. */
 static int join_files(struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	if (n == 1)
@@ -226,7 +226,7 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 	return 0;
 }
 
-/* Make an input of each file. */
+/* Make a separate input of each file. */
 static int split_files(const struct analyze_options *o, struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	for (uint32_t i = 0; i < n; i++) {

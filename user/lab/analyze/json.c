@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of analyze as JSON: every number of the tables, as counts and sums. */
+/* Output of `fpisa analyze` as JSON. It contains every number of the tables, as counts and sums. */
 #include <json-c/json.h>
 
 #include "analyze.h"
 #include "cli/names.h"
 #include "cli/print.h"
 
-/* Return the nonzero entries of a histogram: [{KEY: k + first, "elements": n}, ...]. */
+/* Return the nonzero entries of a histogram as [{KEY: k + first, "elements": n}, ...]. */
 static struct json_object *histogram(const uint64_t *count, int n, const char *key, int first)
 {
 	struct json_object *a = json_object_new_array();

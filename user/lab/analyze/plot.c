@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pictures of analyze: a script with its data, which gnuplot reads from its
- * standard input. Each input has a panel.
+ * Pictures of `fpisa analyze`. gnuplot reads a script with the data from its standard input.
+ * There is a panel for each input, and a file for each of:
  *
- *	PREFIX-ratio	the paper's figure 7: share of the elements by max/min
- *	PREFIX-error	the paper's figure 8: share of the elements by |error|, a line per mode
- *	PREFIX-source	5.2.1: share of the error by source, a bar per mode
+ * 	PREFIX-ratio	figure 7 of the paper, share of the elements by max/min
+ * 	PREFIX-error	figure 8 of the paper, share of the elements by |error|, with a line for each mode
+ * 	PREFIX-source	section 5.2.1 of the paper, share of the error by source, with a bar for each mode
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +37,7 @@ struct plot {
 	uint32_t inputs;
 };
 
-/* Buckets to draw: first to end - 1. */
+/* The buckets to draw are first to end - 1. */
 struct span {
 	int first, end;
 };
@@ -61,7 +61,7 @@ static double percent(double n, double of)
 	return of > 0 ? 100 * n / of : 0;
 }
 
-/* Widen the span to the nonzero buckets of a histogram. */
+/* Extend the span to all nonzero buckets of a histogram. */
 static void widen(struct span *s, const uint64_t *count, int n)
 {
 	for (int k = 0; k < n; k++) {
@@ -72,7 +72,7 @@ static void widen(struct span *s, const uint64_t *count, int n)
 	}
 }
 
-/* Return the top of the vertical axis for a histogram, or `top` if that is higher. */
+/* Return the top of the vertical axis for a histogram, but at least `top`. */
 static double top_of(double top, const uint64_t *count, int n, uint64_t of)
 {
 	for (int k = 0; k < n; k++)
@@ -80,7 +80,7 @@ static double top_of(double top, const uint64_t *count, int n, uint64_t of)
 	return top;
 }
 
-/* Write a data block: each bucket and its share. */
+/* Write a data block with the share of each bucket. */
 static void write_histogram(FILE *f, const char *name, int index, const uint64_t *count, struct span s, int offset,
 			    uint64_t of)
 {
@@ -124,7 +124,7 @@ static void draw_error(const struct plot *p, uint32_t i)
 		widen(&s, g->mode[m].decades, ANALYZE_DECADES);
 		top = top_of(top, g->mode[m].decades, ANALYZE_DECADES, p->in[i].elements);
 	}
-	/* If every sum is right, show the paper's range of errors. */
+	/* If all sums are exact, show the range of errors in the paper's figure. */
 	if (s.first >= s.end)
 		s = (struct span){-10 - ANALYZE_FIRST_DECADE, -8 - ANALYZE_FIRST_DECADE};
 	for (int m = 0; m < g->modes; m++)

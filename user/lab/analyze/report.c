@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of analyze as tables. */
+/* Output of `fpisa analyze` as tables. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ const char *const analyze_source_names[ANALYZE_SOURCES] = {
 
 #define SHARE_LEN 16
 
-/* Format a share. Only the whole is printed as 100%, and only zero as 0. */
+/* Format a share. Print 100% only for the whole, and 0 only for zero. */
 static const char *share(double n, double of, char buf[SHARE_LEN])
 {
 	double percent = of > 0 ? 100 * n / of : 0;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sources of a sum's error. After an add the register holds its old value
- * plus the incoming value, less up to three amounts. Each amount is measured
- * here where the unit that drops it runs:
+ * The sources of a sum's error. After an add the register contains its old
+ * value plus the incoming value, minus up to three amounts. Each amount is
+ * measured when the unit that drops it runs. The units and amounts are:
  *
- *	MAU3, MAU4  the bits below the register that a right shift drops
- *	MAU4	    the stored mantissa that is discarded (fpisa-a)
- *	MAU4	    the amount that saturation cuts off
+ * 	MAU3, MAU4  the bits below the register that a right shift drops
+ * 	MAU4	    the stored mantissa that is discarded (fpisa-a)
+ * 	MAU4	    the amount that saturation cuts off
  *
- * The read-out rounds once. All amounts with their signs add up to result less
- * exact sum. The figures are sums of their magnitudes.
+ * The read-out rounds once. The signed amounts add up to the result minus the
+ * exact sum. The figures are sums of the amounts' magnitudes.
  *
- * A left shift by itself does not lose anything. But without a left shift, a
- * register does not saturate: a job has fewer workers than the adds that its
- * headroom holds. So saturation is the error of left shifts.
+ * A left shift does not lose anything by itself. But a register saturates only
+ * after left shifts, because its headroom is sufficient for the adds of all
+ * workers. So saturation counts as the error of left shifts.
  */
 #include <math.h>
 
@@ -31,16 +31,16 @@ struct trace {
 	__s64 m;
 };
 
-/* Return x units of the last place of a mantissa with that exponent, as a number. */
+/* Return the number x * 2^e, where 2^e is the unit in the last place of a mantissa with this exponent. */
 static double units(const struct trace *t, double x, int e)
 {
 	return ldexp(x, e - format_bias(t->f) - t->f.mbits - t->f.guard);
 }
 
-/* Return m - kept x 2^d, d >= 0, which a shift from m to `kept` dropped. */
+/* Return m - kept x 2^d for d >= 0. This is the amount that a shift from m to `kept` dropped. */
 static double dropped(__s64 m, __s64 kept, int d)
 {
-	/* A shift by more than 64 places drops everything, and `kept` is 0 or -1. */
+	/* A shift by more than 64 places drops all bits, and `kept` is 0 or -1. */
 	return d <= 64 ? (double)((wide)m - kept * ((wide)1 << d)) : (double)m - ldexp((double)kept, d);
 }
 
@@ -56,7 +56,7 @@ static void trace_first(struct trace *t, uint64_t word)
 
 static void trace_add(struct trace *t, uint64_t word, double source[ANALYZE_SOURCES])
 {
-	/* Use the mode's own units; fpisa64 is fpisa in another register. */
+	/* Use the units of the mode itself. fpisa64 is fpisa with another register. */
 	enum fpisa_mode mode = t->j->mode == FPISA_MODE_FPISA_A ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA;
 	struct fpisa_lane l = {.word = word};
 	int incoming, before = t->e & FPISA_EXP_MASK, after;
@@ -84,7 +84,7 @@ static void trace_add(struct trace *t, uint64_t word, double source[ANALYZE_SOUR
 	source[ANALYZE_LEFT_SHIFT] += fabs(units(t, (double)((wide)old + l.m - t->m), after));
 }
 
-/* Return |register - result|. The result has the register's sign, or is zero. */
+/* Return |register - result|. The result is zero or has the sign of the register. */
 static double read_out(const struct trace *t, uint64_t result)
 {
 	uint64_t magnitude = result & ((1ull << (t->f.ebits + t->f.mbits)) - 1);
@@ -94,7 +94,7 @@ static double read_out(const struct trace *t, uint64_t result)
 
 	if (!got)
 		return units(t, (double)have, e);
-	/* The difference of the positions is at most the width of the register. */
+	/* The positions differ by at most the width of the register. */
 	if (place > e)
 		return fabs(units(t, (double)(have - (got << (place - e))), e));
 	return fabs(units(t, (double)((have << (e - place)) - got), place));

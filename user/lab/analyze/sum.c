@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The figures of one input, computed for a block of 32 elements at a time: the
- * values as a worker would send them, their ratio, the correctly rounded sum,
- * and each mode's sums in the order of the ranks and in random orders.
+ * The figures of one input, computed for blocks of 32 elements. For each block,
+ * compute the values as a worker would send them, their ratio, the correctly
+ * rounded sum, and each mode's sums in rank order and in random orders.
  */
 #include <float.h>
 #include <math.h>
@@ -16,9 +16,9 @@
 
 typedef uint64_t lanes[FPISA_BLOCK];
 
-/* One block: packed values by rank, and the correctly rounded sums. */
+/* One block with the packed values by rank, and the correctly rounded sums. */
 struct block {
-	uint32_t n; /* elements; the lanes above are zero */
+	uint32_t n; /* number of elements; further lanes are zero */
 	lanes word[FPISA_MAX_WORKERS];
 	lanes nearest;
 	struct oracle_exact exact[FPISA_BLOCK];
@@ -67,7 +67,7 @@ static void sum_exactly(struct block *b, uint32_t workers, struct fpisa_format f
 	}
 }
 
-/* Return floor(log2(a / b)), exactly; a >= b > 0. */
+/* Return floor(log2(a / b)) exactly, where a >= b > 0. */
 static int octave(double a, double b)
 {
 	int ea, eb;
@@ -103,7 +103,7 @@ uint64_t analyze_below(const struct analyze_figures *g, int k)
 
 /* -- a mode's sums -------------------------------------------------------- */
 
-/* Compute sums in the order in which rank[k][lane] is the k-th to arrive, or in the order of the ranks if rank is NULL. */
+/* Compute sums in the order in which rank[k][lane] is the k-th rank to arrive. If `rank` is NULL, use rank order. */
 static void sum_block(const struct analyze_mode *m, const struct block *b, uint8_t (*rank)[FPISA_BLOCK], lanes result,
 		      struct oracle_events *adds)
 {
@@ -181,11 +181,11 @@ static void shuffle(uint8_t (*rank)[FPISA_BLOCK], uint32_t workers, uint64_t *st
 	}
 }
 
-/* Sum in random orders, the same for every mode. */
+/* Sum in random orders, which are the same for every mode. */
 static void sum_in_orders(const struct analyze_options *o, const struct block *b, lanes result[ANALYZE_MODES],
 			  struct analyze_figures *g, uint64_t *state)
 {
-	uint32_t changed[ANALYZE_MODES] = {0}; /* one bit per lane */
+	uint32_t changed[ANALYZE_MODES] = {0}; /* one bit for each lane */
 	uint8_t rank[FPISA_MAX_WORKERS][FPISA_BLOCK];
 
 	for (uint64_t k = 0; k < o->orders; k++) {

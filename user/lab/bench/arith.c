@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The datapath's part of `fpisa bench arith`, with one job for each
- * configuration. The workers' contributions run through the entry by
- * BPF_PROG_TEST_RUN: whole frames with parsing, checksum and protocol.
- * Configurations take turns, round by round, so that drift of the machine
- * affects all of them alike.
+ * Measure the datapath for `fpisa bench arith`, with one job for each
+ * configuration. BPF_PROG_TEST_RUN passes the workers' contributions to the
+ * entry program. The contributions are complete frames, so parsing, checksum
+ * and protocol are included. Each round runs all configurations in turn, so
+ * that drift of the machine affects all of them alike.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,12 +23,12 @@
 
 #define ADDRESS 0x0a4dff01u /* 10.77.255.1 */
 #define WORKER 0x0a4d0001u  /* 10.77.0.1 and up */
-#define CONTRIBUTIONS 64    /* per configuration and round */
+#define CONTRIBUTIONS 64    /* runs of each configuration in a round */
 #define MAX_CHUNKS (CONTRIBUTIONS / 2)
 #define BENCH_INCARNATION 1 /* incarnation of all ranks */
 #define BENCH_TOKEN 0x5eadbeefcafe0001ull
 #define KNOWN_RUNS 32
-#define LOOPBACK 1 /* ifindex: nothing is sent, but a job needs a port */
+#define LOOPBACK 1 /* interface index; nothing is sent, but a job needs a port */
 
 static const char *name(const struct bench_config *c)
 {
@@ -147,7 +147,7 @@ const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags
 
 /* -- jobs ----------------------------------------------------------------- */
 
-/* Let every worker send HELLO, and again once all are known, which begins a generation. */
+/* Let every worker send a HELLO, and send a second one when all workers are known, which begins a generation. */
 static int join(const struct bench_arith *a, struct bench_config *c)
 {
 	struct fpisa_session session = {0};
@@ -170,7 +170,10 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 	return err;
 }
 
-/* Return the configuration's elements. By default these are BENCH_ELEMENTS, or the most that a chunk of its format and mode can have. */
+/*
+ * Return the number of elements of the configuration. The default is BENCH_ELEMENTS, or less if a chunk of the format
+ * and mode cannot have so many.
+ */
 static uint16_t elements_of(const struct bench_config *c)
 {
 	uint32_t most = fpisa_max_elements(fpisa_format_of(c->format), c->mode);
@@ -258,7 +261,7 @@ void bench_datapath_close(struct bench_arith *a)
 
 /* -- rounds --------------------------------------------------------------- */
 
-/* Swap the bytes of BENCH_ELEMENTS 32-bit words, as a sender of the other byte order has them. */
+/* Swap the bytes of BENCH_ELEMENTS 32-bit words, as a sender with the other byte order would send them. */
 static void swap_words(void *payload)
 {
 	uint32_t *word = payload;
@@ -289,7 +292,7 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 
 	bench_add_frame(c, s, rank, &frame);
 	err = bench_run(a->entry_fd, &frame, ns, &action);
-	/* The result is sent only if every contribution was added. */
+	/* The result is sent only if all contributions were added. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
 		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers, action);
 	return err;
@@ -344,7 +347,7 @@ int bench_datapath_round(struct bench_arith *a, uint64_t round)
 	return err;
 }
 
-/* Measure a known frame alone, and on live frames if `live` is not NULL. */
+/* Measure a known frame alone. If `live` is not NULL, also measure it on live frames. */
 static int known_round(struct bench_arith *a, struct bench_config *c, double *known, double *live)
 {
 	struct bench_frame frame;

@@ -2,21 +2,21 @@
 /*
  * Declarations that the files of the verb `bench` share.
  *
- *	bench.c        options of `bench arith`, the order of events
- *	arith.c        the configurations of the datapath, their rounds
- *	spread.c       medians, quartiles
- *	data.c         payloads: random values, or values of a file
- *	frame.c        frames for BPF_PROG_TEST_RUN
- *	reference.c    the programs that the datapath is compared with: bpf/fpisa_bench.bpf.c
- *	cpus.c         one CPU and two, on different slots and on the same ones
- *	report.c       table, JSON
- *	wire*.c        `bench wire` and `bench`: wire.h has the overview
+ * 	bench.c        options of `bench arith`, order of events
+ * 	arith.c        the configurations of the datapath, and their rounds
+ * 	spread.c       medians and quartiles
+ * 	data.c         payloads of random values or values of a file
+ * 	frame.c        frames for BPF_PROG_TEST_RUN
+ * 	reference.c    the programs for comparison, bpf/fpisa_bench.bpf.c
+ * 	cpus.c         one and two CPUs, on different slots and on the same slots
+ * 	report.c       table and JSON
+ * 	wire*.c        `bench wire` and `bench`; wire.h has the overview
  *
- * The verb moves into its own namespaces (lab.h) and loads the datapath there as
- * `fpisa load` and `fpisa job add` do, with one job for each configuration. All
- * of this disappears with the process.
+ * The verb moves into its own namespaces (lab.h). There it loads the datapath like `fpisa
+ * load`, and adds a job for each configuration like `fpisa job add`. When the process ends,
+ * all of these disappear.
  *
- * Functions return 0, or -errno after they have reported the error.
+ * Functions return 0, or report the error and return -errno.
  */
 #ifndef FPISA_BENCH_H
 #define FPISA_BENCH_H
@@ -42,21 +42,21 @@ extern const char bench_arith_help[], bench_wire_help[], bench_worker_help[];
 #define BENCH_ELEMENTS FPISA_DEFAULT_ELEMENTS
 #define BENCH_MIN_ROUNDS 9
 #define BENCH_MAX_ROUNDS 10000
-#define BENCH_WORKERS 8			  /* ranks of a job in every table except the table of whole rounds */
+#define BENCH_WORKERS 8			  /* number of ranks in a job, except in the table of whole rounds */
 #define BENCH_WINDOW FPISA_DEFAULT_WINDOW /* window of the job that two CPUs share */
 
 struct bench_options {
 	struct common c;
 	uint64_t rounds, seed;
 	uint32_t cpus, rows;
-	const char *gradients; /* file, or NULL */
+	const char *gradients; /* file with values, or NULL */
 };
 
 /* -- bench.c ------------------------------------------------------------ */
 
 /*
- * Run `bench arith` with its defaults and the fewest rounds. Put the result into a
- * JSON object, or print text if `into` is NULL.
+ * Run `bench arith` with its defaults and the fewest rounds. Add the result to the
+ * JSON object `into`, or print text if `into` is NULL.
  */
 int bench_arith_default(struct json_object *into);
 
@@ -67,7 +67,7 @@ struct bench_spread {
 	double median, low, high;
 };
 
-/* Compute the spread of n samples, 1 to BENCH_MAX_ROUNDS. Not thread-safe. */
+/* Compute the spread of n samples. n is 1 to BENCH_MAX_ROUNDS. This function is not thread-safe. */
 struct bench_spread bench_spread(const double *v, size_t n);
 
 /* -- data.c ------------------------------------------------------------- */
@@ -75,10 +75,10 @@ struct bench_spread bench_spread(const double *v, size_t n);
 /* The source of contributions. */
 struct bench_source {
 	uint64_t random;	      /* state of splitmix64() */
-	const struct gradients *file; /* NULL: random values whose exponents differ by up to 40 */
+	const struct gradients *file; /* NULL means random values whose exponents differ by up to 40 */
 };
 
-/* Write BENCH_ELEMENTS packed values of `f` to `out`, as a frame of that rank contains them. */
+/* Write BENCH_ELEMENTS packed values of `f` to `out`, as in a frame of this rank. */
 void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, void *out);
 
 /* Take the next contributions from another part of the file. */
@@ -87,21 +87,23 @@ void bench_next_chunk(struct bench_source *s);
 /* -- frame.c ------------------------------------------------------------ */
 
 struct bench_frame {
-	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN */
+	_Alignas(8) uint8_t ip_align[2]; /* padding like NET_IP_ALIGN */
 	uint8_t data[FPISA_MAX_FRAME];
 	uint32_t len;
 };
 
-/* Set the checksum after header and payload have been written. */
+/* Set the checksum. Header and payload must be complete. */
 void bench_seal(const struct fpisa_job *j, struct bench_frame *f);
 
-/* Run a program once on the frame, which does not change. Set *action to the program's XDP action. */
+/*
+ * Run a program once on the frame without changing the frame. Set *action to the XDP action that the program returns.
+ */
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);
 
 /*
- * Run a program on some thousand live frames, as a driver delivers them, each in a page that exists already. The
- * program has to drop them. Set *ns to the time of one frame, including the kernel's path to the program and from
- * it. Set *ns to 0 if the kernel does not support live frames (5.18 does).
+ * Run a program on some thousand live frames, as a driver delivers them. Each frame is in an existing page. The program
+ * must drop the frames. Set *ns to the time for one frame, which includes the kernel's path to and from the program.
+ * Set *ns to 0 if the kernel does not support live frames. Linux 5.18 and later supports them.
  */
 int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns);
 
@@ -109,11 +111,11 @@ int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns);
 
 #define BENCH_MAX_PROGRAMS 64
 
-/* Kinds of programs, by the prefixes of their names. */
+/* Kinds of programs, which are the prefixes of the programs' names. */
 enum bench_kind { BENCH_TOUCH, BENCH_ADD, BENCH_EMPTY, BENCH_SPIN, BENCH_KINDS };
 
 struct bench_program {
-	char name[48]; /* "u32_x8 clang-19" */
+	char name[48]; /* such as "u32_x8 clang-19" */
 	enum bench_kind kind;
 	int fd;
 	double *ns; /* [rounds], per element */
@@ -123,10 +125,13 @@ struct bench_reference {
 	struct bpf_object *object[2];
 	struct bench_program program[BENCH_MAX_PROGRAMS];
 	int programs;
-	int best[BENCH_KINDS]; /* index of the fastest, after bench_reference_choose() */
+	int best[BENCH_KINDS]; /* index of the fastest program, set by bench_reference_choose() */
 };
 
-/* Load the programs and check that each adding program adds. Close also after an error. */
+/*
+ * Load the programs, and check that programs of kind BENCH_ADD add correctly. Call bench_reference_close() even after
+ * an error.
+ */
 int bench_reference_open(struct bench_reference *r, struct bench_source *s, uint64_t rounds);
 void bench_reference_close(struct bench_reference *r);
 
@@ -139,12 +144,12 @@ const struct bench_program *bench_best(const struct bench_reference *r, enum ben
 
 /* -- arith.c ------------------------------------------------------------ */
 
-/* The measured steps of a round, in ns per element. */
+/* The steps of a round, which are measured in ns per element. */
 enum bench_step {
 	BENCH_SET,   /* the first contribution */
 	BENCH_MORE,  /* a further contribution */
-	BENCH_LAST,  /* the contribution that completes the round: add and read-out */
-	BENCH_READ,  /* BENCH_LAST without an add */
+	BENCH_LAST,  /* the contribution that completes the round, with its add and the read-out */
+	BENCH_READ,  /* the same as BENCH_LAST, but without an add */
 	BENCH_ROUND, /* all contributions of a round */
 	BENCH_STEPS,
 };
@@ -152,12 +157,13 @@ enum bench_step {
 struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
-	uint32_t window;   /* 0 means 1 */
-	uint16_t elements; /* of a frame; 0: as many as others, or as the format and mode allow */
-	uint64_t token;	   /* 0: no token */
-	bool file;	   /* values from the file */
-	__u8 flags;	   /* flags of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
-	uint32_t id;	   /* number of the job */
+	uint32_t window; /* 0 means 1 */
+	/* elements of a frame; 0 means the same as other configurations, or the most that format and mode allow */
+	uint16_t elements;
+	uint64_t token; /* 0 means no token */
+	bool file;	/* whether the values come from the file */
+	__u8 flags;	/* flags of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
+	uint32_t id;	/* job number */
 	uint32_t generation;
 	uint64_t chunk; /* next chunk */
 	struct fpisa_job job;
@@ -166,16 +172,18 @@ struct bench_config {
 
 #define BENCH_MAX_CONFIGS FPISA_MAX_JOBS
 
-/* Scaling from one CPU to two, as a multiple of one CPU's rate. */
+/* The rate of two CPUs as a multiple of one CPU's rate. */
 enum bench_scaling {
-	BENCH_ADDS,   /* each CPU has its own job */
-	BENCH_SPINS,  /* registers only */
-	BENCH_OWNED,  /* one job, each CPU with its own slots for all ranks: steered by port */
-	BENCH_SHARED, /* one job, each CPU with half of the ranks for all slots: spread by source */
+	BENCH_ADDS,  /* each CPU has its own job */
+	BENCH_SPINS, /* a program that uses only registers */
+	/* one job, in which each CPU has its own slots for all ranks, as when frames are steered by port */
+	BENCH_OWNED,
+	/* one job, in which each CPU has half of the ranks for all slots, as when frames are spread by source */
+	BENCH_SHARED,
 	BENCH_SCALINGS,
 };
 
-/* A frame that was added before: run alone, as a driver delivers it, and alone in a job with a token. */
+/* A frame that was added before. It is run alone, as a driver delivers it, and alone in a job with a token. */
 enum bench_known { BENCH_ALONE, BENCH_LIVE, BENCH_TAGGED, BENCH_KNOWN };
 
 struct bench_arith {
@@ -187,13 +195,13 @@ struct bench_arith {
 	int entry_fd; /* the program `fpisa` */
 	struct bench_config config[BENCH_MAX_CONFIGS];
 	uint32_t configs;
-	struct bench_config pair[2]; /* jobs of the two CPUs */
-	struct bench_config window;  /* job that the two CPUs share, with many slots */
+	struct bench_config pair[2]; /* the separate jobs of the two CPUs */
+	struct bench_config window;  /* the job with many slots that the two CPUs share */
 	int cpu[2];
-	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL with one CPU */
+	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL if there is only one CPU */
 	struct bench_config tagged;	 /* a job with a token */
 
-	double *known[BENCH_KNOWN]; /* [rounds]: ns of a frame that was added before, by enum bench_known */
+	double *known[BENCH_KNOWN]; /* [rounds], ns for a frame that was added before */
 };
 
 /* Load the datapath and create the jobs. */
@@ -203,20 +211,20 @@ void bench_datapath_close(struct bench_arith *a);
 /* Make a rank's contribution to the next round of `c`. */
 void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame);
 
-/* Make a rank's contribution and give it to the datapath. Call this for the ranks in their order. */
+/* Make a rank's contribution and run the datapath on it. Call this function for all ranks in order. */
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
 		     uint32_t *ns);
 
 int bench_datapath_round(struct bench_arith *a, uint64_t round);
 
-/* Measure the ns of a frame for which the datapath does everything but the add, alone and as a driver delivers it. */
+/* Measure the time in ns of a frame that the datapath processes without an add, alone and as a driver delivers it. */
 int bench_known_round(struct bench_arith *a, uint64_t round);
 
-/* Return the configuration of fp32 with this job and without flags, or NULL if there is none. */
+/* Return the configuration of fp32 with these parameters and without flags, or NULL if there is none. */
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
 
-/* Return the fused configuration of fp64 in mode exact whose frames have as many elements as possible. */
+/* Return the fused configuration of fp64 in mode exact with the most elements in a frame. */
 const struct bench_config *bench_exact64(const struct bench_arith *a);
 
 /* Return the configuration of fused fp32 in mode fpisa with these flags. */

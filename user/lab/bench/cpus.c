@@ -2,9 +2,9 @@
 /*
  * Measure the rate of two CPUs that work on different slots, relative to the highest rate that two CPUs of this machine
  * can reach. Each round runs contributions and a program that uses only registers, on one CPU, on the other and on
- * both. Then both CPUs work on one job. In one case each CPU has its own slots, as with `job add --ports` and a NIC
- * that spreads by port. In the other each CPU has all slots and its own ranks, as with a NIC that spreads by source. A
- * thread is pinned to its CPU. Only the time inside the program counts.
+ * both. Then both CPUs work on one job. In the first case each CPU has its own slots, as with `job add --ports` and a
+ * NIC that distributes frames by port. In the second case each CPU has all slots and its own ranks, as with a NIC that
+ * distributes frames by source. Each thread is pinned to one CPU. Only the time inside the programs is measured.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,11 +19,12 @@
 #include "lab/testbed/frame.h"
 
 #define SLICE_NS 5000000
-#define CHUNKS (2 * BENCH_WINDOW) /* chunks of the common job per slice */
-#define RESEND_NS 2000000	  /* far more than an add takes: a frame was dropped, or this thread lost the CPU */
+#define CHUNKS (2 * BENCH_WINDOW) /* number of chunks of the common job in a slice */
+/* much longer than an add takes; after this time a frame was dropped, or this thread was preempted */
+#define RESEND_NS 2000000
 #define RESENDS 1000
 
-/* A CPU's work in a slice. */
+/* The work of one CPU in a slice. */
 enum part {
 	OWN_JOB,
 	REGISTERS,
@@ -34,13 +35,13 @@ enum part {
 
 struct worker {
 	struct bench_arith *a;
-	int which; /* index of the CPU: 0 or 1 */
+	int which; /* index of the CPU, 0 or 1 */
 	enum part part;
 	pthread_barrier_t *start;
-	bool *done;		   /* [CHUNKS]: the result has left */
+	bool *done;		   /* [CHUNKS], whether the result was sent */
 	struct bench_frame *frame; /* [CHUNKS][BENCH_WORKERS], frames of the common job */
 	struct bench_source source;
-	double rate; /* runs per ns of program time */
+	double rate; /* runs per ns of time in the program */
 	int err;
 };
 
@@ -57,7 +58,7 @@ int bench_cpus(int cpu[2])
 	return n;
 }
 
-/* Send contributions of this CPU's job in whole rounds until the slice is over. */
+/* Send whole rounds of contributions of this CPU's job until the slice is over. */
 static int contribute(struct worker *w, uint64_t end, uint64_t *runs, uint64_t *sum)
 {
 	struct bench_config *c = &w->a->pair[w->which];
@@ -104,8 +105,8 @@ static bool its_part(const struct worker *w, uint32_t at, uint32_t rank)
 }
 
 /*
- * Make the frames before the slice begins: if the CPUs made frames meanwhile, they would seldom use a slot at the same
- * time.
+ * Make the frames before the slice begins. If the CPUs made frames during the slice, they would seldom use a slot at
+ * the same time.
  */
 static int make_frames(struct worker *w)
 {
@@ -134,7 +135,9 @@ static int contribute_one(struct worker *w, uint32_t at, uint32_t rank, uint64_t
 	return err;
 }
 
-/* Wait for the result of a chunk, which allows the chunk one window later. Send lost contributions again. */
+/*
+ * Wait for the result of a chunk. The result allows the chunk that is one window later. Send lost contributions again.
+ */
 static int await(struct worker *w, uint32_t at)
 {
 	uint64_t until = fpisa_now() + RESEND_NS, runs = 0, sum = 0;
@@ -154,7 +157,8 @@ static int await(struct worker *w, uint32_t at)
 }
 
 /*
- * Contribute in the order in which frames arrive if workers are in step: after a result all workers send to its slot.
+ * Contribute in the order in which frames arrive if workers are synchronised. After a result all workers send to its
+ * slot.
  */
 static int contribute_window(struct worker *w, uint64_t *runs, uint64_t *sum)
 {
@@ -192,7 +196,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Run slices at once on the CPUs in the bitmap `set`. Set *rate to the sum of their rates. */
+/* Run slices on the CPUs in the bitmap `set` at the same time. Set *rate to the sum of their rates. */
 static int slices(struct bench_arith *a, enum part part, uint32_t set, double *rate)
 {
 	bool done[CHUNKS] = {false};
@@ -235,7 +239,7 @@ static int slices(struct bench_arith *a, enum part part, uint32_t set, double *r
 	return err;
 }
 
-/* Measure the rate of the two CPUs together, each with its part, as a multiple of one CPU's. */
+/* Measure the rate of both CPUs together, each with its part of the work, as a multiple of one CPU's rate. */
 static int scaling(struct bench_arith *a, enum part one, enum part part, double *times)
 {
 	double alone[2] = {0}, both = 0;

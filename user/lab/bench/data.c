@@ -7,9 +7,9 @@
 #include "values/pack.h"
 #include "values/random.h"
 
-#define EXPONENTS 40 /* different exponents, so that no branch on an exponent is predicted */
+#define EXPONENTS 40 /* number of different exponents, enough to make a branch on an exponent unpredictable */
 
-/* Return a random finite value of a float format, with as many exponents as the format has, up to EXPONENTS. */
+/* Return a random finite value of a floating-point format. Use all exponents of the format, but at most EXPONENTS. */
 static uint64_t random_word(uint64_t bits, struct fpisa_format f)
 {
 	uint64_t ones = fpisa_exp_ones(f), spread = ones / 2 < EXPONENTS ? ones / 2 : EXPONENTS;
@@ -46,7 +46,7 @@ void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, vo
 		for (int i = 0; i < BENCH_ELEMENTS; i++) {
 			uint64_t bits = splitmix64(&s->random);
 
-			/* Integers have 26 bits: no sum of 32 workers overflows. */
+			/* Integers have 26 bits, so sums of 32 workers do not overflow. */
 			fpisa_put_word(out, i, f, f.integer ? (uint64_t)((int64_t)bits >> 38) : random_word(bits, f));
 		}
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Running frames through programs by BPF_PROG_TEST_RUN. bench.h documents the functions. */
+/* Run programs on frames by BPF_PROG_TEST_RUN. bench.h documents the functions. */
 #include <bpf/bpf.h>
 #include <errno.h>
 

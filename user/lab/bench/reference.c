@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The programs of bpf/fpisa_bench.bpf.c, from each compiler that built them:
- * programs that read a payload and programs that add integers, each in several
- * variants. The fastest variant counts. bench.h documents the functions.
+ * The programs of bpf/fpisa_bench.bpf.c, built by each compiler. Some programs
+ * read a payload and others add integers, each in several variants. Results are
+ * those of the fastest variant. bench.h documents the functions.
  */
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -21,14 +21,14 @@
 #include "fpisa_bench_old.skel.h"
 
 #define RUNS 16 /* runs of each program per round */
-#define ROW 1	/* key in the map of rows */
+#define ROW 1	/* the key in the map of rows */
 
 static const struct {
 	const char *prefix;
 	enum bench_kind kind;
 } kinds[] = {{"touch_", BENCH_TOUCH}, {"add_", BENCH_ADD}, {"empty", BENCH_EMPTY}, {"spin", BENCH_SPIN}};
 
-/* Return the variable `compiler` of an open object. */
+/* Return the value of the variable `compiler` in an open object. */
 static const char *compiler_of(const struct bpf_object *o)
 {
 	struct bpf_map *map;
@@ -122,7 +122,7 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return refuse(-errno, "bench: open programs: %s", reason(-errno));
 	r->object[which] = o;
 	compiler = compiler_of(o);
-	/* If only one compiler exists, it built both objects. */
+	/* If there was only one compiler, it built both objects. */
 	if (which && !strcmp(compiler, compiler_of(r->object[0])))
 		return 0;
 	err = bpf_object__load(o);

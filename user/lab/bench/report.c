@@ -10,7 +10,7 @@
 
 #define MAX_FIGURES 16
 
-/* A figure with its own name. */
+/* A figure with a name. */
 struct figure {
 	const char *key;
 	const double *ns; /* [rounds]; NULL if this datapath does not have the figure */
@@ -34,7 +34,7 @@ static const double *add(const struct bench_arith *a, uint8_t mode, uint8_t pipe
 	return step(a, mode, pipeline, FPISA_CLZ_BITS, BENCH_MORE);
 }
 
-/* Return the read-out time with the leading-zero count of this name, or NULL if the name does not exist. */
+/* Return the read-out time with the leading-zero count of this name, or NULL if there is no such count. */
 static const double *readout(const struct bench_arith *a, const char *name)
 {
 	for (const struct name *clz = clz_names; clz->name; clz++)
@@ -71,7 +71,7 @@ static struct bench_spread over_rounds(const struct bench_arith *a, const double
 	return bench_spread(v, a->o.rounds);
 }
 
-/* Compute the spread of the quotients within a round. */
+/* Compute the spread of quotients. Each quotient is of two figures of the same round. */
 static struct bench_spread ratio(const struct bench_arith *a, const double *v, const double *by)
 {
 	static double quotient[BENCH_MAX_ROUNDS];
@@ -85,7 +85,7 @@ static struct bench_spread ratio(const struct bench_arith *a, const double *v, c
 
 #define EXACT64_RATIOS 3
 
-/* A quotient of fused exact sums of FP64 by those of FP32, or by its own add. */
+/* The quotient of fused exact sums of FP64 by exact sums of FP32, or of the same sums by their add. */
 struct exact64 {
 	const char *key;
 	const double *ns, *by; /* [rounds] */
@@ -112,7 +112,7 @@ static struct json_object *quartiles(struct bench_spread s)
 	return o;
 }
 
-/* Add KEY and KEY_quartiles. */
+/* Add KEY and KEY_quartiles to the object. */
 static void add_spread(struct json_object *o, const char *key, struct bench_spread s)
 {
 	char name[64];
@@ -148,8 +148,8 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 }
 
 /*
- * Estimate an add on live frames. The time outside the add is that of the known frame, because no frame can be added
- * twice.
+ * Estimate the time of an add on live frames. The time outside the add is that of the known frame, because a frame
+ * cannot be added twice.
  */
 static struct bench_spread live_estimate(const struct bench_arith *a)
 {

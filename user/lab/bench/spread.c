@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Median and quartiles of what `bench` measures; bench.h has the contract. */
+/* Median and quartiles of the figures of `fpisa bench`. bench.h documents the function. */
 #include <string.h>
 
 #include "bench.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa bench wire: measure goodput and CPU time over real links, by packet size,
- * window, pipeline and threads, and choose the settings for a job. fpisa bench
- * runs bench arith first. wire.h has the overview.
+ * The verbs `fpisa bench wire` and `fpisa bench`. `bench wire` measures goodput
+ * and CPU time over real links, by packet size, window, pipeline and threads, and
+ * chooses the settings for a job. `bench` runs `bench arith` first. wire.h has
+ * the overview.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -18,7 +19,7 @@
 #include "wire.h"
 
 #define MAX_VECTOR (1 << 26)
-/* The slots suffice for the jobs of two runs at once. */
+/* There are enough slots for the jobs of two runs at the same time. */
 #define MAX_WINDOW (FPISA_DEFAULT_SLOTS / BENCH_WIRE_THREADS / 2)
 
 const char bench_wire_help[] =
@@ -59,7 +60,10 @@ static int add_to(const char *what, const char *said, struct bench_list *l, uint
 	return 0;
 }
 
-/* Parse "A,B", numbers from 1 to max, and powers of two if `powers`. Cuts the text. */
+/*
+ * Parse "A,B". The numbers are from 1 to max, and must be powers of two if `powers` is set. The function changes the
+ * text.
+ */
 static int parse_list(const char *what, char *text, uint64_t max, bool powers, struct bench_list *l)
 {
 	uint64_t n;
@@ -95,7 +99,7 @@ static int parse_pipelines(char *text, struct bench_list *l)
 	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: the list is empty");
 }
 
-/* Check ADDR[@DEV]; job/spec.c parses it again after the datapath is loaded. */
+/* Check ADDR[@DEV]. job/spec.c parses the text again after the datapath is loaded. */
 static int check_worker(const char *text)
 {
 	const char *dev = strchr(text, '@');
@@ -112,7 +116,7 @@ static int check_worker(const char *text)
 	return err;
 }
 
-/* Take a number of processes, or addresses of machines; `text` is NULL if --workers is not given. */
+/* Take a number of processes or the addresses of machines. `text` is NULL if --workers is not given. */
 static int take_workers(struct bench_wire *w, char *text)
 {
 	uint64_t number;
@@ -137,7 +141,7 @@ static int take_workers(struct bench_wire *w, char *text)
 	return w->workers ? 0 : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
 }
 
-/* Parse the options. The operand of `bench worker` is an address, and `bench worker` does not name workers. */
+/* Parse the options. The operand of `bench worker` is an address, and `bench worker` does not accept --workers. */
 static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 {
 	enum {
@@ -286,7 +290,7 @@ static int prepare(int argc, char **argv, bool worker)
 	return err ?: add_settings(&wire);
 }
 
-/* Finish a verb whose result is the wire table alone. */
+/* Finish a verb whose only result is the wire table. */
 static int finish(int err)
 {
 	if (!err && wire.c.json)

@@ -2,18 +2,17 @@
 /*
  * Declarations that the files of `bench wire` share.
  *
- *	wire.c         options, the sweep over the settings
- *	wire_net.c     an aggregator over veth, with workers' processes
- *	wire_nic.c     an aggregator on this machine's interfaces, workers elsewhere
- *	wire_worker.c  a worker: a process of wire_net.c, or `bench worker` for wire_nic.c
- *	wire_report.c  the best settings, table, JSON
+ * 	wire.c         options, and the sweep over the settings
+ * 	wire_net.c     an aggregator over veth, with a process for each worker
+ * 	wire_nic.c     an aggregator on this machine's interfaces, with workers on other machines
+ * 	wire_worker.c  a worker, which is a process of wire_net.c, or `bench worker` for wire_nic.c
+ * 	wire_report.c  the best settings, table and JSON
  *
- * Each setting has a run in every round. A run creates its jobs, the workers
- * join them and sum a vector of whole numbers, and the run deletes the jobs. The
- * sums are exact and are checked. Job numbers differ from run to run, so that a worker that is ahead waits for the next
- * jobs instead of joining old ones.
+ * Every round has a run for each setting. A run creates its jobs. The workers join the jobs and sum a vector of whole
+ * numbers, and the run deletes the jobs. The sums are exact and are checked. Consecutive runs use different job
+ * numbers. So a worker that is ahead waits for the next jobs instead of joining the old jobs.
  *
- * Functions return 0, or a negative number after they have reported the error.
+ * Functions return 0, or report the error and return a negative number.
  */
 #ifndef FPISA_BENCH_WIRE_H
 #define FPISA_BENCH_WIRE_H
@@ -25,17 +24,20 @@
 
 #define BENCH_WIRE_ADDRESS 0x0a4eff01u /* 10.78.255.1, the address of the aggregator */
 #define BENCH_WIRE_NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
-#define BENCH_WIRE_THREADS 4	       /* threads of a worker, at most */
+#define BENCH_WIRE_THREADS 4	       /* maximum number of threads of a worker */
 #define BENCH_WIRE_SETTINGS 256
 
-/* Values of an option, which are all measured. */
+/* Values of an option. All of them are measured. */
 struct bench_list {
 	uint32_t n, v[MAX_SIZES];
 };
 
 struct bench_setting {
 	uint32_t elements, window, pipeline, threads;
-	/* [rounds]: Gbit of contributions per second; CPU seconds per GB of all contributions, and per GB of the worker's own. */
+	/*
+	 * [rounds], in Gbit of contributions per second, CPU seconds of the aggregator per GB of all contributions, and
+	 * CPU seconds of a worker per GB of its own contributions
+	 */
 	double *goodput, *aggregator, *worker;
 	uint64_t retransmits, frames;
 };
@@ -43,24 +45,24 @@ struct bench_setting {
 struct bench_wire {
 	struct common c;
 	uint32_t workers;
-	uint64_t rounds, vector; /* values of a worker per round */
+	uint64_t rounds, vector; /* vector is the number of values of a worker in a round */
 	struct sizes elements;
 	struct bench_list window, threads, pipeline;
 	struct bench_setting setting[BENCH_WIRE_SETTINGS];
 	uint32_t settings, best;
-	uint32_t run;			  /* number of the run, over all settings and rounds */
+	uint32_t run;			  /* number of the run, counted over all settings and rounds */
 	char *address[FPISA_MAX_WORKERS]; /* ADDR or ADDR@DEV, by rank */
-	__be32 aggregator;		  /* 0: taken from the routes to the workers */
+	__be32 aggregator;		  /* 0 means the address that the routes to the workers use */
 	struct datapath dp;
-	/* For measurements over veth: */
+	/* The following members are for measurements over veth. */
 	struct star star;
-	struct processes processes; /* the workers */
+	struct processes processes; /* the processes of the workers */
 	pid_t napi[PROCESSES_MAX];  /* threads that poll the aggregator's ends of the links */
-	/* For measurements on interfaces of this machine: */
+	/* The following members are for measurements on interfaces of this machine. */
 	char *const *dev;
-	int devs;     /* 0: veth */
-	int entry_fd; /* the program on the interfaces */
-	int stats_fd; /* while open, makes the kernel count the run time of programs */
+	int devs;     /* 0 means veth */
+	int entry_fd; /* the program that is attached to the interfaces */
+	int stats_fd; /* while this descriptor is open, the kernel measures the run time of programs */
 	bool loaded;
 	const struct bench_setting *before; /* the setting whose jobs still exist */
 };
@@ -105,19 +107,22 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 
 /* -- wire_worker.c ------------------------------------------------------ */
 
-/* Run a worker process; arg is a struct bench_wire_rank. The process reports cpu_ns and retransmits of BENCH_SUM. */
+/* Run a worker process. `arg` is a struct bench_wire_rank. The process reports cpu_ns and retransmits of BENCH_SUM. */
 void bench_wire_work(void *arg, int control);
 
-/* Do all runs as a worker of the aggregator at `address`, with the aggregator's options. */
+/* Do all runs as a worker of the aggregator at `address`. The options must be those of the aggregator. */
 int bench_worker_sweep(struct bench_wire *w, const char *address);
 
-/* Return the number of values in a thread's share of a vector. bench_wire_warm(): in the thread's first, unmeasured sum. */
+/*
+ * Return the number of values in a thread's share of a vector. bench_wire_warm() returns the number of values in the
+ * thread's first sum, which is not measured.
+ */
 uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t thread, uint64_t *from);
 uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements);
 
 /* -- wire_report.c ------------------------------------------------------ */
 
-/* Choose the setting with the least CPU time among the settings within 5% of the most goodput. */
+/* Among the settings within 5% of the highest goodput, choose the setting with the least CPU time. */
 void bench_wire_choose(struct bench_wire *w);
 struct json_object *bench_wire_json(const struct bench_wire *w);
 void bench_wire_text(const struct bench_wire *w);

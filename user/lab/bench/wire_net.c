@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The aggregator's side of `bench wire`: links, jobs, time of a sum. wire.h documents the functions. */
+/*
+ * The aggregator's side of `bench wire`. This includes links, jobs and the time of a sum. wire.h documents the
+ * functions.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -52,7 +55,7 @@ static int load(struct bench_wire *w)
 	return err;
 }
 
-/* Give the links names that are unique on the machine: the threads that poll the links are found by these names. */
+/* Give the links names that are unique on the machine, because the threads that poll the links are found by name. */
 static void lay_out(struct bench_wire *w)
 {
 	static char address[PROCESSES_MAX][ADDRESS_LEN];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * `bench wire` on interfaces of this machine, with `bench worker` on other
+ * Run `bench wire` on interfaces of this machine, with `bench worker` on other
  * machines. This side learns about the workers only from the jobs' counters of
- * sent results. The jobs of a run stay until all workers have joined the jobs of
- * the next run, because a worker may still ask for a result.
+ * sent results. Keep the jobs of a run until all workers have joined the jobs of
+ * the next run, because a worker may still request a result.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ static const char *pin_of(const struct bench_wire *w)
 	return w->c.pin ?: PIN;
 }
 
-/* Check that every size fits every port, before the workers wait. */
+/* Check that every size fits every port, before workers are awaited. */
 static int check_mtu(const struct bench_wire *w)
 {
 	for (int i = 0; i < w->devs; i++) {
@@ -122,7 +122,7 @@ static int count(const struct bench_wire *w, const struct bench_setting *s, uint
 	return err;
 }
 
-/* Figures at one moment. */
+/* Figures at one point in time. */
 struct moment {
 	uint64_t results, wall, run;
 };
@@ -136,7 +136,7 @@ static int look(const struct bench_wire *w, const struct bench_setting *s, struc
 	return err;
 }
 
-/* Find the last moment with at most `warm` results, and the first moment with `all`. */
+/* Find the last sample with at most `warm` results, and the first sample with `all` results. */
 static int watch(const struct bench_wire *w, const struct bench_setting *s, uint64_t warm, uint64_t all,
 		 struct moment *from, struct moment *to)
 {

@@ -28,7 +28,7 @@ static bool fits(const struct bench_setting *s, uint32_t mtu)
 	return star_mtu(s->elements * sizeof(float)) <= mtu;
 }
 
-/* Return the index of the best of the settings that fit, or w->settings if none does. */
+/* Return the index of the best setting among those that fit, or w->settings if no setting fits. */
 static uint32_t choose(const struct bench_wire *w, uint32_t mtu)
 {
 	uint32_t best = w->settings;
@@ -66,7 +66,7 @@ static const char *options(const struct bench_setting *s)
 	return text;
 }
 
-/* Return the spread as JSON, or NULL for a figure that this side does not know and that is 0. */
+/* Return the spread as JSON. Return NULL for a figure of 0, which this side does not know. */
 static struct json_object *spread_json(struct bench_spread s)
 {
 	struct json_object *o;
@@ -121,7 +121,7 @@ struct json_object *bench_wire_json(const struct bench_wire *w)
 	return top;
 }
 
-/* Return the value, or a dash if this side does not know it. */
+/* Return the value, or a dash if this side does not know the value. */
 static const char *known(char text[16], bool is, double v)
 {
 	snprintf(text, 16, "%.3f", v);

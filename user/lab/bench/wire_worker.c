@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker of `bench wire`: a process in a separate network namespace that
- * takes orders, or `bench worker` on another machine, which goes through the
- * settings by itself. Each job has a thread with a handle, which sums its share
- * of the vector.
+ * A worker of `bench wire`. The worker is either a process in a separate
+ * network namespace that takes orders, or `bench worker` on another machine,
+ * which runs the sweep over the settings itself. Each job has a thread with a
+ * handle, which sums a share of the vector.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -38,8 +38,8 @@ struct side {
 	const struct bench_wire *w;
 	const char *address;
 	struct bench_wire_order order;	      /* the current order */
-	uint32_t rank, workers, threads, job; /* job: number of the first thread's job */
-	pid_t napi;			      /* the thread that polls the link; 0: its CPU time is not counted */
+	uint32_t rank, workers, threads, job; /* `job` is the number of the first thread's job */
+	pid_t napi;			      /* the thread that polls the link; 0 if its CPU time is not counted */
 	float *send, *recv;
 	struct thread thread[BENCH_WIRE_THREADS];
 };
@@ -73,7 +73,7 @@ uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t
 	return w->vector * (thread + 1) / threads - *from;
 }
 
-/* Return the values of the unmeasured sum, in which routes, buffers and round-trip times settle. */
+/* Return the number of values in the sum that is not measured. This sum fills routes, buffers and round-trip times. */
 uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements)
 {
 	uint64_t some = (uint64_t)window * elements * 4;
@@ -122,7 +122,7 @@ static void *sum(void *arg)
 	return NULL;
 }
 
-/* Have all threads do the work at once. */
+/* Let all threads do the work at the same time. */
 static int together(struct side *s, void *(*work)(void *), struct report *r)
 {
 	uint32_t begun = 0;
@@ -187,7 +187,7 @@ static void leave(struct side *s)
 	memset(s->thread, 0, sizeof(s->thread));
 }
 
-/* Join the jobs from `job` on. The first time, take the rank from the answer of the aggregator. */
+/* Join the jobs, starting with number `job`. The first time, get the rank from the aggregator's answer. */
 static int begin(struct side *s, uint32_t job, uint32_t threads, struct report *r)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -240,7 +240,7 @@ void bench_wire_work(void *arg, int control)
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);
 }
 
-/* Check that the joined job has the setting whose figures are to be printed. */
+/* Check that the joined job has the setting for which the figures are printed. */
 static int same_setting(const struct side *s, const struct bench_setting *setting, struct report *r)
 {
 	struct fpisa_info info = {.size = sizeof(info)};

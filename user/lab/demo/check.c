@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Check every element of every worker's result against the oracle. The oracle
- * replays the contributions in the job's register, in the order of arrival that
- * the result names. If the order does not matter, it uses any order. The exact
- * result gives the size of the error. Chunks are independent, so one thread per
- * CPU takes its share of them.
+ * Check every element of every worker's result with the oracle. The oracle
+ * replays the contributions in the job's register. Results contain their order
+ * of arrival, which the oracle follows. If the order does not matter, the
+ * oracle uses any order. The exact result shows the size of the error. Chunks
+ * are independent, so each CPU has a thread that checks a share of the chunks.
  */
 #include <errno.h>
 #include <math.h>
@@ -21,11 +21,11 @@
 
 struct share {
 	const struct demo *d;
-	uint64_t first, end; /* chunks */
+	uint64_t first, end; /* number of chunks */
 	struct demo_check k;
 };
 
-/* A chunk's packed results. */
+/* The packed results of a chunk. */
 struct expected {
 	uint64_t words[FPISA_MAX_PAYLOAD / sizeof(uint64_t)];
 	uint8_t scales[FPISA_MAX_BLOCKS];
@@ -58,7 +58,7 @@ struct oracle_call demo_ideal(const struct demo *d)
 	return c;
 }
 
-/* Replay one element of all ranks, in order of arrival, into element i of the chunk. */
+/* Replay one element of all ranks in order of arrival. Store the result as element i of the chunk. */
 static void replay_element(const struct demo *d, const struct oracle_call *call, const uint32_t *rank_at, uint64_t from,
 			   uint64_t i, struct expected *expected, struct oracle_events *events, uint32_t *flags)
 {
@@ -83,7 +83,10 @@ static void replay_block(const struct demo *d, const struct oracle_call *call, c
 	expected->scales[i / FPISA_BLOCK] = out.scale;
 }
 
-/* Compute the chunk's packed result and flags by the oracle. Return false if `order` is not an order of all ranks. */
+/*
+ * Compute the packed result and flags of the chunk with the oracle. Return false if `order` is not an order of all
+ * ranks.
+ */
 static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct expected *expected, uint32_t *flags,
 		   struct oracle_events *events)
 {
@@ -105,7 +108,7 @@ static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct 
 	return true;
 }
 
-/* Count the elements of a chunk in rank r's results that differ from `expected`. */
+/* Count the elements of a chunk whose result at rank r differs from `expected`. */
 static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint64_t n, const struct expected *expected)
 {
 	const void *out = demo_at(d, d->output, r, at);
@@ -117,7 +120,7 @@ static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint6
 	return sum;
 }
 
-/* Copy one rank's result, for comparison with the others. */
+/* Copy the result of one rank, for comparison with other ranks. */
 static void take_result(const struct demo *d, uint32_t r, uint64_t at, uint64_t n, struct expected *e)
 {
 	memcpy(e->words, demo_at(d, d->output, r, at), n * d->f.bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The demo's input and the memory that it shares with its workers. */
+/* The demo's input, and the memory that the demo shares with its workers. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "values/random.h"
 
 #define SAMPLE "data/gradients/epoch20.f32"
-#define DEFAULT_ROWS 8 /* rows of a raw file, as in the sample */
+#define DEFAULT_ROWS 8 /* rows of a raw file, as in the sample of gradients */
 #define MX_UNIT 133    /* an element is k x 2^(scale - 133) */
 
 static int share(size_t size, void *out)
@@ -52,18 +52,18 @@ static int share_all(struct demo *d)
 /* -- into the format -------------------------------------------------- */
 
 /*
- * Values come in the order of their elements, either rank by rank or all ranks of an
- * element at a time. `input` holds zeros before that.
+ * Values arrive in the order of their elements, either rank by rank, or with all
+ * ranks of an element together. `input` is zero initially.
  */
 struct taker {
 	struct demo *d;
-	double largest;				     /* largest magnitude, for int32 */
-	double lane[FPISA_MAX_WORKERS][FPISA_BLOCK]; /* incomplete block of each rank, for mxint8 */
+	double largest;				     /* largest magnitude, used for int32 */
+	double lane[FPISA_MAX_WORKERS][FPISA_BLOCK]; /* incomplete block of each rank, used for mxint8 */
 };
 
 typedef void take_fn(struct taker *t, uint32_t rank, uint64_t i, double v);
 
-/* Store the nearest float, rounded once. */
+/* Store the nearest floating-point value, rounded once. */
 static void take_float(struct taker *t, uint32_t rank, uint64_t i, double v)
 {
 	struct demo *d = t->d;
@@ -81,7 +81,7 @@ static void take_largest(struct taker *t, uint32_t rank, uint64_t i, double v)
 		t->largest = isnan(v) ? INFINITY : fabs(v);
 }
 
-/* Convert as SwitchML does, with a power of two as the factor. */
+/* Convert like SwitchML, with a power of two as the factor. */
 static void take_integer(struct taker *t, uint32_t rank, uint64_t i, double v)
 {
 	struct demo *d = t->d;
@@ -91,7 +91,7 @@ static void take_integer(struct taker *t, uint32_t rank, uint64_t i, double v)
 	d->vanished += v != 0 && !word;
 }
 
-/* Return the largest shift at which the sum of all ranks cannot overflow, whatever the signs. */
+/* Return the largest shift for which the sum of all ranks cannot overflow, whatever the signs of the values. */
 static int choose_shift(const struct taker *t)
 {
 	uint32_t workers = t->d->o.workers;
@@ -103,7 +103,9 @@ static int choose_shift(const struct taker *t)
 	return workers * rint(ldexp(t->largest, 31 - e)) <= INT32_MAX ? 31 - e : 30 - e;
 }
 
-/* Store a block with the smallest scale at which all elements, rounded to nearest, fit +-127 (doc/numbers.md). */
+/*
+ * Store a block. Use the smallest scale for which all elements, rounded to nearest, are in -127..127 (doc/numbers.md).
+ */
 static void put_block(struct taker *t, uint32_t rank, uint64_t i)
 {
 	struct demo *d = t->d;
@@ -114,7 +116,7 @@ static void put_block(struct taker *t, uint32_t rank, uint64_t i)
 		if (!(fabs(v[k]) <= largest))
 			largest = isnan(v[k]) ? INFINITY : fabs(v[k]);
 	frexp(largest, &scale);
-	scale += MX_UNIT - 7; /* the largest is below 128 units */
+	scale += MX_UNIT - 7; /* the largest element is below 128 units */
 	if (largest == 0 || scale < 0)
 		scale = 0;
 	scale += rint(ldexp(largest, MX_UNIT - scale)) > 127;
@@ -136,7 +138,7 @@ static void take_lane(struct taker *t, uint32_t rank, uint64_t i, double v)
 		put_block(t, rank, i - i % FPISA_BLOCK);
 }
 
-/* Put all values that `each` passes to take() into the format. */
+/* Convert all values to the format. `each` passes the values to take(). */
 static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take, const void *source), const void *source)
 {
 	static struct taker t;
@@ -157,7 +159,7 @@ static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take,
 
 /* -- a file ------------------------------------------------------------ */
 
-/* Find the sample of the tree that this binary was built in, or else of the working directory. */
+/* Find the sample in the source tree of this binary, or else in the working directory. */
 static int find_sample(char path[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
@@ -226,8 +228,9 @@ static int read_values(struct demo *d)
 /* -- random values ------------------------------------------------------ */
 
 /*
- * Return a nearly normal value with variance 1: twelve uniform values less their mean. The
- * unit is 2^-32, so that the same seed gives the same bits on every machine.
+ * Return a nearly normal value with variance 1, which is the sum of twelve uniform values
+ * minus its mean. The unit is 2^-32, so that the same seed gives the same bits on every
+ * machine.
  */
 static int64_t normal(uint64_t *state)
 {
@@ -242,8 +245,9 @@ static int64_t normal(uint64_t *state)
 }
 
 /*
- * Take random values that resemble gradients. An element, or a block of mxint8, has one scale
- * for all workers, 2^-28..2^-3 or as far as the format goes. A quarter of the values are zero.
+ * Take random values that resemble gradients. All workers' values of an element, or of a block
+ * of mxint8, have the same scale. Scales are in 2^-28..2^-3, or in the part of this range that
+ * the format supports. A quarter of the values are zero.
  */
 static void each_random(struct taker *t, take_fn *take, const void *source)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa demo: a complete aggregator with its workers on one machine, with real
- * packets, and a check of every bit of the result. demo.h has the overview.
+ * The verb `fpisa demo`. It runs an aggregator with its workers on one machine,
+ * uses real packets, and checks every bit of the result. demo.h has the
+ * overview.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,9 +23,10 @@
 static struct demo *running;
 
 /*
- * End the workers and then this process on a signal. Namespaces, links, pins and
+ * On a signal, end the workers and then this process. Namespaces, links, pins and
  * programs disappear with the processes. The handler calls only async-signal-safe
- * functions, so it may run at any time. Exit with the shell's code for the signal.
+ * functions, so it may run at any time. The exit status is the same as a shell's
+ * for the signal.
  */
 static void on_signal(int sig)
 {
@@ -52,7 +54,7 @@ static void catch_signals(struct demo *d)
 	sigaddset(&sa.sa_mask, SIGHUP);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	/* nohup ignores SIGHUP, and it has to stay ignored. */
+	/* If SIGHUP is ignored, as with nohup, continue to ignore it. */
 	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &sa, NULL);
 }
@@ -134,7 +136,7 @@ static int sum(struct demo *d)
 	return err ?: demo_hosts_traffic(d->traffic, hosts);
 }
 
-/* Sum up the counters of all aggregators. */
+/* Add up the counters of all aggregators. */
 static int count(struct demo *d, struct fpisa_counters *sum)
 {
 	struct fpisa_counters one;
@@ -163,7 +165,7 @@ int verb_demo(int argc, char **argv)
 	int err, verdict;
 
 	err = demo_parse(&d.o, &d.job, argc, argv);
-	/* Check the job before anything else, to refuse at once a job that no datapath can run. */
+	/* Check the job first, in order to refuse a job that no datapath supports immediately. */
 	if (!err)
 		err = datapath_job_check(DEMO_JOB, &d.job);
 	if (err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * --colocated: hosts at one switch, the bridge in the parent's namespace, without another machine. Each host's namespace has
- * the worker, and the datapath on eth0 and on lo. demo.h documents the functions.
+ * The network of --colocated. Hosts are connected to a switch, which is a bridge in the parent's namespace. Each host
+ * is a namespace with a worker, and with the datapath on eth0 and on lo. demo.h documents the functions.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #include "demo.h"
 #include "lab/testbed/lab.h"
 
-#define PIN_LEN (sizeof(DATAPATH_PIN) + 10) /* digits of a host */
+#define PIN_LEN (sizeof(DATAPATH_PIN) + 10) /* number of digits in a host number */
 
 static void pin_of(uint32_t host, char pin[PIN_LEN])
 {
@@ -120,7 +120,7 @@ int demo_hosts_load(struct demo *d)
 
 /* -- traffic of the links --------------------------------------------------- */
 
-/* Read the counters of the switch's ports, which receive the frames that the hosts send. */
+/* Read the counters of the switch's ports. A port receives the frames that its host sends. */
 int demo_hosts_traffic(struct demo_traffic *t, uint32_t hosts)
 {
 	FILE *f = fopen("/proc/thread-self/net/dev", "re");

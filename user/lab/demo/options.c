@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The demo's options, and their valid combinations. */
+/* Parse the demo's options, and check their combinations. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
@@ -172,7 +172,7 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 	return common_option(c, opt);
 }
 
-/* Check that the operation fits its options, and that the format and the mode offer it. */
+/* Check that the operation fits its options, and that the format and the mode support the operation. */
 static int check_op(struct demo_options *o, const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_format_of(j->format);
@@ -200,7 +200,10 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 	return 0;
 }
 
-/* Check the options of --colocated. A host sends to its own rank by lo: in generic mode, and not by multicast. */
+/*
+ * Check the options of --colocated. A host sends to its own rank through lo, which requires generic mode and excludes
+ * multicast.
+ */
 static int check_colocated(struct demo_options *o, struct fpisa_job *j)
 {
 	if (o->workers < 2 || o->workers > FPISA_MAX_SHARDS)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The parent's side of the workers. A worker reports its states through a socket pair and waits there until it may
- * continue. The end of the process closes the socket, so the parent notices a worker that dies like a worker that
- * fails.
+ * The parent's side of the workers. A worker reports its states through a socket pair, and waits on the socket until it
+ * may continue. When a process ends, its socket is closed. So the parent notices a worker that dies in the same way as
+ * a worker that fails.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -58,7 +58,7 @@ const char *demo_lost(const struct demo *d)
 	return NULL;
 }
 
-/* Take a message of worker r. */
+/* Handle a message of worker r. */
 static int hear(struct demo *d, uint32_t r)
 {
 	const char *message = d->result[r].message;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of the demo: progress on a terminal, then a table or JSON. */
+/* Output of the demo. It consists of progress on a terminal, and a table or JSON. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #include "job/job.h"
 #include "values/pack.h"
 
-#define BARS 16 /* workers that fit the progress line */
+#define BARS 16 /* number of workers that fit into the progress line */
 
 /* -- progress, on stderr ------------------------------------------------- */
 
@@ -153,7 +153,7 @@ static void print_workers(const struct demo *d, const struct demo_check *k)
 	putchar('\n');
 }
 
-/* Return the bytes of values that a ring of the hosts would send by each link. */
+/* Return the bytes of values that a ring of the hosts would send over each link. */
 static double ring_bytes(const struct demo *d)
 {
 	return 2.0 * (d->o.workers - 1) / d->o.workers * (double)d->row;
@@ -198,7 +198,10 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 		FPISA_VERDICTS(X)
 #undef X
 	};
-	/* The first contribution of a round is stored, all others are added. For a norm, each is squared. */
+	/*
+	 * The first contribution of a round is stored, and the others are added. For a norm each contribution is
+	 * squared.
+	 */
 	bool squares = d->o.op == FPISA_OP_NORM;
 	__u64 adds = d->elements * (d->o.workers - 1 + (squares ? d->o.workers : 0));
 

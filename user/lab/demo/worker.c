@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One worker of the demo: make a namespace, configure the link, and drop every privilege. From then on the worker is
- * like any user's program with libfpisa: it has only an address and a job number.
+ * A worker of the demo. It creates a namespace, configures the link, and drops all privileges. Afterwards the worker is
+ * like any unprivileged program with libfpisa that has an address and a job number.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,7 +25,7 @@ struct worker {
 	int control;
 };
 
-/* Report a state and wait for permission to continue. Exit with the parent. */
+/* Report a state and wait for permission to continue. Exit if the parent has ended. */
 static void report_and_wait(struct worker *w, enum demo_state state)
 {
 	char byte = state;
@@ -44,7 +44,7 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 	__atomic_store_n(&w->result->chunks, w->result->chunks + 1, __ATOMIC_RELAXED);
 }
 
-/* Convert between little-endian, as in the parent, and the job's byte order. */
+/* Convert between the parent's byte order, which is little-endian, and the job's byte order. */
 static void reorder(const struct worker *w)
 {
 	const struct demo *d = w->d;

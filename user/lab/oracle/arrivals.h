@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The order of arrival that a result reports. */
+/* Decode the order of arrival that a result reports. */
 #ifndef FPISA_ARRIVALS_H
 #define FPISA_ARRIVALS_H
 
@@ -9,8 +9,9 @@
 #include "fpisa/wire.h"
 
 /*
- * Set rank_at[i] to the i-th of the contributors `ranks` to arrive, by `order`
- * with 4 bits per rank. Return false if `order` is not an order of these ranks.
+ * Set rank_at[i] to the i-th rank to arrive among the contributors `ranks`.
+ * `order` has 4 bits for each rank. Return false if `order` is not an order of
+ * these ranks.
  */
 static inline bool arrivals(uint64_t order, uint64_t ranks, uint32_t rank_at[FPISA_ORDER_WORKERS])
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The oracle's exact sums and errors against them; see oracle.h. A sum is one
- * long integer of GMP's limbs in place. Only the read-out allocates memory.
+ * The oracle's exact sums, and errors relative to them. oracle.h documents the
+ * functions. A sum is one long integer of GMP limbs inside the struct. Only the
+ * read-out allocates memory.
  */
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,7 @@ void oracle_exact_init(struct oracle_exact *x, struct fpisa_format f)
 	x->limbs = ((1 << f.ebits) + f.mbits + 60) / LIMB_BITS + 1;
 }
 
-/* Add at any position: p + 64 bits are well below the top limb. */
+/* Add at any position. p + 64 bits are far below the top limb. */
 void oracle_exact_accumulate(struct oracle_exact *x, bool negative, uint64_t n, int p)
 {
 	mp_limb_t part[2] = {n << p % LIMB_BITS, p % LIMB_BITS ? n >> (LIMB_BITS - p % LIMB_BITS) : 0};
@@ -42,7 +43,7 @@ void oracle_exact_add(struct oracle_exact *x, uint64_t word)
 	oracle_exact_accumulate(x, d.negative, d.n, d.e - 1);
 }
 
-/* Store |x| as limbs, which *view borrows. Return whether x is negative. */
+/* Store |x| as limbs, and let *view refer to them. Return whether x is negative. */
 static bool magnitude_of(const struct oracle_exact *x, mp_limb_t *limbs, mpz_t view)
 {
 	bool negative = x->sum[x->limbs - 1] >> (LIMB_BITS - 1);
@@ -66,7 +67,7 @@ void oracle_exact_value(const struct oracle_exact *x, mpz_t sum)
 		mpz_set(sum, view);
 }
 
-/* Return q, where 2^q is the quantum of a value of that many bits. */
+/* Return q, where 2^q is the quantum of a value with this number of bits. */
 static int quantum(struct fpisa_format f, size_t bits)
 {
 	return bits > (size_t)f.mbits + 1 ? (int)bits - f.mbits - 1 : 0;

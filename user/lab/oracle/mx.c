@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The oracle's blocks with a shared exponent (mxint8); see oracle.h. Each lane
- * has its own register or exact sum. The read-out joins the lanes and finds the
- * scale that fits them all.
+ * The oracle's blocks with a shared exponent (mxint8). oracle.h documents the
+ * functions. Each lane has a separate register or exact sum. The read-out
+ * combines the lanes and finds a scale that fits all of them.
  */
 #include <assert.h>
 
@@ -12,7 +12,7 @@
 #define SCALE_NAN 255
 #define K_MAX 127
 
-/* Return the biased exponent of a block's lanes. A block of zeros has the least exponent. */
+/* Return the biased exponent of a block's lanes. A block of zeros has the smallest exponent. */
 static int exponent_of(const struct oracle_mx *block)
 {
 	for (int i = 0; i < LANES; i++)
@@ -78,7 +78,7 @@ static void pack_block(const mpz_t sum[LANES], const mpz_t den, enum fpisa_round
 	for (int i = 0; i < LANES; i++)
 		if (mpz_sgn(sum[i]) && mpz_sizeinbase(sum[i], 2) > longest)
 			longest = mpz_sizeinbase(sum[i], 2);
-	/* An element above 2^(longest - 1) / 2^(size of den) is beyond 128 at smaller scales. */
+	/* With a smaller scale, an element above 2^(longest - 1) / 2^(size of den) would be beyond 128. */
 	scale = (int)longest - (int)mpz_sizeinbase(den, 2) - 7;
 	if (scale < 0)
 		scale = 0;
@@ -93,7 +93,7 @@ static void pack_block(const mpz_t sum[LANES], const mpz_t den, enum fpisa_round
 	*flags |= FPISA_NAN | FPISA_OVERFLOW | FPISA_INEXACT;
 }
 
-/* Compute the result of c from the sums of n contributions, sum[i] x 2^p units in lane i. */
+/* Compute the result of c from n contributions. sum[i] x 2^p units is the sum of lane i. */
 static void finish(const struct oracle_call *c, size_t n, mpz_t sum[LANES], int p, struct oracle_mx *out,
 		   uint32_t *flags)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The oracle's operations, from the words of an element to its result; see
- * oracle.h. A sum in a register or in a long integer becomes a rational. The operation on the rational is exact, and is
- * followed by one rounding.
+ * The oracle's operations, which compute a result from the words of an element. oracle.h documents the functions. The
+ * sum in a register or long integer becomes a rational number. The operation on this number is exact, and is followed
+ * by one rounding.
  */
 #include <assert.h>
 #include <math.h>
 
 #include "value.h"
 
-/* Return a value's position in the order of min and max: NaN is last, and the zeros are equal. */
+/* Return the position of a value in the order that min and max use. NaN is last, and the two zeros are equal. */
 static int64_t order(struct fpisa_format f, uint64_t word)
 {
 	struct oracle_value v;
@@ -47,7 +47,10 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 	return order(c->f, best) == 0 ? 0 : best;
 }
 
-/* Pack the special result of c for a special sum: a negative factor swaps infinities. Return false for a finite sum. */
+/*
+ * If the sum is infinite or NaN, pack the result of c. A negative factor swaps the infinities. Return false if the sum
+ * is finite.
+ */
 static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word, uint32_t *flags)
 {
 	bool swap = c->op == FPISA_OP_SCALE && c->factor < 0;
@@ -55,7 +58,7 @@ static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf,
 	return oracle_pack_special(c->f, nan, swap ? ninf : pinf, swap ? pinf : ninf, word, flags);
 }
 
-/* Compute the result of c from the sum of n contributions, sum x 2^p quanta, or squared quanta for a norm. */
+/* Compute the result of c from n contributions. The sum is sum x 2^p quanta, or squared quanta for a norm. */
 static uint64_t finish(const struct oracle_call *c, size_t n, mpz_t sum, int p, uint32_t *flags)
 {
 	uint64_t word;
@@ -146,7 +149,7 @@ uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_r
 	return oracle_result(&c, n, words, events, flags);
 }
 
-/* Add the squares of finite words to the sum, in squared quanta. */
+/* Add the squares of the finite words to the sum, in squared quanta. */
 static void add_squares(struct fpisa_format f, size_t n, const uint64_t *words, mpz_t sum)
 {
 	mpz_t square;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The oracle's registers; see oracle.h. Shifts are floor divisions by powers
- * of two in 128 bits, and sums are saturated afterwards. On purpose, nothing
- * here works as in mau.h.
+ * The registers of the oracle. oracle.h documents the functions. Shifts are
+ * floor divisions by powers of two in 128 bits. Sums are saturated after the
+ * addition. The methods differ from those of mau.h on purpose.
  */
 #include "value.h"
 
 typedef __int128 wide;
 typedef unsigned __int128 uwide;
 
-/* Return floor(m / 2^d). Set *lost to whether the quotient is inexact. */
+/* Return floor(m / 2^d). Set *lost if the quotient is inexact. */
 static int64_t floor_shift(int64_t m, int d, bool *lost)
 {
 	wide divisor, quotient;
 
 	if (d > 64)
-		d = 64; /* |m| <= 2^63: from here on the quotient is 0 or -1 and inexact */
+		d = 64; /* |m| <= 2^63, so from this shift on the quotient is 0 or -1 and inexact */
 	divisor = (wide)1 << d;
 	quotient = m / divisor;
 	*lost = m % divisor != 0;
@@ -31,7 +31,7 @@ static void note_special(struct oracle_reg *reg, const struct oracle_entry *in)
 	reg->ninf |= in->ninf;
 }
 
-/* Return the square of n in the doubled range, floor(n^2 x 2^(G - M - 1)). Set *lost to whether the square is inexact. */
+/* Return the square of n in the doubled range, floor(n^2 x 2^(G - M - 1)). Set *lost if the square is inexact. */
 static int64_t square_mantissa(struct fpisa_format f, uint64_t n, bool *lost)
 {
 	int shift = f.guard - f.mbits - 1;
@@ -41,7 +41,7 @@ static int64_t square_mantissa(struct fpisa_format f, uint64_t n, bool *lost)
 	return (int64_t)(shift < 0 ? square >> -shift : square << shift);
 }
 
-/* Return the entry that a packed value makes in the register, or for a norm its square. */
+/* Return the register that a packed value is converted to, or its square for a norm. */
 static struct oracle_entry enter(struct fpisa_format f, int op, uint64_t word)
 {
 	struct oracle_entry in = {.e = 1};
@@ -72,7 +72,7 @@ void oracle_take(struct oracle_reg *reg, const struct oracle_entry *in)
 	note_special(reg, in);
 }
 
-/* Add m to reg->m, saturated to R bits. */
+/* Add m to reg->m, and saturate the sum to R bits. */
 static void add_saturated(struct oracle_reg *reg, struct fpisa_format f, int64_t m, struct oracle_events *events)
 {
 	wide limit = (wide)1 << (f.rbits - 1);
@@ -200,7 +200,7 @@ uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum f
 	} else if (p >= q) {
 		k = (uwide)magnitude << (p - q);
 	} else {
-		unit = (uwide)1 << (q - p); /* q - p <= G + 1 or R - M: below 2^65 */
+		unit = (uwide)1 << (q - p); /* q - p <= G + 1 or R - M, so the result is below 2^65 */
 		k = magnitude / unit;
 		rest = magnitude % unit;
 	}

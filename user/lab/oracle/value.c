@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Packed values and the rounding of rationals; see value.h. Decoding uses
- * plain `if`s, and packing counts in quanta. A value between two packed values is
- * settled by a comparison of whole products, without guard or sticky bits.
+ * Packed values, and the rounding of rational numbers. value.h documents the
+ * functions. Values are decoded with plain `if` statements and packed by counting
+ * quanta. A value between two packed values is rounded by comparing exact
+ * products, without guard or sticky bits.
  */
 #include "value.h"
 
@@ -95,7 +96,7 @@ bool oracle_round_quotient(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa
 	return exact;
 }
 
-/* Round the root of num / den, num >= 0, like oracle_round_quotient(). */
+/* Round the root of num / den for num >= 0, like oracle_round_quotient(). */
 static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rounding rounding)
 {
 	mpz_t square, middle;
@@ -109,7 +110,7 @@ static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rou
 	mpz_mul(square, square, den);
 	exact = mpz_cmp(square, num) == 0;
 
-	/* compare the root with k + 1/2: 4 num / den with (2k + 1)^2 */
+	/* compare the root with k + 1/2 by comparing 4 num / den with (2k + 1)^2 */
 	mpz_mul_2exp(middle, k, 1);
 	mpz_add_ui(middle, middle, 1);
 	mpz_mul(middle, middle, middle);
@@ -122,7 +123,7 @@ static bool round_root(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rou
 	return exact;
 }
 
-/* Return the largest p with 2^p <= |num / den|; num is not 0. */
+/* Return the largest p with 2^p <= |num / den|. num must not be 0. */
 static int floor_log2(const mpz_t num, const mpz_t den)
 {
 	int p = (int)mpz_sizeinbase(num, 2) - (int)mpz_sizeinbase(den, 2);

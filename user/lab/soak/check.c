@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The contributions of the ranks of a call, and its expected results. Both
- * follow from seed, job, generation, call and rank. rank.h documents the functions.
+ * The contributions of the ranks to a call, and the expected results. Both depend
+ * only on seed, job, generation, call and rank. rank.h documents the functions.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,8 @@ void rank_say(struct worker *w, const char *what)
 }
 
 #define EXPONENTS 6
-#define FEW_BITS 4 /* bits of a mantissa: few enough that no register loses a bit, over all exponents or one exponent */
+/* number of mantissa bits for which no register loses a bit, with EXPONENTS exponents or with one exponent */
+#define FEW_BITS 4
 
 /* -- data ---------------------------------------------------------------- */
 
@@ -29,8 +30,8 @@ uint64_t rank_random(const struct worker *w)
 }
 
 /*
- * Return a value with an exponent near the others, so that sums round and cancel, or a
- * zero or a special. If few_bits, no add rounds.
+ * Return a zero, an infinity, a NaN, or a value with an exponent near the others. Near
+ * exponents let sums round and cancel. If few_bits is set, adds do not round.
  */
 static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 {
@@ -47,14 +48,14 @@ static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 		return sign;
 	if (z % 4093 == 0) {
 		e = (1ull << f.ebits) - 1;
-		/* Make a NaN, not a largest number. */
+		/* Make a NaN. In a format without infinities, a smaller fraction would make one of the largest numbers. */
 		if (few_bits && f.finite)
 			frac = (1ull << f.mbits) - 1;
 	}
 	return sign | e << f.mbits | frac;
 }
 
-/* Return element i of a rank. Some sums of integers saturate, but not in a group. */
+/* Return element i of a rank. Some sums of integers saturate, except in a group. */
 static uint64_t word_of(const struct worker *w, struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
 {
 	uint64_t state = call + ((uint64_t)rank << 32 | i), z;
@@ -65,7 +66,7 @@ static uint64_t word_of(const struct worker *w, struct fpisa_format f, uint64_t 
 	return (uint32_t)((int32_t)z >> ((w->g ? 4 : 0) + (z >> 32) % 16));
 }
 
-/* Return block b of a rank, with a scale near the others. Some blocks are zeros, some NaN. */
+/* Return block b of a rank, with a scale near the others. Some blocks are all zeros, and some are NaN. */
 static struct oracle_mx block_of(uint64_t call, uint32_t rank, uint64_t b)
 {
 	uint64_t state = call + ((uint64_t)rank << 32 | b), z = splitmix64(&state);
@@ -76,7 +77,7 @@ static struct oracle_mx block_of(uint64_t call, uint32_t rank, uint64_t b)
 	return block;
 }
 
-/* Convert a value to the byte order of the job's arrays, or back. */
+/* Convert a value between the host's byte order and that of the job's arrays. */
 static uint64_t in_order(const struct worker *w, struct fpisa_format f, uint64_t word)
 {
 	return w->info.big_endian ? __builtin_bswap64(word) >> (64 - 8 * f.bytes) : word;
@@ -121,7 +122,7 @@ struct oracle_call rank_operation(const struct worker *w)
 
 /* -- check ----------------------------------------------------------------- */
 
-/* Count the wrong elements (and scales) of a chunk. Set *flags to the expected flags of the chunk. */
+/* Count the wrong elements and scales of a chunk. Set *flags to the expected flags of the chunk. */
 static uint64_t wrong_values(const struct worker *w, const struct fpisa_chunk *c, const uint32_t *rank_at, uint32_t n,
 			     uint32_t *flags)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The end of the soak: take everything down and count leftovers. */
+/* End the soak. Remove all objects and count the objects that remain. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "soak.h"
 #include "lab/testbed/lab.h"
 
-/* Let every worker end by itself, within its time. */
+/* Wait until every worker has ended, within the time limit. */
 static void stop_ranks(struct soak *s)
 {
 	uint64_t end = fpisa_now() + SOAK_GROUP_HANG_NS;
@@ -32,7 +32,7 @@ static void stop_ranks(struct soak *s)
 		}
 }
 
-/* Count the pins. A BPF filesystem has two files of its own, maps.debug and progs.debug. */
+/* Count the pins. Skip maps.debug and progs.debug, which every BPF filesystem contains. */
 static uint64_t count_pins(void)
 {
 	DIR *d = opendir(LAB_BPFFS);
@@ -46,7 +46,7 @@ static uint64_t count_pins(void)
 	return n;
 }
 
-/* Take everything down in the order in which a user would, and count leftovers. */
+/* Remove all objects in the order in which a user would remove them, and count the objects that remain. */
 int soak_take_down(struct soak *s, int fds, struct soak_leaks *l)
 {
 	__u32 jobs_id = s->dp.jobs_id;

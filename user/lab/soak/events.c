@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Events for workers, links, jobs and loaders while the soak's sums run. */
+/* Cause events for workers, links, jobs and loaders while the ranks of the soak make calls. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,10 +17,10 @@
 
 enum event { KILL, LINK, JOB, SHRINK, LOADER, MANAGER, EVENTS };
 
-/* Mean time between two events of a kind. */
+/* The mean time between two events of each kind. */
 static const uint64_t every_ns[EVENTS] = {1500 * MS, 4000 * MS, 5000 * MS, 9000 * MS, 5000 * MS, 6000 * MS};
 
-/* Formats and modes that jobs take in turn, starting at a random entry. */
+/* Formats and modes of jobs. Jobs use them in turn, starting with a random entry. */
 static const struct {
 	uint8_t format, mode;
 } kinds[] = {
@@ -69,7 +69,7 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.rounding = random_below(&s->random, 2) ? FPISA_ROUND_DOWN : FPISA_ROUND_NEAREST,
 		.pipeline = random_below(&s->random, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
 		.clz = (uint8_t)(FPISA_CLZ_LPM + random_below(&s->random, 2)),
-		/* Always have jobs with each fan-out, on the same interfaces. */
+		/* Give the same interfaces jobs with each fan-out at any time. */
 		.fanout = (job < 2 ? job == 0 : random_below(&s->random, 2)) ? FPISA_FANOUT_UNICAST :
 									       FPISA_FANOUT_MULTICAST,
 	};
@@ -117,7 +117,7 @@ static int delete_job(struct soak *s, uint32_t job)
 	return err;
 }
 
-/* Create the job again, with other parameters and all of its ranks. */
+/* Create the job again with other parameters and with all of its ranks. */
 static int renew_job(struct soak *s, uint32_t job, uint64_t now)
 {
 	struct soak_job *j = &s->job[job];
@@ -142,7 +142,7 @@ static int load_port(const char *name)
 	return datapath_load(&how, devs, 1);
 }
 
-/* Run a load in a process that may die at any moment, or that repairs what a killed loader left. */
+/* Run a load in a process that may be killed at any moment, or that repairs the state after a killed loader. */
 static int run_loader(const struct soak *s)
 {
 	char dev[IF_NAMESIZE], *devs[] = {dev};
@@ -246,8 +246,8 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 		__atomic_store_n(&s->shared->taken_out[job], 1ull << rank, __ATOMIC_RELEASE);
 		err = datapath_job_shrink(&s->dp, job, 1ull << rank, &live);
 		/*
-		 * Wait until every call in progress has ended, because taken_out decides which ranks its results may
-		 * lack.
+		 * Wait until all calls in progress have ended, because taken_out determines which ranks may be missing
+		 * from their results.
 		 */
 		j->add_ns = now + 2 * SOAK_TIMEOUT_MS * MS + random_below(&s->random, 3000 * MS);
 		return err;
@@ -264,7 +264,7 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 	}
 }
 
-/* Restore links, jobs, ranks and a killed loader that are due. */
+/* Restore links, jobs, ranks and a killed loader when they are due. */
 static int restore_due(struct soak *s, uint64_t now)
 {
 	int err = follow_loader(s, now);
@@ -279,7 +279,7 @@ static int restore_due(struct soak *s, uint64_t now)
 	for (uint32_t job = 0; !err && job < s->o.jobs; job++) {
 		struct soak_job *j = &s->job[job];
 
-		/* An upgrade holds the lock for long, and the links should not wait for it. */
+		/* An upgrade holds the lock for a long time, and the links should not wait for the lock. */
 		if (j->add_ns && now >= j->add_ns && !s->loader.process.pid)
 			err = renew_job(s, job, now);
 		for (uint32_t r = 0; !err && r < j->ranks; r++)

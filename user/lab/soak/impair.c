@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The middlebox between worker hosts and aggregator. It takes every frame off one
- * link by a packet socket and puts the frame onto the other link, with faults, in
- * each direction. It is invisible to both sides. Frames other than UDP, such as ARP, pass unchanged.
+ * The middlebox between the worker hosts and the aggregator. In each direction it receives every frame of one link on a
+ * packet socket, and sends the frame over the other link, with faults. Neither side can detect the middlebox. Frames
+ * other than UDP, such as ARP, pass unchanged.
  *
- * The middlebox is also an adversary (doc/protocol.md, section 6). From each HELLO
- * that a worker sends, it forges HELLOs with incarnations that the worker never
- * had, and sends them by another host's link.
+ * The middlebox is also an adversary (doc/protocol.md, section 6). For each HELLO of a worker it forges HELLOs with
+ * incarnations that the worker never had. It sends the forged HELLOs over another host's link.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -35,7 +34,7 @@
 #define IP_LEN 20
 #define TCP_CHECKSUM 16
 
-/* One end of a link. Frames that arrive here leave at the other end. */
+/* One end of a link. Frames that arrive at this end leave at the other end. */
 struct end {
 	int fd;
 	struct fpisa_faults faults;
@@ -57,7 +56,7 @@ static int open_end(struct end *e, char prefix, uint32_t host)
 	return 0;
 }
 
-/* Forge a HELLO of this rank, as an attacker could that can forge any address but has not received a cookie. */
+/* Forge a HELLO of this rank. Only use what an attacker has who can forge any address but has not received a cookie. */
 static void forge_hello(const unsigned char *frame, size_t n, const struct end *other, struct soak_shared *shared)
 {
 	_Alignas(8) unsigned char copy[FRAME_MAX];
@@ -126,7 +125,7 @@ static void take_in(struct end *e, const struct end *other, struct soak_shared *
 	}
 }
 
-/* Send frames that are due. A frame that cannot be sent now, as on a link that is down, is lost. */
+/* Send the frames that are due. A frame that cannot be sent now, for example because the link is down, is lost. */
 static void let_out(struct end *from, const struct end *to)
 {
 	struct fpisa_frame *frame;

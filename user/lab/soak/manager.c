@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Run the manager that creates half of the soak's jobs, with a key if GnuTLS exists. Kill it, start it again, and order
- * it to end groups.
+ * Run the manager that creates half of the soak's jobs. The manager uses a key if GnuTLS is available. Kill the
+ * manager, start it again, and tell it to end groups.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "values/random.h"
 
 #define END_NS \
-	60000000000ull /* for the last group to disappear if its ranks do not return, and for the manager to end */
+	60000000000ull /* time until the last group disappears if its ranks do not return, and until the manager ends */
 
 int soak_key_open(const struct soak *s, uid_t owner)
 {
@@ -89,7 +89,7 @@ void soak_disturb(struct soak *s, uint32_t job)
 	__atomic_store_n(&s->shared->disturbed_ns[job], fpisa_now(), __ATOMIC_RELEASE);
 }
 
-/* Find the job's group by its name. Return -ENOENT, not reported, if the group does not exist. */
+/* Find the job's group by its name. Return -ENOENT without reporting an error if the group does not exist. */
 static int find(struct soak *s, uint32_t job, struct datapath_groups *g, struct group_record *r, __u32 *place)
 {
 	char name[SOAK_GROUP_LEN];
@@ -121,7 +121,7 @@ int soak_group_end(struct soak *s, uint32_t job, bool by_job)
 		return err == -ENOENT ? 0 : err;
 	while (k < FPISA_MANAGER_JOBS && r.job[k].state != FPISA_GROUP_JOB_MADE)
 		k++;
-	/* The group may have ended by now, and its job number may belong to another group. */
+	/* The group may have ended, and its job number may already belong to another group. */
 	by_job &= k < FPISA_MANAGER_JOBS;
 	soak_disturb(s, job);
 	err = by_job ? datapath_job_end(&s->dp, r.job[k].number, r.job[k].token) : datapath_group_kill(&g, place, r.id);
@@ -148,7 +148,7 @@ static uint64_t count_groups(struct soak *s)
 	return n;
 }
 
-/* Return whether a helper runs. A helper ends after its current work. */
+/* Return whether a helper process runs. A helper process ends after its current work. */
 static bool helper_runs(struct soak *s)
 {
 	struct datapath_groups g;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One rank of a group under the soak. It joins the group by name, makes calls of several types, and leaves and joins
- * again after each error. Calls do not have a deadline. They may fail only if a rank was killed or the group was ended.
- * A call's kind follows from the seed and from a number that rank 0 has broadcast.
+ * A rank of a group in the soak. The rank joins the group by name, makes calls of several types, and leaves and joins
+ * again after each error. Calls do not have a deadline. A call may fail only if a rank was killed or the group was
+ * ended. The seed, and a number that rank 0 has broadcast, determine the kind of each call.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,22 +17,22 @@
 #include "values/random.h"
 
 #define GRACE_NS 4000000000ull	  /* time for the manager to detect a death over links that are down */
-#define UPGRADE_NS 90000000000ull /* longest upgrade, on a busy machine */
-#define TYPES 3			  /* types of a group's calls */
+#define UPGRADE_NS 90000000000ull /* longest time of an upgrade on a busy machine */
+#define TYPES 3			  /* number of types of a group's calls */
 
 static const uint8_t modes[] = {FPISA_MODE_FPISA, FPISA_MODE_FPISA64, FPISA_MODE_EXACT};
 static const uint8_t formats[] = {FPISA_FORMAT_FP32,  FPISA_FORMAT_FP64, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
 				  FPISA_FORMAT_INT32, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
 
-/* Return whether a link or a loader was down shortly before. */
+/* Return whether a link or a loader was down recently. */
 static bool down(const struct worker *w)
 {
 	return __atomic_load_n(&w->s->shared->no_job_ns, __ATOMIC_ACQUIRE) + GRACE_NS > fpisa_now();
 }
 
 /*
- * Return whether a rank was killed, or the group ended, since shortly before this rank began to join; or whether a host
- * behind a link that was down counts as dead, as it does if frames are lost afterwards too.
+ * Return whether a rank was killed or the group ended after this rank began to join, or shortly before. Also return
+ * true if a host behind a link that was down counts as dead, which happens if further frames are lost afterwards.
  */
 static bool disturbed(const struct worker *w)
 {
@@ -46,10 +46,10 @@ static bool may_end_with(const struct worker *w, int err)
 	case -ECONNRESET:
 	case -ESTALE: /* the group was ended while its manager was down */
 		return disturbed(w);
-	case -ETIMEDOUT: /* the rank waited for a job, and the manager for an upgrade */
+	case -ETIMEDOUT: /* the rank waited for a job while the manager waited for an upgrade */
 		return __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE) + UPGRADE_NS > fpisa_now();
 	case -EINVAL:
-	case -EIO: /* the job's host has a link that is down, or without our programs */
+	case -EIO: /* the link of the job's host is down, or our programs are not attached to it */
 		return down(w);
 	default:
 		return false;
@@ -65,14 +65,14 @@ static bool join_may_end_with(const struct worker *w, int err)
 	case -EEXIST:	    /* the other ranks have not left yet */
 	case -ECONNREFUSED: /* the manager was killed, or waits for an upgrade */
 		return true;
-	case -ECONNRESET: /* no record exists before all ranks have joined */
+	case -ECONNRESET: /* there is no record before all ranks have joined */
 		return disturbed(w) || killed + GRACE_NS > w->joined_ns;
 	default:
 		return false;
 	}
 }
 
-/* Leave. The other ranks' calls then end for the same reason as ours. */
+/* Leave. The calls of other ranks then end for the same reason as the calls of this rank. */
 static void leave(struct worker *w)
 {
 	if (w->g)
@@ -98,17 +98,16 @@ static int agree(struct worker *w)
 static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];
-	/* Draw the same numbers every time, so that all ranks ask for the same job. */
+	/* Draw the same numbers every time, so that all ranks request the same job. */
 	uint64_t random = w->s->o.seed + w->job, dice = splitmix64(&random);
 	const struct fpisa_group_options options = {
 		.size = sizeof(options),
 		.key_file = w->key_file,
 		.join_timeout_ms = SOAK_JOIN_MS,
 		.window = 8u << dice % 3,
-		.elements =
-			(uint16_t)(dice >> 8 & 1 ?
-					   0 :
-					   FPISA_BLOCK * (1 + (dice >> 16) % 5)), /* values of any type fit 1500 bytes */
+		.elements = (uint16_t)(dice >> 8 & 1 ? 0 :
+						       /* this number of values of any type fits into 1500 bytes */
+						       FPISA_BLOCK * (1 + (dice >> 16) % 5)),
 		.mode = modes[(dice >> 24) % sizeof(modes)],
 		.overflow = FPISA_OVERFLOW_FLAG,
 		.restore = 1,
@@ -131,7 +130,7 @@ static int join(struct worker *w)
 	return agree(w);
 }
 
-/* Choose one of the types of this group, each of which has a job. */
+/* Choose one of the types of this group. Each type has a job. */
 static void choose_type(struct worker *w, uint64_t random)
 {
 	struct fpisa_format f;
@@ -176,7 +175,7 @@ static int barrier(struct worker *w)
 	return err;
 }
 
-/* Check results. The order of arrival is not known and does not matter. */
+/* Check results. The order of arrival is unknown and does not matter. */
 static void check(struct worker *w, uint32_t flags)
 {
 	w->chunk[0] = (struct fpisa_chunk){

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The soak's network. Namespaces do not have names: the parent holds a descriptor
- * of each, and closing the last descriptor removes the namespace's links.
+ * The network of the soak. Namespaces do not have names. The parent holds a
+ * descriptor of each namespace, and closing the last descriptor removes the links
+ * of the namespace.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +33,7 @@ static int open_here(int *fd)
 	return *fd < 0 ? fail(-errno, NULL, "soak: network namespace") : 0;
 }
 
-/* Create a network namespace, and stay in the current one. */
+/* Create a network namespace without entering it. */
 static int make(struct soak *s, int *fd)
 {
 	int err;
@@ -90,7 +91,7 @@ static int make_middlebox(struct soak *s)
 	return err;
 }
 
-/* Set up a host. The middlebox is invisible to it. */
+/* Set up a host. The host cannot detect the middlebox. */
 static int make_host(uint32_t h)
 {
 	const struct star star = {.address = SOAK_ADDRESS, .network = SOAK_NETWORK};
@@ -141,7 +142,7 @@ int soak_link_set(uint32_t host, bool up)
 
 /* -- closing ------------------------------------------------------------- */
 
-/* Count the interfaces with this prefix, numbered from 0. */
+/* Count the interfaces whose names have this prefix and a number from 0 on. */
 static int count_links(char prefix)
 {
 	int n = 0;
@@ -156,8 +157,8 @@ static int count_links(char prefix)
 }
 
 /*
- * Wait until no links of this prefix remain, and return how many do. When a namespace is removed, its links are
- * removed, and with them our ends.
+ * Wait until there are no links with this prefix, and return the number of links that remain. Removing a namespace
+ * removes its links, and this also removes our ends.
  */
 static int wait_gone(char prefix)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One rank under the soak. It joins, reduces, and joins again after each error,
- * as an ordinary user with an address and a job number. A call's operation and
- * the contributions of all ranks follow from seed, job, generation, call and
- * rank. So each process can recompute every result that it gets, also results
- * of a call that fails afterwards.
+ * A rank of a static job in the soak. The rank joins, makes all-reduce calls,
+ * and joins again after each error. It has the privileges of an ordinary user,
+ * an address and a job number. Seed, job, generation, call and rank determine
+ * the operation of a call and the contributions of all ranks. So each process
+ * can recompute every result that it gets. This includes results of a call that
+ * fails later.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,7 +68,7 @@ static bool may_end_with(const struct worker *w, int err)
 	case -ESTALE:	 /* the job was created again, or the rank was removed */
 	case -EACCES:
 		return true;
-	case -EBUSY:  /* the kernel has not yet taken the queue from the killed process */
+	case -EBUSY:  /* the kernel has not yet released the queue of the killed process */
 	case -EAGAIN: /* the next hop does not answer */
 		return soak_uses_xsk(w->job, w->rank);
 	default:
@@ -96,7 +97,7 @@ static void leave(struct worker *w)
 	w->retransmits = w->bad = 0;
 }
 
-/* Join with a new handle, or with the old handle in a new generation; both must work. */
+/* Join with a new handle, or use the old handle to join the new generation. Both must work. */
 static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];
@@ -140,7 +141,7 @@ static int join(struct worker *w)
 	return 0;
 }
 
-/* Compute, most often for less than a round, sometimes for many rounds. */
+/* Compute, usually for less time than a round takes, and sometimes for many rounds. */
 void rank_compute(struct worker *w)
 {
 	uint64_t z = splitmix64(&w->random);
@@ -256,7 +257,7 @@ struct worker *rank_begin(void *arg, int control, bool privileged)
 	if (!w || (!privileged && process_drop_privileges(p->s->parent)))
 		return NULL;
 	if (key >= 0) {
-		/* Otherwise a process that has become another user does not own its files in /proc/self. */
+		/* Without this, a process that has become another user would not own its files in /proc/self. */
 		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 		snprintf(w->key_file, sizeof(w->key_file), "/proc/self/fd/%d", key);
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of the soak: one list of figures, as a table or as JSON. */
+/* Output of the soak, which is a list of figures as a table or as JSON. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "cli/report.h"
 #include "soak.h"
 
-/* Sum up the figures of all ranks. Add rounds and joins of ranks in groups to *in_groups. */
+/* Add up the figures of all ranks. Add rounds and joins of ranks in groups to *in_groups. */
 static struct soak_rank sum_of(const struct soak *s, struct soak_rank *in_groups, const char **message)
 {
 	struct soak_rank sum = {0};
@@ -61,7 +61,7 @@ static void add_object(struct json_object *o, const char *key, const char *const
 	json_object_object_add(o, key, e);
 }
 
-/* Add counts, keyed by the names of their numbers. */
+/* Add counts. The keys are the names of the numbers. */
 static void add_counts(struct json_object *o, const char *key, const struct name *names, const uint64_t *counts)
 {
 	struct json_object *e = json_object_new_object();
@@ -71,7 +71,7 @@ static void add_counts(struct json_object *o, const char *key, const struct name
 	json_object_object_add(o, key, e);
 }
 
-/* Print a table, with nested objects as "outer.name". */
+/* Print a table. Members of nested objects are printed as "outer.name". */
 static void print_table(struct json_object *o, const char *prefix)
 {
 	json_object_object_foreach(o, key, value)

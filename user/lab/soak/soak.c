@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa soak: sums of several jobs through real XDP under all faults. Every call yields a right result or an error in
- * time, and no object is left afterwards. soak.h has the overview.
+ * The verb `fpisa soak`. Several jobs make calls through real XDP under all kinds of faults. Every call must return a
+ * right result or an error in time, and no object may remain afterwards. soak.h has the overview.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@
 #include "values/random.h"
 
 #define S_NS 1000000000ull
-#define LAST_ROUND_S 90 /* for every rank to sum once more after the last fault */
+#define LAST_ROUND_S 90 /* time for every rank to make another call after the last fault */
 
 const char soak_help[] =
 	"  --seconds N        duration; default 60\n"
@@ -132,8 +132,8 @@ static int parse(struct soak_options *o, int argc, char **argv)
 static struct soak *running;
 
 /*
- * End the children, calling only async-signal-safe functions. Namespaces, links and
- * pins disappear with these processes and this one.
+ * End the children. Call only async-signal-safe functions. Namespaces, links and
+ * pins disappear with the children and this process.
  */
 static void end_children(struct soak *s)
 {
@@ -175,7 +175,7 @@ static int start_middlebox(struct soak *s)
 
 /* -- beginning ------------------------------------------------------------- */
 
-/* Draw the ranks of each job: some of the hosts, in any order. */
+/* Draw the hosts of each job's ranks. A job uses some of the hosts in any order. */
 static void draw_jobs(struct soak *s)
 {
 	for (uint32_t job = 0; job < s->o.jobs; job++) {
@@ -185,7 +185,7 @@ static void draw_jobs(struct soak *s)
 		for (uint32_t h = 0; h < SOAK_HOSTS; h++)
 			hosts[h] = h;
 		j->ranks = 2 + (uint32_t)random_below(&s->random, SOAK_RANKS - 1);
-		/* Every other job does not have a token: its HELLOs are forged as far as the cookie. */
+		/* Every other job does not have a token. The HELLOs of these jobs can be forged up to the cookie. */
 		j->config.token = job % 2 ? 0 : splitmix64(&s->random);
 		for (uint32_t r = 0; r < j->ranks; r++) {
 			uint32_t k = r + (uint32_t)random_below(&s->random, SOAK_HOSTS - r), h = hosts[k];
@@ -236,8 +236,8 @@ static int prepare(struct soak *s)
 /* -- watching -------------------------------------------------------------- */
 
 /*
- * Watch the processes. Count a call far beyond its deadline once and replace its
- * process. Fail if a process ended by itself.
+ * Watch the processes. If a call is far beyond its deadline, count the call once
+ * and replace the process. Fail if a process has ended by itself.
  */
 static int watch(struct soak *s, uint64_t now)
 {
@@ -305,7 +305,7 @@ static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RAN
 	return true;
 }
 
-/* Wait for recovery. From here on only single frames are lost: every rank must make progress. */
+/* Wait for recovery. From now on only single frames are lost, so every rank must make progress. */
 static int await_recovery(struct soak *s)
 {
 	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = fpisa_now(), end = now + LAST_ROUND_S * S_NS;

@@ -4,8 +4,9 @@
  *
  * Products and quarter squares are exact. Reciprocals are the nearest integers
  * to 2^31 / (1 + i/1024). Roots are rounded up, so that the root of a square is
- * not too small. A logarithm is computed bit by bit, by squaring, to 2^-61. Its
- * entry is the nearest integer, at most half a unit and 2^-20 off.
+ * not too small. A logarithm is computed bit by bit to 2^-61 by repeated
+ * squaring. An entry is the integer nearest to the computed logarithm. Its
+ * error is at most half a unit plus 2^-20.
  */
 #include "tables.h"
 
@@ -18,7 +19,7 @@ static uint32_t nearest_quotient(u128 a, u128 b)
 	return (uint32_t)((a + b / 2) / b);
 }
 
-/* Return ceil(sqrt(x)), x at most 2^63. */
+/* Return ceil(sqrt(x)) for x up to 2^63. */
 static uint64_t root_up(uint64_t x)
 {
 	uint64_t root = 0;
@@ -40,8 +41,9 @@ static uint32_t sqrt_node(uint32_t i)
 }
 
 /*
- * Return 2^62 log2(1 + i/1024). A square doubles the logarithm, whose integer part
- * is the next bit. A cut of 2^-63 at bit k has weight 2^-k: 2^-61 in total.
+ * Return 2^62 log2(1 + i/1024). Squaring doubles the logarithm, and then its
+ * integer part is the next bit. Truncation by 2^-63 at bit k has weight 2^-k, so
+ * the total error is below 2^-61.
  */
 static uint64_t log2_fixed(uint32_t i)
 {
@@ -58,7 +60,7 @@ static uint64_t log2_fixed(uint32_t i)
 	return log;
 }
 
-/* Return 2^31 / ln 2, the limit of log2(1 + t) / t at 0; ln 2 is the sum of 1 / (k 2^k). */
+/* Return 2^31 / ln 2, which is the limit of log2(1 + t) / t at 0. ln 2 is the sum of 1 / (k 2^k). */
 static uint32_t log2_limit(void)
 {
 	uint64_t ln2 = 0;
@@ -68,7 +70,7 @@ static uint32_t log2_limit(void)
 	return nearest_quotient((u128)1 << 93, ln2);
 }
 
-/* Return node i of the half `upper`: t = i/1024, or (i - 1024) / 2048. */
+/* Return node i of the half `upper`. The node is t = i/1024, or (i - 1024) / 2048. */
 static uint32_t log2_node(uint32_t i, int upper)
 {
 	if (i % FPISA_NODES == 0)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* bpf/lab/tables.bpf.c from user space: load, fill the maps, run; and the same run without the kernel. */
+/*
+ * Run bpf/lab/tables.bpf.c from user space. Load the program, fill its maps and run it, or do the same computation
+ * without the kernel.
+ */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The errors of the advanced operations against the machine's double
- * arithmetic and libm, whose errors are within 2^-52. A product of two
- * operands of up to 24 bits is exact in a double.
+ * The errors of the advanced operations, relative to double arithmetic and
+ * libm, whose own errors are within 2^-52. A product of two operands of up to
+ * 24 bits is exact in a double.
  */
 #include <errno.h>
 #include <float.h>
@@ -21,14 +21,14 @@
 void tables_random(enum fpisa_function fn, struct fpisa_format f, uint64_t seed, uint64_t index, uint32_t *a,
 		   uint32_t *b)
 {
-	/* Return any element of the sequence of splitmix64. */
+	/* Return element `i` of the sequence that splitmix64 generates. */
 	uint64_t state = seed + index * 0x9e3779b97f4a7c15;
 	uint64_t bits = splitmix64(&state), one = (uint64_t)format_bias(f) << f.mbits;
 	uint32_t all = (uint32_t)((1ull << (8 * f.bytes)) - 1);
 
 	*b = (uint32_t)(bits >> 32) & all;
 	*a = (uint32_t)bits & all;
-	/* All negative operands of roots and logarithms give the same result, so one in 16 is enough. */
+	/* All negative operands of roots and logarithms give the same result, so one in 16 operands is sufficient. */
 	if ((fn == FPISA_LOG2 || fn == FPISA_SQRT) && bits >> 60)
 		*a &= all >> 1;
 	if (fn == FPISA_LOG2 && (bits >> 59 & 1)) {
@@ -69,7 +69,7 @@ static uint64_t how_many(enum fpisa_function fn, struct fpisa_format f, uint64_t
 	return (1ull << (2 * f.mbits)) + RANDOM_PAIRS;
 }
 
-/* Return the value of a word. The machine supports one of the formats, which is ten times faster. */
+/* Return the value of a word. The machine supports one of the formats directly, which is ten times faster. */
 static inline double value_of(struct fpisa_format f, uint32_t word)
 {
 	float v;
@@ -100,7 +100,7 @@ static inline double power_of_2(int e)
 	return v;
 }
 
-/* Return floor(log2(v)) of a normal v. */
+/* Return floor(log2(v)) for a normal v. */
 static inline int exponent_of(double v)
 {
 	uint64_t bits;
@@ -169,7 +169,7 @@ struct share {
 	struct tables_errors e;
 };
 
-/* Measure fp32 with constants, so that the compiler folds them as it does in the kernel. */
+/* Measure fp32 with constant arguments, so that the compiler folds them as it does in the kernel. */
 static void measure_fp32(struct share *s)
 {
 	uint32_t a, b;

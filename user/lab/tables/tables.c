@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa tables: measure the errors of multiplication, reciprocal, logarithm and
- * square root, and compare the kernel's bits with those of user space
- * (the paper's appendix A; include/fpisa/lab/tables.h).
+ * The verb `fpisa tables`. It measures the errors of multiplication,
+ * reciprocal, logarithm and square root, and compares the kernel's bits with
+ * those of user space (appendix A of the paper, and
+ * include/fpisa/lab/tables.h).
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -19,7 +20,7 @@
 #include "values/pack.h"
 
 #define DEFAULT_SAMPLES 100000000
-#define LIMIT 0.01 /* the paper's limit: low error, < 1% */
+#define LIMIT 0.01 /* the limit in the paper, which calls an error below 1% low */
 #define KERNEL_RUNS 40
 
 const char tables_help[] =
@@ -49,7 +50,7 @@ static const enum fpisa_format_id formats[] = {FPISA_FORMAT_E4M3, FPISA_FORMAT_E
 
 struct kernel_check {
 	uint64_t compared, differ;
-	int err; /* why the kernel was not compared */
+	int err; /* the reason why the kernel was not compared */
 };
 
 struct options {
@@ -146,7 +147,7 @@ static uint32_t entries(enum fpisa_table t)
 	return t == FPISA_TABLES ? 0 : fpisa_table_entries(t);
 }
 
-/* Return the limit. Half an ulp is the least error of a packed result, whatever the function. */
+/* Return the limit. For any function, half an ulp is the smallest bound on the error of a packed result. */
 static double packed_limit(struct fpisa_format f)
 {
 	double half = 1 / (ldexp(1, f.mbits + 1) + 1);

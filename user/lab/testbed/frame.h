@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * Functions that make frames for tests, benches, and attackers in tests. Their
- * format is in fpisa/wire.h.
- */
+/* Make frames for tests and benches, and for attackers in tests. fpisa/wire.h describes the format. */
 #ifndef FPISA_TESTBED_FRAME_H
 #define FPISA_TESTBED_FRAME_H
 
@@ -16,7 +13,7 @@
 #include "fpisa/frame.h"
 #include "fpisa/wire.h"
 
-#define FRAME_NO_RANK 0xffff /* rank in a HELLO */
+#define FRAME_NO_RANK 0xffff /* the rank in a HELLO */
 
 static inline struct fpisa_hdr *frame_hdr(uint8_t *frame)
 {
@@ -28,7 +25,7 @@ static inline void *frame_payload(uint8_t *frame)
 	return frame + FPISA_PAYLOAD_OFFSET;
 }
 
-/* Return the checksum of a header and its payload, a multiple of 8 bytes. */
+/* Return the checksum of a header and its payload. The size of the payload must be a multiple of 8 bytes. */
 static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *payload, size_t bytes)
 {
 	struct fpisa_sum s = {0};
@@ -38,7 +35,7 @@ static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *pay
 	return fpisa_sum_fold(&s);
 }
 
-/* Return the tag of an ADD, or of an answer to an ADD, for a job with a token; `key` is the sender's. */
+/* Return the tag of an ADD, or of an answer to an ADD, for a job with a token. `key` is the key of the sender. */
 static inline uint64_t frame_tag(const struct fpisa_job *j, const struct fpisa_key *key, const struct fpisa_hdr *h,
 				 const void *payload, size_t bytes)
 {
@@ -66,8 +63,8 @@ static inline uint64_t frame_proof(const struct fpisa_job *j, const struct fpisa
 }
 
 /*
- * Seal a frame of the job that is otherwise complete: checksum, proof, tag, as the job and the type require. An ADD gets
- * the tag for the cookie that it carries.
+ * Seal a frame of the job that is otherwise complete. Set the checksum, proof and tag that the job and the type
+ * require. The tag of an ADD depends on the cookie in the frame.
  */
 static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, void *payload, size_t bytes)
 {
@@ -82,7 +79,7 @@ static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, vo
 	h->secret = frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Return whether the aggregator's answer is sealed correctly. The answer goes to `rank`, whose cookie is `cookie`. */
+/* Return whether the aggregator has sealed its answer correctly. The answer is for `rank`, whose cookie is `cookie`. */
 static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr *h, const void *payload, size_t bytes,
 			       uint32_t rank, uint64_t cookie)
 {
@@ -101,7 +98,9 @@ static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr
 	return !h->checksum && h->secret == frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Return the checksum of an IPv4 header without options, or 0 if the header has the right checksum. */
+/*
+ * Return the checksum of an IPv4 header without options. The result is 0 if the header already has the right checksum.
+ */
 static inline uint16_t frame_ip_checksum(const void *ip)
 {
 	const uint8_t *p = (const uint8_t *)ip;
@@ -113,7 +112,7 @@ static inline uint16_t frame_ip_checksum(const void *ip)
 	return htons((uint16_t) ~(sum + (sum >> 16)));
 }
 
-/* Write Ethernet, IPv4 and UDP headers of a rank's frame to the aggregator. Return the length of the frame. */
+/* Write the Ethernet, IPv4 and UDP headers of a frame from a rank to the aggregator. Return the length of the frame. */
 static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
 {
 	const uint16_t udp_len = (uint16_t)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload);
@@ -136,7 +135,10 @@ static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, ui
 	return FPISA_PAYLOAD_OFFSET + payload;
 }
 
-/* Return the header, without checksum, of a rank's HELLO. frame_add(): of its contribution to a chunk. */
+/*
+ * Return the header of a rank's HELLO without a checksum. frame_add() returns the header of the rank's contribution to
+ * a chunk.
+ */
 static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation)
 {
 	return (struct fpisa_hdr){.magic = FPISA_MAGIC,

@@ -37,7 +37,7 @@ int lab_enter(const char *verb)
 
 /* -- ip -batch ------------------------------------------------------------ */
 
-/* Open a batch in a memory file. */
+/* Open a batch of ip commands in a memory file. */
 struct lab_batch lab_batch_open(void)
 {
 	struct lab_batch b = {.fd = memfd_create("ip", MFD_CLOEXEC)};
@@ -56,7 +56,7 @@ void lab_batch_add(struct lab_batch *b, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Start ip in a separate process group: the parent handles an interrupt from the terminal. */
+/* Start ip in a separate process group, because the parent handles interrupts from the terminal. */
 static int spawn_ip(pid_t *pid, int in, int out)
 {
 	static const char *const places[] = {"ip", "/usr/sbin/ip", "/sbin/ip"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Networks of verbs and benches: network namespaces without names, and links
- * by iproute2. process.h has the processes in the namespaces, star.h the links
- * between them.
+ * Networks of verbs and benches. They consist of network namespaces without
+ * names, and of links that iproute2 creates. process.h has the processes in the
+ * namespaces, and star.h has the links between namespaces.
  */
 #ifndef FPISA_LAB_H
 #define FPISA_LAB_H
@@ -16,10 +16,10 @@
 /* The four bytes of an address in host order, for "%u.%u.%u.%u". */
 #define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a)&255
 
-/* Move this process into a new network namespace and a new mount namespace with a BPF filesystem. Reports errors. */
+/* Move this process into a new network namespace and a new mount namespace with a BPF filesystem. Report errors. */
 int lab_enter(const char *verb);
 
-/* Commands for iproute2, run at once. On error *message has the first line that ip printed. */
+/* Commands for iproute2, which are run together. On failure *message has the first line that ip printed. */
 struct lab_batch {
 	int fd;
 	int err;
@@ -30,9 +30,8 @@ __attribute__((format(printf, 2, 3))) void lab_batch_add(struct lab_batch *b, co
 int lab_batch_run(struct lab_batch *b, char *message, size_t size);
 
 /*
- * Make a veth end poll, by GRO. Without polling it drops frames that are redirected to
- * it. The interface must be up: its peer learns only from this change that it may redirect (veth_set_features() since
- * Linux 6.3).
+ * Make a veth end poll by enabling GRO. Without polling, the end drops frames that are redirected to it. The interface
+ * must be up, because only then does the peer learn that it may redirect (veth_set_features() since Linux 6.3).
  */
 int lab_gro_on(const char *dev);
 int lab_tso_off(const char *dev);

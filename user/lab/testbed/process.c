@@ -19,12 +19,11 @@
 
 #define REAP_MS 2000
 
-static int lifeline = -1; /* in a child: its end of `life` */
+static int lifeline = -1; /* this process's end of `life`, if it is a child */
 
 /*
- * Let the kernel kill this process when the parent ends or shuts the lifeline down. The kernel sends that signal as if
- * from this process itself, so that root without CAP_KILL, as in a container, can also end a process of the user
- * nobody.
+ * Let the kernel kill this process when the parent ends or shuts the lifeline down. The kernel sends this signal in the
+ * name of the process itself. So root without CAP_KILL, as in a container, can also end a process of the user nobody.
  */
 static int die_with_parent(pid_t parent)
 {
@@ -36,7 +35,10 @@ static int die_with_parent(pid_t parent)
 	return getppid() != parent || poll(&p, 1, 0) ? -ESRCH : 0;
 }
 
-/* Set PR_SET_PDEATHSIG and the lifeline's owner again: a change of user resets the first, and the second names a user. */
+/*
+ * Set PR_SET_PDEATHSIG and the owner of the lifeline again. A change of the user resets PR_SET_PDEATHSIG, and the owner
+ * is stored with its user.
+ */
 int process_drop_privileges(pid_t parent)
 {
 	if (setgroups(0, NULL) || setresgid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) ||
@@ -45,7 +47,7 @@ int process_drop_privileges(pid_t parent)
 	return die_with_parent(parent);
 }
 
-/* Enter a separate process group. The parent handles the terminal's interrupts and ends its processes. */
+/* Enter a separate process group. The parent handles interrupts from the terminal and ends its processes. */
 static void become_child(pid_t parent, int netns, const sigset_t *mask)
 {
 	signal(SIGINT, SIG_DFL);

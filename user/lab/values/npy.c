@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The header of a .npy file, versions 1 to 3 of NumPy's description: a magic,
- * the length of a text, and the text, a Python dictionary of three keys in
- * any order:
+ * Parse the header of a .npy file in NumPy's format versions 1 to 3. The header
+ * consists of a magic number, the length of a text, and the text. The text is a
+ * Python dictionary of three keys in any order:
  *
- *	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
+ * 	{'descr': '<f4', 'fortran_order': False, 'shape': (8, 1000), }
  *
  * gradients.h documents the functions.
  */
@@ -20,14 +20,14 @@
 #define MAGIC "\x93NUMPY"
 #define MAGIC_LEN 6
 #define BLANKS " \n\t"
-#define DESCR_LEN 32 /* characters shown of a descr that is refused */
+#define DESCR_LEN 32 /* number of characters of a refused descr that a message shows */
 
 bool npy_begins(const void *file, size_t size)
 {
 	return size >= MAGIC_LEN && !memcmp(file, MAGIC, MAGIC_LEN);
 }
 
-/* Skip `word` if it is next, after blanks. */
+/* Skip blanks, and skip `word` if it follows. */
 static bool take(const char **at, const char *word)
 {
 	size_t n = strlen(word);
@@ -39,7 +39,10 @@ static bool take(const char **at, const char *word)
 	return true;
 }
 
-/* Parse (n,), (n, m), or a shape that is refused for its dimensions, and keep the first two dimensions. */
+/*
+ * Parse a shape. Shapes (n,) and (n, m) are valid. For any shape, keep the first two dimensions, because a shape with
+ * more is refused later.
+ */
 static bool take_shape(const char **at, struct npy *h)
 {
 	h->shape[0] = h->shape[1] = 1;
@@ -56,7 +59,7 @@ static bool take_shape(const char **at, struct npy *h)
 		if (h->dimensions < 2)
 			h->shape[h->dimensions] = n;
 		*at = end;
-		take(at, "L"); /* end of a long integer in Python 2 */
+		take(at, "L"); /* Python 2 ends a long integer with an L */
 		comma = take(at, ",");
 	}
 	return true;
@@ -86,7 +89,7 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 	for (int i = 0; i < n; i++)
 		if (!isprint((unsigned char)s[i]))
 			return -EBADMSG;
-	/* numpy does not have a name for bf16, nor for formats of one byte. */
+	/* numpy does not have a name for bf16, nor for floating-point formats of one byte. */
 	if ((n == 3 && (!strncmp(s + 1, "u2", 2) || !strncmp(s + 1, "V2", 2))) || !strncmp(s, "|u1", n) ||
 	    !strncmp(s, "|V1", n))
 		return refuse(
@@ -98,7 +101,7 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 		      n < DESCR_LEN ? n : DESCR_LEN, s);
 }
 
-/* Parse the dictionary. Return -EBADMSG, not reported, if the text is not one. */
+/* Parse the dictionary. Return -EBADMSG without reporting an error if the text is not a valid dictionary. */
 static int take_dictionary(const char *at, const char *path, struct npy *h)
 {
 	static const char *const keys[] = {"'descr'", "'fortran_order'", "'shape'"};
@@ -152,7 +155,7 @@ int npy_header(struct npy *h, const char *path, const void *file, size_t size)
 	if (!text)
 		return fail(-ENOMEM, NULL, "%s", path);
 	for (char *c = text; (c = strchr(c, '"'));)
-		*c = '\''; /* quotes are single or double */
+		*c = '\''; /* a quote is single or double */
 	err = strlen(text) == length ? take_dictionary(text, path, h) : -EBADMSG;
 	free(text);
 	if (err == -EBADMSG)
