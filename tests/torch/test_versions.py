@@ -10,6 +10,8 @@ import pytest
 from conftest import BUILD, TOP
 
 NEWEST, OLDEST = "2.15.0", "2.4.1"
+FRAMEWORKS = ["accelerate==1.15.0", "lightning==2.6.6"]
+THEIR_NEEDS = ["huggingface_hub", "lightning-utilities", "packaging", "psutil", "pyyaml", "safetensors", "torchmetrics", "tqdm"]
 TESTS = os.path.join(TOP, "tests", "netns", "training")
 pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")]
 
@@ -22,6 +24,14 @@ def built(version):
         pytest.skip(f"no network, or torch {version} has no wheel for this Python: {p.stderr[-300:]}")
     assert p.returncode == 0, p.stdout + p.stderr
     return os.path.join(BUILD, f"torch-{version}")
+
+
+def install(version, *packages):
+    """Install packages into the environment, without the libraries of CUDA that PyTorch requires."""
+    p = subprocess.run([sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python",
+                        os.path.join(built(version), "env", "bin", "python"), "install", "--no-deps", *packages], text=True, capture_output=True)
+    if p.returncode:
+        pytest.skip("no network: pip could not install " + ", ".join(packages))
 
 
 def run(version, test, passed):
@@ -49,3 +59,8 @@ def test_digests():
 
 def test_wheels():
     run(NEWEST, "test_torch_wheels.py", 1)
+
+
+def test_frameworks():
+    install(NEWEST, *FRAMEWORKS, *THEIR_NEEDS)
+    run(NEWEST, "test_torch_frameworks.py", 3)
