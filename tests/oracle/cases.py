@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Random cases for fractions_check.py: the places where results change"""
+"""Random cases for fractions_check.py, chosen near the points where results change"""
 import math
 
 from rationals import (AVG, DOWN, EXACT, FP32, FPISA, FPISA64, FPISA_A, MAX, MIN, NEAREST, NORM, SCALE, SUM,
@@ -58,8 +58,8 @@ def random_word(rng, f, kind, middle):
 
 
 def edge_words(rng, f):
-    """Return x - x, then numbers that fpisa-a shifts by its whole headroom: 2^(R-2) each, whose sum reaches both ends of the register
-    exactly."""
+    """Return x - x, then numbers that fpisa-a shifts by its whole headroom. Each number is 2^(R-2), and their sum reaches both ends of the
+    register exactly."""
     low = rng.randint(1, max(1, f.top - 1 - f.headroom))
     high = min(low + f.headroom, f.top - 1)
     sign = rng.getrandbits(1) << (f.bits - 1)
@@ -79,7 +79,7 @@ def float_words(rng, f, op):
     kind = rng.choice(KINDS)
     if op == NORM and rng.randrange(4) == 0:
         return pythagorean_words(rng, f)
-    if op in (MIN, MAX) and rng.randrange(6) == 0:  # only NaN, without which min is never NaN, or infinities
+    if op in (MIN, MAX) and rng.randrange(6) == 0:  # NaN alone, because min is otherwise never NaN, or infinities alone
         special = rng.choice((f.nan(), f.inf(0)))
         return [special | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
     if kind == "edge":
@@ -131,7 +131,7 @@ def blocks(rng):
 
 
 def random_factor(rng, f):
-    """Return a factor of at most 24 significant bits, 53 for fp64: from 1 to far beyond both ends of the format."""
+    """Return a factor of at most 24 significant bits, 53 for fp64. It lies between 1 and far beyond both ends of the format."""
     most = 53 if f.name == "fp64" else 24
     digits = rng.choice((1, 2, 3, most, most))
     mantissa = rng.choice((1, 3, 2**digits - 1, 2 ** (digits - 1) + 1, rng.getrandbits(digits) or 1))

@@ -34,7 +34,8 @@ FLOATS = ("fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2")
 
 
 def wanted_flags(name, op):
-    """Return the flags that the cases of a format and an operation must raise together; otherwise they test too little."""
+    """Return the flags that the cases of a format and an operation must raise together. Without one of these flags the cases would test too
+    little."""
     infinite = 0 if name in ("e4m3", "mxint8") else INF
     if name == "int32":
         return OVERFLOW | INEXACT if op == SUM else 0
@@ -47,7 +48,7 @@ WANTED.update({("mxint8", op): wanted_flags("mxint8", op) for op in (SUM, AVG, S
 
 
 def exact_sum(case, result):
-    """Return the correctly rounded sum, and the result's error in its ulps and absolutely."""
+    """Return the correctly rounded sum, and the error of the result in the result's ulps and in absolute terms."""
     f = case.fmt
     values = [f.value(w) for w in case.words]
     sticky = {s for s, _, _ in values if s}
@@ -90,7 +91,7 @@ def near(a, b):
 
 
 def agree(case, answer):
-    """Return whether the driver's line agrees with the rationals, and the rationals' line."""
+    """Return whether the driver's line agrees with the rational numbers, and the line of the rational numbers."""
     got = answer.split()
     f = case.fmt
     mine = rationals.block(case) if f.shared else rationals.element(case)
@@ -108,7 +109,7 @@ def agree(case, answer):
 
 
 def build_driver(folder):
-    """Build the driver under the sanitizers. Return its path."""
+    """Build the driver with sanitizers. Return its path."""
     top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     driver = os.path.join(os.path.abspath(folder), "tests", "oracle", "driver")
     os.makedirs(os.path.dirname(driver), exist_ok=True)

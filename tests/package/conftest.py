@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fixtures for packages: private mounts, a BPF filesystem, networks; and the interfaces for other programs, by version."""
+"""Fixtures for packages: private mounts, a BPF filesystem, networks, and the interfaces for other programs by version"""
 import os
 import sys
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Debian packages in a clean root: install, use, upgrade while a job runs, remove,
-purge. Each test continues from the test before it, in this order, in one root."""
+"""Test the Debian packages in a clean root: install, use, upgrade while a job runs, remove, purge. Each test continues from the previous
+test, in this order, in one root."""
 import glob
 import gzip
 import os
@@ -57,7 +57,7 @@ def sh(*argv, **options):
 
 
 class Root:
-    """A root directory with Debian in it, and the two versions of the packages"""
+    """A root directory with Debian, and the two versions of the packages"""
 
     def __init__(self, path):
         self.path = path
@@ -96,8 +96,8 @@ def libraries():
 
 
 def renumber(folder, work):
-    """Make packages of version NEW from those of OLD: with other version numbers, a program that prints its own version, and a library of
-    another name. So one build of the tree is enough."""
+    """Make packages of version NEW from those of OLD, with other version numbers, a program that prints its own version, and a library with
+    another name. So the tree is built only once."""
     program = os.path.join(work, "program")
     objects = os.path.join(BUILD, "obj", "user")
     sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c", "user/cli/verb.c",
@@ -124,7 +124,7 @@ def renumber(folder, work):
 
 @pytest.fixture(scope="session")
 def debs(tmp_path_factory):
-    """Make the first version by `make deb` and the other version from it, and make the root at the same time."""
+    """Make the first version with `make deb` and the other version from it, and make the root at the same time."""
     for tool in ("dpkg-buildpackage", "dh", "mmdebstrap", "lintian"):
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed; make test installs it")
@@ -159,7 +159,7 @@ def test_lintian(debs):
 
 
 def test_postgres(debs, tmp_path):
-    """The extension of the package works in a server of its own."""
+    """The extension of the package works in a private server."""
     name = f"postgresql-{setting('PG_VERSION')}-fpisa"
     package = os.path.join(debs, f"{name}_{OLD}_amd64.deb")
     why = postgres.lacking() if os.path.exists(package) else "no such package: postgresql-server-dev-N is not installed; make test installs it"
@@ -203,7 +203,7 @@ def test_torch(debs, tmp_path):
 
 
 def places(root):
-    """Return the files of packages that are unpacked there."""
+    """Return the environment variables that lead to packages unpacked in `root`."""
     library, = glob.glob(f"{root}/usr/lib/*/libfpisa.so.1")
     return {**os.environ, "PYTHONPATH": f"{root}/usr/lib/python3/dist-packages", "FPISA_LIBRARY": library}
 
@@ -238,7 +238,7 @@ def pages_commands(section, place):
 
 
 def test_guide_s_build():
-    """The guide's build commands run. The fixture `debs` runs the last; the first has no effect if no package is missing."""
+    """The guide's build commands run. The fixture `debs` runs the last command. The first has no effect if no package is missing."""
     assert "".join(pages_commands(1, "the machine that builds")) == "make deps\nmake deb\n"
     if sh("debian/deps", "--missing", *setting("PACKAGES").split(), cwd=TOP).strip():
         pytest.skip("packages are missing here; make test installs it")
@@ -270,7 +270,7 @@ def test_install(root, fresh):
 
 
 def test_scripts_of_the_manager_s_unit(debs, tmp_path):
-    """An upgrade restarts the manager's unit and does not stop it before; a removal stops it before it removes the datapath."""
+    """An upgrade restarts the manager's unit and does not stop it before. A removal stops the unit before it removes the datapath."""
     sh("dpkg-deb", "-e", os.path.join(debs, f"fpisa_{OLD}_amd64.deb"), tmp_path)
     script = {p.name: p.read_text() for p in tmp_path.iterdir()}
     restart = r"_dh_action=restart\n.*\n.*_dh_action=start\n\s*fi\n\s*deb-systemd-invoke \$_dh_action '?fpisa-manager.service"
@@ -281,7 +281,8 @@ def test_scripts_of_the_manager_s_unit(debs, tmp_path):
 
 @pytest.mark.parametrize("unit", ["fpisa", "fpisa-manager"])
 def test_unit_verifies(root, tmp_path, unit):
-    """systemd of this machine accepts the unit with the root's commands; the root lacks its targets."""
+    """This machine's systemd accepts the unit with the commands of the root. Messages about targets do not count, because the root lacks
+    the targets."""
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
     with open(f"{root.path}/lib/systemd/system/{unit}.service") as f:
@@ -307,7 +308,7 @@ def test_program_against_the_library(root, how):
 
 
 def test_restart_and_upgrade_under_traffic(root, lab):
-    """The unit's commands, twice, then a new version of the packages give no wrong sum, and the job continues."""
+    """Running the unit's commands twice, then installing a new version of the packages, gives no wrong sum, and the job continues."""
     net = lab()
     mount_tree("/sys", root.path + "/sys")
     try:

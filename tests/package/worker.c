@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A worker built from the installed packages: ADDRESS JOB STOP. It sums repeatedly until any rank finds the file STOP.
- * The last element of each sum tells all ranks whether one has found it. It prints calls and mismatches.
+ * The last element of each sum tells all ranks whether a rank has found the file. At the end the worker prints its
+ * calls and mismatches.
  */
 #include <fpisa.h>
 #include <stdio.h>

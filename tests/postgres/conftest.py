@@ -13,7 +13,7 @@ import foreign  # noqa: E402
 import postgres  # noqa: E402
 from seeds import rng  # noqa: E402, F401
 
-# The plan of a query in one line of JSON
+# plan_of() returns the plan of a query as JSON in one line.
 PLAN_OF = """CREATE FUNCTION plan_of(query text, options text DEFAULT '') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE plan json;
 BEGIN
@@ -48,7 +48,7 @@ def workers():
 
 @pytest.fixture
 def far(server, workers):
-    """Make a database with a server `far`, and no table."""
+    """Make a database with a server `far` and no table."""
     workers.clear()
     server.sql("CREATE DATABASE far")
     server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)}", "far")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The expected results of fpisa_sum() and fpisa_avg(), in rational numbers (tests/lib/rationals.py), and values to sum"""
+"""Compute the expected results of fpisa_sum() and fpisa_avg() in rational numbers (tests/lib/rationals.py), and make values to sum."""
 import math
 import struct
 from fractions import Fraction
@@ -17,13 +17,13 @@ def bits(f, value):
 
 
 def value_of(f, word):
-    """Return the float of a packed value; Python's floats hold every value of either format."""
+    """Return the float of a packed value. Python's floats hold every value of either format."""
     real, integer, _ = CODES[f.name]
     return struct.unpack(real, struct.pack(integer, word))[0]
 
 
 def rounded(f, values, to=None, average=False):
-    """Return the packed sum or average of floats of format f, rounded to format `to`, as hexadecimal; None for SQL's NULL."""
+    """Return the packed sum or average of floats of format f, rounded to format `to`, as hexadecimal. Return None for SQL's NULL."""
     to = to or f
     if not values:
         return None
@@ -38,7 +38,7 @@ def rounded(f, values, to=None, average=False):
 
 
 def literal(value):
-    """Return a float as COPY and SQL read it, without any loss; None as NULL."""
+    """Return the text of a float that COPY and SQL read without loss. None gives NULL."""
     if value is None:
         return "\\N"
     return "NaN" if math.isnan(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, repr(value))
@@ -54,7 +54,7 @@ def adversarial(f, n, rng):
         kind = rng.randrange(6)
         if kind == 0:
             found += [large, 1.0, -large]
-        elif kind == 1:  # half way between two neighbours, or close to that
+        elif kind == 1:  # half way between two neighbours, or close to half way
             found += [1.0, ulp / 2, rng.choice((0.0, tiny, -tiny))]
         elif kind == 2:
             found.append(value_of(f, rng.randrange(1, 1 << f.mbits) | rng.getrandbits(1) << (f.bits - 1)))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Workers of queries that have a valid key and send given contents whatever the request is: lying_worker KEY_FILE
- * FOLDER PORT... FOLDER/PORT lists the contents of the worker at that port. A line is `ON TYPE HEX`: at OPEN, START or
- * FETCH a content of that type. The first 4 bytes of a DONE become the attempt's number. Prints "serving" when it
- * serves.
+ * Run workers of queries that have a valid key and send given contents whatever the request is: lying_worker KEY_FILE
+ * FOLDER PORT... FOLDER/PORT lists the contents of the worker at that port. A line `ON TYPE HEX` makes the worker send
+ * a content of type TYPE at OPEN, START or FETCH. The first 4 bytes of a DONE are replaced by the number of the
+ * attempt. The program prints "serving" when it serves.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include "query/lib/control.h"
 
 #define CONTENT 65536
-#define MOST 64 /* workers */
+#define MOST 64 /* maximum number of workers */
 
 static struct fpisa_psks keys;
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Partials written from doc/partial.md alone, in rational numbers: write and read their bytes, and make expansions"""
+"""Partials written only from doc/partial.md, in rational numbers. The module writes and reads their bytes, and makes expansions."""
 import math
 import struct
 from fractions import Fraction
@@ -23,7 +23,8 @@ def write(values):
 
 
 def read(data):
-    """Return (rows, counts of specials, sum of the other values) of any bytes, for binary64; None if they are not a partial."""
+    """Return (rows, counts of specials, sum of the other values) of the bytes of a partial of binary64. Return None if the bytes are not a
+    partial."""
     if len(data) < HEAD.size:
         return None
     magic, version, flags, exponent, zero, rows = HEAD.unpack_from(data)
@@ -43,7 +44,7 @@ def read(data):
 
 
 def expansion(f, values):
-    """Return the terms of finite floats of format f; None beyond its range."""
+    """Return the terms of finite floats of format f, or None beyond the range of f."""
     left, terms = sum(map(Fraction, values), Fraction(0)), []
     while left or not terms:
         word = f.pack(left, NEAREST)[0]

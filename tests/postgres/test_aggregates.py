@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_sum() and fpisa_avg() as aggregates: NULLs, specials, windows, SQL's clauses for aggregates, memory"""
+"""Test fpisa_sum() and fpisa_avg() as aggregates: NULLs, specials, windows, SQL's clauses for aggregates, memory."""
 import json
 
 import pytest
@@ -46,7 +46,7 @@ def test_types(server):
 
 @both
 def test_beyond_the_range(server, sql_type):
-    """A sum beyond the range is an error with sum()'s code, but only if the exact sum is; an average is never an error."""
+    """A sum beyond the range is an error with sum()'s code, but only if the exact sum is beyond the range. An average is never an error."""
     largest = LARGEST[sql_type]
     for function in ("sum", "fpisa_sum"):
         with pytest.raises(Failed, match="value out of range: overflow"):
@@ -69,7 +69,7 @@ def test_clauses(server, sql_type):
 
 @both
 def test_moving_windows(server, sql_type, rng):
-    """In moving window frames, with NULLs and specials, each result is its frame's exact sum."""
+    """In moving window frames, with NULLs and specials, each result is the exact sum of the frame."""
     f, send = TYPES[sql_type]
     rows = [rng.choice((None, float("nan"), float("inf"), float("-inf"))) if rng.random() < 0.05 else x
             for x in adversarial(f, 1500, rng)]
@@ -90,7 +90,7 @@ SELECT encode({send}(fpisa_sum(x) OVER f), 'hex'), encode(float8send(fpisa_avg(x
 
 
 def test_windows_take_back(server):
-    """In a frame over half of the rows, rows that leave are subtracted; adding each frame again would need 10^8 adds."""
+    """In a frame over half of the rows, rows that leave are subtracted. Adding each frame again would need 10^8 additions."""
     def seconds(frame):
         plans = [server.sql(f"SELECT plan_of('SELECT fpisa_sum(x) OVER (ORDER BY i ROWS {frame} PRECEDING) FROM w', ', ANALYZE')")
                  for _ in range(3)]
@@ -104,8 +104,8 @@ def test_windows_take_back(server):
 
 
 def test_many_rows(server):
-    """Sums are right with more rows of one sign than a limb, or a window of limbs, holds without carries, and again when these rows
-    leave."""
+    """Sums are right with more rows of one sign than a limb, or a window of limbs, holds without carries. They are right again when these
+    rows leave."""
     assert server.sql(f"""SELECT fpisa_sum(0.1::real), fpisa_avg({LARGEST['real']}::real)::real FROM generate_series(1, 1000000);
 SELECT fpisa_avg({LARGEST['double precision']}) = {LARGEST['double precision']} FROM generate_series(1, 300000);
 SELECT fpisa_sum(x::real) FROM (SELECT {LARGEST['real']}::real * s x FROM generate_series(1, 200000), (VALUES (1), (-1)) s(s)

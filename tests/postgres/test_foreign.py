@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign tables over workers on the loopback: answers to any query are right, and errors name their source"""
+"""With foreign tables over workers on the loopback interface, answers to any query are right, and errors name their source."""
 import json
 import os
 import pathlib
@@ -32,7 +32,7 @@ def far(far, workers):
 
 
 def plan(far, query, options=""):
-    """Return the foreign scan's part of a plan."""
+    """Return the part of a plan that describes the foreign scan."""
     top = json.loads("".join(r[0] for r in far(f"EXPLAIN (FORMAT JSON{options}) {query}")))[0]["Plan"]
     while top["Node Type"] != "Foreign Scan":
         top = top["Plans"][0]
@@ -65,7 +65,7 @@ def test_random_tables_long(server, workers, rng):
 
 
 def test_import(far, workers):
-    """Every worker's tables are imported, with types, NOT NULL and names, or only those that are named."""
+    """IMPORT FOREIGN SCHEMA imports every table of the workers, with types, NOT NULL and names, or only the tables that are named."""
     workers.table("Mixed", ("pageURL text not null", "a real", "A double not null"), [("x", 1.0, 2.0)])
     workers.table("lower", ("pageURL text not null", "n int64"), [("x", 1)])
     far("CREATE SCHEMA s; IMPORT FOREIGN SCHEMA anything FROM SERVER far INTO s")
@@ -83,7 +83,7 @@ def test_import(far, workers):
 
 
 def test_pushed_down(far):
-    """Workers send only the data that the statement needs; the counts show where rows went."""
+    """Workers send only the data that the statement needs. The counts show where rows went."""
     first = plan(far, "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
     assert first["Remote Query"] == "first 12 rows by x DESC NULLS FIRST" and first["Actual Rows"] == 12
     assert first["Pruned By"] == "nobody: the server has no query of kind topn" and first["Rows Received"] == 30000
@@ -98,7 +98,7 @@ def test_pushed_down(far):
 
 
 def test_parameters(far):
-    """A prepared statement's custom plan has the limit; the generic plan does not, and its answer is still right."""
+    """The custom plan of a prepared statement has the limit. The generic plan does not, and its answer is still right."""
     prepare = "PREPARE p(int) AS SELECT x FROM many ORDER BY x DESC LIMIT $1;"
     for mode, said in (("force_custom_plan", "Remote Query: first 3 rows"), ("force_generic_plan", "Not Pushed Down: LIMIT and OFFSET")):
         rows = far(f"SET plan_cache_mode = {mode}; {prepare} EXPLAIN EXECUTE p(3); EXECUTE p(3); EXECUTE p(3)")
@@ -109,7 +109,7 @@ def test_parameters(far):
 
 
 def test_cursors_and_rescans(far):
-    """Cursors and rescans are right: stopped in the middle, read again, several at once, and nested."""
+    """Cursors and rescans give right answers when they are stopped in the middle, read again, open at the same time, or nested."""
     rows = far("""BEGIN; DECLARE a CURSOR FOR SELECT i FROM many; DECLARE b CURSOR FOR SELECT x FROM many ORDER BY x LIMIT 3;
 DECLARE c SCROLL CURSOR FOR SELECT shop, max(price) FROM sales GROUP BY shop ORDER BY 1; FETCH 2 FROM a; FETCH 1 FROM b; FETCH 2 FROM c;
 FETCH BACKWARD 1 FROM c; SELECT count(*) FROM many; FETCH 1 FROM a; FETCH ALL FROM b; CLOSE a; COMMIT""")
@@ -134,7 +134,7 @@ def test_memory_of_rescans(far):
 
 
 def test_early_end(far, workers):
-    """After a statement that stops early, workers serve the next; a pause is not a fault."""
+    """After a statement that stops early, workers serve the next statement. A pause is not a fault."""
     for _ in range(3):
         assert far("SELECT count(*) FROM (SELECT i FROM many LIMIT 1) s") == [("1",)]
     far("ALTER SERVER far OPTIONS (ADD timeout '1')")
@@ -164,7 +164,8 @@ def test_sums_beyond_the_range(far, workers):
 # -- errors -------------------------------------------------------------------------
 
 def test_import_of_a_bad_table(far, server, workers):
-    """The error about a bad table names it, and says how to import the others; a worker that does not run gives a different error."""
+    """The error about a bad table names the table, and says how to import the others. A worker that does not run gives a different
+    error."""
     workers.table("bad", ("i int32 not null",), [(1,)])
     with open(os.path.join(workers.directory(1), "bad.schema"), "w") as f:
         f.write("i int32 perhaps\n")
@@ -183,7 +184,7 @@ def test_import_of_a_bad_table(far, server, workers):
 
 
 def test_dead_worker(far, server, workers):
-    """A worker that does not run is named, and so is a worker that ends in the middle; then queries work again."""
+    """A worker that does not run is named, and so is a worker that ends in the middle of a query. Afterwards queries work again."""
     name = f"127.0.0.1:{workers.ports[1]}"
     workers.kill(1)
     try:
@@ -225,7 +226,7 @@ def test_cancel(far, server, workers):
 
 
 def test_refusals(far, server, workers):
-    """A difference between the local table and the workers' is refused with an error that names it, and what to do."""
+    """A difference between the local table and the workers' tables is refused. The error names the difference and the remedy."""
     far("""CREATE FOREIGN TABLE none (i int) SERVER far; CREATE FOREIGN TABLE other (z int) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE wide (shop bigint NOT NULL, price real) SERVER far OPTIONS (table_name 'sales');
 CREATE FOREIGN TABLE odd (shop integer NOT NULL, day text) SERVER far OPTIONS (table_name 'sales');
@@ -246,7 +247,8 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
 
 
 def test_not_null(far, server, workers):
-    """A column that is NOT NULL here with NULLs at the workers gives no answer; rows whose NULLs are not read are counted."""
+    """If a column is NOT NULL in PostgreSQL but has NULLs at the workers, the statement fails. Rows whose NULLs are not read are
+    counted."""
     rows = [(1, 1, "2024-01-01", 1.0), (1, None, None, None), (2, 1, "2024-01-02", 2.0)]
     queries = ["SELECT k, count(d) FROM t GROUP BY k", "SELECT k, count(x) FROM t GROUP BY k", "SELECT g, count(g), count(d), max(x) FROM t GROUP BY g",
                "SELECT k FROM t GROUP BY k HAVING count(d) > 1", "SELECT count(d) FROM t", "SELECT k, g, count(*) FROM t GROUP BY k, g",
@@ -259,7 +261,7 @@ def test_not_null(far, server, workers):
         said = fails(server, WAYS[i % 4] + query, "far") + fails(server, WAYS[0] + query, "far")
         assert said.count("is NOT NULL, but has ") + said.count("is empty, and the query takes it as never NULL") == 2, said
     query = "SELECT k, count(d) FROM t WHERE d IS NOT NULL GROUP BY k ORDER BY k"
-    # A planner may drop a condition that the column's declaration implies.
+    # A planner may drop a condition that is implied by the declaration of the column.
     if any("d date not null" in r[0] for r in far(f"{WAYS[0]}EXPLAIN (COSTS OFF) {query}")):
         assert far(WAYS[0] + query) == [("1", "1"), ("2", "1")]
     else:
@@ -267,7 +269,7 @@ def test_not_null(far, server, workers):
 
 
 def test_encodings(far, server, workers):
-    """Conditions of a database in another encoding than UTF-8, and errors that quote invalid text, work."""
+    """Conditions of a database in another encoding than UTF-8 work, and so do errors that quote invalid text."""
     workers.table("words", ("i int32 not null", "t text"), [(1, "é"), (2, "a"), (3, "éa")])
     server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
     try:
@@ -314,7 +316,7 @@ def test_keys(far, server, workers):
 
 
 def test_many_sessions(far):
-    """Eight sessions at once each get their own answer."""
+    """Eight sessions at the same time each get their own answer."""
     wrong = []
 
     def ask(n):
@@ -333,8 +335,8 @@ def test_many_sessions(far):
 
 
 def test_descriptors_are_counted(workers):
-    """Each scan takes two descriptors for each worker, and reserves three from the server's share for foreign ones. The scan returns them
-    however it ends."""
+    """Each scan takes two descriptors for each worker, and reserves three from the server's share for foreign descriptors. The scan returns
+    them however it ends."""
     workers.clear()
     workers.table("many", ("i int32 not null", "x real not null"), [(i, 1.0) for i in range(30000)])
     server = postgres.Server(max_files_per_process=100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The installed extension: its own regression tests, permitted users, removal"""
+"""Test the installed extension: its own regression tests, permitted users, removal."""
 import os
 import subprocess
 

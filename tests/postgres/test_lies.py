@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers that have a key and lie (lying_worker.c): a statement fails with a message that says so, and no session dies"""
+"""If workers have a key and lie (lying_worker.c), a statement fails with a message that says so, and no session dies."""
 import os
 import re
 import shutil
@@ -43,7 +43,7 @@ A, B, V, W, NAME = ("a", INT32, 1), ("b", TEXT), ("v", REAL, 1), ("v", REAL), ("
 SCAN, TOP, GROUPS = "SELECT a, b FROM t", "SELECT a FROM t ORDER BY v LIMIT 2", "SELECT f, max(v), fpisa_sum(v) FROM t GROUP BY f"
 IMPORT = "IMPORT FOREIGN SCHEMA x FROM SERVER {server} INTO {server}"
 
-# The case, the worker's messages, the statement, and its outcome: a message, or rows
+# Each case has the worker's messages, the statement, and its outcome, which is a message or rows.
 CASES = [
     ("honest", [ready([A, B]), records([b"1", None], [b"2", b"x"]), done(2)], SCAN, [("1", ""), ("2", "x")]),
     ("honest groups", [ready(keys=[("f", INT64)], value=REAL), done()], GROUPS, []),
@@ -106,7 +106,7 @@ class Liars:
         assert self.process.stdout.readline() == "serving\n"
 
     def setup(self):
-        """Make servers, each with a table and a schema of its own."""
+        """Make servers, each with its own table and schema."""
         return "".join(f"""CREATE SERVER liar{i} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1:{port}', timeout '5');
 CREATE USER MAPPING FOR CURRENT_USER SERVER liar{i} OPTIONS (key '{self.key}'); CREATE SCHEMA liar{i};
 CREATE FOREIGN TABLE liar{i}.t ({TABLE}) SERVER liar{i};\n""" for i, port in enumerate(self.ports))
@@ -132,7 +132,7 @@ def liars(tmp_path):
 
 
 def test_lies(server, liars):
-    """Each lie, in a session of its own, makes the statement fail with the right error, and an earlier session continues."""
+    """Each lie, in its own session, makes the statement fail with the right error. An earlier session continues."""
     server.sql("CREATE DATABASE lies")
     try:
         server.sql(f"CREATE EXTENSION fpisa; {liars.setup()}", "lies")

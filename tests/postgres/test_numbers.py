@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Doubles, integers and numeric(p,s) of foreign tables: groups are pushed down, and equal PostgreSQL's own to the last digit"""
+"""Groups of doubles, integers and numeric(p,s) in foreign tables are pushed down, and equal PostgreSQL's own groups to the last digit."""
 import struct
 
 import pytest
@@ -33,7 +33,7 @@ def plan(far, settings, query):
 
 @pytest.fixture
 def tables(far, workers, rng):
-    """Yield (kind, rows): a foreign table `f_N` and the same rows in PostgreSQL's table `n_N`."""
+    """Yield (kind, rows) with a foreign table `f_N` and the same rows in PostgreSQL's table `n_N`."""
     out = {}
     for i, (kind, here) in enumerate(TYPES.items()):
         rows = [(rng.randrange(25), value(rng, kind), rng.randrange(-9, 9)) for _ in range(600)]
@@ -61,14 +61,14 @@ def test_groups(far, tables):
 
 
 def test_types(far, tables):
-    """IMPORT FOREIGN SCHEMA brings precision and scale."""
+    """IMPORT FOREIGN SCHEMA also imports precision and scale."""
     for i, kind in tables.items():
         said = far(f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'f_{i}'::regclass AND attname = 'v'")
         assert said == [[TYPES[kind]]] or said == [(TYPES[kind],)], said
 
 
 def test_other_types(far, server, tables):
-    """A value whose type differs here and at the workers would have other sums: the statement is refused."""
+    """A value whose type differs between PostgreSQL and the workers would have other sums, so the statement is refused."""
     for i, here, there in (0, "numeric(15,3)", "numeric(15,2)"), (0, "double precision", "numeric(15,2)"), (3, "bigint", "integer"), \
             (4, "numeric(20,0)", "bigint"):
         far(f"ALTER FOREIGN TABLE f_{i} ALTER COLUMN v TYPE {here}")
@@ -78,7 +78,8 @@ def test_other_types(far, server, tables):
 
 
 def test_constants(far, tables):
-    """A condition stays here if its constant has too many digits for workers; so does an aggregate of a numeric without precision."""
+    """PostgreSQL evaluates a condition itself if its constant has too many digits for workers. It also computes an aggregate of a numeric
+    without precision itself."""
     assert "Remote Query: groups" not in plan(far, "", "SELECT k, sum(v) FROM f_0 WHERE v < 1.005 GROUP BY k")
     assert "v decimal < 1.5" in plan(far, "", "SELECT k, sum(v) FROM f_0 WHERE v < 1.500 GROUP BY k")
     for most in "999999999999999999", "-1e18", "0.5", "1e30":

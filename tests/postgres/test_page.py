@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/postgres.md as its reader follows it: its statements in their order, and the output that the page shows"""
+"""Follow doc/postgres.md as its reader does. Its statements run in order and print the output that the page shows."""
 import os
 import re
 
@@ -29,7 +29,7 @@ def database(server):
 
 
 def test_statements(server, database):
-    """Query 15 runs repeatedly, by parallel workers: with sum() it sometimes finds its row, with fpisa_sum() always."""
+    """Query 15 runs repeatedly, with parallel workers. With sum() it sometimes finds its row, with fpisa_sum() always."""
     found = {}
     for text, shown in blocks():
         rows = server.sql(text, database)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_partial(), fpisa_expansion() and fpisa_merge() compared with partials.py, which follows doc/partial.md, and with hostile bytes"""
+"""Compare fpisa_partial(), fpisa_expansion() and fpisa_merge() with partials.py, which follows doc/partial.md, also on hostile bytes."""
 import os
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import postgres
 from exact import DOUBLE, REAL, adversarial, literal, rounded
 
 COLUMNS = "(g int, x real, y double precision)"
-# The outcome of reading bytes: rows and the average's bits, or the class of the error
+# The outcome of reading bytes is the number of rows and the bits of the average, or the class of the error.
 TRY = """CREATE FUNCTION try(p bytea) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN fpisa_partial_rows(fpisa_merge(q)) || ' ' || encode(float8send(fpisa_partial_avg(fpisa_merge(q))), 'hex')
@@ -36,7 +36,7 @@ def table(name, rows):
 
 
 def test_from_machine_to_machine(server, rng):
-    """Each machine's partial is as the page says, and partials merge, in any order, to the exact sum of all rows."""
+    """The partial of each machine has the form of the page, and partials merge, in any order, to the exact sum of all rows."""
     rows = [(rng.randrange(3), x, y) for x, y in zip(adversarial(REAL, 900, rng), adversarial(DOUBLE, 900, rng))]
     if rng.random() < 0.5:
         rows.append((0, float("nan"), float("-inf")))
@@ -61,7 +61,7 @@ def test_from_machine_to_machine(server, rng):
 
 @pytest.mark.parametrize("f, sql_type, send", [(REAL, "real", "float4send"), (DOUBLE, "double precision", "float8send")])
 def test_expansions(server, rng, f, sql_type, send):
-    """Expansions have the page's terms, for parts and for merged parts; the first term is the sum."""
+    """Expansions of parts and of merged parts have the terms that the page gives. The first term is the sum."""
     rows = [(rng.randrange(40), x, None) for x in adversarial(f, 400, rng)]
     terms = f"(SELECT string_agg(encode({send}(t), 'hex'), ' ' ORDER BY i) FROM unnest(%s) WITH ORDINALITY u(t, i))"
     found = server.sql(f"""CREATE TEMP TABLE t (g int, x {sql_type});
@@ -76,13 +76,13 @@ UNION ALL SELECT NULL, m[1] = (SELECT fpisa_sum(x) FROM t), {terms % 'm'} FROM (
 
 
 def mutants(rng, n):
-    """Return partials with flipped bits, counts at their limits, cut short, extended, and bytes at random."""
+    """Return partials with flipped bits, with counts at their limits, truncated or extended, and random bytes."""
     for _ in range(n):
         data = bytearray(partials.write(adversarial(DOUBLE, rng.randrange(1, 4), rng)
                                         + [float("inf"), float("nan")] * (rng.random() < 0.3)))
         for _ in range(rng.randrange(4)):
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        if rng.random() < 0.1:  # rows, and the special rows
+        if rng.random() < 0.1:  # set the count of rows, and of special rows
             data[3] |= 2
             data[8:40] = b"".join(rng.choice((0, 1, 2**63 - 1, 2**63 - 1, 2**63, 2**64 - 1)).to_bytes(8, "little") for _ in range(4))
         if rng.random() < 0.2:
@@ -117,7 +117,7 @@ def test_hostile_bytes(server, rng):
 
 @pytest.mark.long
 def test_under_valgrind(rng):
-    """With such bytes the extension makes no invalid memory access; the server's own accesses are not checked."""
+    """With such bytes the extension makes no invalid memory access. The server's own accesses are not checked."""
     why = postgres.lacking() or (None if shutil.which("valgrind") else "valgrind is not installed; make test installs it")
     if why:
         pytest.skip(why)

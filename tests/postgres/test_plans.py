@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One table, random plans, worker counts and row orders give one result, the exact sum rounded"""
+"""For one table, random plans, worker counts and row orders give one result, the exact sum rounded."""
 import json
 from collections import defaultdict
 
@@ -10,7 +10,7 @@ from exact import DOUBLE, REAL, adversarial, literal, rounded
 ROWS, GROUPS = 12000, 40
 RESULTS = """encode(float4send(fpisa_sum(x)), 'hex'), encode(float8send(fpisa_sum(y)), 'hex'),
     encode(float8send(fpisa_avg(x)), 'hex'), encode(float8send(fpisa_avg(y)), 'hex'), sum(x), sum(y)"""
-# The source of the rows: the same rows in different orders, from different nodes of a plan
+# The sources of the rows give the same rows in different orders, from different nodes of a plan.
 SOURCES = ("plain", "shuffled", "parts", "(SELECT * FROM plain ORDER BY random()) r",
            "(SELECT * FROM shuffled WHERE g % 2 = 0 UNION ALL SELECT * FROM plain WHERE g % 2 = 1) u",
            "plain JOIN keys USING (g)", "(SELECT * FROM shuffled ORDER BY i) o")
@@ -50,7 +50,7 @@ ANALYZE;""")
 
 
 def wanted(rows):
-    """Return {group: the four results}; the whole table is None."""
+    """Return {group: the four results}. The key None is the whole table."""
     columns = defaultdict(lambda: ([], []))
     for g, x, y in rows:
         for key in (g, None):

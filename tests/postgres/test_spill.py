@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups beyond work_mem go to a sort of PostgreSQL, and the results have the same bits as without a sort"""
+"""Groups beyond work_mem go to a sort of PostgreSQL, and the results have the same bits as without the sort."""
 import random
 import re
 import struct
@@ -8,13 +8,13 @@ from lab import draw_seed
 
 
 def reals(rng, n):
-    """Return numbers below 2 of random bits, numbers that cancel, and specials; no sum is beyond the range."""
+    """Return numbers below 2 with random bits, numbers that cancel, and specials. No sum is beyond the range."""
     others = -1.0, 1e-30, 1e30, -1e30, None, float("inf"), float("nan")
     return [struct.unpack("<f", struct.pack("<I", rng.getrandbits(32) & ~(1 << 30)))[0] if rng.random() < 0.5 else rng.choice(others) for _ in range(n)]
 
 
 def table(workers, far, name, rng, rows, keys):
-    """Make a table with rows in any order, so that a key's rows are on both sides of a spill."""
+    """Make a table with rows in random order, so that a key has rows before and after a spill."""
     values = reals(rng, rows)
     workers.table(name, ("k int32", "d date", "x real"), [(rng.choice((None, rng.randrange(keys))), f"2024-02-{1 + rng.randrange(28):02}", x) for x in values])
     far(f"IMPORT FOREIGN SCHEMA x LIMIT TO ({name}) FROM SERVER far INTO public")
@@ -25,7 +25,8 @@ def peak(said):
 
 
 def test_same_bits(far, workers):
-    """With any memory the digest of keys and of the bits of all aggregates is the same, also by PostgreSQL's own grouping."""
+    """With any work_mem the digest of the keys and of the bits of all aggregates is the same. PostgreSQL's own grouping gives the same
+    digest."""
     rng = random.Random(draw_seed())
     table(workers, far, "spilled", rng, 60000, 9000)
     query = ("SELECT count(*), md5(string_agg(t, ',' ORDER BY t)) FROM (SELECT concat_ws('/', k, d, count(x), float4send(max(x)), float4send(min(x)), "
@@ -41,7 +42,7 @@ def test_same_bits(far, workers):
 
 
 def test_memory(far, workers):
-    """With 200,000 groups of about 40 MB the session's peak is below that of a session that keeps them."""
+    """With 200,000 groups of about 40 MB, the peak memory of the session is below that of a session that keeps them."""
     rng = random.Random(draw_seed())
     n = 200000
     workers.table("wide", ("k int32 not null", "x real"), [(i, rng.random()) for i in range(n)])
@@ -55,14 +56,14 @@ def test_memory(far, workers):
         assert said[0] == (str(n), str(n))
         used[work_mem] = peak(said) - none
     assert used["1GB"] > 30000, used
-    # The groups, and the sort after them, which need not take the place of the groups. Besides: memory of libfpisa and the server for
-    # any statement that sorts
+    # Allow for the groups, and for the sort after them, which may not reuse their memory. Allow also for the memory of libfpisa and of the
+    # server in any statement that sorts.
     for work_mem, kb in (("64kB", 64), ("1MB", 1024), ("4MB", 4096)):
         assert used[work_mem] < 3 * kb + 6000, used
 
 
 def test_files_go(far, workers):
-    """The files of a statement are removed when it ends, is stopped early and read again, or fails."""
+    """The temporary files of a statement are removed when it ends, is stopped early and read again, or fails."""
     rng = random.Random(draw_seed())
     table(workers, far, "ended", rng, 20000, 9000)
     setting = "SET fpisa.pruning = none; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
@@ -77,8 +78,8 @@ def test_files_go(far, workers):
 
 
 def test_first_rows(far, workers):
-    """Their memory counts as well: the planner leaves groups that would take more than work_mem to PostgreSQL, and rows that the statement
-    does not need stay with the workers."""
+    """Memory for foreign groups counts as well. The planner lets PostgreSQL group if the groups would take more than work_mem, and rows
+    that the statement does not need stay with the workers."""
     rng = random.Random(draw_seed())
     rows = [(i, rng.random()) for i in range(40000)]
     workers.table("first", ("k int32 not null", "x real not null"), rows)
@@ -94,8 +95,8 @@ def test_first_rows(far, workers):
 
 
 def test_first_rows_are_long(far, workers):
-    """Texts that are longer than the planner guesses: the statement needs no more memory than where PostgreSQL sorts, gives the same
-    answer, and EXPLAIN shows the sort."""
+    """If texts are longer than the planner guesses, the statement needs no more memory than with PostgreSQL's sort, gives the same answer,
+    and EXPLAIN shows the sort."""
     n = 400
     workers.table("long", ("x real", "t text"), [(float(i), f"{i:06}" + "w" * 100000) for i in range(n)])
     far("IMPORT FOREIGN SCHEMA x LIMIT TO (long) FROM SERVER far INTO public")
@@ -109,6 +110,6 @@ def test_first_rows_are_long(far, workers):
     assert used["on"] < used["off"] + 4000, used
     said = "\n".join(r[0] for r in far(f"{setting} EXPLAIN (ANALYZE) {query}"))
     assert f"the first {n - 1} rows take more than work_mem * hash_mem_multiplier, 1024 kB" in said and "Remote Query: all rows" in said, said
-    # Read them again, as the inner side of a loop. Groups that fit memory are still computed by the workers.
+    # Read the groups again, as the inner side of a loop. The workers still compute groups that fit into memory.
     assert far(f"{setting} SET enable_material = off; SELECT sum((SELECT count(t) FROM ({query} OFFSET g) s)) FROM generate_series(1, 2) g") == [(str(2 * n - 3),)]
     assert "first 5 rows by x" in "\n".join(r[0] for r in far(f"{setting} EXPLAIN (ANALYZE) SELECT t FROM long ORDER BY x LIMIT 5"))

@@ -24,15 +24,16 @@ def slots_and_show(net, job):
 
 
 def all_wait_for(net, job, rank):
-    """Check that every open round lacks `rank`, and that the oldest lacks only this rank. A rank with fewer chunks in
-    flight than the others is also missing from their later rounds: from one such round on, from all."""
+    """Check that every open round lacks `rank`, and that the oldest round lacks only this rank. A rank with fewer chunks in flight than the
+    others is also missing from their later rounds, from one round on in all rounds."""
     missing, shown = slots_and_show(net, job)
     return missing and missing[0] == shown == [rank] and all({*a} <= {*b} for a, b in zip(missing, missing[1:]))
 
 
 @pytest.mark.early
 def test_killed_in_ten_million(lab):
-    """The calls of the other seven return by the deadline, and each names that rank; then a new job and the old job sum right."""
+    """The calls of the other seven ranks return by the deadline, and each error names the killed rank. Afterwards a new job and the old job
+    sum right."""
     net = lab(workers=8, mtu=3506)
     net.load()
     net.add_job(1, "--elements", 832)
@@ -61,8 +62,8 @@ def test_killed_in_ten_million(lab):
 
 
 def test_since_when_a_rank_is_silent(lab):
-    """`job show` and `slots` tell a killed rank from ranks that wait for it, and from a rank that never came.
-    Frames that carry a wrong token do not count as the rank's."""
+    """`job show` and `slots` distinguish a killed rank from ranks that wait for it, and from a rank that never joined. Frames that carry a
+    wrong token do not count as the rank's frames."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--token", "5a")
@@ -101,7 +102,7 @@ def test_since_when_a_rank_is_silent(lab):
 
 
 def test_shrink_in_a_call(lab):
-    """The call that waits for the dead rank succeeds without it, and its results name the ranks that contributed."""
+    """The call that waits for the dead rank succeeds without it, and the call's results name the ranks that contributed."""
     count = 1_000_000
     net = lab(workers=3)
     net.load()
@@ -110,7 +111,7 @@ def test_shrink_in_a_call(lab):
     chunks = -(-count // 256)
     step = {"count": count, "kind": "integers"}
     more = {"count": 5000, "kind": "integers"}
-    # Read rank 0 first, which prints the most, so that no rank waits for a full pipe.
+    # Read rank 0 first, because it prints the most, so that no rank waits for a full pipe.
     procs = [net.start(0, 1, {**step, "values": True}, more, order=True, timeout_ms=60000)]
     procs += [net.start(r, 1, step, more, timeout_ms=60000) for r in (1, 2)]
     wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
@@ -127,7 +128,7 @@ def test_shrink_in_a_call(lab):
     for offset, ranks in with_all.items():
         for i in range(offset, min(offset + 256, count), 7):
             assert got[i] == sum(parts[r][i] for r in range(3) if ranks >> r & 1)
-    # A later call sums the two remaining ranks.
+    # A later call sums the values of the two remaining ranks.
     assert [[step["flags"] for step in a[1:]] for a in answers] == [[worker.MIXED_RANKS | worker.FEWER_RANKS, worker.FEWER_RANKS]] * 2
     assert {c[3] for c in answers[0][2]["chunks"]} == {0b101}
     expect = array.array("f", [worker.integer(0, i) + worker.integer(2, i) for i in range(worker.PERIOD)])

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: send requests to the privileged process of fpisa serve over the
- * socket of its network process, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs at LOCAL;
- * job STATIC, with that token, belongs to another owner. Print each answer in a line, and "ended" when the helper has
- * ended.
+ * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: send requests to the privileged process of fpisa serve. The requests
+ * go over the socket of its network process, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs
+ * at LOCAL. Job STATIC, with TOKEN, belongs to another owner. Print each answer in a line, and "ended" when the helper
+ * has ended.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -45,7 +45,10 @@ static void say(const void *what, size_t bytes)
 	}
 }
 
-/* Receive the next answer of that kind. Skip others: the manager may have asked before it was stopped. */
+/*
+ * Receive the next answer of that kind. Skip other answers, because the manager may have sent requests before it was
+ * stopped.
+ */
 static void hear(__u32 what, struct helper_answer *a)
 {
 	do {
@@ -131,7 +134,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.make.index = 1;
 	q.make.token = 101;
 	make("slots", q);
-	/* Restore the record from before the first job. The job's slots are still in use. */
+	/* Restore the record from before the first job, although the job's slots are still in use. */
 	q = record();
 	say(&q, sizeof(q));
 	q = right;
@@ -143,7 +146,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.remove.number = ~0u;
 	q.remove.token = 100;
 	say(&q, sizeof(q));
-	/* The helper performs requests in order, so the earlier requests are done when this one is. */
+	/* The helper performs requests in order. When this request is done, the earlier requests are done too. */
 	say(&look, sizeof(look));
 	hear(HELPER_LOOK, &a);
 	puts("done");
@@ -159,8 +162,8 @@ static void ask_wrong(const char *name, __be32 local)
 	size_t n = sizeof(q);
 
 	/*
-	 * The request must be refused. Earlier requests of the manager are answered first, and must not be mistaken for
-	 * this answer.
+	 * The request must be refused. Earlier requests of the manager are answered first, and their answers must not
+	 * be mistaken for this answer.
 	 */
 	make("before", (struct helper_request){.what = HELPER_MAKE, .place = PLACE});
 	if (!strcmp(name, "forgets")) {

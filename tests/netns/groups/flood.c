@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* flood ADDRESS PORT TEXT: open connections that send TEXT, which may be empty, as fast as possible until killed; keep the last 1400 open */
+/*
+ * flood ADDRESS PORT TEXT: open connections that send TEXT, which may be empty, as fast as possible until killed. Keep
+ * the last 1400 connections open.
+ */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +17,7 @@ int main(int argc, char **argv)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	struct rlimit files = {KEPT + 64, KEPT + 64};
 	struct timeval patience = {.tv_usec = 200000};
-	struct linger reset = {.l_onoff = 1}; /* closed ports must not wait for late segments */
+	struct linger reset = {.l_onoff = 1}; /* without TIME_WAIT, so that closed ports can be used again at once */
 	int fd[KEPT];
 
 	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * lying_rank ADDRESS PORT KEY_FILE SEED: open connections with one of the manager's keys, one after the other, that send ranks' messages
- * in any order, with any bytes changed, until SIGTERM. Then print the number of connections.
+ * lying_rank ADDRESS PORT KEY_FILE SEED: open connections, one after the other, with one of the manager's keys. Each
+ * connection sends the messages of ranks in any order, with random bytes changed, until SIGTERM. Then print the number
+ * of connections.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 #include "lib/manager/channel.h"
 
-#define MESSAGES 12 /* messages of a connection, at most */
+#define MESSAGES 12 /* maximum number of messages on a connection */
 #define PATIENCE_MS 200
 
 static volatile sig_atomic_t ended;
@@ -24,7 +25,7 @@ static void end(int sig)
 	ended = 1;
 }
 
-/* Return a valid message for a group with a name of its own, or such a message with bytes changed. */
+/* Return a valid message for a group with its own name, or such a message with changed bytes. */
 static struct fpisa_manager_message lie(int first)
 {
 	struct fpisa_manager_message m =

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups sum and queries are answered during attacks: a host of the segment forges frames, floods of connections without
-a key run at
-full speed, ranks and workers with a key lie, and stderr is not read. No result is wrong, no call hangs, dead ranks are named, and no job or
-connection is left."""
+"""Groups sum and queries are answered during attacks. A host of the segment forges frames, connections without a key flood the manager,
+ranks and workers with a key lie, and stderr is not read. No result is wrong, no call hangs, dead ranks are named, and no job or connection
+is left."""
 import json
 import os
 import random
@@ -26,13 +25,13 @@ QUERY_PORT, LIAR_PORT = 18001, 18005
 FLOODS = "G", "\x16\x03\x01\x02\x01", ""
 NOTICED_S = 1
 SUM = 1
-# Hosts: ranks from 0 on, workers of queries, floods and lying ranks, the forger, and last the master of the queries. A flood would fill the
-# slow links of ranks.
+# Hosts: ranks from 0 on, workers of queries, floods and lying ranks, the forger, and last the master of the queries. Floods have their own
+# host, because they would fill the slow links of ranks.
 RANKS, WORKERS, STRANGER, FORGER = 3, 3, 4, 5
 
 
 class Forger(threading.Thread):
-    """A host in the members' segment that forges contributions and results of other hosts, and sends captured frames again with changes"""
+    """A host in the members' segment that forges contributions and results of other hosts, and sends changed copies of captured frames"""
 
     def __init__(self, host, macs, rng):
         super().__init__(daemon=True)
@@ -54,7 +53,7 @@ class Forger(threading.Thread):
         return self.macs[to[0]] + self.socket.getsockname()[4] + b"\x08\x00" + ip + udp
 
     def blind(self, job):
-        """Yield frames of an adversary that knows all of a job except its secrets."""
+        """Yield the frames of an adversary that knows everything about a job except its secrets."""
         for rank, member in enumerate(job["members"]):
             chunk = self.rng.randrange(1, 200)
             common = {"format": FP32, "op": SUM, "job": job["job"], "generation": job["generation"], "count": 64, "chunk": chunk,
@@ -64,7 +63,7 @@ class Forger(threading.Thread):
             yield self.frame((ADDRESS, PORT), at, Header(type=RESULT, rank=0xffff, contributors=len(job["members"]), **common))
 
     def changes(self, heard):
-        """From a result make frames: the result itself, the result with a bit changed, and a result for a later round."""
+        """Make three frames from a result: the result itself, the result with a changed bit, and a result for a later round."""
         at = self.rng.randrange(42 + 4, len(heard))
         yield heard
         yield heard[:at] + bytes([heard[at] ^ 1 << self.rng.randrange(8)]) + heard[at + 1:]
@@ -84,7 +83,7 @@ class Forger(threading.Thread):
             except TimeoutError:
                 continue
             if heard[42:44] == b"FP" and heard[45] == RESULT and heard[6:12] != self.socket.getsockname()[4]:
-                # Use this host's own Ethernet address: with the aggregator's address this host would also receive the aggregator's frames.
+                # Use this host's own Ethernet address. With the aggregator's address this host would also receive the aggregator's frames.
                 for f in self.changes(heard[:6] + self.socket.getsockname()[4] + heard[12:40] + b"\0\0" + heard[42:]):
                     self.send(f)
                 self.changed += 1
@@ -116,7 +115,7 @@ def rss_kb(pid):
 
 
 class Company:
-    """All attackers and users at once"""
+    """All attackers and users, running at the same time"""
 
     def __init__(self, net, folder, fanout, rng):
         self.net, self.folder, self.rng, self.attackers, self.forger = net, folder, rng, [], None
@@ -152,13 +151,13 @@ class Company:
         self.forger.start()
 
     def jobs_to_forge(self):
-        """Give the forger the jobs that exist now. Meanwhile the lying ranks add and remove jobs."""
+        """Give the forger the jobs that exist now. The lying ranks meanwhile add and remove jobs."""
         shown = [self.net.agg.try_run(FPISA, "job", "show", j["job"], "--json") for j in self.groups.jobs()] if self.forger else []
         if self.forger:
             self.forger.jobs = [json.loads(out) for status, out, _ in shown if not status]
 
     def sums(self, name, ranks):
-        """Run a group and recompute its every result."""
+        """Run a group and recompute every result."""
         steps = [{"check": kind, "times": 60, "seed": self.rng.randrange(3000), "pause": 0.005} for kind in ("float32", "float16")]
         g = self.groups.group(name, range(ranks), *steps, {"leave": True})
         self.jobs_to_forge()
@@ -171,7 +170,7 @@ class Company:
             rank.end()
 
     def death(self, name):
-        """Return the time after which another rank got the error about a death."""
+        """Kill a rank. Return the time until another rank got the error about the death."""
         forever = {"sum": "float32", "count": 1000, "times": 10**6, "pause": 0.01}
         g = self.groups.group(name, range(2), forever)
         self.jobs_to_forge()
@@ -193,7 +192,7 @@ class Company:
         assert said.startswith("fpisa: "), said
 
     def stop(self):
-        """Return how many connections the lying ranks made; check that they made some."""
+        """Return the number of connections that the lying ranks made. There must be some."""
         lied = 0
         for p in self.liars:
             p.send_signal(signal.SIGTERM)
@@ -204,7 +203,7 @@ class Company:
         return lied
 
     def held(self):
-        """Count what groups may leak, once all is quiet."""
+        """Count the objects that groups may leak, after all groups have ended."""
         wait_until("the end of all scans", lambda: not children(self.queries.workers[0].pid), 15)
         return self.groups.settle()
 
@@ -228,7 +227,7 @@ def test_company(lab, tmp_path, fanout, seconds):
     rng = random.Random(draw_seed())
     c = Company(net, str(tmp_path), fanout, rng)
     try:
-        # Forged results may then come first.
+        # With slow links, forged results may arrive before the real results.
         for w in net.worker[:RANKS]:
             w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "4kb", "latency", "1s")
         c.serve()
@@ -241,7 +240,7 @@ def test_company(lab, tmp_path, fanout, seconds):
             deaths.append(c.death(f"death-{rounds}"))
             c.ask()
             rounds += 1
-            # Measure once, after the first round: by then the attackers hold all the connections that they can get.
+            # Measure once, after the first round. By then the attackers hold as many connections as they can get.
             memory = memory or [rss_kb(pid) for pid in c.pids]
         forged, changed, lied = c.forger.sent, c.forger.changed, c.stop()
         report = {"fanout": fanout, "seconds": round(time.monotonic() - began), "rounds": rounds, "deaths": sorted(round(d, 3) for d in deaths),

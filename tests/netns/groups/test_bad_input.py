@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A caller that sends an invalid request, or no request, gets an error with the reason; a group that sums meanwhile is not disturbed"""
+"""A caller that sends an invalid request, or no request, gets an error with the reason. A group that sums meanwhile is not disturbed."""
 import collections
 import os
 import random
@@ -39,7 +39,7 @@ def waits(call):
     return message(WAITS, struct.pack("<QQ", call, 0))
 
 
-# The input, and the expected answer at the end
+# Each row has the input and the expected answer at the end.
 AT_ONCE = [
     (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
     (b"\x16" + bytes(1000), b"the manager has no keys"),
@@ -76,7 +76,7 @@ def send(s, data):
 
 
 def last(s):
-    """Return the last refusal before the end."""
+    """Return the last refusal before the end of the connection."""
     text = b""
     with s:
         while True:
@@ -87,7 +87,7 @@ def last(s):
             if struct.unpack_from("<H", m, 6)[0] == 23:
                 text = m[32:].rstrip(b"\0")
             if b"no UDP port" in text:
-                return text  # errors about a job: the caller stays connected
+                return text  # after an error about a job, the caller stays connected
 
 
 def test_all_of_it(lab, tmp_path):
@@ -105,7 +105,7 @@ def test_all_of_it(lab, tmp_path):
         with send(connect(g), join(b"a")[:100]) as half:
             half.shutdown(socket.SHUT_WR)
             assert last(half) == b"only half a message arrived"
-        # Quotas, ranks and sizes, for a group whose ranks are still joining
+        # Test quotas, ranks and sizes with a group whose ranks are still joining.
         with send(connect(g, 2), join(b"q", 3, 0)), send(connect(g, 2), join(b"r", 2, 0)):
             time.sleep(0.3 * SLOW)
             for said, heard in ((join(b"s"), b"its limit (key-groups)"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
@@ -129,8 +129,8 @@ MANY, STAY = 600, 256  # the number of connections, and of finished connections 
 
 @pytest.mark.parametrize("said, heard", [(join(b"a", 3), 23), (join(b"a") + message(LEAVE), JOINED)], ids=["refused", "left"])
 def test_who_does_not_close(groups, said, heard):
-    """Peers that were refused, or have left, and do not close get an error with the reason. Only a limited number of them keep a
-    descriptor."""
+    """Peers that were refused, or have left, and do not close the connection get an error with the reason. Only a limited number of them
+    keep a descriptor."""
     g = groups(1, "without-key = yes", "size = 2")
     before, kept = len(os.listdir(f"/proc/{g.manager.pid}/fd")), []
     try:
@@ -145,7 +145,7 @@ def test_who_does_not_close(groups, said, heard):
 
 
 def test_fewer_descriptors(lab, tmp_path):
-    """If the manager may open fewer files than it wants, connections without a key are closed to make room for others, the oldest first."""
+    """If the manager may open fewer files than it wants, it closes connections without a key, the oldest first, to make room for others."""
     net = lab(workers=2)
     net.load()
     g, kept = Groups(net, str(tmp_path), "without-key = yes"), []
@@ -161,7 +161,7 @@ def test_fewer_descriptors(lab, tmp_path):
 
 
 def test_refused_with_few_descriptors(lab, tmp_path):
-    """Ranks still join while a host makes more connections than there are descriptors, all of which are refused."""
+    """Ranks still join while a host makes more connections than there are descriptors. All these connections are refused."""
     net = lab(workers=2)
     net.load()
     g, held, over = Groups(net, str(tmp_path), "without-key = yes"), collections.deque(), threading.Event()

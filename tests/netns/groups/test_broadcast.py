@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Broadcasts bring a rank's bytes to all ranks, bit for bit; ranks that do not agree on root or length get an error"""
+"""Broadcasts deliver the bytes of one rank to all ranks unchanged. Ranks that disagree about root or length get an error."""
 import random
 
 import pytest
@@ -12,12 +12,11 @@ FOR_EVER = 10**6
 
 
 def test_bits_of_any_size(groups):
-    """From each root, with any length, by the blocking call and by a request, all ranks get root's bits, including NaN, -0 and
-    subnormals."""
+    """From each root, with any length, in a blocking call or a request, all ranks get the root's bits, including NaN, -0 and subnormals."""
     rng = random.Random(draw_seed())
     sizes = [0, 1, 2, 3, 4, 5, 31, 127, 128, 129, 3327, 3328, 3329, *(rng.randrange(20000) for _ in range(20)), 1000001, 0]
     g = groups(RANKS, "without-key = yes", "formats = fp32,int32")
-    # Float modes do not apply to a broadcast.
+    # Modes for floats do not apply to a broadcast.
     for options in {}, {"mode": 2, "elements": 64, "window": 8, "restore": 1}:
         steps = {"sum": "float32"}, {"broadcast": sizes, "seed": rng.randrange(1000)}, {"sum": "int32"}, {"leave": True}
         for rank in g.group("train", range(RANKS), *steps, **options):
@@ -36,7 +35,7 @@ def test_bits_of_any_size(groups):
     ({"sum": "int32", "count": 2}, {"broadcast": [8], "root": 0}, "the ranks made different calls"),
 ])
 def test_ranks_that_do_not_agree(groups, one, others, says):
-    """If ranks do not agree, all get an error."""
+    """If ranks disagree, all ranks get an error."""
     g = groups(RANKS, "without-key = yes")
     ranks = [g.start(r, "train", r, RANKS, {"sum": "int32"}, others if r else one, hold=True) for r in range(RANKS)]
     for rank in ranks:

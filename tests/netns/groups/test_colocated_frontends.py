@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs of MPI and PyTorch on four hosts and no other machine: each host adds a quarter, and has a rank"""
+"""Programs of MPI and PyTorch run on four hosts without another machine. Each host has a rank and adds a quarter."""
 import itertools
 import os
 import random
@@ -28,7 +28,7 @@ needs_torch = pytest.mark.skipif(not os.path.exists(os.path.join(TORCH, "built")
 
 
 class Cluster:
-    """The four hosts, in the form that the functions of tests/lib/mpi.py need; mpirun starts a rank on each."""
+    """The four hosts, in the form that the functions of tests/lib/mpi.py need. mpirun starts one rank on each host."""
 
     mpi = "openmpi"
 
@@ -68,7 +68,7 @@ class Served(Hosts):
         return [a for a in aggregators if not a["gone"]]
 
     def settle(self):
-        """Wait for the end of all groups."""
+        """Wait until all groups have ended."""
         wait_until("the end of all groups", lambda: not self.json("group", "list", "--pin", self.pin(0)), 15)
 
 
@@ -89,7 +89,7 @@ def cluster(served, tmp_path):
 
 
 def count(net, name, jobs):
-    """Return a counter of each host, summed over the latest jobs of these numbers."""
+    """Return a counter of each host, summed over the latest jobs with these numbers."""
     return [sum(net.counters(job, net.pin(i))[name] for job in range(jobs)) for i in range(HOSTS)]
 
 
@@ -104,7 +104,7 @@ def check_quarters(net, jobs):
 
 @pytest.mark.parametrize("mode", ["exact", None])
 def test_mpi(cluster, mode):
-    """All-reduces and reduces of several types and sizes have the oracle's bits, the same on all ranks."""
+    """All-reduces and reduces of several types and sizes have the oracle's bits, and the same bits on all ranks."""
     c, path, seed = cluster, os.path.join(cluster.folder, "bits"), draw_seed()
     rng = random.Random(seed)
     _, err = c.run("bits.c", path, seed, *CALLS, **({"FPISA_MODE": mode} if mode else {}))
@@ -113,7 +113,7 @@ def test_mpi(cluster, mode):
     for call in CALLS:
         if mode or call[0].islower():
             check_call(files, call, EXACT if mode else FPISA64, rng)
-        else:  # calls that MPI serves, which another test checks
+        else:  # MPI performs these calls, which another test checks
             n = int(call[1:]) * (2 if call[0] == "Z" else 1)
             for r, f in enumerate(files):
                 f.seek(n * (4 if call[0] == "F" else 8) * (1 + (r == int(call[1:]) % HOSTS)), os.SEEK_CUR)
@@ -123,7 +123,7 @@ def test_mpi(cluster, mode):
 
 
 def substituted(page, command):
-    """Return the page's command line, with this test's hosts, key and library."""
+    """Return the command line of the page, with this test's hosts, key and library."""
     with open(os.path.join(TOP, "doc", page)) as f:
         line, = re.findall(rf"^ *({command}(?=.*10\.0\.0\.11)(?:.*\\\n)*.*)", f.read(), re.M)
     return line.replace("\\\n", " ").replace("10.0.0.", "10.98.0.")
@@ -137,7 +137,7 @@ def test_mpi_rank_killed(cluster):
 
 
 def test_mpi_page(cluster):
-    """The page's command runs the example, whose two sums are made by the hosts."""
+    """The command of the page runs the example, and the hosts add its two sums."""
     c = cluster
     shutil.copy(mpis.compiled("openmpi", os.path.join(EXAMPLES, "norm.c"), c.folder), os.path.join(c.folder, "norm"))
     line = substituted("mpi.md", "mpirun.openmpi").replace("/usr/lib/x86_64-linux-gnu/fpisa/openmpi/libfpisa-mpi.so", mpis.adapter("openmpi"))
@@ -156,14 +156,14 @@ def start_training(net, *options):
 
 
 def weights(outs):
-    """Return the digest of the weights, which all ranks have."""
+    """Return the digest of the weights. All ranks must have the same."""
     digest, = {re.search(r"rank \d: loss \S+ -> \S+, weights (\w+)", out)[1] for out in outs}
     return digest
 
 
 @needs_torch
 def test_torch(served):
-    """All ranks have the same weights, bit for bit, in mode exact and in the default one."""
+    """All ranks have the same weights, bit for bit, in mode exact and in the default mode."""
     weights(outputs(start_training(served, "--steps", 2, "--mode", "exact")))
     check_quarters(served, 1)
     served.settle()
@@ -174,7 +174,7 @@ def test_torch(served):
 @needs_torch
 @pytest.mark.alone
 def test_torch_rank_killed(served):
-    """backward() of the others ends within a second, with an error that names the dead rank."""
+    """On the other ranks, backward() ends within a second, with an error that names the dead rank."""
     def kill():
         took = kill_rank_1(start_training(served, "--steps", 100000))
         served.settle()
@@ -185,7 +185,7 @@ def test_torch_rank_killed(served):
 
 @needs_torch
 def test_torch_page(served, tmp_path):
-    """The page's command trains on all hosts."""
+    """The command of the page trains on all hosts."""
     line = substituted("torch.md", "FPISA_MANAGER").replace("$HOME/keys", served.key).replace("ddp.py", DDP + " --steps 2")
     words = shlex.split(line)
     given = dict(w.split("=", 1) for w in itertools.takewhile(lambda w: re.match(r"[A-Z_]+=", w), words))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Four hosts and no other machine: each runs `fpisa serve` with the same file, and has a rank of each group"""
+"""Four hosts work without another machine. Each host runs `fpisa serve` with the same file, and has a rank of each group."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ SUM = {"sum": "float32", "count": COUNT}
 
 
 class Hosts(Switched):
-    """Hosts from 10.98.0.11 on; the first is the manager"""
+    """Hosts from 10.98.0.11 on. The first host is the manager."""
 
     def __init__(self, folder):
         super().__init__()
@@ -35,7 +35,7 @@ class Hosts(Switched):
         return f"{PINS}/{i}" if i else PIN
 
     def serve(self, i, *before):
-        """Start fpisa serve on host i by the command `before`; return its first line of output."""
+        """Start fpisa serve on host i through the command `before`. Return its first line of output."""
         self.agents[i] = self.worker[i].spawn(*before, FPISA, "serve", "--pin", self.pin(i), self.config)
         return self.agents[i].stdout.readline()
 
@@ -101,7 +101,7 @@ def test_four_hosts(hosts):
     assert sum(resent) < sum(chunks) / 10, resent
     for rank in ranks:
         rank.end()
-    # After a restart `fpisa serve` uses the loaded datapath.
+    # After a restart, `fpisa serve` uses the datapath that is already loaded.
     wait_until("the end of the group", lambda: not hosts.json("group", "list"), 10)
     end(hosts.agents[3])
     assert hosts.serve(3).startswith("aggregator 10.98.0.14:")
@@ -111,8 +111,8 @@ def test_four_hosts(hosts):
 
 
 def test_unit(hosts):
-    """After a boot the manager's unit is sufficient: with its capabilities it loads the datapath once the interface is up, and uses it
-    after a restart. A stop with `fpisa unload` restores the settings of lo."""
+    """After a boot the manager's unit is sufficient. With the unit's capabilities, `fpisa serve` loads the datapath once the interface is
+    up, and uses it after a restart. A stop with `fpisa unload` restores the settings of lo."""
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
         unit = dict(re.findall(r"^(\w+)=(.*)", f.read(), re.M))
     assert "network-online.target" in unit["After"].split() and unit["Restart"] == "on-failure" and unit["StartLimitIntervalSec"] == "0"
@@ -138,7 +138,7 @@ def test_unit(hosts):
 
 
 def test_port_of_the_manager(hosts):
-    """The manager listens at the port in `manager`, and the other hosts connect to it there. A different `port` is refused."""
+    """The manager listens at the port in `manager`, and the other hosts connect to this port. A different `port` is refused."""
     with open(hosts.config) as f:
         text = f.read()
     with open(hosts.config, "w") as f:

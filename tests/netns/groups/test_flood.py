@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""While a host without a key makes connections as fast as it can, no rank of a group waits for more than a few of them"""
+"""While a host without a key makes connections as fast as it can, no rank of a group waits for more than a few of these connections."""
 import os
 import subprocess
 import time
@@ -17,7 +17,8 @@ NOTICED_S = 1
 @pytest.mark.alone
 @pytest.mark.parametrize("says", ["G", "\x16\x03\x01\x02\x01", ""], ids=["garbage", "handshakes", "silence"])
 def test_a_death_is_named(lab, tmp_path, says):
-    """A dead rank is named although the flooding processes get more CPU time than the manager and connect faster than it accepts."""
+    """A dead rank is named although the flooding processes get more CPU time than the manager, and connect faster than the manager
+    accepts."""
     net = lab(workers=3)
     net.load()
     subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-o", tmp_path / "flood", SOURCE], check=True)

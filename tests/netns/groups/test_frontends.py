@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Programs of MPI and PyTorch, unchanged, over a group with three aggregators on different links: the bits are the same, and each
-aggregator adds its share"""
+"""Unchanged programs of MPI and PyTorch run over a group with three aggregators on different links. The bits are the same, and each
+aggregator adds its share."""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ WEIGHTS = 1, 4, 1
 
 @pytest.fixture
 def weighted(site):  # noqa: F811
-    """Give the first registered aggregator a link of four times the rate."""
+    """Give the first registered aggregator a link with four times the rate."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
     return site
@@ -38,7 +38,8 @@ def check_parts(net, before):
 
 @pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich", marks=pytest.mark.long)])
 def test_mpi(weighted, mpi, tmp_path):
-    """A sweep over types and counts has every value right. Rounding additions would give its doubles a different sum in each order."""
+    """In a sweep over types and counts every value is right. Additions with rounding would give the sweep's doubles a different sum in each
+    order."""
     why = mpis.lacking(mpi)
     if why:
         pytest.skip(why)
@@ -54,7 +55,7 @@ def test_mpi(weighted, mpi, tmp_path):
 
 
 def train(site):  # noqa: F811
-    """Return the digest of the weights, which all ranks have."""
+    """Return the digest of the weights. All ranks must have the same."""
     net = site.net
     env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": MANAGER, "FPISA_KEY": site.key, "WORLD_SIZE": str(RANKS),
            "MASTER_ADDR": "10.98.0.11", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}

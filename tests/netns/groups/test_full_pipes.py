@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Output of the manager and its helper goes to pipes that are not read, or are full: both continue to work"""
+"""The manager and its helper continue to work if their output goes to pipes that are full or are not read."""
 import fcntl
 import signal
 import time
@@ -11,7 +11,7 @@ from groups import Groups
 from lab import COMMAND_S, FPISA, SLOW
 
 F_SETPIPE_SZ, SMALL = 1031, 4096
-INT32, EXACT = 7, 4  # int32 does not have modes
+INT32, EXACT = 7, 4  # int32 has no modes, so a job with both is refused
 
 
 def test_nobody_reads(lab, tmp_path):
@@ -29,7 +29,7 @@ def test_nobody_reads(lab, tmp_path):
                 with pytest.raises(AssertionError, match="job"):
                     group.job(8, INT32, EXACT)
             group.leave()
-        # Each signal writes a line, without a limit; two signals at the same time count as one.
+        # Each signal makes the manager write a line, without a limit. Two signals at the same time count as one.
         for _ in range(200):
             g.manager.send_signal(signal.SIGHUP)
             time.sleep(0.01 * SLOW)
@@ -47,7 +47,7 @@ def test_nobody_reads(lab, tmp_path):
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed(lab, tmp_path, closed):
-    """If stdout and stderr are closed, no socket of the manager gets their descriptors and the manager's lines."""
+    """If stdout and stderr are closed, no socket of the manager gets their descriptors, so no socket gets the manager's lines."""
     net = lab(workers=1)
     net.load()
     g = Groups(net, str(tmp_path))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups' sums of the small formats and of blocks, and operations with a factor or a root, compared with the numbers contract in rational
-numbers: a result equals the sum in some order of arrival, and is the same at all ranks"""
+"""Compare groups' sums of small formats and of blocks, and operations with a factor or a root, with rational numbers (doc/numbers.md). A
+result equals the sum in some order of arrival, and is the same on all ranks."""
 import itertools
 import random
 
@@ -11,7 +11,7 @@ from lab import draw_seed
 from rationals import DOWN, EXACT, FP32, FPISA, NEAREST, NORM, SCALE, SUM, Case, Format, MxInt8, block, element
 
 RANKS, COUNT = 3, 96
-FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is a result, too
+FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is also a result
 FACTORS = 1.0, 0.375, -3.0
 E4M3, E5M2 = Format("e4m3", 4, 3, 32, finite=True), Format("e5m2", 5, 2, 32)
 TYPES = [(1, FP32, 4), (5, E4M3, 1), (6, E5M2, 1), (8, MxInt8(32), 1)]
@@ -28,7 +28,7 @@ def groups(lab, tmp_path):
 
 
 def draw(rng, f):
-    """Return COUNT values: floats of any words or of nearby exponents, or COUNT / 32 blocks."""
+    """Return COUNT values: floats from random words or with nearby exponents, or COUNT / 32 blocks."""
     if f.shared:
         return [(rng.randrange(118, 126), [rng.randint(-127, 127) for _ in range(32)]) for _ in range(COUNT // 32)]
     if f.name == "fp32":
@@ -73,7 +73,7 @@ def test_results(groups, mode, rounding):
 
 
 def test_operations_that_are_none(groups):
-    """Invalid operations are refused; the call does not count, and the next call is right."""
+    """Invalid operations are refused. A refused call does not count, and the next call is right."""
     wrong = [(8, NORM, 32, 1.0), (7, SCALE, 1, 2.0), (7, NORM, 1, 1.0), (8, SUM, 31, 1.0), (1, SCALE, 1, 0.0)]
     for number, op, count, factor in wrong:
         step = {"words": "00" * 128, "type": number, "op": op, "count": count, "factor": factor}

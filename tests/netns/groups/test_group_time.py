@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The cost of a group's sums for a rank that computes meanwhile, and of a late rank for the others. The best of several rounds
-counts: other work on the machine can only add time."""
+"""Test how long a group's sums delay a rank that computes meanwhile, and how long a late rank delays the others. The best of several rounds
+counts, because other work on the machine can only add time."""
 import pytest
 
 from groups import Groups
@@ -27,7 +27,7 @@ def groups(lab, tmp_path):
 
 
 def rounds(g, steps):
-    """Return each rank's answer to its step, by rounds; each round is a barrier and the step. The first round is a warm-up."""
+    """Return each rank's answers to its step, by round. Each round is a barrier and the step. The first round is a warm-up."""
     plan = [[*[{"barrier": True}, s] * (ROUNDS + 1), {"leave": True}] for s in steps]
     ranks = [g.start(r, "time", r, RANKS, *p) for r, p in enumerate(plan)]
     answers = []
@@ -43,13 +43,13 @@ BLOCKING = {"sum": "float32", "count": COUNT}
 
 
 def seconds_of_sums(g):
-    """Return the slowest rank's seconds in each round."""
+    """Return the time of the slowest rank in each round, in seconds."""
     return [max(a["s"] for a in r) for r in rounds(g, [BLOCKING] * RANKS)]
 
 
 def test_computing_hides_the_sum(groups):
-    """A wait after computing returns at once. Four ranks that compute share this machine's CPUs with their sums. Each try
-    measures its own sums, since the machine may be slower by then."""
+    """A wait after computing returns at once. Four ranks that compute share this machine's CPUs with their sums. Each try measures its own
+    sums, because the machine may be slower by then."""
     def is_hidden():
         plain = min(seconds_of_sums(groups))
         seconds = max(COMPUTE_S, 4 * plain)
@@ -61,7 +61,7 @@ def test_computing_hides_the_sum(groups):
 
 
 def test_a_late_rank_delays_the_others_by_no_more(groups):
-    """A late rank delays the others by no more than it is late. The time of sums depends on other load, so the test compares it with the
+    """A late rank delays the others by no more than its own delay. The time of sums depends on other load, so the test compares it with the
     slowest other sum, and tries three times."""
     def as_late():
         plain = max(seconds_of_sums(groups))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups by the manager: sums of every type, refused ranks, dead ranks, a killed manager"""
+"""Test groups of the manager: sums of every type, refused ranks, dead ranks, a killed manager."""
 import fcntl
 import os
 import random
@@ -28,7 +28,7 @@ def confined(caps):
 
 
 def waiters(fd):
-    """Return how many processes wait for a lock on this file."""
+    """Return the number of processes that wait for a lock on this file."""
     inode = os.fstat(fd).st_ino
     with open("/proc/locks") as f:
         return len(re.findall(rf"-> FLOCK .*:{inode} ", f.read()))
@@ -43,7 +43,7 @@ def check_sums(ranks, hosts, *types):
 
 
 def test_sums_of_every_type(groups):
-    """Three hosts get four jobs without an administrator. When the last rank has left, all jobs are gone."""
+    """Three hosts get four jobs without an administrator. When the last rank has left, no job is left."""
     g = groups(3)
     types = "float32", "float64", "int32"
     ranks = g.group("train", range(3), *({"sum": t, "count": 5000} for t in types), {"barrier": True}, hold=True)
@@ -59,7 +59,7 @@ def test_sums_of_every_type(groups):
 
 
 def test_two_delete_a_job(groups):
-    """A user and the manager delete a job at the same time: the manager has nothing left to do, and serves the next group."""
+    """If a user and the manager delete a job at the same time, the manager has nothing left to do, and serves the next group."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -80,7 +80,8 @@ def test_two_delete_a_job(groups):
 
 
 def test_elements_of_wide_values(lab, tmp_path):
-    """If a frame holds fewer float64 than `elements` says, chunks have as many as fit; other types have `elements`."""
+    """If a frame holds fewer float64 values than `elements` says, a chunk has as many as fit. Other types have `elements` values per
+    chunk."""
     net = lab(workers=2, mtu=3506)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -95,7 +96,7 @@ def test_elements_of_wide_values(lab, tmp_path):
 
 
 def test_no_elements(groups):
-    """A call of no elements works as the first call of a type and later; a sum after it is right."""
+    """A call of no elements works as the first call of a type and later. A sum after it is right."""
     g = groups(2)
     none = {"words": "", "count": 0, "type": 1, "op": 1}
     ranks = g.group("train", range(2), none, {"sum": "float32"}, none, {"sum": "float32"}, {"leave": True})
@@ -106,7 +107,8 @@ def test_no_elements(groups):
 
 
 def test_no_elements_wait_as_the_header_says(groups):
-    """A call of no elements that is the first of its type waits until all ranks have made it. Later ones wait for no rank."""
+    """If the first call of a type has no elements, it waits until all ranks have made it. Later calls of no elements do not wait for any
+    rank."""
     g, late = groups(2), 1
     none = {"words": "", "count": 0, "type": 1, "op": 1}
     ranks = [g.start(r, "train", r, 2, *([{"sleep": late}] * r), none, *([{"sleep": late}] * r), none, {"barrier": True}) for r in range(2)]
@@ -124,7 +126,7 @@ def test_ranks_of_one_host(groups):
 
 
 def test_unicast(groups):
-    """[manager] keeps all results off multicast, although each rank has an address of its own."""
+    """The section [manager] keeps all results off multicast, although each rank has its own address."""
     g = groups(2, "fanout = unicast")
     ranks = g.group("train", range(2), {"sum": "float32", "count": 5000}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -179,8 +181,7 @@ def test_who_may_not_join(groups, tmp_path):
 
 @pytest.mark.parametrize("key", ["key", "without-key = yes"])
 def test_outside_of_the_networks(groups, key):
-    """A host outside the networks gets an error that names the limit, with a key or without, each time. It may send anything before
-    that."""
+    """A host outside the networks gets an error that names the limit each time, with a key or without, whatever bytes it sends before."""
     g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
     with g.net.worker[1].entered():
         others = [socket.create_connection((ADDRESS, PORT), 10 * SLOW) for _ in range(20)]
@@ -201,8 +202,8 @@ def test_outside_of_the_networks(groups, key):
 
 
 def test_refusals_are_logged(groups, tmp_path):
-    """A refusal is logged in one line: host, key, group, reason. In a flood a few are logged and the others counted; an unread log does not
-    stop the manager."""
+    """A refusal is logged in one line: host, key, group, reason. In a flood a few refusals are logged and the others counted. A log that is
+    not read does not stop the manager."""
     g = groups(2, "formats = fp32", "key-groups = 1")
 
     def logged(*words):
@@ -240,7 +241,7 @@ def test_refusals_are_logged(groups, tmp_path):
 
 
 def test_no_manager_at_that_port(groups):
-    """A server that ends connections silently is reported as not a manager."""
+    """If a server closes connections without a message, the error says that it is not a manager."""
     g = groups(1)
     with g.net.agg.entered():
         other = socket.create_server((ADDRESS, PORT + 1))
@@ -267,8 +268,8 @@ def test_formats_that_are_not_given(groups):
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_who_is_late_hears_why_too(groups, leaves):
-    """A late rank gets the reason too, although it asks after the other ranks were refused a job and have left or died. In a different call
-    its error names the ranks that are gone."""
+    """A late rank gets the reason too, although it asks for a job after the other ranks were refused the job and have left or died. If its
+    call is a different one, its error names the ranks that are gone."""
     g = groups(3, "formats = fp32,int32")
     refused = {"sum": "float32"}, {"sum": "float64", "anyway": True}, *[{"leave": True}] * leaves
     ranks = [g.start(h, "train", h, 3, *refused) for h in range(2)]
@@ -283,7 +284,7 @@ def test_who_is_late_hears_why_too(groups, leaves):
 
 
 def test_a_killed_rank_is_named(groups):
-    """All ranks name a killed rank within a second, whether they sum or wait; then the next group of that name works."""
+    """All ranks name a killed rank within a second, whether they sum or wait. Afterwards the next group of that name works."""
     g = groups(3)
 
     def kill(victim):
@@ -305,8 +306,8 @@ def test_a_killed_rank_is_named(groups):
 
 @pytest.mark.parametrize("turns", [8, pytest.param(100, marks=pytest.mark.long)])
 def test_killed_at_random_moments(groups, turns):
-    """If ranks are killed while they join, call or leave, the other ranks' calls succeed or name the rank within a second, and the next
-    group of that name works. No job, slot, pin or descriptor is left."""
+    """If ranks are killed while they join, call or leave, the calls of the other ranks succeed or name the rank within a second, and the
+    next group of that name works. No job, slot, pin or descriptor is left."""
     g, rng = groups(3), random.Random(draw_seed())
     check_sums(g.group("train", range(3), {"sum": "float32"}, {"leave": True}), 3, "float32")
     before = g.settle()
@@ -322,13 +323,13 @@ def test_killed_at_random_moments(groups, turns):
             while r != victim:
                 answer = rank.line()
                 if answer["rc"] == 0 and "calls" not in answer and "pid" not in answer:
-                    break  # the rank has left
+                    break  # the rank has already left
                 if answer["rc"] == -ECONNRESET:
                     assert f"rank {victim} " in answer["error"], answer
-                    assert "pid" in answer or answer["missing"] == 1 << victim  # after a failed join there is no group that has an error
+                    assert "pid" in answer or answer["missing"] == 1 << victim  # after a failed join there is no group whose error could name the rank
                     named = max(named, answer["ended"])
                 if answer["rc"]:
-                    assert answer["rc"] in (-ECONNRESET, -ETIMEDOUT), answer  # a join's error
+                    assert answer["rc"] in (-ECONNRESET, -ETIMEDOUT), answer  # this is the error of a join
                     break
             rank.end()
         g.ranks.clear()
@@ -387,7 +388,8 @@ def test_a_host_that_vanishes(groups):
 
 
 def test_calls_without_requests(groups):
-    """A caller that uses on_done has no request. It learns about a vanished host although no thread waits in the library."""
+    """A caller that uses on_done has no request. The caller learns about a vanished host although none of its threads waits in the
+    library."""
     g = groups(2)
     ranks = g.group("train", range(2), {"told": 20}, {"told": FOR_EVER}, hold=True)
     for rank in ranks:
@@ -404,7 +406,7 @@ def test_calls_without_requests(groups):
 
 
 def test_threads_and_an_eventfd(groups):
-    """Several threads start calls, each of its own type; one descriptor reports the ends of all, for existing and for new jobs."""
+    """Several threads start calls, each of its own type. One descriptor reports the ends of all calls, for existing and for new jobs."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"threads": ["float32", "float64", "int32"], "times": 40}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -415,7 +417,7 @@ def test_threads_and_an_eventfd(groups):
 
 
 def test_calls_within_a_callback(groups):
-    """Calls that do not wait are allowed in a callback, also the first call of a type."""
+    """Calls that do not wait are allowed in a callback, and so is the first call of a type."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"within": "float64"}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -427,8 +429,8 @@ def test_calls_within_a_callback(groups):
 
 
 def test_a_death_while_a_callback_runs(groups):
-    """A callback that takes seconds delays neither the report of a death nor the group's next job, because the connection has a thread of
-    its own (user/lib/link.h)."""
+    """A callback that takes seconds delays neither the report of a death nor the group's next job, because the manager's connection has its
+    own thread (user/lib/link.h)."""
     g = groups(2)
 
     def kill():
@@ -466,7 +468,7 @@ def test_who_leaves_early_is_named(groups):
 
 
 class Stub:
-    """A rank that is written from doc/manager.md alone, without a key, and makes no sum"""
+    """A rank that is written only from doc/manager.md, without a key, and makes no sum"""
     JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOINED, BIND, JOB, LEFT, PONG = 1, 2, 3, 4, 5, 6, 18, 19, 20, 22, 24
 
     def __init__(self, g, name, rank, size):
@@ -483,7 +485,7 @@ class Stub:
         self.socket.sendall(job_requests.message(kind, body))
 
     def hear(self, kind):
-        """Return the body of the next message of that kind; skip others."""
+        """Return the body of the next message of that kind. Skip other messages."""
         while True:
             m = b""
             while len(m) < 256:
@@ -495,7 +497,7 @@ class Stub:
 
 
 def test_who_leaves_instead_of_joining_a_job(groups):
-    """If a rank asks for a job, receives it and leaves, ranks that wait for it in that call get an error and do not wait for ever."""
+    """If a rank asks for a job, receives it and leaves, ranks that wait for it in that call get an error and do not wait forever."""
     g = groups(2, "without-key = yes")
     other = g.start(1, "train", 1, 2, {"sum": "float32"})
     one = Stub(g, "train", 0, 2)
@@ -513,7 +515,8 @@ def test_who_leaves_instead_of_joining_a_job(groups):
 
 
 def test_much_to_hear_at_its_return(groups):
-    """If 60 of 64 ranks have left when the manager is restarted, a rank that reconnects learns about each of them, and stays."""
+    """If 60 of 64 ranks have left when the manager is restarted, a rank that reconnects is told about each of them, and stays in the
+    group."""
     g = groups(1, "without-key = yes")
     ranks = [Stub(g, "train", r, 64) for r in range(64)]
     joined = [struct.unpack_from("<QQ", s.hear(s.JOINED), 8) for s in ranks]
@@ -566,8 +569,7 @@ def test_a_manager_that_is_killed(groups, times):
 
 
 def test_keys_are_changed_under_a_group(groups, tmp_path):
-    """The new key is added to the old key, then the old key is removed; a file with an error changes nothing. Sums are
-    not disturbed."""
+    """The new key is added to the old key, then the old key is removed. A file with an error changes no setting. Sums are not disturbed."""
     g = groups(2)
     old, new = str(tmp_path / "old"), str(tmp_path / "new")
 
@@ -592,7 +594,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
         answer = g.start(0, "late", 0, 1, key_file=old).line()
         assert answer["rc"] == -EACCES and "does not accept key train:" in answer["error"]
         assert g.start(0, "late", 0, 1, {"leave": True}, key_file=new).line()["rc"] == 0
-        # The first group still belongs to the name, and a rank with the other key asks for it.
+        # The name still belongs to the first group, so a rank with the other key is refused.
         answer = g.start(0, "train", 0, 2, key_file=new).line()
         assert answer["rc"] == -EEXIST
         killed = time.monotonic()
@@ -607,7 +609,7 @@ def test_keys_are_changed_under_a_group(groups, tmp_path):
 
 
 def test_configuration_is_read_again(groups):
-    """Formats, quotas and networks change when the configuration is read again; after an error all settings stay the same."""
+    """Formats, quotas and networks change when the configuration is read again. After an error all settings stay the same."""
     g = groups(2, sections="[key train]\ngroups = 1\n")
     with open(g.config) as f:
         text = f.read()
@@ -636,7 +638,7 @@ def test_configuration_is_read_again(groups):
     for wrong, says in (("frob = 1", "frob"), ("key-file = /nowhere\n[nothing]", "nothing")):
         becomes(text.replace("[manager]", f"[manager]\n{wrong}"))
         goes_on(says)
-    # The pipe has no writer: the helper, which makes all jobs, does not wait for one.
+    # The pipe has no writer. The helper, which makes all jobs, does not wait for a writer.
     os.unlink(g.config)
     os.mkfifo(g.config)
     g.manager.send_signal(signal.SIGHUP)
@@ -665,7 +667,7 @@ def test_who_does_not_come_back(groups):
 
 @pytest.mark.long
 def test_one_manager_a_datapath(groups, tmp_path):
-    """A second manager on a datapath waits for the first, gives up, and names the process that it has waited for."""
+    """A second manager on a datapath waits for the first manager, gives up, and names the process that it waited for."""
     g = groups(1)
     with open(tmp_path / "other.conf", "w") as f:
         f.write(f"[manager]\nwithout-key = yes\nport = {PORT + 1}\n")
@@ -698,7 +700,7 @@ def test_verbs(groups):
 
 
 def test_a_group_that_gathers(groups):
-    """The list shows the present and the missing ranks, until all have come or left, or their manager is gone."""
+    """The list shows the present and the missing ranks, until all ranks have joined or left, or their manager is gone."""
     g = groups(3)
 
     def shown(here, missing):
@@ -732,11 +734,11 @@ def test_a_group_that_gathers(groups):
 
 
 def test_status_and_metrics(groups):
-    """Status and metrics show the groups and events, also after managers were killed, and if no manager runs."""
+    """Status and metrics show the groups and events, also after managers were killed, and when no manager runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")
 
     def metrics():
-        """Return the metrics by name, or by name and reason."""
+        """Return the metrics, by name or by name and reason."""
         lines = [m.rsplit(" ", 1) for m in g.net.fpisa("stats", "--prometheus").splitlines() if m.startswith("fpisa_manager_")]
         return {name.removeprefix("fpisa_manager_"): int(value) for name, value in lines}
 
@@ -762,12 +764,12 @@ def test_status_and_metrics(groups):
     wait_until("the end of the helper", lambda: g.net.json("status")["manager"]["pid"] is None)
     assert metrics() == {**m, "up": 0} and "manager     does not run any more" in g.net.fpisa("status")
     g.serve()
-    time.sleep(1 * SLOW)  # they come back
+    time.sleep(1 * SLOW)  # let the ranks reconnect
     ranks[0].kill()
     wait_until("a rank gone", lambda: metrics()["ranks_gone_total"] == 1)
     ranks[1].kill()
     g.empty()
-    # The last counts of a manager that ends by a signal are there, too.
+    # The status also has the last counts of a manager that a signal ends.
     g.group("train", range(2), {"leave": True})
     wait_until("its end", lambda: not g.net.json("group", "list"))
     assert g.start(0, "other", 0, 2, key_file="").line()["rc"] == -EACCES
@@ -779,7 +781,7 @@ def test_status_and_metrics(groups):
 
 
 def test_a_job_that_is_deleted(groups):
-    """A job deleted by hand under its group ends the group, too."""
+    """If a job of a group is deleted by hand, the group ends too."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER}, hold=True)
     check_sums(ranks, 2, "float32")
@@ -789,7 +791,7 @@ def test_a_job_that_is_deleted(groups):
 
 
 def test_a_job_that_is_shrunk(groups):
-    """`job shrink` refuses a group's job. If another tool removes a rank, no rank gets a sum of fewer ranks."""
+    """`job shrink` refuses the job of a group. If another tool removes a rank, no rank gets a sum of fewer ranks."""
     g = groups(3)
     ranks = g.group("train", range(3), {"sum": "float32"}, {"sleep": 1 * SLOW}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01},
                     hold=True)
@@ -799,7 +801,7 @@ def test_a_job_that_is_shrunk(groups):
     status, _, said = g.net.agg.try_run(*shrink)
     assert status == 1 and f"job {job}: it belongs to group train" in said and "fpisa group kill train" in said, said
     assert g.jobs()[0]["live"] == [0, 1, 2]
-    os.rename(f"{PIN}/fpisa_groups", f"{PIN}/aside")  # as by an older program, which does not check for it
+    os.rename(f"{PIN}/fpisa_groups", f"{PIN}/aside")  # simulate an older program, which does not check for groups
     g.net.agg.run(*shrink)
     os.rename(f"{PIN}/aside", f"{PIN}/fpisa_groups")
     for rank in ranks[:2]:
@@ -823,8 +825,8 @@ def test_without_its_helper(groups):
 
 
 def test_it_dies_with_who_started_it(groups):
-    """With PR_SET_PDEATHSIG the manager and its helper die with the manager's parent, although they become other users, and however it was
-    killed."""
+    """With PR_SET_PDEATHSIG the manager and its helper die with the manager's parent, although they become other users. How the parent was
+    killed does not matter."""
     g = groups(1, serve=False)
     parent = ("import ctypes, subprocess, sys, time\n"
               "p = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))\n"
@@ -837,14 +839,14 @@ def test_it_dies_with_who_started_it(groups):
 
 
 def test_unit_has_the_capabilities_it_needs(groups):
-    """The unit's capabilities are sufficient with another group's pins: job and group are made, and another user talks to the network. The
-    manager reports that it is ready."""
+    """The capabilities of the unit are sufficient with pins of another Unix group. The manager makes job and group, another user runs its
+    network process, and the manager reports that it is ready."""
     with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
         unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"\w+=", line))
     assert unit["ExecStart"] == "@SBINDIR@/fpisa serve" and unit["Type"] == "notify"
     caps = ["+" + c.lower().removeprefix("cap_") for c in unit["CapabilityBoundingSet"].split()]
     g = groups(2, serve=False, load=("--group", "64321"))
-    # The test detects a missing capability.
+    # Each missing capability makes the manager fail, so the test detects it.
     for without in caps:
         status, _, err = g.net.agg.try_run(*confined(c for c in caps if c != without), FPISA, "serve", g.config)
         assert status == 1, (without, err)
@@ -856,12 +858,12 @@ def test_unit_has_the_capabilities_it_needs(groups):
         g.serve("env", "NOTIFY_SOCKET=@notify", *confined(caps))
         assert ready.recv(100) == b"READY=1"
     assert os.stat(os.path.join(PIN, "fpisa_groups")).st_gid == 64321
-    # The maps of another family belong to its group, too.
+    # The maps of another family also belong to the Unix group of the pins.
     check_sums(g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True), 2, "float32", "float64")
 
 
 def test_hostile_connections(groups):
-    """Silence, garbage and half a message do not disturb a group."""
+    """Silent connections, garbage and half a message do not disturb a group."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32", "times": 50, "pause": 0.05}, {"leave": True})
     with g.net.worker[0].entered():
@@ -902,7 +904,7 @@ def test_who_talks_to_the_network_may_nothing(groups):
 
 
 def test_descriptors_of_the_helper(groups):
-    """Before it serves, the helper says how many descriptors it needs, and raises its limit as far as it may."""
+    """Before the helper serves, it says how many descriptors it needs, and raises its limit as far as allowed."""
     g = groups(2, serve=False)
     status, out, err = g.net.agg.try_run("prlimit", "--nofile=159:159", FPISA, "serve", g.config)
     assert status == 1 and out == "" and "fpisa: serve: the process that creates jobs needs 160 descriptors, but its limit is 159; ulimit -n 160" in err

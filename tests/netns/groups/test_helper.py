@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The privileged process of `fpisa serve`, under requests from its network process as if an attacker had taken that over (ask_helper.c): it
-does only what the policy allows, changes no other owner's objects, and ends if it reads anything but a request."""
+"""Test the privileged process of `fpisa serve` with requests from its network process, as if an attacker controlled the network process
+(ask_helper.c). The privileged process does only what the policy allows, does not change objects of other owners, and ends if it reads
+anything but a request."""
 import os
 import re
 import signal
@@ -62,7 +63,7 @@ def test_jobs_it_may_not_have(groups):
 
 
 def test_what_is_no_request(groups):
-    """An invalid request ends the helper and with it the manager; the next manager reads the records, also those of a group that sums
+    """An invalid request ends the helper, and with it the manager. The next manager reads the records, also those of a group that sums
     meanwhile."""
     forever = {"sum": "float32", "times": 10**6, "pause": 0.01, "count": 8}
     groups.serve()
@@ -84,7 +85,7 @@ def test_what_is_no_request(groups):
                                           ("does not exist", "without-key = yes\nuser = nosuchuser"),
                                           ("Address already in use", "without-key = yes")])
 def test_refused_start(lab, tmp_path, says, config):
-    """A manager that is refused at its start leaves no new pin; a manager that has served leaves its records."""
+    """A manager that is refused at its start leaves no new pin. A manager that has served leaves its records."""
     net = lab(workers=1)
     net.load()
     before = sorted(os.listdir(PIN))

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Many jobs per second on request: no job waits for a grace period of the kernel or keeps state of an old job"""
+"""The manager makes many jobs per second. No job waits for a grace period of the kernel or keeps state of an old job."""
 import pytest
 
 import job_requests
 from groups import Groups
 from lab import PIN, SLOW, wait_until
 
-RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # four times the rate that an idle machine reaches with waits for grace periods; here the rate is ten times that
+RATE, MEDIAN_S, TRIES = 80, 0.05, 5  # RATE is four times the rate that an idle machine reaches if jobs wait for grace periods
 FORMATS = "float32", "int32"
 
 
@@ -15,13 +15,13 @@ def groups(lab, tmp_path):
     net = lab(workers=2)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
-    g.serve("nice", "-n", "-10")  # as its unit does
+    g.serve("nice", "-n", "-10")  # the manager's unit sets the same priority
     yield g
     g.close()
 
 
 def inner_maps(net):
-    """Return ids of the device maps of job numbers, by map and number."""
+    """Return the ids of the inner maps for devices, by outer map and job number."""
     rows = {}
     for name in "fpisa_fanout", "fpisa_replies":
         for row in net.bpftool("map", "dump", "pinned", f"{PIN}/{name}"):
@@ -31,8 +31,9 @@ def inner_maps(net):
 
 @pytest.mark.alone
 def test_many_a_second(groups):
-    """Device maps keep their numbers, because a change makes the kernel wait. The best of several tries counts, because of other load."""
-    job_requests.churn(groups.net.worker, 1, 0.01)  # make a job, so that all maps exist; maps of an earlier test are different ones
+    """The maps for devices stay the same from job to job, because a replacement makes the kernel wait. The best of several tries counts,
+    because of other load."""
+    job_requests.churn(groups.net.worker, 1, 0.01)  # make a job, so that all maps exist; the maps of an earlier test are different maps
     wait_until("the maps of all numbers", lambda: len(inner_maps(groups.net)) == 2 * 64)
     before, best = inner_maps(groups.net), None
     for _ in range(TRIES):
@@ -52,7 +53,7 @@ def test_many_a_second(groups):
 
 
 def test_started_again(lab, tmp_path):
-    """A manager as its unit starts it, which may not open maps by their ids, keeps the ports of jobs that an earlier manager
+    """A manager without the capability to open maps by their ids, as its unit starts it, keeps the ports of jobs that an earlier manager
     made."""
     net, bare = lab(workers=2), ("setpriv", "--bounding-set", "-sys_admin")
     net.load()

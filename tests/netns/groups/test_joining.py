@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Joining a group: by a host's name, in TLS 1.3 by a shared key, with fresh secrets, within the manager's
-limits"""
+"""Test joining a group by a host's name, in TLS 1.3 with a shared key, with fresh secrets, within the manager's limits."""
 import select
 import socket
 import struct
@@ -24,7 +23,7 @@ def right(ranks):
 
 
 def sees(tmp_path, **files):
-    """Return a command prefix that makes a command see these files in /etc."""
+    """Return a command prefix that runs a command with these files in /etc."""
     binds = []
     for name, text in files.items():
         path = tmp_path / name
@@ -34,7 +33,7 @@ def sees(tmp_path, **files):
 
 
 def test_by_name(groups, tmp_path):
-    """A host's name works with the port and without; an unknown name, a failed look-up and an invalid name are errors."""
+    """A host's name works with a port and without. An unknown name, a failed lookup and an invalid name are errors."""
     g = groups(2)
     g.member = sees(tmp_path, hosts=f"127.0.0.1 localhost\n{ADDRESS} aggregator.example aggregator\n", nsswitch_conf="hosts: files\n")
     ranks = [g.start(0, "names", 0, 2, {"sum": "float32"}, {"leave": True}, address="aggregator"),
@@ -55,8 +54,8 @@ def test_by_name(groups, tmp_path):
 
 
 def test_name_server_that_never_answers(groups, tmp_path):
-    """resolv.conf lets the resolver wait for 30 s, but a join ends after 6 s, or join_timeout_ms, and so does the look-up of
-    `fpisa doctor`."""
+    """resolv.conf lets the resolver wait for 30 s, but a join ends after 6 s, or after join_timeout_ms. The lookup of `fpisa doctor` ends
+    in time too."""
     g = groups(2)
     seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10 attempts:3\n")
     g.member = seen
@@ -69,8 +68,8 @@ def test_name_server_that_never_answers(groups, tmp_path):
 
 
 def test_name_with_several_addresses(groups, tmp_path):
-    """Each address is tried: an address that refuses, an address that drops packets, then the manager's. If all refuse, the join fails at
-    once."""
+    """The rank tries each address of the name: an address that refuses, an address that drops packets, then the manager's address. If all
+    addresses refuse, the join fails at once."""
     g = groups(2)
     dead, silent = "10.99.0.2", "10.99.0.3"
     g.net.agg.ip(f"addr add {dead}/32 dev lo", f"addr add {silent}/32 dev lo")
@@ -98,7 +97,7 @@ def test_name_with_several_addresses(groups, tmp_path):
 
 
 class Relay(threading.Thread):
-    """A relay on a worker that connects to the manager and keeps each side's bytes"""
+    """A relay on a worker that connects to the manager and keeps the bytes of each side"""
 
     def __init__(self, worker):
         super().__init__(daemon=True)
@@ -125,7 +124,7 @@ class Relay(threading.Thread):
 
 
 def hello(said, kind):
-    """Return the extensions of the first handshake message, by number."""
+    """Return the extensions of the first handshake message as {number: content}."""
     record, message = struct.unpack_from(">BHH", said), said[5:]
     assert record[0] == 22 and message[0] == kind
     at = 4 + 2 + 32
@@ -142,8 +141,8 @@ def hello(said, kind):
 
 
 def test_connection(groups):
-    """The connection is TLS 1.3 with the shared key and a fresh key exchange; the library is loaded when needed; nothing is sent
-    unencrypted."""
+    """The connection is TLS 1.3 with the shared key and a fresh key exchange. The TLS library is loaded only when needed, and no message is
+    sent unencrypted."""
     g = groups(2)
     relay = Relay(g.net.worker[0])
     ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address="127.0.0.1"),
@@ -168,7 +167,7 @@ def test_no_library_without_a_key(groups):
 
 
 def test_secrets_are_fresh(groups):
-    """Each job has a new secret, also if a later group has the same name."""
+    """Each job has a new secret, even if a later group has the same name."""
     g, seen = groups(2), set()
     for _ in range(3):
         ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, {"sum": "int32"}, hold=True)
@@ -184,7 +183,7 @@ def test_secrets_are_fresh(groups):
 
 
 def test_limits(groups):
-    """Forbidden modes and formats are refused. Windows shrink down to 8 first, and then the refusal names the limit."""
+    """Forbidden modes and formats are refused. If slots run out, windows shrink down to 8, and then the refusal names the limit."""
     g = groups(2, "formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 36")
 
     def refused(rc, text, step, **options):
@@ -211,7 +210,7 @@ def test_limits(groups):
 
 
 def times_of_joins(g, limits, **options):
-    """Return how long each join takes beyond its limit, in seconds."""
+    """Return the seconds by which each join exceeds its limit."""
     late = []
     for limit in limits:
         answer = g.start(0, "late", 0, 2, join_timeout_ms=limit, **options).line()
@@ -221,8 +220,8 @@ def times_of_joins(g, limits, **options):
 
 
 def test_limit_of_a_join(groups):
-    """A join ends at join_timeout_ms, whatever it waits for: for a manager that has accepted and is silent, with a key and without, for a
-    host that drops packets, or for another rank."""
+    """A join ends at join_timeout_ms, whatever it waits for: a manager that accepts and is silent, with a key or without, a host that drops
+    packets, or another rank."""
     g = groups(2)
     dropping, limits = "10.99.0.3", (200, 700, 1100)
     assert max(times_of_joins(g, limits)) < 0.15 * SLOW
@@ -238,7 +237,7 @@ def test_limit_of_a_join(groups):
 
 
 def test_limit_of_a_join_by_name(groups, tmp_path):
-    """The time of the name's look-up counts: here it takes 0.8 s and leads to a silent manager."""
+    """The time of the lookup counts towards the limit. Here the lookup takes 0.8 s and leads to a silent manager."""
     g = groups(1)
     seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10\n")
     g.member = seen

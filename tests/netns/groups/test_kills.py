@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Long runs of groups over several aggregators: aggregators are killed and started again, ranks on aggregators' hosts are killed. No result
-is wrong, no rank hangs, and each death is named"""
+"""Run groups over several aggregators for a long time, while aggregators are killed and started again, and ranks on aggregators' hosts are
+killed. No result is wrong, no rank hangs, and each death is named."""
 import collections
 import json
 import random
@@ -17,7 +17,7 @@ from test_colocated_groups import FIRST, HOSTS, hosts  # noqa: F401
 from test_registration import OTHERS, WORKERS, site  # noqa: F401
 
 HANG_S = 30 * SLOW
-# Errors that end a call or a join when an aggregator or a rank dies; all ranks leave then, and join again.
+# These errors end a call or a join when an aggregator or a rank dies. All ranks then leave and join again.
 ALLOWED = [r"aggregator 10\.98\.0\.\d+ is gone: (its process ended|its host does not answer|it was restarted)", r"aggregator 10\.98\.0\.\d+:",
            r"rank \d is gone: its process ended", r"rank \d has left the group", r"a group of this name exists", r"another process has joined as rank \d",
            r"rank \d did not join", r"ranks? [\d, -]+ did not join",
@@ -29,7 +29,7 @@ def plan(key, steps, **more):
 
 
 class Watched:
-    """Ranks whose answers are read as they arrive, with counts of errors by kind and of recomputed calls"""
+    """Ranks whose answers are read as they arrive. The class counts errors by kind, and recomputed calls."""
 
     def __init__(self):
         self.ranks, self.heard, self.errors = [], [], collections.Counter()
@@ -73,7 +73,7 @@ class Watched:
 
 
 def used(net):
-    """Return the other aggregators in the group's generation."""
+    """Return the addresses of the other aggregators in the group's generation."""
     shares = [a["address"] for g in net.json("group", "list") if g["name"] == "soak" for a in g["shares"]]
     return [i for i in range(OTHERS) if f"10.98.0.{i + 2}" in shares]
 
@@ -84,7 +84,7 @@ def report(**figures):
 
 @pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=pytest.mark.long)])
 def test_aggregators(site, seconds):  # noqa: F811
-    """Two registered aggregators of three are killed, ended or cut off, and return: the group continues with the present aggregators."""
+    """Two registered aggregators of three are killed, ended or cut off, and return. The group continues with the present aggregators."""
     rng = random.Random(draw_seed())
     for i in range(OTHERS):
         site.register(i)
@@ -117,7 +117,7 @@ def test_aggregators(site, seconds):  # noqa: F811
         w.until("that all are back", lambda: len(net.registered()) == OTHERS)
         w.until("the next generation", lambda before=joins: all(a > b for a, b in zip(w.joins, before)))
     w.listen(1)
-    # The last generation has all aggregators that were present when it began; the next generation has all three.
+    # The last generation has all aggregators that were present when it began. The next generation has all three.
     chunks = net.results()
     report(seconds=round(time.monotonic() - began), calls=w.calls, wrong=w.wrong, generations=min(w.joins), happened=happened, errors=w.errors, chunks=chunks)
     assert all(chunks) and w.calls > 100 * seconds
@@ -129,8 +129,8 @@ def test_aggregators(site, seconds):  # noqa: F811
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(600, marks=pytest.mark.long)])
 def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
-    """On four hosts and no other machine, each round kills one rank, in turn, in a call. Every other round also kills an aggregator, which
-    is started again. All ranks join again."""
+    """Four hosts work without another machine. Each round kills one rank, in turn, in a call. Every second round also kills an aggregator,
+    which is started again. All ranks join again."""
     rng = random.Random(draw_seed())
     for i in range(HOSTS):
         hosts.serve(i)
@@ -160,7 +160,7 @@ def test_ranks_of_aggregators(hosts, seconds):  # noqa: F811
         w.ranks[victim].kill()
         killed[victim] += 1
         if n % 2:
-            restart(rng.randrange(1, HOSTS))  # the first is the manager
+            restart(rng.randrange(1, HOSTS))  # host 0 is the manager
         w.replace(victim, start(victim))
         hosts.ranks.append(w.ranks[victim])
         w.until("that all are back", lambda: len(hosts.registered()) == HOSTS - 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups in turn and at once, of random formats, modes and sizes, some of which lose a rank: no sum is wrong, nothing leaks"""
+"""Run groups of random formats, modes and sizes, in turn and at once. Some groups lose a rank. No sum is wrong, and no object leaks."""
 import random
 
 import pytest
@@ -10,15 +10,15 @@ from lab import SLOW, draw_seed, wait_until
 HOSTS = 3
 ECONNRESET = 104
 TYPES = "float32", "float16", "bfloat16", "float64", "int32"
-MODES = 0, 1, 3	 # the default, fpisa, fpisa64
+MODES = 0, 1, 3	 # the default mode, fpisa, fpisa64
 AT_ONCE = 24
 
 
 class Group:
-    """A group in progress."""
+    """A running group"""
 
     def __init__(self, g, name, rng, lives_s):
-        """Start the group, whose sums take that many seconds in total."""
+        """Start the group. Its sums take that many seconds in total."""
         self.types = rng.sample(TYPES, rng.randint(1, 2))
         hosts = rng.sample(range(HOSTS), rng.randint(2, HOSTS)) + rng.choices(range(HOSTS), k=rng.randint(0, 2))
         times = rng.randint(5, 40)
@@ -28,7 +28,7 @@ class Group:
         self.victim = rng.randrange(len(hosts)) if rng.random() < 0.25 else None
         self.ranks = []
         for r, h in enumerate(hosts):
-            # One rank holds the group until it is killed; the other ranks then get the error in their last step.
+            # One rank holds the group until it is killed. The other ranks then get the error in their last step.
             last = {"barrier": True} if self.victim is not None else {"leave": True}
             mine = [*steps, last] if r != self.victim else steps
             self.ranks.append(g.start(h, name, r, len(hosts), *mine, hold=r == self.victim, **options))
@@ -60,7 +60,7 @@ def test_in_turn(lab, tmp_path, groups, lives_s):
     g = Groups(net, str(tmp_path))
     try:
         g.serve()
-        # Programs and maps of a format's family are loaded with its first job, and stay.
+        # Programs and maps of a format's family are loaded for its first job, and stay.
         for mode in MODES:
             steps = [{"check": t, "times": 1, "seed": 0} for t in TYPES]
             ranks = g.group("first", range(2), *steps, {"leave": True}, mode=mode, window=8)

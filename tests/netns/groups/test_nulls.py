@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every public function of both libraries refuses NULL where it needs a value"""
+"""Every public function of both libraries refuses NULL for a pointer that it needs."""
 import os
 import sys
 

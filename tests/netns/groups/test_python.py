@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Python package over the network: the page's example, types, a rank that dies, a static job"""
+"""Test the Python package over the network: the page's example, types, a rank that dies, a static job."""
 import os
 import re
 import select
@@ -145,7 +145,7 @@ def test_types_and_a_rank_that_dies(net, tmp_path):
 
 
 def test_ranks_that_do_not_join(net, tmp_path):
-    """The exception names the missing ranks; a rank that reaches no manager names none."""
+    """The exception names the missing ranks. If no manager answers, the exception names no ranks."""
     g = Groups(net(3), str(tmp_path), "without-key = yes")
     g.serve()
     python(g.net.worker[2], "-c", WAITS, ADDRESS, 2, 60 * SLOW)
@@ -158,7 +158,8 @@ def test_ranks_that_do_not_join(net, tmp_path):
 
 
 def test_ranks_taken_out(net):
-    """A static job returns the flag and the ranks in the sum or, if all ranks are required, an error that names the others."""
+    """A static job returns the flag and the ranks in the sum. If all ranks are required, it raises an error that names the missing
+    ranks."""
     n = net(3)
     n.add_job(1)
     ranks = [python(w, "-c", TAKEN_OUT, ADDRESS, 1, r, stdin=subprocess.PIPE) for r, w in enumerate(n.worker)]
@@ -182,7 +183,7 @@ def test_static_job(net):
 
 
 def test_a_barrier_that_waits(net, tmp_path):
-    """Meanwhile another thread tests a request, and a signal ends the barrier."""
+    """During a barrier another thread can test a request, and a signal ends the barrier."""
     g = Groups(net(2), str(tmp_path), "without-key = yes")
     g.serve()
     ranks = [python(w, "-c", BARRIER, ADDRESS, r, stdin=subprocess.PIPE) for r, w in enumerate(g.net.worker)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A reduce-scatter gives each rank its part of what the numbers contract says of the whole, by rational numbers in every order of
-arrival: equal and unequal parts, one rank's alone, apart and in place"""
+"""A reduce-scatter gives each rank its part of the sum of the whole array, as rational numbers give it in some order of arrival
+(doc/numbers.md). Parts are equal, unequal or all for one rank, in place or not."""
 import itertools
 import random
 
@@ -11,12 +11,12 @@ from rationals import AVG, DOWN, EXACT, FP32, FPISA, MAX, NEAREST, NORM, SCALE, 
 
 RANKS = 3
 EINVAL, EPROTO, EREMOTEIO = 22, 71, 121
-FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is a result, too
+FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is also a result
 TYPES = [(1, FP32, 4), (4, Format("fp64", 11, 52, 64), 8), (5, Format("e4m3", 4, 3, 32, finite=True), 1), (8, MxInt8(32), 1)]
 
 
 def draw(rng, f, size, count):
-    """Return values: floats of nearby exponents, or blocks."""
+    """Return values: floats with nearby exponents, or blocks."""
     if f.shared:
         return [(rng.randrange(118, 126), [rng.randint(-127, 127) for _ in range(32)]) for _ in range(count // 32)]
     if size == 1:
@@ -41,7 +41,7 @@ def unpack(f, size, data):
 
 
 def draw_counts(rng, unit):
-    """Return the ranks' parts, in elements: equal ones, any, or all for one."""
+    """Return the sizes of the ranks' parts in elements: equal, random, or all for one rank."""
     kind = rng.randrange(3)
     if kind == 0:
         return [unit * rng.randrange(1, 50)] * RANKS
@@ -107,7 +107,7 @@ FLOATS = {"scatter": "00" * 24, "type": 1, "op": SUM}
     ({"scatter": "00" * 66, "type": 8, "count": 64, "counts": [16, 16, 32]}, "the part of rank 0 is not a multiple of the 32 elements that share"),
 ])
 def test_refused(groups, wrong, says):
-    """A refused call does not count, and the next one is right."""
+    """A refused call does not count, and the next call is right."""
     g = groups(RANKS, "without-key = yes", "formats = fp32,mxint8")
     right = {**FLOATS, "counts": [2, 2, 2]}
     for rank in g.group("wrong", range(RANKS), {**FLOATS, "count": 6, **wrong, "anyway": True}, right, {"leave": True}):
@@ -119,7 +119,7 @@ def test_refused(groups, wrong, says):
 
 @pytest.mark.parametrize("other", [{**FLOATS, "counts": [2, 1, 3]}, {"words": "00" * 24, "type": 1, "op": SUM, "count": 6}])
 def test_ranks_that_do_not_agree(groups, other):
-    """Ranks with other counts, or that make an all-reduce of the same array, all get an error."""
+    """If ranks have different counts, or one makes an all-reduce of the same array, all ranks get an error."""
     g = groups(RANKS, "without-key = yes")
     ranks = [g.start(r, "train", r, RANKS, {"sum": "float32"}, {**FLOATS, "counts": [2, 2, 2]} if r else other, hold=True)
              for r in range(RANKS)]

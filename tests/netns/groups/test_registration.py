@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Aggregators that register with the manager of another host: groups get shares of all present aggregators, an aggregator's death ends its
-groups with an error that names it, and the next group uses the others. Hosts behind one switch, over real XDP."""
+"""Test aggregators that register with the manager of another host, behind one switch and over real XDP. Groups get shares of all present
+aggregators. The death of an aggregator ends its groups with an error that names it, and the next group uses the others."""
 import errno
 import json
 import os
@@ -19,11 +19,11 @@ EHOSTDOWN = 112
 WORKERS, OTHERS = 3, 2
 PINS = f"/run/registered-{os.getpid()}"  # a BPF filesystem for the other aggregators
 COUNT = 100_000
-FRAME_BITS = 8 * 1142  # on the wire
+FRAME_BITS = 8 * 1142  # bits of a frame on the wire
 
 
 class Site(Switched):
-    """Manager and aggregator 10.98.0.1, aggregators .2 and .3, workers from .11 on."""
+    """The manager and an aggregator at 10.98.0.1, more aggregators at .2 and .3, and workers from .11 on."""
 
     def __init__(self):
         super().__init__()
@@ -42,7 +42,7 @@ class Site(Switched):
         return {a["address"]: a for a in self.json("status")["manager"]["aggregators"] if not a["gone"]}
 
     def results(self):
-        """Return the chunks that each aggregator has summed, in all jobs."""
+        """Return the number of chunks that each aggregator has summed, over all jobs."""
         return [sum(self.counters(job, pin).get("v_result", 0) for job in range(2)) for pin in (PIN, *(f"{PINS}/{i}" for i in range(OTHERS)))]
 
 
@@ -79,7 +79,7 @@ def site(bpffs, tmp_path):
         net = Site()
         several = Several(net, str(tmp_path), "aggregator-keys = aggs")
         net.fpisa("key", "new", "aggs", several.key)
-        # The agents' file has only their key. The workers' file has both keys, and a rank uses the last.
+        # The agents' file has only the agents' key. The workers' file has both keys, and a rank uses the last key.
         with open(several.key) as f:
             lines = f.read().splitlines()
         for name, line in zip(("train", "aggs"), lines):
@@ -103,7 +103,7 @@ def sums(site, name, times=3, count=COUNT, **more):
 
 
 def sums_over_all(site, **more):
-    """Register the other aggregators, begin sums in a group over all, and wait until each has had frames."""
+    """Register the other aggregators, begin sums in a group over all aggregators, and wait until each has had frames."""
     for i in range(OTHERS):
         site.register(i)
     ranks = sums(site, "g", times=100000, **more)
@@ -112,7 +112,7 @@ def sums_over_all(site, **more):
 
 
 def sum_with_shares(site, name):
-    """Sum in a group. Return its aggregators."""
+    """Sum in a group. Return the group's aggregators."""
     ranks = sums(site, name, hold=True)
     for rank in ranks:
         answer = rank.line()
@@ -124,7 +124,7 @@ def sum_with_shares(site, name):
 
 
 def test_shares(site):
-    """Each of three aggregators adds a third, with ranks and program unchanged, and keeps no state afterwards."""
+    """Each of three aggregators adds a third, without a change to the program, and keeps no state afterwards."""
     for i in range(OTHERS):
         site.register(i)
     assert set(site.net.registered()) == {"10.98.0.2", "10.98.0.3"}
@@ -139,8 +139,8 @@ def test_shares(site):
 
 
 def test_configuration_is_read_again(site):
-    """If the aggregator's key and rate change, groups continue, and the manager's option --rate still overrides its file. A restarted
-    manager that lacks the old key gets the new one from the agent."""
+    """If the aggregator's key and rate change, groups continue, and the manager's option --rate still overrides the aggregator's file. A
+    restarted manager that lacks the old key gets the new key from the agent."""
     site.kill()
     site.manager = site.net.agg.spawn(FPISA, "serve", "--rate", "1G", site.config)
     site.said()
@@ -184,7 +184,7 @@ def test_configuration_is_read_again(site):
     site.net.other[0].run("ip", "addr", "add", "10.98.0.99/24", "dev", "eth0")
     agent.send_signal(signal.SIGHUP)
     wait_until("the other address", lambda: list(site.net.registered()) == ["10.98.0.99"], 5)
-    # the error, and the report that no setting has changed
+    # Read the error, and the report that no setting has changed.
     with open(config, "w") as f:
         f.write(text.replace("[manager]", "[manager]\nnosuch = 1"))
     agent.send_signal(signal.SIGHUP)
@@ -207,7 +207,7 @@ def test_limits_of_its_own(site):
 
 
 def test_one_dies(site):
-    """If an aggregator is killed in the middle of a call, all ranks get an error with its name within a second, and the next group uses the
+    """If an aggregator is killed in the middle of a call, all ranks get an error that names it within a second, and the next group uses the
     others."""
     ranks = sums_over_all(site)
     site.agents[1].send_signal(signal.SIGKILL)
@@ -227,7 +227,7 @@ def test_one_dies(site):
 
 
 def test_one_is_unloaded(site):
-    """The agent of an aggregator without its datapath ends, and its groups get an error with its name."""
+    """If the datapath of an aggregator is gone, its agent ends, and its groups get an error that names it."""
     site.register(0)
     ranks = sums(site, "g", times=100000)
     wait_until("frames", lambda: all(site.net.results()[:2]), 30)
@@ -258,7 +258,7 @@ def test_one_is_silent(site):
     for rank in ranks:
         rank.end()
     wait_until("that it is back", lambda: "10.98.0.2" in site.net.registered(), 20)
-    # No rank ends before all have their sums; otherwise the other ranks would get an error that it is gone.
+    # No rank ends before all ranks have their sums. Otherwise the other ranks would get an error about the missing rank.
     ranks = sums(site, "g", hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -303,7 +303,7 @@ def test_asks_while_the_manager_begins_anew(site):
 
 @pytest.mark.long
 def test_asks_while_an_earlier_one_is_made(site):
-    """A manager that restarts while the aggregator makes a job asks for the job again, before it is made."""
+    """If a manager restarts while the aggregator makes a job, it asks for the job again. Only one job is made."""
     agent = site.register(0)
     helper, = children(agent.pid)
     os.kill(helper, signal.SIGSTOP)
@@ -311,7 +311,7 @@ def test_asks_while_an_earlier_one_is_made(site):
         ranks = sums(site, "g", hold=True)
         time.sleep(0.5)
         site.kill()
-        ranks[0].kill(signal.SIGSTOP)  # it starts again a second later than the aggregator
+        ranks[0].kill(signal.SIGSTOP)  # this rank reconnects a second later than the aggregator
         site.serve()
         time.sleep(1)
         ranks[0].kill(signal.SIGCONT)
@@ -325,7 +325,7 @@ def test_asks_while_an_earlier_one_is_made(site):
 
 
 def stand_still(processes, seconds, again=0.05):
-    """Stop the processes, then continue them, the first slightly before the others."""
+    """Stop the processes, then continue them. The first process continues slightly before the others."""
     for process in processes:
         process.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
@@ -335,8 +335,8 @@ def stand_still(processes, seconds, again=0.05):
 
 
 def test_a_manager_that_stood_still(site):
-    """The manager does not take an aggregator for dead if the manager itself could not run, alone or together with the aggregators, whose
-    PINGs were then missing."""
+    """The manager does not declare an aggregator dead because PINGs are missing from a time in which the manager itself could not run,
+    alone or together with the aggregators."""
     ranks = sums_over_all(site, count=1000)
     for i in range(6):
         stand_still([site.manager, *(site.agents.values() if i % 2 else ())], 0.56)
@@ -369,7 +369,7 @@ def test_less_memory(site):
 
 
 def elements_of(site, name, **options):
-    """Sum in a group. Return the ranks' answers, and the elements in a frame of each aggregator's job."""
+    """Sum in a group. Return the ranks' answers, and the number of elements in a frame of each aggregator's job."""
     ranks = sums(site, name, hold=True, anyway=True, **options)
     answers = [rank.line() for rank in ranks]
     jobs = [site.net.json("job", "list")] + [json.loads(site.net.at(i, "job", "list", "--json")) for i in range(OTHERS)]
@@ -382,8 +382,8 @@ def elements_of(site, name, **options):
 
 
 def test_small_mtu(site):
-    """If no rank states the elements of a chunk, they are as many as the smallest of the group's aggregators allows. If a rank states more
-    than some aggregator allows, it gets an error that says how many are allowed."""
+    """If no rank states the elements of a chunk, the most restrictive aggregator of the group decides. If a rank states more than some
+    aggregator allows, it gets an error that says how many are allowed."""
     def right(name, elements):
         answers, got = elements_of(site, name)
         assert [(a["rc"], a["first"]) for a in answers] == [(0, 6)] * WORKERS and got == [elements] * 3, (answers, got)
@@ -410,7 +410,7 @@ def refused(agent):
 
 
 def test_who_is_refused(site):
-    """A key that may not register, and an unknown key, both get an error that says so. An agent that ends by itself is removed."""
+    """A key that may not register, and an unknown key, both get an error that says so. An agent that ends without an error is removed."""
     assert "key train may not register aggregators, which see the values of all groups (aggregator-keys)" in \
         refused(site.register(0, key="train", wait=False))
     site.net.fpisa("key", "new", "aggs", os.path.join(site.folder, "unknown"))
@@ -422,7 +422,7 @@ def test_who_is_refused(site):
 
 
 def test_reachable_by_some(site):
-    """A rank that cannot reach an aggregator gets an error that names it; the other ranks get the same sentence."""
+    """A rank that cannot reach an aggregator gets an error that names the aggregator. The other ranks get the same sentence."""
     site.register(0)
     site.net.worker[2].ip("route add blackhole 10.98.0.2/32")
     ranks = sums(site, "g", hold=True)
@@ -432,7 +432,7 @@ def test_reachable_by_some(site):
 
 
 def test_rates(site):
-    """If two aggregators state rates of 40 and 10 Gbit/s, the first gets more. The manager does not check the rates."""
+    """If two aggregators state rates of 40 and 10 Gbit/s, the first gets a larger share. The manager does not check the rates."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
     ranks = sums(site, "g", hold=True)
@@ -444,7 +444,7 @@ def test_rates(site):
 
 
 def test_a_rate_that_lies(site):
-    """An aggregator states 40 Gbit/s, but its port carries 10 Mbit/s with a short queue. Sums are right, and the ranks' windows adapt: a
+    """If an aggregator states 40 Gbit/s, but its port carries 10 Mbit/s with a short queue, sums are right and the ranks' windows adapt. A
     call takes little longer than the port needs for its share, and the port drops few frames."""
     site.register(0, "--rate", "40G")
     site.register(1, "--rate", "10G")
@@ -467,7 +467,8 @@ def test_a_rate_that_lies(site):
 
 
 def test_only_another(site):
-    """If the manager runs on rank 0's host, whose link has less room than a faster aggregator's, that aggregator does all sums."""
+    """If the manager runs on rank 0's host, whose link has less room than the link of a faster aggregator, the faster aggregator does all
+    sums."""
     site.net.worker[0] = site.net.agg
     site.register(0, "--rate", "40G")
     before = site.net.results()
@@ -478,7 +479,7 @@ def test_only_another(site):
 
 @pytest.mark.long
 def test_both_begin_anew(site):
-    """If manager and aggregator both restart, the aggregator's jobs are gone, and all ranks get an error with its name when the time to
+    """If manager and aggregator both restart, the aggregator's jobs are gone. All ranks get an error that names it when the time to
     reconnect is over."""
     site.register(0)
     ranks = [site.start(r, "g", r, WORKERS, {"sum": "float32", "count": 1000, "times": 100000, "pause": 0.02}) for r in range(WORKERS)]
@@ -499,8 +500,8 @@ def test_both_begin_anew(site):
 
 
 def test_two_of_one_address(site):
-    """A second datapath's agent on an aggregator's host gets an error, waits, and disturbs no group. When the first agent has ended, the
-    second replaces it."""
+    """The agent of a second datapath on an aggregator's host gets an error, waits, and does not disturb any group. When the first agent has
+    ended, the second replaces it."""
     first = site.register(0)
     ranks = sums(site, "g", times=100000)
     wait_until("frames", lambda: all(site.net.results()[:2]), 30)
@@ -522,8 +523,8 @@ def test_two_of_one_address(site):
 
 
 def test_two_managers(site):
-    """An aggregator that has a manager does not register with a second one. The second agent names the process that serves the
-    datapath, and the first manager's groups continue."""
+    """An aggregator that has a manager does not register with another manager. The second agent names the process that serves the datapath,
+    and the groups of the first manager continue."""
     first, config = site.register(0), os.path.join(site.folder, "second.conf")
     with open(config, "w") as f:
         f.write(f"[manager]\nkey-file = {site.manager_keys}\naggregator-keys = aggs\n")
@@ -546,7 +547,7 @@ def test_two_managers(site):
 
 @needs_ethtool
 def test_doctor(site):
-    """On an aggregator's host doctor does not require a listener or connections of ranks, but checks whether the aggregator has
+    """On an aggregator's host, doctor does not require a listener or connections of ranks, but checks whether the aggregator has
     registered."""
     site.register(0)
     argv = "--pin", f"{PINS}/0", "--config", os.path.join(site.folder, "agent0.conf")
@@ -592,7 +593,7 @@ def test_wrong_address(site):
 
 
 def test_hosts_and_rates(site):
-    """Only addresses of interfaces count as this host's, even if a socket may be bound to others. An unknown rate is reported as
+    """Only addresses of interfaces count as addresses of this host, even if a socket may be bound to others. An unknown rate is reported as
     missing."""
     for i in range(OTHERS):
         site.register(i)

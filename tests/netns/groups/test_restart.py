@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A manager that is killed while its helper has many requests: the helper completes them, and the next manager reads the results"""
+"""A manager is killed while its helper has many requests. The helper completes them, and the next manager reads the results."""
 import json
 import os
 import signal
@@ -21,9 +21,9 @@ def test_what_it_had_asked_for(lab, tmp_path):
         g.serve()
         helper, = children(g.manager.pid)
         os.kill(helper, signal.SIGSTOP)
-        time.sleep(1.5 * SLOW)  # a request comes first, whose answer is not read
+        time.sleep(1.5 * SLOW)  # the manager first sends a request whose answer is never read
         ranks = g.group("train", range(2), {"sum": "float32", "times": 20}, {"leave": True})
-        time.sleep(0.5 * SLOW)  # they ask for a job
+        time.sleep(0.5 * SLOW)  # the ranks ask for a job
         g.kill()
         os.kill(helper, signal.SIGCONT)
         assert "groups found: 1" in g.serve()
@@ -36,7 +36,7 @@ def test_what_it_had_asked_for(lab, tmp_path):
 
 @pytest.mark.long
 def test_a_manager_that_does_not_come_back(lab, tmp_path):
-    """A rank that asks for a job after the manager's death gets an error that names the manager; a rank that has its jobs continues."""
+    """After the manager's death, a rank that asks for a job gets an error that names the manager. A rank that has its jobs continues."""
     net = lab(workers=2)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
@@ -84,7 +84,7 @@ def test_a_manager_that_is_gone_at_the_first_job(served):
 
 
 def test_a_manager_that_never_answers(served):
-    """While the manager is stopped, connections are accepted but not answered; joins fail in time."""
+    """While the manager is stopped, connections are accepted but not answered, and joins fail in time."""
     served.manager.send_signal(signal.SIGSTOP)
     began = time.monotonic()
     named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
@@ -107,7 +107,7 @@ def test_first_packets_that_are_lost(served):
 
 @pytest.mark.long
 def test_a_host_that_is_gone_at_a_later_job(served):
-    """If the host is gone when a rank asks for a later job, the manager and the datapath do not answer, and the call fails."""
+    """If the manager's host is gone when a rank asks for a later job, neither the manager nor the datapath answers, and the call fails."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "int32"}, hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -119,7 +119,7 @@ def test_a_host_that_is_gone_at_a_later_job(served):
 
 @pytest.mark.long
 def test_a_rank_that_was_stopped(served):
-    """Time in which a rank was stopped does not count as silence: the rank continues to wait for its first job."""
+    """Time in which a rank was stopped does not count as silence, so the rank continues to wait for its first job."""
     ranks = [served.start(h, "train", h, 2, *steps, {"sum": "float32"}) for h, steps in enumerate(((), ({"sleep": 9},)))]
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     time.sleep(0.3)
@@ -133,7 +133,7 @@ def test_a_rank_that_was_stopped(served):
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
-    """If a rank leaves while its connection waits for ARP or is given up, the other ranks' error says that it has left, not that it
+    """If a rank leaves while its connection waits for ARP or has failed, the error of the other ranks says that it has left, not that it
     died."""
     leave, worker = str(tmp_path / "leave"), served.net.worker[0]
     ranks = [served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": leave}, {"leave": True}, {"sleep": 60}),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A group's threads under ThreadSanitizer, in processes over a network: the caller's, the progress thread, and the thread of
-the manager's connection. test_progress, test_udp and test_mem of tests/tsan test handles without a group."""
+"""Run a group's threads under ThreadSanitizer, in processes over a network: the caller's threads, the progress thread, and the thread of
+the manager's connection. In tests/tsan, test_progress, test_udp and test_mem test handles without a group."""
 import os
 import re
 import subprocess
@@ -26,7 +26,7 @@ def groups(lab, tmp_path):
     net = lab(workers=3)
     net.load()
     g = Groups(net, str(tmp_path))
-    # Python, GnuTLS and other code that is not compiled with the sanitizer are not checked.
+    # The sanitizer does not check Python, GnuTLS and other code that was compiled without it.
     g.member = ["setarch", "-R", sys.executable, "-B", MEMBER, LIBRARY]
     g.env.update(LD_PRELOAD=runtime, TSAN_OPTIONS="ignore_noninstrumented_modules=1:exitcode=66:log_path=" + str(tmp_path / "tsan"))
     try:
@@ -42,7 +42,7 @@ def reports(folder):
 
 
 def test_it_sees_a_race(groups, tmp_path):
-    """The sanitizer reports a deliberate race, so the tests below can fail."""
+    """The sanitizer reports a deliberate race, so it would report a race in the tests below."""
     source = tmp_path / "race.c"
     source.write_text("#include <pthread.h>\nstatic int n;\nstatic void *add(void *a) { for (int i = 0; i < 1000000; i++) n++; return a; }\n"
                       "void race(void) { pthread_t t; pthread_create(&t, 0, add, 0); add(0); pthread_join(t, 0); }\n")
@@ -53,8 +53,7 @@ def test_it_sees_a_race(groups, tmp_path):
 
 
 def test_calls_of_every_kind(groups, tmp_path):
-    """Calls of every kind have no race: blocking, by callback, with computing meanwhile, of several types; a barrier; a child process;
-    leaving."""
+    """No kind of call has a race: blocking calls, callbacks, computing meanwhile, several types, a barrier, a child process, leaving."""
     steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "poll": True, "times": 20}, {"sum": "float64", "times": 20}, {"told": 30},
              {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
              {"threads": ["float32", "float64", "int32"], "times": 20}, {"within": "float32"}, {"broadcast": [1, 4000, 0, 100001]},
@@ -71,8 +70,7 @@ def test_calls_of_every_kind(groups, tmp_path):
 
 
 def test_errors_of_every_kind(groups, tmp_path):
-    """Errors of every kind have no race: the manager dies and is restarted, a rank is killed in a call, a name is taken, a rank never
-    joins."""
+    """No kind of error has a race: the manager dies and is restarted, a rank is killed in a call, a name is taken, a rank never joins."""
     forever = {"sum": "float32", "times": FOR_EVER}
     ranks = groups.group("train", range(3), {"sum": "float32", "times": 100, "pause": 0.02}, forever, hold=True)
     groups.kill()
@@ -97,7 +95,8 @@ def test_errors_of_every_kind(groups, tmp_path):
 
 
 def test_again_after_an_error(groups, tmp_path):
-    """A rank that learns about a death leaves while an in-place call is in progress, and joins the next group, as ranks of the soak do."""
+    """A rank that learns about a death leaves while an in-place call is in progress, and joins the next group, as ranks of the soak test
+    do."""
     steps = {"sum": "float32", "count": 3000, "poll": True, "times": 600}, {"broadcast": [5, 3000]}, {"leave": True}
     ranks = groups.group("train", range(3), *steps, again=20, restore=1)
     for _ in range(2):

@@ -24,7 +24,7 @@ def served(lab, tmp_path):
 
 
 def start(g, *steps, name="train", **options):
-    """Start two ranks with steps of their own, and wait until they have joined."""
+    """Start two ranks, each with its own steps, and wait until both have joined."""
     ranks = [g.start(r, name, r, 2, *steps[r], **{k: v[r] for k, v in options.items()}) for r in range(2)]
     for rank in ranks:
         assert rank.line()["rc"] == 0
@@ -32,7 +32,7 @@ def start(g, *steps, name="train", **options):
 
 
 def test_a_call_that_has_failed_is_told(served):
-    """Each rank has its own deadlines. After a deadline its rank stays or leaves, and the others do not wait for it."""
+    """Each rank has its own deadlines. After its deadline a rank stays or leaves, and the others do not wait for it."""
     small, large = {"sum": "float32"}, {"sum": "float32", "count": 300000, "anyway": True}
     for leaves in (False, True):
         ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 2.5}, large, small],
@@ -65,7 +65,7 @@ def test_types_in_another_order(served):
 
 
 def test_types_in_another_order_at_once(served):
-    """If ranks make calls of different types, the calls get -EPROTO, whichever job a rank waits for."""
+    """If ranks make calls of different types, all calls end with -EPROTO, whichever job a rank waits for."""
     both = {"sum": "float32"}, {"sum": "int32"}
     ranks = start(served, *[[*both, {"queue": types, "anyway": True}, {"sleep": 60}] for types in (["float32", "int32"], ["int32", "float32"])])
     for rank in ranks:
@@ -90,7 +90,7 @@ def test_a_rank_without_descriptors(served):
 
 
 def test_types_over_af_xdp(served):
-    """The first type of a group gets the interface's queue, and the other types use UDP."""
+    """The first type of a group gets the queue of the interface, and the other types use UDP."""
     steps = {"sum": "float32"}, {"sum": "int32"}, {"broadcast": [1000]}, {"sum": "float64"}, {"sum": "float32"}
     for rank in start(served, steps, steps, transport=(1, 1)):
         for _ in steps:
@@ -109,7 +109,7 @@ def test_a_queue_that_another_has(served):
 
 
 def test_a_first_call_returns_at_once(served):
-    """Calls of three types return at once, their requests wait for the other rank, and the calls are sent in their order when it joins."""
+    """Calls of three types return at once, and their requests wait for the other rank. When it joins, the calls are sent in their order."""
     types = ["float32", "float64", "int32", "float32", "int32"]
     ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
     answers = [rank.line() for rank in ranks]
@@ -120,7 +120,7 @@ def test_a_first_call_returns_at_once(served):
 
 
 def test_the_deadline_of_a_first_call(served):
-    """A first call that the other rank never makes ends at its deadline; a later call of another type has a deadline of its own."""
+    """A first call that the other rank never makes ends at its deadline. A later call of another type has its own deadline."""
     ranks = start(served, [{"queue": ["float32", "float32"]}], [{"sleep": 3}, {"sum": "float32"}], timeout_ms=(1000, 0))
     answer = ranks[0].line()
     assert answer["rcs"] == [-ETIMEDOUT] * 2 and "no job in 1000 ms" in answer["errors"][0], answer
@@ -152,8 +152,8 @@ def test_the_manager_is_gone_then_a_rank(served):
 @pytest.mark.long
 @pytest.mark.parametrize("command", [("xdp", "off"), ("unload",)])
 def test_a_datapath_that_is_taken_off_a_port(served, command):
-    """If the datapath is detached from a port, the manager continues, so no rank counts as gone. The rank behind the port gets no answer,
-    and ends its call and the other rank's."""
+    """If the datapath is detached from a port, the manager is still connected, so no rank counts as gone. The rank behind the port gets no
+    answer. Its call fails, and so does the call of the other rank."""
     ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
     assert [rank.line()["rc"] for rank in ranks] == [0, 0]
     time.sleep(0.5)
@@ -169,8 +169,8 @@ def test_a_datapath_that_is_taken_off_a_port(served, command):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_calls_that_who_left_had_completed(served):
-    """If one rank's result is lost, and the other rank has received it and leaves, the call succeeds. The next call, which is also in
-    progress, fails."""
+    """If the result of one rank is lost, and the other rank has received its result and leaves, the call succeeds. The next call, which is
+    also in progress, fails."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "anyway": True},
                          {"sum": "float32"}, hold=True)
@@ -187,7 +187,7 @@ def test_calls_that_who_left_had_completed(served):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_call_that_begins_when_a_rank_has_left(served):
-    """A call that begins after a rank has left is refused; the call before it, whose result was lost, succeeds."""
+    """A call that begins after a rank has left is refused. The previous call, whose result was lost, succeeds."""
     one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
     other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
     assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
@@ -236,8 +236,8 @@ def test_a_barrier_in_two_jobs(served, tmp_path, then):
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_a_first_call_of_a_rank_that_computes(served):
-    """The first call of a rank waits for its job while the other computes, for longer than the silence limit, whose time begins only with
-    the job. The job's first answers are lost."""
+    """The first call of a rank waits for its job while the other rank computes, for longer than the silence limit. The limit begins only
+    with the job. The first answers of the job are lost."""
     served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
     ranks = start(served, [{"sum": "float32"}], [{"sleep": 33}, {"sum": "float32"}])
     time.sleep(36)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A network card with queues, offloads and steering, and a kernel without its
- * BPF JIT, for test_doctor_card.py, where the test's kernel has neither. Preloaded into fpisa and ethtool, this library
- * simulates the interface $MACHINE_NIC from the file $MACHINE_STATE, and the JIT setting from $MACHINE_JIT, in place of
- * /proc/sys/net/core/bpf_jit_enable. It passes all other calls to the kernel.
+ * Simulate a network card with queues, offloads and steering, and a kernel without its BPF JIT, for
+ * test_doctor_card.py, because the test's kernel may have neither. Preloaded into fpisa and ethtool, this library
+ * simulates the interface $MACHINE_NIC from the file $MACHINE_STATE. The JIT setting comes from $MACHINE_JIT in place
+ * of /proc/sys/net/core/bpf_jit_enable. All other calls go to the kernel.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,11 +27,11 @@
 
 struct state {
 	uint32_t flags;	   /* ETH_FLAG_* */
-	uint32_t combined; /* queues, of QUEUES */
-	uint64_t udp_hash; /* RXH_*; ~0: not reported */
-	uint32_t no_rules; /* the card has no rules */
+	uint32_t combined; /* number of queues in use; at most QUEUES */
+	uint64_t udp_hash; /* RXH_*; ~0: the card does not report it */
+	uint32_t no_rules; /* true if the card does not support rules */
 	uint32_t pad;
-	struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: free */
+	struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: this entry is free */
 };
 
 static struct state *state(void)
@@ -52,7 +52,7 @@ static int fails(int error)
 	return -1;
 }
 
-/* Simulate the rules by which the card chooses a queue. They need ntuple on. */
+/* Simulate the rules by which the card chooses a queue. The rules need ntuple. */
 static int rules(struct ethtool_rxnfc *rx, struct state *s)
 {
 	uint32_t n = 0, at = rx->fs.location;
@@ -101,7 +101,7 @@ static int card(void *data)
 	struct state *s = state();
 
 	switch (v->cmd) {
-	case ETHTOOL_GSSET_INFO: /* ethtool then gets the names of features by the older commands */
+	case ETHTOOL_GSSET_INFO: /* ethtool then gets the names of features with the older commands */
 		return fails(EOPNOTSUPP);
 	case ETHTOOL_GFLAGS:
 		v->data = s->flags;
@@ -151,7 +151,7 @@ int ioctl(int fd, unsigned long request, ...)
 	return rc > 0 ? next(fd, request, ifr) : rc;
 }
 
-/* Refuse generic netlink, so that ethtool asks by ioctl. */
+/* Refuse generic netlink, so that ethtool uses ioctl. */
 int socket(int domain, int type, int protocol)
 {
 	int (*next)(int, int, int) = dlsym(RTLD_NEXT, "socket");
@@ -163,7 +163,7 @@ int socket(int domain, int type, int protocol)
 	return next(domain, type, protocol);
 }
 
-/* Replace syscall(), by which libbpf calls bpf(). */
+/* Replace syscall(), through which libbpf calls bpf(). */
 long syscall(long number, ...)
 {
 	long (*next)(long, ...) = dlsym(RTLD_NEXT, "syscall");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor as a whole: on a machine without faults, without the tools, without privilege, without a BPF filesystem"""
+"""Test fpisa doctor as a whole on a machine without faults, without the tools, without privilege, and without a BPF filesystem."""
 import os
 import subprocess
 
@@ -39,7 +39,7 @@ def test_trial_leaves_nothing(lab):
 
 
 def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
-    """A pin path outside a BPF filesystem is reported; a mount would hide its contents."""
+    """A pin path outside a BPF filesystem is reported. A mount would hide the contents of the directory."""
     net = lab(workers=1)
     (tmp_path / "file").write_text("")
     f = examine(net.agg, "p0", "--pin", str(tmp_path))["kernel", "bpffs"]
@@ -61,7 +61,7 @@ def test_bpffs(lab):
 
 
 def test_tools(lab, tmp_path):
-    """Missing iproute2, and iproute2 without libbpf, are reported; the fixes install packages, so only their text is checked."""
+    """Missing iproute2, and iproute2 without libbpf, are reported. The fixes install packages, so the test checks only their text."""
     net = lab(workers=1)
     ip = tmp_path / "ip"
     ip.write_text("#!/bin/sh\necho ip utility, iproute2-5.10.0\n")
@@ -81,7 +81,7 @@ def test_without_privilege(lab):
 
 
 def test_privilege_that_suffices(lab):
-    """Privilege that only suffices to load is not a fault, and doctor does not report parts that it cannot read as wrong."""
+    """Privilege that suffices only to load is not a fault, and doctor does not report parts that it cannot read as wrong."""
     net = lab(workers=1)
     caps = ["setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all,+net_admin,+bpf,+perfmon", FPISA]
     net.agg.run(*caps, "load", "p0")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor with hardware that this kernel may lack: a card with queues, offloads and rules, a kernel without its JIT
-(machine.c)"""
+"""Test fpisa doctor with hardware that this kernel may lack: a card with queues, offloads and rules, and a kernel without its JIT
+(machine.c)."""
 import os
 import struct
 
@@ -15,11 +15,11 @@ pytestmark = needs_ethtool
 MACHINE = os.path.join(os.path.dirname(__file__), "machine.c")
 
 FLAG_LRO = 1 << 15		    # ETH_FLAG_LRO
-RXH_IP, RXH_PORTS = 3 << 4, 3 << 6  # source and destination
+RXH_IP, RXH_PORTS = 3 << 4, 3 << 6  # hash by source and destination
 
 
 class Card:
-    """Interface nic0, whose driver is machine.c"""
+    """The interface nic0, which machine.c simulates"""
 
     def __init__(self, net, tmp_path):
         self.state, self.jit = tmp_path / "state", tmp_path / "jit"
@@ -90,7 +90,7 @@ def job_behind_card(card, *options):
 
 
 def test_ports_of_a_job_by_rules(card):
-    """Doctor checks the rule of each port, and finds a lost rule, and rules that all choose one queue."""
+    """Doctor checks the rule of each port. It finds a lost rule, and rules that all choose one queue."""
     job_behind_card(card, "--port", "19000")
     fix = card_mends(card, "nic0", "ports", "warn", "4 of 4 ports of job 2 have no rule")
     add = [f"ethtool -N nic0 flow-type udp4 dst-port {19000 + i} action {i}" for i in range(4)]
@@ -136,8 +136,8 @@ class Home(Netns):
 
 
 def test_jit(card):
-    """A disabled JIT is found. sysctl writes a file of the test, bound over the kernel's file, which other network namespaces do not
-    have."""
+    """A disabled JIT is found. sysctl writes to a file of the test, bound over the kernel's file, because other network namespaces do not
+    have the kernel's file."""
     proc = "/proc/sys/net/core/bpf_jit_enable"
     if not os.path.exists(proc):
         pytest.skip("this kernel has no bpf_jit_enable")

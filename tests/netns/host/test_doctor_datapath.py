@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of the datapath: the attached program, its pin, build and version"""
+"""Test fpisa doctor of the datapath: the attached program, its pin, build and version."""
 import os
 import re
 import shutil
@@ -29,7 +29,7 @@ def test_another_program(lab):
 
 
 def test_program_that_is_not_the_entry(lab):
-    """An attached stage program is a fault: stages use the maps too, but a frame must not enter by them."""
+    """An attached stage program is a fault. Stages use the maps too, but a frame must not enter through them."""
     net = lab(workers=1)
     net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp", "pinmaps", BPFFS)
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa_mau0", "dev", "p0")
@@ -50,7 +50,7 @@ def test_pinned_but_nowhere_attached(lab):
 
 
 def test_mends_that_keep_jobs(lab):
-    """No fix removes an intact program or pin."""
+    """No fix removes an intact program or an intact pin."""
     net = inhabited(lab(workers=1))
     net.load()
     net.add_job(1)
@@ -73,7 +73,7 @@ def test_mends_that_keep_jobs(lab):
 
 
 def test_load_again(lab):
-    """If a port was detached by hand, the fix attaches it again to the named datapath, only for live ranks."""
+    """If a port was detached by hand, the fix attaches it again to the named datapath. Only live ranks count."""
     net, other = inhabited(lab()), BPFFS + "/other"
     net.fpisa("load", *net.ports, "--pin", other)
     net.add_job(1, "--pin", other)
@@ -84,7 +84,7 @@ def test_load_again(lab):
 
 
 def test_where_it_is_pinned(lab):
-    """A datapath is found where iproute2 pins it, and deep in a named directory."""
+    """A datapath is found where iproute2 pins it, and in a nested directory that is named."""
     net = lab()
     net.ip_link(["p0"])
     says = f"runs the datapath that is pinned in {IP_PIN}"
@@ -128,7 +128,7 @@ def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
 
 
 def test_another_version(lab):
-    """A map whose structure is not this build's is found."""
+    """A map whose structure differs from this build is found."""
     net = inhabited(lab())
     net.load()
     path = PIN + "/fpisa_counters"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of a device, alone or with its peer: link, MTU, GRO, XDP mode, queues, offloads, VLAN tags. Every fault is made on purpose,
-found, and gone once the printed command has run. test_doctor_card.py tests a card with more queues."""
+"""Test fpisa doctor of a device, alone or with its peer: link, MTU, GRO, XDP mode, queues, offloads, VLAN tags. The test causes each fault,
+checks that it is found, and that the printed command removes it. test_doctor_card.py tests a card with more queues."""
 import os
 import re
 import subprocess
@@ -30,12 +30,12 @@ def test_gro_of_the_peer(lab, loaded):
     assert sums(net, 1, 20000)
 
 
-@pytest.mark.alone  # the fpisa of another test enters every namespace briefly, which makes the namespace visible
+@pytest.mark.alone  # the fpisa of another test briefly enters every namespace, which makes the namespace visible
 def test_gro_warned_of(lab):
-    """load and job add warn of a peer at which results vanish, with the command; not in mode skb, whose
-    results arrive. If the peer's namespace cannot be seen, the warning says where the kernel places it."""
+    """load and job add warn about a peer that loses results, and print the command. In mode skb they do not warn, because results arrive.
+    If the namespace of the peer cannot be seen, the warning says in which namespace the kernel reports it."""
     net = lab()
-    # One peer is visible through a process, the other is not.
+    # One peer is visible through a process. The other is not visible.
     keeper = net.worker[1].spawn("sleep", "600")
     for w in net.worker:
         ethtool_gro(w, "eth0", "off")
@@ -63,8 +63,8 @@ def test_gro_warned_of(lab):
 
 
 def test_gro_behind_a_bridge(lab):
-    """A bridge sends by the stack, so the peer of its port may have GRO off, and workers still sum. Doctor says so, or says what it cannot
-    read."""
+    """A bridge sends through the stack, so the peer of its port may have GRO off, and workers still sum. Doctor says so, or says what it
+    cannot read."""
     net = lab(bridge=True)
     net.load()
     net.add_job(1)
@@ -79,7 +79,7 @@ def test_gro_behind_a_bridge(lab):
 
 
 def test_results_at_a_bridge(lab):
-    """Results are merged at the port by which they enter the bridge."""
+    """Results are merged at the port through which they enter the bridge."""
     net = inhabited(lab(bridge=True))
     net.spaces[-1].spawn("sleep", "600")
     fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="its peer uplink is a bridge port")
@@ -102,7 +102,7 @@ def test_gro_of_a_peer_in_a_named_namespace(lab):
         net.agg.run("ip", "netns", "del", "doctor0")
 
 
-@pytest.mark.alone  # as above
+@pytest.mark.alone  # for the same reason as above
 def test_gro_of_a_peer_that_cannot_be_seen(lab):
     net = lab(workers=1)
     ethtool_gro(net.worker[0], "eth0", "off")
@@ -168,7 +168,7 @@ def test_queues(lab):
 
 
 def test_offloads(lab):
-    """LRO and VLAN offloads are found if the kernel has a device with them."""
+    """LRO and VLAN offloads are found if the kernel has a device that supports them."""
     net = lab(workers=1)
     made = 0
     if not net.agg.try_run("ip", "link", "add", "bond9", "type", "bond")[0]:
@@ -200,7 +200,7 @@ def test_tags_taken_off(lab, tmp_path):
     w = net.worker[0]
     w.run("tc", "qdisc", "add", "dev", "eth0", "clsact")
     with w.socket() as s:
-        s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))  # ARP is done
+        s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))  # ARP has resolved the address
         wait_until("an untagged frame", lambda: net.counters(64, PIN)["v_truncated"] == 1)
         w.run("tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "obj", tmp_path / "tag.o", "sec", "classifier")
         s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of groups: the manager by its configuration, and a worker's needs to join"""
+"""Test fpisa doctor of groups: the manager by its configuration, and the conditions for a worker to join."""
 import os
 import signal
 
@@ -25,7 +25,7 @@ def test_manager_in_order(groups):
 
 
 def test_manager_that_does_not_run(groups):
-    """Doctor finds a manager that has never run, or was killed after it had given a job; its records stay then."""
+    """Doctor finds a manager that has never run, or that was killed after it had given a job, so that its records remain."""
     g = groups(1, serve=False)
     f = of_manager(g)["process"]
     assert f["level"] == "fault" and f["fix"] == "systemctl enable --now fpisa-manager"
@@ -62,7 +62,7 @@ def test_manager_s_keys(groups):
 
 
 def test_manager_s_limits(groups):
-    """Doctor finds few descriptors, a used-up pool, open access, and a file that has changed since the manager started."""
+    """Doctor finds a low limit on descriptors, a used-up pool, open access, and a file that has changed since the manager started."""
     g = groups(1, "without-key = yes", "jobs = 3", serve=False)
     g.serve("prlimit", "--nofile=170:170", "setpriv", "--bounding-set=-sys_resource")
     g.net.add_job(3)
@@ -79,7 +79,7 @@ def test_manager_s_limits(groups):
 
 def test_configuration(groups, tmp_path):
     g = groups(1, serve=False, load=None)
-    assert set(of_manager(g)) == {"keys", "user"}  # no datapath is loaded, which is reported elsewhere
+    assert set(of_manager(g)) == {"keys", "user"}  # the missing datapath is reported elsewhere
     for text, says in ("[datapath]\n", "has no section [manager]"), ("[manager]\nfrob = 1\n", "has errors"):
         with open(g.config, "w") as f:
             f.write(text)
@@ -100,7 +100,7 @@ def test_worker_in_order(groups):
     found = of_worker(g)
     assert {c: f["level"] for c, f in found.items()} == {"key": "ok", "manager": "ok"}
     assert found["manager"]["text"].startswith(f"{ADDRESS} answers in ")
-    assert of_worker(g, "")["manager"]["level"] == "ok"	 # at --worker's address
+    assert of_worker(g, "")["manager"]["level"] == "ok"	 # the manager at the address of --worker
     plain = examine(g.net.worker[0], "--worker", ADDRESS)
     assert bad(plain) == {} and plain["groups", "manager"]["text"].startswith("not checked; to check it, set FPISA_MANAGER")
     assert g.net.json("group", "list") == []

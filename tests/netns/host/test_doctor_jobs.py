@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor of jobs: their MTU, ports, routes and address; missing ranks; jobs of another namespace"""
+"""Test fpisa doctor of jobs: their MTU, ports, routes and address, missing ranks, and jobs of another namespace."""
 import pytest
 
 from doctor import bad, examine, fixes, inhabited, needs_ethtool, sums
@@ -9,7 +9,7 @@ pytestmark = needs_ethtool
 
 
 def test_job_and_mtu(lab):
-    """An MTU smaller than the frames of a job is found."""
+    """An MTU that is smaller than the frames of a job is found."""
     net = inhabited(lab())
     net.load()
     net.add_job(1)
@@ -17,7 +17,7 @@ def test_job_and_mtu(lab):
     says = "frames of 1128 bytes do not fit the MTU: p0 has 1000, p1 has 1000"
     assert fixes(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
     net.check_sum(1)
-    # A rank that was removed does not count.
+    # A removed rank does not count.
     net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
     net.fpisa("job", "shrink", 1, 1)
     assert fixes(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
@@ -55,8 +55,8 @@ def test_port_without_datapath(lab):
 
 
 def test_port_of_a_bridge(lab):
-    """Doctor finds a datapath on a port of a bridge whose routes lead to the bridge, and the reverse; and the same datapath
-    on both."""
+    """Doctor finds a datapath on a port of a bridge if the routes lead to the bridge, and a datapath on the bridge if they lead to the
+    port. It also finds the same datapath on both."""
     net = inhabited(lab(bridge=True))
     net.agg.ip("link add br9 type bridge", "addr del 10.99.1.1/24 dev p0", "link set p0 master br9", "link set br9 up",
                "addr add 10.99.1.1/24 dev br9")
@@ -91,7 +91,7 @@ def test_port_of_a_bridge(lab):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_port_that_was_replaced(lab, fanout):
-    """If the interface of rank 1 is removed and added again, it has another index, no program, and no entry; doctor finds that."""
+    """If the interface of rank 1 is removed and added again, it has another index, no program, and no entry. Doctor finds this state."""
     net = inhabited(lab())
     net.load()
     net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16", "--ports", "2",
@@ -114,7 +114,7 @@ def test_port_that_was_replaced(lab, fanout):
 
 
 def test_lost_egress_program(lab):
-    """An entry of a unicast fan-out without the program that addresses copies is found."""
+    """An entry of a unicast fan-out is found if it lacks the program that addresses copies."""
     net = inhabited(lab())
     net.load()
     net.add_job(1, "--fanout", "unicast")
@@ -143,7 +143,7 @@ def test_missing_rank(lab):
     net = inhabited(lab(workers=3))
     net.load()
     net.add_job(1)
-    # In an emulated guest a run of doctor takes seconds.
+    # In an emulated guest, one run of doctor takes seconds.
     workers = [net.start(r, 1, {"count": 3000, "kind": "integers"}, timeout_ms=50000) for r in (0, 1)]
 
     def seen():
@@ -156,8 +156,8 @@ def test_missing_rank(lab):
 
 
 def test_jobs_of_another_namespace(lab):
-    """Interfaces of two namespaces may share a datapath, with interface numbers of their own: doctor in one namespace does not compare the
-    other's job with its own routes, addresses and interfaces."""
+    """Interfaces of two namespaces may share a datapath, and interface numbers belong to a namespace. Doctor in one namespace does not
+    compare a job of the other with its own routes, addresses and interfaces."""
     net = inhabited(lab(workers=1))
     other, w = net.netns(), net.netns()
     other.ip(f"link add e9 index 77 mtu 1500 type veth peer name eth0 mtu 1500 netns {w.path}",
@@ -185,14 +185,14 @@ def test_jobs_of_another_namespace(lab):
     net.add_job(1, workers=net.addresses[:1])
     there("job 2", False)
     assert bad(examine(other)) == {}
-    # If doctor cannot see where the job runs, it prints no fix that ends the job.
+    # If doctor cannot see the namespace of the job, it prints no fix that ends the job.
     net.fpisa("job", "del", 1)
     other.ip("link set e9 xdp off")
     net.agg.ip("link set p0 xdp off")
     f = examine(net.agg)["datapath", "attached"]
     assert f["level"] == "ok" and "with jobs of another" in f["text"]
     assert fixes(other, [], "datapath", "attached", "warn") == "fpisa load e9"
-    # Names of interfaces belong to a namespace, too.
+    # Names of interfaces belong to a namespace too.
     assert net.json("job", "show", 2)["members"][0]["dev"] == "if77"
     out = net.fpisa("job", "show", 2)
     assert "\nnetwork     another network namespace's, its interfaces by number\n" in out and " if77 " in out

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa doctor on a worker, for the device that leads to the aggregator: GRO, reverse-path filter, multicast, route"""
+"""Test fpisa doctor on a worker, for the device that leads to the aggregator: GRO, reverse-path filter, multicast, route."""
 from doctor import bad, ethtool_gro, examine, fixes, needs_ethtool
 from lab import ADDRESS
 
@@ -23,7 +23,7 @@ def test_gro_of_what_is_no_veth(lab):
 
 
 def test_reverse_path_filter(lab):
-    """Results that arrive by another interface than the route's are found."""
+    """Doctor finds results that arrive on another interface than the one of the route."""
     net = lab(workers=1)
     w = net.worker[0]
     w.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")
@@ -39,7 +39,7 @@ def test_reverse_path_filter(lab):
 
 
 def test_worker_at_the_aggregator(lab):
-    """A command cannot fix a wrong address; doctor says what to do."""
+    """No command can fix a wrong address, so doctor says what to do."""
     net = lab(workers=1)
     f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
     assert f["level"] == "fault" and f["fix"] is None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Each verb as an ordinary user, as a member of the pins' group, and with single
-capabilities: it succeeds, or says in one line what is missing (doc/privileges.md)"""
+"""Run each verb as an ordinary user, as a member of the pins' Unix group, and with single capabilities. The verb succeeds, or says in one
+line what is missing (doc/privileges.md)."""
 import os
 import re
 import stat
@@ -10,7 +10,7 @@ import pytest
 from lab import ADDRESS, BPFFS, FPISA, PIN
 
 USER = 65534
-GROUP = 64321	# a group that is not in /etc/group: the number is enough
+GROUP = 64321	# this group is not in /etc/group, because the number is sufficient
 LOADING = "net_admin,bpf,perfmon"
 
 READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["job", "show", "3"],
@@ -18,7 +18,7 @@ READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["
 
 
 def setpriv(*argv, uid=USER, groups=(), caps=""):
-    """Return a command with that user, those groups and only those capabilities."""
+    """Return a command that runs with that user, those groups and only those capabilities."""
     each = [f"{sign}{c}" for sign, c in [("-", "all"), *(("+", c) for c in caps.split(",") if c)]]
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}",
             f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups",
@@ -47,7 +47,7 @@ def test_modes_of_pins(net):
         kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d|fpisa_steer|fpisa_cpu|fpisa_egress", name) else "map"
         assert stat.S_IMODE(st.st_mode) == (0o600 if kind == "program" else 0o640), name
         assert kind == "program" or st.st_gid == GROUP, name
-    assert "fpisa_man64" in os.listdir(PIN)	# made by job add
+    assert "fpisa_man64" in os.listdir(PIN)	# `job add` makes this map
 
 
 def test_without_group(lab):
@@ -92,7 +92,7 @@ def test_others_do_nothing(net):
 
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_user_with_capabilities(lab, options):
-    """Only shrink needs root: the table's capabilities are enough for a user who owns the pins."""
+    """Only shrink needs root. For all other verbs, the capabilities in the table are sufficient for a user who owns the pins."""
     net = lab()
     os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o700)
@@ -117,7 +117,7 @@ EVERY = READING + [["load", "p0"], ["unload"], ["upgrade"], ["job", "del", 3], [
 
 
 def test_directory_of_another_user(lab):
-    """On a BPF filesystem to which all users may write, as `mount -t bpf` makes it, the first user owns the directory."""
+    """On a BPF filesystem to which all users may write, as `mount -t bpf` makes it, the first user could own the directory."""
     net = lab()
     os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o750)
@@ -139,19 +139,19 @@ def test_directory_of_another_user(lab):
     os.chown(PIN, 0, 0)
     said = net.fpisa("unload")
     assert not os.path.exists(PIN), said
-    # The link belongs to that user, and leads anywhere.
+    # The link belongs to that user, so it may lead anywhere.
     os.mkdir(BPFFS + "/mine", 0o700)
     os.symlink(BPFFS + "/mine", PIN)
     os.chown(PIN, USER, USER, follow_symlinks=False)
     for verb in ["load", "p0"], ["status"]:
         refused(net, [FPISA, *verb], f"{PIN}: belongs to user {USER}, " if verb[0] == "load" else "belongs to user|no datapath")
     os.unlink(PIN)
-    # First a directory of root's in a directory in which the user may rename it, then a directory that the user may write to
+    # Use a directory of root inside a directory in which the user may rename it, then a directory that the user may write to.
     os.chmod(BPFFS + "/mine", 0o777)
     refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine/fpisa"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
     refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
     assert os.listdir(BPFFS + "/mine") == []
-    # The filesystem's root has the sticky bit, so a directory of root's is accepted.
+    # The filesystem's root has the sticky bit, so a directory that belongs to root is accepted.
     os.chmod(BPFFS + "/mine", 0o700)
     net.load("--pin", BPFFS + "/mine")
     net.fpisa("unload", "--pin", BPFFS + "/mine")
@@ -159,7 +159,7 @@ def test_directory_of_another_user(lab):
 
 
 def test_remains_where_others_may_write(lab):
-    """What look like the remains of a killed load are not trusted where others may write."""
+    """Objects that look like the remains of a killed load are not trusted in a directory where others may write."""
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
     net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)
@@ -171,7 +171,8 @@ def test_remains_where_others_may_write(lab):
 
 
 def test_directory_of_no_bpf_filesystem(lab, tmp_path):
-    """Write permission on a directory outside a BPF filesystem does not matter: it holds no datapath, and no objects of others."""
+    """Write permission on a directory outside a BPF filesystem does not matter, because the directory holds no datapath and no objects of
+    others."""
     net = lab(workers=1)
     os.chmod(tmp_path, 0o777)
     refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; fpisa load --pin {tmp_path} DEV")

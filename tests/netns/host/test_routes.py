@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The datapath's route to a rank follows the kernel's routes and neighbours, whatever else the host does"""
+"""The datapath's route to a rank follows the routes and neighbours of the kernel, whatever else the host does."""
 import re
 import shutil
 
@@ -16,12 +16,11 @@ def neighbours(net):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_firewall_that_drops(lab):
-    """Frames passed to the stack are dropped by the firewall; neighbours are still found, because the kernel keeps them
-    resolved."""
+    """The firewall drops frames that are passed to the stack. Neighbours are still found, because the kernel keeps them resolved."""
     net = lab(workers=2)
     net.load()
     net.add_job(2)
-    net.check_sum(2)  # now the workers know the aggregator's address, and send no more requests
+    net.check_sum(2)  # the workers now know the aggregator's address, and send no more ARP requests
     net.agg.run("nft", "add table inet f; add chain inet f in { type filter hook input priority 0; policy drop; }; "
                        "add rule inet f in ct state established accept")
     net.agg.run("ip", "neigh", "flush", "all")
@@ -48,7 +47,7 @@ def test_neighbours_are_managed_while_jobs_need_them(lab):
 
 
 def test_forwarding_switched_off(lab):
-    """net.ipv4.ip_forward switches forwarding off for lo too: the counter, the doctor and its command say so."""
+    """net.ipv4.ip_forward switches off forwarding for lo too. The counter, doctor and the command of doctor report this."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -61,7 +60,7 @@ def test_forwarding_switched_off(lab):
 
 
 def test_read_only_sysctl(lab):
-    """A read-only sysctl, as in a container, is not an error if forwarding of lo is on already."""
+    """A read-only sysctl, as in a container, is not an error if forwarding is already on for lo."""
     net = lab(workers=1)
     net.load()
     read_only = ["unshare", "--mount", "sh", "-ec", "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; "
@@ -80,7 +79,7 @@ def managed(ns):
 
 
 def behind_routers(net, n):
-    """Put the last worker behind each of the first `n` as a router. Reverse paths are not filtered."""
+    """Put the last worker behind each of the first `n` workers, which act as routers. Reverse paths are not filtered."""
     routers, host = net.worker[:n], net.worker[-1]
     host.ip("link set eth0 down")
     host.sysctl("conf/all/rp_filter", 0)
@@ -105,7 +104,7 @@ def sums(net, rank, worker):
 
 @pytest.mark.parametrize("policy", [0, 1])
 def test_two_nexthops(lab, policy):
-    """job add takes the interface that the datapath finds, by the job's address and the worker's."""
+    """job add takes the interface that the datapath finds for the addresses of the job and of the worker."""
     net = lab(workers=3)
     _, host = behind_routers(net, 2)
     workers = [f"10.50.0.{7 + i}" for i in range(8)]
@@ -125,7 +124,7 @@ def test_two_nexthops(lab, policy):
 
 
 def test_route_by_source_address(lab):
-    """The neighbour that the kernel manages is the router of frames from the job's address."""
+    """The kernel manages the neighbour that routes frames from the job's address."""
     net = lab(workers=3, bridge=True)
     behind_routers(net, 1)
     r1, r2 = net.addresses[:2]
@@ -135,7 +134,7 @@ def test_route_by_source_address(lab):
                f"rule add from {ADDRESS} lookup 100")
     net.add_job(1, workers=["10.50.0.7"])
     assert managed(net.agg) == {r2}
-    # If the route changes while the job runs, its managed neighbour is removed with the job.
+    # If the route changes while the job runs, the managed neighbour of the job is still removed with the job.
     net.agg.ip(f"route replace 10.50.0.0/24 via {r1} table 100")
     net.agg.run(FPISA, "job", "del", 1)
     assert managed(net.agg) == set()
@@ -166,7 +165,7 @@ def test_a_job_that_is_refused_manages_nothing(lab):
 
 
 def test_neighbours_of_others(lab):
-    """Entries that a routing daemon wrote, or that another program has the kernel manage, stay."""
+    """Entries of a routing daemon, and managed entries of another program, stay."""
     net = lab(workers=2)
     a, b = net.addresses
     net.load()
@@ -181,7 +180,7 @@ def test_neighbours_of_others(lab):
 
 
 def test_neighbours_in_two_namespaces(lab):
-    """The last unload removes the managed neighbours of another namespace, and so does job del for a job there."""
+    """The last unload removes the managed neighbours of another namespace. `job del` does the same for a job of that namespace."""
     net = lab(workers=1)
     other = net.netns()
     other.ip("link add e0 type veth peer name e1", "addr add 10.66.0.1/24 dev e0", "link set e0 up", "link set e1 up")
@@ -204,17 +203,19 @@ def test_neighbours_in_two_namespaces(lab):
 
 
 def test_neighbour_that_the_kernel_does_not_take(lab):
-    """If the kernel does not take a neighbour, as with a full table, the job is made with a warning of the consequence."""
+    """If the kernel does not accept a neighbour, for example because the table is full, the job is made, and a warning states the
+    consequence."""
     net = lab(workers=2)
     net.load()
-    net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")  # too small for IPv6
+    net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")  # this MTU is too small for IPv6, so the kernel refuses the neighbour
     status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", f"10.50.0.7,10.50.0.8,{net.addresses[1]}", "--address", ADDRESS)
     assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel does not keep the Ethernet addresses of 2 ranks: .*\n", err), err
     assert managed(net.agg) == {net.addresses[1]}
 
 
 def test_route_that_changed(lab):
-    """After a route change doctor names the ranks whose interface differs from the job's, and its command makes the job again."""
+    """After a route change, doctor names the ranks whose interface differs from the job's interface, and its command makes the job
+    again."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -223,7 +224,7 @@ def test_route_that_changed(lab):
 
 
 def test_neighbours_without_the_capability(lab):
-    """job del needs no capability; without it the kernel's neighbours stay, with a warning."""
+    """`job del` needs no capability. Without one the managed neighbours stay, with a warning."""
     net = lab(workers=1)
     net.load()
     net.add_job(1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The aggregator's card below a VLAN device, a bond, a macvlan, or in a VRF, if this kernel has them: the advice of job add and doctor, and
-sums after following it. test_doctor_jobs.py tests a bridge, and tests/unit/test_stack.c the detection alone."""
+"""Test the aggregator's card below a VLAN device, a bond or a macvlan, or in a VRF, if this kernel has them. Follow the advice of job add
+and doctor, then sum. test_doctor_jobs.py tests a bridge, and tests/unit/test_stack.c the detection alone."""
 import pytest
 
 from doctor import ENV, bad, examine, fixes, inhabited
@@ -13,14 +13,14 @@ MAKES = {"vlan": "link add link p0 name up0 type vlan id 5", "bond": "link add u
 
 @pytest.fixture
 def made(lab):
-    """Make two workers behind p0, with `up0` of that kind on p0."""
+    """Make two workers behind p0, and a device `up0` of that kind above p0."""
     def make(kind):
         net = inhabited(lab(bridge=True))
         status, _, err = net.agg.try_run("ip", *MAKES[kind].split())
         if status:
             pytest.skip(f"this kernel has no {kind} devices: {err.strip()}")
         if kind == "bond":
-            net.fpisa("load", "p0")  # a port of a bond is refused
+            net.fpisa("load", "p0")  # load p0 first, because a port of a bond is refused
         if kind in ("bond", "vrf"):
             net.agg.ip("link set p0 down", "link set p0 master up0", "link set p0 up")
         net.agg.ip("link set up0 up")
@@ -37,8 +37,8 @@ def add(net, *workers, address=ADDRESS):
 
 
 def moves(net, fix):
-    """Check that the datapath must move from p0 to up0, and the job with it."""
-    net.agg.try_run(FPISA, "load", "p0")  # a bond's port was loaded before
+    """Check that the advice moves the datapath, and the job with it, from p0 to up0."""
+    net.agg.try_run(FPISA, "load", "p0")  # a port of a bond is refused here, but was loaded before
     assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 does not receive frames there; {fix}\n"
     refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it: with both, workers cannot join; fpisa unload p0 first")
     f = examine(net.agg)["job 1", "port"]
@@ -74,7 +74,7 @@ def test_macvlan(made):
 
 
 def test_vrf(made):
-    """The VRF's address belongs to this machine, and workers' ports are named."""
+    """The VRF's address belongs to this machine, and the ports of workers are named."""
     net = made("vrf")
     refused(net, ["load", "up0", "--mode", "skb"], "up0: is a VRF, which receives no frames itself; load its ports")
     net.fpisa("load", "p0")

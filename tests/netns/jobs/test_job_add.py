@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa job add`: refused arguments, after which no job exists; addresses, flags, and the number of jobs that fit"""
+"""Test `fpisa job add`: refused arguments, after which no job exists, then addresses, flags, and the number of jobs that fit."""
 import json
 
 from lab import ADDRESS, FPISA, PIN
@@ -104,8 +104,8 @@ def test_done_but_not_shown(lab, tmp_path):
 
 
 def test_address_of_several_interfaces(lab):
-    """The default address is that of the interface towards the first worker. If workers are behind other interfaces, one warning is
-    printed."""
+    """The default address is the address of the interface towards the first worker. If other workers are behind other interfaces, one
+    warning is printed."""
     net = lab(workers=3)
     net.load()
     status, out, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(net.addresses))
@@ -122,7 +122,7 @@ def test_address_of_several_interfaces(lab):
 
 
 def test_foreign_address(lab):
-    """An address that no interface here has is refused, unless an option confirms it."""
+    """An address that no interface of this host has is refused, unless an option confirms it."""
     net = lab()
     net.load()
     argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address"]
@@ -166,7 +166,7 @@ def test_job_flags(lab):
 
 
 def test_slot_space(lab):
-    """A job takes 2 x window of 2048 entries: the last job that fits is accepted, the next is refused, and freed slots are used again."""
+    """A job takes 2 x window of 2048 entries. The last job that fits is accepted, the next is refused, and freed slots are used again."""
     net = lab()
     net.load()
     for job in range(4):
@@ -180,7 +180,7 @@ def test_slot_space(lab):
 
 
 def test_what_a_deleted_job_leaves(lab):
-    """After a job is deleted, late contributions find no generation and no port. A lock that is never released does not stop a later
+    """After a job is deleted, late contributions find neither a generation nor a port. A lock that is never released does not stop a later
     job."""
     net = lab()
     net.load()

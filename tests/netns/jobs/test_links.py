@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""An aggregator whose links are slower than all its workers' links together: `job add` and `doctor` state the limit and the remedy"""
+"""If the aggregator's links are slower than the links of all workers together, `job add` and `doctor` state the limit and the remedy."""
 import re
 
 import pytest
@@ -13,7 +13,7 @@ SAYS = "{} workers of {} Gbit/s send to 1 aggregator, whose links let each use {
 
 
 def add(net, *options):
-    """Add a job and return its warnings; the job is removed again."""
+    """Add a job and return the warnings. Then remove the job."""
     workers = ",".join(net.addresses)
     status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", workers, *options)
     assert status == 0, err
@@ -22,7 +22,7 @@ def add(net, *options):
 
 @pytest.fixture
 def behind_one(lab):
-    """Put all workers behind one port, a veth, whose rate is unknown."""
+    """Put all workers behind one port, a veth with an unknown rate."""
     net = lab(workers=WORKERS, bridge=True)
     net.load()
     yield net
@@ -42,7 +42,7 @@ def test_one_port(behind_one, tmp_path):
     # The printed command runs, and reports that the ring is then not faster.
     plan = net.agg.run("sh", "-c", re.search("fpisa (plan .*)", said)[1].join((FPISA + " ", "")))
     assert float(re.search(r"a ring of the workers takes [0-9.]+ ms, ([0-9.]+) times that$", plan, re.M)[1]) > 0.85
-    # A removed rank has no link; a rank alone at its port has the port's link.
+    # A removed rank does not count. A rank alone at its port has the whole link of the port.
     net.fpisa("job", "shrink", 1, 2, 3)
     assert SAYS.format(2, gbits, 50, 2, 2, f"{gbits}000") == examine(net.agg, "--rate", rate)["job 1", "links"]["text"]
     net.fpisa("job", "shrink", 1, 1)
@@ -50,14 +50,14 @@ def test_one_port(behind_one, tmp_path):
 
 
 def test_rate_is_unknown(behind_one):
-    """A veth's rate is not that of a wire, so there is no warning without a stated rate."""
+    """The rate of a veth is not the rate of a wire, so there is no warning without a stated rate."""
     net = behind_one
     assert add(net) == ""
     assert ("job 1", "links") not in examine(net.agg)
 
 
 def test_a_port_for_each(lab):
-    """If the aggregator is the workers' switch, each worker has the rate of its link."""
+    """If the aggregator is the workers' switch, the warning uses the rate of each worker's link."""
     net = lab(workers=WORKERS)
     net.load()
     assert "a ring" not in add(net, "--rate", "10G")

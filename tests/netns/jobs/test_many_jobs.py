@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Several jobs on one datapath do not affect each other's slots, counters, settings, start or end"""
+"""Several jobs on one datapath do not affect each other's slots, counters, settings, start or end."""
 import hashlib
 
 import worker
@@ -52,7 +52,7 @@ def check_all(procs, workers):
 
 
 def test_isolation(lab):
-    """Four kinds of jobs sum at once on the same hosts while a fifth is added, works and is deleted, again and again."""
+    """Four kinds of jobs sum at the same time on the same hosts, while a fifth job is repeatedly added, used and deleted."""
     net = lab(workers=2)
     net.load()
     for job, options in JOBS.items():
@@ -98,7 +98,7 @@ def test_exhaustion(lab):
     assert says in refused(net, 4, "--mode", "exact", "--window", 1)
     text = refused(net, 4, "--format", "fp64", "--mode", "exact")
     assert says in text and "; its superaccumulators take 8320 KB" in text
-    add(net, 4, "--format", "e4m3", "--mode", "exact", "--window", 1)  # these use registers like other modes
+    add(net, 4, "--format", "e4m3", "--mode", "exact", "--window", 1)  # e4m3 in mode exact uses the same registers as other modes
     net.fpisa("job", "del", 4)
     add(net, 4, "--window", 512)
     assert "window 256 needs 512 of 2048 slot entries, 1664 are taken" in refused(net, 5, "--window", 256)

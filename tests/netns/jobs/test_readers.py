@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that only read, and the JSON of verbs that change: it parses, and agrees with the text, with bpftool and with the names of job
-add's options"""
+"""Test verbs that only read, and the JSON of verbs that change something. The JSON parses, and agrees with the text, with bpftool and with
+the names of job add's options."""
 import json
 import re
 
@@ -41,7 +41,7 @@ def test_json_of_every_reader(lab):
     c = net.counters(5, PIN)
     stats = net.json("stats", 5)
     assert {k: stats[k] for k in c} == c and stats["drops"] == 0 and c["v_result"] == 32
-    # The stack's own frames (neighbours, groups) are foreign and may come at any time.
+    # Frames of the kernel's own stack (neighbours, multicast groups) are foreign and may come at any time.
     before = net.counters(64, PIN)["v_not_ours"]
     everything = net.json("stats")
     assert everything["job"] is None and everything["v_result"] == 32
@@ -74,7 +74,8 @@ def test_text_of_every_reader(lab):
 
 
 def test_job_list(lab):
-    """job list's columns are its JSON fields, by the names of job add's options, and so are the fields that job show adds."""
+    """The columns of job list are the fields of its JSON, named as the options of job add. The further fields of job show are named in the
+    same way."""
     net = lab()
     net.load()
     net.add_job(3, "--elements", 64, "--mode", "exact", "--clz", "lpm", "--format", "mxint8")
@@ -88,14 +89,14 @@ def test_job_list(lab):
             assert head in ("live", "joined") or shown[head] == job[head]
         assert row.index(job["format"]) == heads.index("format")
     assert len(rows) == 2
-    # Two options do not belong to the job: the source of its frames, and the rate with which its links are compared.
+    # Two options are not settings of the job: the source of its frames, and the rate with which its links are compared.
     options = re.sub("--(foreign-address|rate)", "", net.fpisa("help", "job", "add"))
     assert {o.replace("-", "_") for o in re.findall(r"^  --(\S+)", options, re.M)} <= shown.keys()
     assert (shown["window"], shown["ports"], shown["pipeline"], shown["fanout"]) == (4, 2, "staged", "unicast")
 
 
 def test_slots_name_the_missing(lab):
-    """If two of three ranks contribute, every open round misses the third."""
+    """If two of three ranks contribute, every open round lacks the third rank."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--window", 4)
@@ -110,7 +111,7 @@ def test_slots_name_the_missing(lab):
 
 
 def test_json_of_what_is_done(lab, tmp_path):
-    """Verbs that change something report it in the same JSON structure."""
+    """Verbs that change something report the change in one JSON structure."""
     net = lab(workers=2)
     assert net.json("load", *net.ports) == {"done": "load", "interfaces": net.ports, "mode": "native", "pin": PIN}
     net.add_job(5)

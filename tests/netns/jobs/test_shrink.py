@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa job shrink` without calls in progress; ../faults/test_liveness.py tests it during calls"""
+"""Test `fpisa job shrink` without calls in progress. ../faults/test_liveness.py tests it during calls."""
 from lab import read_all, read_answers, wait_until
 
 
 def test_shrink(lab):
-    """If a rank that never joins is removed, the job's rounds finish without it."""
+    """If a rank that never joined is removed, the rounds of the job complete without it."""
     net = lab(workers=3)
     net.load()
     net.add_job(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa stats for other programs: Prometheus' text format, and --watch, also on a terminal of 24 x 80"""
+"""Test fpisa stats for other programs: the text format of Prometheus, and --watch, also on a terminal of 24 x 80."""
 import fcntl
 import json
 import os
@@ -20,7 +20,7 @@ from lab import FPISA, PIN, wait_until
 
 
 def parse(text):
-    """Return {(metric, labels): value}, by the parser of Prometheus' own client library."""
+    """Return {(metric, labels): value}, parsed by Prometheus' own client library."""
     parser = pytest.importorskip("prometheus_client.parser")
     samples = {}
     for family in parser.text_string_to_metric_families(text):
@@ -33,7 +33,7 @@ def parse(text):
 
 
 def expected(stats, job):
-    """Return the metrics that follow from the JSON of one job. The names of drops are in the last part of the table."""
+    """Return the metrics that follow from the JSON of one job. The last part of the table has the names of drops."""
     for key, value in stats.items():
         if key in ("job", "drops"):
             continue
@@ -42,7 +42,7 @@ def expected(stats, job):
 
 
 def with_strangers(net):
-    """Make two jobs that worked, and frames that were dropped with and without a job."""
+    """Make two jobs that have summed, and send frames that were dropped with and without a job."""
     net.load()
     net.add_job(3)
     net.add_job(5, "--token", "77")
@@ -81,7 +81,7 @@ def test_prometheus(lab):
 
 
 def test_promtool(lab):
-    """promtool does not complain about the names, the types and the help texts."""
+    """promtool does not complain about names, types and help texts."""
     if not shutil.which("promtool"):
         pytest.skip("promtool is not installed; it is in Debian's package prometheus")
     net = lab()
@@ -151,13 +151,13 @@ def test_prometheus_file(lab, tmp_path):
 
 
 class Terminal:
-    """The part of a terminal that --watch needs, with a count of errors"""
+    """The parts of a terminal that --watch needs, with a count of errors"""
 
     def __init__(self, rows, columns):
         self.rows, self.columns = rows, columns
         self.screen = [""] * rows
-        self.picture = None  # the screen at the last home key
-        self.cut = ""  # an incomplete sequence
+        self.picture = None  # the screen at the last cursor-home sequence
+        self.cut = ""  # an incomplete escape sequence
         self.row = self.column = self.wraps = self.scrolls = self.redraws = 0
 
     def feed(self, text):

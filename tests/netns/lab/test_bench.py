@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa bench`: its figures are consistent, and no process or pin is left. No test checks this machine's speed."""
+"""The figures of `fpisa bench` are consistent, and no process or pin is left. No test checks the speed of this machine."""
 import json
 import os
 import re
@@ -25,7 +25,7 @@ def bench(*argv, status=0):
 
 
 def on_terminal(verb, *argv):
-    """Run the verb on a terminal. Return its stdout; check that progress appears on the terminal and is erased."""
+    """Run the verb on a terminal. Return its stdout. Check that progress appears on the terminal and is erased."""
     p = OnTerminal([FPISA, "bench", verb, *argv])
     status, out = p.wait(600)
     assert status == 0 and p.screen() == "" and re.search(rf"\r\033\[Kbench {verb}: \d+%\r", p.said), p.said
@@ -40,8 +40,8 @@ def report(mounts):
 
 
 def in_order(of, key, quartiles=None):
-    """Check the order of figures. A read-out is the last worker's time minus an earlier worker's: on a busy machine a few
-    are below 0."""
+    """Check the order of the quartiles. The time of a read-out is a difference between the last worker and an earlier worker, so on a busy
+    machine a few are negative."""
     low, high = quartiles or of[key + "_quartiles"]
     assert low <= of[key] <= high and of[key] > 0 and (low > 0 or "readout" in key), (key, low, of[key], high)
 
@@ -53,14 +53,14 @@ def test_figures(report):
         in_order(report, key, report["quartiles"][key])
         in_order(report["ratios"], key)
     assert report["ratios"]["int32_add_ns"] == 1
-    # This holds by a wide margin on any machine: the trie is walked one node for each bit, and an add takes at most one more pass.
+    # This holds by a wide margin on any machine, because the trie is walked one node for each bit, and an add takes at most one more pass.
     assert report["readout_lpm32_ns"] > 2 * report["readout_bits_ns"]
     assert report["staged_add_ns"] > report["int32_add_ns"] > report["empty_ns"]
 
 
 @pytest.mark.alone
 def test_frame(report):
-    """All figures add up, except the add's, which the estimate contains too."""
+    """All figures of a frame add up, except that of the add, which the estimate contains too."""
     ns = report["frame_ns"]
     for key in ("known", "known_tagged", "known_live", "add_live_estimate"):
         in_order(ns, key)
@@ -69,7 +69,7 @@ def test_frame(report):
 
 @pytest.mark.alone
 def test_exact64(report):
-    """The ratios of exact sums of fp64 to those of fp32 are those of the configurations' figures."""
+    """The reported ratios of exact sums of fp64 to exact sums of fp32 agree with the figures of the configurations."""
     found = {(c["format"], c["elements"]): c for c in report["configurations"]
              if (c["values"], c["mode"], c["pipeline"], c["clz"], c["workers"]) == ("random", "exact", "fused", "bits", 8)}
     wide, narrow = found["fp64", 128], found["fp32", 256]
@@ -81,7 +81,7 @@ def test_exact64(report):
 
 @pytest.mark.alone
 def test_programs(report):
-    """The fastest of each kind is reported, with two compilers if there are two."""
+    """The fastest program of each kind is reported, with two compilers if two are installed."""
     for kind, key in (("touch", "touch_ns"), ("int32_add", "int32_add_ns")):
         programs = {p["name"]: p["ns"] for p in report["programs"] if p["does"] == kind}
         assert len(programs) >= 6
@@ -106,7 +106,7 @@ def test_configurations(report):
         in_order(c, "set_ns")
         in_order(c, "round_ns")
         assert ("add_ns" in c) == (workers > 2)
-        # A whole round is the sum of its parts; medians do not add up to the last digit.
+        # A whole round is the sum of its parts. Medians do not add up to the last digit.
         parts = c["set_ns"] + (workers - 2) * c.get("add_ns", 0) + c["last_ns"]
         assert parts / 2 < c["round_ns"] < parts * 2
         if workers > 2:
@@ -127,7 +127,7 @@ def test_cpus(report):
 
 
 def test_text(report):
-    """The table fits a terminal, an option chooses one CPU, and nothing stays pinned."""
+    """The table fits on a terminal, an option chooses one CPU, and nothing stays pinned."""
     before = os.listdir(BPFFS)
     out = bench("arith", "--rounds", "9", "--cpus", "1").stdout
     assert max(map(len, out.splitlines())) <= 80
@@ -154,7 +154,7 @@ SHORT = ["--workers", "2", "--vector", "20000", "--elements", "64,256", "--windo
 
 
 def good(wire, rounds):
-    """Check that every setting is there, and that the best is as the manual page says."""
+    """Check that every setting is there, and that the best setting is chosen as the manual page says."""
     assert wire["workers"] == 2 and wire["rounds"] == rounds and wire["vector"] == 20000
     found = [(s["elements"], s["window"], s["pipeline"], s["threads"]) for s in wire["settings"]]
     assert sorted(found) == [(e, w, "fused", t) for e in (64, 256) for w in (4, 16) for t in (1, 2)]
@@ -175,7 +175,7 @@ def good(wire, rounds):
 
 
 def test_wire_by_mtu(mounts):
-    """352 values are 1512 bytes: no measured frame size fits an MTU of 1500."""
+    """352 values make 1512 bytes, so no measured frame size fits an MTU of 1500."""
     wire = json.loads(bench("wire", "--json", "--rounds", "1", "--workers", "2", "--vector", "20000", "--elements", "352",
                             "--window", "16", "--threads", "1").stdout)
     assert [best["options"] for best in wire["best_by_mtu"]] == [None, wire["best_options"]]
@@ -212,7 +212,7 @@ def on_wire(net, *options):
 
 
 def test_interfaces(lab):
-    """If workers run on other machines, each side reports its own figures, and removes the datapath."""
+    """If workers run on other machines, each side reports its own figures and removes its datapath."""
     net, before = lab(workers=2), os.listdir(BPFFS)
     agg, workers = on_wire(net, "--rounds", "2")
     for p in [agg, *workers]:

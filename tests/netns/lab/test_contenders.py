@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A short run of both measurements of bench/contenders: every
-contender sums right, every figure is there, and nothing is left when they are interrupted. The size of the figures is not tested.
-test_bench.py tests `fpisa bench wire`."""
+"""Run both measurements of bench/contenders briefly. Every contender sums right, every figure is there, and nothing is left after an
+interrupt. The test does not check the size of the figures. test_bench.py tests `fpisa bench wire`."""
 import json
 import os
 import re
@@ -42,20 +41,20 @@ def test_wire():
         assert line["vector"] % line["elements"] == 0 and line["vector"] >= 20000
         assert line["goodput_gbit"] > 0 and line["ratio"] > 0 and not line["gso"]
         assert all(is_spread(line[k]) for k in ("cpu_s_per_gb", "napi_s_per_gb", "process_s_per_gb"))
-        # The kernel's part is counted for each; only a server has a process.
+        # Every contender has a figure for the kernel's part. Only a contender with a server has one for a process.
         assert line["napi_s_per_gb"]["median"] > 0
         assert (line["process_s_per_gb"]["median"] > 0) == (line["contender"] != "fpisa")
         assert line["contender"] != "fpisa" or line["ratio"] == 1
 
 
 def test_wire_with_gso():
-    """The UDP server takes several frames in a message, even if links pass them so."""
+    """The UDP server accepts several frames in one message, even if links deliver them merged."""
     lines = run("wire", "--workers", "2", "--elements", "256", "--gso")
     assert len(lines) == 3 and all(line["gso"] for line in lines)
 
 
 def test_wire_with_loss():
-    """Every contender's protocol works: sums are right with lost, duplicated or reordered frames."""
+    """The protocol of every contender works: sums are right with lost, duplicated or reordered frames."""
     lines = run("wire", "--workers", "3", "--elements", "256", "--loss", "0.05")
     assert len(lines) == 3 and all(line["retransmit_share"] > 0.01 for line in lines)
 
@@ -82,7 +81,7 @@ def test_wrong_options(name):
 
 
 def threads_of(pid):
-    """Return kernel threads that poll the process's links, whose names contain the process number."""
+    """Return the kernel threads that poll the process's links. The names of the links contain the process number."""
     found = []
     for task in os.listdir("/proc"):
         try:
@@ -98,7 +97,7 @@ def threads_of(pid):
 @pytest.mark.parametrize("name", ["wire", "worker"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_nothing(name, sent):
-    # The parent may have made this background process ignore SIGINT.
+    # The parent may have started this background process with SIGINT ignored.
     p = subprocess.Popen([BENCH, name, "--runs", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                          start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:

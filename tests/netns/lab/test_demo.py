@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa demo`: every bit right in each combination, nothing left on an interrupt"""
+"""In `fpisa demo` every bit is right in each combination, and nothing is left after an interrupt."""
 import array
 import contextlib
 import json
@@ -16,7 +16,7 @@ from lab import BPFFS, FPISA, SLOW, TOP, alive, children, wait_until
 
 KEYS = """workers elements mode pipeline clz format mismatches max_ulp_error max_abs_error rounded overwritten
     left_shifted overflowed retransmits seconds goodput_gbps""".split()
-# Half of the combinations contain every pair of two choices; the others run in the long suite.
+# Half of the combinations already contain every pair of two choices. The others run in the long suite.
 COMBINATIONS = [pytest.param(mode, *p, loss, marks=[pytest.mark.long] * ((i + k + n) % 2))
                 for i, mode in enumerate(("fpisa", "fpisa-a"))
                 for k, p in enumerate((("staged", "lpm"), ("fused", "bits"))) for n, loss in enumerate((0, 0.05))]
@@ -49,14 +49,14 @@ def test_options(lab, options):
 
 @pytest.mark.parametrize("options", ["", "--fanout unicast --window 256", "--elements 832", "--drop 0.02"])
 def test_xsk(lab, options):
-    """Workers over AF_XDP get the same bits; lost frames are sent again by UDP."""
+    """Workers over AF_XDP get the same bits. Lost frames are sent again over UDP."""
     out = demo(lab(workers=0), "--workers", 3, "--vector", 300_000, "--transport", "xsk", *options.split())
     assert out["transport"] == "xsk" and out["mismatches"] == 0 and out["passed"]
     assert (out["retransmits"] > 0) == ("--drop" in options) or out["retransmits"] < out["results"] / 10
 
 
 def test_errors_are_those_of_analyze(lab):
-    """ulp and "correctly rounded" mean the same as in analyze: if the order of arrival does not matter the figures are equal."""
+    """ulp and "correctly rounded" mean the same as in analyze. If the order of arrival does not matter, the figures are equal."""
     out = demo(lab(workers=0), "--workers", 8, "--mode", "exact", "--rounding", "down")
     files = os.path.join(TOP, "data", "gradients", "epoch20.f32")
     one, = json.loads(subprocess.run([FPISA, "analyze", "--json", "--workers", "8", "--orders", "0", "--mode", "exact",
@@ -69,7 +69,7 @@ def test_errors_are_those_of_analyze(lab):
 
 
 def test_faults(lab):
-    """Duplicated, reordered, late or damaged frames cost time and do not change the bits."""
+    """Duplicated, reordered, late or damaged frames cost time but do not change the bits."""
     out = demo(lab(workers=0), "--workers", 4, "--vector", 50000, "--window", 4, "--drop", 0.05,
                "--duplicate", 0.2, "--reorder", 0.2, "--delay", 0.1, "--corrupt", 0.05)
     assert out["mismatches"] == 0 and out["flag_mismatches"] == 0 and out["counts_agree"]
@@ -77,7 +77,7 @@ def test_faults(lab):
 
 
 def test_npy_file(lab, tmp_path):
-    """A .npy file of doubles gives the same output as the raw file of floats, and states its rows itself."""
+    """A .npy file of doubles gives the same output as the raw file of floats. Its number of rows comes from its header."""
     values = array.array("f", [(-1) ** i * 1.5 ** (i % 40) for i in range(5 * 333)])
     (tmp_path / "raw.f32").write_bytes(values.tobytes())
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 333), }\n"
@@ -114,8 +114,7 @@ WITHOUT_KILL = ["setpriv", "--bounding-set=-all,+net_admin,+sys_admin,+setuid,+s
                                          (signal.SIGTERM, WITHOUT_KILL), (signal.SIGKILL, WITHOUT_KILL),
                                          (signal.SIGTERM, ["colocated"])])
 def test_interrupted(lab, sig, before):
-    """After an interrupt no process, link or pin is left, in any namespace, even if the demo may not send signals to its
-    workers."""
+    """After an interrupt no process, link or pin is left in any namespace, even if the demo may not send signals to its workers."""
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     more = ["--colocated"] if "colocated" in before else []
@@ -123,15 +122,16 @@ def test_interrupted(lab, sig, before):
     workers = []
 
     def stay():
-        """Return the children that stay. Each worker has a network namespace of its own. A child that only queries the
-        kernel does not stay."""
+        """Return whether all 8 workers run, each in its own network namespace. Ignore children that only query the kernel, because they end
+        soon."""
         workers[:] = children(p.pid)
         time.sleep(0.3)
         return len(workers) == 8 and len(namespaces(workers) - namespaces([p.pid])) == 8 and all(map(alive, workers))
 
     wait_until("workers", stay, 60)
     with contextlib.ExitStack() as held:
-        # The kernel gives the number of a namespace that is gone to the next, which may be another test's.
+        # Keep the namespaces open. The kernel would otherwise give the number of a namespace that is gone to a new namespace, perhaps of
+        # another test.
         for w in (p.pid, *workers):
             held.enter_context(open(f"/proc/{w}/ns/net"))
         spaces = namespaces([p.pid, *workers])
@@ -147,7 +147,7 @@ def test_interrupted(lab, sig, before):
 
 @pytest.mark.parametrize("links", [0, 4], ids=["before its link", "while the datapath is loaded"])
 def test_worker_killed_in_setup(lab, links):
-    """If a worker is killed in setup, its link goes with it: the error reports its end and not a consequence."""
+    """If a worker is killed in setup, its link disappears with it. The error reports the worker's end, not a consequence."""
     net = lab(workers=0)
     p = net.agg.spawn(FPISA, "demo", "--workers", 4)
     wait_until("workers", lambda: len(namespaces(children(p.pid))) == 4)
@@ -169,7 +169,7 @@ def test_worker_killed_in_setup(lab, links):
                                      pytest.param("--workers 16 --vector 3000 --histogram", marks=pytest.mark.long),
                                      "--loss 0.02 --format bf16"])
 def test_colocated(lab, options):
-    """If the workers' hosts are the only machines, all bits are right, and each link carries the bytes of a ring and the headers."""
+    """If the workers' hosts are the only machines, all bits are right. Each link carries as many bytes as in a ring, plus headers."""
     out = demo(lab(workers=0), "--colocated", *options.split())
     n, ring = out["workers"], out["ring_bytes"]
     assert out["passed"] and out["mismatches"] == 0 and out["counts_agree"] and out["xdp"] == "skb" and out["fanout"] == "unicast"
@@ -179,7 +179,7 @@ def test_colocated(lab, options):
     if "--loss" in options:
         assert out["retransmits"] > 0
     else:
-        # A frame is 118 bytes longer than its values. If the number of chunks is not a multiple of n, one host has one more.
+        # A frame is 118 bytes longer than its values. If the number of chunks is not a multiple of n, one host has one chunk more.
         frames = chunks * 2 * (n - 1) / n
         for h in out["hosts"]:
             for carried in h["sent_bytes"], h["received_bytes"]:
@@ -208,7 +208,7 @@ def test_refusals(lab):
 
 
 def test_ends_without_cap_kill(lab):
-    """In a container root without CAP_KILL may not end processes of the user nobody: the demo fails with a sentence, and no process
+    """Root in a container without CAP_KILL may not end processes of the user nobody. The demo fails with a sentence, and no process
     stays."""
     read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec \"$@\""
     p = lab(workers=0).agg.spawn("unshare", "-m", "sh", "-c", read_only, "sh", *WITHOUT_KILL, FPISA, "demo", "--vector", 1024)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make bench` in short: each part measures, every picture is drawn. The test does not check the figures."""
+"""Run `make bench` briefly. Each part measures, and every picture is drawn. The test does not check the figures."""
 import contextlib
 import json
 import os
@@ -48,7 +48,7 @@ def test_merge(tmp_path):
 
 @pytest.mark.long
 def test_all_parts(tmp_path):
-    """All parts except mpi, and except parts that are not built here, measure."""
+    """All parts measure, except mpi and parts that are not built on this machine."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", "topology", *(["training", "training-colocated", "training-exact"] if TORCH else []),
              *([] if postgres.lacking() else ["sum"])]
@@ -63,8 +63,8 @@ def test_all_parts(tmp_path):
     assert {r["bytes"] for r in ours} == {1024, 65536}
     assert all(r["udp_gro"] in ("on", "off") for r in ours)
     assert {r["topology"] for r in ours} == {"switch", "one-port"}
-    # 64 KB minus the bucket take 3 ms at 100 Mbit/s, and 3 ms for each worker behind one port. If the time is shorter,
-    # the link was not shaped.
+    # 64 KB minus the bucket take 3 ms at 100 Mbit/s, or 3 ms for each worker behind one port. If the time is shorter, the link was not
+    # shaped.
     links = {"switch": 1, "one-port": 2}
     assert all(r["seconds"] > 0.8 * (r["bytes"] * links[r["topology"]] - 32768) * 8 / 1e8 for r in ours)
     assert [set(r["others"]) for r in results if r["bench"] == "topology"] == [{"gloo", "openmpi", "mpich"} - left_out(err)] * 3
@@ -86,7 +86,7 @@ def test_all_parts(tmp_path):
 
 
 def test_topology(tmp_path):
-    """A run that ended after its first point continues with the second; the links of each topology are shaped."""
+    """A run that ended after its first point continues with the second. The links of each topology are shaped."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     kept = tmp_path / "kept"
     command = [sys.executable, "-B", TOPOLOGY, "--quick", "--only", "fpisa", "--keep", kept]
@@ -97,7 +97,7 @@ def test_topology(tmp_path):
     assert p.returncode == 0, p.stderr
     lines = p.stdout.splitlines(keepends=True)
     assert lines[0] == first and len(lines) == 3 and not kept.exists()
-    # Vectors arrive by a link of 20 Mbit/s, which delays all bytes but one bucket.
+    # Vectors arrive over a link of 20 Mbit/s, which delays all bytes beyond the first bucket.
     vectors = {"switch": 1, "one-port": 2, "everywhere-1": 1, "dedicated-2": 1, "colocated": 1}
     points = [json.loads(line) for line in lines]
     assert set(points[1]["ours"]) == set(vectors) and points[2]["loss"] == 0.01
@@ -106,7 +106,7 @@ def test_topology(tmp_path):
 
 
 def test_a_part_that_fails(tmp_path):
-    """A failed part is reported, and the results of an earlier run are gone."""
+    """A failed part is reported, and the results of an earlier run are removed."""
     (tmp_path / "wire.png").write_bytes(b"old")
     status, out, err = bench("--quick", "--out", tmp_path, tmp_path / "nothing", "wire")
     assert status == 1 and "wire" in err and "Traceback" not in err
@@ -119,7 +119,7 @@ def test_no_such_part(tmp_path):
 
 
 def left_out(err):
-    """Return the contenders that are not installed here."""
+    """Return the contenders that are not installed on this machine."""
     return {line.split(": ")[1] for line in err.splitlines() if ": left out, " in line}
 
 

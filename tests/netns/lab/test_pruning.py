@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""bench/pruning.py: every way gives the same answer, over shaped links"""
+"""In bench/pruning.py every way to prune gives the same answer, over shaped links."""
 import json
 import os
 import subprocess
@@ -18,6 +18,6 @@ def test_every_way():
     lines = {line["question"]: line for line in map(json.loads, p.stdout.splitlines())}
     assert set(lines) == {"topn", "groups"}
     for line in lines.values():
-        # That many rows of 16 bytes take half a second at 100 Mbit/s. If the time is shorter, the link was not shaped.
+        # This number of rows of 16 bytes takes half a second at 100 Mbit/s. If the time is shorter, the link was not shaped.
         assert line["none"] > 400000 * 16 * 8 / 1e8 and line["rows"] == 400000 == line["received"]["none"]
         assert line["received"]["network"] < 8000 and line["speedup"] > 0

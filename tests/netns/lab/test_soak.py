@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa soak`, short: all faults at once, every result recomputed, nothing left"""
+"""Run `fpisa soak` briefly: all faults at once, every result recomputed, nothing left afterwards."""
 import json
 import os
 import re

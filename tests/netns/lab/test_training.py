@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Training through XDP (paper/training/network.py): eight processes, each with a replica, and the bits of transport `mem`"""
+"""Train through XDP (paper/training/network.py) with eight processes, each with a replica. The bits are those of transport `mem`."""
 import json
 import os
 import subprocess
@@ -31,7 +31,7 @@ def test_exact_has_the_bits_of_mem(lab, tmp_path):
 
 
 def test_program(tmp_path):
-    """The program prints a line for the machine and a line for each run; records equal the output."""
+    """The program prints a line for the machine and a line for each run. The records equal the output."""
     record = tmp_path / "network.jsonl"
     out = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B",
                           os.path.join(TOP, "paper", "training", "network.py"), BUILD, "--steps", "1", "--models", "mobilenetv2",
@@ -55,7 +55,7 @@ def quantise():
 
 
 def test_cost(quantise, tmp_path):
-    """Every contender runs under a quota that stops it; records equal the output."""
+    """Every contender runs under a quota that throttles it. The records equal the output."""
     record = tmp_path / "cost.jsonl"
     p = subprocess.run([*COST, "--rounds", "1", "--record", record], capture_output=True, text=True)
     if "cgroup" in p.stderr:
@@ -71,7 +71,7 @@ def test_cost(quantise, tmp_path):
 
 
 def test_cost_is_stopped(quantise):
-    """If the cost program is stopped, its control groups are removed too."""
+    """If the program that measures cost is stopped, its control groups are removed too."""
     with subprocess.Popen([*COST, "--rounds", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as p:
         def groups():
             return [g for pid in children(p.pid) for v in (V1, V2) for g in [os.path.join(v, f"fpisa-training-{pid}")]

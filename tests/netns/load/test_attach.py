@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The other ways to attach: fpisa load, bpftool, xdp-loader; native and generic"""
+"""Test all ways to attach, native and generic: fpisa load, bpftool, xdp-loader."""
 import os
 import shutil
 
@@ -14,7 +14,7 @@ FUSED = ("--pipeline", "fused", "--clz", "bits")
 
 
 def check_both_pipelines(net, pin, *options):
-    """Sum with two jobs at a time, of which one takes the nine stages."""
+    """Sum with two jobs at the same time, one of them in the nine stages."""
     net.add_job(1, *STAGED, *options)
     net.add_job(2, *FUSED, "--mode", "fpisa-a", *options)
     net.check_sum(1, 10000)
@@ -40,7 +40,7 @@ def test_load(lab, mode):
 
 
 def test_load_outlives_and_joins(lab):
-    """A second load of other interfaces uses the present datapath."""
+    """A second load, of other interfaces, uses the present datapath."""
     net = lab(workers=3)
     net.fpisa("load", "p0", "p1")
     net.add_job(7, *FUSED, workers=net.addresses[:2])
@@ -61,7 +61,7 @@ def test_other_port(lab):
 
 @pytest.mark.parametrize("pinmaps", [(), ("pinmaps", BPFFS)])
 def test_bpftool(lab, pinmaps):
-    """By-name pins go to the root of the BPF filesystem, where the CLI looks too."""
+    """Pins by name go to the root of the BPF filesystem, and the CLI looks there too."""
     net = lab(workers=3)
     net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp", *pinmaps)
     for dev in net.ports:
@@ -70,13 +70,13 @@ def test_bpftool(lab, pinmaps):
     check_both_pipelines(net, BPFFS)
 
 
-# libxdp 1.3's dispatcher declares that it leaves packets unchanged, and kernels since 6.12 (6.1.192 too)
-# refuse under it a program that resizes packets, as every reply of the datapath does.
+# The dispatcher of libxdp 1.3 declares that it leaves packets unchanged. Under it, kernels since 6.12 (and 6.1.192) refuse a program that
+# resizes packets, and every reply of the datapath does.
 LOADER = ("env", "LIBXDP_SKIP_DISPATCHER=1", "xdp-loader")
 
 
 def test_xdp_loader(lab):
-    """-p gives the directory of the maps' pins. -n names the program, because the object has several."""
+    """The option -p gives the directory for the pins of the maps. The option -n names the program, because the object has several."""
     if not shutil.which("xdp-loader"):
         pytest.skip("xdp-loader is not installed")
     net = lab(workers=3)
@@ -112,6 +112,6 @@ def test_unload_leaves_nothing(lab):
 
 
 def ids(net):
-    """Return this build's programs and maps with a pin in, or a link to, this BPF filesystem or namespace."""
+    """Return this build's programs and maps that have a pin in this BPF filesystem, or a link in this namespace."""
     pins = sorted(os.path.join(d, f) for d, _, files in os.walk(BPFFS) for f in files if "fpisa" in d + f)
     return pins, [i for dev in net.bpftool("net", "show") for i in dev["xdp"]]

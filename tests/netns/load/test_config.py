@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa config apply`, which the systemd unit runs, makes missing objects and does not change others, under traffic too"""
+"""`fpisa config apply`, which the systemd unit runs, makes missing objects and does not change others, even under traffic."""
 import hashlib
 import os
 import re
@@ -18,7 +18,7 @@ COUNT, CALLS = 60000, 60
 
 
 class Config:
-    """A configuration file of a lab"""
+    """A configuration file for a lab"""
 
     def __init__(self, net, path):
         self.net, self.path = net, path
@@ -34,7 +34,7 @@ class Config:
         return self.net.agg.run(FPISA, "config", verb, self.path).splitlines()
 
     def refused(self, *says):
-        """Check that config apply refuses with all of these errors and no other."""
+        """Check that config apply fails with exactly these errors."""
         status, out, err = self.net.agg.try_run(FPISA, "config", "apply", self.path)
         lines = err.splitlines()
         assert status == 1 and len(lines) == len(says), (status, out, err)
@@ -90,7 +90,7 @@ def unit_commands(config, *names):
 
 
 def test_unit_restarted_under_traffic(net, config):
-    """Stop, start and reload by the unit's commands, while a job runs, give no wrong sum and lose no slot."""
+    """Stopping, starting and reloading with the commands of the unit while a job runs gives no wrong sum and loses no slot."""
     config.write((1, {"pipeline": "staged", "clz": "lpm"}), (2, {"mode": "fpisa64"}))
     config.apply()
     before, ids = jobs(net), programs(net)
@@ -122,7 +122,7 @@ def test_unit_has_the_capabilities_it_needs(net, config):
     assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: made"
     assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: runs already, with ranks 0,1"
     net.check_sum(7)
-    # The test detects a missing capability.
+    # Each missing capability makes the command fail, so the test detects it.
     config.write((8, {}))
     confined[-1] = "--bounding-set=-all,+" + caps[0]
     assert net.agg.try_run(*confined, *command)[0] == 1
@@ -133,7 +133,7 @@ def test_others_are_not_touched(net, config):
     config.apply()
     net.check_sum(7)
     before = jobs(net), programs(net)
-    # Nothing is made from a file that differs from the running datapath.
+    # If the file differs from the running datapath, nothing is made.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
     assert not config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {}), mode="skb")
@@ -155,7 +155,7 @@ def test_whole_or_nothing(net, config):
             "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
-    # For check, a missing part may still appear; a contradiction to a present part is an error.
+    # For check, a missing part may still appear, but a contradiction to a present part is an error.
     status, out, err = net.agg.try_run(FPISA, "config", "check", config.path)
     lines = err.splitlines()
     assert status == 1 and out == "" and len(lines) == 5, err
@@ -168,7 +168,7 @@ def test_whole_or_nothing(net, config):
 
 @pytest.mark.cold
 def test_taken_back(net, config):
-    """An error in the middle removes the new objects, and does not change the running ones."""
+    """An error in the middle removes the new objects and does not change the running ones."""
     config.write((1, {}), (2, {"format": "fp16"}))
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")
@@ -182,7 +182,7 @@ def test_taken_back(net, config):
     net.agg.ip("link set p0 xdp off")
     config.refused("p1: attach native XDP")
     assert jobs(net) == before[0] and not programs(net)
-    # A map that no longer takes entries: the second job fails after the first is made.
+    # Make a map refuse new entries after the first job, so that the second job fails.
     net.fpisa("unload")
     net.worker[1].ip("link set eth0 mtu 1500")
     net.agg.ip("link set p1 mtu 1500")
@@ -195,11 +195,12 @@ def test_taken_back(net, config):
 
 @pytest.mark.cold
 def test_interrupted(net, config, tmp_path):
-    """All of the file or nothing is applied, whenever the signal comes; the program ends by the signal, and running jobs continue."""
+    """The whole file is applied or nothing, whenever the signal comes. The program ends by the signal, and running jobs continue."""
     config.write((1, {}), (2, {}))
 
     def applied(step, nth):
-        """Apply with a signal at fpisa_ports: the first job makes two, its own and the namespace's, the second one."""
+        """Apply the file with a signal when a map fpisa_ports is made. The first job makes two such maps, its own and the namespace's; the
+        second job makes one."""
         status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1
         assert err.endswith(": interrupted; its changes are undone\n"), err
@@ -210,7 +211,7 @@ def test_interrupted(net, config, tmp_path):
     net.fpisa("load", "p0")
     net.fpisa("job", "add", 9, "--workers", net.addresses[0], "--address", ADDRESS)
     before = jobs(net), programs(net)
-    # The device map of job 1's number stays, so the next map is job 2's.
+    # The map of ports of job number 1 stays, so the next such map belongs to job 2.
     for step, nth in (("attach", 1), ("fpisa_ports", 1), ("fpisa_ports", 1)):
         applied(step, nth)
         assert (jobs(net), programs(net)) == before, (step, nth)
@@ -219,7 +220,7 @@ def test_interrupted(net, config, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_other_device(net, config, fanout):
-    """A rank behind a different interface from that of the running job is reported."""
+    """If a rank is behind another interface than in the running job, this is reported."""
     a, b = net.addresses
     net.agg.ip(f"route add {b} dev p0 metric 1000")
     keys = {"fanout": fanout, "workers": f"{a}@p0,{b}@p1"}
@@ -258,7 +259,7 @@ def test_wrong_file_changes_nothing(net, config):
 
 
 def test_interface_that_came_back(net, config):
-    """A job whose port was removed is named, and not taken for a running job."""
+    """A job whose port was removed is named, and does not count as running."""
     config.write((7, {}))
     config.apply()
     net.check_sum(7)
@@ -272,7 +273,7 @@ def test_interface_that_came_back(net, config):
 
 
 def test_job_of_another_namespace(net, config):
-    """A job of another namespace is not taken for the file's: its interfaces and routes differ."""
+    """A job of another namespace does not count as the file's job, because its interfaces and routes differ."""
     other = net.netns()
     other.ip("link add e9 type veth peer name e8", "addr add 10.99.1.1/24 dev e9", "link set e9 up", f"addr add {ADDRESS}/32 dev lo")
     other.run(FPISA, "load", "e9")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A load that ends early: after a signal it removes what it made; after a kill the next load completes it"""
+"""Interrupt a load. After a signal the load removes its objects. After a kill the next load completes the earlier one."""
 import os
 import random
 import signal
@@ -14,7 +14,7 @@ from refusals import state
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_load(lab, number):
-    """After a signal load removes what it made, and ends by the signal; an ignored signal has no effect."""
+    """After a signal, load removes the objects that it made, and ends by the signal. An ignored signal has no effect."""
     net = lab(workers=1)
     before = state(net)
     p = net.agg.spawn("env", f"--default-signal={int(number)}", FPISA, "load", "p0")
@@ -43,7 +43,8 @@ def test_load_interrupted_while_it_attaches(lab, tmp_path):
 @pytest.mark.cold
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_load_killed(lab, options):
-    """After the first load dies anywhere, another load completes it, or says that the datapath is loaded already; unload removes all."""
+    """After the first load dies at any point, another load completes it, or says that the datapath is loaded already. Unload removes
+    everything."""
     seed = draw_seed()
     rng = random.Random(seed)
     net = lab(workers=2)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Plain `ip link set dev DEV xdp obj fpisa.o`, with no step before it: real
-tail calls, holes in the program array, an upgrade to stage programs, and jobs
-written by bpftool alone"""
+"""Test plain `ip link set dev DEV xdp obj fpisa.o`, without a step before it: real tail calls, empty slots in the program array, an upgrade
+to stage programs, and jobs that only bpftool writes."""
 import hashlib
 import os
 import socket
@@ -18,7 +17,7 @@ BANK_SIZE, BANKS = 16, 2
 
 
 def check_stages(counters):
-    """Check that MAU0..4 ran once a contribution and MAU5..8 once a result, by tail calls."""
+    """Check that MAU0..4 ran once per contribution and MAU5..8 once per result, through tail calls."""
     accepted = counters["v_accepted"] + counters["v_result"]
     read = counters["v_result"] + counters["v_resent"]
     assert counters["v_result"] > 0
@@ -32,7 +31,7 @@ def test_sums_through_tail_calls(lab):
     net.add_job(3, *STAGED)
     net.check_sum(3, 10000)
     c = net.counters(3, IP_PIN)
-    assert c["v_result"] == 40 and c["v_accepted"] == 120  # 10000 values are 40 frames a worker
+    assert c["v_result"] == 40 and c["v_accepted"] == 120  # 10000 values are 40 frames per worker
     assert c["elements"] == 4 * (39 * 256 + 32)  # the last frame is padded to 32
     assert c["packets"] >= 160 and c["bytes"] >= 4 * (40 * 118 + 4 * (39 * 256 + 32))
     assert c["missed_tail_calls"] == 0
@@ -49,7 +48,7 @@ def test_trie_fills_itself(lab):
 
 
 def test_hole_in_the_program_array(lab):
-    """A stage whose slot is empty runs inline from the present PHV, counted: each of the nine, by a job of its own."""
+    """A stage whose slot is empty runs inline from the present PHV, and is counted. Each of the nine stages is tested in its own job."""
     net = lab(workers=3)
     net.ip_link()
     for stage in range(9):
@@ -66,7 +65,7 @@ def test_hole_in_the_program_array(lab):
         assert c["v_result"] == 20 and accepted == 60
         reads = c["v_result"] + c["v_resent"]
         assert c["missed_tail_calls"] == (accepted if stage < 5 else reads)
-        # If the entry of a half is missing, its fused body does the work; within a half the chain continues.
+        # If the entry of a half is missing, the fused body does the work of the half. Within a half the chain continues.
         assert c["fused"] == (accepted if stage == 0 else 0)
         assert c["fused_reads"] == 0 or stage == 5
         adds, outs = 0 if stage == 0 else accepted, reads - c["fused_reads"]
@@ -74,7 +73,7 @@ def test_hole_in_the_program_array(lab):
 
 
 def number(value):
-    """Return the number in bpftool's bytes of a map's value."""
+    """Return the number in the bytes of a map's value, as bpftool prints them."""
     return int.from_bytes(bytes(int(b, 16) for b in value), "little")
 
 
@@ -90,10 +89,10 @@ def test_all_slots_empty(lab):
 
 
 def test_upgrade_to_stage_programs(lab):
-    """`fpisa load` with the same pins fills the idle bank while frames flow, and switches."""
+    """`fpisa load` with the same pins fills the idle bank while frames flow, and switches to it."""
     net = lab(workers=3)
     net.ip_link(net.ports[:2])
-    net.agg.ip("link set dev p2 down")  # this worker joins late
+    net.agg.ip("link set dev p2 down")  # this worker joins only after the upgrade
     before = net.json("status")["banks"]
     assert [b["stage_programs"] for b in before] == [False, False] and before[0]["in_use"]
     workers = net.addresses[:2]
@@ -117,7 +116,7 @@ def test_upgrade_to_stage_programs(lab):
 
 
 def test_off_and_remove(lab):
-    """After `xdp off` the pins stay, as always with iproute2; `fpisa unload` removes them too."""
+    """After `xdp off` the pins stay, as always with iproute2. `fpisa unload` removes the pins too."""
     net = lab()
     net.ip_link()
     assert os.path.exists(IP_PIN + "/fpisa_jobs")
@@ -129,7 +128,7 @@ def test_off_and_remove(lab):
     net.check_sum(1)
 
 
-# -- jobs by bpftool alone ---------------------------------------------------
+# -- jobs that only bpftool writes -------------------------------------------
 
 SUM, FP32, FPISA, FPISA_A, DOWN = 0, 1, 1, 2, 1
 PIPELINE_STAGED, FUSED, LPM, BITS, MULTICAST = 1, 2, 1, 2, 1
@@ -144,7 +143,7 @@ def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16)
     head += struct.pack(">H", PORT) + struct.pack("<HHHII", elements, 0, 0, window, 0)  # no VLAN
     head += bytes([SUM, FP32, MULTICAST])
     head += bytes(5 + 16 + 4)  # guard, family, flags, ports, keyed; faults; padding
-    head += os.urandom(16)  # the key of its cookies
+    head += os.urandom(16)  # the key of the job's cookies
     ranks = b"".join(socket.inet_aton(a) + struct.pack(">H", PORT) + struct.pack("<H", 1) for a in addresses)
     return head + ranks
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What `fpisa load` does with each kind of interface: the refusal says what to load, and what it says works. Kinds that this kernel lacks are
-skipped. test_stacked.py tests interfaces that are stacked on a datapath's, tests/unit/test_stack.c every sentence."""
+"""Test `fpisa load` with each kind of interface. A refusal says what to load instead, and its advice works. Kinds that this kernel lacks
+are skipped. test_stacked.py tests interfaces above an interface with a datapath, and tests/unit/test_stack.c every sentence."""
 import os
 
 import pytest
@@ -12,7 +12,7 @@ NO_HEADERS = "its frames have no Ethernet headers, which the datapath needs; loa
 IN_THE_STACK = "which has no native XDP; fpisa load k0 --mode skb$"
 BELOW = "which has no native XDP; load p0 and name it in job add, ADDR@p0, or fpisa load k0 --mode skb$"
 TUNNEL = "local 10.99.1.1 remote 10.99.1.2"
-# The commands that make k0, and the refusal of native mode
+# Each kind has the commands that make k0, and the refusal of native mode.
 KINDS = {
     "bridge": (["link add k0 type bridge", "link set p0 master k0"],
                "is a bridge, which has no native XDP; load the ports with workers, of p0, and name them in job add, ADDR@PORT, or fpisa load k0 --mode skb$"),
@@ -56,7 +56,7 @@ def test_refused(lab, kind):
 
 @pytest.mark.parametrize("kind", ["bond", "team"])
 def test_port_of(lab, kind):
-    """Frames leave through a port that the bond or team chooses, so its ports are refused."""
+    """The bond or team chooses the port through which a frame leaves, so its ports are refused."""
     net = lab(workers=1, bridge=True)
     status, _, err = net.agg.try_run("ip", "link", "add", "k0", "type", kind)
     if status:
@@ -68,7 +68,7 @@ def test_port_of(lab, kind):
 
 @pytest.mark.parametrize("kind", ["bridge", "macvlan", "ipvlan"])
 def test_sum_in_the_stack(lab, kind):
-    """With --mode skb the interface that has the aggregator's address sums."""
+    """With --mode skb, sums work through the interface that has the aggregator's address."""
     net = lab(bridge=True)
     make(net, kind)
     net.agg.ip("addr del 10.99.1.1/24 dev p0", "addr add 10.99.1.1/24 dev k0")
@@ -79,7 +79,7 @@ def test_sum_in_the_stack(lab, kind):
 
 @pytest.mark.parametrize("kind", ["vxlan", "geneve", "gretap"])
 def test_sum_through_a_tunnel(lab, kind):
-    """A tunnel that carries Ethernet frames sums, in the stack."""
+    """A tunnel that carries Ethernet frames can sum in the stack."""
     net = lab(workers=1, bridge=True)
     make(net, kind)
     worker = net.worker[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Refused loads: each says why and what to try, and nothing is attached or pinned"""
+"""A refused load says why and what to try, and nothing is attached or pinned."""
 import contextlib
 import os
 import re
@@ -28,14 +28,14 @@ def test_load_refusals(lab):
 
 
 def on_a_bridge(net):
-    """Make the aggregator's card a port of a bridge, which then has its address."""
+    """Make the aggregator's card a port of a bridge, and move the card's address to the bridge."""
     net.agg.ip("link add br9 type bridge", "addr del 10.99.1.1/24 dev p0", "link set p0 master br9", "link set br9 up",
                "addr add 10.99.1.1/24 dev br9")
     return net
 
 
 def test_load_above_and_below(lab):
-    """With a datapath on a bridge and its port no worker joins, so the second load is refused."""
+    """With a datapath on both a bridge and its port no worker could join, so the second load is refused."""
     net = on_a_bridge(lab(bridge=True))
     refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0: is below br9: load only one of them")
     net.fpisa("load", "p0")
@@ -68,7 +68,7 @@ def test_load_without_ethernet_headers(lab):
     found = examine(net.agg, "tun0")
     assert found["tun0", "link"]["level"] == found["job 1", "port"]["level"] == "fault"
     assert "no Ethernet headers" in found["job 1", "port"]["text"] and found["job 1", "port"]["fix"] is None
-    assert examine(net.agg)["tun0", "link"]["level"] == "ok"  # no test asked about it
+    assert examine(net.agg)["tun0", "link"]["level"] == "ok"  # no test asked about this device
 
 
 def test_load_without_descriptors(lab):
@@ -79,7 +79,7 @@ def test_load_without_descriptors(lab):
 
 @pytest.mark.parametrize("most", [5, 16, 40])
 def test_verbs_without_descriptors(lab, most):
-    """Objects that cannot be examined, because descriptors ran out, do not count as missing, and nothing is removed."""
+    """If descriptors run out, objects that cannot be examined do not count as missing, and nothing is removed."""
     net = lab()
     net.load()
     net.add_job(3)
@@ -105,7 +105,7 @@ def test_load_twice(lab):
 
 
 def test_load_fails_on_the_second_interface(lab):
-    """The second interface fails because its frames exceed an XDP buffer; the first interface's program is removed again."""
+    """The second interface fails because its frames exceed an XDP buffer. The program of the first interface is then removed."""
     net = lab()
     net.worker[1].ip("link set eth0 mtu 9000")
     net.agg.ip("link set p1 mtu 9000")

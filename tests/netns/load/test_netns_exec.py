@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Loads in a named network namespace by `ip netns exec` and `ip -n`, whose /sys disappears when they end"""
+"""Test loads in a named network namespace with `ip netns exec` and `ip -n`, whose private /sys disappears when they end."""
 import os
 import re
 import subprocess
@@ -13,7 +13,7 @@ from shared import STORE
 
 @pytest.fixture
 def named(bpffs):
-    """Make a named namespace with the interface e0, and yield its name; /run is the tests' own (fixtures.py)."""
+    """Make a named namespace with the interface e0, and yield its name. /run belongs to the tests (fixtures.py)."""
     name = "named0"
     for command in (f"netns add {name}", f"-n {name} link add e0 type veth peer name e1", f"-n {name} link set e0 up",
                     f"-n {name} link set e1 up", f"-n {name} addr add {ADDRESS}/24 dev e0"):
@@ -24,7 +24,7 @@ def named(bpffs):
 
 
 def there(name, command):
-    """Run a shell's command in it, as the page says to enter a namespace. Return (status, output)."""
+    """Run a shell command in the namespace, as the page says to enter it. Return (status, output)."""
     p = subprocess.run(["nsenter", f"--net=/run/netns/{name}", "sh", "-c", command], text=True, capture_output=True)
     return p.returncode, p.stdout + p.stderr
 
@@ -35,8 +35,8 @@ def attached(name):
 
 @pytest.mark.parametrize("first", ["", "mount -t bpf bpf /sys/fs/bpf; "])
 def test_load_by_ip_netns_exec(named, first):
-    """The /sys of ip netns exec disappears with all pins when it ends, so the load is refused before it attaches, with the command that
-    works."""
+    """The /sys of ip netns exec disappears with all pins when the command ends. So the load is refused before it attaches, and the error
+    prints the command that works."""
     p = subprocess.run(["ip", "netns", "exec", named, "sh", "-c", f"{first}exec {FPISA} load e0"], text=True,
                        capture_output=True)
     assert p.returncode == 1 and not attached(named), p.stderr
@@ -48,7 +48,7 @@ def test_load_by_ip_netns_exec(named, first):
 
 
 def test_load_elsewhere_by_ip_netns_exec(named):
-    """An earlier BPF filesystem stays."""
+    """A BPF filesystem that was mounted earlier stays."""
     with tempfile.TemporaryDirectory() as d:
         subprocess.run(["mount", "-t", "bpf", "bpf", d], check=True)
         try:
@@ -70,8 +70,8 @@ def test_verbs_by_ip_netns_exec(named):
 
 
 def test_pins_that_were_lost(named):
-    """Plain ip -n attaches and loses its pins: the next verb says so, and its command works."""
-    # In another BPF filesystem, such as that of the tests, ip would make pins that stay.
+    """Plain ip -n attaches the program but loses its pins. The next verb says so, and its command works."""
+    # In another BPF filesystem, such as the tests' own, ip would make pins that stay.
     subprocess.run(["unshare", "-m", "sh", "-ec", 'umount -l "$0" || :; exec "$@"', STORE, "ip", "-n", named, "link", "set",
                     "dev", "e0", "xdp", "obj", OBJECT], check=True)
     assert attached(named) and not os.path.exists(IP_PIN)

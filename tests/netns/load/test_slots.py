@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa load --slots N`: jobs share N slots, in any format and mode; other numbers are refused, and the manager assigns what is free"""
+"""`fpisa load --slots N` lets jobs share N slots, in any format and mode. Other numbers are refused, and the manager assigns free slots."""
 import os
 
 import pytest
@@ -15,7 +15,7 @@ def entries(name):
 
 
 def test_more_slots(lab):
-    """Four windows of 1,024 fit where the default has room for one; sums are right in the last entries of each kind of register."""
+    """Four windows of 1,024 fit where the default has room for one. Sums are right in the last entries of each kind of register."""
     net = lab()
     net.load("--slots", 4096)
     assert [entries("fpisa_" + m) for m in ("slots", "exponents", "mantissas")] == [8192] * 3
@@ -32,7 +32,7 @@ def test_more_slots(lab):
 
 
 def test_fewer_slots(lab):
-    """A quarter of the slots is for exact sums; a query has none; a load of a further interface keeps the number."""
+    """A quarter of the slots is for exact sums. A query has no slots. A load of a further interface keeps the number."""
     net = lab(workers=3)
     for n in 63, 65537:
         refused(net, ["load", "p0", "--slots", n], f"--slots: '{n}' is not a number from 64 to 65536", 2, usage=True)
@@ -52,7 +52,7 @@ def test_fewer_slots(lab):
 
 @pytest.mark.long
 def test_iproute2(lab):
-    """iproute2's maps have the default; load adds missing maps, and refuses a different number."""
+    """The maps of iproute2 have the default size. load adds missing maps, and refuses a different number."""
     net = lab()
     net.ip_link(["p0"])
     refused(net, ["load", "p1", "--slots", 64, "--pin", IP_PIN], f"{IP_PIN}: a datapath with 1024 slots is loaded")
@@ -61,7 +61,7 @@ def test_iproute2(lab):
 
 
 def test_configuration(lab, tmp_path):
-    """[datapath] sets the number, and the jobs of the file share the slots; a datapath with another number is not touched."""
+    """The section [datapath] sets the number, and the jobs of the file share the slots. A datapath with another number is not changed."""
     net = lab()
     file = tmp_path / "fpisa.conf"
     jobs = "".join(f"[job {n}]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\nwindow = 1024\n" for n in range(2))
@@ -85,8 +85,8 @@ def test_configuration(lab, tmp_path):
 
 
 def test_configuration_without_slots(lab, tmp_path):
-    """Without a number the file's jobs share the loaded slots: more jobs than the default holds give a warning in check,
-    and are applied, left alone, and served."""
+    """Without a number the jobs of the file share the loaded slots. If they need more than the default number, check warns. Such jobs can
+    be applied and served."""
     net = lab()
     file = tmp_path / "fpisa.conf"
     file.write_text("[manager]\nwithout-key = yes\n" +
@@ -104,8 +104,8 @@ def test_configuration_without_slots(lab, tmp_path):
 
 
 def test_manager(groups):
-    """The first group gets a quarter of the free slots, here a window of 1,024; a policy with more slots than exist starts
-    no manager."""
+    """The first group gets a quarter of the free slots, here a window of 1,024. A manager whose policy has more slots than exist does not
+    start."""
     g = groups(2, "slots = 4097", serve=False, load=("--slots", 4096))
     status, _, err = g.net.agg.try_run(FPISA, "serve", g.config)
     assert status == 1 and "[manager], slots = 4097: the datapath has 4096; give fewer, or fpisa load with more --slots" in err

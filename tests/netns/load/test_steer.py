@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa load --cpus`: the receiving CPU hands each slot's frames to the CPU that owns the slot"""
+"""With `fpisa load --cpus`, the receiving CPU passes the frames of each slot to the CPU that owns the slot."""
 import hashlib
 import json
 import os
@@ -21,7 +21,7 @@ two_cpus = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="nee
 
 
 def steering(net):
-    """Return the frames sent to each CPU and taken there, once none is in flight."""
+    """Return the frames that were sent to each CPU and taken there, once no frame is in flight."""
     def settled():
         rows = {r["cpu"]: r for r in net.json("stats")["steering"]}
         return rows if all(r["left"] == 0 for r in rows.values()) else None
@@ -29,7 +29,7 @@ def steering(net):
 
 
 def taken_by(net, job):
-    """Return {CPU: frames of the job that the datapath's programs had there}."""
+    """Return {CPU: frames of the job that the datapath processed on this CPU}."""
     dump = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_counters")
     cpus = [v for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
     return {v["cpu"]: v["value"]["packets"] for v in cpus}
@@ -57,7 +57,7 @@ def test_one_cpu(lab):
 
 @two_cpus
 def test_sums(lab):
-    """Staged and fused jobs and a job of another family share two CPUs; no job waits for another's slot."""
+    """Staged and fused jobs and a job of another family share two CPUs. No job waits for the slot of another job."""
     net = lab(workers=3)
     net.load(*STEER)
     status = net.json("status")
@@ -73,7 +73,7 @@ def test_sums(lab):
     c = {job: net.counters(job, PIN) for job in (1, 2, 3)}
     assert all(x["v_result"] == 40 and x["v_busy"] == x["missed_tail_calls"] == 0 for x in c.values())
     assert c[1]["mau0"] == c[1]["mau4"] == c[2]["fused"] == 120
-    # 40 chunks of 3 ranks of 3 jobs, half of them in odd slots; a HELLO goes to the first CPU
+    # 40 chunks of 3 ranks of 3 jobs, half of them in odd slots. A HELLO goes to the first CPU.
     assert seen[1]["sent"] == seen[1]["taken"] >= 180 and seen[0]["sent"] == seen[0]["taken"] >= 180 + 9
     assert sum(r["sent"] for r in seen.values()) == sum(x["packets"] for x in c.values())
 
@@ -81,7 +81,7 @@ def test_sums(lab):
 @two_cpus
 @pytest.mark.parametrize("cpus", ["0,1", "1,0", "1"])
 def test_a_slot_has_one_cpu(lab, cpus):
-    """A window of one is slot 0, in both versions: all frames go to the first CPU of the list."""
+    """A window of one is slot 0 in both versions, so all frames go to the first CPU of the list."""
     net = lab()
     net.load("--cpus", cpus)
     net.add_job(1, "--window", 1)
@@ -105,18 +105,18 @@ def test_a_slot_has_one_cpu(lab, cpus):
         "--mode fpisa-a", "--mode fpisa64 --format bf16", "--format fp64 --pipeline staged", "--format mxint8",
         "--elements 832 --big-endian")]])
 def test_bits(lab, options):
-    """Each element is the oracle's."""
+    """Each element equals the oracle's."""
     out = lab(workers=0).demo("--workers", 4, "--vector", 20001, *STEER, *options.split())
     assert out["cpus"] == "0,1" and out["busy"] == 0
 
 
 @two_cpus
 def test_what_is_not_ours_passes(lab):
-    """Foreign frames pass at the device: none goes to a CPU's queue."""
+    """Foreign frames pass at the device, and no foreign frame goes to the queue of a CPU."""
     net = lab()
     net.load(*STEER)
     net.add_job(1)
-    other = "10.99.1.1"	 # an address of the aggregator but not of the job
+    other = "10.99.1.1"	 # an address of the aggregator, but not of the job
     ours = struct.pack("<2sBBBBBBI", b"FP", 1, 3, 0, 0, 1, 1, 1) + bytes(64)
     net.echo(ADDRESS, 0, b"hello", b"FP" + bytes(200))
     net.echo(ADDRESS, PORT, b"x", bytes(1400))
@@ -128,7 +128,7 @@ def test_what_is_not_ours_passes(lab):
 
 @two_cpus
 def test_bad_frames_are_dropped(lab):
-    """Bad frames are dropped by the same checks, and counted by the same reasons."""
+    """Bad frames are dropped by the same checks, and counted under the same reasons, as without steering."""
     net = lab()
     net.load(*STEER)
     net.add_job(1)
@@ -144,7 +144,7 @@ def test_bad_frames_are_dropped(lab):
 
 @two_cpus
 def test_full_queue(lab):
-    """If only one frame may wait, further frames are dropped, counted, and sent again by their workers."""
+    """If only one frame may wait, further frames are dropped and counted, and their workers retransmit them."""
     net = lab(workers=3)
     net.load("--cpus", "0,1", "--cpu-queue", 1)
     net.add_job(1, "--window", 8)
@@ -164,7 +164,7 @@ def test_full_queue(lab):
 def programs(net):
     status = net.json("status")
     for entry in net.bpftool("map", "dump", "pinned", PIN + "/fpisa_cpumap"):
-        if "value" in entry:	# 8 bytes: the number that may wait, the program's number
+        if "value" in entry:	# 8 bytes: the queue size and the program's number
             queue, number = struct.unpack("<II", bytes(int(b, 16) for b in entry["value"]))
             assert queue == 4096
             assert number in [p["id"] for p in status["programs"] if p["name"] == "fpisa_cpu"]
@@ -173,7 +173,7 @@ def programs(net):
 
 @two_cpus
 def test_upgrade_under_traffic(lab):
-    """After an upgrade under traffic every program is new and steers as before; no sum is wrong."""
+    """After an upgrade under traffic every program is new and steers as before, and no sum is wrong."""
     net = lab()
     net.load(*STEER)
     net.add_job(1, *STAGED)
@@ -200,7 +200,7 @@ def test_upgrade_under_traffic(lab):
 
 
 def threads():
-    """Return kernel threads of CPU maps, by name, which holds the map's number."""
+    """Return the kernel threads of CPU maps, by name. The name contains the number of the map."""
     names = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -229,7 +229,7 @@ def test_unload_leaves_nothing(lab):
 
 @two_cpus
 def test_further_interfaces(lab):
-    """Loads of further interfaces need not repeat --cpus, and may not differ."""
+    """Loads of further interfaces may leave out --cpus, but may not change it."""
     net = lab(workers=3)
     net.fpisa("load", "p0", *STEER)
     net.fpisa("load", "p1")
@@ -284,7 +284,7 @@ def test_configured(lab, tmp_path):
 @two_cpus
 @pytest.mark.long
 def test_soak(lab):
-    """With every fault at once, upgrades, and loaders that are killed or load again, no sum is wrong."""
+    """No sum is wrong under every fault at once, with upgrades, and with loaders that are killed or load again."""
     out = json.loads(lab(workers=0).agg.run(FPISA, "soak", "--seconds", 10, "--jobs", 3, *STEER, "--json"))
     assert out["passed"] and [out[k] for k in ("mismatches", "hangs", "leaks", "unexpected")] == [0] * 4
     assert out["rounds"] > 0 and out["upgrades"] + out["reloads"] + out["loader_kills"] > 0
@@ -292,7 +292,8 @@ def test_soak(lab):
 
 @two_cpus
 def test_bench():
-    """bench/steer.py, at its shortest, prints a line without steering, a line with it, and a line for the cost of entering the map."""
+    """bench/steer.py, at its shortest, prints a line without steering, a line with steering, and a line for the cost of entering the
+    map."""
     script = os.path.join(TOP, "bench", "steer.py")
     command = [sys.executable, "-B", script, "--rounds", "1", "--values", "20000", "--elements", "256"]
     p = subprocess.run(command, text=True, capture_output=True, timeout=5 * COMMAND_S)
@@ -305,7 +306,7 @@ def test_bench():
 
 @two_cpus
 def test_doctor(lab):
-    """The steering program belongs to this build; the fix for a program of another version steers in the same way."""
+    """Doctor checks that the steering program belongs to this build. The fix for a program of another version keeps the same steering."""
     net = lab()
     net.load(*STEER)
 

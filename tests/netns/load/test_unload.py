@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa unload`: the objects that it removes, those that it leaves because other namespaces use them or other tools made
-them, and the remains of an interface that vanishes"""
+"""`fpisa unload` removes its own objects. It leaves objects that other namespaces use or other tools made, and handles the remains of an
+interface that vanished."""
 import os
 import random
 import re
@@ -18,7 +18,7 @@ def test_unload_refusals(lab):
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
     refused(net, ["unload", "p0"], "nothing is loaded")
     refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
-    os.mkdir(BPFFS + "/other")  # empty, and another owner's
+    os.mkdir(BPFFS + "/other")  # an empty directory that belongs to another owner
     refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
     os.rmdir(BPFFS + "/other")
     net.fpisa("load", "p0")
@@ -31,15 +31,15 @@ def test_unload_refusals(lab):
 
 
 def another(net):
-    """Make a network namespace with an interface, e0, and the process by which it is found."""
+    """Make a network namespace with an interface, e0, and a process through which others can find the namespace."""
     ns = net.netns()
     ns.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
     return ns, ns.spawn("sleep", "600")
 
 
-@pytest.mark.alone  # the fpisa of another test enters every namespace, and counts as a process there meanwhile
+@pytest.mark.alone  # the fpisa of another test enters every namespace, and counts as a process in it meanwhile
 def test_unload_while_another_namespace_runs_it(lab):
-    """Pins belong to the BPF filesystem, interfaces to their namespace: an unload in one namespace does not touch the datapath of another,
+    """Pins belong to the BPF filesystem, interfaces to their namespace. An unload in one namespace does not touch the datapath of another,
     and prints how to unload there."""
     net = lab()
     other, keeper = another(net)
@@ -66,7 +66,7 @@ def test_unload_while_another_namespace_runs_it(lab):
     net.fpisa("load", "p0")
     other.run(FPISA, "load", "e0")
     assert f"run on p0 of another; nsenter -t {keeper.pid} -n fpisa unload" in other.run(FPISA, "unload")
-    # Only a descriptor of this process leads to the first.
+    # Only a descriptor of this process leads to the first namespace.
     keeper.kill()
     keeper.wait()
     other.run(FPISA, "load", "e0")
@@ -77,7 +77,7 @@ def test_unload_while_another_namespace_runs_it(lab):
 
 
 def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
-    """The command for the other namespace includes the --pin."""
+    """The command for the other namespace includes --pin."""
     net, pin = lab(workers=1), BPFFS + "/mine"
     other, keeper = another(net)
     net.fpisa("load", "p0", "--pin", pin)
@@ -90,7 +90,7 @@ def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
 
 
 def test_unload_that_may_not_look_into_processes(lab):
-    """Without CAP_SYS_PTRACE the network namespaces of other processes are unknown: pins that may be in use there stay."""
+    """Without CAP_SYS_PTRACE the network namespaces of other processes are unknown, so pins that they may use stay."""
     net = lab(workers=1)
     other, keeper = another(net)
     net.load()
@@ -124,7 +124,7 @@ def test_unload_that_cannot_tell(lab, tmp_path, scarce, said):
 
 
 def test_stamp_that_cannot_be_read(lab, tmp_path):
-    """A stamp that cannot be opened does not count as that of another version."""
+    """A version stamp that cannot be opened does not count as a stamp of another version."""
     net = lab(workers=1)
     net.load()
     status, _, err = net.agg.try_run(FPISA, "job", "list", env={**os.environ, "SCARCE_PIN": "fpisa_abi", "LD_PRELOAD": library(SCARCE, tmp_path)})
@@ -136,7 +136,7 @@ def pin_map(net, path, name):
 
 
 def test_many_pins(lab):
-    """Jobs of many network namespaces have a map of ports each: all maps are given to the group, and removed."""
+    """Jobs of many network namespaces have separate maps of ports. All maps get the Unix group of the pins, and all are removed."""
     net = lab(workers=1)
     net.fpisa("load", "p0", "--group", 64321)
     net.add_job(0)
@@ -145,14 +145,14 @@ def test_many_pins(lab):
         copy_pin(ports, f"{PIN}/fpisa_ports_{i}")
     net.add_job(1)
     assert {os.stat(f"{PIN}/fpisa_ports_{i}").st_gid for i in range(100)} == {64321}
-    # A failed load removes only what it made.
+    # A failed load removes only the objects that it made.
     refused(net, ["load", "p0"], "p0: is loaded already")
     assert net.fpisa("unload") == ""
     assert not os.path.exists(PIN)
 
 
 def test_pins_of_others(lab):
-    """A pin stays if it has a name of fpisa's but its object has another; so does its directory."""
+    """A pin stays if it has a name of fpisa's but its object has another name. Its directory stays too."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
@@ -164,7 +164,7 @@ def test_pins_of_others(lab):
 
 
 def test_unload_beside_remains(lab):
-    """The remains of a killed load are removed with a datapath that is pinned elsewhere."""
+    """The remains of a killed load are removed together with a datapath that is pinned elsewhere."""
     net = lab(workers=1)
     net.ip_link()
     os.mkdir(PIN, 0o700)
@@ -176,7 +176,7 @@ def test_unload_beside_remains(lab):
 
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
 def test_unload_of_what_a_killed_one_left(lab, left):
-    """Unload removes pins without fpisa_jobs, as a killed load or unload leaves them, or the directory alone."""
+    """Unload removes pins without fpisa_jobs, as a killed load or unload leaves them, or an empty directory."""
     net = lab(workers=1)
     net.load()
     net.agg.ip("link set p0 xdp off")
@@ -187,7 +187,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
     else:
         assert "nothing is loaded, nothing to unload" in net.agg.try_run(FPISA, "unload")[2]
     assert not os.path.exists(PIN)
-    # An interface that runs the datapath is found by any remaining map.
+    # An interface that runs the datapath is found through any remaining map.
     for is_lost in (lambda name: name == "fpisa_jobs", lambda name: name != "fpisa_stages"):
         net.fpisa("load", "p0")
         for name in filter(is_lost, os.listdir(PIN)):
@@ -197,7 +197,7 @@ def test_unload_of_what_a_killed_one_left(lab, left):
 
 
 def test_interface_vanishes(lab):
-    """If a port disappears, its attachment ends too; the rest can be unloaded."""
+    """If a port disappears, its attachment ends too. The other ports can be unloaded."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, workers=net.addresses[:2])
@@ -209,7 +209,7 @@ def test_interface_vanishes(lab):
 
 
 def test_unload_of_both_of_a_stack(lab):
-    """The kernel does not detach a program below an interface that has one, so unload begins at the top."""
+    """The kernel does not detach a program below an interface that has one, so unload begins at the top interface."""
     net = lab(bridge=True)
 
     def load_both():
@@ -227,7 +227,7 @@ def test_unload_of_both_of_a_stack(lab):
 
 
 def settings(net):
-    """Return what a job of a rank here and a rank elsewhere needs of lo: forwarding and accept_local."""
+    """Return the settings of lo that a job of a rank on this host and a remote rank needs: forwarding and accept_local."""
     return [int(net.agg.run("cat", f"/proc/sys/net/ipv4/conf/lo/{name}")) for name in ("forwarding", "accept_local")]
 
 
@@ -244,15 +244,15 @@ def load_another(net):
     net.agg.run(FPISA, "load", "p1", "--pin", BPFFS + "/other")
 
 
-# Events while the job runs, each with the settings that unload then leaves.
+# Events while the job runs, each with the settings that unload leaves afterwards
 MEANWHILE = {"nothing": (lambda net: None, lambda before: before), "switched off": (lambda net: set_lo(net, [0, 0]), lambda before: [0, 0]),
              "ip_forward": (forward, lambda before: [1, before[1]]), "another datapath": (load_another, lambda before: [1, 1])}
 
 
 @pytest.mark.cold
 def test_settings_of_lo(lab):
-    """A job switches on the settings of lo that it needs. Unloading restores the old settings, unless another program has changed them or
-    may need them."""
+    """A job switches on the settings of lo that it needs. Unload restores the old settings, unless another program has changed them or may
+    need them."""
     net, rng = lab(), random.Random(draw_seed())
     cases = [(event, [rng.randint(0, 1), rng.randint(0, 1)]) for event in MEANWHILE] + [("nothing", [0, 0])]
     for event, before in cases:

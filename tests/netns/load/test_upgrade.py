@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`fpisa upgrade`: new programs replace running programs while frames flow; it may be killed at any moment. Maps of another version are
-refused."""
+"""`fpisa upgrade` replaces running programs while frames flow, and may be killed at any moment. Maps of another version are refused."""
 import hashlib
 import json
 import os
@@ -26,7 +25,7 @@ def programs(net):
 
 @pytest.mark.parametrize("pin", [PIN, IP_PIN])
 def test_under_traffic(lab, pin):
-    """With two families, one staged, no stage is missed, no sum is wrong, and both banks are used."""
+    """With two families, one of them staged, no stage is missed, no sum is wrong, and both banks are used."""
     net = lab(workers=2)
     if pin == PIN:
         net.load()
@@ -46,7 +45,7 @@ def test_under_traffic(lab, pin):
         assert set(after) == set(net.ports) and not set(before.values()) & set(after.values())
         assert [b["in_use"] for b in banks] == [not b["in_use"] for b in now]
         used, idle = now[::-1 if now[1]["in_use"] else 1]
-        # Frames that began before the switch still have the stages that they began with.
+        # Frames that began before the switch still run the stages of the old bank.
         assert idle["program_ids"] == [b for b in banks if b["in_use"]][0]["program_ids"]
         assert used["filled"] == 9 and used["stage_programs"] and not seen & set(used["program_ids"])
         seen |= set(used["program_ids"])
@@ -61,7 +60,7 @@ def test_under_traffic(lab, pin):
 
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_killed(lab, options):
-    """A loader that dies anywhere leaves a datapath that runs, and that the next loader upgrades."""
+    """A loader that dies at any point leaves a datapath that runs, and that the next loader upgrades."""
     seed = draw_seed()
     rng = random.Random(seed)
     net = lab(workers=2)
@@ -89,7 +88,7 @@ def test_killed(lab, options):
 
 
 def test_generations_go_on(lab):
-    """Generation numbers continue after unload and load, so no number is used twice, however many there were."""
+    """Generation numbers continue after unload and load, so no number is used twice, however many numbers were used."""
     net = lab(workers=1)
     seen = []
     for _ in range(2):
@@ -101,14 +100,14 @@ def test_generations_go_on(lab):
         net.add_job(2)
         net.check_sum(2)
         seen.append(net.json("job", "show", 2)["generation"])
-        # The guarantee is for fewer than 64 a second (doc/protocol.md).
+        # This is guaranteed for fewer than 64 generations per second (doc/protocol.md).
         time.sleep(max(0, 1 - (time.monotonic() - loaded)))
         net.fpisa("unload")
     assert len(seen) == len(set(seen)) == 122 and seen == sorted(seen)
 
 
 def egress_programs(net, job):
-    """Return ids of the programs in a job's device maps: its fan-out, and its way of replies."""
+    """Return the ids of the programs in a job's device maps: the fan-out, and the path of replies."""
     found = set()
     for name in ("fpisa_fanout", "fpisa_replies"):
         inner = net.bpftool("map", "lookup", "pinned", f"{PIN}/{name}", "key", *job.to_bytes(4, "little"))
@@ -123,7 +122,7 @@ def word(value, at):
 
 
 def test_egress_program(lab):
-    """The present jobs get the new egress program, unicast or not."""
+    """The present jobs get the new egress program, with unicast or without."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "unicast")
@@ -145,7 +144,7 @@ PROGRAM = '#include "maps.h"\nSHARED_STAGES;\nSEC("xdp") int other(struct xdp_md
 
 
 def other_version(top, edit):
-    """Make maps by another version of this tree's headers, in an object with an unused program. Return its stamp."""
+    """Make maps from another version of this tree's headers, in an object with an unused program. Return their stamp."""
     for part in ("bpf", "include"):
         shutil.copytree(os.path.join(TOP, part), top / part)
     header = top / "include/fpisa/job.h"
@@ -163,12 +162,12 @@ def other_version(top, edit):
 
 
 def swapped(text):
-    """Swap two fields of a job; no size changes."""
+    """Swap two fields of a job without changing any size."""
     return text.replace("__u8 mode;", "__u8 ;").replace("__u8 rounding;", "__u8 mode;").replace("__u8 ;", "__u8 rounding;")
 
 
 def test_other_layout(lab, tmp_path):
-    """Maps of equal sizes but other contents are foreign: no verb, and no other loader, mixes them."""
+    """Maps of equal sizes but other contents are foreign. No verb uses them, and no other loader mixes them with its own maps."""
     with open(os.path.join(BUILD, "fpisa_abi.h"), "rb") as f:
         ours = f.read()
     assert other_version(tmp_path / "same", lambda text: text) == ours
@@ -184,7 +183,7 @@ def test_other_layout(lab, tmp_path):
     net.fpisa("unload")
     assert not [name for name in os.listdir(BPFFS) if name.startswith("fpisa")]
     os.unlink(BPFFS + "/x/other")
-    # The reverse case, and a loader that does not check the stamp: iproute2 finds the pinned maps.
+    # Test the reverse case with a loader that does not check the stamp: iproute2 finds the pinned maps.
     net.ip_link()
     status, _, err = net.agg.try_run("ip", "-force", "link", "set", "dev", "p0", "xdp", "obj", tmp_path / "other" / "other.o",
                                      "sec", "xdp")
@@ -194,7 +193,7 @@ def test_other_layout(lab, tmp_path):
 
 
 def test_in_every_namespace(lab):
-    """Interfaces of other network namespaces run the datapath too, and jobs there have ports of their own."""
+    """Interfaces of other network namespaces run the datapath too, and jobs there have their own ports."""
     net = lab(workers=2)
     other, host = net.netns(), net.netns()
     other.ip(f"link add e9 mtu 1500 type veth peer name eth0 mtu 1500 netns {host.path}", "addr add 10.77.0.1/24 dev e9",

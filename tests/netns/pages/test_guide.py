@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, an installation by `make install`, and
-every command of the page in its order. Every fault in its tables is caused on purpose and fixed. tests/package/test_package.py tests
-section 1, packages."""
+"""Follow doc/guide.md as its reader does: an aggregator, two workers and a bridge as the switch, an installation with `make install`, and
+every command of the page in order. Cause and fix every fault in its tables. tests/package/test_package.py tests section 1, the packages."""
 import contextlib
 import json
 import os
@@ -22,13 +21,13 @@ import mpi as mpis
 from groups import MEMBER, Rank
 from lab import BPFFS, BUILD, LIBRARY, MS_BIND, SLOW, end, libc, mount, read_all, unmount, wait_until
 
-pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
+pytestmark = [pytest.mark.together, pytest.mark.early]  # these tests need the installed program
 
 AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
 NOBODY = 65534
 HAS_TORCH = os.path.exists(os.path.join(BUILD, "torch", "built"))
-WAIT_MS = 2000	# timeout of a worker that is to fail
-# Debian's /etc/nftables.conf, but with all input dropped. Outgoing packets are not filtered.
+WAIT_MS = 2000	# timeout of a worker that must fail
+# Debian's /etc/nftables.conf, changed to drop all input. Outgoing packets are not filtered.
 FIREWALL = """flush ruleset
 table inet filter {
 	chain input {
@@ -38,7 +37,7 @@ table inet filter {
 	}
 }
 """
-# No systemd runs in a network namespace: the commands of the installed units run as systemd would start them. A process that stays
+# No systemd runs in a network namespace, so this function runs the commands of the installed units as systemd would. A process that stays
 # (Type=notify) writes its number to a file next to its output.
 SYSTEMCTL = r"""#!/usr/bin/python3
 import os, re, shlex, signal, socket, subprocess, sys
@@ -80,7 +79,8 @@ if starts:
 if verb == "reload":
     run("ExecReload")
 """
-# No sshd runs there either: this stand-in for ssh hands its command and files to the test, which runs it on that machine.
+# No sshd runs in the namespaces. This stand-in for ssh gives its command and files to the test, which runs the command on the named
+# machine.
 SSH = r"""#!/usr/bin/python3
 import os, socket, sys
 argv = sys.argv[1:]
@@ -126,14 +126,14 @@ def installed(mounts):
 
 
 class Site(labs.Lab):
-    """The page's three machines and their switch; every command runs as in a terminal there"""
+    """The page's three machines and their switch. Every command runs as in a terminal on its machine."""
 
     def __init__(self, home):
         self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], list(WORKERS), home
         self.agg, self.switch = self.netns(), self.netns()
         self.worker = [self.netns() for _ in WORKERS]
         self.places = {"the aggregator": [self.agg], "each worker": self.worker, "the first worker": self.worker[:1]}
-        # The switch floods multicast frames, as a switch without IGMP snooping.
+        # The switch floods multicast frames, as a switch without IGMP snooping does.
         self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
         for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [AGGREGATOR, *WORKERS])):
             self.switch.ip(f"link add port{n} type veth peer name eth0 netns {ns.path}", f"link set port{n} master br0",
@@ -146,7 +146,7 @@ class Site(labs.Lab):
             os.chown(ns.home, NOBODY, NOBODY)
             if shutil.which("nft"):
                 self.nft(ns)
-        # doctor sees the switch by a process there.
+        # This process lets doctor see the switch.
         self.switch.spawn("sleep", "600")
         self.sshd = socket.socket(socket.AF_UNIX)
         self.sshd.bind(os.path.join(home, "ssh"))
@@ -174,7 +174,7 @@ class Site(labs.Lab):
 
     @staticmethod
     def nft(ns):
-        """Check that only the page's firewall rule lets a result in."""
+        """Check that a result passes only with the page's firewall rule."""
         read, write = os.pipe()
         os.write(write, FIREWALL.encode())
         os.close(write)
@@ -219,11 +219,11 @@ class Site(labs.Lab):
         super().close()
 
     def at(self, place, text, **options):
-        """Run the text on all machines of a place, at the same time. Return each output."""
+        """Run the text on all machines of a place, at the same time. Return the output of each machine."""
         return self.finish([self.start_text(ns, text, **options) for ns in self.places[place]])
 
     def tell(self, text):
-        """Run a command on the aggregator, whether it succeeds or not."""
+        """Run a command on the aggregator, which may fail."""
         return self.finish([self.start_text(self.agg, text)], False)[0]
 
     def start(self, rank, job, *steps, address=AGGREGATOR, **options):
@@ -237,7 +237,7 @@ class Site(labs.Lab):
 
 @contextlib.contextmanager
 def in_a_home(make):
-    """Yield what make() sets up in a folder of its own; then close it and remove the folder."""
+    """Yield the result of make() in a folder of its own. Then close the result and remove the folder."""
     home, made = tempfile.mkdtemp(), None
     os.chmod(home, 0o755)
     try:
@@ -284,7 +284,7 @@ def follow(site, block):
         before = counts(site) if of_mpi else {}
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
-            # The call was served by a job with the number and the counters of its predecessor.
+            # The job that served the call has the number and the counters of the previous job.
             assert not of_mpi or ("fpisa: " not in out and counts(site)["result"] != before["result"]), out
             if "--mode exact" in block.text:
                 digests.update(re.findall(r", weights (\w+), ", out))
@@ -298,12 +298,12 @@ def follow(site, block):
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make test installs it")
 def test_page(site):
-    """The page leads from nothing to an all-reduce, and back to nothing."""
+    """The page leads from an empty machine to an all-reduce, and back to an empty machine."""
     for block in guide.blocks():
         if block.section > 1:
             follow(site, block)
         if block.section == 3 and block.kind == "sh":
-            assert "no answer" in site.fails(0)	 # the firewall is closed
+            assert "no answer" in site.fails(0)	 # the firewall drops the answers
         if block.section == 7 and "systemctl" in block.text:
             site.check_sum(7)
     assert not [f for f in os.listdir(BPFFS) if "fpisa" in f] and "xdp" not in site.agg.run("ip", "link", "show", "eth0")
@@ -435,7 +435,7 @@ def test_tables_are_provoked():
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
-    """The fault of the table is seen, and its command fixes it."""
+    """Each fault of the table shows its symptom, and its command fixes it."""
     (seen, (place, fix)), (provoke, works) = guide.faults(FAULTS)[row], PROVOKED[row]
     for b in guide.blocks():
         if b.section in (3, 4) and provoke is not no_native_xdp:
@@ -458,7 +458,7 @@ SUM = {"sum": "float32"}
 ENDLESS = {**SUM, "times": 10**6}
 
 def member(site, rank, *steps, name="sums", size=2, key=True, **options):
-    """Start a rank of a group on the worker of that number, with a short timeout."""
+    """Start a rank of a group, with a short timeout, on the worker of that number."""
     options = {"join_timeout_ms": int(5 * WAIT_MS * SLOW), "key_file": "/etc/fpisa/keys" if key else "", **options}
     plan = json.dumps({"options": options, "steps": steps, "hold": True})
     return Rank(site.worker[rank].spawn(sys.executable, "-B", MEMBER, LIBRARY, AGGREGATOR, name, rank, size, plan))
@@ -472,7 +472,7 @@ def members(site, *steps, name="sums"):
 
 
 def said(*ranks):
-    """Return the errors that they end with."""
+    """Return the errors with which both ranks end."""
     found = []
     for rank in ranks:
         while not (answer := rank.line())["rc"]:
@@ -590,7 +590,7 @@ PROVOKED_IN_GROUPS = [no_manager, no_way_in, other_networks, without_a_key, not_
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED_IN_GROUPS)), ids=[p.__name__ for p in PROVOKED_IN_GROUPS])
 def test_group_fault(site, row):
-    """A fault of groups is seen, its command fixes it, and the page's program gets its sum then."""
+    """Each fault of groups shows its symptom, and its command fixes it. The page's program then gets its sum."""
     seen, (place, fix) = guide.faults(GROUP_FAULTS)[row]
     with contextlib.suppress(FileNotFoundError):
         os.unlink("/etc/fpisa/keys")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The beginning of doc/guide.md as its reader follows it: four hosts at a bridge and no other machine, each with mounts of
-its own"""
+"""Follow the beginning of doc/guide.md as its reader does, on four hosts at a bridge without another machine. Each host has its own
+mounts."""
 import contextlib
 import os
 import shutil
@@ -12,13 +12,13 @@ import pytest
 from lab import end
 from test_guide import CONFIG, NOBODY, Site, in_a_home, installed  # noqa: F401
 
-pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
+pytestmark = [pytest.mark.together, pytest.mark.early]  # these tests need the installed program
 
 ADDRESSES = "10.0.0.11", "10.0.0.12", "10.0.0.13", "10.0.0.14"
 
 
 class Host(labs.Netns):
-    """A network namespace whose /sys/fs/bpf is its own"""
+    """A network namespace with its own /sys/fs/bpf"""
 
     def __init__(self, home):
         self.home, self.mounts = home, None
@@ -34,7 +34,7 @@ class Host(labs.Netns):
 
 
 class Hosts(Site):
-    """The page's four hosts and their switch."""
+    """The page's four hosts and their switch"""
 
     def __init__(self, home):
         self.spaces, self.home = [], home
@@ -77,7 +77,7 @@ def hosts(installed, bpffs):  # noqa: F811
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_four_hosts(hosts):
-    """The page leads from nothing to an all-reduce by four hosts, and back to nothing."""
+    """The page leads from an empty machine to an all-reduce by four hosts, and back to an empty machine."""
     for block in guide.blocks():
         if block.section or "apt " in block.text:
             continue
@@ -87,7 +87,7 @@ def test_four_hosts(hosts):
             continue
         if block.text.endswith(" exact\n"):
             with open(CONFIG, "a") as f:
-                f.write("modes = exact\n")  # another mode would be refused
+                f.write("modes = exact\n")  # the page's settings need mode exact, so other modes are refused
             hosts.at("the first host", "systemctl reload fpisa-manager")
         for out in hosts.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The statements about bpftool in doc/guide.md, section 12"""
+"""Check the statements about bpftool in doc/guide.md, section 12."""
 import os
 import re
 import struct
@@ -14,7 +14,7 @@ JOB = 7
 
 
 def counters_command():
-    """Return the one command of the page that dumps maps: a block of its own, or a span."""
+    """Return the only command of the page that dumps maps. It is a block of its own, or a span."""
     with open(GUIDE) as f:
         text = f.read()
     found = re.findall(r"^    (?=.*bpftool map dump)(.*\n(?:    .*\n)*)", text, re.M)
@@ -24,12 +24,12 @@ def counters_command():
 
 @pytest.mark.parametrize("how", ["ip_link", "load"])
 def test_counters_by_bpftool(lab, how):
-    """After either way to load, the command prints what the page shows: a line for each counter, summed over CPUs."""
+    """After either way to load, the command prints what the page shows, a line for each counter, summed over CPUs."""
     net = lab()
     getattr(net, how)()
     net.add_job(JOB)
     pin = f"{IP_PIN if how == 'ip_link' else PIN}/fpisa_counters"
-    # bpftool writes into all CPUs' entries of such a map: use large values, different from counter to counter.
+    # bpftool writes into all CPUs' entries of such a map, so use large values that differ from counter to counter.
     size = net.bpftool("map", "show", "pinned", pin)["bytes_value"]
     each = [2 ** 33 + n for n in range(size // 8)]
     net.bpftool("map", "update", "pinned", pin, "key", *struct.pack("<I", JOB), "value",

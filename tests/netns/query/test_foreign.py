@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign tables of a PostgreSQL on the master's host, pruned and added up by the aggregator"""
+"""Test foreign tables of a PostgreSQL server on the master's host, with rows pruned and added by the aggregator."""
 import json
 import os
 import random
@@ -15,7 +15,7 @@ import postgres
 import queries
 from lab import ADDRESS, FPISA, TOP, draw_seed, wait_until
 
-pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
 QUERIES = "topn 1 limit 500, topn 2 limit 500 ascending, table 3 limit 100 key-bytes 32, table 4 limit 50 key-bytes 4 " \
     "local-port 18002 worker-port 18003"
@@ -36,13 +36,13 @@ def far(master):
 
 
 def explained(q, query, settings=""):
-    """Return {what: how much} of the foreign scan that ran."""
+    """Return {counter: value} of the foreign scan that ran."""
     lines = [r[0].strip() for r in q.sql(f"{settings} EXPLAIN (ANALYZE, VERBOSE, COSTS OFF) {query}")]
     return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
 def test_pruned_by_the_network(far):
-    """First rows and groups are right, also with lost frames, and rows were pruned and absorbed."""
+    """First rows and groups are right, also with lost frames, and the aggregator pruned and absorbed rows."""
     rng = random.Random(draw_seed())
     rows = [(i % 40, float(rng.randrange(10 ** 6))) for i in range(20000)]
     far.deal("t", ("k int32 not null", "x real not null"), rows)
@@ -72,7 +72,8 @@ def test_random_tables(far):
 
 
 def test_queries_are_taken(far):
-    """A query at the aggregator has one master. Further scans, of the same session, another session or another program, run without it."""
+    """A query at the aggregator has one master at a time. Further scans, of the same session, another session or another program, run
+    without the aggregator."""
     far.deal("t", ("k int32 not null", "x real not null"), [(i % 7, float(i)) for i in range(1000)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
     top = "SELECT x FROM t ORDER BY x DESC LIMIT 2"
@@ -103,7 +104,7 @@ def test_queries_are_taken(far):
         said = explained(far, groups)
         assert said["Pruned By"].startswith("nobody: query 4 is not free: ") and "18002" in said["Pruned By"], said
         far.sql(f"ALTER SERVER far OPTIONS (SET queries '{QUERIES}')")
-    # Many sessions at once
+    # Run many sessions at the same time.
     wrong = []
 
     def ask(n):
@@ -121,7 +122,7 @@ def test_queries_are_taken(far):
 
 
 def test_no_aggregator(far):
-    """A missing query is an error that says what to do."""
+    """If the query is missing, the error says what to do."""
     far.deal("t", ("k int32 not null", "x real not null"), [(1, 1.0)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public; ALTER SERVER far OPTIONS (SET queries 'topn 9 limit 10', SET timeout '1')")
     with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} does not answer in 1000 ms"):
@@ -130,7 +131,7 @@ def test_no_aggregator(far):
 
 
 def test_page(master):
-    """doc/fdw.md's statements and commands run in their order, on the machines of doc/query.md."""
+    """The statements and commands of doc/fdw.md run in order, on the machines of doc/query.md."""
     with open(os.path.join(TOP, "doc", "fdw.md")) as f:
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", f.read(), re.M | re.S)
     q, net = master, master.net
@@ -158,7 +159,7 @@ def test_page(master):
 
 
 def test_demo(possible):
-    """Five queries in the form of TPC-H's, whose data need PyPI, are right with lost frames."""
+    """Five queries in the form of TPC-H's queries, whose real data need PyPI, are right with lost frames."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "20000", "--scale", "0", "--loss", "0.02", "--json"], capture_output=True, text=True)
     assert p.returncode == 0, p.stderr
     results = {r["name"]: r for r in json.loads(p.stdout)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Joins of foreign tables, whose rows and groups the aggregator's filters prune, give the answers of PostgreSQL alone"""
+"""Joins of foreign tables, whose rows and groups the aggregator's filters prune, give the answers of PostgreSQL alone."""
 import json
 import random
 
@@ -9,9 +9,9 @@ import foreign_joins
 from lab import ADDRESS, draw_seed
 from postgres import Failed
 
-pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
-# kind, number, and the options of `fpisa query add` and of the server without the ports
+# Each query has a kind, a number, and the options of `fpisa query add` and of the server, without the ports.
 AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys": 40, "filter-bytes": 4}),
                  ("join", 2, {"key-bytes": 32, "filter": "bloom", "filter-keys": 300, "filter-bytes": 16}),
                  ("join", 3, {"key-bytes": 16, "filter": "bloom", "filter-keys": 300, "filter-bytes": 8}),
@@ -22,7 +22,7 @@ AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys"
 
 @pytest.fixture
 def far(master):
-    """Make a server with queries with filters, each with ports of its own."""
+    """Make a server with queries that have filters, each with its own ports."""
     master.serve()
     listed, addresses = [], master.net.addresses
     for kind, number, options in AT_AGGREGATOR:
@@ -43,7 +43,7 @@ def scans_of(plan):
 
 
 def explained(q, query, settings=""):
-    """Return the foreign scans of the statement, which ran."""
+    """Return the foreign scans of the statement, which must have run."""
     rows = q.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
     scans = list(scans_of(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
     for s in scans:
@@ -54,8 +54,8 @@ def explained(q, query, settings=""):
 
 
 def random_joins(far, rounds):
-    """Run joins of every kind over small tables, with and without a key that can prune, with lost frames. Return how many were
-    pruned."""
+    """Run joins of every kind over small tables, with and without a key that can prune, with lost frames. Return the numbers of pruned rows
+    and groups."""
     rng = random.Random(draw_seed())
     pruned = {"rows": 0, "groups": 0}
     for i in range(rounds):
@@ -85,8 +85,8 @@ def test_random_joins_long(far):
 
 
 def test_counts(far):
-    """The counts show the rows that a filter keeps from the master: first two scans of one statement at once, then a scan without a free
-    query."""
+    """The counts show how many rows a filter keeps from the master. Test first two scans of one statement at the same time, then a scan
+    without a free query."""
     rows = [(k, k * 3, "2024-01-01", "a", k % 5, 1.0) for k in range(1, 31)] * 20
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": rows, "small": few, "third": few}, not_null=True)
@@ -102,7 +102,7 @@ def test_counts(far):
     groups, _ = explained(far, "SELECT * FROM (SELECT k, fpisa_sum(x), count(*) FROM big GROUP BY k) g JOIN small USING (k) WHERE small.n = 0", path)
     assert groups["Pruned By"] == f"network: query 4 at {ADDRESS}, by its Bloom filter of join keys"
     assert groups["Rows Sent"] == 600 and groups["Rows Absorbed"] + groups["Rows Received"] in range(120, 181) and groups["Actual Rows"] in range(6, 10)
-    # Each of two scans has a filter of its own.
+    # Each of two scans has its own filter.
     held = "BEGIN; DECLARE c CURSOR FOR SELECT big.x FROM big JOIN small USING (k) WHERE small.n = 0; FETCH 1 FROM c;"
     again = far.sql(f"{path} {held} EXPLAIN SELECT * FROM big JOIN small USING (k) WHERE small.n = 0")
     assert any("Pruned By: network: query 3" in r[0] for r in again), again
@@ -116,8 +116,8 @@ def test_counts(far):
 
 
 def test_no_room_for_places(far):
-    """Rows that may be in the join take 8 bytes each of hash_mem, at whichever workers they are. Beyond it the filter is
-    not used, and the answer is whole."""
+    """Rows that may be in the join take 8 bytes each of hash_mem, whichever worker has them. If hash_mem is exceeded, the filter is not
+    used, and the answer is complete."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 200, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
@@ -131,7 +131,7 @@ def test_no_room_for_places(far):
         assert far.sql(f"{path} SELECT count(*) FROM big JOIN small USING (k) WHERE small.n < 4") == [("4800",)]
     most = 64 * 1024 // 3 // 8
     for n in most, most + 1:
-        # All but one of the rows in the join are at one worker.
+        # One worker has all rows of the join except one.
         far.deal("big", tables.schema, few[:1] + [few[0], few[3]] * (n - 1))
         path = "SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
         big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
@@ -140,8 +140,8 @@ def test_no_room_for_places(far):
 
 
 def test_replaced_meanwhile(far):
-    """The statement fails if its scan reads other files of the other table than those with the filter's keys. Otherwise rows that join only
-    with the new files would be missing."""
+    """The statement fails if its scan reads other files of the other table than the scan that made the filter's keys. Otherwise rows that
+    join only with the new files would be missing."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 20, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
@@ -163,7 +163,7 @@ def test_replaced_meanwhile(far):
 
 
 def test_types(far):
-    """It is an error if a filter would compare keys that are equal here but have different types at the workers."""
+    """If a filter would compare keys that are equal in PostgreSQL but have different types at the workers, the statement fails."""
     far.deal("big", ["d int32 not null", "n int32 not null", "x real"], [(20240101, i, 1.0) for i in range(10)] + [(20240102, 1, 2.0)] * 10)
     far.deal("small", ["d int32 not null", "n int32 not null", "x real"], [(240101, 0, 1.0), (240102, 1, 2.0), (240102, 1, 3.0)])
     for name, rows in ("big", 1000000), ("small", 10):
@@ -174,7 +174,7 @@ def test_types(far):
     for query in of_rows, of_groups, "SELECT n FROM big WHERE d IN (SELECT d FROM small WHERE n = 0)":
         with pytest.raises(Failed, match="(big|small).csv: column d is int32, not date"):
             far.sql(query)
-    # If one table alone has another type, that table is named.
+    # If only one table has another type, the error names this table.
     far.deal("small", ["d date not null", "n int32 not null", "x real"], [("2024-01-01", 0, 1.0)])
     with pytest.raises(Failed, match="big.csv: column d is int32, not date"):
         far.sql(of_rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""TPC-H's money as decimals, added up by the aggregator: queries 1, 3, 6 and 20 equal PostgreSQL's numeric to the last digit"""
+"""The aggregator adds TPC-H's money as decimals. Queries 1, 3, 6 and 20 equal PostgreSQL's numeric to the last digit."""
 import decimal
 import os
 import subprocess
@@ -15,7 +15,7 @@ SCRIPT = os.path.join(TOP, "data", "tpch.py")
 TOOL = os.path.join(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")), "tpch")
 QUERIES = "table 3 limit 50000 key-bytes 16 values int64, table 4 limit 50000 key-bytes 32 values int128 local-port 18002 worker-port 18003"
 
-# Columns of lineitem that the queries use, and the terms of their sums, which have more digits
+# The columns of lineitem that the queries use, and the terms of their sums, which have more digits
 COLUMNS = {"orderkey": 0, "partkey": 1, "suppkey": 2, "quantity": 4, "extendedprice": 5, "discount": 6, "tax": 7, "returnflag": 8,
            "linestatus": 9, "shipdate": 10, "shipmode": 14}
 SCHEMA = ("orderkey int64 not null", "partkey int32 not null", "suppkey int32 not null", "quantity decimal(15,2) not null",
@@ -33,13 +33,13 @@ Q6 = """SELECT sum(s) FROM (SELECT shipmode, sum(reduction) AS s FROM {1} WHERE 
     AND shipdate < date '1995-01-01' AND discount >= 0.05 AND discount <= 0.07 AND quantity < 24 GROUP BY shipmode) m"""
 Q20 = """SELECT partkey, suppkey, 0.5 * sum(quantity) FROM {1} WHERE shipdate >= date '1994-01-01' AND shipdate < date '1995-01-01'
     GROUP BY partkey, suppkey ORDER BY 1, 2"""
-# The planner takes the few rows of query 6 to the server, unless the server's own ways to add them up cost too much.
+# The planner would fetch the few rows of query 6 and add them in PostgreSQL. These settings make PostgreSQL's own plans too expensive.
 FORCE = "SET enable_sort = off; SET enable_hashagg = off; "
 ALL = [Q1.format(c, "{1}") for c in ("quantity", "extendedprice", "discount", "discounted", "charge")] + [Q3, Q6, Q20]
 
 
 def lineitem(directory):
-    """Return the rows of lineitem, whose terms are computed here."""
+    """Return the rows of lineitem, with their terms computed in Python."""
     p = subprocess.run([sys.executable, "-B", SCRIPT, str(directory), "--scale", "0.01", "--workers", "2", "--tool", TOOL], text=True,
                        capture_output=True, timeout=600)
     if "from PyPI" in p.stderr:

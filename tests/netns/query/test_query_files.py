@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker's files while a query reads them: written, replaced, cut; and the driver that reads Parquet, which may be slow, hang
-or die"""
+"""Test a worker's files while a query reads them: written, replaced, truncated. Test also the driver that reads Parquet, which may be slow,
+hang or die."""
 import os
 import re
 import select
@@ -26,7 +26,7 @@ def asked(lab, tmp_path):
 # -- Parquet ----------------------------------------------------------------------
 
 def read_by_driver(q, tmp_path, **driver):
-    """Serve table t, whose Parquet a driver of the tests reads (tests/lib/driver.c has its variables). Return the file."""
+    """Serve table t, whose Parquet file a test driver reads (tests/lib/driver.c has its variables). Return the file."""
     path = os.path.join(q.directory(0), "t.parquet")
     q.close()
     q.workers.clear()
@@ -43,7 +43,7 @@ def scan_of(q):
 
 
 def test_parquet_takes_long(asked, tmp_path):
-    """A query waits as long as the driver computes, whatever its timeout."""
+    """A query waits as long as the driver computes, whatever the query's timeout is."""
     q = asked
     read_by_driver(q, tmp_path, ROWS=10, PAUSE_MS=500)
     rows, counts = q.run(*GROUPS, "--timeout", 2, network=False)
@@ -67,7 +67,7 @@ def test_silence_beside_progress(lab, tmp_path):
 
 
 def test_driver_ends_with_its_query(asked, tmp_path):
-    """A driver that hangs ends with the master's connection, or with the worker. One that dies, or fails, ends the query."""
+    """A driver that hangs ends with the master's connection, or with the worker. A driver that dies or fails ends the query."""
     q = asked
     read_by_driver(q, tmp_path, ROWS=1, END="hang")
     for options in GROUPS, (*GROUPS[:-1], "workers"):
@@ -106,7 +106,7 @@ def test_parquet_written_while_it_is_read(asked, tmp_path):
 
 
 def test_parquet_columns(asked, tmp_path):
-    """The driver is asked for exactly the columns that the query uses, and for the rows that it selects."""
+    """The worker asks the driver for exactly the columns that the query uses, and for the rows that the query selects."""
     q = asked
     statements = tmp_path / "statements"
     read_by_driver(q, tmp_path, ROWS=1, STATEMENTS=statements)
@@ -127,8 +127,7 @@ LONG = "k int32 not null", "s text not null"
 
 
 def stopped_scan(q, rows):
-    """Return the stopped process of a query for all rows, of which the worker has read a part, because the master's output
-    is not read."""
+    """Return the stopped process of a query for all rows. The worker has read some of them, because the master's output is not read."""
     q.table(0, rows, LONG)
     p = q.master.spawn(*q.argv("--json", network=False))
     assert select.select([p.stdout], [], [], 30)[0]
@@ -139,8 +138,8 @@ def stopped_scan(q, rows):
 
 
 def test_files_change(asked):
-    """If a file is written while it is read, the query gives no answer but an error that says why. If a file is replaced, the answer is
-    that of the old file."""
+    """If a file is written while it is read, the query returns only an error that says why. If a file is replaced, the answer comes from
+    the old file."""
     q = asked
     rows = [(i, "x" * 1000) for i in range(30000)]
     path = os.path.join(q.directory(0), "t.csv")
@@ -149,7 +148,7 @@ def test_files_change(asked):
     for change in "cut", "overwritten", "hidden", "replaced":
         p = stopped_scan(q, rows)
         if change == "hidden":
-            # Its mtime is restored. A change of its ctime by another hard link does not hide the write.
+            # Restore the file's mtime. A change of its ctime by another hard link does not hide the write.
             before = os.stat(path)
             with open(path, "r+") as f:
                 f.seek(before.st_size - 100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries over a join: no row of the join is missing, and all other rows are ones that the filter may let pass"""
+"""Queries over a join return every row of the join. All other rows are rows that the filter may let pass."""
 import json
 import os
 import random
@@ -11,7 +11,7 @@ import queries
 from lab import ADDRESS, children, draw_seed, wait_until
 from queries import Queries, read_whole
 
-pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
 KEYS = 1000
 FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
@@ -44,8 +44,8 @@ def big_rows(rng, n, keys):
 
 
 def test_random_joins(asked):
-    """With bitmaps, Bloom filters and lost frames, rows and groups contain the whole join, and of other rows only those that the filter may
-    let pass."""
+    """With bitmaps, Bloom filters and lost frames, rows and groups contain the whole join. Of other rows they contain only those that the
+    filter may let pass."""
     rng = random.Random(draw_seed())
     q = asked
     spread(q, "big", BIG, [])
@@ -53,13 +53,13 @@ def test_random_joins(asked):
     q.serve()
     add(q, "join", 1, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8)
     add(q, "join", 2, "--key-bytes", 32, "--filter", "bloom", "--filter-keys", KEYS, "--filter-bytes", 16)
-    # At most 8 keys: other keys lie beyond the bitmap, and their rows pass.
+    # The bitmap covers at most 8 keys. Other keys lie beyond the bitmap, so their rows pass.
     add(q, "join", 3, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", 1, "--filter-bytes", 8)
     pruned = 0
     for i in range(8):
         many, few, of = rng.choice([0, 300, 2000]), rng.choice([0, 5, 400]), range(-5, KEYS + 9)
         number, size = rng.choice([1, 2, 3]), rng.choice([None, 1])
-        if i == 0:  # most rows are pruned, whatever the seed
+        if i == 0:  # most rows are pruned with any seed
             many, few, of, number, size = 2000, 5, range(KEYS), 1, None
         rows = spread(q, "big", BIG, big_rows(rng, many, KEYS + 200))
         other = spread(q, "small", SMALL, [(rng.choice(of), rng.choice([1, 2, None])) for _ in range(few)])
@@ -108,7 +108,7 @@ def test_groups(asked):
         assert counts["values_sent"] == counts["values_pruned"] + counts["values_absorbed"] + counts["values_received"]
         assert counts["values_pruned"] == sum(v is not None and k not in keys for k, _, v in rows) == counts["pruned"]
         assert counts["keys"] == 60 and "join keys: 60\n" in err
-    # Use the same query without a join: no keys are sent, and all rows pass the filter.
+    # Use the same query without a join. Then no keys are sent, and all rows pass the filter.
     _, counts = q.run("--by", "k,j", "--value", "v", table="big")
     assert counts["values_pruned"] == 0 and not counts["filtered"]
 
@@ -138,7 +138,7 @@ def test_lost_state(asked):
 
 
 def keying(q, slow, *options):
-    """Return the process of a join whose keys are in flight; worker `slow` has most of them."""
+    """Return the process of a join whose keys are in flight. Worker `slow` has most of the keys."""
     for w in range(2):
         q.table(w, [(k, "2024-02-29", 1.0, "x") for k in range(100)], BIG, name="big")
         q.table(w, [(k % KEYS, 1) for k in range(200000 if w == slow else 10)], SMALL, name="small")
@@ -151,7 +151,7 @@ def keying(q, slow, *options):
 
 @pytest.mark.parametrize("slow", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_worker_goes_while_keys_come(asked, slow):
-    """A worker that stops, or dies, while others wait for its keys is named; the next query has the answer."""
+    """If a worker stops or dies while others wait for its keys, it is named. The next query has the answer."""
     q = asked
     q.serve()
     filter_ = "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8
@@ -167,7 +167,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     os.kill(*children(q.workers[slow].pid), signal.SIGKILL)
     _, status, err = read_whole(p)
     assert status == 1 and name + "the connection ended" in err, err
-    # All keys are sent, and then sent again into another filter, in which most lie beyond the end.
+    # All keys are sent once, and then again into another filter. Most of them lie beyond the end of that filter.
     p = keying(q, slow)
     p.send_signal(signal.SIGSTOP)
     q.remove()
@@ -184,7 +184,7 @@ def test_worker_goes_while_keys_come(asked, slow):
 
 
 def test_keys_at_borders(asked):
-    """Keys at the ends of a bitmap, of its words and of its blocks, negative numbers, NULL and an empty table give right joins."""
+    """Joins are right with keys at the ends of a bitmap, of its words and of its blocks, with negative numbers, NULL and an empty table."""
     q = asked
     at = [0, 1, 31, 32, 255, 256, KEYS, 1023, 1024, -1, -2, 2 ** 31 - 1, -2 ** 31, None]
     for kind, size in ("int32", 4), ("int64", 8):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries by `fpisa query run` over tables of `fpisa query worker`: every answer is the exact answer, or an error"""
+"""For `fpisa query run` over tables of `fpisa query worker`, every answer is the exact answer, or an error."""
 import concurrent.futures
 import json
 import os
@@ -17,7 +17,7 @@ import queries
 from lab import ADDRESS, FPISA, HERE, QUERY_LIBRARY, children, draw_seed, end, wait_until
 from queries import hear, read_whole
 
-pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
 PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
 ASKING = os.path.join(HERE, "query_client.py")
@@ -41,7 +41,7 @@ def test_groups(asked):
             counts = q.check_groups(rows[kind], *options, table=kind)
             assert counts["table"] == len(rows[kind])
             assert (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
-            # The aggregator's table is full, and the groups without room came to the master.
+            # The aggregator's table is full, and the groups that found no place came to the master.
             assert 0 < counts["values_received"] or kind == "nulls"
 
 
@@ -61,7 +61,7 @@ def test_topn(asked):
                 assert counts["certified"] == (way == "network")
                 assert counts["pruned"] > 0 if (way, kind) == ("network", "random") else way == "network" or not counts["pruned"]
         q.remove()
-    # Fewer rows than requested
+    # Ask for more rows than there are.
     q.table(0, [(1, 2.0)], name="few")
     q.table(1, [], name="few")
     q.add("topn", 200, "--key-bytes", 16)
@@ -69,7 +69,7 @@ def test_topn(asked):
 
 
 def test_types(asked):
-    """Keys of several columns of every type, with NULLs, .tbl, plain rows, having and a small MTU give right answers."""
+    """Answers are right for keys of several columns of every type, with NULLs, .tbl files, plain rows, having and a small MTU."""
     rng = random.Random(draw_seed())
     q = asked(2, mtu=640)
     schema = ("d date", "s text", "i int64 not null", "x real not null")
@@ -91,7 +91,7 @@ def test_types(asked):
     assert {tuple(r[:3]): r[3] for r in counted} == {k: v[0] for k, v in want.items()}
     for pruning in ("--preaggregate",), ("--prune", "workers"):
         assert sorted(q.run("--by", "d,s,i", *pruning)[0], key=repr) == sorted(counted, key=repr)
-    # Some rows
+    # Ask for some rows.
     for where, holds in (("d=1999-12-31", lambda r: r[0] == "1999-12-31"), ("s not null, s<>'a b'", lambda r: r[1] not in (None, "a b")),
                          ("x>=50.5,x<1e2,i int64 < 0", lambda r: r[3] >= 50.5 and r[2] < 0), ("d null", lambda r: r[0] is None),
                          ("s<'b', s>''", lambda r: r[1] is not None and b"" < r[1].encode() < b"b"),
@@ -101,7 +101,7 @@ def test_types(asked):
             got, _ = q.run("--by", "d,s,i", "--value", "x", "--where", where, *options)
             assert {tuple(r[:3]): (r[3], r[4]) for r in got} == {k: v[:2] for k, v in want.items()}, where
         assert len(q.run("--where", where, network=False)[0]) == sum(map(holds, rows))
-    # all rows, over TCP
+    # ask for all rows, over TCP
     scanned, counts = q.run(network=False)
     assert sorted(map(repr, map(tuple, scanned))) == sorted(map(repr, rows)) and counts["received"] == len(rows)
     assert sorted(r[0] for r in q.run("--columns", "x", network=False)[0]) == sorted(r[3] for r in rows)
@@ -110,7 +110,8 @@ def test_types(asked):
 
 
 def test_parquet(asked):
-    """Parquet has the answers of the same rows, in every way to prune: groups, first rows, and rows of a join."""
+    """Parquet files give the same answers as text files with the same rows, in every way to prune: groups, first rows, and rows of a
+    join."""
     duckdb, env = parquet.engine()
     q, rng = asked(2), random.Random(draw_seed())
     schema = "k int32 not null", "v real"
@@ -139,7 +140,7 @@ def test_parquet(asked):
 # -- faults -----------------------------------------------------------------------
 
 def chaos(q, lane, rounds, rng):
-    """Lose, double, delay, reorder and damage frames at every member: two runs in each round."""
+    """Lose, duplicate, delay, reorder and damage frames at every member, with two runs in each round."""
     repeated, port, table = 0, 18100 + lane, f"t{lane}"
     groups, first = {"number": 2 * lane, "table": table}, {"number": 2 * lane + 1, "table": table}
     ports = "--worker-port", port, "--local-port", port
@@ -163,7 +164,7 @@ def chaos(q, lane, rounds, rng):
 
 @pytest.mark.parametrize("runs", [6, pytest.param(2000, marks=pytest.mark.long)])
 def test_chaos(asked, runs):
-    """Several masters at once get right answers; most of the time all wait for lost frames."""
+    """Several masters at the same time get right answers. Most of the time all of them wait for lost frames."""
     lanes = min(LANES, runs // 2)
     q = asked(2, mtu=640)
     for lane in range(lanes):
@@ -190,21 +191,21 @@ def started(q, *options):
 
 
 def ended(p):
-    """Let the run continue. Return its output, as read_whole()."""
+    """Let the run continue. Return its output as read_whole() does."""
     p.send_signal(signal.SIGCONT)
     return read_whole(p)
 
 
 def test_interrupted(asked):
-    """If the datapath's state is lost, a worker dies or a master stops reading, another attempt or an error follows, never a wrong
-    answer."""
+    """If the datapath's state is lost, a worker dies or a master stops reading, another attempt or an error follows. A wrong answer never
+    follows."""
     rng = random.Random(draw_seed())
     q = asked(2)
     rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, "random", 60000, 300))]
     q.serve()
     q.add("table", 100, "--key-bytes", 8)
 
-    # The query is made again, so it begins again.
+    # The query is made again, so the run begins again.
     p = started(q)
     q.remove()
     q.add("table", 200, "--key-bytes", 8)
@@ -221,14 +222,14 @@ def test_interrupted(asked):
     assert status == 1 and "query 5" in err and ADDRESS in err, err
     q.add("table", 100, "--key-bytes", 8)
 
-    # A master stops: its worker gives up, and serves the next master.
+    # If a master stops, its worker gives up and serves the next master.
     p = started(q, "--timeout", 2)
     wait_until("the end of its session", lambda: not children(q.workers[0].pid))
     hear(q.workers[0], f"query worker: master at {re.escape(q.net.addresses[-1])}: query 5: frame .*not acknowledged in 2000 ms")
     end(p)
     wait_until("port", lambda: q.master.try_run(*q.argv("--by", "k", "--value", "v"))[0] == 0, 30)
 
-    # A worker dies.
+    # Kill a worker.
     p = started(q)
     q.workers[1].kill()
     _, status, err = ended(p)
@@ -243,7 +244,7 @@ def write_private(path, text):
 
 
 def test_refusals(asked, tmp_path):
-    """An impossible query is refused in one sentence that says which program refused it and why; queries before and after it are
+    """An impossible query is refused in one sentence that names the program that refused it and the reason. Queries before and after it are
     answered."""
     q = asked(2)
     good = [r for w in range(2) for r in q.table(w, [(w, 1.0), (7, 2.0)])]
@@ -303,13 +304,13 @@ def test_refusals(asked, tmp_path):
         q.table(1, [(1,) * len(schema)], schema, name="other")
         assert f"table other does not have the schema of {first} everywhere: {second} has {has} instead of {where}\n" in \
             q.fails(*options, table="other", network=bool(options))
-    # An error of a master is one line in the worker's log, and an error of a worker is one line at the master.
+    # An error of a master is one line in the log of the worker. An error of a worker is one line at the master.
     assert "'t?y'" in q.fails(*groups, table="t\ny", workers=q.net.addresses[0])
     hear(q.workers[0], r"'t\?y' is not a table name")
     with q.net.worker[-1].socket() as s:
         s.bind(("", 18000))
         assert "run: UDP port 18000 is in use by another query or program; two queries at once need two ports (--local-port, " in q.fails(*groups)
-    # Use a port that another query is about to release.
+    # Use a port that another query will release.
     with q.net.worker[0].socket() as s:
         s.bind(("", 18000))
         p = q.master.spawn(*q.argv("--json", *groups, number=7))
@@ -324,7 +325,7 @@ def test_refusals(asked, tmp_path):
     os.symlink("/etc/passwd", os.path.join(q.directory(0), "link.csv"))
     assert "link.csv: leads out of the worker's directory" in q.fails(*groups, table="link")
 
-    # Keys
+    # Test keys.
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
     says = q.fails(*groups, key=other, workers=q.net.addresses[0])
@@ -338,7 +339,7 @@ def test_refusals(asked, tmp_path):
         assert re.search(f"run: read the master's key file: {other}(:1)?: {why}", q.fails(*groups, key=other))
         status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
         assert status == 1 and re.search(f"worker: the worker's key file: {other}(:1)?: {why}", err), err
-    # The peers are not masters: they send unencrypted text, and random bytes.
+    # These peers are not masters. They send unencrypted text and random bytes.
     for noise in b"FPQC" + bytes(252), os.urandom(300).replace(b"F", b"G").replace(b"\x16", b"G"):
         with q.master.entered(), socket.create_connection((q.net.addresses[0], 18001), timeout=10) as s:
             s.sendall(noise)
@@ -351,8 +352,8 @@ def test_refusals(asked, tmp_path):
 
 @pytest.mark.parametrize("table_rows", [200, 400000])
 def test_library(asked, table_rows):
-    """By the functions of fpisa-query.h queries are cancelled and polled, for groups, first rows and all rows, with no more turns than
-    needed."""
+    """Through the functions of fpisa-query.h a program can cancel and poll queries, for groups, first rows and all rows. Polling takes few
+    turns."""
     q = asked(1)
     rows = q.table(0, [(i % 7, float(i)) for i in range(table_rows)])
     q.serve()
@@ -374,7 +375,7 @@ def test_library(asked, table_rows):
 
 
 def test_key_itself(asked, tmp_path):
-    """A caller may give the key itself, as a line of a file, in place of the file."""
+    """A caller may pass the key itself, as a line of a key file, instead of the file."""
     q, other = asked(1), str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
     q.table(0, [(1, 2.0)])

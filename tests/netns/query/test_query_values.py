@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Groups of doubles, integers and decimals by `fpisa query run`: the sums are the rationals', in every way to prune"""
+"""For groups of doubles, integers and decimals, `fpisa query run` gives the sums of rational numbers, in every way to prune."""
 import decimal
 import fractions
 import math
@@ -11,7 +11,7 @@ import pytest
 import queries
 from lab import draw_seed
 
-pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
 PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
 FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
@@ -20,7 +20,7 @@ HARD = [0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e
 
 
 def double_of(exact):
-    """Return the double next to the rational, an infinity beyond the range."""
+    """Return the double next to the rational, or an infinity beyond the range."""
     if abs(exact) >= 2 ** 1024 - 2 ** 970:
         return math.inf if exact > 0 else -math.inf
     return float(queries.rounded(exact, 53, -1074))
@@ -57,7 +57,7 @@ def deal(q, workers, rows, schema, name):
 
 
 def test_doubles(asked):
-    """Values outside of a group's window are at the master, which adds them: the sum is rounded once, in every way to prune."""
+    """The master gets the values that lie outside a group's window and adds them. The sum is rounded once, in every way to prune."""
     rng = random.Random(draw_seed())
     q = asked(2)
     rows = {kind: double_rows(rng, kind, 1500, 60) for kind in ("near", "cancelling", "hard", "window", "bits", "nulls")}
@@ -89,7 +89,7 @@ def decimal_rows(rng, precision, scale, n, keys, nulls):
 
 
 def quotient(total, count, scale):
-    """PostgreSQL's numeric division: at least 16 significant digits, in digits of base 10000; half away from zero."""
+    """Divide as PostgreSQL's numeric does: at least 16 significant digits, in digits of base 10000, with ties away from zero."""
     def first(x):
         if not x:
             return 0, 0
@@ -138,7 +138,7 @@ def test_exact(asked, kind, precision, scale, form):
 
 
 def test_refused(asked):
-    """A column that the aggregator's query does not add is an error that says which query is needed."""
+    """If the aggregator's query does not add a column, the error says which query is needed."""
     q = asked(1)
     queries.write_table(q.directory(0), "t", ("k int32 not null", "d double", "m decimal(20,2)", "n decimal(9,2) not null", "s text"), [(1, 1.5, "2.00", "1.25", "x")])
     q.serve()
@@ -155,7 +155,7 @@ def test_refused(asked):
 
 
 def test_other_columns(asked):
-    """Digits add up only if they have one unit: a worker whose precision, scale or type differs is named."""
+    """Digits add up only if they have one unit, so a worker whose precision, scale or type differs is named."""
     q = asked(2)
     q.serve()
     for column, options in ("v", ("--by", "k", "--value", "v")), ("k", ("--by", "k")):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A job over three aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and the outcome of a
-call when one aggregator disappears, starts again or removes a rank"""
+"""Test a job over three aggregators, each in its own namespace behind a switch, over real XDP: the sums, the shares, and the outcome of a
+call when an aggregator disappears, starts again or removes a rank."""
 import hashlib
 import random
 
@@ -12,13 +12,13 @@ from lab import FPISA, draw_seed, read_all, read_answers, wait_until
 ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
 JOB, WORKERS, AGGREGATORS = 5, 3, 3
 COUNT = 1_000_000
-TWO = "10.98.0.1,10.98.0.2"  # in tests of faults of an aggregator
-PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file; the usual one belongs to a single test
+TWO = "10.98.0.1,10.98.0.2"  # for tests of faults of one aggregator
+PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file, because the usual one belongs to a single test
 pytestmark = pytest.mark.together
 
 
 class Several(Switched):
-    """Aggregators 10.98.0.1 to .3, workers from 10.98.0.11 on."""
+    """Aggregators 10.98.0.1 to .3, and workers from 10.98.0.11 on"""
 
     def __init__(self):
         super().__init__()
@@ -101,7 +101,7 @@ def doubles(net):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_doubles(doubles, loss):
-    """The exact sums of doubles are correctly rounded, over one aggregator and over three with weights."""
+    """Exact sums of doubles are correctly rounded, over one aggregator and over three with weights."""
     seed = draw_seed()
     rng = random.Random(seed)
     weights, shares = drawn_shares(rng)
@@ -118,8 +118,8 @@ def test_doubles(doubles, loss):
 
 
 def test_one_goes(jobs):
-    """If an aggregator disappears in the middle of a sum, the call ends in time on all ranks and names it; when it is back, sums work
-    again."""
+    """If an aggregator disappears in the middle of a sum, the call ends in time on all ranks and names the aggregator. When the aggregator
+    is back, sums work again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.switch.ip("link set a1 down")
     answers = [read_all(p)[0][-1] for p in procs]
@@ -132,7 +132,7 @@ def test_one_goes(jobs):
 
 
 def test_one_begins_anew(jobs):
-    """If its job is made again in the middle of a sum, no rank gets a sum from it, and then all join again."""
+    """If the job of one aggregator is made again in the middle of a sum, no rank gets a sum from it, and then all ranks join again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(1, "job", "del", JOB)
     jobs.job(1)
@@ -143,7 +143,7 @@ def test_one_begins_anew(jobs):
 
 
 def test_one_shrinks(jobs):
-    """A rank that is removed at one aggregator gets an error that says so; the other ranks' error names it."""
+    """A rank that is removed at one aggregator gets an error that says so. The error of the other ranks names it."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(0, "job", "shrink", JOB, 2)
     answers = [read_all(p)[0][-1] for p in procs]
@@ -154,7 +154,7 @@ def test_one_shrinks(jobs):
 
 
 def test_other_shares(jobs):
-    """If a rank has different weights, all ranks get an error, and none gets a sum."""
+    """If one rank has different weights, all ranks get an error, and none gets a sum."""
     step = {"count": 50000, "kind": "integers"}
     lists = [TWO] * 2 + ["10.98.0.1*2,10.98.0.2"]
     procs = [jobs.start(r, JOB, step, address=a) for r, a in enumerate(lists)]

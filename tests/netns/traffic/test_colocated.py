@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A network of workers without a separate aggregator: each worker's host is an aggregator too, at its own address. Frames of its own rank
-go by `lo`, with the datapath there in generic mode; frames of other ranks arrive at eth0."""
+"""Test workers without a separate aggregator. The host of each worker is also an aggregator, at its own address. Frames of the host's own
+rank go through `lo`, with the datapath there in generic mode. Frames of other ranks arrive at eth0."""
 import os
 import random
 
@@ -12,7 +12,7 @@ from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
-PORT = 18001  # the ranks' port. No socket has the datapath's port, 18000, so the stack answers frames that the datapath passes to it
+PORT = 18001  # the port of the ranks; no socket has the datapath's port, 18000, so the stack answers frames that the datapath passes
 WORKERS = ",".join(f"10.98.0.{r + 11}:{PORT}" for r in range(HOSTS))
 PINS = f"/run/colocated-{os.getpid()}"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
@@ -59,7 +59,7 @@ def refused(net, *options, workers=WORKERS):
 
 
 def test_lists_that_are_refused(net):
-    """The port of a rank on this host is not the datapath's, and no multicast goes by lo."""
+    """The port of a rank on this host differs from the datapath's port, and no multicast goes through lo."""
     assert "another port, such as 10.98.0.11:18001" in refused(net, workers="10.98.0.11,10.98.0.12")
     assert "lo does not carry multicast; give --fanout unicast" in refused(net)
     net.agg.ip("addr add 10.98.0.99/24 dev eth0")
@@ -69,7 +69,7 @@ def test_lists_that_are_refused(net):
 
 @needs_ethtool
 def test_doctor(net):
-    """Doctor finds no fault for a rank on this host. It finds a removed part, and the printed command restores it."""
+    """Doctor finds no fault for a rank on this host. If a part is removed, doctor finds it, and the printed command restores it."""
     argv = ["--pin", f"{PINS}/0"]
     found = examine(net.agg, *argv)
     assert not [f for (subject, check), f in bad(found).items() if subject == f"job {JOB}" or check == "xdp"]
@@ -91,8 +91,8 @@ def test_doctor(net):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(net, loss):
-    """Each host adds its share, with its own rank's values; no frame is refused, and a host's rank receives its results without requesting
-    them."""
+    """Each host adds its share, including its own rank's values. No frame is refused, and the rank of a host receives its results without
+    requesting them."""
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9) for _ in range(HOSTS)]
     count = rng.randint(20000, 200000)
@@ -101,15 +101,15 @@ def test_sum(net, loss):
     chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
     check_shares(chunks, weights, count)
     assert all(net.count(i, "v_unknown_peer") == 0 for i in range(HOSTS))
-    # The trial batch of each host's own rank stays whole on lo, which is not a drop.
+    # The trial batch of each host's own rank stays whole on lo. This is not a drop.
     assert all(net.count(i, "v_length") == 0 < net.count(i, "v_uncut") for i in range(HOSTS))
     if not loss:
         assert sum(net.count(i, "v_resent") - n for i, n in enumerate(resent)) < sum(chunks) / 10
 
 
 def test_stranger(net):
-    """Another host that forges the address of this host's rank lacks the rank's cookie: the HELLO changes nothing, and
-    later sums are right."""
+    """Another host that forges the address of this host's rank lacks the rank's cookie. So its HELLO changes nothing, and later sums are
+    right."""
     forger = net.worker[1]
     forger.ip("addr add 10.98.0.11/32 dev lo")
     try:
@@ -121,7 +121,7 @@ def test_stranger(net):
 
 
 def test_host_dies(net):
-    """With a host, a rank and an aggregator disappear: the other ranks' calls end in time and name one of the two."""
+    """If a host disappears, with its rank and its aggregator, the calls of the other ranks end in time and name one of the two."""
     net.slow_down()
     before = [net.count(i, "v_result") for i in range(HOSTS)]
     procs = net.begin(1_000_000, timeout_ms=3000)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A shaped port of a switch, towards the aggregator: no frame is sent needlessly, and marks of congestion (ECN) replace losses.
+"""With a shaped switch port towards the aggregator, no frame is sent needlessly, and congestion marks (ECN) replace losses.
 
 The kernel of a test machine may lack every queueing discipline that marks frames. Therefore a rule of nftables marks the frames that a
 queue of nearly the port's rate would hold beyond some length.
@@ -13,12 +13,12 @@ from lab import PIN, once_within
 JOB, WORKERS = 5, 4
 COUNT = 200_000
 MBIT, QUEUE = 20, 128 << 10
-FRAME, MARKED_FROM = 1142, 12  # bytes on the wire, frames
+FRAME, MARKED_FROM = 1142, 12  # bytes on the wire; queue length in frames from which frames are marked
 pytestmark = pytest.mark.alone
 
 
 class Port:
-    """Workers at a bridge, whose port to the aggregator has a queue"""
+    """Workers at a bridge. The bridge's port to the aggregator has a queue."""
 
     def __init__(self, lab, workers):
         self.net = lab(workers=workers, bridge=True)
@@ -33,8 +33,8 @@ class Port:
         self.switch.run("tc", "qdisc", "replace", "dev", "uplink", "root", "tbf", "rate", f"{mbit}mbit", "burst", 5000, "limit", queue)
 
     def mark(self, mbit, frames):
-        """Mark the frames that a queue of nearly the port's rate would hold beyond the first `frames`. Workers cut their batches, so that
-        each frame counts."""
+        """Mark the frames that a queue of nearly the port's rate would hold beyond the first `frames` frames. Workers split their batches
+        before the rule, so that each frame counts."""
         for w in self.net.worker:
             w.run("ethtool", "-K", "eth0", "tx-udp-segmentation", "off")
         self.switch.run("nft", "add table bridge marks; add chain bridge marks forward { type filter hook forward priority 0; }; "
@@ -67,8 +67,8 @@ class Port:
 
 @needs_ethtool
 def test_marks(lab):
-    """Marks keep the port's queue short without a loss, so no frames are sent again. All ranks learn about the marks, also about those on
-    other ranks' frames."""
+    """Marks keep the port's queue short without a loss, so no frames are sent again. All ranks learn about all marks, including the marks
+    on frames of other ranks."""
     port = Port(lab, WORKERS)
     port.shape(MBIT, QUEUE)
     answers, without, _ = port.sum()
@@ -78,7 +78,7 @@ def test_marks(lab):
 
 
 def marked_sum(port, without):
-    """Return how many frames were sent again. A rank that waits for a CPU may ask for its oldest chunk."""
+    """Return the number of frames that were sent again. A rank that waits for a CPU may request its oldest chunk."""
     before = port.count("marked")
     answers, queue, dropped = port.sum()
     marked = port.count("marked") - before
@@ -90,7 +90,7 @@ def marked_sum(port, without):
 @pytest.mark.parametrize("size", (64 << 10, 1 << 20))
 @pytest.mark.parametrize("queue", (128 << 10, 1 << 20))
 def test_nothing_in_vain(lab, queue, size):
-    """Without a loss no contribution is sent twice, and no kept result is requested."""
+    """Without a loss no contribution is sent twice, and no stored result is requested."""
     port = Port(lab, WORKERS)
     port.shape(MBIT, queue)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The paths of results: to a multicast address or to each worker, native and generic, through one port or many, past reverse-path
-filters"""
+"""Test the paths of results: to a multicast address or to each worker, native and generic, through one port or many, and with reverse-path
+filters."""
 import contextlib
 import ctypes
 import json
@@ -16,7 +16,8 @@ from lab import ADDRESS, HERE, LIBRARY, PIN, PORT, SLOW
 
 
 def lost_copies(counters, answers):
-    """Count the results that workers had to request. A worker that requests one too early gets it twice, which is not a loss."""
+    """Count the results that workers had to request. A worker that requests a result too early gets it twice. The second copy is not a
+    loss."""
     return counters["v_resent"] - sum(a["duplicates"] for a in answers)
 
 
@@ -36,7 +37,7 @@ def test_fanout(lab, mode, fanout):
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 @pytest.mark.parametrize("mode", ["native", "skb"])
 def test_shared_port(lab, mode, fanout):
-    """The datapath sends one frame for all workers behind a bridge, or one for each."""
+    """The datapath sends one frame for all workers behind a bridge, or one frame for each."""
     net = lab(workers=3, bridge=True)
     net.load("--mode", mode)
     net.add_job(1, "--fanout", fanout)
@@ -47,13 +48,13 @@ def test_shared_port(lab, mode, fanout):
     replies = c["v_resent"] + c["v_welcome"] + c["v_status"]
     copies = 1 if fanout == "multicast" else 3
     assert c["v_result"] == 196 and lost_copies(c, answers) < 49
-    assert copies * 196 <= sent - replies <= copies * 196 + 50  # the stack's own ARP and IGMP
+    assert copies * 196 <= sent - replies <= copies * 196 + 50  # allow for ARP and IGMP frames of the stack
 
 
 @pytest.mark.parametrize("elements", [32, 832])
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_results_are_put_together(lab, fanout, elements):
-    """Results have a right UDP checksum, so the kernel merges them: fewer datagrams than frames."""
+    """Results have a right UDP checksum, so the kernel merges them. Sockets receive fewer datagrams than frames arrived."""
     net = lab(workers=3, mtu=3506)
     net.load()
     net.add_job(1, "--fanout", fanout, "--elements", elements)
@@ -67,7 +68,7 @@ def test_results_are_put_together(lab, fanout, elements):
 
 @pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed")
 def test_results_are_put_together_behind_a_bridge(lab):
-    """Results are merged if the port by which they enter the bridge merges frames; otherwise they arrive one by one."""
+    """Results are merged if the port through which they enter the bridge merges frames. Otherwise they arrive one by one."""
     net = lab(workers=2, bridge=True)
     net.load()
     net.add_job(1)
@@ -96,7 +97,7 @@ SO_ATTACH_FILTER, ETH_P_ALL = 26, 3
 
 @contextlib.contextmanager
 def unaddressed(spaces):
-    """Return a function that counts the frames for 0.0.0.0 that came to eth0 of these namespaces."""
+    """Return a function that counts the frames to 0.0.0.0 that arrived at eth0 of these namespaces."""
     # ldh [12]; jne #0x800, no; ld [30]; jne #0, no; ret #64; no: ret #0
     code = [(0x28, 0, 0, 12), (0x15, 0, 3, 0x800), (0x20, 0, 0, 30), (0x15, 0, 1, 0), (6, 0, 0, 64), (6, 0, 0, 0)]
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *insn) for insn in code))
@@ -124,7 +125,7 @@ def unaddressed(spaces):
 
 @pytest.mark.parametrize("options", [(), ("--cpus", "0"), ("--mode", "skb")])
 def test_replies_among_copies(lab, options):
-    """A port sends kept results, answers to probes and copies together: every copy is addressed."""
+    """A port sends stored results, answers to probes and copies in one batch, and every copy is addressed."""
     net = lab(workers=3)
     net.load(*options)
     net.add_job(1, "--fanout", "unicast", "--debug-faults", "drop=0.05,seed=3")
@@ -137,7 +138,7 @@ def test_replies_among_copies(lab, options):
 
 @pytest.mark.parametrize("first", ["unicast", "multicast"])
 def test_jobs_share_a_port(lab, first):
-    """Unicast copies of one job follow results of another, which go to a multicast address, by one port."""
+    """Through one port, unicast copies of one job follow results of another job, which go to a multicast address."""
     net = lab(workers=3, bridge=True)
     net.load()
     for job, fanout in enumerate([first] + [f for f in ("unicast", "multicast") if f != first]):
@@ -187,8 +188,8 @@ def put_into_bridge(w, address):
 
 @pytest.mark.parametrize("changed", ["interface", "fanout"])
 def test_a_rejoin_joins_the_multicast_address_again(lab, changed):
-    """A rejoin joins the multicast address at the interface that now leads to the aggregator, and at none if the job has no
-    such address."""
+    """A rejoin joins the multicast address at the interface that now leads to the aggregator. If the job has no multicast address, the
+    rejoin joins none."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "multicast")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Foreign frames pass to the stack; frames of the protocol from hosts outside the job are dropped"""
+"""Foreign frames pass to the stack. Frames of the protocol from hosts outside the job are dropped."""
 import struct
 
 import pytest
@@ -12,8 +12,8 @@ def test_what_is_not_ours_passes(lab, mode):
     net = lab()
     net.load("--mode", mode)
     net.add_job(1)
-    # Send a frame to another port, a frame without the magic to the datapath's port, as a socket of the stack may do, and an FPISA frame to
-    # an address that no job has.
+    # Send three frames: a frame to another port, a frame without the magic to the datapath's port, such as a socket of the stack may send,
+    # and an FPISA frame to an address that no job has.
     net.echo(ADDRESS, 0, b"hello", b"FP" + bytes(200))
     net.echo(ADDRESS, PORT, b"hello", bytes(1000))
     net.echo("10.99.1.1", PORT, b"FPGA", struct.pack("<2sBBBBBBI", b"FP", 2, 1, 1, 0, 0, 0, 55) + bytes(200))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every format in every mode over real packets: `fpisa demo`, and how such jobs are shown"""
+"""Run every format in every mode over real packets with `fpisa demo`. Check how such jobs are shown."""
 import os
 import re
 
@@ -13,8 +13,8 @@ PIPELINES = [("fused", "bits", 0.05), ("staged", "lpm", 0)]
 
 
 def pairs():
-    """Return each format with each mode, by one pipeline, such that each format and mode has both. The others are in the long suite:
-    tests/prog/test_ops checks bits, and this test the path of real packets."""
+    """Return each format with each mode, in one of the two pipelines, such that each format and each mode has both. The long suite has the
+    other combinations. tests/prog/test_ops checks the bits, and this test the path of real packets."""
     for i, form in enumerate(FORMATS):
         for k, mode in enumerate(MODES):
             for n, pipeline in enumerate(PIPELINES):
@@ -23,7 +23,7 @@ def pairs():
 
 @pytest.mark.parametrize("form, mode, pipeline, clz, loss", pairs())
 def test_pairs(lab, form, mode, pipeline, clz, loss):
-    """Random values are right, since the gradients vanish in the smallest formats."""
+    """Use random values, because the gradients vanish in the smallest formats."""
     out = lab(workers=0).demo("--workers", 8, "--vector", 5001, "--format", form, "--mode", mode, "--pipeline", pipeline,
                               "--clz", clz, "--loss", loss)
     assert (out["format"], out["mode"]) == (form, mode)
@@ -33,7 +33,7 @@ def test_pairs(lab, form, mode, pipeline, clz, loss):
 
 
 def test_exact_above_sixteen_workers(lab):
-    """Above sixteen workers no order of arrival is reported; mode exact does not need it."""
+    """Above sixteen workers no order of arrival is reported. Mode exact does not need the order."""
     lab(workers=0).demo("--workers", 17, "--vector", 1000, "--mode", "exact")
 
 
@@ -62,7 +62,7 @@ def test_shown(lab):
 
 
 def test_memory_of_exact(lab):
-    """`job add` and `job show` say how much memory the superaccumulators of fp64 take, as the page of numbers does."""
+    """`job add` and `job show` say how much memory the superaccumulators of fp64 take, as doc/numbers.md does."""
     net = lab(workers=2)
     net.load()
     command = "job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--format", "fp64", "--mode", "exact"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The histogram of discarded magnitudes: with `fpisa demo` it equals the oracle's, and for two workers that of Python"""
+"""The histogram of discarded magnitudes equals the oracle's in `fpisa demo`, and Python's for two workers."""
 import array
 import math
 import struct
@@ -27,8 +27,8 @@ def test_histogram(lab, form, mode, more):
 
 
 def discarded(a, b):
-    """Return the magnitude that the sum of two floats discards in mode fpisa: all bits of the float with the smaller exponent below the
-    other's unit, by floor. The order of the two does not matter."""
+    """Return the magnitude that the sum of two floats discards in mode fpisa. It is all bits of the float with the smaller exponent below
+    the unit of the other, rounded down. The order of the two floats does not matter."""
     words = struct.unpack("<2I", struct.pack("<2f", a, b))
     exponents = [max(w >> 23 & 255, 1) for w in words]
     unit = Fraction(2) ** (max(exponents) - 150)
@@ -42,7 +42,7 @@ def exponent(x):
 
 @pytest.mark.parametrize("pipeline", ["fused", "staged"])
 def test_histogram_is_what_python_computes(lab, pipeline):
-    """The histogram of a job of two workers equals Python's; bpftool reads the same from the map, where bucket b is 2^(b - 150)."""
+    """The histogram of a job of two workers equals Python's. bpftool reads the same from the map, where bucket b is 2^(b - 150)."""
     count, net = 3000, lab(workers=2)
     net.load()
     net.add_job(4, "--histogram", "--pipeline", pipeline)
@@ -60,7 +60,7 @@ def test_histogram_is_what_python_computes(lab, pipeline):
     table = [line.split() for line in net.fpisa("histogram", 4).splitlines()]
     assert [(int(x.removeprefix("2^")), int(n)) for x, n, _ in table[1:]] == sorted(expect.items())
     assert float(table[-1][2]) == 1
-    # A job that is made again begins with an empty histogram.
+    # If a job is made again, it begins with an empty histogram.
     net.fpisa("job", "del", 4)
     net.add_job(4, "--histogram")
     assert net.json("histogram", 4)["buckets"] == [] and len(net.fpisa("histogram", 4).splitlines()) == 1

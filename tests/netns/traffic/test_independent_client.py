@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Clients written from doc/wire.md alone have every format, and recompute every operation bit for bit"""
+"""Clients written only from doc/wire.md support every format, and recompute every operation bit for bit."""
 import sys
 
 from lab import ADDRESS, INDEPENDENT_CLIENT, read_all
@@ -9,7 +9,7 @@ SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
 
 
 def test_every_format_and_operation(lab):
-    """Every operation is right, even if a rank was removed: avg divides by the number of remaining ranks, and the guard bits are still
+    """Every operation is right, even if a rank was removed. avg divides by the number of remaining ranks, and the guard bits are still
     those for all ranks."""
     net = lab(workers=3)
     net.load()

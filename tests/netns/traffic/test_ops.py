@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every operation, integers and blocks over real packets by `fpisa demo`"""
+"""Run every operation, integers and blocks over real packets with `fpisa demo`."""
 import array
 
 import pytest
@@ -13,7 +13,7 @@ FACTOR = ["--factor", "0.1"]
 
 
 def long(*values):
-    """Mark a case of `make test-long`; other cases pair the same choices too."""
+    """Mark a case of `make test-long`. Other cases contain the same pairs of choices."""
     return pytest.param(*values, marks=pytest.mark.long)
 
 
@@ -34,10 +34,10 @@ def test_integers_and_blocks(lab, form, mode, more):
 
 
 def test_integers_do_not_overflow(lab, tmp_path):
-    """The shift is the largest without overflow: three times the largest value overflows with one more."""
+    """The shift is the largest shift without overflow: three times the largest value would overflow with one more bit."""
     (tmp_path / "v.f32").write_bytes(array.array("f", [1.0, -2.5, 715827882.0, 0.25] * 3).tobytes())
     out = lab(workers=0).demo("--workers", 3, "--rows", 3, "--file", tmp_path / "v.f32", "--format", "int32")
-    assert out["int32_shift"] == -1 and out["overflowed"] == 0  # a float next to it is 715827904 > 2^31 / 3
+    assert out["int32_shift"] == -1 and out["overflowed"] == 0  # the neighbouring float is 715827904 > 2^31 / 3
     (tmp_path / "n.f32").write_bytes(array.array("f", [1.0, float("nan"), 2.0]).tobytes())
     status, said, err = lab(workers=0).agg.try_run(FPISA, "demo", "--workers", 3, "--rows", 3, "--file",
                                                    tmp_path / "n.f32", "--format", "int32")
@@ -45,7 +45,7 @@ def test_integers_do_not_overflow(lab, tmp_path):
 
 
 def test_scale_of_blocks(lab, tmp_path):
-    """The scale is the smallest that fits all elements: 127 with unit 1; 127.75 would round to 128, so its unit is 2."""
+    """The scale is the smallest scale that fits all elements. With unit 1, 127 fits. 127.75 would round to 128, so its unit is 2."""
     blocks = [[127.0, 0.75, 0.25] + [2.0] * 29, [127.75, 0.75, 1.25] + [2.0] * 29]
     (tmp_path / "v.f32").write_bytes(array.array("f", sum(blocks, [])).tobytes())
     out = lab(workers=0).demo("--workers", 1, "--rows", 1, "--file", tmp_path / "v.f32", "--format", "mxint8")
@@ -53,14 +53,14 @@ def test_scale_of_blocks(lab, tmp_path):
 
 
 def test_specials_in_blocks(lab, tmp_path):
-    """A block with a NaN in it is NaN; the others are not."""
+    """A block with a NaN in it is NaN. The other blocks are not."""
     v = array.array("f", [1.0 + i for i in range(64)] * 2)
     v[3] = float("nan")
     (tmp_path / "v.f32").write_bytes(v.tobytes())
     lab(workers=0).demo("--workers", 2, "--rows", 2, "--file", tmp_path / "v.f32", "--format", "mxint8")
 
 
-# Choose each operation, format and mode, and each operation and mode with either pipeline.
+# Choose each operation with each format and mode, and each operation and mode with either pipeline.
 CALLS = [
     ("min", "int32", "fpisa", "fused"), ("min", "e4m3", "exact", "staged"), long("min", "fp64", "fpisa64", "fused"),
     long("max", "fp32", "fpisa", "staged"), ("max", "bf16", "fpisa-a", "staged"), ("max", "fp16", "fpisa", "fused"),
@@ -84,7 +84,7 @@ def test_operations(lab, op, form, mode, pipeline):
 
 
 def test_averages_by_reciprocal(lab):
-    """With the paper's reciprocal some averages are rounded wrong, with division none. The sums are the same."""
+    """With the paper's reciprocal some averages are rounded wrong; with division no average is. The sums are the same."""
     exact = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32".split())
     rough = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32 --reciprocal".split())
     assert exact["correctly_rounded"] == 1 and rough["reciprocal"]
@@ -104,13 +104,13 @@ def test_big_endian(lab, form, mode, more):
 
 
 def test_order_does_not_matter(lab):
-    """Above 16 workers no order of arrival is reported; min and max do not need it."""
+    """Above 16 workers no order of arrival is reported. min and max do not need the order."""
     for op in ORDERED:
         assert lab(workers=0).demo("--workers", 17, "--vector", 1000, "--op", op)["mismatches"] == 0
 
 
 def test_refusals(lab):
-    """An unknown option is refused in one line that names it; options that conflict also get the usage."""
+    """An unknown option is refused in one line that names it. After options that conflict, the usage is printed too."""
     net = lab(workers=0)
     offered = [(op, f, m) for f in FLOATS + ["mxint8"] for m in MODES for op in ("min", "max", "norm")
                if f == "mxint8" or (op == "norm" and m == "exact")]

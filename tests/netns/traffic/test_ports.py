@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Jobs with several ports: every contribution goes to the port of its slot, with every kind of fault in the network"""
+"""In jobs with several ports, every contribution goes to the port of its slot, with every kind of fault in the network."""
 import contextlib
 import ctypes
 import itertools
@@ -12,14 +12,14 @@ import pytest
 from lab import ADDRESS, BPFFS, PIN, PORT, libc, must, wait_until
 from worker import XSK
 
-ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33  # a bridge takes its ports' frames before others see them
+ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33  # ETH_P_ALL, because a bridge takes its ports' frames before other handlers see them
 ADD, HEADER = 3, 76
 ELEMENTS, WINDOW, PORTS = 32, 16, 4
 
 
 @contextlib.contextmanager
 def captured(net):
-    """Open packet sockets where the workers' links enter the switch: behind every transport, before the aggregator."""
+    """Open packet sockets where the workers' links enter the switch, which is behind every transport and before the aggregator."""
     sockets = []
     with net.spaces[-1].entered():
         for dev in ("p0", "p1"):
@@ -34,7 +34,7 @@ def captured(net):
 
 
 def contributions(sockets):
-    """Return (port, slot, version) of each ADD. A burst that is not cut yet is one packet with many ADDs."""
+    """Return (port, slot, version) of each ADD. A burst that is not yet split is one packet with many ADDs."""
     for s in sockets:
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -50,7 +50,7 @@ def contributions(sockets):
 
 
 def expect_own_ports(sockets):
-    """Check that each slot's frames were all at its port, and that all slots, versions and ports occurred. Return the count."""
+    """Check that all frames of each slot were at the slot's port, and that all slots, versions and ports occurred. Return the count."""
     seen = list(contributions(sockets))
     assert set(seen) == {(PORT + slot // 4 % PORTS, slot, v) for slot, v in itertools.product(range(WINDOW), (0, 1))}
     return len(seen)
@@ -99,7 +99,7 @@ def arrives(net, receiver, port, data):
 
 
 def test_ports_of_others(lab):
-    """The datapath handles further ports while a job has them; other frames to these ports pass."""
+    """The datapath handles further ports while a job has them. Other frames to these ports pass."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -125,7 +125,7 @@ def test_ports_of_others(lab):
 
 BPF_PROG_LOAD, BPF_OBJ_PIN, SCHED_CLS = 5, 6, 3
 SYS_BPF = {"x86_64": 321, "aarch64": 280}
-LAST_OF_SOURCE, LAST_OF_PORT = 29, 37  # bytes of the frame
+LAST_OF_SOURCE, LAST_OF_PORT = 29, 37  # bytes of the frame that hold the last byte of the source address and of the port
 QUEUE_MAPPING = 12  # in struct __sk_buff
 
 
@@ -142,7 +142,7 @@ def pin_spreader(path, byte):
         return struct.pack("<BBhi", code, src << 4 | dst, off, imm)
 
     code = b"".join((insn(0xbf, 6, 1, 0, 0), insn(0x30, 0, 0, 0, byte), insn(0x57, 0, 0, 0, 1),
-                     insn(0x07, 0, 0, 0, 1),  # a queue that was received on is counted from 1
+                     insn(0x07, 0, 0, 0, 1),  # the classifier counts queues from 1
                      insn(0x63, 6, 0, QUEUE_MAPPING, 0), insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)))
     held = [ctypes.create_string_buffer(b) for b in (code, b"GPL", path.encode())]
     at = [ctypes.addressof(b) for b in held]
@@ -152,7 +152,7 @@ def pin_spreader(path, byte):
 
 
 def spread_by(net, byte):
-    """Let the switch choose the aggregator's queues by the classifier, as a card does by its rules."""
+    """Let the classifier choose the aggregator's queues at the switch, as a card does by its rules."""
     switch, path = net.spaces[-1], BPFFS + "/spreader"
     pin_spreader(path, byte)
     switch.try_run("tc", "filter", "del", "dev", "uplink", "egress")
@@ -165,7 +165,7 @@ def two_queues(net):
     cpus = sorted(os.sched_getaffinity(0))[:2]
     if len(cpus) < 2:
         pytest.skip("needs two CPUs")
-    switch, dev = net.spaces[-1], f"s{os.getpid()}"[:8]  # the name is unique, because threads are found by it
+    switch, dev = net.spaces[-1], f"s{os.getpid()}"[:8]  # the name is unique, because the kernel threads are found by it
     switch.ip("link del uplink", f"link add uplink numtxqueues 2 numrxqueues 1 type veth peer name {dev} numtxqueues 2 "
               f"numrxqueues 2 netns {net.agg.path}", "link set uplink master br0", "link set uplink up")
     net.agg.ip(f"addr add 10.99.1.1/24 dev {dev}", f"link set {dev} up")
@@ -192,7 +192,8 @@ def added(net, job):
 
 
 def test_one_cpu_a_slot(lab):
-    """If queues are chosen by destination port, each slot's frames arrive on one CPU; if by source, on two."""
+    """If queues are chosen by destination port, the frames of each slot arrive on one CPU. If queues are chosen by source, they arrive on
+    two CPUs."""
     net = lab(workers=2, bridge=True)
     cpus = two_queues(net)
     window, chunks = 32, 2 * 32 * 20 + 11
@@ -208,13 +209,13 @@ def test_one_cpu_a_slot(lab):
         assert net.counters(job, PIN)["v_busy"] == 0
         if ports == 1:
             assert [n for n, _ in seen.values()] == [2 * chunks]
-        else:  # HELLO belongs to the first port
+        else:  # a HELLO goes to the first port
             assert sorted(seen) == cpus and sorted(seen.values(), key=lambda v: v[1])[0] == (2 * (chunks - first), 0)
             assert sum(n for n, _ in seen.values()) == 2 * chunks
 
 
 def test_through_a_cpu_map(lab):
-    """load --cpus passes on exactly the frames to the job's ports; the refusals after it are the same."""
+    """With load --cpus, exactly the frames to the job's ports are passed on, and the same frames are refused afterwards."""
     net = lab(workers=2)
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
     net.load("--cpus", cpus)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""options.progress on real packets: computing between start and wait delays neither the rank nor the others
+"""Test options.progress on real packets. Computing between start and wait delays neither the rank nor the others.
 
 If only one of several rounds must meet the limit, each round measures its own sum, because other work may take the CPUs for a while."""
 import hashlib
@@ -20,7 +20,7 @@ EXPECTED = hashlib.sha256(worker.exact_sum("integers", RANKS, COUNT)).hexdigest(
 
 
 def together(net, steps, **options):
-    """Run one process for each rank, whose steps begin with a sum that synchronizes them; return each rank's last answer."""
+    """Run one process for each rank, whose steps begin with a sum that synchronizes them. Return the last answer of each rank."""
     first = {"count": 1, "kind": "integers"}
     procs = [net.start(r, 7, first, *s, **options) for r, s in enumerate(steps)]
     answers = [read_answers(p)[-1] for p in procs]
@@ -52,8 +52,8 @@ def seconds_of_a_sum(net, **options):
 
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_computing_hides_the_sum(net, transport):
-    """A wait after computing returns at once. Four ranks that compute share the CPUs with four threads that sum. If other
-    programs use the CPUs too a sum takes longer, and so does computing."""
+    """A wait after computing returns at once. Four ranks that compute share the CPUs with four threads that sum. If other programs use the
+    CPUs too, a sum takes longer, and so does computing."""
     def waits():
         plain = seconds_of_a_sum(net, transport=transport)
         seconds = max(COMPUTE_S, 4 * plain)
@@ -65,7 +65,7 @@ def test_computing_hides_the_sum(net, transport):
 
 
 def test_without_it_nothing_is_hidden(net):
-    """Without options.progress the sum is made while all wait: the reference for the test above."""
+    """Without options.progress the sum is made while all ranks wait. This is the reference for the test above."""
     def share():
         plain = seconds_of_a_sum(net)
         answers = together(net, [computing(COMPUTE_S)] * RANKS)
@@ -76,7 +76,7 @@ def test_without_it_nothing_is_hidden(net):
 
 
 def test_a_rank_that_computes_delays_nobody(net):
-    """The other ranks' blocking calls do not take longer because the rank computes."""
+    """The blocking calls of the other ranks do not take longer because the rank computes."""
     seconds = max(4 * COMPUTE_S, 8 * seconds_of_a_sum(net))
     answers = together(net, [BLOCKING] * (RANKS - 1) + [computing(seconds)], **PROGRESS)
     assert max(a["seconds"] for a in answers[:-1]) < seconds / 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Queries over real packets, by clients written from doc/query-wire.md, and the verbs around them"""
+"""Test queries over real packets with clients written from doc/query-wire.md, and the verbs for queries."""
 import os
 import re
 import struct
@@ -16,7 +16,7 @@ CLIENT = os.path.join(TOP, "tests", "interop", "independent_query.py")
 ROWS, KEYS, LOSS = 2000, 60, 0.1
 DEADLINE_S = 200
 
-pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+pytestmark = pytest.mark.cold  # these tests put more programs into the program array than a load does
 
 
 def make(net, *options, number=5):
@@ -25,7 +25,7 @@ def make(net, *options, number=5):
 
 
 def run(net, number=5, join=1, token="0"):
-    """Return the master's output, and each worker's rows."""
+    """Return the output of the master, and the rows of each worker."""
     same = ("--join", join, "--loss", LOSS, "--timeout", DEADLINE_S, "--token", token)
     clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "worker", "--seed", r, "--rows", ROWS, "--keys",
                                    KEYS, *same) for r in range(2)]
@@ -48,8 +48,8 @@ def grouped(rows):
 
 @pytest.mark.parametrize("limit, token", [(KEYS, "0"), (KEYS // 2, "0"), (KEYS // 2, "c0ffee")])
 def test_table(lab, limit, token):
-    """With room for every group or for half of them no row is lost or counted twice: the master adds the rest. With a
-    token frames have tags."""
+    """With room for every group or for half of them no row is lost or counted twice, because the master adds the other groups. With a
+    token, frames have tags."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", "table", "--limit", limit, *(("--token", token) if token != "0" else ()))
@@ -57,7 +57,7 @@ def test_table(lab, limit, token):
     assert said["answer"] == grouped(rows)
     shown = net.json("query", "show", 5)
     assert (shown["sealed"], shown["joined"]) == (True, [0, 1, 2])
-    # The hash has a new seed each time, and now and then it gives one bucket more keys than the bucket has ways.
+    # The hash has a new seed each time. Now and then it gives one bucket more keys than the bucket has ways.
     assert limit - 3 <= shown["groups"] <= limit
     assert (shown["groups"] == KEYS) == (said["received"] == 0)
     assert shown["rows"]["residue"] == said["received"]
@@ -75,7 +75,7 @@ def test_topn(lab, options):
     assert said["answer"] == sorted((query.place(v) for _, v in rows), reverse="--ascending" not in options)[:500]
     shown = net.json("query", "show", 5)
     assert shown["rows"]["pruned"] > len(rows) / 2
-    # The counted rows, which are not all rows if frames came again, do not precede the last row of the answer.
+    # No counted row sorts after the last row of the answer. If frames were sent again, not all rows are counted.
     value, = struct.unpack("<f", struct.pack("<I", query.value(said["answer"][-1])))
     threshold = shown["threshold"]
     assert threshold >= value if "--ascending" in options else threshold <= value
@@ -85,7 +85,7 @@ def test_topn(lab, options):
 
 @pytest.mark.parametrize("kind, options", [("join", ()), ("table", ("--limit", 5)), ("topn", ("--limit", 300))])
 def test_filter(lab, kind, options):
-    """If every fourth key, those of the small table, is sent first, the aggregator prunes rows outside the join."""
+    """If every fourth key, which the small table has, is sent first, the aggregator prunes rows outside the join."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", kind, "--filter", "bitmap", "--filter-keys", KEYS, *options)
@@ -156,7 +156,7 @@ def test_no_room_for_places(lab):
 
 
 def test_verbs(lab):
-    """A query and a job run at the same time and do not affect each other. Removed objects leave no state."""
+    """A query and a job that run at the same time do not affect each other. Removed objects leave no state."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", "table", "--limit", 10, "--token", "c0ffee")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Vectors from one element to ten million, over eight workers; other numbers of workers; frames of every size"""
+"""Sum vectors from one element to ten million over eight workers, then with other numbers of workers, and with frames of every size."""
 import pytest
 
 from lab import PIN
@@ -33,7 +33,7 @@ def test_staged(lab, count):
 
 @pytest.mark.parametrize("workers", [1, 17, 64])
 def test_other_numbers_of_workers(lab, workers):
-    """Sums work with one worker, with more workers than a header can list in order, and with as many as a job allows."""
+    """Sums work with one worker, with more workers than a header can list in order, and with as many workers as a job allows."""
     net = lab(workers=workers)
     net.load()
     net.add_job(1, "--window", 8)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Sums of workers in VLAN 7, by VLAN devices if this kernel has them, else by programs of tc that insert and remove the tag. Tags are in the
-frames, or beside them, as a card that strips tags leaves them. tests/prog/test_vlan.c has each kind of answer and each tag that passes."""
+"""Sum with workers in VLAN 7, through VLAN devices if this kernel has them, else through programs of tc that insert and remove the tag.
+Tags are in the frames, or beside them, where a card that strips tags puts them. tests/prog/test_vlan.c tests each kind of answer and each
+tag that passes."""
 import os
 import socket
 import struct
@@ -27,13 +28,13 @@ char _license[] SEC("license") = "GPL";
 
 
 def in_frames(ns, dev="eth0"):
-    """Have this end of a veth put tags into frames, as they are on a wire."""
+    """Make this end of a veth put tags into frames, as they are on a wire."""
     ns.run("ethtool", "-K", dev, "txvlan", "off")
 
 
 @pytest.fixture
 def tagged(lab, tmp_path):
-    """Yield tagged(stripped=False, ...), which makes workers that send and receive with tag 7, and an aggregator whose stack does too."""
+    """Yield tagged(stripped=False, ...), which makes workers and an aggregator that send and receive with tag 7."""
     def make(stripped=False, **kwargs):
         net = inhabited(lab(**kwargs))
         (tmp_path / "tag.c").write_text(PROGRAMS)
@@ -73,7 +74,7 @@ def test_sums(tagged, mode, fanout):
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
 def test_loss(tagged, fanout):
-    """Kept results, STATUS and ERROR have the tag too: sums are right if one frame in ten is lost in each direction."""
+    """Stored results, STATUS and ERROR have the tag too, so sums are right if one frame in ten is lost in each direction."""
     net = tagged(workers=3)
     net.load()
     add(net, "--fanout", fanout, "--window", 16)
@@ -82,7 +83,7 @@ def test_loss(tagged, fanout):
 
 
 def test_shared_port(tagged):
-    """Copies for several ranks behind one port are addressed one by one, behind their tags."""
+    """Copies for several ranks behind one port are addressed individually, behind their tags."""
     net = tagged(workers=3, bridge=True)
     net.load()
     add(net, "--fanout", "unicast")
@@ -91,7 +92,7 @@ def test_shared_port(tagged):
 
 
 def test_cpus(tagged):
-    """Steering finds the slot behind the tag."""
+    """Steering finds the slot of a frame behind its tag."""
     net = tagged()
     net.load("--cpus", "0")
     add(net)
@@ -100,7 +101,7 @@ def test_cpus(tagged):
 
 
 def test_other_tags_pass(tagged):
-    """A job without --vlan, or with another, does not take tagged frames; frames with two tags pass. Each has a counter."""
+    """A job without --vlan, or with another VLAN, does not accept tagged frames. Frames with two tags pass. Each case has a counter."""
     net = tagged()
     net.load()
     net.add_job(1)
@@ -115,7 +116,7 @@ def test_other_tags_pass(tagged):
 
 
 def test_stripped_in_the_stack(tagged):
-    """The kernel would add the tag that it has removed to replies again, so such a job is refused."""
+    """The kernel would put the tag that it removed back into replies, so such a job is refused."""
     net = tagged(stripped=True)
     net.load("--mode", "skb")
     refused(net, ["job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--vlan", 7],
@@ -129,7 +130,7 @@ def test_stripped_in_the_stack(tagged):
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("stripped", [False, True])
 def test_vlan_devices(lab, stripped, given):
-    """`fpisa load p0.7` attaches to p0 and says so, and the job's VLAN follows from the routes."""
+    """`fpisa load p0.7` attaches to p0 and says so. The VLAN of the job follows from the routes."""
     net = inhabited(lab(workers=2, bridge=True))
     if not stripped:
         in_frames(net.spaces[-1], "uplink")

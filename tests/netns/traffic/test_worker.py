@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The worker's side: an ordinary user with an address and a job number; ranks that are absent, late or join again; an independent client;
-the bits"""
+"""Test the worker's side: an ordinary user with an address and a job number, ranks that are absent, late or join again, an independent
+client, and the bits."""
 import array
 import hashlib
 import json
@@ -24,7 +24,7 @@ EACCES, EINVAL, ETIMEDOUT, EPROTO, EADDRINUSE, ESTALE = 13, 22, 110, 71, 98, 116
 
 
 def test_address_and_job_number_suffice(lab):
-    """An address and a job number suffice: no options, no privilege, nothing configured on the worker."""
+    """An address and a job number suffice, without options, privilege or configuration on the worker."""
     net = lab(workers=2)
     net.load()
     net.add_job(7)
@@ -51,12 +51,12 @@ def test_absent_rank_at_connect(lab):
     assert time.monotonic() - t0 > 1.5
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]
-    net.check_sum(1)  # without the ranks that gave up
+    net.check_sum(1)  # this sum does not include the ranks that gave up
 
 
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_no_host_is_there(lab, transport):
-    """A network's broadcast address, which only the routes reveal, is refused at once; a blocked path is tried until the deadline."""
+    """A network's broadcast address, which only the routes reveal, is refused at once. A blocked path is tried until the deadline."""
     net = lab(workers=1)
     net.worker[0].ip(f"route replace prohibit {ADDRESS}")
     for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; give one"),
@@ -91,7 +91,7 @@ def test_rank_that_was_taken_out_connects(lab):
 
 
 def test_absent_rank_in_a_call(lab):
-    """Ranks 1 and 2 join and do not contribute; the error names them, then all join again on the same handles."""
+    """Ranks 1 and 2 join and do not contribute. The error names both ranks. Then all ranks join again on the same handles."""
     net = lab(workers=3)
     net.load()
     net.add_job(1)
@@ -125,7 +125,7 @@ sys.exit(1 if w.allreduce(5000, "integers") else 0)
 
 
 def test_cohorts(lab):
-    """Processes that follow others on the same job begin a generation of their own."""
+    """Processes that follow others on the same job begin a new generation."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--window", 8)
@@ -135,7 +135,7 @@ def test_cohorts(lab):
 
 
 def test_killed_worker_is_replaced(lab):
-    """If a worker dies in a call, the others get an error, and all join again with its successor."""
+    """If a worker dies in a call, the others get an error, and all join again together with its successor."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -192,7 +192,7 @@ def test_job_made_anew_with_another_list(lab):
 @pytest.mark.parametrize("pipeline, clz", [("staged", "lpm"), ("fused", "bits")])
 @pytest.mark.parametrize("mode, rounding", [("fpisa", "down"), ("fpisa", "nearest"), ("fpisa-a", "down")])
 def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
-    """The bits of random values are those of rational numbers added in the order of arrival that each result reports."""
+    """The bits of random values are those of rational numbers, added in the order of arrival that each result reports."""
     seed = draw_seed()
     net = lab(workers=4)
     net.load()
@@ -220,7 +220,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
 
 @pytest.mark.parametrize("ports", [1, 4])
 def test_beside_an_independent_client(lab, ports):
-    """A client written from doc/wire.md alone gets the bits of libfpisa's workers, and the right bits."""
+    """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and the right bits."""
     net = lab(workers=3)
     net.load()
     count, seeds = 3000, {1: 5, 2: 6}

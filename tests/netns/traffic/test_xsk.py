@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers over AF_XDP together with workers over UDP: refused arguments, and traffic that AF_XDP must not take.
-test_demo.py checks its bits against the oracle."""
+"""Test workers over AF_XDP together with workers over UDP: refused arguments, and traffic that AF_XDP must not take. test_demo.py checks
+the bits of AF_XDP against the oracle."""
 import json
 import os
 import sys
@@ -34,7 +34,7 @@ def answers_echo(net, ns, address):
 
 
 def test_beside_udp_and_other_traffic(lab):
-    """Ranks of both transports sum in one job. The interface is as before when the handle is closed."""
+    """Ranks of both transports sum in one job. When the handle is closed, the interface is as before."""
     net = lab(workers=3)
     net.load()
     net.add_job(1)
@@ -63,8 +63,8 @@ def echoes(net, ns, address):
 
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_another_host_behind_it(lab, fanout):
-    """A host that is routed through the worker's gets the aggregator's frames between the same ports, and the results of its
-    own job; results of the worker's job never come to the UDP socket."""
+    """A host that is routed through the worker's host gets the aggregator's frames between the same ports, and the results of its own job.
+    Results of the worker's job never come to the UDP socket."""
     net = lab(workers=1)
     net.load()
     net.add_job(1, "--fanout", fanout)
@@ -99,7 +99,8 @@ def test_next_generation(lab):
 @pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_job_made_anew(lab, transport, options):
-    """Results then arrive by another path. Over AF_XDP a rejoin does not need the privilege that connecting needed."""
+    """If the job is made again with another fan-out, results arrive on another path. Over AF_XDP a rejoin does not need the privilege that
+    connecting needed."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -115,7 +116,7 @@ def test_job_made_anew(lab, transport, options):
 
 
 def move(net):
-    """Route frames between the aggregator and the worker by eth1, and make the job again for this route."""
+    """Route frames between the aggregator and the worker through eth1, and make the job again for this route."""
     net.worker[0].ip(f"route replace {ADDRESS} via 10.99.9.1 src {net.addresses[0]}")
     net.agg.ip(f"route replace {net.addresses[0]}/32 dev q0")
     assert answers_echo(net, net.worker[0], net.addresses[0])
@@ -126,7 +127,7 @@ def move(net):
 
 @pytest.mark.parametrize("root", [True, False], ids=["root", "nobody"])
 def test_another_interface(lab, root):
-    """A new route needs a new socket. A user who may not open it gets the error before any rank waits for this rank."""
+    """A new route needs a new socket. A user who may not open the socket gets the error before any rank waits for this rank."""
     net = lab(workers=1)
     net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", "addr add 10.99.9.1/24 dev q0",
                "link set q0 up")
@@ -153,7 +154,7 @@ def test_another_interface(lab, root):
 
 
 def test_interface_is_free_late(lab):
-    """If another program leaves the interface while the worker waits for its turn, no frame is lost: the new socket sends and receives
+    """If another program leaves the interface while the worker waits for its turn, no frame is lost, and the new socket sends and receives
     normally."""
     net = lab(workers=2)
     net.load()
@@ -161,7 +162,7 @@ def test_interface_is_free_late(lab):
     host, step = net.worker[0], {"count": 100000, "kind": "integers"}
     host.run(FPISA, "load", "eth0", "--pin", BPFFS + "/other")
     procs = [net.start(0, 1, step, timeout_ms=6000, transport=XSK), net.start(1, 1, step, timeout_ms=6000)]
-    json.loads(procs[1].stdout.readline())  # all have joined
+    json.loads(procs[1].stdout.readline())  # all ranks have joined
     host.ip("link set eth0 xdp off")
     for answer in net.check_answers(procs, 2, 100000):
         assert answer["retransmits"] < 80
@@ -191,7 +192,7 @@ def cpu_seconds(pid):
 
 @pytest.mark.parametrize("how", ["blocking", "driving", "engine", "idle"])
 def test_interface_that_goes(lab, how):
-    """A caller or progress thread that watches a vanished interface's socket does not spin, and learns of it long before its
+    """A caller or a progress thread that watches the socket of a vanished interface does not spin, and learns about the end long before its
     deadline."""
     net = lab(workers=2)
     net.load()
@@ -230,7 +231,7 @@ def test_without_privilege(lab):
 
 @pytest.mark.parametrize("caps", ["net_raw,net_admin,bpf", "net_raw,net_admin,bpf,ipc_lock"], ids=["limit", "no_limit"])
 def test_capabilities(lab, caps):
-    """Three capabilities suffice up to the limit of locked memory, and an error names the limit if memory is lacking."""
+    """Three capabilities suffice up to the limit of locked memory. If memory is lacking, the error names the limit."""
     net = lab(workers=1)
     net.load()
     net.add_job(1, "--window", 64)
@@ -248,7 +249,7 @@ def test_capabilities(lab, caps):
 
 
 def test_no_room_for_the_frame(lab):
-    """As over UDP, a chunk that makes a packet larger than the MTU is an error, not silence."""
+    """As over UDP, a chunk that makes a packet larger than the MTU gives an error. The call does not hang."""
     net = lab(workers=1, mtu=3000)
     net.load()
     net.add_job(1, "--elements", 640)
@@ -258,7 +259,7 @@ def test_no_room_for_the_frame(lab):
 
 
 def test_results_at_another_queue(lab):
-    """A process that polls gets frames of another queue than the socket's, which the kernel hands to the UDP socket."""
+    """A process that polls also gets frames of other queues than the socket's queue. The kernel passes these frames to the UDP socket."""
     net = lab(workers=1, queues=2)
     net.load()
     net.add_job(1, "--window", 8)
@@ -271,7 +272,7 @@ def test_results_at_another_queue(lab):
 @pytest.mark.parametrize("leave", ["fork", "spawn"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_fork(lab, transport, leave):
-    """A child process, or a program started while the handle was open, does not keep the handle's port or queue."""
+    """A child process, or a program started while the handle was open, does not keep the port or the queue of the handle."""
     net = lab(workers=1)
     net.load()
     net.add_job(1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The communication hook of adapters/python under DistributedDataParallel, over the network"""
+"""Test the communication hook of adapters/python under DistributedDataParallel, over the network."""
 import importlib.util
 import os
 import re
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not importlib.util.find_spec("torch"),
 
 
 def test_hook(lab, tmp_path):
-    """With several ranks and buckets, all ranks have the same weights, equal to those from Gloo's averages."""
+    """With several ranks and buckets, all ranks have the same weights, equal to the weights from Gloo's averages."""
     net = lab(workers=3, bridge=True)
     net.load()
     training = Training(net, str(tmp_path), PACKAGE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The backend of adapters/torch over the network: what torch.distributed specifies for all-reduce, training by
-DistributedDataParallel, torchrun, a rank that is killed"""
+"""Test the backend of adapters/torch over the network: the specification of torch.distributed for all-reduce, training with
+DistributedDataParallel, torchrun, and a rank that is killed."""
 import os
 import re
 import sys
@@ -10,7 +10,7 @@ import pytest
 from lab import BUILD, HERE, TOP, once_within
 from training import Training, kill_rank_1, outputs
 
-# Another directory of `make torch TORCH=VERSION`, whose env/ has that version (tests/torch/test_versions.py)
+# Another directory may come from `make torch TORCH=VERSION`. Its env/ has that version (tests/torch/test_versions.py).
 PACKAGE = os.environ.get("FPISA_TORCH", os.path.join(BUILD, "torch"))
 PYTHON = next(filter(os.path.exists, [os.path.join(PACKAGE, "env", "bin", "python")]), sys.executable)
 EXAMPLE = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
@@ -39,7 +39,7 @@ def training(lab, tmp_path):
 
 
 def digest(outs):
-    """Return the digest of the weights, which all ranks share, after checking that the loss has fallen."""
+    """Check that the loss has fallen. Return the digest of the weights, which all ranks must share."""
     found = [re.search(r"rank \d: loss ([0-9.]+) -> ([0-9.]+), weights (\w+), flags", out) for out in outs]
     assert all(found), outs
     assert all(float(m[2]) < 0.9 * float(m[1]) for m in found), outs
@@ -87,6 +87,6 @@ def kill_and_settle(training):
 
 @pytest.mark.alone
 def test_rank_that_is_killed(training):
-    """After a kill backward() of the other ranks ends within a second, with an error that names the rank."""
+    """After a rank is killed, backward() of the other ranks ends within a second, with an error that names the rank."""
     t = training(4)
     once_within(1, lambda: kill_and_settle(t))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page's table of who performs a call, with a version of PyTorch from PyPI: tests/torch/test_versions.py sets FPISA_TORCH and runs
-this."""
+"""The page's table of who performs a call is right with a version of PyTorch from PyPI. tests/torch/test_versions.py sets FPISA_TORCH and
+runs this test."""
 import os
 import re
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(not FOLDER, reason="a part of
 
 
 def test_table(lab, tmp_path):
-    """Each row is what the profiler's events say, and each call has a row."""
+    """Each row of the table agrees with the profiler's events, and each call has a row."""
     with open(os.path.join(TOP, "doc", "torch.md")) as f:
         section = f.read().split("## Who performs a call")[1].split("\n## ")[0]
     rows = [tuple(m) for m in re.findall(r"^\| (.+?) \| (.+?) \|$", section, re.M)[1:]]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Trained parameters in mode exact, with a version of PyTorch from PyPI: tests/torch/test_versions.py sets FPISA_TORCH and runs this."""
+"""Compare trained parameters in mode exact, with a version of PyTorch from PyPI. tests/torch/test_versions.py sets FPISA_TORCH and runs
+this test."""
 import json
 import os
 
@@ -24,8 +25,8 @@ def training(lab, tmp_path):
 
 
 def test_digests(training):
-    """Each way of training has one digest over equal runs, orders of the ranks, divisions into calls and layouts. Gloo's differ, so the
-    digests can show a difference."""
+    """Each way of training has one digest over equal runs, orders of the ranks, divisions into calls and layouts. Gloo's digests differ, so
+    the digests can show a difference."""
     found = {b: json.loads(outputs(training.start_ranks(os.path.join(HERE, "torch_digests.py"), b))[0]) for b in ("fpisa", "gloo")}
     for way, digests in found["fpisa"].items():
         print(f"table: {way}: {len(digests)} runs, digests in exact {len(set(digests))}, Gloo {len(set(found['gloo'][way]))}")

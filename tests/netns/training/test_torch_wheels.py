@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The wheels of `make wheels` in an environment of their own, as a user installs them: tests/torch/test_versions.py sets FPISA_TORCH and
-runs this."""
+"""Install the wheels of `make wheels` in a separate environment, as a user does. tests/torch/test_versions.py sets FPISA_TORCH and runs
+this test."""
 import glob
 import os
 import re
@@ -47,7 +47,7 @@ def python(tmp_path):
 
 
 def test_wheels(lab, tmp_path, python):
-    """DDP trains with what the wheels contain, libfpisa too."""
+    """DDP trains with only the contents of the wheels, including libfpisa."""
     net = lab(workers=2, bridge=True)
     net.load()
     training = Installed(net, str(tmp_path), "", python)
