@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Test vectors; see vectors.h */
+/* Test vectors. See vectors.h. */
 #include "vectors.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static const uint32_t specials[] = {
 	0x7f800001, 0xff800001, 0x7fbfffff, 0x7fffffff, 0xffffffff, 0x7fc12345,
 };
 
-/* Return contribution c of a column of this kind; `base` is the column's own random number. */
+/* Return contribution c of a column of this kind. `base` is the column's own random number. */
 static uint32_t word_of(struct vectors_rng *rng, enum vectors_kind kind, uint64_t base, int c, uint32_t last)
 {
 	uint64_t r = vectors_next(rng);

@@ -12,7 +12,7 @@
 #include "harness.h"
 #include "lab/testbed/frame.h"
 
-static struct fpisa_job jobs[FPISA_MAX_JOBS + 1]; /* jobs as the datapath has them */
+static struct fpisa_job jobs[FPISA_MAX_JOBS + 1]; /* the copy that the datapath's map holds */
 
 static void must(int bad, const char *what)
 {
@@ -129,7 +129,7 @@ void harness_hole(struct harness *h, uint8_t family, int stage)
 	}
 }
 
-/* Load a family's programs over the same maps and put them into both banks. */
+/* Load a family's programs over the same maps, and put the programs into both banks. */
 static void load_family(struct harness *h, uint8_t family)
 {
 	struct bpf_program *p;
@@ -167,8 +167,8 @@ static void load_family(struct harness *h, uint8_t family)
 }
 
 /*
- * Send results of a job by lo. Do this once for each job number, because an update of an array of maps waits for all
- * readers.
+ * Send results of a job through lo. Do this once for each job number, because an update of an array of maps waits for
+ * all readers.
  */
 static void fan_out(struct harness *h, uint32_t id)
 {
@@ -182,7 +182,7 @@ static void fan_out(struct harness *h, uint32_t id)
 	h->fanned_out[id] = true;
 }
 
-/* Write what `job add` and HELLOs would write for a job with a token. */
+/* Write the entries that `job add` and HELLOs would write for a job with a token. */
 static void key_job(struct harness *h, uint32_t id, const struct fpisa_job *j, struct fpisa_session *s)
 {
 	struct fpisa_key token = fpisa_token_of(j);
@@ -277,7 +277,7 @@ bool harness_checksums_right(const struct frame *f)
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 	const struct fpisa_job *j = job_of(f);
 
-	/* The remaining rows go to the master, the last member. An error has the cookie of its rank. */
+	/* The remaining rows go to the master, the last member. An error has the cookie of the rank that it goes to. */
 	uint32_t rank = h->type == FPISA_TYPE_ROWS ? j->workers - 1 : h->rank;
 
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
@@ -285,7 +285,10 @@ bool harness_checksums_right(const struct frame *f)
 			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, rank, HARNESS_INCARNATION));
 }
 
-/* Compute the checksum as the RFCs say: over bytes in network order, of the pseudo header and the whole datagram. */
+/*
+ * Compute the checksum as the RFCs describe it, over bytes in network order of the pseudo header and the whole
+ * datagram.
+ */
 uint16_t harness_udp_checksum(const struct frame *f)
 {
 	const uint8_t *ip = f->data + FPISA_ETH_LEN, *udp = ip + FPISA_IP_LEN;
@@ -358,7 +361,7 @@ void harness_tag(struct frame *f, uint16_t type, uint16_t id)
 	f->len += sizeof(tag);
 }
 
-/* Remove the tag of VLAN 802.1Q, and keep its ID. */
+/* Remove the VLAN tag of type 802.1Q, and store its ID. */
 static void untag(struct frame *f)
 {
 	f->vlan = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The loaded datapath under BPF_PROG_TEST_RUN: real programs, real maps,
- * frames from memory. Nothing is pinned or attached.
+ * The loaded datapath under BPF_PROG_TEST_RUN, with real programs, real maps, and frames from memory. Nothing is pinned
+ * or attached.
  */
 #ifndef HARNESS_H
 #define HARNESS_H
@@ -13,35 +13,35 @@
 #include "fpisa.skel.h"
 
 #define HARNESS_AGGREGATOR 0x0a4d00feu	      /* 10.77.0.254 */
-#define HARNESS_WORKER(r) (0x0a4d0001u + (r)) /* 10.77.0.1 and up */
+#define HARNESS_WORKER(r) (0x0a4d0001u + (r)) /* from 10.77.0.1 on */
 #define HARNESS_FRAME 4096
-#define HARNESS_INCARNATION 1		 /* incarnation of all ranks of a new job */
+#define HARNESS_INCARNATION 1		 /* incarnation that all ranks of a new job have */
 #define HARNESS_DIGEST 0x646967657374ull /* digest of earlier calls and of a contribution's call */
 
 /* The contents of the program array */
 enum harness_stages {
-	HARNESS_ENTRY,	  /* the entry in every slot, as after plain `ip link` */
+	HARNESS_ENTRY,	  /* the entry program in every slot, as after plain `ip link` */
 	HARNESS_PROGRAMS, /* fpisa_mau0..8, as after `fpisa load` */
 };
 
 struct harness {
 	struct fpisa_bpf *skel;
-	struct bpf_object *family[FPISA_FAMILIES]; /* loaded when a job needs them */
+	struct bpf_object *family[FPISA_FAMILIES]; /* each family is loaded when a job first needs it */
 	int prog, cpus;
 	uint32_t generation;
 	bool fanned_out[FPISA_MAX_JOBS];	 /* job numbers with a map of ports */
-	uint64_t incarnation[FPISA_MAX_WORKERS]; /* each rank's cookie key, for the secret of its contributions */
+	uint64_t incarnation[FPISA_MAX_WORKERS]; /* each rank's incarnation, which determines the secret of its contributions */
 };
 
 struct frame {
-	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN: the headers after Ethernet's are aligned */
+	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN, so that the headers after the Ethernet header are aligned */
 	uint8_t data[HARNESS_FRAME];
 	uint32_t len;
 	int vlan;   /* VLAN ID of the tag that harness_run() has removed from a frame that leaves, or 0 */
 	int action; /* XDP_*, after harness_run() */
 };
 
-/* A test program's harness, opened and closed by its group's fixtures; NULL where BPF is not permitted */
+/* The harness of a test program, which the group's fixtures open and close. NULL where BPF is not permitted. */
 extern struct harness *harness;
 extern const char *harness_why;
 
@@ -64,28 +64,28 @@ extern void (*harness_prepare)(struct bpf_object *o);
 struct harness *harness_open(const char **why);
 void harness_close(struct harness *h);
 void harness_stages(struct harness *h, enum harness_stages s);
-void harness_hole(struct harness *h, uint8_t family, int stage); /* empty that slot, or FPISA_ADMISSION, in both banks */
-void harness_fill(struct harness *h, uint8_t family);		 /* fill its stage programs and admission again */
+void harness_hole(struct harness *h, uint8_t family, int stage); /* empty this slot, or FPISA_ADMISSION, in both banks */
+void harness_fill(struct harness *h, uint8_t family); /* fill the family's stage programs and its admission again */
 
-/* Make a job with defaults for fields that are 0 in *j. All ranks have joined. */
+/* Make a job, with defaults for the fields of *j that are 0. All ranks have joined. */
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j);
 
-/* Make an ADD of `count` packed elements of *payload (may be NULL) from `rank` of job `id`. */
+/* Make an ADD from `rank` of job `id`, with `count` packed elements of *payload. `payload` may be NULL. */
 void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
 		 uint64_t chunk, uint32_t count, const void *payload);
 void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation);
 
-/* Send the frame to the aggregator's port number `port`, from 0. */
+/* Send the frame to the aggregator's port number `port`, counted from 0. */
 void harness_port(struct frame *f, uint32_t port);
 
-/* Insert a tag of that type, in host order, and ID. */
+/* Insert a tag with this type, in host order, and this ID. */
 void harness_tag(struct frame *f, uint16_t type, uint16_t id);
 
-/* Recompute the FPISA checksum and the IPv4 checksum after a change of the frame; return whether both are right. */
+/* Recompute the FPISA checksum and the IPv4 checksum after a change of the frame. Return whether both were right. */
 void harness_set_checksums(struct frame *f);
 bool harness_checksums_right(const struct frame *f);
 
-/* Return the right UDP checksum by RFC 768 and 1071, never 0; return whether the frame has it. */
+/* Return the right UDP checksum by RFC 768 and 1071, never 0. Return whether the frame has this checksum. */
 uint16_t harness_udp_checksum(const struct frame *f);
 bool harness_udp_checksum_right(const struct frame *f);
 
@@ -93,8 +93,8 @@ struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);
 
 /*
- * Run the entry on the frame, which becomes the output. A frame that leaves must have the right UDP checksum; its VLAN
- * tag is removed. Return the run's duration in ns.
+ * Run the entry program on the frame, and store the output in the frame. A frame that leaves must have the right UDP
+ * checksum; its VLAN tag is removed. Return the duration of the run in ns.
  */
 uint32_t harness_run(struct harness *h, struct frame *f);
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key);

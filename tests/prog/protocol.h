@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Frames of one job, sent to the loaded datapath: test_rounds.c, test_join.c, test_drops.c, test_pass.c */
+/*
+ * Frames of one job that are sent to the loaded datapath, for test_rounds.c, test_join.c, test_drops.c and test_pass.c
+ */
 #ifndef PROTOCOL_H
 #define PROTOCOL_H
 
@@ -51,7 +53,7 @@ static inline int send_add(const struct fpisa_job *j, struct frame *f, uint32_t 
 	return f->action;
 }
 
-/* Run the frame, which must pass to the stack unchanged. */
+/* Run the frame. It must pass to the stack unchanged. */
 static inline void passes_unchanged(struct frame *f)
 {
 	static struct frame copy;
@@ -89,7 +91,7 @@ static inline void set_live(const struct fpisa_job *j, uint64_t live)
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &k, BPF_ANY), 0);
 }
 
-/* Check a reply to the sender: addresses swapped, checksums right. */
+/* Check that a reply goes to the sender, with swapped addresses and right checksums. */
 static inline void check_reply(struct frame *f, const struct fpisa_job *j, uint32_t rank)
 {
 	uint32_t saddr, daddr;

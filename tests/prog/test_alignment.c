@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Load every object under BPF_F_STRICT_ALIGNMENT, as on machines without efficient unaligned access. The verifier
- * assumes that a frame starts at NET_IP_ALIGN (2), so the FPISA header lies at 2 + 42 = 44: aligned to 4, not to 8. The
- * egress program and the steering programs read no 64-bit words and are accepted. The entry and every stage sum the
- * header in 64-bit words (each can end in a reply of its own), so the verifier refuses them, only there and only for
- * that reason: the datapath needs machines that read unaligned words, such as x86-64 and arm64.
+ * assumes that a frame starts at NET_IP_ALIGN (2), so the FPISA header lies at 2 + 42 = 44, which is aligned to 4 but
+ * not to 8.
+ *
+ * The egress program and the steering programs read no 64-bit words and are accepted. The entry program and every stage
+ * sum the header in 64-bit words, because each can send a reply of its own. The verifier refuses them at these words,
+ * for this reason only. So the datapath needs machines that read unaligned words, such as x86-64 and arm64.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +38,7 @@ static void strict(struct bpf_object *o)
 		bpf_map__set_pin_path(m, NULL);
 }
 
-/* The verifier's last message about alignment */
+/* The last message of the verifier about alignment */
 static char misaligned[256];
 
 static int listen(enum libbpf_print_level level, const char *format, va_list args)
@@ -52,7 +54,10 @@ static int listen(enum libbpf_print_level level, const char *format, va_list arg
 	return 0;
 }
 
-/* Check that the object is refused for a 64-bit word of the header, whose offset in it is a multiple of 8. */
+/*
+ * Check that the object is refused because of a 64-bit word of the header, whose offset in the header is a multiple of
+ * 8.
+ */
 static void refused_for_header(struct bpf_object *o, const char *name)
 {
 	unsigned int base, at;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Two CPUs on the same slots: threads pinned to different CPUs send the
- * contributions of their ranks of the same rounds at the same time, staged
- * and fused. Every round completes once, its result is the oracle's in the
- * order of arrival that the header reports, and no lock stays taken.
+ * Run two CPUs on the same slots. Threads pinned to different CPUs send the contributions of their ranks to the same
+ * rounds at the same time, staged and fused. Every round completes once, its result is the oracle's result in the order
+ * of arrival that the header reports, and no lock stays taken.
+ *
  * The same holds while a third thread empties slots of the program array, so that tail calls miss halfway. It also
- * holds if that thread keeps locks for longer than a packet waits: frames are dropped as busy, and the rounds complete.
- * FPISA_ROUNDS=N runs 8 N rounds of each; `make stress` runs a million. FPISA_VARIANT=staged runs the variant of that
- * name alone.
+ * holds if the third thread keeps locks for longer than a packet waits. Frames are then dropped as busy, and the rounds
+ * complete.
+ *
+ * FPISA_ROUNDS=N runs 8 N rounds of each variant; `make stress` runs a million. FPISA_VARIANT=staged runs only the
+ * variant of that name.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -32,8 +34,8 @@
 #define ELEMENTS 64
 #define WINDOW 2
 #define JOB 8
-#define LEAST_ROUNDS 1000  /* with fewer rounds an emulated second CPU may not have begun */
-#define AWAKE_SPINS 100000 /* spins in which a thread waits for the other to leave the barrier too */
+#define LEAST_ROUNDS 1000  /* with fewer rounds a second emulated CPU may not have begun */
+#define AWAKE_SPINS 100000 /* number of spins in which a thread waits for the other to leave the barrier too */
 
 enum disturbance { NONE, HOLES, LOCKS };
 
@@ -55,10 +57,10 @@ struct shared {
 	struct fpisa_job job;
 	uint64_t rounds, seed;
 	pthread_barrier_t barrier;
-	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* contributions to the rounds in progress */
+	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* contributions to the open rounds */
 	uint64_t results, wrong, together;
-	volatile uint64_t complete; /* all earlier chunks have their result */
-	uint64_t awake;		    /* threads that left the barrier, over all rounds */
+	volatile uint64_t complete; /* all earlier chunks have their results */
+	uint64_t awake;		    /* number of times that threads left the barrier, over all rounds */
 	volatile bool over;
 };
 
@@ -68,7 +70,10 @@ struct thread {
 	int number;
 };
 
-/* Check the result in `f` against the oracle. Count the rounds in which ranks of both threads arrived interleaved. */
+/*
+ * Check the result in `f` against the oracle. Count the rounds in which contributions of both threads arrived
+ * interleaved.
+ */
 static void check(struct shared *s, struct frame *f)
 {
 	uint32_t(*in)[ELEMENTS] = s->in[harness_hdr(f)->chunk % WINDOW];
@@ -112,11 +117,11 @@ static void *worker(void *arg)
 	CPU_SET(t->number, &set);
 	sched_setaffinity(0, sizeof(set), &set);
 	for (uint64_t chunk = 0; chunk < s->rounds; chunk++) {
-		/* Send for ranks of one parity, again and again, as workers do until they have the result. */
+		/* Send repeatedly for ranks of one parity, as workers do until they have the result. */
 		if (!t->number)
 			vectors_fill(s->seed, chunk, WORKERS, ELEMENTS, s->in[chunk % WINDOW][0]);
 		pthread_barrier_wait(&s->barrier);
-		/* Otherwise the first thread to leave would have finished before the other wakes up. */
+		/* Without this wait, the first thread to leave would have finished before the other wakes up. */
 		__sync_fetch_and_add(&s->awake, 1);
 		for (int i = 0; i < AWAKE_SPINS && *(volatile uint64_t *)&s->awake < 2 * (chunk + 1); i++)
 			;

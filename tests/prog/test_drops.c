@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Each reason of a drop, reached in the kernel and counted, without a change of state; ranks whose calls differ */
+/*
+ * Reach each reason of a drop in the kernel. The drop is counted and does not change the state. Test also ranks whose
+ * calls differ.
+ */
 #include <stdlib.h>
 #include <unistd.h>
 #include "protocol.h"
@@ -10,7 +13,7 @@ struct bad {
 	enum fpisa_verdict verdict;
 	void (*mutate)(struct frame *f);
 	uint32_t key;	    /* key of the counters */
-	int keep_checksums; /* leave the checksums as they are */
+	int keep_checksums; /* leave the checksums unchanged */
 	uint64_t token;
 };
 
@@ -163,9 +166,8 @@ static void snapshot(struct registers *r)
 }
 
 /*
- * Check every drop. Rank 1 has opened a round in slot 0; rank 0's contribution arrives mutated in
- * each way: the verdict is counted once, nothing else of the slots changes,
- * and the good frame afterwards completes the round.
+ * Check every drop. Rank 1 has opened a round in slot 0, and rank 0's contribution arrives with each mutation. The
+ * verdict is counted once, no other part of the slots changes, and the valid frame afterwards completes the round.
  */
 static void every_drop(void **state)
 {
@@ -259,7 +261,7 @@ static void calls_that_differ(void **state)
 	}
 }
 
-/* -- states that `fpisa` never makes, but other programs that write the maps may --------- */
+/* -- states that `fpisa` never makes, but other programs that write the maps may make ---- */
 
 static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
 {
@@ -274,7 +276,7 @@ static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
 }
 
 /*
- * Check a job without ports, and a job whose devices are all gone: the result is kept, and a rank gets it on request.
+ * Check a job without ports, and a job whose devices are all gone. The result is stored, and a rank gets it on request.
  */
 static void no_port(void **state)
 {
@@ -304,7 +306,10 @@ static void no_port(void **state)
 	put_ports(&lo, 0);
 }
 
-/* Check a handmade exact job whose family has no registers for it: no sum is made, and its slot does not change. */
+/*
+ * Check a handmade exact job whose family lacks the registers for mode exact. No sum is made, and its slot does not
+ * change.
+ */
 static void no_registers(void **state)
 {
 	struct fpisa_job j = {.workers = 2,
@@ -331,7 +336,7 @@ static void no_registers(void **state)
 	}
 }
 
-/* Check a unit whose PHV names a job that does not exist: the frame is dropped, and its slot is unlocked. */
+/* Check a stage whose PHV names a job that does not exist. The frame is dropped, and its slot is unlocked. */
 static void no_job_halfway(void **state)
 {
 	struct bpf_map *m = harness ? harness->skel->maps.fpisa_phv : NULL;
@@ -346,7 +351,7 @@ static void no_job_halfway(void **state)
 	phv = calloc((size_t)harness->cpus, size);
 	assert_non_null(phv);
 	for (int cpu = 0; cpu < harness->cpus; cpu++) {
-		phv[(size_t)cpu * size / 4 + 1] = FPISA_MAX_JOBS; /* job */
+		phv[(size_t)cpu * size / 4 + 1] = FPISA_MAX_JOBS; /* the PHV's job number */
 		phv[(size_t)cpu * size / 4 + 2] = key;
 	}
 	for (int k = 3; k <= 8; k++) {
@@ -360,7 +365,7 @@ static void no_job_halfway(void **state)
 
 		if (k > 4 && k < 8)
 			continue;
-		/* After MAU3 the next stage and its substitute are missing too. */
+		/* After MAU3, both the next stage and its substitute are missing. */
 		harness_hole(harness, 0, 4);
 		harness_hole(harness, 0, FPISA_ADMISSION);
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
@@ -383,8 +388,8 @@ static void no_job_halfway(void **state)
 }
 
 /*
- * Check that a round stays open if it cannot be read out because other prefixes fill the trie, and completes once there
- * is room.
+ * Check a round that cannot be read out because other prefixes fill the trie. The round stays open, and completes once
+ * the trie has room.
  */
 static void full_trie(void **state)
 {

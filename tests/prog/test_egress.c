@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames that leave a port through the egress program, as live frames over a veth in
- * a namespace of this process: copies are addressed one after the other, an extra copy is dropped and counted, other
- * frames pass unchanged.
+ * Test frames that leave a port through the egress program, as live frames over a veth in a namespace of this process.
+ * Copies are addressed one after the other, an extra copy is dropped and counted, and other frames pass unchanged.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -45,7 +44,7 @@ static int load(const struct bpf_insn *insns, size_t n)
 	return fd;
 }
 
-/* Make a veth: a frame redirected to v0 comes out of v1, which polls because it has a program. */
+/* Make a veth pair. A frame redirected to v0 comes out of v1, which polls because it has a program. */
 static void make_link(void)
 {
 	const struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS},
@@ -127,7 +126,7 @@ static void send_out(const struct frame *f)
 	assert_int_equal(bpf_prog_test_run_opts(redirect, &o), 0);
 }
 
-/* Return the length of the next frame that came out, except frames of IPv6, or 0 after the time limit. */
+/* Return the length of the next outgoing frame, ignoring IPv6 frames, or 0 after the time limit. */
 static uint32_t came_out(uint8_t *data, int wait_ms)
 {
 	struct pollfd p = {.fd = far, .events = POLLIN};
@@ -157,7 +156,7 @@ static void set_udp_checksum(struct frame *f)
 	memcpy(f->data + 40, &check, sizeof(check));
 }
 
-/* Make a job of three unicast workers; ranks 0 and 2 are behind v0. */
+/* Make a job of three unicast workers. Ranks 0 and 2 are behind v0. */
 static struct fpisa_job make(struct frame *copy)
 {
 	struct fpisa_job j = {.workers = 3, .elements = N};
@@ -203,13 +202,13 @@ static void copies_are_addressed(void **state)
 		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
 		assert_memory_equal(got.data, ((uint8_t[]){2, 0, 0, 0, 7, (uint8_t)r}), 6);
 	}
-	/* Send one copy more than this port has ranks. */
+	/* Send one copy more than the port has ranks. */
 	send_out(&f);
 	assert_int_equal(came_out(got.data, QUIET_MS), 0);
 	assert_int_equal(harness_counters(harness, JOB).unaddressed, lost + 1);
 }
 
-/* Choose a payload for which the UDP checksum of rank 0's copy would be 0, which means no checksum. */
+/* Choose a payload for which the UDP checksum of rank 0's copy would be 0, because 0 means no checksum. */
 static void aim(struct frame *f, const struct fpisa_job *j)
 {
 	static struct frame copy;
@@ -241,7 +240,7 @@ static void checksums_of_copies(void **state)
 		if (i % 3 == 1)
 			aim(&f, &j);
 		set_udp_checksum(&f);
-		/* A copy without a checksum gets none when it is addressed. */
+		/* A copy without a checksum stays without a checksum when it is addressed. */
 		if (i % 3 == 2)
 			memset(f.data + 40, 0, 2);
 		send_out(&f);
@@ -261,17 +260,17 @@ static void others_pass(void **state)
 
 	(void)state;
 	NEED_BPF();
-	/* Replies of the datapath, to one rank or to a multicast address */
+	/* Send replies of the datapath, to one rank or to a multicast address. */
 	make(&f);
 	f.data[33] = 9;
 	passes(&f);
 	harness_hdr(&f)->type = FPISA_TYPE_STATUS;
 	passes(&f);
-	/* The frame comes from another aggregator, whose job is unknown here. */
+	/* The frame comes from another aggregator, whose job is unknown on this host. */
 	harness_hdr(&f)->type = FPISA_TYPE_RESULT;
 	harness_hdr(&f)->job = 62;
 	passes(&f);
-	/* A frame shorter than the headers, and a frame that is not IPv4 */
+	/* Send a frame that is shorter than the headers, and a frame that is not IPv4. */
 	make(&f);
 	f.len = FPISA_PAYLOAD_OFFSET - 1;
 	passes(&f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Joining in the kernel, frame by frame: generations, and the senders that may act for a rank */
+/* Test joining in the kernel, frame by frame: generations, and the senders that may act for a rank. */
 #include "protocol.h"
 #include "lab/testbed/frame.h"
 
@@ -28,26 +28,26 @@ static void join_begins_generations(void **state)
 	assert_int_equal(p->group, j.group);
 	assert_int_equal(p->address, j.address);
 	assert_int_equal(p->mode, FPISA_MODE_FPISA);
-	/* rank 0 is new: rank 1 has to send HELLO again, because it may have died meanwhile */
+	/* rank 0 is new, so rank 1 has to send HELLO again, because it may have died meanwhile */
 	send_hello(&j, &f, 0, 60);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	assert_int_equal(harness_hdr(&f)->bitmap, 1);
 	send_hello(&j, &f, 1, 50);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	first = harness_hdr(&f)->generation;
-	/* a repeated HELLO: the same answer; an older incarnation: not admitted */
+	/* a repeated HELLO gets the same answer, and an older incarnation is not admitted */
 	send_hello(&j, &f, 0, 60);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	assert_int_equal(harness_hdr(&f)->generation, first);
 	send_hello(&j, &f, 1, 49);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	assert_int_equal(harness_hdr(&f)->aux, 50);
-	/* frames of an older generation are dropped and reported */
+	/* frames of an older generation are dropped, and their senders get an ERROR */
 	harness->generation = first - 1;
 	send_add(&j, &f, 0, 0, 1, 0);
 	check_reply(&f, &j, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
-	/* open a round, then both join again: a new generation, without the old contribution */
+	/* open a round, then both ranks join again; the new generation does not have the old contribution */
 	harness->generation = first;
 	send_add(&j, &f, 0, 0, 100, 0);
 	send_hello(&j, &f, 0, 70);
@@ -83,7 +83,7 @@ static void look(struct members *m)
 	}
 }
 
-/* Make two ranks in a generation, rank 0 at an address and port of its own. */
+/* Make two ranks in a generation. Rank 0 has its own address and port. */
 static struct fpisa_job joined(void)
 {
 	struct fpisa_job j = make(FPISA_PIPELINE_FUSED, 2);
@@ -96,7 +96,7 @@ static struct fpisa_job joined(void)
 	return j;
 }
 
-/* Check a HELLO of a sender that can write the source address and knows job and token, but has not received an answer. */
+/* Check a HELLO whose sender forges the source address and knows job and token, but has not received an answer. */
 static void hello_without_cookie(void **state)
 {
 	const uint64_t incarnations[] = {1, 49, 50, 51, (1ull << 63) - 1};
@@ -149,8 +149,8 @@ static void hello_without_cookie(void **state)
 }
 
 /*
- * Check that a late HELLO of an earlier incarnation from another address changes nothing, nor does a HELLO of an
- * invalid incarnation.
+ * Check that a late HELLO of an earlier incarnation from another address changes nothing. A HELLO of an invalid
+ * incarnation changes nothing either.
  */
 static void late_hello(void **state)
 {

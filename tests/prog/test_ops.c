@@ -78,7 +78,7 @@ static void reverse(uint8_t *p, uint32_t n, uint8_t bytes)
 	}
 }
 
-/* Give contributions and read out by BPF_PROG_TEST_RUN. */
+/* Send the contributions and read the result through BPF_PROG_TEST_RUN. */
 static void in_kernel(struct run *run, enum executor x, const struct cases_round *r, struct outcome *o)
 {
 	struct fpisa_job *j = &run->job[x];
@@ -194,7 +194,7 @@ static void check_round(struct run *run, const struct cases_round *r)
 	run->cases += r->elements;
 }
 
-/* Make the call's jobs, the kernel's with those flags. Every run starts a generation. */
+/* Make the jobs of the call. The kernel's jobs get these flags. Every run starts a generation. */
 static void begin(struct run *run, uint8_t flags)
 {
 	if (fpisa_format_of(run->call.format).bytes == 1)
@@ -211,7 +211,7 @@ static void begin(struct run *run, uint8_t flags)
 	}
 }
 
-/* Run one combination on `cases` random cases, with a new random choice of the open options every 16 rounds. */
+/* Run one combination on `cases` random cases, with a new random choice of the open parameters every 16 rounds. */
 static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 {
 	uint32_t elements = fpisa_max_elements(fpisa_format_of(run->call.format), run->call.mode);
@@ -228,7 +228,7 @@ static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 	}
 }
 
-/* Use rounds of one element to check its flags, because a frame of random elements always raises INEXACT. */
+/* Check the flags with rounds of one element, because a frame of random elements always raises INEXACT. */
 #define SPARSE 64
 #define SPARSE_ELEMENTS 64
 
@@ -265,7 +265,7 @@ static void run_pairs(struct run *run, struct vectors_rng *rng)
 }
 
 static bool thorough;
-static char **chosen; /* formats; empty: all */
+static char **chosen; /* chosen formats; empty: all formats */
 
 static bool is_chosen(uint8_t format)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Measure whether a sum depends on the order of its contributions, in the kernel: 64 contributions of mixed magnitude
- * in 1000 random orders. Mode exact gives one bit pattern, the correctly rounded sum. For the other modes the test
- * prints how far apart the results lie.
+ * Measure whether a sum depends on the order of its contributions in the kernel, with 64 contributions of mixed
+ * magnitude in 1000 random orders. Mode exact gives one bit pattern, the correctly rounded sum. For the other modes the
+ * test prints how far apart the results lie.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 
 static uint32_t in[RANKS][ELEMENTS];
 
-/* Fill element 0 with the textbook's 1e8, 1, -1e8, 1, and the others with exponents at most 60 apart. */
+/* Fill element 0 with the classic values 1e8, 1, -1e8, 1, and the others with exponents at most 60 apart. */
 static void fill(struct vectors_rng *rng)
 {
 	static const float mixed[4] = {1e8f, 1, -1e8f, 1};
@@ -58,9 +58,9 @@ static void shuffle(struct vectors_rng *rng, uint32_t order[RANKS])
 }
 
 struct spread {
-	uint32_t distinct; /* different results of element 1 */
+	uint32_t distinct; /* number of different results of element 1 */
 	float least, greatest;
-	uint32_t wrong; /* elements, over all orders, that are not the nearest value */
+	uint32_t wrong; /* number of elements, over all orders, that are not the nearest value */
 };
 
 static struct spread run(uint8_t mode, struct vectors_rng rng)

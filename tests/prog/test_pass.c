@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Foreign frames, and frames for another host, pass the loaded datapath untouched, at every port */
+/* Foreign frames, and frames for another host, pass the loaded datapath unchanged at every port. */
 #include "protocol.h"
 #include "vectors.h"
 
@@ -97,7 +97,7 @@ static void wrong_sum(struct frame *f)
 	f->data[24] ^= 1;
 }
 
-/* Check that frames for another aggregator, which this machine forwards, pass with any fault in them. */
+/* Check that frames for another aggregator, which this machine forwards, pass with any error in them. */
 static void other_addresses_pass(void **state)
 {
 	void (*const change[])(struct frame *) = {
@@ -114,8 +114,8 @@ static void other_addresses_pass(void **state)
 	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 		/*
-		 * The job must not exist; otherwise a frame to job 5 of another aggregator is compared with the address
-		 * of job 5 here.
+		 * The job must not exist. Otherwise a frame to job 5 of another aggregator is compared with the address
+		 * of the local job 5.
 		 */
 		if (change[i] == no_change)
 			harness_hdr(&f)->job = 62;
@@ -127,7 +127,7 @@ static void other_addresses_pass(void **state)
 			change[i](&f);
 		passes_unchanged(&f);
 	}
-	/* Frames with the number of an existing job count for that job; short frames do not carry a number. */
+	/* Frames with the number of an existing job count for that job. Short frames do not carry a number. */
 	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination) - counted;
 	assert_int_equal(counted, 4);
 	/* Such frames to the job's address are dropped. */
@@ -139,7 +139,7 @@ static void other_addresses_pass(void **state)
 	assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated), dropped + 1);
 }
 
-/* Check that foreign frames pass at the ports after the first, and that all frames pass at ports that no job has. */
+/* Check that foreign frames pass at the additional ports, and that all frames pass at ports that no job has. */
 static void others_pass_at_all_ports(void **state)
 {
 	void (*const change[])(struct frame *) = {foreign_magic,    foreign_tcp,      foreign_options,
@@ -163,7 +163,7 @@ static void others_pass_at_all_ports(void **state)
 				passes_unchanged(&f);
 			}
 		}
-		/* Use the port below the first. */
+		/* Use the port below the first port. */
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 		harness_port(&f, -1u);
 		harness_run(harness, &f);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The arithmetic in the kernel, bit for bit against the oracle: the shared vectors through every composition (entry in
- * every slot, stage programs, fused; trie and bits). Also the paper's example with its registers, and holes in the
- * program array.
+ * Compare the arithmetic in the kernel with the oracle, bit for bit. The shared vectors run through every composition
+ * (the entry program in every slot, stage programs, fused; trie and bits). Test also the paper's example with its
+ * registers, and empty slots in the program array.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static const struct composition compositions[] = {
 
 #define N_COMPOSITIONS (sizeof(compositions) / sizeof(compositions[0]))
 
-/* Run one round: every contribution in rank order; *out is the result frame. */
+/* Run one round with every contribution in rank order. *out is the result frame. */
 static void round_of(const struct fpisa_job *j, uint32_t id, uint64_t chunk, uint32_t count, const uint32_t *in,
 		     struct frame *out)
 {
@@ -64,7 +64,7 @@ static void expect(const uint32_t *in, uint32_t contributions, uint32_t count, u
 	}
 }
 
-/* Check the counts of job `id` since `before`: the oracle's events, or nothing. */
+/* Check the counts of job `id` since `before`. They are the oracle's events, or all zero. */
 static void check_counted(const struct composition *c, const struct fpisa_counters *before, uint32_t id,
 			  const struct oracle_events *events)
 {
@@ -100,7 +100,7 @@ static void vectors_all_compositions(void **state)
 						     .pipeline = compositions[k].pipeline,
 						     .clz = compositions[k].clz,
 						     .flags = compositions[k].flags,
-						     .token = (uint64_t)config * k, /* tags in most of them */
+						     .token = (uint64_t)config * k, /* most of these jobs have tags */
 						     .slot_base = (uint32_t)k * 8};
 			harness_job(harness, (uint32_t)k, &jobs[k]);
 			generation[k] = harness->generation;
@@ -175,7 +175,7 @@ static void paper_example(void **state)
 	assert_int_equal(harness_hdr(&f)->result_flags, 0);
 }
 
-/* Check every size that fits, each with its own data. */
+/* Check every size that fits into a frame, each with different data. */
 static void sizes(void **state)
 {
 	static uint32_t in[2 * FPISA_MAX_ELEMENTS], want[FPISA_MAX_ELEMENTS];
@@ -204,8 +204,9 @@ static void sizes(void **state)
 }
 
 /*
- * Run one round with the slots `hole` and `other` of the program array empty: results are right, each miss is counted,
- * stages counted as run. A miss at the entry runs fused; after a later miss the stages run one by one.
+ * Run one round with the slots `hole` and `other` of the program array empty. Results are right, each miss is counted,
+ * and stages are counted as run. After a miss at the entry the fused body runs. After a later miss the stages run one
+ * by one.
  */
 static void round_with_holes(uint64_t seed, enum harness_stages variant, int hole, int other)
 {
@@ -223,7 +224,7 @@ static void round_with_holes(uint64_t seed, enum harness_stages variant, int hol
 	if (other != hole)
 		harness_hole(harness, 0, other);
 	for (int k = 0; k < FPISA_STAGES; k++) {
-		/* MAU1..4 are not called after the fused body. */
+		/* MAU1..4 do not run after the fused body. */
 		if ((k == hole || k == other) && !(fused && k > 0 && k < 5))
 			missed += k < 5 ? CONTRIBUTIONS : 1;
 	}
@@ -241,7 +242,7 @@ static void round_with_holes(uint64_t seed, enum harness_stages variant, int hol
 	assert_int_equal(b.v_pipeline - a.v_pipeline, 0);
 }
 
-/* Check a hole at each slot in turn, and at each two, with the entry or the stage programs around them. */
+/* Empty each slot, and each pair of slots, in turn, with the entry program or the stage programs in the other slots. */
 static void holes(void **state)
 {
 	uint64_t seed;
@@ -255,7 +256,7 @@ static void holes(void **state)
 				round_with_holes(seed, variant, hole, other);
 }
 
-/* Check that the frame came back to its sender as an ERROR, `reason` pipeline. */
+/* Check that the frame came back to its sender as an ERROR with reason `pipeline`. */
 static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 {
 	struct fpisa_counters after = harness_counters(harness, 5);
@@ -270,8 +271,8 @@ static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 }
 
 /*
- * Check a hole whose substitute is missing too: no sum is made, every rank gets an ERROR, even after the programs are
- * back, and the slot is unlocked. In the next generation sums are right.
+ * Check an empty slot whose substitute is missing too. No sum is made, every rank gets an ERROR, even after the
+ * programs are back, and the slot is unlocked. In the next generation sums are right.
  */
 static void round_lost_at(uint64_t seed, int hole)
 {
@@ -306,7 +307,7 @@ static void round_lost_at(uint64_t seed, int hole)
 		harness_add(&f, harness, &j, 5, r, 0, ELEMENTS, in + r * ELEMENTS);
 		harness_run(harness, &f);
 		assert_lost(&before, &f);
-		/* Send another chunk of the window, which was complete. */
+		/* Send another chunk of the window, which was complete before. */
 		before = harness_counters(harness, 5);
 		harness_add(&f, harness, &j, 5, r, 1, ELEMENTS, in + r * ELEMENTS);
 		harness_run(harness, &f);
@@ -329,7 +330,7 @@ static void rounds_lost(void **state)
 		round_lost_at(seed, hole);
 }
 
-/* Check that in a further family the admission program replaces each missing stage, and each two. */
+/* Check that in a second family the admission program replaces each missing stage, and each pair of missing stages. */
 static void holes_of_a_family(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];
@@ -349,7 +350,7 @@ static void holes_of_a_family(void **state)
 
 		if (other < hole)
 			continue;
-		/* MAU1..4 are not called after the fused body. */
+		/* MAU1..4 do not run after the fused body. */
 		for (int k = 0; k < FPISA_STAGES; k++)
 			if ((k == hole || k == other) && !(hole == 0 && k > 0 && k < 5))
 				missed += k < 5 ? CONTRIBUTIONS : 1;
@@ -368,7 +369,7 @@ static void holes_of_a_family(void **state)
 	harness_fill(harness, j.family);
 }
 
-/* Check counts without holes: MAU0..4 count contributions, MAU5..8 results. */
+/* Check the counts with a full program array. MAU0..4 count contributions, and MAU5..8 count results. */
 static void stage_counters(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Rounds in the kernel, frame by frame: any order, resends, probes, shrink, operations; the port of a slot */
+/*
+ * Test rounds in the kernel, frame by frame: any order, resends, probes, the removal of ranks, operations, the port of
+ * a slot.
+ */
 #include "protocol.h"
 
 static void round_in_any_order(void **state)
@@ -18,13 +21,13 @@ static void round_in_any_order(void **state)
 		assert_true(first_value(&f) == 7.0f);
 		assert_int_equal(harness_hdr(&f)->bitmap, 7);
 		assert_int_equal(harness_hdr(&f)->contributors, 3);
-		/* rank 2 came first, 0 second, 1 third */
+		/* rank 2 came first, rank 0 second, rank 1 third */
 		assert_int_equal(harness_hdr(&f)->aux, 0x021);
 		assert_int_equal(harness_hdr(&f)->rank, 0xffff);
-		/* to the multicast address: address, port and MAC of RFC 1112 */
+		/* to the multicast address, with address, port and MAC of RFC 1112 */
 		assert_memory_equal(f.data + 30, &j.group, 4);
 		assert_memory_equal(f.data, "\x01\0\x5e\x46\x46\x05", 6);
-		/* the same bits on request, to the sender alone */
+		/* the same bits on request, only to the sender */
 		assert_int_equal(send_add(&j, &f, 1, 0, 4.0f, FPISA_F_RETRANSMIT), XDP_REDIRECT);
 		check_reply(&f, &j, 1);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
@@ -34,7 +37,10 @@ static void round_in_any_order(void **state)
 	}
 }
 
-/* Check that the frame, a result, names these ranks as lost, and has an order of arrival in jobs of up to 16 workers. */
+/*
+ * Check that the frame is a result that names these ranks as lost. In jobs of up to 16 workers it must have an order of
+ * arrival.
+ */
 static void check_names(struct frame *f, uint32_t workers, uint64_t lost)
 {
 	const struct fpisa_hdr *h = harness_hdr(f);
@@ -50,8 +56,8 @@ static void check_names(struct frame *f, uint32_t workers, uint64_t lost)
 }
 
 /*
- * Check that a result tells all ranks which contributions to the chunk before are lost, but not when it is sent again.
- * The results that name lost contributions are counted.
+ * Check that a result tells all ranks which contributions to the previous chunk are lost, but not when the result is
+ * sent again. The results that name lost contributions are counted.
  */
 static void result_names_who_lost(void **state)
 {
@@ -70,7 +76,7 @@ static void result_names_who_lost(void **state)
 			for (uint32_t rank = 0; rank < n - 1; rank++)
 				send_add(&j, &f, rank, chunk, 1.0f, 0);
 			assert_int_equal(send_add(&j, &f, n - 1, chunk, 1.0f, 0), XDP_REDIRECT);
-			/* chunk 0 lacks all ranks except 1, chunk 1 lacks none */
+			/* chunk 0 lacks all ranks except rank 1, and chunk 1 lacks none */
 			check_names(&f, n, chunk == 1 ? j.live & ~2ull : 0);
 		}
 		assert_int_equal(harness_counters(harness, JOB).told_lost, told + 1);
@@ -95,8 +101,8 @@ static int send_with_ecn(const struct fpisa_job *j, struct frame *f, uint32_t ra
 }
 
 /*
- * Check that a result tells all ranks about a mark on any contribution, once: the next result and a kept one do not.
- * The result's own frame may be marked if the last contribution could be.
+ * Check that a result tells all ranks about a congestion mark on any contribution, once. The next result and a stored
+ * result do not. The frame of the result may itself be marked if the last contribution could be marked.
  */
 static void result_tells_of_marks(void **state)
 {
@@ -133,12 +139,12 @@ static void late_and_early_chunks(void **state)
 	NEED_BPF();
 	j = make(FPISA_PIPELINE_FUSED, 2);
 	send_add(&j, &f, 0, 0, 1, 0);
-	/* 8 = 0 + 2W while round 0 is open */
+	/* chunk 8 = 0 + 2W arrives while round 0 is open */
 	assert_int_equal(send_add(&j, &f, 0, 8, 1, 0), XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
 	send_add(&j, &f, 1, 0, 1, 0);
-	/* done; two rounds ahead is too far */
+	/* the round is done; a chunk two rounds ahead is too far */
 	send_add(&j, &f, 0, 16, 1, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
 	assert_int_equal(send_add(&j, &f, 0, 8, 3, 0), XDP_DROP);
@@ -149,7 +155,7 @@ static void late_and_early_chunks(void **state)
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_stale), stale + 1);
 	send_add(&j, &f, 1, 8, 4, 0);
 	assert_true(first_value(&f) == 7.0f);
-	/* an entry that is empty in this generation takes only its first chunk */
+	/* an entry that is empty in this generation accepts only its first chunk */
 	send_add(&j, &f, 0, 9, 1, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
 }
@@ -170,7 +176,7 @@ static void probe_names_who_is_there(void **state)
 	assert_int_equal(harness_hdr(&f)->bitmap, 2);
 	assert_int_equal(harness_hdr(&f)->aux, 7);
 	assert_int_equal(harness_hdr(&f)->chunk, 0);
-	/* a probe that also contributes is answered with itself in the map */
+	/* a probe that also contributes gets an answer whose bitmap includes its sender */
 	assert_int_equal(send_add(&j, &f, 2, 0, 1, FPISA_F_PROBE), XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->bitmap, 6);
 	/* a probe that completes the round gets the result */
@@ -190,7 +196,7 @@ static void shrink_completes_open_rounds(void **state)
 	send_add(&j, &f, 0, 0, 1, 0);
 	send_add(&j, &f, 1, 0, 2, 0);
 	set_live(&j, 3);
-	/* no new contribution arrives: a retransmission finds the round complete */
+	/* no new contribution arrives, so a retransmission finds the round complete */
 	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_RETRANSMIT), XDP_REDIRECT);
 	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
 	assert_int_equal(harness_hdr(&f)->contributors, 2);
@@ -312,7 +318,7 @@ static void padded_frame(void **state)
 
 /* -- several ports --------------------------------------------------------------- */
 
-/* Check four ports for 16 slots: every contribution is sent to each port, and only the port of its slot accepts it. */
+/* Check four ports for 16 slots. Every contribution is sent to each port, and only the port of its slot accepts it. */
 static void slots_have_ports(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16};
@@ -341,7 +347,7 @@ static void slots_have_ports(void **state)
 			assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
 			assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), ++wrong);
 		}
-		/* The other rank completes the round. A late copy at the first port gets the kept result too. */
+		/* The other rank completes the round. A late copy at the first port gets the stored result too. */
 		for (int late = 0; late < 2; late++) {
 			assert_int_equal(send_add(&j, &f, !(chunk % 16 / 4 & 1), chunk, 1, 0), XDP_REDIRECT);
 			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
@@ -354,7 +360,7 @@ static void slots_have_ports(void **state)
 	}
 }
 
-/* Check that HELLO belongs to the first port, and that a job of one port shares the datapath with a job of four. */
+/* Check that HELLO belongs to the first port, and that a job of one port can share the datapath with a job of four. */
 static void first_port(void **state)
 {
 	struct fpisa_job j = {.workers = 2, .ports = 4}, one = {.workers = 2, .elements = N, .window = 16};

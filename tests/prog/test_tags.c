@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tags in the datapath (fpisa/tag.h): user space, fused and staged programs agree on frames of every length, and a frame with
- * a changed bit is never added. tests/unit/test_tags.c checks senders and replays; the packet fuzzer tests both
- * together.
+ * Test tags in the datapath (fpisa/tag.h). User space, fused and staged programs agree on frames of every length, and a
+ * frame with a changed bit is never added. tests/unit/test_tags.c checks senders and replays, and the packet fuzzer
+ * tests both together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,10 @@ static struct fpisa_job make(uint8_t pipeline, uint16_t elements)
 	return j;
 }
 
-/* Check in both pipelines that a contribution's tag from user space is right, and so is the result's. */
+/*
+ * Check in both pipelines that the datapath accepts a contribution's tag from user space, and that the result's tag is
+ * right.
+ */
 static void every_length(void **state)
 {
 	struct vectors_rng rng;
@@ -72,7 +75,7 @@ static void every_bit(void **state)
 		changed += bit >= 8 * FPISA_PAYLOAD_OFFSET;
 	}
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_accepted), accepted);
-	/* Only the tag protects the payload; frames with other values in some header fields are refused earlier. */
+	/* Only the tag protects the payload. Frames with other values in some header fields are refused earlier. */
 	assert_true(harness_verdict(harness, JOB, FPISA_V_tag) >= tags + changed);
 	harness_run(harness, &f);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_accepted), accepted + 1);

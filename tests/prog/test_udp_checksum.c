@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * UDP checksums of all kinds of replies, in every format and mode, at any length. This test makes the frames;
+ * Test UDP checksums of all kinds of replies, in every format and mode, at any length. This test makes the frames, and
  * harness_run() checks each frame that leaves. test_egress.c checks copies to single addresses.
  */
 #include "protocol.h"
 #include "cases.h"
 
-#define ROUNDS 6 /* rounds of a combination */
+#define ROUNDS 6 /* number of rounds of a combination */
 
 /* The number of frames that have left, by their FPISA type */
 static uint32_t left[FPISA_TYPE_ERROR + 1];
@@ -89,7 +89,7 @@ static void all_replies(void **state)
 		    left[FPISA_TYPE_WELCOME] == left[FPISA_TYPE_RESULT]);
 }
 
-/* Return a call number, which replies echo, for which the reply *f would have UDP checksum 0. */
+/* Return a call number for which the reply *f would have UDP checksum 0. Replies echo the call number. */
 static uint32_t aim(const struct frame *f)
 {
 	static struct frame g;
@@ -117,7 +117,7 @@ static void never_zero(void **state)
 	values(w, 1.5f);
 	for (uint64_t chunk = 0; chunk < 2; chunk++) {
 		if (chunk) {
-			/* as in the next round's result */
+			/* as in the result of the next round */
 			harness_hdr(&f)->chunk = chunk;
 			harness_hdr(&f)->slot = fpisa_slot_of(chunk, j.window);
 			call = aim(&f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * VLAN tags in the kernel: frames of a job with a VLAN ID have its tag, and so have all answers. Other tags, a missing
- * tag, and two tags pass the frame to the stack unchanged, with a counter.
+ * Test VLAN tags in the kernel. Frames of a job with a VLAN ID have its tag, and so have all answers. A frame with
+ * another tag, without a tag or with two tags passes to the stack unchanged, and is counted.
  */
 #include <linux/if_ether.h>
 #include "protocol.h"
@@ -56,7 +56,7 @@ static void answers_have_the_tag(void **state)
 		struct frame f;
 
 		assert_int_equal(send_tagged(&j, &f, 0, 0, 1.5f, 0, 5 << 13 | ID), XDP_DROP);
-		/* STATUS, to the sender */
+		/* STATUS, only to the sender */
 		assert_int_equal(send_tagged(&j, &f, 0, 0, 1.5f, FPISA_F_PROBE, ID), XDP_REDIRECT);
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
@@ -66,7 +66,7 @@ static void answers_have_the_tag(void **state)
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
 		assert_true(harness_checksums_right(&f) && first_value(&f) == 3.75f);
-		/* the kept RESULT, to the sender */
+		/* the stored RESULT, to the sender */
 		assert_int_equal(send_tagged(&j, &f, 1, 0, 2.25f, FPISA_F_RETRANSMIT, ID), XDP_REDIRECT);
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
@@ -86,7 +86,7 @@ static void answers_have_the_tag(void **state)
 	}
 }
 
-/* Send the frame. It passes unchanged, and the verdict is counted once, for job `id`. */
+/* Send the frame. It must pass unchanged, and the verdict is counted once, for job `id`. */
 static void passes(struct frame *f, enum fpisa_verdict v, uint32_t id)
 {
 	uint64_t counted = harness_verdict(harness, id, v);
@@ -125,7 +125,10 @@ static void others_pass(void **state)
 	}
 }
 
-/* A tagged frame that is not of the protocol, for another address, or cut anywhere, passes unchanged or is dropped. */
+/*
+ * A tagged frame that is not of the protocol or for another address, or that is truncated anywhere, passes unchanged or
+ * is dropped.
+ */
 static void foreign_tagged(void **state)
 {
 	struct fpisa_job j;
@@ -154,7 +157,7 @@ static void foreign_tagged(void **state)
 	}
 }
 
-/* If a card removes tags, frames arrive without them; answers have them. Other tags still pass. */
+/* If a card removes tags, frames arrive without tags, and answers have tags. Frames with other tags still pass. */
 static void stripped_tags(void **state)
 {
 	struct fpisa_job j;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The package of these sources, over the library built from them"""
+"""Configuration for Python: the package of these sources, over the library built from them"""
 import os
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Arrays of every type, operation and shape over `mem`: exact sums, and arguments that are refused"""
+"""Test arrays of every type, operation and shape over `mem`: exact sums, and arguments that are refused."""
 import functools
 import math
 from decimal import Decimal
@@ -18,7 +18,7 @@ SMALL = {"bfloat16": (127, 7), "e4m3": (7, 3), "e5m2": (15, 2)}  # bias and frac
 
 
 def encode(values, type_):
-    """Return numbers as arrays of a type. Fail if a number is not exact in it."""
+    """Return numbers as arrays of a type. Fail if a number is not exact in the type."""
     values = np.asarray(values)  # numpy turns arrays without dimensions into scalars
     if type_ not in SMALL:
         out = np.array(values, type_)
@@ -39,7 +39,8 @@ def encode(values, type_):
 
 
 def pair(rank, op, type_, shape):
-    """Return whole numbers whose results are exact, 3 and 4 for the norm; eight bits do not hold the sum of their squares."""
+    """Return whole numbers whose results are exact. For the norm they are 3 and 4, except in eight-bit types, which do not hold the sum of
+    their squares."""
     norm = ((4, -4, 0), (0, 0, -4)) if BITS.get(type_) == "uint8" else ((3, -3), (4, 4, -4))
     choices = (norm if op == "norm" else ((1, -2, 2), (2, -1, 1, -2, 0)))[rank]
     return np.array([choices[i % len(choices)] for i in range(math.prod(shape))], float).reshape(shape)
@@ -93,7 +94,7 @@ def test_types_of_ml_dtypes(name, type_):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_integers(seed, rng):
-    """With lengths around frames and windows and any number of ranks, sums of int32 are numpy's."""
+    """With lengths around those of frames and windows and any number of ranks, sums of int32 are numpy's sums."""
     workers, count = rng.randrange(1, 6), rng.choice([1, 255, 256, 257, rng.randrange(1, 40000)])
     draw = np.random.default_rng(rng.getrandbits(32))
     arrays = draw.integers(-10**8, 10**8, (workers, count), "int32")
@@ -103,7 +104,7 @@ def test_random_integers(seed, rng):
 
 
 def cancelling(rng, n, most):
-    """Return four numbers for each of `n` elements, in random order: the two largest cancel, and the others are near 1."""
+    """Return four numbers for each of `n` elements, in random order. The two largest cancel, and the others are near 1."""
     rows = []
     for _ in range(n):
         big = math.ldexp(rng.uniform(1, 2), rng.randrange(30, most))
@@ -116,7 +117,7 @@ def cancelling(rng, n, most):
 def test_exact(dtype, part, pipeline, rng):
     """In mode exact, sums, averages and multiples are correctly rounded, in any order of the ranks, for each part of a number."""
     whole = np.empty((4, 500), dtype)
-    # numpy rounds the parts once; then two of four are exact in float64, and the others' sum is.
+    # numpy rounds the parts once here. Afterwards two of the four numbers are exact in float64, and so is the sum of the other two.
     whole.view(part)[:] = cancelling(rng, whole.view(part).shape[1], 120 if part == "float32" else 1000)
     ranks = [whole[list(order)] for order in ((0, 1, 2, 3), (2, 3, 1, 0), (1, 0, 3, 2))]
     right = np.array([math.fsum(column) for column in whole.view(part).T.tolist()])
@@ -153,7 +154,7 @@ def refused(kind, function, *args, **more):
 
 
 def test_flags():
-    """Each flag is raised at its value; an overflow also raises the exception, with all results."""
+    """Each flag is raised at its value. An overflow also raises the exception, with all results."""
     def flags_of(value, h):
         return h.allreduce(np.array([1, value], "float32")).flags
 
@@ -211,7 +212,7 @@ CASES = [
 
 
 def test_what_no_call_can_have():
-    """Invalid arguments are refused on one rank without a message to the other, and the next sum is right."""
+    """Invalid arguments are refused on one rank without a message to the other rank, and the next sum is right."""
     def rank_of(handle):
         if handle.rank == 0:
             for kind, message, args, more in CASES:
@@ -239,7 +240,7 @@ OPTIONS = {"timeout": 1, "loss": 1, "duplicate": 1, "reorder": 1, "delay": 1, "c
 
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda v: f"{v!r:.12}")
 def test_numbers_that_c_does_not_have(value):
-    """Each number for the library is refused by a TypeError or ValueError if its C type cannot hold it, and nothing is sent."""
+    """A number that does not fit into its C type gives a TypeError or ValueError, and nothing is sent."""
     def wrong(call, *args, **more):
         with pytest.raises((TypeError, ValueError)):
             call(*args, **more)
@@ -262,7 +263,7 @@ def test_numbers_that_c_does_not_have(value):
 
 @pytest.mark.parametrize("value", ["a\0b", "\0", 5, 1.5, ["a"]], ids=repr)
 def test_names_that_c_does_not_have(value):
-    """A zero byte would cut a name, so that another host, group or file would be used."""
+    """A name with a zero byte is refused. The byte would cut the name, so that another host, group or file would be used."""
     for name in "host", "name", "key_file":
         with pytest.raises((TypeError, ValueError), match=f"{name} is|expected str"):
             fpisa.Group(**{"host": "127.0.0.1:1", "name": "a", "rank": 0, "size": 1, "key_file": "", name: value})

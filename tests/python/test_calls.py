@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Requests, threads, forks and errors over `mem`; ctypes' structs against the header's"""
+"""Test requests, threads, forks and errors over `mem`, and compare the structs of ctypes with those of the header."""
 import ctypes
 import gc
 import os
@@ -39,7 +39,8 @@ def test_many_requests():
 
 
 def test_an_interrupt_after_a_start():
-    """After a signal's exception between the library's start and Python's, the library keeps the arrays until it is closed."""
+    """If a signal raises an exception between the library's start of a call and Python's record of it, the arrays stay until the library is
+    closed."""
     with fpisa.Mem(1) as mem, mem.connect(0) as handle:
         begin = handle._start
 
@@ -60,7 +61,7 @@ def test_an_interrupt_after_a_start():
 
 
 def test_test_and_timeouts():
-    """While a rank is late, test() of the other rank returns false and its wait() times out; then both get the sum."""
+    """While a rank is late, test() of the other rank returns false and its wait() times out. Then both ranks get the sum."""
     late = threading.Event()
 
     def rank_of(handle):
@@ -79,7 +80,7 @@ def test_test_and_timeouts():
 
 
 def test_an_array_that_is_left_half_summed():
-    """An array left half summed in place, without restore, is refused until it is written again."""
+    """An array that is left half summed in place, without restore, is refused until the program writes it again."""
     array = ones(10**7)
     with fpisa.Mem(1, elements=32, window=4) as mem, mem.connect(0, loss=0.5, seed=1, timeout=1) as handle:
         with pytest.raises(fpisa.TimedOut):
@@ -94,7 +95,7 @@ def test_an_array_that_is_left_half_summed():
 
 
 def test_descriptor():
-    """The descriptor is readable when a request has ended, not before, and counts requests."""
+    """The descriptor becomes readable when a request ends, not before, and counts requests."""
     def rank_of(handle):
         with selectors.DefaultSelector() as selector:
             selector.register(handle, selectors.EVENT_READ)
@@ -122,7 +123,7 @@ def test_descriptor():
 
 
 def test_progress_while_python_computes():
-    """While rank 0 computes, rank 1 has its sum long before rank 0 ends."""
+    """While rank 0 computes, rank 1 gets its sum long before rank 0 ends."""
     ended = threading.Event()
 
     def rank_of(handle):
@@ -144,7 +145,7 @@ def test_threads_share_a_handle():
 
         def call():
             for _ in range(10):
-                with order:  # ranks agree on the order of starts, not on the threads
+                with order:  # ranks must agree on the order of starts, but not on the threads
                     k = next(turns, None)
                     request = None if k is None else handle.start(np.full(3000, k, "float32"), tag=k + 1)
                 if request is None:
@@ -184,7 +185,7 @@ def test_calls_that_differ_and_rejoin():
         with pytest.raises(fpisa.CallsDiffer):
             handle.allreduce(ones(10 + handle.rank))
         handle.rejoin()
-        with pytest.raises(fpisa.CallsDiffer):  # as many real numbers, but not the same type
+        with pytest.raises(fpisa.CallsDiffer):  # the arrays have equally many real numbers, but not the same type
             handle.allreduce(ones(10).view("complex64") if handle.rank else ones(10))
         with pytest.raises(fpisa.CallsDiffer):
             handle.start(ones())
@@ -226,7 +227,7 @@ def test_collected_without_close():
 
 
 def test_fork():
-    """A child cannot use the handle, although a thread was in a call at the fork, and the parent continues."""
+    """A child cannot use the handle, although a thread was in a call at the fork. The parent continues."""
     with fpisa.Mem(1) as mem, mem.connect(0) as handle:
         request = handle.start(ones())
         inside, forked = threading.Event(), threading.Event()
@@ -312,7 +313,7 @@ STRUCTS = {"fpisa_options": _library.Options, "fpisa_info": _library.InfoStruct,
 
 
 def test_structs_of_the_header(tmp_path):
-    """Every member has the compiler's offset, and none is missing."""
+    """Every member has the offset that the compiler gives it, and no member is missing."""
     lines = []
     for name, struct in STRUCTS.items():
         lines.append(f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "{name}");')
@@ -332,7 +333,7 @@ LISTS = {"MODE": _library.MODES, "ROUND": _library.ROUNDINGS, "FANOUT": _library
 
 
 def test_names_of_the_tree(tmp_path):
-    """Names are those of fpisa/names.h, without mxint8, whose arrays end with scales."""
+    """Names of types are those of fpisa/names.h, except mxint8, because its arrays end with scales."""
     source = ["#include <stdio.h>", "#include <fpisa.h>", "#include <fpisa/format.h>", "#include <fpisa/names.h>"]
     calls = [f'#define {p}(id, name) printf("{p} %s %d\\n", name, FPISA_{p}_##id);\nFPISA_{p}_NAMES({p}, )' for p in LISTS]
     calls.append('#define TYPE(id, name, type) printf("TYPE %s %d\\n", type, FPISA_FORMAT_##id);\nFPISA_FORMAT_NAMES(TYPE, )')
@@ -347,7 +348,7 @@ def test_names_of_the_tree(tmp_path):
 
 
 def test_end_of_the_interpreter():
-    """Threads that poll at the interpreter's end do not use a closed handle."""
+    """Threads that poll when the interpreter ends do not use a closed handle."""
     program = """
 import threading, time, numpy, fpisa
 mem = fpisa.Mem(2, "float32")

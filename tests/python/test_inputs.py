@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every call of doc/sums.md with every kind of values that it names, whole, by keys and along axes, against rational numbers.
+"""Test every call of doc/sums.md with every kind of values that it names, whole, by keys and along axes, against rational numbers.
 
-A kind makes an object and returns the numbers in it: a Fraction, a pair of them (complex), or None (null). The oracle is Python's fractions
+A kind makes an object and returns its numbers: a Fraction, a pair of Fractions (complex), or None (null). The oracle is Python's fractions
 and test_sums.rounded(), without code of the package.
 """
 import array
@@ -47,7 +47,7 @@ def of_numpy(dtype, view):
 
 
 class Interface:
-    """An object with only __array_interface__"""
+    """An object that has only __array_interface__"""
 
     def __init__(self, x):
         self.keep, self.__array_interface__ = x, x.__array_interface__
@@ -59,11 +59,12 @@ def of_interface(rng, n):
 
 
 class Buffer(bytearray):
-    """An interface without data: the object's own memory is the data"""
+    """An interface without data, so that the object's own memory is the data"""
 
 
 def of_interface_in_a_buffer(whose):
-    """Return every second value from the end of a buffer that begins with other values, with bytes as data, as Pillow's images have."""
+    """Return every second value, in reverse, of a buffer that begins with other values. The data are bytes, as Pillow's images have
+    them."""
     def make(rng, n):
         x = numbers(rng, 2 * n + 3, "float32")
         made = {"typestr": "<f4", "shape": (n,), "strides": (-8,), "offset": 4 * (2 * n + 1), "version": 3}
@@ -116,7 +117,7 @@ def of_arrow(dtype):
 
 def of_dictionary(rng, n):
     values, at, valid = numbers(rng, 6, "float64"), rng.integers(0, 4, n).astype("int8"), rng.integers(0, 3, n) > 0
-    held = [Fraction(values[2 + i]) if ok and i != 2 else None for i, ok in zip(at, valid)]  # Column's third value is null
+    held = [Fraction(values[2 + i]) if ok and i != 2 else None for i, ok in zip(at, valid)]  # the third value of class Column is null
     return Column(at, valid, 0, b"c", dictionary=(values, b"g")), held
 
 
@@ -181,7 +182,7 @@ except ImportError:
 
 
 def added(values):
-    """Return the exact sum: a Fraction, or two."""
+    """Return the exact sum, a Fraction or a pair of Fractions."""
     there = [v for v in values if v is not None]
     if any(isinstance(v, tuple) for v in there):
         return tuple(sum(v[i] for v in there) for i in (0, 1))
@@ -218,7 +219,7 @@ def variance(values, ddof):
 
 
 def root(values):
-    """Return the nearest double to the root. The squares of the midpoints to its neighbours enclose the sum of squares."""
+    """Return the double nearest to the root. The squares of the midpoints to its neighbours enclose the sum of squares."""
     total = sum((size(v) for v in values if v is not None), Fraction(0))
     if not total:
         return 0.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The wheel, built and installed without a network, and doc/python.md's programs"""
+"""Build and install the wheel without a network, and run the programs of doc/python.md."""
 import asyncio
 import importlib.util
 import os
@@ -26,12 +26,12 @@ def pip(*argv):
 
 
 def test_wheel(tmp_path):
-    """The wheel is made from a source distribution only; in an environment without other packages sums work, and groups report that numpy
+    """The wheel is made only from a source distribution. In an environment without other packages sums work, and groups report that numpy
     is missing."""
     for module in "pip", "setuptools", "wheel":
         if not importlib.util.find_spec(module):
             pytest.skip(f"python3-{module} is not installed; make test installs it")
-    tree = tmp_path / "tree"  # a build writes beside its sources
+    tree = tmp_path / "tree"  # the build writes files beside its sources
     for part in "adapters/python", "include/fpisa":
         shutil.copytree(os.path.join(TOP, part), tree / part, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-B", "setup.py", "-q", "sdist", "-d", tmp_path], cwd=tree / "adapters/python", check=True)
@@ -57,7 +57,7 @@ def test_wheel(tmp_path):
 
 
 async def many(reducer, handle):
-    """Calls that are in progress at the same time."""
+    """Make calls that are in progress at the same time."""
     r = reducer(handle)
     try:
         return await asyncio.wait_for(asyncio.gather(*(r.allreduce(np.full(1000 * i + 1, i, "f4")) for i in range(9))), 60)
@@ -66,7 +66,7 @@ async def many(reducer, handle):
 
 
 def test_page():
-    """The page's programs compile, those over mem run, and the page has every name that doc/sums.md lacks."""
+    """The page's programs compile, and those over mem run. The page has every name that doc/sums.md lacks."""
     with open(os.path.join(TOP, "doc", "python.md")) as f:
         text = f.read()
     with open(os.path.join(TOP, "doc", "sums.md")) as f:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums (doc/sums.md) against rational numbers: any type, shape, stride, chunk, null, order, thread and vector unit.
+"""Test exact sums (doc/sums.md) against rational numbers, with any type, shape, stride, chunk, null, order, thread and vector unit.
 
 The oracle is Python's fractions and its own rounding of a quotient, without code of the package.
 """
@@ -34,7 +34,7 @@ UNITS = ["avx512", "avx2", "baseline"]
 
 
 def rounded(x, dtype="float64"):
-    """Return the nearest value to a Fraction, ties to even, by trying its neighbours."""
+    """Return the value nearest to a Fraction, with ties to even, by trying its neighbours."""
     mantissa, least, most = FLOATS[dtype]
     if not x:
         return 0.0
@@ -51,7 +51,8 @@ def exact(values):
 
 
 def wide(rng, n, dtype="float64"):
-    """Return values of one of several kinds: close to each other, of any exponent, cancelling, or few with gaps between their exponents."""
+    """Return values of one of several kinds: close to each other, with any exponents, cancelling, or few with gaps between their
+    exponents."""
     kind = rng.integers(5)
     x = rng.standard_normal(n)
     if kind == 1:
@@ -94,7 +95,8 @@ def test_sums(unit, rng):
 
 
 def test_spreading_exponents(unit, rng):
-    """If each 2000 values have more exponents than the earlier ones, or fewer, no call reads state that an earlier call left in memory."""
+    """If each block of 2000 values has more exponents than the earlier blocks, or fewer, no call reads state that an earlier call left in
+    memory."""
     for _ in range(4):
         x = np.ldexp(rng.standard_normal(8000), np.concatenate([rng.integers(-w, w, 2000) for w in (40, 200, 500, 1000)]))
         assert fpisa.sum(x) == math.fsum(x) == fpisa.sum(x[::-1].copy()) and fpisa.sum(x[2000:3000]) == math.fsum(x[2000:3000])
@@ -114,7 +116,7 @@ def test_integers(unit, rng):
 
 
 def test_every_half(rng):
-    """Each finite float16 and bfloat16, once and in any order, has the value of its bits."""
+    """Every finite float16 and bfloat16, alone and in any order, has the value of its bits."""
     bits = rng.permutation(1 << 16).astype("uint16")
     for name, exponent in ("float16", 0x7c00), ("bfloat16", 0x7f80):
         finite = bits[bits & exponent != exponent]
@@ -128,7 +130,7 @@ def test_every_half(rng):
 
 
 def test_many_groups(unit, rng):
-    """With more groups than a cache holds and more values than blocks, each group's sum is math.fsum's, in any order."""
+    """With more groups than a cache holds and more values than blocks hold, each group's sum is that of math.fsum, in any order."""
     n, groups = (2_700_000 if unit == "avx512" else 40_000), 140_000
     codes, x = rng.integers(0, groups, n), rng.standard_normal(n)
     x[::1001] *= 2.0 ** rng.integers(-300, 300, len(x[::1001]))
@@ -147,7 +149,7 @@ def test_many_groups(unit, rng):
     at = int(rng.integers(0, len(present)))
     values = x[order[ends[present[at]]:ends[present[at] + 1]]].tolist()
     assert means[at] == rounded(exact(values) / len(values))
-    with pytest.raises(OverflowError):  # a code without a group
+    with pytest.raises(OverflowError):  # one group number is too large
         state = fpisa._core.lib.sums_groups_new(groups, False)
         try:
             wrong = np.full(3, groups)
@@ -158,7 +160,7 @@ def test_many_groups(unit, rng):
 
 @pytest.mark.parametrize("span", [3, 70_000, 1 << 40])
 def test_integer_keys(rng, span):
-    """Keys close together or not, of either sign and any width, are unchanged and ascend."""
+    """Keys come back unchanged and in ascending order, whether close together or not, with either sign and any width."""
     for dtype in INTEGERS + ["bool"]:
         info = np.iinfo(dtype) if dtype != "bool" else None
         low = int(info.min) if info and rng.integers(2) else 0
@@ -173,7 +175,7 @@ def test_integer_keys(rng, span):
 
 
 def test_orders_splits_and_threads(rng):
-    """Any order, split and number of threads gives the same bits, and the same bytes."""
+    """Any order, split and number of threads gives the same bits, and the same bytes of partials."""
     for _ in range(12):
         x = wide(rng, int(rng.integers(2, 200000)))
         want = fpisa.Accumulator(x).to_bytes()
@@ -196,7 +198,7 @@ def test_orders_splits_and_threads(rng):
 
 
 def test_shapes(rng):
-    """Views of any strides, with axes, are summed right."""
+    """Views with any strides, and sums along axes, are right."""
     x = np.asarray(rng.standard_normal((7, 6, 5, 8)) * 2.0 ** rng.integers(-90, 90, (7, 6, 5, 8)))
     for view in x, x.T, x[::2, ::-1, 1:, ::3], x.transpose(2, 0, 3, 1), np.broadcast_to(x[0, 0, 0], (3, 8)), x[:0], x[2, 1, 1, 3:4]:
         assert fpisa.sum(view) == rounded(exact(view.ravel().tolist()))
@@ -228,9 +230,9 @@ def test_products(unit, rng):
                 want = rounded((n * squares - total ** 2) / (n * (n - ddof)))
                 assert fpisa.var(x, ddof=ddof) == want == fpisa.var(x, ddof=float(ddof))
             assert fpisa.var(x, ddof=0.5) == rounded((n * squares - total ** 2) / (n * (n - Fraction(1, 2))))
-    for low in range(-560, -460, 7):  # products of about the size below which their second halves lose bits
+    for low in range(-560, -460, 7):  # products near the size below which their second halves lose bits
         x, y = np.ldexp(rng.standard_normal((2, 300)), low)
-        x, y = np.r_[x, -(x * y)], np.r_[y, np.ones(300)]  # the sum consists of those halves only
+        x, y = np.r_[x, -(x * y)], np.r_[y, np.ones(300)]  # the sum consists only of the second halves
         assert fpisa.dot(x, y) == rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist())))
     x, y = wide(rng, 1500), wide(rng, 1500)
     i = rng.integers(-1 << 63, 1 << 63, 40)
@@ -254,7 +256,7 @@ def test_specials():
 
 
 def test_integers_times_specials(rng):
-    """If one side is an array or list of integers, infinities are multiplied by integers of which one half is 0."""
+    """If one side is an array or list of integers, products with infinities are right even if one half of an integer is 0."""
     integers = [0, 1, -1, 2 ** 32, -2 ** 32, 2 ** 32 + 1, -2 ** 33, 2 ** 63 - 1, -2 ** 63, 2 ** 31] + rng.integers(-1 << 63, 1 << 63, 9).tolist()
     floats = [0.0, 1.0, -1e300, 1.7e308, 5e-324, math.inf, -math.inf, math.nan]
     for i in integers:
@@ -277,7 +279,7 @@ def test_integers_times_specials(rng):
 
 
 def test_complex_specials():
-    """An infinite half does not affect the other."""
+    """An infinite half of a complex number does not affect the other half."""
     x = np.array([[complex(1, math.inf)], [complex(2, 1)]])
     for got in fpisa.sum(x, axis=0)[0], fpisa.sum(x.ravel(), by=[5, 5]).values[0], fpisa.sum(x):
         assert got == complex(3, math.inf)
@@ -295,7 +297,7 @@ def test_ties_of_a_long_run(unit):
 
 
 def test_groups_beyond_the_range():
-    """The spilled part of a cell may be beyond 2^1024."""
+    """The sum is right even if the spilled part of a cell is beyond 2^1024."""
     n = 1 << 19
     x = np.r_[np.full(n, 1.7e308), np.full(n, -1.7e308)]
     assert fpisa.sum(x, by=np.zeros(2 * n, int)).values.tolist() == [0]
@@ -303,7 +305,7 @@ def test_groups_beyond_the_range():
 
 
 def test_keys(rng):
-    """A masked key and None belong to no group, and NaN to the last group."""
+    """A masked key and None belong to no group, and NaN belongs to the last group."""
     nan = math.nan
     for dtype in int, float, object:
         by = np.ma.array(np.array([7, 7, 8, 9], dtype), mask=[0, 1, 0, 1])
@@ -353,7 +355,7 @@ def test_times_of_several_units(rng):
 
 
 def test_keys_that_are_records(rng):
-    """Records are one key if all fields are: a NaN, NaT or None in a field equals another there, and 0 equals -0."""
+    """Records are one key if all fields are equal. A NaN, NaT or None in a field equals another one in the same field, and 0 equals -0."""
     nan, n = math.nan, 300
     fields = [("a", ">i4"), ("b", "f4", 2), ("c", "U2"), ("d", "M8[s]"), ("e", "O"), ("f", [("g", "f2")])]
     kinds = [1, 2], [(nan, 0.0), (nan, -0.0), (0.0, nan), (1.0, 2.0)], ["", "x"], ["NaT", "2020-01-01"], [None, "o"], [(nan,), (1.0,)]
@@ -375,7 +377,7 @@ def test_keys_that_are_records(rng):
 
 
 def test_keys_that_do_not_equal_themselves():
-    """A key that does not equal itself, and is not a null or NaN, is refused and not left out."""
+    """A key that does not equal itself, and is not a null or NaN, is refused, not left out."""
     class Never:
         def __eq__(self, other):
             return False
@@ -396,7 +398,7 @@ def test_keys_of_either_byte_order():
 
 
 def test_booleans_that_are_neither_0_nor_1():
-    """Any byte but 0 is true, as in numpy and memoryview: as a value and as a key, in each call."""
+    """Any byte except 0 is true, as in numpy and memoryview. This holds for values and keys, in each call."""
     n = 40
     raw = bytes(i * 37 % 256 if i % 3 else 0 for i in range(n))
     truth = [float(b != 0) for b in raw]
@@ -414,7 +416,7 @@ def test_booleans_that_are_neither_0_nor_1():
 
 
 class Tensor:
-    """Objects that compare by identity and keep their values elsewhere, as torch's do"""
+    """Objects that compare by identity and store their values elsewhere, as torch's tensors do"""
 
     def __init__(self, x):
         self.x = x
@@ -433,7 +435,7 @@ class Tensor:
 
 
 def test_keys_are_values():
-    """Arrays of other libraries are compared as keys by their values, and objects without values are refused."""
+    """As keys, arrays of other libraries are compared by their values. Objects without values are refused."""
     torch = sys.modules.get("torch")
     for by in [Tensor([7, 7, 8]), np.frombuffer(b"-" + np.array([7, 7, 8]).tobytes(), "u1")[1:].view("i8")] + ([torch.tensor([7, 7, 8])] if torch else []):
         for call in fpisa.sum, fpisa.norm2:
@@ -462,7 +464,7 @@ def test_misaligned(rng):
 
 
 def test_arguments_of_numpy(rng):
-    """An integer of numpy counts as Python's."""
+    """An integer of numpy counts as an integer of Python."""
     x = rng.standard_normal(200_000)
     some = x[:50]
     for one in np.int64(1), np.uint8(1), np.float32(1), np.float64(1), Fraction(1), Decimal(1), True:
@@ -474,9 +476,9 @@ def test_arguments_of_numpy(rng):
 
 
 def test_bits_of_results(rng):
-    """Each bit pattern of the small types has numpy's value, and converts back."""
+    """Each bit pattern of the small types has the value that numpy gives it, and converts back."""
     bits = np.arange(1 << 16)
-    wide32 = rng.integers(0, 1 << 32, 4000) & rng.choice([0xffffffff, 0x807fffff], 4000)  # half of them subnormal
+    wide32 = rng.integers(0, 1 << 32, 4000) & rng.choice([0xffffffff, 0x807fffff], 4000)  # half of the values are subnormal
     for name, these, kind in ("float16", bits, "u2 f2"), ("bfloat16", bits, "u4 f4"), ("float32", wide32, "u4 f4"):
         with np.errstate(invalid="ignore"):
             want = (these << (16 if name == "bfloat16" else 0)).astype(kind[:2]).view(kind[3:]).astype("f8")
@@ -488,7 +490,7 @@ def test_bits_of_results(rng):
 
 
 def test_crafted_keys(rng):
-    """Keys that would collide in a hash table with known constants do not take long."""
+    """Grouping is fast even with keys that would collide in a hash table with known constants."""
     mask, n = (1 << 64) - 1, 60000
     back = [pow(c, -1, 1 << 64) for c in (0xd6e8feb86659fd93, 0x9e3779b97f4a7c15)]
     crafted = []
@@ -512,7 +514,7 @@ def test_groups(unit, rng):
             assert got.keys.tolist() == sorted(members) == means.keys.tolist()
             assert got.values.tolist() == [rounded(exact(members[k])) for k in sorted(members)]
             assert means.values.tolist() == [rounded(exact(m) / len(m)) for _, m in sorted(members.items())]
-    x = np.r_[np.ones(600), np.full(700000, np.nextafter(16, 0))]  # as large as values of the first block's unit may be, and of one sign
+    x = np.r_[np.ones(600), np.full(700000, np.nextafter(16, 0))]  # values of one sign, as large as values of the first block's unit may be
     for by in np.zeros(len(x), int), np.arange(len(x)) % 300 // 299:
         got = fpisa.sum(x, by=by).values
         assert got.tolist() == [rounded(int((by[:600] == k).sum()) + int((by[600:] == k).sum()) * Fraction(x[-1])) for k in range(len(got))]
@@ -524,7 +526,7 @@ def test_groups(unit, rng):
 
 
 class Column:
-    """An Arrow column as a program in any language would export it, in two chunks, without a call of pyarrow."""
+    """An Arrow column as a program in any language would export it, in two chunks, without a call of pyarrow"""
 
     def __init__(self, x, valid, offset=0, format_=b"g", chunks=2, dictionary=None):
         self.x, self.valid, self.offset, self.released = x, np.packbits(valid, bitorder="little"), offset, 0
@@ -539,7 +541,7 @@ class Column:
             self.keep.append(buffers)
             out.length, out.offset, out.null_count, out.n_buffers = high - low, low, -1, 2
             out.buffers, out.release = ctypes.cast(buffers, ctypes.POINTER(ctypes.c_void_p)), self.free
-            if self.dictionary:  # its first two values are before its offset, and the third after it is null
+            if self.dictionary:  # its first two values are before its offset, and the third value after it is null
                 values, most = self.dictionary[0], np.array([0x2f], "uint8")
                 inner = (ctypes.c_void_p * 2)(most.ctypes.data, values.ctypes.data)
                 self.keep += [most, inner, _arrow.ArrowArray(4, 1, 2, 2, 0, ctypes.cast(inner, ctypes.POINTER(ctypes.c_void_p)))]
@@ -569,17 +571,18 @@ class Column:
 
 
 def test_arrow(rng):
-    """Chunks, offsets and nulls are read right; each chunk is released once."""
+    """Chunks, offsets and nulls are read right, and each chunk is released once."""
     for n in 1, 10, 3001:
         x, valid, offset = wide(rng, n), rng.integers(0, 2, n).astype(bool), min(3, n // 2)
         column, seen = Column(x, valid, offset), valid & (np.arange(n) >= offset)
         assert fpisa.sum(column) == rounded(exact(x[seen].tolist()))
         assert fpisa.Accumulator(column).count == seen.sum()
-        assert column.released == 4  # in two sums
+        assert column.released == 4  # four chunks, in two sums
 
 
 def test_arrow_types(rng):
-    """Booleans are bits; decimals may have a negative scale; a column without chunks has its type's sum; indices are not values."""
+    """Booleans are bits, decimals may have a negative scale, a column without chunks has the sum of its type, and indices are not
+    values."""
     for n in 1, 9, 1000:
         x, valid = rng.integers(0, 2, n).astype(bool), rng.integers(0, 2, n).astype(bool)
         seen = valid & (np.arange(n) >= min(3, n // 2))
@@ -603,7 +606,7 @@ def test_arrow_types(rng):
 
 
 def test_nulls_keep_their_place(rng):
-    """A masked value or None on either side of a product leaves out the row, and axis keeps the shape."""
+    """A masked value or None on either side of a product leaves out the row, and sums along an axis keep the shape."""
     x, y, by = rng.integers(-9, 9, (3, 50)) * 1.0
     off, gone = rng.integers(0, 2, (2, 50)).astype(bool)
     seen = ~off & ~gone
@@ -629,7 +632,7 @@ def test_nulls_keep_their_place(rng):
 
 
 def test_numbers_are_exact():
-    """The sum of Python's and numpy's numbers in a list is exact, or the call is refused."""
+    """The sum of a list of numbers of Python and numpy is exact, or the call is refused."""
     big = 2 ** 53 + 1
     for x in [2 ** 63, 1], [2 ** 64 - 1, 1], [np.int64(big)], [np.uint64(2 ** 64 - 1), 1], [2 ** 63 + 1, -5], [10 ** 400, 1], [True, big], [-1, 2 ** 70, None]:
         got, want = fpisa.sum(x), sum(int(v) for v in x if v is not None)
@@ -639,7 +642,7 @@ def test_numbers_are_exact():
     assert fpisa.sum(parts) == 104 and type(fpisa.sum(parts)) is Decimal and fpisa.sum(np.array(parts, object), dtype="float32") == 104
     assert fpisa.mean([Decimal("0.1"), Decimal("0.2")]) == 0.15 and fpisa.sum([Decimal("1E+2"), 3]) == 103
     assert str(fpisa.sum([Decimal("1E+2")])) == "1E+2" and str(fpisa.sum([Decimal("-1E-9999"), 0])) == "-1E-9999"
-    assert fpisa.sum([Decimal("1E+9000"), Decimal("1E-9000")]) > Decimal("1E+9000")  # more digits than str() of an int takes
+    assert fpisa.sum([Decimal("1E+9000"), Decimal("1E-9000")]) > Decimal("1E+9000")  # the sum has more digits than str() of an int accepts
     with pytest.raises(OverflowError, match="exponent"):
         fpisa.sum([Decimal("1E+999999999")])
     assert fpisa.sum([np.float32(0.5), Fraction(1, 4), np.complex64(1j)]) == 0.75 + 1j and math.isnan(fpisa.sum([math.nan, 1]))
@@ -655,13 +658,13 @@ def test_numbers_are_exact():
 
 
 def test_buffers():
-    """ctypes reports no strides, and formats whose size is not the machine's, and both are handled."""
+    """The sum handles arrays of ctypes, which report no strides, and formats whose size is not the machine's."""
     assert fpisa.sum((ctypes.c_double * 3)(1, 2, 3)) == 6 and fpisa.sum(ctypes.c_double(2.5)) == 2.5
     assert fpisa.sum(((ctypes.c_float * 2) * 3)((1, 2), (3, 4), (5, 6)), axis=0).tolist() == [9, 12]
     for type_ in ctypes.c_long, ctypes.c_int, ctypes.c_ubyte, ctypes.c_short, ctypes.c_ulonglong:
         assert fpisa.sum((type_ * 3)(1, 2, 3)) == 6
 
-    class Packed(ctypes.Structure):  # its format is 'B', whatever its size is
+    class Packed(ctypes.Structure):  # its format is 'B', whatever its size
         _pack_, _fields_ = 1, [("x", ctypes.c_int32)]
 
     for refused in (Packed * 2)(), (ctypes.c_char * 2)(), (ctypes.c_double.__ctype_be__ * 2)():
@@ -727,7 +730,7 @@ def test_refusals(call, error):
 
 def test_pickle_and_bytes():
     a = fpisa.Accumulator([1, -2.5])
-    assert a.to_bytes().hex(" ") == "46 53 01 01 ff ff 00 00 02 00 00 00 00 00 00 00 03"  # of doc/partial.md
+    assert a.to_bytes().hex(" ") == "46 53 01 01 ff ff 00 00 02 00 00 00 00 00 00 00 03"  # the example of doc/partial.md
     b = pickle.loads(pickle.dumps(a))
     assert b == a and b.merge(a).value() == -3 and b.count == 4 and a.mean() == -0.75 and "-1.5" in repr(a)
     for kind in bytes, bytearray, memoryview:
@@ -735,7 +738,7 @@ def test_pickle_and_bytes():
 
 
 def test_without_numpy():
-    """The code for sums does not import numpy; results that are arrays are then memoryviews."""
+    """The code for sums does not import numpy. Results that are arrays are then memoryviews."""
     program = """if True:
         import sys
         sys.modules["numpy"] = None
@@ -750,7 +753,7 @@ def test_without_numpy():
 @pytest.mark.parametrize("call", [fpisa.sum, lambda x: fpisa.Accumulator(x).value(), lambda x: fpisa.sum(x, by=np.zeros(len(x), int)).values[0],
                                   lambda x: fpisa.dot(x, x)], ids=["sum", "accumulator", "groups", "dot"])
 def test_two_at_once(call):
-    """While a call sums many values another thread's calls begin and end: neither Python's lock nor a lock of the library is
+    """While a call sums many values, calls of another thread begin and end, because neither Python's lock nor a lock of the library is
     held."""
     many, few = np.ones(10_000_000), np.full(20_000, 0.5)
     began, over, during = threading.Event(), threading.Event(), []
@@ -761,7 +764,7 @@ def test_two_at_once(call):
             during.append((call(few), fpisa.sum(few[:100])))
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(10)  # so that a thread continues until it releases the lock
+    sys.setswitchinterval(10)  # a thread then continues until it releases the lock
     try:
         t = threading.Thread(target=others)
         t.start()
@@ -776,7 +779,8 @@ def test_two_at_once(call):
 
 @pytest.mark.skipif(not shutil.which("objdump"), reason="binutils are not installed; make test installs them")
 def test_no_global_state():
-    """The library's only variable is the chosen kernel, and all threads choose the same one; other variables are the compiler's."""
+    """The library's only variable is the chosen kernel, and all threads choose the same kernel. All other variables belong to the
+    compiler."""
     table = subprocess.run(["objdump", "-t", os.environ["FPISA_SUMS"]], check=True, text=True, capture_output=True).stdout
     names = {line.split()[-1] for line in table.splitlines() if re.search(r" \.(data|bss|tdata|tbss)\s", line)}
     assert {n for n in names if not re.match(r"\.|__|completed", n)} == {"chosen"}
@@ -784,8 +788,8 @@ def test_no_global_state():
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="vector units of x86-64")
 def test_dispatch(tmp_path):
-    """The CPU's widest unit is chosen, and each unit gives the same bytes: on this CPU, and on emulated CPUs without AVX-512
-    and AVX2."""
+    """The widest vector unit of the CPU is chosen, and each unit gives the same bytes, on this CPU and on emulated CPUs without AVX-512 and
+    AVX2."""
     program = """if True:
         import sys
         sys.modules["numpy"] = None
@@ -807,7 +811,7 @@ def test_dispatch(tmp_path):
 
 
 def test_page():
-    """The examples of doc/sums.md that need no other package run, and print what the page says."""
+    """The examples of doc/sums.md that need no other package run, and print the output that the page shows."""
     with open(f"{TOP}/doc/sums.md") as f:
         text = f.read()
     for program in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums of torch's tensors and their scalars, whose values are those that torch itself prints."""
+"""Exact sums of torch's tensors and of their scalars use the values that torch itself prints."""
 import struct
 
 import numpy as np

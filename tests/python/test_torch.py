@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The communication hook under DistributedDataParallel: ranks are threads over `mem`, and each gets the averages of its own process
-group."""
+"""Test the communication hook under DistributedDataParallel. Ranks are threads over `mem`, and each rank gets the averages of its own
+process group."""
 import numpy as np
 import pytest
 
@@ -12,7 +12,7 @@ torch_hook = pytest.importorskip("fpisa.torch_hook")
 
 @pytest.fixture(scope="module")
 def gloo(tmp_path_factory):
-    """A process group of one rank, so that torch's own averages change nothing."""
+    """A process group of one rank, so that torch's own averages have no effect"""
     torch.set_num_threads(1)
     store = tmp_path_factory.mktemp("store") / "file"
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
@@ -34,7 +34,7 @@ def make_net(dtype=torch.float32):
     (torch.float32, "float32", None, 1e-5), (torch.float64, "float64", None, 1e-12),
     (torch.float32, "float16", torch.float16, 1e-2), (torch.float32, "bfloat16", torch.bfloat16, 5e-2)])
 def test_average(gloo, dtype, type_, as_type, close):
-    """With two ranks and several buckets, all get the mean of the gradients that the ranks compute."""
+    """With two ranks and several buckets, both ranks get the mean of the gradients that the ranks compute."""
     inputs = [torch.from_numpy(np.random.default_rng(r).uniform(-1, 1, (5, 30))).to(dtype) for r in range(2)]
     alone = [gradients(make_net(dtype), x) for x in inputs]
     models = [torch.nn.parallel.DistributedDataParallel(make_net(dtype), bucket_cap_mb=0.001) for _ in inputs]
@@ -56,7 +56,7 @@ def test_average(gloo, dtype, type_, as_type, close):
 
 
 def test_fewer_ranks(gloo):
-    """If a rank was removed from the job, an error says that the average is over the other ranks."""
+    """If a rank was removed from the job, an error says that the average covers only the other ranks."""
     class Job:
         ranks = 0, 2
 
@@ -90,7 +90,7 @@ def test_an_error(gloo):
 
 
 def test_views(gloo):
-    """A view that is not a bucket gives, through the hook itself, a right average, or an error that says why."""
+    """If a view that is not a bucket is passed to the hook itself, the average is right, or an error says why the hook refuses it."""
     base = torch.tensor([1 + 2j, 3 - 4j])
     wrong = [(torch._neg_view(torch.ones(4)), ValueError), (base.conj(), ValueError), (base.conj().imag[:1], ValueError),
              (torch._neg_view(torch.ones(4, dtype=torch.bfloat16)), ValueError), (torch.ones(4, 4).t(), ValueError),

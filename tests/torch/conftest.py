@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Marks, and paths of shared parts."""
+"""Configuration for torch: marks, and the paths of shared parts"""
 import os
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))

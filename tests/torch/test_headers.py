@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The source of adapters/torch against the newest PyTorch: the headers of its wheel. A part of `make test-long`."""
+"""Compile adapters/torch against the headers of the newest PyTorch, from its wheel. `make test-long` runs this test."""
 import glob
 import importlib.util
 import os
@@ -18,7 +18,7 @@ PLATFORM = ["--platform", "macosx_14_0_arm64", "--platform", "macosx_11_0_arm64"
 
 @pytest.fixture(scope="module")
 def headers(tmp_path_factory):
-    """Return torch/include of the newest wheel."""
+    """Return the folder torch/include of the newest wheel."""
     if not importlib.util.find_spec("pip"):
         pytest.skip("python3-pip is not installed; make test installs it")
     folder = tmp_path_factory.mktemp("wheel")
@@ -36,7 +36,7 @@ def headers(tmp_path_factory):
 
 
 def compiles(headers, source):
-    """Return the compiler's errors; a method that overrides nothing is an error."""
+    """Return the errors of the compiler. A method that is meant to override and does not is an error."""
     python = sysconfig.get_paths()["include"]
     if not os.path.exists(os.path.join(python, "Python.h")):
         pytest.skip("python3-dev is not installed; make test installs it")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The backend with PyTorch from PyPI: the newest and the oldest supported version. A part of `make test-long`."""
+"""Test the backend with PyTorch from PyPI, in the newest and the oldest supported version. `make test-long` runs this test."""
 import os
 import re
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(os.geteuid() != 0, reason="ne
 
 
 def built(version):
-    """Return the directory of the package and of the environment for a version."""
+    """Return the directories of the package and of the environment for a version."""
     env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
     p = subprocess.run(["make", "-C", TOP, f"B={BUILD}", f"TORCH={version}", "torch"], text=True, capture_output=True, env=env)
     if "pip could not install" in p.stderr:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The wheels of adapters/python and adapters/torch as pip makes them by doc/torch.md, in an environment of their own, without a
-network. A part of `make test-long`: it compiles the extension once more."""
+"""Make the wheels of adapters/python and adapters/torch with pip as doc/torch.md says, in a separate environment without a network. `make
+test-long` runs this test, because it compiles the extension again."""
 import importlib.util
 import os
 import shutil
@@ -31,7 +31,7 @@ def test_wheels(tmp_path):
             pytest.skip(f"{package} is not installed; make test installs it")
     if not os.path.exists("/usr/include/torch/csrc/distributed/c10d/ProcessGroup.hpp"):
         pytest.skip("libtorch-dev is not installed; make test installs it")
-    tree = tmp_path / "tree"  # a build writes beside its sources
+    tree = tmp_path / "tree"  # the build writes files beside its sources
     for part in "adapters/python", "adapters/torch", "include":
         shutil.copytree(os.path.join(TOP, part), tree / part, ignore=shutil.ignore_patterns("__pycache__"))
     env = {**os.environ, "FPISA_BUILD": BUILD, "FPISA_LIBRARY": os.path.join(BUILD, "libfpisa.so")}

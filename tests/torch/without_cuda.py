@@ -24,7 +24,8 @@ def readelf(*argv):
 
 
 def wanted(folder):
-    """Return the versions of symbols that each missing library must define, and the names of each version; None: without a version."""
+    """Return {missing library: {version: symbols}} of the symbols that each missing library must define. Symbols without a version have the
+    version None."""
     versions, names = {}, collections.defaultdict(set)
     for path in glob.glob(f"{folder}/*.so"):
         for library in re.findall(r"NEEDED.*\[(.*)\]", readelf("-d", path)):
@@ -40,7 +41,7 @@ def wanted(folder):
 
 
 def write(path, versions, names):
-    """Compile the stand-in: each version's functions, or those without a version."""
+    """Compile the stand-in with the functions of each version, or with those without a version."""
     script = "".join(f"{v} {{ global: {' '.join(n + ';' for n in sorted(names[v]))} }};\n" for v in sorted(versions))
     functions = set().union(*(names[v] for v in versions or [None]))
     with open(path + ".map", "w") as f:

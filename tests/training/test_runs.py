@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Training runs: a second run has the same bits, each arm uses the addition that it names, a sweep continues where it stopped"""
+"""Test training runs. A second run has the same bits, each arm uses the addition that it names, and a sweep continues where it stopped."""
 import argparse
 import contextlib
 import json
@@ -60,8 +60,8 @@ def test_arms_differ(noise):
 @pytest.mark.parametrize("dtype, words, format", [
     (np.float32, np.uint32, rationals.FP32), (np.float16, np.uint16, rationals.Format("fp16", 5, 10, 32))])
 def test_totals(rng, monkeypatch, dtype, words, format):
-    """Each arm's sums of random gradients, in parts of some frames, by Python alone: additions one by one; the exact sum
-    rounded once; the numbers contract, in the order of the ranks, and its counts."""
+    """Each arm's sums of random gradients, in parts of several frames, equal those of Python: additions one by one, the exact sum rounded
+    once, or doc/numbers.md in the order of the ranks. The counts are equal too."""
     monkeypatch.setattr(arms, "ELEMENTS", 256)
     monkeypatch.setattr(arms, "WINDOW", 2)
     values = np.array([[rng.gauss(0, 1) * 2.0 ** -rng.randrange(20) for _ in range(1000)] for _ in range(8)], dtype)
@@ -69,7 +69,7 @@ def test_totals(rng, monkeypatch, dtype, words, format):
     def one_by_one(column):
         total = column[0]
         for v in column[1:]:
-            total = dtype(float(total) + float(v))  # binary64 holds the sum of two, rounded once
+            total = dtype(float(total) + float(v))  # binary64 holds the exact sum of two float32 values, so this rounds once
         return total
 
     expected = {"default": [one_by_one(c) for c in values.T], "reversed": [one_by_one(c[::-1]) for c in values.T],
@@ -101,7 +101,7 @@ def test_errors():
 
 
 def test_adds():
-    """A small value before a value beyond the headroom is overwritten; equal values are not."""
+    """A small value before a value beyond the headroom is overwritten. Equal values are not overwritten."""
     gradients = [np.array(v, "f4") for v in ([1e-6, 1], [1, 1])]
     assert errors.adds(gradients, "fpisa-a", "fp32", PROGRAM) == \
         {"adds": 2, "rounded": 0, "overwritten": 1, "left_shifted": 0, "overflowed": 0}
@@ -111,7 +111,7 @@ def test_adds():
 # -- a sweep -------------------------------------------------------------------------
 
 def test_sweep_goes_on(sweep, tmp_path):
-    """A run that exists, also in another file, is not done again; a truncated line does not count as a run."""
+    """A run that is recorded, also in another file, is not done again. A truncated line does not count as a run."""
     first, second = str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")
     assert "2 runs, 0 of them are in" in sweep(first, "--arms", "default,exact", "--processes", "2")
     with open(first) as f:
@@ -125,7 +125,7 @@ def test_sweep_goes_on(sweep, tmp_path):
         again = [json.loads(line) for line in f]
     assert sorted(r["weights"] for r in again) == sorted(json.loads(line)["weights"] for line in whole.splitlines())
     said = sweep(second, "--arms", "default,exact", "--also", first, "--compare", first)
-    assert "2 runs, 2 of them are in" in said and "the same bits" not in said  # the same runs
+    assert "2 runs, 2 of them are in" in said and "the same bits" not in said  # both sweeps name the same runs
     with open(second) as f:
         assert len(f.readlines()) == 2
     said = sweep(str(tmp_path / "c.jsonl"), "--arms", "default", "--compare", first)
@@ -133,7 +133,7 @@ def test_sweep_goes_on(sweep, tmp_path):
 
 
 def test_records_are_one_sweep_s(tmp_path):
-    """A second sweep gets an error about the first; an error names a broken line."""
+    """A second sweep gets an error about the first sweep. If a line is broken, the error names it."""
     path = tmp_path / "r.jsonl"
     one = sweep_module.Records(str(path))
     with pytest.raises(SystemExit, match="another sweep writes .*r.jsonl; wait"):
@@ -145,7 +145,7 @@ def test_records_are_one_sweep_s(tmp_path):
 
 
 def test_a_process_dies(tmp_path, monkeypatch, capsys):
-    """If a process dies before it has its order, the other continues, and the sweep says which runs are left."""
+    """If a process dies before it has received its order, the other process continues, and the sweep says which runs are left."""
     started = []
 
     def start(args, pipes):
@@ -177,7 +177,7 @@ def test_a_process_dies(tmp_path, monkeypatch, capsys):
 
 
 def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
-    """If the second process becomes ready after the first has finished all runs, no process is started in its place."""
+    """If the second process becomes ready after the first has finished all runs, no process is started in place of it."""
     ended, started = threading.Event(), []
 
     def start(args, pipes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Paths of shared parts, and the scripts that write the tested files"""
+"""Configuration for the tree: paths of shared parts, and the scripts that write the tested files"""
 import os
 import sys
 

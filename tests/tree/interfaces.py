@@ -28,10 +28,11 @@ HEAD = """\
 # NEWS.md says what changed. API: function, struct, constant. Wire: wire-struct, wire-constant. Output: verb, option,
 # counter (its number is the reason of an ERROR frame), json (file.key), metric. gone: was there, up to that version.
 """
-LIBRARIES = ("fpisa", "fpisa-query")  # each with a header of its name
+LIBRARIES = ("fpisa", "fpisa-query")  # each with a header of the same name
 API, WIRE = ("function", "struct", "constant"), ("wire-struct", "wire-constant")
 GONE = "(gone)"
-# These may grow at the end: they begin with their size, which the library checks; only the library makes a chunk.
+# These structs may grow at the end, because they begin with their size, which the library checks. A chunk may grow because only the library
+# makes chunks.
 GROW = ("fpisa_options", "fpisa_group_options", "fpisa_query_options", "fpisa_info", "fpisa_call", "fpisa_chunk")
 
 
@@ -49,7 +50,7 @@ def number(version):
     return tuple(map(int, version.split(".")))
 
 
-# -- the present interfaces: {(kind, name): description} -------------------------
+# -- the present interfaces as {(kind, name): description} -----------------------
 
 def members(body):
     """Return (name, type) of each member of a struct."""
@@ -90,7 +91,7 @@ def header(path, prefix=""):
 
 
 def functions(build, name):
-    """Return prototypes, with the version node under which the library exports each."""
+    """Return the prototypes, each with the version node under which the library exports the function."""
     text = re.sub(r"/\*.*?\*/", "", read("include", name + ".h"), flags=re.S)
     declared = {n: " ".join(p.split()) for p, n in re.findall(r"^((?:const )?\w+ \*?(fpisa_\w+)\([^{};]*\));", text, re.M)}
     exported = dict(line.split()[-1].split("@@") for line in subprocess.run(
@@ -170,7 +171,8 @@ def news():
 
 
 def says(section, key):
-    """Return whether NEWS names it, marked as code: an option with its dashes, a counter, key or metric by itself."""
+    """Return whether NEWS names the interface, marked as code. An option must have its dashes. A counter, key or metric must stand
+    alone."""
     kind, name = key
     name = name.rsplit(" ", 1)[-1] if kind == "option" else name.rsplit(".", 1)[-1] if kind == "json" else name
     return re.search(rf"(?<![\w-]){re.escape(name.removeprefix('v_') if kind == 'counter' else name)}(?![\w-])",
@@ -184,13 +186,13 @@ def grown(name, was, now):
 
 
 def changes(found, items):
-    """Return {key: (old, new)}, with None for a missing one."""
+    """Return {key: (old, new)}. A missing interface is None."""
     old = {k: what for k, (_, what) in items.items() if what != GONE}
     return {k: (old.get(k), found.get(k)) for k in {**old, **found} if old.get(k) != found.get(k)}
 
 
 def breaks(found, items, same_soname):
-    """Return, as sentences, why the changes may not be recorded."""
+    """Return the reasons, as sentences, why the changes may not be recorded."""
     differ = changes(found, items)
     version = ("wire-constant", "FPISA_VERSION")
     for (kind, name), (was, now) in differ.items():
@@ -204,7 +206,7 @@ def breaks(found, items, same_soname):
 
 
 def unsaid(items, sections, first):
-    """Return, as sentences, the changes of versions after the first that the version's section in NEWS.md does not name."""
+    """Return the changes, as sentences, that the section of their version in NEWS.md does not name. The first version is not checked."""
     for key, (version, what) in items.items():
         if version != first and not says(sections.get(version, ""), key):
             yield f"{' '.join(key)} {'is gone' if what == GONE else 'changed'} in {version}: NEWS.md does not say so there"

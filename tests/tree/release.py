@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Check whether this tree can be tagged as the Makefile's VERSION (`make release`).
 
-The Makefile's VERSION is the one source. The library's file, `--version`, the changelog of the Debian packages and the
-RPM packages are made of it. STATED lists the files that state it themselves, which must agree. NEWS.md has a section of each
-release, the newest first, which begins with "Tag `vX.Y.Z`, YYYY-MM-DD." and one to ten highlights of a line each; only the first section
-may be unreleased.
+The Makefile's VERSION is the single source. The library's file, `--version`, the changelog of the Debian packages and the RPM packages are
+made from it. STATED lists the files that state the version themselves and must agree. NEWS.md has a section for each release, the newest
+first. A section begins with "Tag `vX.Y.Z`, YYYY-MM-DD." and one to ten highlights of one line each. Only the first section may be
+unreleased.
 """
 import datetime
 import re
@@ -24,13 +24,13 @@ STATED = {
     "deploy/kubernetes/manager.yaml": r"\bimage: .*:(.*)$",
     "deploy/kubernetes/train.yaml": r"\bimage: .*:(.*)$",
 }
-MOST = 10        # highlights
-WIDTH = 150      # characters of a highlight
+MOST = 10        # maximum number of highlights
+WIDTH = 150      # maximum number of characters in a highlight
 OPEN = "Not released yet."
 
 
 def misstated(version, text_of):
-    """Return, as sentences, the files that state another version, or none."""
+    """Return sentences about the files that state another version, or none."""
     for name, pattern in STATED.items():
         found = {v for groups in re.finditer(pattern, text_of(name), re.M) for v in groups.groups() if v}
         if found != {version}:
@@ -38,13 +38,14 @@ def misstated(version, text_of):
 
 
 def head(section):
-    """Return (the first sentence, the highlights) of a section: everything before its first bold line."""
+    """Return (the first sentence, the highlights) of a section. These are the parts before its first bold line."""
     lines = [line for line in re.split(r"^\*\*", section, maxsplit=1, flags=re.M)[0].splitlines() if line]
     return lines[0] if lines else "", lines[1:]
 
 
 def ill_begun(sections, releasing=False):
-    """Return, as sentences, the sections of NEWS.md that do not have the beginning of a release. The first is open unless `releasing`."""
+    """Return sentences about the sections of NEWS.md that lack the beginning of a release. The first section may be unreleased unless
+    `releasing`."""
     days = []
     for i, (version, text) in enumerate(sections.items()):
         said, highlights = head(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""deploy/ against the tree: manifests, metrics, scripts, and doc/deploy.md's capabilities, which tests/image tries."""
+"""Compare deploy/ with the tree: manifests, metrics, scripts, and the capabilities in doc/deploy.md, which tests/image tests."""
 import glob
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from lab import FPISA, TOP, setting
 
 DEPLOY = os.path.join(TOP, "deploy")
-# apiVersion of each kind, and the fields that the API server requires.
+# Each kind has an apiVersion, and fields that the API server requires.
 KINDS = {
     "Namespace": ("v1", []),
     "ConfigMap": ("v1", ["data"]),
@@ -71,7 +71,7 @@ def test_manifest(path):
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=os.path.basename)
 def test_manifest_by_schema(path):
-    """Every field follows Kubernetes' own schema, if that is installed (kubernetes-validate)."""
+    """Every field follows the schema of Kubernetes, if kubernetes-validate is installed."""
     validate = pytest.importorskip("kubernetes_validate")
     for d in documents(path):
         validate.validate(d, validate.latest_version(), strict=True)
@@ -90,13 +90,13 @@ def test_names_that_manifests_share():
             assert hosts <= named["Service"]
     for d in every:
         if d["kind"] == "Service":
-            selector = {k: v for k, v in d["spec"]["selector"].items() if k != "job-name"}  # Kubernetes' own
+            selector = {k: v for k, v in d["spec"]["selector"].items() if k != "job-name"}  # Kubernetes itself adds this label
             assert any(selector.items() <= of.items() for of in labels)
             assert d["spec"]["selector"].get("job-name", "train") in named["Job"]
 
 
 def test_configuration_of_the_cluster(tmp_path):
-    """The program accepts the cluster's configuration."""
+    """The program accepts the configuration of the cluster."""
     config, = [d for d in documents(DEPLOY + "/kubernetes/aggregator.yaml") if d["kind"] == "ConfigMap"]
     (tmp_path / "fpisa.conf").write_text(config["data"]["fpisa.conf"])
     p = subprocess.run([FPISA, "config", "check", tmp_path / "fpisa.conf"], text=True, capture_output=True)
@@ -104,12 +104,12 @@ def test_configuration_of_the_cluster(tmp_path):
 
 
 def needs():
-    """Return doc/deploy.md's table: capabilities by verb."""
+    """Return doc/deploy.md's table as {verb: capabilities}."""
     return {verb: set(re.findall(r"CAP_(\w+)", caps)) for verb, caps in re.findall(r"^\| `([\w ]+)` \| (.*?) \|", read("doc/deploy.md"), re.M)}
 
 
 def test_capabilities():
-    """Manifests and the compose file give exactly the page's capabilities, which tests/image has tried."""
+    """Manifests and the compose file grant exactly the capabilities of the page, which tests/image tests."""
     page = needs()
     for path in MANIFESTS:
         for _, pod in pods(path):
@@ -124,7 +124,7 @@ def test_capabilities():
 
 
 def metrics():
-    """Return the metrics of `fpisa stats --prometheus`: doc/interfaces.txt has counters of jobs by their JSON names."""
+    """Return the metrics of `fpisa stats --prometheus`. doc/interfaces.txt lists counters of jobs by their JSON names."""
     text = read("doc/interfaces.txt")
     return set(re.findall(r"^\S+\tmetric\t(\w+)$", text, re.M)) | \
         {f"fpisa_{name}_total" for name in re.findall(r"^\S+\tcounter\t(?!v_)(\w+)$", text, re.M)}
@@ -179,7 +179,7 @@ def test_script(path):
 
 @pytest.fixture
 def slurm(tmp_path):
-    """Return (environment, function that runs a script): a site's files, and a stand-in for fpisa that records its calls."""
+    """Return (environment, function that runs a script), with the files of a site and a stand-in for fpisa that records its calls."""
     for name, text in ("fpisa", '#!/bin/sh\necho "$*" "$FPISA_KEY" > "$FPISA_RUN/said"\n'), ("keys", "train:1:secret\n"), \
             ("slurm.conf", f"FPISA_MANAGER=10.0.0.1:18000\nFPISA_SITE_KEY={tmp_path}/keys\n"):
         (tmp_path / name).write_text(text)
@@ -190,7 +190,7 @@ def slurm(tmp_path):
 
 
 def test_prolog_and_epilog(slurm, tmp_path):
-    """Only the user can read the key while the job runs. Afterwards no file is left. A fault found by doctor drains the node."""
+    """Only the user can read the key while the job runs. Afterwards no file is left. If doctor finds a fault, the node is drained."""
     env, run = slurm
     for _ in range(2):  # the second time as for a requeued job
         assert run("prolog").returncode == 0
@@ -205,7 +205,7 @@ def test_prolog_and_epilog(slurm, tmp_path):
 
 @pytest.mark.parametrize("source", ["user/lib/call.c", "user/datapath/families.c", "bpf/fpisa.bpf.c", "adapters/python/sums/state.c"])
 def test_big_endian_is_refused(source):
-    """On a big-endian target the compiler prints one error, before all others, that says why."""
+    """On a big-endian target the first error of the compiler is a single error that gives the reason."""
     flags = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__", "-std=gnu11", "-fmax-errors=1", "-fsyntax-only",
              "-Iinclude", "-Iuser", "-Ibuild"]
     p = subprocess.run(["gcc", *flags, source], cwd=TOP, text=True, capture_output=True)
@@ -214,14 +214,15 @@ def test_big_endian_is_refused(source):
 
 
 def test_without_postgres():
-    """Without PostgreSQL nothing that needs its headers is built."""
+    """Without PostgreSQL, no part that needs its headers is built."""
     p = subprocess.run(["make", "-s", "--no-print-directory", "print-FUZZ_USER", "print-PG_VERSION", "POSTGRESQLS=1 2"], cwd=TOP, text=True,
                        capture_output=True, check=True)
     assert "fdw" not in p.stdout.split() and not re.search(r"\d", p.stdout), p.stdout
 
 
 def test_packages_of_two_versions_of_postgresql(tmp_path):
-    """Each version has its package and its files, and the source package depends on both; the rest of debian/control does not change."""
+    """Each version of PostgreSQL has its own package and files, and the source package depends on both versions. The rest of debian/control
+    does not change."""
     shutil.copytree(os.path.join(TOP, "debian"), tmp_path / "debian")
     before = (tmp_path / "debian" / "control").read_text()
     subprocess.run([tmp_path / "debian" / "versions", "18", "15"], check=True)
@@ -237,7 +238,7 @@ def test_packages_of_two_versions_of_postgresql(tmp_path):
 
 
 def test_ci():
-    """Each job runs a part of .ci/run, and together they run each suite of `make test` once."""
+    """Each CI job runs a part of .ci/run, and together they run each suite of `make test` once."""
     workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))
     job = workflow["jobs"]["test"]
     assert [s["run"] for s in job["steps"] if ".ci/run" in s.get("run", "")] == [".ci/run ${{ matrix.part }}"]
@@ -249,7 +250,7 @@ def test_ci():
 
 
 def test_ci_of_long_suites():
-    """Each long suite has a machine, or one for each release (below), and none runs at a push."""
+    """Each long suite has a machine, or one for each release (below), and no long suite runs at a push."""
     jobs = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))[0]["jobs"]
     known = re.search(r"^LONG_SUITES = \{(.*?)\}", read("tests/run"), re.M | re.S)[1]
     assert sorted([*jobs["long"]["strategy"]["matrix"]["suite"], "distros"]) == sorted(re.findall(r'"([\w-]+)":', known))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""debian/deps with an apt of the test: random words and archives; the packages that the script chooses and installs, and its output."""
+"""Test debian/deps with a stand-in for apt, on random words and archives: the packages that the script chooses and installs, and its
+output."""
 import json
 import os
 import random
@@ -33,7 +34,8 @@ sys.exit(broken)
 
 @pytest.fixture
 def apt(tmp_path):
-    """Return a function that runs debian/deps on an archive: (exit status, stdout, stderr, what apt was asked to install)."""
+    """Return a function that runs debian/deps on an archive and returns (exit status, stdout, stderr, packages that apt was asked to
+    install)."""
     state = tmp_path / "state"
     programs = {"apt-cache": APT.format(state=str(state)), "apt-get": APT.format(state=str(state)), "id": "#!/bin/sh\ncat \"$APT_USER\"\n"}
     for name, text in programs.items():
@@ -72,8 +74,8 @@ def random_word(r):
 
 
 def test_random_archives(apt):
-    """The script takes the first alternative of which apt has all packages, and installs the missing ones. The table has all of them, or
-    says which are left out."""
+    """The script takes the first alternative for which apt has all packages, and installs the missing packages. The table has all packages,
+    or says which are left out."""
     seed = int(os.environ.get("FPISA_SEED", random.randrange(2**32)))
     print(f"FPISA_SEED={seed}")
     r, refused = random.Random(seed), 0
@@ -114,7 +116,7 @@ def test_user_who_may_not_install(apt):
 
 
 def test_no_release_by_name():
-    """Tests and lists of packages ask for what a release has, so they hold for the next release as well."""
+    """Tests and lists of packages ask only for packages that a release has, so they hold for the next release as well."""
     with open(os.path.join(TOP, "vm", "kernels")) as f:
         suites = re.findall(r"^\S+\t(\w+)", f.read(), re.M)
     assert suites

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README's figures and pictures come from bench/report/figures.json and from commands that exist; none is written by hand."""
+"""README's figures and pictures come from bench/report/figures.json and from commands that exist. No figure is written by hand."""
 import json
 import os
 import re
@@ -35,7 +35,7 @@ def words(path):
 # -- the tree --------------------------------------------------------------------
 
 def test_table():
-    """The tables here and in bench/README.md are those that `make bench-figures` and the benchmark by topology wrote."""
+    """The tables in README.md and in bench/README.md are those that `make bench-figures` and the benchmark by topology wrote."""
     for path, marks, rows in readme.tables(readme.load(), readme.read_lines(readme.POINTS)):
         assert readme.shown(page(path), marks) == rows
     assert all(part in run.PARTS for part, *_ in readme.ROWS)
@@ -66,7 +66,7 @@ def test_first_screen():
 
 
 def test_picture_of_the_all_reduce():
-    """The picture's bars are the record's medians."""
+    """The picture's bars are the medians of the record."""
     shown = words(os.path.join(PICTURES, "allreduce.svg"))
     for key, values in readme.load()["figures"].items():
         if key.startswith("allreduce."):
@@ -74,7 +74,7 @@ def test_picture_of_the_all_reduce():
 
 
 def test_whole_grid():
-    """The record has the points that the command measures, each by every topology and contender."""
+    """The record has the points that the command measures. Every topology and contender has each point."""
     lines = grid.points(readme.read_lines(readme.POINTS))
     assert [topology.identity(x) for x in lines] == topology.grid(False)
     assert all([*x["ours"]] == x["topologies"] and set(x["others"]) == set(grid.OTHERS) for x in lines)
@@ -82,7 +82,7 @@ def test_whole_grid():
 
 
 def test_picture_by_topology():
-    """The picture's bars are the record's ratios, and the last of a cluster is the bound's."""
+    """The picture's bars are the ratios of the record, and the last bar of a cluster is the bound."""
     shown = words(readme.TOPOLOGIES)
     bars = [x for x in grid.points(readme.read_lines(readme.POINTS)) if x["bytes"] in (64 << 10, 1 << 20) and x["rate_mbps"] == 20
             and (x["workers"], x["mtu"], x["queue_bytes"], x["loss"]) == (8, 3506, 1 << 20, 0)]
@@ -126,7 +126,7 @@ def by_topology(factor, waited=0.0):
 
 
 def results(factor, busy=0.01, quick=False):
-    """Write the results of all parts, every figure `factor`."""
+    """Write the results of all parts, with every figure equal to `factor`."""
     def line(contender, rate, size):
         ours = {"share": factor, "faster": factor} if contender == "fpisa" else {}
         return {"bench": "collective", "contender": contender, "topology": "switch", "workers": 8, "rate_mbps": rate, "bytes": size,
@@ -148,7 +148,7 @@ def results(factor, busy=0.01, quick=False):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Yield copies of README, record and picture; place(results, ...) makes folders of runs."""
+    """Yield copies of README, record and picture. place(results, ...) makes folders of runs."""
     for name, file in (("RECORD", "figures.json"), ("README", "README.md"), ("PAGE", "page.md"), ("PICTURE", "p/allreduce.svg"),
                        ("POINTS", "topology.jsonl"), ("TOPOLOGIES", "p/topology.svg")):
         monkeypatch.setattr(readme, name, str(tmp_path / file))
@@ -208,7 +208,7 @@ def test_take_refuses(place, lines, said):
 
 @needs_gnuplot
 def test_take_topology(place):
-    """The measurements of a run become the tables, the chart and the record; a star marks times that were limited by the CPUs."""
+    """The measurements of a run become the tables, the chart and the record. A star marks times that the CPUs limited."""
     folder, = place([*results(1), *by_topology(2.5, waited=0.11)])
     readme.take([folder], False)
     readme.take_topology(folder, False)
@@ -219,7 +219,7 @@ def test_take_topology(place):
                     "| 8, 20 Mbit/s, 1 MB | 2.50* |  |  |  |  | 2.50* |  |",
                     "| 8, 20 Mbit/s, 64 KB, queue 128 KB, MTU 1500, loss 1% | 2.50* |  |  |  |  | 2.50* |  |"]
     assert "| `mlp`, 4, 50 Mbit/s | 7 | 7 | 2.50 (2.50 to 2.50) |" in text and "These are medians of 3 or 9 rounds" in text
-    # 25 ms over a bound of 5 and of 10.
+    # 25 ms divided by the bounds of 5 ms and 10 ms is 5 and 2.5.
     assert {"2.5", "5", "FPISA, 1 MB"} <= set(words(readme.TOPOLOGIES)) and "64 KB" not in " ".join(words(readme.TOPOLOGIES))
 
 

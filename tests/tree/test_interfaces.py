@@ -17,14 +17,14 @@ def found():
 # -- the tree --------------------------------------------------------------------
 
 def test_record(found):
-    """doc/interfaces.txt records the present interfaces. After a change: name it in NEWS.md, then `make interfaces`."""
+    """doc/interfaces.txt records the present interfaces. After a change, name the change in NEWS.md, then run `make interfaces`."""
     items, soname = interfaces.recorded()
     assert interfaces.changes(found, items) == {}
     assert soname == f"libfpisa.so.{setting('SOVERSION')}"
 
 
 def test_news():
-    """Every change is named in its version's section, and the newest section is the Makefile's version."""
+    """Every change is named in the section of its version, and the newest section is that of the Makefile's version."""
     items, _ = interfaces.recorded()
     sections = interfaces.news()
     versions = list(sections)
@@ -37,7 +37,7 @@ def test_news():
 
 
 def test_header_alone():
-    """The header is installed without the tree: it does not name a file of the tree, and its numbers equal the protocol's."""
+    """The header can be installed without the tree. It does not name a file of the tree, and its numbers equal those of the protocol."""
     header, numbers = read("include", "fpisa.h"), read("include", "fpisa", "format.h")
     assert re.findall(r"\b(?:bpf|doc|include|user)/\S+", header) == []
     for name in "mode", "pipeline", "clz", "fanout":
@@ -47,7 +47,7 @@ def test_header_alone():
 
 
 def symbols():
-    """Return {function: (node, least version of the package)} of debian/lib*N.symbols."""
+    """Return {function: (node, lowest version of the package)} of debian/lib*N.symbols."""
     found, n = {}, setting("SOVERSION")
     for name in interfaces.LIBRARIES:
         text = read("debian", f"lib{name}{n}.symbols")
@@ -57,7 +57,7 @@ def symbols():
 
 
 def versions_of_structs(items, what):
-    """Return the versions of the structs that it points to, directly or through others."""
+    """Return the versions of the structs that the struct points to, directly or through others."""
     for name in re.findall(r"struct (\w+) \*", what):
         if ("struct", name) in items:
             version, inside = items["struct", name]
@@ -65,8 +65,8 @@ def versions_of_structs(items, what):
 
 
 def test_symbols():
-    """The node of each exported function names the version that added it. The package that a program needs
-    is not older than the function and the structs that it takes."""
+    """The node of each exported function names the version that added the function. The package that a program needs is not older than the
+    function and its structs."""
     items, _ = interfaces.recorded()
     functions = {n: v for (kind, n), v in items.items() if kind == "function" and v[1] != GONE}
     listed = symbols()
@@ -84,10 +84,10 @@ def test_packages_have_the_news():
     assert "](NEWS.md)" in read("README.md")
 
 
-# -- the rule, on invented changes -----------------------------------------------
+# -- the rule, tested on invented changes ----------------------------------------
 
 def change(found, **edits):
-    """Return the interfaces with some changed; None removes one."""
+    """Return the interfaces with some of them changed. None removes an interface."""
     new = dict(found)
     for name, what in edits.items():
         key = next((k for k in found if k[1] == name), ("function", name))
@@ -119,7 +119,7 @@ STRUCT, OPTIONS, MEM = "fpisa_chunk", "fpisa_options", "fpisa_mem_options"
     ({"v_stale": None, "job add --mode": None, "stats.drops": None}, None),
 ])
 def test_breaks(found, edits, broken):
-    """A change that breaks programs in use is refused, unless the version that reports it changes too."""
+    """A change that breaks existing programs is refused, unless the version that reports the change changes too."""
     texts = {n: what for (_, n), what in found.items()}
     new = change(found, **{n: w(texts[n]) if callable(w) else w for n, w in edits.items()})
     assert new != found
@@ -141,5 +141,5 @@ def test_unsaid(found, name, says):
         assert {k[1] for k, v in items.items() if v[0] == "0.2.0"} == {name}
         assert len(list(interfaces.unsaid(items, {"0.2.0": "- **output** something else\n"}, "0.1.0"))) == 1
         assert list(interfaces.unsaid(items, {"0.2.0": f"- **output** {says}\n"}, "0.1.0")) == []
-        # The record stays as it is until the interface changes again.
+        # The record does not change until the interface changes again.
         assert interfaces.updated(new, items, "0.3.0") == items

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README.md and every other page against the tree and the program: links, commands, tables and figures."""
+"""Compare README.md and every other page with the tree and the program: links, commands, tables and figures."""
 import glob
 import os
 import re
@@ -49,7 +49,7 @@ def test_tables_are_whole(page):
 
 
 def test_map():
-    """DEVELOPING.md names only existing programs, and every file of the rooms that it lists."""
+    """DEVELOPING.md names only existing programs, and every file of the directories that it lists."""
     there = {f for path, _, files in os.walk(TOP) if not {".git", "build"} & set(path.split(os.sep)) for f in files}
     named = set(re.findall(r"[\w-][\w.-]*\.(?:py|sh|c|h|hpp|cpp|mk)\b", read("DEVELOPING.md")))
     assert named - there <= {"fpisa_abi.h"}, named - there  # this header is generated
@@ -71,7 +71,7 @@ def test_make_targets(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_network_namespaces(page):
-    """No page loads the datapath by `ip netns exec` or `ip -n`, whose pins disappear."""
+    """No page loads the datapath with `ip netns exec` or `ip -n`, because the pins would disappear."""
     assert not re.search(r"ip (netns exec|-n) \S+ .*(fpisa|xdp)", read(page))
 
 
@@ -148,7 +148,7 @@ def rng(values, percent=True):
 
 
 def test_figures_of_analyze():
-    """The table under "What was measured" is the output of the first command there."""
+    """The table under "What was measured" is the output of the first command in that section."""
     text = read("doc/numbers.md")
     command, = [w for w in commands("doc/numbers.md") if w[1] == "analyze" and "data/gradients/*.f32" in w]
     files = sorted(glob.glob(os.path.join(TOP, "data", "gradients", "*.f32")))

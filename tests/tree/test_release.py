@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The version is stated once or agrees, and NEWS.md describes each release: release.py, and the tree."""
+"""The version is stated once or agrees everywhere, and NEWS.md describes each release. Test release.py, and the tree."""
 import hashlib
 import os
 import subprocess
@@ -13,12 +13,12 @@ from lab import BUILD
 NEXT = {"0.2.0": "Not released yet.\n\n- This.\n\n**API**\n\n- That.\n", "0.1.0": "Tag `v0.1.0`, 2026-01-02.\n\n- The first.\n"}
 
 
-INSTALLED = "1d603f3c47db85b6f32d739d75fc220aee3118f24249eb6c53b27e81f8641977"  # the installed configuration since 0.2.0
+INSTALLED = "1d603f3c47db85b6f32d739d75fc220aee3118f24249eb6c53b27e81f8641977"  # the configuration file that is installed since 0.2.0
 
 
 def test_configuration_that_packages_install():
-    """If its text changes, dpkg asks every user who has edited the file, and without a terminal the upgrade fails. Change it only for a
-    reason that NEWS.md states."""
+    """If the text of the installed configuration changes, dpkg asks every user who has edited the file, and without a terminal the upgrade
+    fails. Change the text only for a reason that NEWS.md states."""
     with open(os.path.join(TOP, "user", "system", "fpisa.conf"), "rb") as f:
         assert hashlib.sha256(f.read()).hexdigest() == INSTALLED
 
@@ -65,5 +65,5 @@ def test_head(change, said):
 
 
 def test_head_at_a_release():
-    """A release begins with its tag: an open section cannot be tagged."""
+    """A release begins with its tag, so an unreleased section cannot be tagged."""
     assert ["0.2.0 begins with" in f for f in release.ill_begun(NEXT, releasing=True)] == [True]

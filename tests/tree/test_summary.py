@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of targets: each figure is in its row, and is met or missed on the right side of the bound."""
+"""In the table of targets, each figure is in its own row, and is met or missed on the right side of the bound."""
 
 import summary
 
@@ -19,7 +19,7 @@ def test_at_most():
 
 
 def test_exact64():
-    """Exact sums of fp64 are judged by those of fp32 of the same run."""
+    """Exact sums of fp64 are judged by the sums of fp32 in the same run."""
     found = verdicts([{**arith(), "exact64": {"add_ratio": 1.8, "readout_ratio": 2.51, "set_over_add": 1.0}}])
     assert [f[1:3] for f in found] == [("1.80", "met"), ("2.51", "missed"), ("1.00", "met")]
 
@@ -30,7 +30,7 @@ def test_staged_is_judged_by_fused():
 
 
 def test_contenders():
-    """Frames of 256 and of 832 values have bounds of their own."""
+    """Frames of 256 and of 832 values have different bounds."""
     line = {"bench": "wire", "elements": 832, "ratio_quartiles": [0.3, 0.5]}
     found = verdicts([{**line, "contender": "fpisa", "ratio": 1}, {**line, "contender": "udp-avx2", "ratio": 1.6},
                       {**line, "contender": "udp-avx2", "elements": 256, "ratio": 1.6}, {**line, "contender": "xdp-avx2", "ratio": 1.4}])
@@ -51,7 +51,7 @@ def test_all_reduce():
 
 
 def test_by_topology():
-    """The summary is for N = 8 and a network without loss, by size, MTU and queue, except at rates that the CPUs cannot reach."""
+    """The summary covers N = 8 and a network without loss, by size, MTU and queue, except rates that the CPUs cannot reach."""
     def point(size, faster, seconds, topology="dedicated-8", **unusual):
         ours = {"faster": faster, "faster_quartiles": [faster, faster], "seconds": seconds, "waited": 0, "share": seconds, "bound_s": 1,
                 "limit_s": 1 + (topology == "one-port"), "share_quartiles": [seconds, seconds]}
@@ -84,7 +84,7 @@ def test_training_colocated():
 
 
 def test_training():
-    """The summary has the backend, the model that waits for the network, and float32 alone."""
+    """The summary has the backend, the model that waits for the network, and only float32."""
     def line(contender, model, format, mbit, gloo):
         return {"bench": "training", "contender": contender, "model": model, "format": format, "mbit": mbit, "workers": 4,
                 **({"gloo": gloo, "gloo_quartiles": [gloo, gloo]} if contender == "fpisa" else {})}

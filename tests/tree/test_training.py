@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""doc/training.md: its tables and pictures come from the committed records, and its statistics are right."""
+"""The tables and pictures of doc/training.md come from the committed records, and its statistics are right."""
 import math
 import os
 import re
@@ -44,7 +44,7 @@ def rows(text, first):
 # -- the tree ------------------------------------------------------------------
 
 def test_page():
-    """The text between the page's marks is what `make training-page` writes."""
+    """The text between the marks of the page is the text that `make training-page` writes."""
     assert report.shown(page()) == report.text(*map(sweep.read, (report.RECORDS, report.COST, report.NETWORK, report.AGAIN)))
 
 
@@ -86,7 +86,7 @@ def test_nothing_run():
 
 
 def test_intervals():
-    """Student's intervals of three pairs, by hand: differences 0.2, 0.4, 0.9 have mean 0.5 and deviation 0.3606."""
+    """Student's intervals of three pairs are as computed by hand. The differences 0.2, 0.4, 0.9 have mean 0.5 and deviation 0.3606."""
     records = [record(seed=s, last=97.0 + s) for s in (2, 3, 4)]
     records += [record(arm="exact", seed=s, last=97.0 + s + d) for s, d in ((1, 5.0), (2, 0.2), (3, 0.4), (4, 0.9))]
     text = report.text(records, [])
@@ -102,7 +102,7 @@ def test_intervals():
 
 
 def test_all_networks():
-    """A seed's difference over all networks is one value; a seed that lacks a network is none."""
+    """The difference of a seed over all networks is one value. If a seed lacks a network, it has no value."""
     by_seed = {1: (0.1, 0.2, 0.3, 0.4), 2: (0.5, 0.5, 0.5, 0.7), 3: (9.0, 9.0, 9.0)}
     records = [record(m, seed=s) for m in plan.NETWORKS for s in by_seed]
     records += [record(m, arm="fpisa", seed=s, last=97.0 + d) for s, of in by_seed.items() for m, d in zip(plan.NETWORKS, of)]
@@ -134,7 +134,7 @@ def test_spelled():
 
 
 def test_verdicts():
-    """The verdict uses both ends of the interval: half its length is 12.71 / 2 times the distance of two values."""
+    """The verdict uses both ends of the interval. Half the length of the interval is 12.71 / 2 times the distance of two values."""
     assert report.verdict([0.02, 0.03]) == "below 0.1" and report.verdict([-0.02, -0.03]) == "below 0.1"
     assert report.verdict([0.2, 0.21]) == "above 0.1" and report.verdict([-0.2, -0.21]) == "above 0.1"
     assert report.verdict([0.09, 0.1]) == "not settled"
@@ -143,14 +143,14 @@ def test_verdicts():
 
 
 def test_index():
-    """Another experiment's records are ignored; other images are refused."""
+    """Records of another experiment are ignored. Other images are refused."""
     assert report.index([record(experiment=0), record(seed=11), record(epochs=3)]) == {}
     with pytest.raises(ValueError, match="records of cifar10 and mnist in one file"):
         report.index([record(), record(data="cifar10")])
 
 
 def test_page_is_left(monkeypatch, tmp_path):
-    """A page that cannot be written does not change."""
+    """If a page cannot be written, it does not change."""
     kept = tmp_path / "training.md"
     kept.write_text(page())
     monkeypatch.setattr(report, "PAGE", str(kept))
@@ -177,14 +177,14 @@ def test_shares():
 
 
 def test_bench_page():
-    """The ratio that bench/README.md names is the range over networks and quotas."""
+    """The ratio in bench/README.md is the range over networks and quotas."""
     ratios = [line["sum_to_switchml"] for line in sweep.read(report.COST)[1:] if "sum_to_switchml" in line]
     with open(os.path.join(TOP, "bench", "README.md")) as f:
         assert f"over `udp` is {min(ratios):.2f} to {max(ratios):.2f} (`make training-cost`" in f.read()
 
 
 def test_cost():
-    """Medians equal the records; the page shows a quota that had no effect."""
+    """The medians equal those of the records, and the page shows a quota that had no effect."""
     line = {"model": "mlp", "parameters": 1000, "workers": 2, "quota_percent": 25, "contender": "fpisa", "rounds": 5, "steps": 9,
             "samples_per_s": 123.4, "samples_per_s_quartiles": [100.2, 150.1], "sum_ns_per_value": 9.44,
             "cpu_ms_per_sample": 2.5, "throttled": 0.5}
@@ -212,7 +212,7 @@ def test_network():
 
 
 def test_again(monkeypatch, tmp_path):
-    """If a run is done twice, the run by the same CPU replaces the earlier run."""
+    """If a run is done twice, the run on the same CPU replaces the earlier run."""
     first = [record(seed=s, weights=w, machine={"cpu": "X"}) for s, w in ((1, "a"), (2, "b"), (3, "c"))]
     paths = {name: tmp_path / name for name in ("RECORDS", "AGAIN")}
     for name, path in paths.items():
@@ -225,7 +225,7 @@ def test_again(monkeypatch, tmp_path):
         return rows(report.again(sweep.read(paths["AGAIN"]), first), "first on")
 
     with pytest.raises(SystemExit, match="short has no second run of any in .*RECORDS"):
-        does(first[0], record(seed=4))  # a copy, and a run that was done once
+        does(first[0], record(seed=4))  # a copy of a record, and a run that was done once
     by_y = [record(seed=s, weights=w, machine={"cpu": "Y"}, date="2030-01-03") for s, w in ((1, "a"), (2, "z"))]
     assert does(first[2], *by_y) == [["X", "Y", "1, 2", "2030-01-03", "2", "1"]]
     by_x = record(seed=1, weights="a", machine={"cpu": "X"}, date="2030-01-04")
@@ -235,7 +235,7 @@ def test_again(monkeypatch, tmp_path):
 
 
 def test_time_left(monkeypatch):
-    """The remaining time is computed from the epochs in progress until a run has ended, and then from runs; two processes share the
+    """The remaining time is computed from the epochs in progress until a run has ended, and afterwards from runs. Two processes share the
     work."""
     now = [1000.0]
     monkeypatch.setattr(sweep.time, "monotonic", lambda: now[0])
@@ -255,7 +255,7 @@ def test_time_left(monkeypatch):
 
 @needs_gnuplot
 def test_draws(tmp_path, monkeypatch):
-    """Pictures are drawn of all arms, or of a single arm."""
+    """Pictures show all arms, or a single arm."""
     monkeypatch.setattr(pictures, "PICTURES", str(tmp_path))
     for records in ([record()], [record(m, f, a, s, 96 + s / 7) for m in plan.NETWORKS for f in plan.FORMATS
                                  for a in plan.ARMS for s in (1, 2)]):

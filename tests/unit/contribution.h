@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A job and a valid contribution to it, for tests of single rules: test_checks.c, test_rules.c */
+/* A job and a valid contribution to it, for test_checks.c and test_rules.c, which test single rules */
 #ifndef TESTS_CONTRIBUTION_H
 #define TESTS_CONTRIBUTION_H
 
@@ -32,7 +32,7 @@ static inline struct fpisa_job a_job(void)
 	return j;
 }
 
-/* Return a valid ADD of rank 1: 64 elements of chunk 6, so slot 2 of version 1. */
+/* Return a valid ADD of rank 1 with 64 elements of chunk 6, which belongs to slot 2 of version 1. */
 static inline struct fpisa_hdr an_add(void)
 {
 	return (struct fpisa_hdr){.magic = FPISA_MAGIC,

@@ -32,7 +32,7 @@ static const struct {
 
 #define FORMATS ((int)(sizeof(formats) / sizeof(formats[0])))
 
-/* Return a word of a chain whose exponents lie around `middle`; kinds are 0..7. */
+/* Return a word of a chain whose exponents lie around `middle`. `kind` is 0..7. */
 static inline uint64_t random_word(struct vectors_rng *rng, struct fpisa_format f, int kind, int middle)
 {
 	uint64_t bits = vectors_next(rng), fraction = vectors_next(rng) & ((1ull << f.mbits) - 1);
@@ -50,11 +50,11 @@ static inline uint64_t random_word(struct vectors_rng *rng, struct fpisa_format 
 		break;
 	}
 	switch (kind) {
-	case 0: /* saturate */
+	case 0: /* values that saturate */
 		bits = middle & 1 ? ~0ull : 0;
 		fraction |= ((1ull << f.mbits) - 1) & ~3ull;
 		break;
-	case 1: /* any */
+	case 1: /* any bits */
 		e = (int)(bits >> 16) & top;
 		break;
 	case 2: /* subnormals and specials */
@@ -63,7 +63,7 @@ static inline uint64_t random_word(struct vectors_rng *rng, struct fpisa_format 
 	case 3: /* the top of the range */
 		e = top - 1 - (int)(bits >> 16) % 2;
 		break;
-	case 4: /* every distance that matters */
+	case 4: /* every distance of exponents that matters */
 		e = middle - spread + (int)(bits >> 16) % (2 * spread + 1);
 		break;
 	default:

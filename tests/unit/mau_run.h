@@ -24,8 +24,8 @@
 typedef uint32_t contribution[FPISA_BLOCK];
 
 /*
- * Do the paper's match (figure 5) without a map: entry i has bit 31 - i alone
- * and a mask over the first i + 1 bits; the match gives i. Zero has no entry.
+ * Do the paper's match (figure 5) without a map. Entry i has only bit 31 - i and a mask over the first i + 1 bits, and
+ * the match gives i. Zero has no entry.
  */
 static inline __u32 clz_prefixes(__u32 x)
 {
@@ -48,8 +48,8 @@ struct expected {
 	struct oracle_reg reg[FPISA_BLOCK];
 	struct fpisa_exp_block e;
 	struct fpisa_man_block m;
-	uint64_t event[FPISA_BLOCK]; /* events of this add, packed as in format.h */
-	uint64_t events;	     /* sum of event[] */
+	uint64_t event[FPISA_BLOCK]; /* events of the current add, packed as in format.h */
+	uint64_t events;	     /* sum of event[] for the current add */
 	uint64_t total;		     /* sum over all adds */
 };
 
@@ -138,7 +138,7 @@ static inline uint64_t staged_add(const struct fpisa_word_block *in, struct fpis
 	struct fpisa_phv_block p;
 	uint64_t events;
 
-	memset(&p, 0xa5, sizeof(p)); /* contents of another block */
+	memset(&p, 0xa5, sizeof(p)); /* leave the contents of another block in the PHV */
 	fpisa_stage0(in, FPISA_PHV(&p), FPISA_FP32);
 	fpisa_stage1(FPISA_PHV(&p), FPISA_FP32);
 	if (first) {

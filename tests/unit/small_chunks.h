@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* An aggregator in the process with small chunks, so that short calls have several: test_requests.c, test_restore.c */
+/*
+ * An aggregator in the process with small chunks, so that short calls have several, for test_requests.c and
+ * test_restore.c
+ */
 #ifndef TESTS_SMALL_CHUNKS_H
 #define TESTS_SMALL_CHUNKS_H
 

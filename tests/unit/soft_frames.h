@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Handmade frames for the aggregator of soft.h: test_soft.c, test_soft_formats.c */
+/* Handmade frames for the aggregator of soft.h, for test_soft.c and test_soft_formats.c */
 #ifndef TESTS_SOFT_FRAMES_H
 #define TESTS_SOFT_FRAMES_H
 
@@ -18,7 +18,7 @@ struct frame {
 	uint64_t to;
 };
 
-static const struct fpisa_job *frames_job; /* the job of the frames */
+static const struct fpisa_job *frames_job; /* the job that the frames belong to */
 
 static inline void set_checksum(struct frame *f)
 {
@@ -82,7 +82,7 @@ static inline void join(struct fpisa_soft *s)
 		assert_int_equal(f.to, 1ull << i);
 		assert_true(intact(&f));
 	}
-	/* Every waiting rank sends HELLO again; then the generation begins. */
+	/* Every waiting rank sends HELLO again. Then the generation begins. */
 	for (uint32_t i = 0; i < s->job.workers - 1; i++) {
 		hello(s, &f, i, 100 + i);
 		assert_int_equal(give(s, &f, i), FPISA_V_welcome);

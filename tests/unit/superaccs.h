@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Helpers for the tests of superaccumulators and partials: sums in exactly the
- * memory that their window takes, so that the sanitizers see every access to
- * other limbs; values of every relevant kind; and the oracle's results.
+ * Helpers for the tests of superaccumulators and partials. Sums are in exactly the memory that their window takes, so
+ * that the sanitizers see every access to other limbs. There are values of every relevant kind, and the oracle's
+ * results.
  */
 #ifndef SUPERACCS_H
 #define SUPERACCS_H
@@ -65,25 +65,25 @@ static inline uint64_t value(struct vectors_rng *rng, struct fpisa_format f, uin
 	uint64_t bits = vectors_next(rng), ones = fpisa_exp_ones(f), e = centre;
 
 	switch (kind) {
-	case 0: /* any exponent */
+	case 0: /* any exponents */
 		e = vectors_next(rng) % ones;
 		break;
-	case 1: /* within a few limbs */
+	case 1: /* exponents within a few limbs */
 		e = centre > 60 ? centre - vectors_below(rng, 60) : vectors_below(rng, 60);
 		break;
 	case 2: /* zeros and subnormals */
 		e = 0;
 		bits &= vectors_below(rng, 3) ? ~0ull : 1ull << 63;
 		break;
-	case 3: /* the largest */
+	case 3: /* the largest values */
 		e = ones - 1;
 		bits |= fpisa_frac_ones(f) & ~(uint64_t)vectors_below(rng, 2);
 		break;
-	case 4: /* few bits, for ties */
+	case 4: /* values with few bits, which give ties */
 		bits &= 1ull << 63 | 1ull << (f.mbits - 1) | 1;
 		e = centre > 60 ? centre - vectors_below(rng, 2) * (f.mbits + 1) : centre;
 		break;
-	case 5: /* one sign and one exponent, for carries */
+	case 5: /* one sign and one exponent, which give carries */
 		bits |= 1ull << 63;
 		break;
 	default: /* a special, rarely */
@@ -107,7 +107,7 @@ static inline void choose(struct values *v, struct vectors_rng *rng)
 		uint32_t one = kind < 8 ? kind : vectors_below(rng, 7);
 
 		v->word[i] = value(rng, v->f, one, centre);
-		/* Make values that cancel, and the last value. */
+		/* Make values that cancel, and set the last value. */
 		if (kind == 7 && i && i + 1 < v->n)
 			v->word[i] = v->word[i - 1] ^ (uint64_t)(i & 1) << (v->f.ebits + v->f.mbits);
 	}
@@ -131,9 +131,9 @@ static inline void oracle_of(struct oracle_exact *x, const struct values *v)
 		oracle_exact_add(x, v->word[i]);
 }
 
-/* -- the oracle's answers ------------------------------------------------------------ */
+/* -- the oracle's results ------------------------------------------------------------ */
 
-/* Return the sum divided by n in format `to`, by rational numbers. */
+/* Return the sum divided by n in format `to`, computed with rational numbers. */
 static inline uint64_t quotient(const struct oracle_exact *x, uint64_t n, struct fpisa_format to, uint32_t *flags)
 {
 	int up = fpisa_superacc_quantum(x->f) - fpisa_superacc_quantum(to);
@@ -151,7 +151,7 @@ static inline uint64_t quotient(const struct oracle_exact *x, uint64_t n, struct
 	return word;
 }
 
-/* Check what a read returns against the oracle. */
+/* Check the result of a read against the oracle. */
 static inline void check_read(const struct fpisa_superacc *a, const struct oracle_exact *x, uint64_t n,
 			      struct fpisa_format f)
 {
@@ -174,8 +174,8 @@ static inline void check_read(const struct fpisa_superacc *a, const struct oracl
 }
 
 /*
- * Return the merge of parts of the values, by pairs in a random order. One part of each pair is converted to bytes and
- * back.
+ * Return the merge of parts of the values, which are merged pairwise in a random order. One part of each pair is
+ * converted to bytes and back.
  */
 static inline struct fpisa_superacc *by_merges(const struct values *v, struct vectors_rng *rng)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An aggregator's jobs for another host's manager that is restarted while a job is made */
+/* Test an aggregator's jobs for a manager on another host that is restarted while a job is made. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <setjmp.h>
@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include "serve/agent_jobs.h" /* before cmocka's fail() */
+#include "serve/agent_jobs.h" /* included before cmocka's fail() */
 #include <cmocka.h>
 
 #define GROUP 77
 
-/* Requests to the helper and messages to the manager */
+/* Requests to the helper, and messages to the manager */
 static struct helper_request asked[16];
 static struct fpisa_manager_message told[16];
 static int asks, tells;
@@ -75,7 +75,10 @@ static void made(struct agent_jobs *a, uint32_t number)
 			      .place = q->place, .index = q->make.index, .id = q->make.id, .number = number});
 }
 
-/* Check that the first manager's job is not the answer to the second: it is removed, and the requested job is made. */
+/*
+ * Check that the job of the first manager does not answer the request of the second manager. It is removed, and the
+ * requested job is made.
+ */
 static void asked_again_while_it_is_made(void **state)
 {
 	struct agent_jobs *a = new_agent();
@@ -104,8 +107,8 @@ static void asked_again_while_it_is_made(void **state)
 }
 
 /*
- * Check a job that is made before the second manager's request: it is too late for the first manager, and is not the
- * answer to the second.
+ * Check a job that is made after the first manager has gone and before the second manager's request. It does not answer
+ * that request.
  */
 static void made_while_nobody_is_there(void **state)
 {
@@ -124,8 +127,8 @@ static void made_while_nobody_is_there(void **state)
 }
 
 /*
- * Check that the manager gets an error if it asks for a job of a group that was ended here before it has learned of the
- * end.
+ * Check that the manager gets an error if it asks for a job of a group that the aggregator has ended before the manager
+ * knew about the end.
  */
 static void asked_for_what_has_ended(void **state)
 {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The public functions refuse bad arguments, which is not an error of the handle: over the transport `mem` */
+/*
+ * Over the transport `mem`, the public functions refuse bad arguments. A refused argument is not an error of the
+ * handle.
+ */
 #include "workers.h"
 
-/* Make an aggregator for one rank, 32 elements and window 4. */
+/* Make an aggregator for one rank with 32 elements and window 4. */
 static struct fpisa_mem *make_mem(void)
 {
 	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .elements = 32, .window = 4};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * block.h, fused and staged, in every width of lane and register against the
- * oracle. test_mau.c does the same for FP32 at length.
+ * Compare block.h, fused and staged, in every width of lane and register with the oracle. test_mau.c does the same for
+ * FP32 at length.
  */
 #include "formats.h"
 

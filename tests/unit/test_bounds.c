@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The error bounds of doc/numbers.md, on random sums by the library's own
- * arithmetic (lib/soft/blocks.c); the true sum is the oracle's.
+ * Check the error bounds of doc/numbers.md on random sums by the library's own arithmetic (lib/soft/blocks.c). The
+ * oracle computes the true sum.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 #define MOST 8
 #define ROUNDS 3000
-#define SLACK (1 + 1e-9) /* the test's own arithmetic is in doubles */
+#define SLACK (1 + 1e-9) /* allows for the test's own arithmetic in doubles */
 
 static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
 				  FPISA_FORMAT_E5M2};
@@ -170,7 +170,10 @@ static void exact_nearest(void **state)
 	check_sums(FPISA_MODE_EXACT, FPISA_ROUND_NEAREST);
 }
 
-/* Check that an average of an exact sum by reciprocal has a relative error of at most 2^-24 and one rounding. */
+/*
+ * Check that the average of an exact sum, computed with the reciprocal, has a relative error of at most 2^-24 plus one
+ * rounding.
+ */
 static void reciprocal(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -201,7 +204,7 @@ static void reciprocal(void **state)
 	assert_true(different > 0);
 }
 
-/* Check that norm is too low by less than (2k - 1) 2^(-M - G), relatively, and one rounding. */
+/* Check that norm is too low by a relative error below (2k - 1) 2^(-M - G), plus one rounding. */
 static void norm(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -223,7 +226,7 @@ static void norm(void **state)
 			bound = truth * (2 * s.k - 1) * ldexpl(1, -s.f.mbits - s.f.guard) +
 				0.5L * ulp_of(s.f, s.result[i]);
 			if (fpisa_exp_ones(s.f) == (s.result[i] >> s.f.mbits) && !s.f.finite)
-				continue; /* beyond the range */
+				continue; /* the sum is beyond the range */
 			assert_true(fabsl(unpack_value(s.f, s.result[i]) - truth) <= bound * SLACK + truth * 1e-15L);
 		}
 	}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Broadcasts of any length and at any address, over lost frames: root's bits arrive, and no other byte changes */
+/*
+ * Broadcast blocks of any length, at any address, while frames are lost. The root's bits arrive, and no other byte
+ * changes.
+ */
 #include "lib/api.h"
 #include "workers.h"
 
@@ -18,7 +21,7 @@ static size_t size_of(int call)
 	return call < 70 ? (size_t)call : (size_t)(call - 69) * 997;
 }
 
-/* Return byte `i` of a call's data: words of NaN, -0 and the extremes, among others. */
+/* Return byte `i` of a call's data. The data contain words of NaN, -0 and the extremes, among others. */
 static unsigned char byte_of(int call, size_t i)
 {
 	static const unsigned char words[] = {0, 0, 0, 0x80, 1, 0, 0x80, 0x7f, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0};
@@ -27,7 +30,10 @@ static unsigned char byte_of(int call, size_t i)
 	return test_random(&state) % 2 ? words[i % 16] : (unsigned char)(test_random(&state) >> i % 16);
 }
 
-/* Broadcast a block of exactly that size, one byte into an allocation that sanitizers watch; NULL if the size is 0. */
+/*
+ * Broadcast a block of exactly this size. It starts one byte into an allocation that sanitizers watch. If the size is
+ * 0, pass NULL.
+ */
 static int broadcast(struct member *t, struct fpisa *f, int call)
 {
 	const uint32_t root = (uint32_t)call % RANKS;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * fpisa_allreduce_op() over the transport `mem`: every format, mode and
- * operation with ranks as threads, against the oracle in the reported order
- * of arrival; arrays of mxint8 and of big-endian jobs; refused arguments.
+ * Test fpisa_allreduce_op() over the transport `mem`, with ranks as threads. Every format, mode and operation is
+ * compared with the oracle in the reported order of arrival. Test also arrays of mxint8 and of big-endian jobs, and
+ * refused arguments.
  */
 #include <math.h>
 #include "workers.h"
 #include "lab/oracle/arrivals.h"
 #include "cases.h"
 
-#define ELEMENTS 64 /* a chunk */
-#define BLOCKS 13   /* six chunks and a half */
+#define ELEMENTS 64 /* elements in a chunk */
+#define BLOCKS 13   /* six and a half chunks */
 #define COUNT (BLOCKS * FPISA_BLOCK)
 #define CHUNKS (COUNT / ELEMENTS + 1)
-#define SCALES_AT COUNT /* in an array of mxint8 */
+#define SCALES_AT COUNT /* position of the scales in an array of mxint8 */
 
 struct trial {
 	struct cases_call call;
@@ -50,7 +50,7 @@ static void reverse(uint8_t *p, size_t n, uint8_t bytes)
 }
 
 /*
- * Return the elements of a round's contribution, which consists of a row of scales and then the elements, as on the
+ * Return the elements of a round's contribution. The contribution is a row of scales and then the elements, as on the
  * wire.
  */
 static const uint8_t *elements_of(const struct trial *c, uint32_t rank)
@@ -111,7 +111,7 @@ static void wrong(const struct member *w, size_t i, const char *what)
 		 w->trial->in_place ? ", in place" : "", w->rank, i, what);
 }
 
-/* Check one element, or a block, of all ranks in their order of arrival. */
+/* Check one element, or one block, of all ranks in their order of arrival. */
 static void check(const struct member *w, size_t i, const uint32_t *rank_at, uint32_t *flags)
 {
 	const struct trial *c = w->trial;
@@ -221,7 +221,7 @@ static void all_combinations(void **state)
 			combinations++;
 		}
 	}
-	/* Six floats: 3 modes x 6 + exact's 5; int32 3; mxint8 4 x 3 */
+	/* Six float formats have 3 modes x 6 operations and 5 in mode exact, int32 has 3, and mxint8 has 4 x 3. */
 	assert_int_equal(combinations, 6 * 23 + 3 + 12);
 	free(c);
 	free(w);
@@ -344,7 +344,7 @@ static void arrays_of_blocks(void **state)
 
 /* -- ranks that disagree ----------------------------------------------------------- */
 
-/* Check that both ranks get an error, long before the deadline, and neither gets a result. */
+/* Check that both ranks get an error long before the deadline, and that neither gets a result. */
 static void disagree(int op0, double factor0, int op1, double factor1)
 {
 	struct trial *c = calloc(2, sizeof(*c));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The stateless checks (frame.h), one by one */
+/* Test the stateless checks (frame.h) one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static void test_check_add(void **state)
 	ADD(rank, h.rank = 0);
 	ADD(rank, h.rank = 2);
 	ADD(rank, from = addr[0]);
-	/* The list is not read beyond the ranks of the job. */
+	/* The check does not read the list beyond the ranks of the job. */
 	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from, job.rank[WORKERS].port = port);
 	ADD(unknown_peer, from = elsewhere);
 	ADD(unknown_peer, sport = port + 1);
@@ -88,7 +88,10 @@ static void test_check_add(void **state)
 	ADD(length, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64);
 	ADD(ok, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
 	ADD(op, h.op = FPISA_OP_MAX, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
-	/* Factors: 2.0, 1 + 2^-23, -0.5; 0, infinity, NaN, 1 + 2^-24, which only FP64 takes */
+	/*
+	 * Valid factors are 2.0, 1 + 2^-23 and -0.5. Invalid factors are 0, infinity, NaN, and 1 + 2^-24, which only
+	 * FP64 accepts.
+	 */
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x4000000000000000);
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000020000000);
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0xbfe0000000000000);
@@ -99,7 +102,7 @@ static void test_check_add(void **state)
 	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000);
 	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000, job.format = h.format = FPISA_FORMAT_FP64,
 	    payload = 64 * 8);
-	/* Only scale has an operand. */
+	/* Only operation scale has an operand. */
 	ADD(op, h.aux = 0x4000000000000000);
 	ADD(not_live, job.live = 5);
 	ADD(ok, job.live = 2);
@@ -131,7 +134,7 @@ static void test_check_add_last_rank(void **state)
 	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
 }
 
-/* Change one field of a valid HELLO of rank 1, before its checksum is computed or after, and expect this verdict. */
+/* Change one field of a valid HELLO of rank 1, before or after its checksum is computed, and expect this verdict. */
 #define HELLO_OF(verdict, before, after)                                                                           \
 	do {                                                                                                       \
 		struct fpisa_job job = a_job();                                                                    \
@@ -164,7 +167,7 @@ static void test_check_hello(void **state)
 	HELLO(unknown_peer, sport++);
 	HELLO(unknown_peer, job.workers = 2, from = addr[2]);
 	HELLO(not_live, job.live = 5);
-	/* With the largest incarnation its rank could never join again. */
+	/* A rank with the largest incarnation could never join again. */
 	HELLO_SUMMED(incarnation, h.aux = 0);
 	HELLO_SUMMED(incarnation, h.aux = 1ull << 63);
 	HELLO_SUMMED(incarnation, h.aux = ~0ull);

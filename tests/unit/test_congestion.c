@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The limit of chunks in flight (lib/congestion.h) in a simulation: ranks with the real window and timeout, whose
- * frames share one port of a switch. The port queues some frames and drops the rest. A tick is the time of a frame in
- * the port.
+ * Simulate the limit of chunks in flight (lib/congestion.h). Ranks have the real window and timeout, and their frames
+ * share one port of a switch. The port queues some frames and drops the others. A tick is the time of one frame in the
+ * port.
  */
 #include "lib/window.h"
 #include "workers.h"
@@ -13,12 +13,12 @@
 #define FRAME_BYTES 3456
 
 struct port_plan {
-	int ranks, flows;  /* ranks, and flows of Reno */
+	int ranks, flows;  /* number of ranks, and of Reno flows */
 	uint64_t frame_ns; /* time of a frame in the port */
-	int room;	   /* frames that the port holds */
-	int delay;	   /* ticks from the aggregator back to a rank */
+	int room;	   /* number of frames that the port holds */
+	int delay;	   /* number of ticks from the aggregator back to a rank */
 	int chunks;
-	double loss; /* share of frames lost elsewhere than in the port */
+	double loss; /* share of frames that are lost outside the port */
 };
 
 /*
@@ -37,11 +37,11 @@ struct rank {
 
 struct flow {
 	double cwnd;
-	int in_flight, reduced, ack[MAX_QUEUE * 4]; /* acks by tick, a ring */
+	int in_flight, reduced, ack[MAX_QUEUE * 4]; /* ack[] counts acknowledgements by tick, as a ring */
 };
 
 struct frame {
-	int rank, chunk, flow, retransmit; /* rank below 0: a flow's frame */
+	int rank, chunk, flow, retransmit; /* rank below 0: the frame belongs to a flow */
 };
 
 struct sim {
@@ -186,7 +186,7 @@ static void run(struct sim *s, struct port_plan p)
 	free(s->chunk);
 }
 
-/* Return the time that the port needs for the frames, divided by the time that the run took. */
+/* Return the time that the port needs for the frames, divided by the duration of the run. */
 static double share(const struct sim *s)
 {
 	return (double)s->p.chunks * s->p.ranks / s->now;
@@ -194,7 +194,7 @@ static double share(const struct sim *s)
 
 /*
  * Check ports of 20 and 100 Mbit/s with 128 KB and 1 MB. From two ranks on, a limit of 64 for each rank would be more
- * than the small port holds, and all but a few hundredths of the frames would be sent needlessly.
+ * than the small port holds, and nearly all frames would be sent needlessly.
  */
 static void one_port(void **state)
 {
@@ -222,7 +222,7 @@ static void one_port(void **state)
 		}
 }
 
-/* Check that losses without a queue do not lower the rate: the limit stays above the path's capacity. */
+/* Check that losses without a queue do not lower the rate. The limit stays above the capacity of the path. */
 static void losses_without_a_queue(void **state)
 {
 	struct port_plan p = {.ranks = 4, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 2000, .loss = 0.01};
@@ -235,9 +235,9 @@ static void losses_without_a_queue(void **state)
 }
 
 /*
- * Check that a call of any number of ranks gets, in the long run, between half and twice its fair share, which is half of the port,
- * while another flow fills the port. If ranks always reduced their limit when they found their own frames in that
- * queue, they would get a hundredth.
+ * Check that a call of any number of ranks gets, in the long run, between half and twice its fair share, which is half
+ * of the port, while another flow fills the port. If ranks always reduced their limit when they found their own frames
+ * in the queue, they would get a hundredth of the port.
  */
 static void beside_another_flow(void **state)
 {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Mode exact of FP64 in user space, fused and staged, against the oracle's integers: 2 to 64 ranks, values over the whole
- * range, registers that hold the remains of earlier rounds; every order of four values; and the published properties of
- * exact sums by xsum and of reproducible sums by ReproBLAS. 20000 elements of random values, or FPISA_CASES
+ * Compare mode exact of FP64 in user space, fused and staged, with the oracle's integers. There are 2 to 64 ranks,
+ * values over the whole range, and registers that hold the remains of earlier rounds.
+ *
+ * Check every order of four values, and the published properties of exact sums (xsum) and of reproducible sums
+ * (ReproBLAS). FPISA_CASES is the number of elements of random values, 20000 by default.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -25,7 +27,7 @@
 
 typedef uint64_t lanes[FPISA_BLOCK];
 
-/* Registers, never cleared: a round begins with the remains of the last round */
+/* Registers that are never cleared, so a round begins with the remains of the last round */
 static struct fpisa_exp_block exponents;
 static struct fpisa_limbs64_block limbs;
 
@@ -58,7 +60,7 @@ static uint32_t sum(const lanes *in, uint32_t ranks, uint8_t pipeline, uint8_t r
 	return fpisa_soft_read(&j, &fin, out, at, 1);
 }
 
-/* Check that both pipelines and roundings give the oracle's bits. */
+/* Check that both pipelines give the oracle's bits in both roundings. */
 static void check(const lanes *in, uint32_t ranks)
 {
 	for (uint8_t rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++) {
@@ -105,7 +107,10 @@ static uint64_t word_of(struct vectors_rng *rng, uint32_t kind, uint32_t middle)
 	}
 }
 
-/* Fill `in` with values. Each element has a kind. A few elements have a special. Often two values cancel, except for the last bit. */
+/*
+ * Fill `in` with values. Each element has a kind. A few elements contain a special. Often two values cancel, except for
+ * the last bit.
+ */
 static void fill(struct vectors_rng *rng, lanes *in, uint32_t ranks)
 {
 	for (int i = 0; i < FPISA_BLOCK; i++) {
@@ -172,7 +177,7 @@ static void every_order(void **state)
 	}
 }
 
-/* Return element 0 of a sum of `n` values, and check all elements; the others are 0. */
+/* Return element 0 of a sum of `n` values, and check all elements. The other elements are 0. */
 static uint64_t one_sum(const double *v, uint32_t n)
 {
 	static lanes in[RANKS];
@@ -191,7 +196,7 @@ static uint64_t one_sum(const double *v, uint32_t n)
 			 bits_of(want))
 
 /*
- * Check the properties that Neal publishes for xsum: a sum is the exact sum rounded once, even if a part of it is
+ * Check the properties that Neal publishes for xsum. A sum is the exact sum rounded once, even if a part of it is
  * beyond the range, at ties, with subnormals and with values that cancel.
  */
 static void xsum(void **state)
@@ -217,8 +222,8 @@ static void xsum(void **state)
 }
 
 /*
- * Check the properties that ReproBLAS publishes: sums of a sine over whole periods, of an alternating series, and of a ramp with its
- * negative have the same bits in any order and split. Values and their negatives add up to zero.
+ * Check the properties that ReproBLAS publishes. Sums of a sine over whole periods, of an alternating series, and of a
+ * ramp with its negative have the same bits in any order and split. Values and their negatives add up to zero.
  */
 static void reproblas(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fault injection itself: each fault happens at the requested rate, alone and to the extent that faults.h says, and the
- * same seed gives the same faults. Without this, tests under faults would prove nothing.
+ * Test fault injection itself. Each fault happens at the requested rate, alone and to the extent that faults.h says,
+ * and the same seed gives the same faults. Without this check, tests under faults would prove nothing.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #define LEN 64
 
 struct outcome {
-	uint64_t came[FRAMES]; /* how often each frame was delivered */
+	uint64_t came[FRAMES]; /* number of times that each frame was delivered */
 	uint64_t total, overtaken, late, damaged, longest_ns;
-	uint64_t flips[64]; /* frames by number of flipped bits */
+	uint64_t flips[64]; /* number of frames by number of flipped bits */
 };
 
 static void take_all(struct fpisa_faults *f, uint64_t now, struct outcome *o, uint64_t *newest)
@@ -47,7 +47,7 @@ static void take_all(struct fpisa_faults *f, uint64_t now, struct outcome *o, ui
 	}
 }
 
-/* Send one frame each STEP_NS. Damage does not change the frame's number. */
+/* Send one frame every STEP_NS. Damage does not change the frame's number. */
 static struct outcome *run(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed)
 {
 	struct outcome *o = calloc(1, sizeof(*o));
@@ -159,7 +159,9 @@ static void corrupted(void **state)
 	assert_share(f.corrupted, 0.1);
 	/* Two flips of one bit cancel. */
 	assert_in_range(o->damaged, f.corrupted * 99 / 100, f.corrupted);
-	/* The checksum misses some patterns of three and four bits. Where flips cancel, few of these are left. */
+	/*
+	 * The checksum misses some patterns of three and four bits. If some flips cancel, few such patterns are left.
+	 */
 	assert_in_range(o->flips[3] + o->flips[4], 0, f.corrupted / 20);
 	for (int bits = 1; bits <= 8; bits++)
 		assert_true(bits == 3 || bits == 4 || o->flips[bits] > f.corrupted / 10);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Handles in a process that forks: the child cannot use them. The child keeps no port, gets an error when it uses a
- * handle, and does not disturb the parent when it closes one.
+ * Test handles in a process that forks. A child cannot use the parent's handles. It keeps no port, gets an error when
+ * it uses a handle, and does not disturb the parent when it closes a handle.
  */
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>
@@ -14,7 +14,7 @@
 #define ELEMENTS 32
 #define WINDOW 4
 #define LONG (4 * WINDOW * ELEMENTS)
-#define PATIENCE_S 20 /* time for a child before SIGALRM ends it */
+#define PATIENCE_S 20 /* time that a child may take before SIGALRM ends it */
 
 static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
 
@@ -41,7 +41,7 @@ static struct fpisa *joined(struct server *s, const struct fpisa_options *o)
 	return connect_one(s, o);
 }
 
-/* Fork a child that runs `run` and exits with its result, which is 0 on success. Return its pid. */
+/* Fork a child that calls `run` and exits with its result, which is 0 on success. Return the child's pid. */
 static pid_t in_child(int (*run)(void *arg), void *arg)
 {
 	pid_t pid;
@@ -120,7 +120,7 @@ static void port_is_free(void **state)
 	}
 }
 
-/* Check that the deadline holds while a child might still release the port, which actually another handle has. */
+/* Check that the deadline holds while a child might still release the port, although another handle has the port. */
 static void port_is_taken(void **state)
 {
 	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 100};
@@ -148,7 +148,7 @@ struct under_way {
 	float *v;
 };
 
-/* Return whether LeakSanitizer finds leaks; 0 in a build without it. */
+/* Return whether LeakSanitizer finds leaks. Return 0 in a build without LeakSanitizer. */
 static int leaks(void)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -176,7 +176,7 @@ static int use(void *arg)
 	return leaks() ? 2 : 0;
 }
 
-/* Check a child's use of a handle whose call in place is partly done, in memory that parent and child share. */
+/* Check the use of a handle in a child while a call in place is partly done, in memory that parent and child share. */
 static void use_in_child(void **state)
 {
 	const struct fpisa_options o = {.restore = 1};
@@ -225,7 +225,7 @@ static void fork_once(void *arg, const struct fpisa_chunk *c)
 	}
 }
 
-/* The child, too, is inside the call. */
+/* The child is inside the call, too. */
 static void check_fork_from_on_chunk(void)
 {
 	struct fpisa *f = NULL;
@@ -284,7 +284,9 @@ static int close_it(void *arg)
 	return refused ? 0 : 1;
 }
 
-/* Check that the child does not read a handle if another thread of the parent was anywhere in a call at the fork. */
+/*
+ * Check that the child does not read a handle if another thread of the parent was anywhere inside a call at the fork.
+ */
 static void check_fork_beside_a_call(const struct fpisa_options *o)
 {
 	struct server s = {0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The nine units of mau.h, element by element, against the oracle in formats other than plain FP32, with 32-bit and
- * 64-bit registers and with guard bits.
+ * Compare the nine units of mau.h, element by element, with the oracle in formats other than plain FP32, with 32-bit
+ * and 64-bit registers and with guard bits.
  */
 #include "formats.h"
 
@@ -10,7 +10,7 @@ struct registers {
 	__s64 m;
 };
 
-/* Add a word. Return the events of the add. */
+/* Add a word to the register. Return the events of the add. */
 static uint64_t add(struct registers *r, struct fpisa_format f, enum fpisa_mode mode, uint64_t word, int first)
 {
 	struct fpisa_lane l = {.word = word};
@@ -44,7 +44,7 @@ static uint64_t readout(const struct registers *r, struct fpisa_format f, enum f
 
 #define SAME(what, got, want) assert_same(what, format, mode, n, words, (uint64_t)(got), (uint64_t)(want))
 
-/* Add words[n - 1] to both; the first word if o is empty. Return the flags that this raised. */
+/* Add words[n - 1] to the register and to the oracle. If o is empty, it is the first word. Return the raised flags. */
 static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_t *words, struct registers *r,
 			  struct oracle_reg *o)
 {
@@ -68,7 +68,7 @@ static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_
 	return oracle_event_flags(&v);
 }
 
-/* Read both in both roundings. Return the flags that this raised. */
+/* Read the register and the oracle in both roundings. Return the raised flags. */
 static uint32_t check_readout(int format, enum fpisa_mode mode, int n, const uint64_t *words, const struct registers *r,
 			      const struct oracle_reg *o)
 {
@@ -120,7 +120,7 @@ static void test_random_chains(void **state)
 	}
 }
 
-/* Return an R-bit mantissa of any length and either sign; sometimes one of the two ends. */
+/* Return an R-bit mantissa of any length and either sign. It is sometimes one of the two ends of the range. */
 static int64_t random_mantissa(struct vectors_rng *rng, struct fpisa_format f)
 {
 	int64_t lowest = f.rbits == 64 ? INT64_MIN : INT32_MIN;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * CPUs that run the rules of slot.h at once, without a lock of the session. Some break generations, and one admits a
- * contribution while the next generation begins. Every order of their accesses to shared data is tried:
- * each CPU is a coroutine that stops before each access, and a schedule chooses the next CPU.
+ * Run CPUs that apply the rules of slot.h at the same time, without a lock of the session. Some break generations, and
+ * one admits a contribution while the next generation begins. The test tries every order of their accesses to shared
+ * data. Each CPU is a coroutine that stops before each access, and a schedule chooses the next CPU.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,11 +33,11 @@ static __u64 swap_if(__u64 *p, __u64 old, __u64 new)
 
 enum { MAX_CPUS = 4, MAX_STEPS = 32, STACK = 1 << 16 };
 
-/* A CPU that breaks `generation`, or admits a contribution to a kept result. It begins while that generation runs. */
+/* A CPU that breaks `generation`, or admits a contribution to a stored result. It begins while the generation runs. */
 struct cpu {
 	__u32 generation;
-	enum fpisa_verdict why; /* 0: admit */
-	int step;		/* result of admitting */
+	enum fpisa_verdict why; /* reason of the break; 0: the CPU admits a contribution */
+	int step;		/* result of the admission */
 	__u64 results;
 	bool over;
 	ucontext_t context;
@@ -111,8 +111,8 @@ static void begin_all(void)
 }
 
 /*
- * Take choice `k`: a CPU that has not finished, and whose generation has begun, makes one access; or the next of `last`
- * generations begins. Return false if no such choice exists.
+ * Take choice `k`. Either a CPU that has not finished, and whose generation has begun, makes one access, or the next of
+ * `last` generations begins. Return false if choice `k` does not exist.
  */
 static bool choose(int k, __u32 last)
 {
@@ -154,7 +154,7 @@ static long every_order(__u32 last, void (*check)(void))
 		}
 		assert_true(n < MAX_STEPS);
 		if (schedule[n]) {
-			/* That choice does not exist: the previous choice was the last at this point. */
+			/* This choice does not exist, so the previous choice was the last at this point. */
 			schedule[n] = 0;
 			if (!n)
 				return orders;
@@ -174,7 +174,7 @@ static void a_cpu(__u32 generation, enum fpisa_verdict why)
 	cpus[cpu_count++].why = why;
 }
 
-/* Check that the last generation still runs and is broken, for a reason of one of its own CPUs. */
+/* Check that the last generation still runs and is broken, for the reason of one of its own CPUs. */
 static void check_broken(void)
 {
 	enum fpisa_verdict why = (enum fpisa_verdict)(session.broken >> 32);
@@ -186,7 +186,10 @@ static void check_broken(void)
 	fail_msg("generation %u is broken for reason %d", session.generation, why);
 }
 
-/* Check one or two CPUs that are late when a generation ends, and two of the next generation. No mark is lost or replaced. */
+/*
+ * Check one or two CPUs that are late when a generation ends, together with two CPUs of the next generation. No mark is
+ * lost or replaced.
+ */
 static void test_breaks(void **state)
 {
 	static const __u32 of[][MAX_CPUS] = {{1}, {1, 1}, {1, 2}, {1, 1, 2}, {1, 2, 2}, {1, 2, 3}};

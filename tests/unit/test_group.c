@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A group of one rank, whose manager is a thread that answers as each case requires. The rank joins, gets its job,
- * learns of refusals and of ranks that are gone or have left, and reconnects to a restarted manager. The aggregator is
- * the server of udp_server.h.
+ * Test a group of one rank, whose manager is a thread that answers as each case requires. The rank joins, gets its job,
+ * and reconnects to a restarted manager. It gets errors about refusals, and about ranks that have died or left. The
+ * aggregator is the server of udp_server.h.
  */
-#define _GNU_SOURCE /* accept4() */
+#define _GNU_SOURCE /* for accept4() */
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -19,11 +19,11 @@ enum trouble {
 	REFUSES_RANK,	/* at JOIN */
 	REFUSES_JOB,	/* at ASK */
 	SAYS_NOTHING,	/* after JOIN */
-	WAITS_FOR_RANK, /* likewise, after PENDING */
+	WAITS_FOR_RANK, /* after PENDING */
 	SAYS_GONE,	/* at ASK */
 	SAYS_LEFT,	/* at ASK */
 	RESTARTS,	/* after JOINED: the connection ends, and RETURN is answered */
-	TAKEN_PORT,	/* at ASK a port that another socket has, then a free port */
+	TAKEN_PORT,	/* at ASK, first a port that another socket has, then a free port */
 };
 
 struct manager {
@@ -237,7 +237,7 @@ static int join(struct manager *m, struct fpisa_group **g)
 	return join_with(m, g, 0);
 }
 
-/* Check that a sum of one rank is its own array, and that a barrier uses the group's job. */
+/* Check that a sum of one rank equals its own array, and that a barrier uses the group's job. */
 static void check_calls(struct fpisa_group *g)
 {
 	float v[COUNT], sum[COUNT];
@@ -281,8 +281,8 @@ static void sums(void **state)
 }
 
 /*
- * A fault of a manager, and the failure of a join or call that it causes: the error, its sentence with the manager's
- * port, and the missing ranks
+ * A fault of a manager, and the resulting error of a join or call: its code, its sentence with the manager's port, and
+ * the missing ranks
  */
 struct failure {
 	enum trouble trouble;
@@ -322,7 +322,10 @@ static void not_joined(void **state)
 	}
 }
 
-/* Check that a first call in place of too many chunks is refused alone, before a job exists, and that the next call is summed. */
+/*
+ * Check that a first call in place with too many chunks is refused alone, before a job exists, and that the next call
+ * is summed.
+ */
 static void too_long(void **state)
 {
 	const size_t n = ((1ull << 26) + 1) * 64, size = n * sizeof(float);
@@ -343,8 +346,8 @@ static void too_long(void **state)
 }
 
 /*
- * Check a first call of a type that cannot end: its job is refused, or a rank is gone or has left. An array in place keeps its values,
- * with options.restore and without it.
+ * Check a first call of a type that cannot complete, because its job is refused, or a rank has died or left. An array
+ * in place keeps its values, with options.restore and without.
  */
 static void call_that_fails(const struct failure *c, int restore)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The manager's requests to a helper that does not read them: no send waits, no request is lost or reordered, and the
- * wait ends
+ * Test the manager's requests to a helper that does not read them. No send waits, no request is lost or reordered, and
+ * the wait for the helper ends.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,13 +22,13 @@ static void test_slow(void **state)
 	(void)state;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	alarm(60); /* a send that waits ends the test */
+	alarm(60); /* ends the test if a send waits */
 	requests_open(&r, pair[0]);
 	for (uint32_t i = 0; i < MESSAGES; i++)
 		assert_int_equal(requests_send(&r, &(uint32_t[64]){i}, sizeof(got), 1000), 0);
 	assert_false(STAILQ_EMPTY(&r.waiting));
 	assert_int_equal(requests_turn(&r, 1000 + REQUESTS_MS - 1), 0);
-	/* The helper is slow: each request that it takes restarts the time limit. */
+	/* The helper is slow, but each request that it takes restarts the time limit. */
 	for (__u64 now = 2000; next < MESSAGES; now += REQUESTS_MS - 1) {
 		while (recv(pair[1], got, sizeof(got), MSG_DONTWAIT) == sizeof(got))
 			assert_int_equal(got[0], next++);

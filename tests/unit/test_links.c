@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* user/job/links.c: the limit that an aggregator's links set for its job, with interfaces defined here */
+/*
+ * Test user/job/links.c, which finds the limit that an aggregator's links set for its job, with the interfaces defined
+ * here.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* links.c asks these stand-ins instead of this machine. */
+/* links.c calls these stand-ins, which replace this machine's interfaces. */
 #define link_get made_up_link
 #define fpisa_link_rate made_up_rate
 #define if_nametoindex made_up_index
 #include "job/links.c"
-/* cmocka has a fail() of its own. */
+/* cmocka has another fail(). */
 #include <cmocka.h>
 
 #define LO 1
 #define VETH 2
-#define SLOW_NIC 3 /* of 10 Gbit/s; FAST_NIC of 40 */
+#define SLOW_NIC 3 /* 10 Gbit/s; FAST_NIC has 40 */
 #define FAST_NIC 4
-#define SILENT_NIC 5 /* a card without a cable: its rate is not known */
-#define BRIDGE 6     /* a bridge of veths, which report a rate of their own */
+#define SILENT_NIC 5 /* a card without a cable, so its rate is unknown */
+#define BRIDGE 6     /* a bridge of veths, which report a rate */
 
 static const struct interface {
 	const char *name, *kind;
@@ -54,7 +57,7 @@ unsigned int if_nametoindex(const char *name)
 	return !strcmp(name, "lo") ? LO : 0;
 }
 
-/* Return the text for workers at these ports, a list that 0 ends; "" if there is no text. */
+/* Return the text for workers at these ports, a list that 0 ends. Return "" if there is no text. */
 static const char *said(double worker_gbits, ...)
 {
 	__u32 ifindex[FPISA_MAX_WORKERS], n = 0, port;
@@ -96,29 +99,34 @@ static void test_one_port(void **state)
 static void test_several_ports(void **state)
 {
 	(void)state;
-	/* Each worker has a port of its own. */
+	/* Each worker has its own port. */
 	assert_string_equal(said(0, SLOW_NIC, 0), "");
 	assert_string_equal(said(10, SLOW_NIC, FAST_NIC, 0), "");
-	/* The port that is full first counts: three workers by 10 Gbit/s, one by 40. */
+	/* The port that is full first decides. Here three workers share 10 Gbit/s, and one worker has 40. */
 	says(said(10, SLOW_NIC, SLOW_NIC, SLOW_NIC, FAST_NIC, 0), "let each use 33% of its own: a sum takes 2 times");
-	/* Workers are taken to be as fast as the fastest port. */
+	/* Workers are assumed to be as fast as the fastest port. */
 	says(said(0, SLOW_NIC, FAST_NIC, 0), "2 workers of 40 Gbit/s");
 }
 
 static void test_unknown(void **state)
 {
 	(void)state;
-	/* The rate of a veth, or of a bridge of veths, is not a wire's. A card without a cable and a port that is gone have no known rate. */
+	/*
+	 * A veth, or a bridge of veths, does not have the rate of a wire. A card without a cable and a port that is
+	 * gone have no known rate.
+	 */
 	assert_string_equal(said(0, VETH, VETH, VETH, 0), "");
 	assert_string_equal(said(0, BRIDGE, BRIDGE, BRIDGE, 0), "");
 	assert_string_equal(said(0, SILENT_NIC, SILENT_NIC, 0), "");
 	assert_string_equal(said(0, SLOW_NIC, SLOW_NIC, VETH, 0), "");
 	assert_string_equal(said(0, 7, 7, 7, 0), "");
-	/* The rate is given by --rate. */
+	/* The option --rate gives the rate. */
 	says(said(10, VETH, VETH, VETH, 0),
 	     "3 workers of 10 Gbit/s send to 1 aggregator, whose links let each use 33% of its own");
 	says(said(10, SLOW_NIC, SLOW_NIC, VETH, 0), "let each use 50% of its own");
-	/* A job with a rank on this host has other aggregators. A port that does not exist has no rate. */
+	/*
+	 * If a rank of the job is on this host, the job has other aggregators. A port that does not exist has no rate.
+	 */
 	assert_string_equal(said(10, LO, SLOW_NIC, SLOW_NIC, SLOW_NIC, 0), "");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The log of a server, with fast and slow readers; and progress, which appears only on a terminal */
+/* Test the log of a server with fast and slow readers, and progress, which appears only on a terminal. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +15,13 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#undef fail /* cmocka's, and a function of the program */
+#undef fail /* cmocka and the program both define fail() */
 #include "cli/log.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 
 #define WRITERS 4
-#define STUCK_S 120 /* a log that waits for a reader ends the test by SIGALRM */
+#define STUCK_S 120 /* SIGALRM ends the test if a log waits for a reader */
 
 /* Read all available bytes as a string. */
 static const char *read_now(int fd, char *text, size_t size)
@@ -71,7 +71,7 @@ static void a_flood_is_short(void **state)
 	read_now(end[0], text, sizeof(text));
 	assert_memory_equal(text, "line 0\nline 1\n", 14);
 	assert_string_equal(strstr(text, "line 19"), "line 19\n");
-	/* Lines are written again after the pause, and the number of lines left out is written once. */
+	/* Lines are written again after the pause, and the number of omitted lines is written once. */
 	log_turn(&l, LOG_PAUSE_MS - 1);
 	assert_string_equal(read_now(end[0], text, sizeof(text)), "");
 	log_line(&l, LOG_PAUSE_MS, "one\tmore\n");
@@ -98,7 +98,7 @@ static void nobody_reads(int from, int to)
 	log_open(&l, to);
 	for (int i = 0; i < 100; i++)
 		log_line(&l, 0, "line %d", i);
-	/* The kernel frees room in a terminal by itself. */
+	/* The kernel makes room in a terminal without a reader. */
 	if (!isatty(to)) {
 		assert_int_equal(l.left_out, 100);
 		empty(from);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The bodies of fpisa/lookup32.h, which BPF runs, against the units of block.h: registers and events, bit for bit */
+/*
+ * Compare the bodies of fpisa/lookup32.h, which BPF runs, with the units of block.h: registers and events, bit for bit.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +59,7 @@ static void all_modes(void **state)
 
 	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
-		/* With at most 64 ranks no sum of mode fpisa saturates (lookup.h). */
+		/* With at most 64 ranks, sums of mode fpisa never saturate (lookup.h). */
 		one_round(&rng, FPISA_MODE_FPISA, 1 + vectors_below(&rng, 64));
 		one_round(&rng, FPISA_MODE_FPISA_A, 1 + vectors_below(&rng, MOST));
 		one_round(&rng, FPISA_MODE_FPISA64, 1 + vectors_below(&rng, MOST));

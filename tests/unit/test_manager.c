@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Messages between ranks and the manager (user/lib/manager): valid and invalid messages, key files, and connections by
- * every pair of keys that the two sides may have
+ * Test messages between ranks and the manager (user/lib/manager): valid and invalid messages, key files, and
+ * connections with every pair of keys that the two sides may have.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +161,7 @@ static enum fpisa_manager_reason check(const struct fpisa_manager_message *m)
 	return fpisa_manager_check(m, m->type < FPISA_MANAGER_PENDING ? FPISA_MANAGER_RANK : FPISA_MANAGER_MANAGER);
 }
 
-/* Check that the last byte must be zero. Only a refusal's text reaches it, and the text ends before it. */
+/* Check that the last byte must be zero. Only a refusal's text can be that long, and it ends before the last byte. */
 static void nothing_stands_behind_what_is_used(void **state)
 {
 	(void)state;
@@ -182,7 +182,10 @@ static void nothing_stands_behind_what_is_used(void **state)
 		assert_int_equal(check(&m_), FPISA_MANAGER_R_malformed);    \
 	} while (0)
 
-/* Check that the answer of an aggregator that could not make a job has no more of a spec than the elements that fit. */
+/*
+ * Check that the spec in an aggregator's answer about a job that it could not make contains only the number of elements
+ * that fit.
+ */
 static void elements_that_fit(void **state)
 {
 	struct fpisa_manager_message m = good(FPISA_MANAGER_MADE);
@@ -225,7 +228,7 @@ static void bounds(void **state)
 	WRONG(AGGREGATORS, list.of[3].weight, 0);
 	WRONG(AGGREGATORS, list.of[3].weight, 101);
 	WRONG(AGGREGATORS, list.of[3].address, 0);
-	WRONG(AGGREGATORS, list.of[3].port, 18000); /* as the aggregator before it */
+	WRONG(AGGREGATORS, list.of[3].port, 18000); /* the same port as the previous aggregator */
 	WRONG(RANKS, ranks.group, 0);
 	WRONG(RANKS, ranks.first, 16);
 	WRONG(RANKS, ranks.address[7], 0);
@@ -261,7 +264,7 @@ static void bounds(void **state)
 	WRONG(ASK, ask.spec.fanout, 3);
 	WRONG(ASK, ask.spec.pipeline, 3);
 	WRONG(ASK, ask.spec.elements, 33);
-	WRONG(ASK, ask.spec.elements, 448); /* too many for fp64 */
+	WRONG(ASK, ask.spec.elements, 448); /* too many elements for fp64 */
 	WRONG(ASK, ask.spec.window, 3);
 	WRONG(ASK, ask.spec.window, 2048);
 	WRONG(BOUND, bind.taken, 2);
@@ -403,7 +406,7 @@ static void new_keys(void **state)
 	assert_memory_equal(keys.psk[1].secret, b.secret, sizeof(b.secret));
 	chmod(file, 0644);
 	assert_int_equal(fpisa_psk_new("third", file, &c), -EACCES);
-	/* The last line lacks its newline. */
+	/* The last line has no newline. */
 	write_file("train:00000000:" SECRET);
 	chmod(file, 0600);
 	assert_int_equal(fpisa_psk_new("other", file, &c), 0);
@@ -411,7 +414,7 @@ static void new_keys(void **state)
 	assert_int_equal(keys.n, 2);
 }
 
-/* Check a full file system: the keys in the file can still be read, and another key is added when there is room. */
+/* Check a full file system. The keys in the file can still be read, and another key can be added once there is room. */
 static void a_key_that_does_not_fit(void **state)
 {
 	struct rlimit before, small;
@@ -438,7 +441,9 @@ static void a_key_that_does_not_fit(void **state)
 	assert_int_equal(keys.n, 2);
 }
 
-/* Check that a file takes a limited number of keys and bytes: the next key is refused, and the file can still be read. */
+/*
+ * Check that a file takes a limited number of keys and bytes. The next key is refused, and the file can still be read.
+ */
 static void a_file_that_is_full(void **state)
 {
 	static struct fpisa_psks keys;
@@ -467,10 +472,10 @@ static void a_file_that_is_full(void **state)
 		assert_true(st.st_size < (off_t)sizeof(long_line));
 		long_line[sizeof(long_line) - 1 - room] = '#';
 	}
-	assert_int_equal(keys.n, 1); /* the last long line left room for a key */
+	assert_int_equal(keys.n, 1); /* the last long line leaves room for one key */
 }
 
-/* Check that exactly two of many processes can add a key of one name at once. */
+/* If many processes add a key of one name at the same time, check that exactly two succeed. */
 static void keys_at_once(void **state)
 {
 	static struct fpisa_psks keys;
@@ -527,7 +532,7 @@ static void connect_ends(struct ends *e, const struct fpisa_psks *keys, int plai
 	assert_int_equal(fpisa_channel_call(&e->rank, fd[1], own), 0);
 }
 
-/* Run both sides until each has had a message or an end, or both are idle. */
+/* Run both sides until each has received a message or the end, or until both are idle. */
 static void run_ends(struct ends *e)
 {
 	for (int i = 0; i < 50; i++) {
@@ -576,7 +581,7 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 	assert_int_equal(e.rank_rc, 1);
 	assert_memory_equal(&e.rank_took, &pong, sizeof(pong));
 	assert_true(fpisa_channel_flushed(e.manager));
-	/* The other side learns of a closed connection. */
+	/* The other side detects a closed connection. */
 	fpisa_channel_close(e.rank);
 	e.rank = NULL;
 	run_ends(&e);
@@ -585,8 +590,8 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 }
 
 /*
- * Check a process that can open no more files: it gets an error, and no message is lost. This runs before other tests
- * load GnuTLS.
+ * Check a process that cannot open any more files. It gets an error, and no message is lost. This test runs before
+ * other tests load GnuTLS.
  */
 static void no_more_files(void **state)
 {
@@ -648,7 +653,7 @@ static void without_a_common_key(void **state)
 	}
 }
 
-/* Check that an unknown identity and a wrong secret get the same answer, byte for byte, for the same reason. */
+/* Check that an unknown identity and a wrong secret get the same answer, byte for byte, and the same reason. */
 static void which_keys_there_are(void **state)
 {
 	struct fpisa_psks keys = {.n = 2};
@@ -671,7 +676,7 @@ static void which_keys_there_are(void **state)
 		assert_int_equal(e.manager_rc, -EACCES);
 		snprintf(said[i], sizeof(said[i]), "%s", fpisa_error());
 		n[i] = recv(fpisa_channel_fd(e.rank), answer[i], sizeof(answer[i]), MSG_DONTWAIT);
-		assert_int_equal(n[i], 7); /* a record of one alert */
+		assert_int_equal(n[i], 7); /* a record with one alert */
 		assert_memory_equal(answer[i], answer[0], 7);
 		assert_string_equal(said[i], said[0]);
 		close_ends(&e);
@@ -704,7 +709,7 @@ static void one_side_has_a_key(void **state)
 	close_ends(&e);
 }
 
-/* Check that an attacker between the two can send an unencrypted refusal, but no other message. */
+/* Check that an attacker on the path can send an unencrypted refusal, but no other message. */
 static void nothing_in_clear_but_a_refusal(void **state)
 {
 	struct fpisa_psk own = psk("train", "00000000", 1);
@@ -723,7 +728,7 @@ static void nothing_in_clear_but_a_refusal(void **state)
 	close(fd[0]);
 }
 
-/* Check messages that arrive in pieces or are cut short. */
+/* Check messages that arrive in pieces or are truncated. */
 static void pieces(void **state)
 {
 	struct fpisa_manager_message m = good(FPISA_MANAGER_JOIN), took;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The nine units in user space against the oracle, bit for bit: registers,
- * events, packed values, flags (mau_run.h compares them). Tests are, in order, values known from the contract and the
- * paper, all inputs that can be enumerated, and the shared random vectors.
+ * Compare the nine units in user space with the oracle, bit for bit: registers, events, packed values, flags (mau_run.h
+ * compares them). The tests use, in order, values known from the contract and the paper, all inputs that can be
+ * enumerated, and the shared random vectors.
  */
 #include "mau_run.h"
 #include "vectors.h"
@@ -12,8 +12,8 @@
 #define ROWS(a) (sizeof(a) / sizeof((a)[0]))
 
 /*
- * Check the paper's example (section 3.2, figure 2): 1.0 is added to a register
- * that holds 3.0, unit by unit, with the registers that the paper prints.
+ * Check the paper's example (section 3.2, figure 2). 1.0 is added to a register that holds 3.0, unit by unit, with the
+ * registers that the paper prints.
  */
 static void test_paper_example(void **state)
 {
@@ -42,7 +42,7 @@ static void test_paper_example(void **state)
 	assert_int_equal(p.m[0], 0x00800000);
 	fpisa_stage2(FPISA_PHV(&p), &e, FPISA_FP32, FPISA_MODE_FPISA);
 	assert_int_equal(e.e[0], 128);
-	assert_int_equal(p.d[0], 1); /* the incoming mantissa moves right by 1, the stored one stays */
+	assert_int_equal(p.d[0], 1); /* the incoming mantissa is shifted right by 1, the stored mantissa is not */
 	assert_int_equal(fpisa_stage3(FPISA_PHV(&p), FPISA_FP32, FPISA_MODE_FPISA), 0);
 	assert_int_equal(p.m[0], 0x00400000); /* step (2): 0b0.1 x 2^1 */
 	assert_int_equal(fpisa_stage4(FPISA_PHV(&p), &m, FPISA_FP32, FPISA_MODE_FPISA), 0);
@@ -55,9 +55,9 @@ static void test_paper_example(void **state)
 	assert_int_equal(p.d[0], 0);
 	fpisa_stage6(FPISA_PHV(&p), FPISA_FP32, clz_prefixes);
 	assert_int_equal(p.d[0], 7);				  /* step (5): seven leading zeros */
-	assert_int_equal(p.m[0] >> FPISA_ROUND_BITS, 0x00800000); /* moved right by 1: bit 24 */
+	assert_int_equal(p.m[0] >> FPISA_ROUND_BITS, 0x00800000); /* shifted right by 1, to bit 24 */
 	fpisa_stage7(FPISA_PHV(&p), FPISA_FP32);
-	assert_int_equal(p.e[0] + 1, 129); /* adjusted by 1; the field lacks the implied one */
+	assert_int_equal(p.e[0] + 1, 129); /* adjusted by 1; the field omits the implied one */
 	assert_int_equal(p.d[0], 0);
 	assert_int_equal(fpisa_stage8(FPISA_PHV(&p), &out, FPISA_FP32, FPISA_ROUND_DOWN), 0);
 	for (int i = 0; i < FPISA_BLOCK; i++)
@@ -65,11 +65,9 @@ static void test_paper_example(void **state)
 }
 
 /*
- * Check which entry of figure 5 the example matches. The text says 0.128.0.0/9,
- * but that entry is for a mantissa that is normalised already. The register
- * of step (4) is 0x01000000, which as an address is 1.0.0.0 and matches
- * 1.0.0.0/8: seven leading zeros and the shift right by 1 that the text then
- * states.
+ * Check which entry of figure 5 the example matches. The text says 0.128.0.0/9, but that entry is for a mantissa that
+ * is already normalised. The register of step (4) is 0x01000000, which as an address is 1.0.0.0. It matches 1.0.0.0/8,
+ * which gives the seven leading zeros and the shift right by 1 that the text then states.
  */
 static void test_paper_prefix(void **state)
 {
@@ -180,7 +178,10 @@ static void test_known(void **state)
 	}
 }
 
-/* Check all 256 x 256 pairs of exponent fields, eight pairs of fractions, all signs, with infinities and NaNs. */
+/*
+ * Check all 256 x 256 pairs of exponent fields, with eight pairs of fractions and all signs, including infinities and
+ * NaNs.
+ */
 static void test_exponent_pairs(void **state)
 {
 	static const uint32_t fractions[8][2] = {
@@ -206,7 +207,7 @@ static void test_exponent_pairs(void **state)
 	}
 }
 
-/* Check all triples of 16 values and both signs: zeros, subnormals, borders of the range, infinities, NaNs. */
+/* Check all triples of 16 values with both signs: zeros, subnormals, borders of the range, infinities, NaNs. */
 static void test_specials(void **state)
 {
 	static const uint32_t v[FPISA_BLOCK / 2] = {
@@ -257,8 +258,8 @@ static void test_subnormals(void **state)
 }
 
 /*
- * Check that 128 of the largest mantissas fit (section 3.3), and that from the 129th on every add saturates until
- * the sign turns.
+ * Check that 128 of the largest mantissas fit (section 3.3), and that from the 129th on every add saturates until the
+ * sign changes.
  */
 static void test_saturation(void **state)
 {
@@ -287,7 +288,10 @@ static void test_saturation(void **state)
 	}
 }
 
-/* Check a register at either end and an exponent larger by 16..47: the lowest register leaves exactly -1 at 31, not at 32. */
+/*
+ * Check a register at either end together with an exponent larger by 16..47. The lowest register leaves exactly -1 at
+ * 31, not at 32.
+ */
 static void test_shift_out(void **state)
 {
 	enum { ADDS = 130 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libfpisa over the transport `mem`: ranks are threads, the aggregator is in
- * the process. Checked are sums against the oracle in the reported order of arrival, lengths, requests, losses,
- * deadlines and rejoining.
+ * Test libfpisa over the transport `mem`: ranks are threads, and the aggregator is in the process. The tests check sums
+ * against the oracle in the reported order of arrival, lengths, requests, losses, deadlines and rejoining.
  */
 #include <time.h>
 #include "workers.h"
@@ -12,7 +11,7 @@ static int connect_mem(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_mem_connect(f, arg, rank, o);
 }
 
-/* Run a plan and check its sums. Return the retransmissions of all ranks. */
+/* Run a plan and check its sums. Return the number of retransmissions of all ranks. */
 static uint64_t sum_and_check(struct plan p)
 {
 	struct fpisa_mem *m = mem_of_plan(&p);
@@ -117,7 +116,7 @@ static void loss(void **state)
 }
 
 /* with a window of one chunk only one chunk is in flight */
-/* Check late and damaged copies, with small windows, so that slots are used again while copies are in flight. */
+/* Check late and damaged copies with small windows, so that slots are used again while copies are in flight. */
 static void faults(void **state)
 {
 	(void)state;
@@ -172,7 +171,7 @@ static void missing_at_join(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Make one call in all n handles from one thread, by requests. */
+/* Make one call in all n handles from one thread, with requests. */
 static void sum_in_all(struct joiner *j, int n, size_t count)
 {
 	struct fpisa_request *r[MAX_RANKS];
@@ -214,7 +213,7 @@ static void deadline_names_rank(void **state)
 	j[2].f = NULL;
 	for (int i = 0; i < 200; i++)
 		v[i] = w[i] = 1;
-	/* Rank 1 contributes and does not wait; rank 2 is gone. */
+	/* Rank 1 contributes but does not wait, and rank 2 is gone. */
 	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, 200, FPISA_FLOAT32, &late), 0);
 	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, FPISA_FLOAT32, &r), 0);
 	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
@@ -286,7 +285,7 @@ static void lengths_differ(void **state)
 	join_all(j, 2, m, 1000);
 	sum_in_all(j, 2, 300);
 	fpisa_close(j[0].f);
-	/* Closing releases a request that was not waited for. */
+	/* Closing the handle releases a request that the program did not wait for. */
 	assert_int_equal(fpisa_allreduce_start(j[1].f, v, v, 200, FPISA_FLOAT32, &r), 0);
 	fpisa_close(j[1].f);
 	fpisa_mem_destroy(m);
@@ -306,7 +305,7 @@ static void stale(void **state)
 	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, FPISA_FLOAT32, NULL), -ESTALE);
 	assert_non_null(strstr(fpisa_error(), "rank 1 was removed"));
 	assert_int_equal(fpisa_rejoin(j[1].f), -EACCES);
-	/* The other rank continues alone, and its next generation does not include a rank that is continued later. */
+	/* The other rank continues alone. A rank that is continued later is not in its next generation. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 40, FPISA_FLOAT32, NULL), 0);
 	soft->job.live = 3;
 	join_all(j, 2, m, 1000);
@@ -320,7 +319,10 @@ static void stale(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check that a worker whose job was replaced by a job of another type of the same width must join again, without a protocol error. */
+/*
+ * Check a worker whose job was replaced by a job of another type of the same width. It must join again, and there is no
+ * protocol error.
+ */
 static void format_changed(void **state)
 {
 	struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .format = FPISA_FLOAT16};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The manager's groups (user/manager). First events are tested in fixed orders, then in random orders. After every
- * random event the jobs of groups must agree with their ranks' connections and the limits. Ranks and datapath are
- * simulated by tables.
+ * Test the manager's groups (user/manager), first with events in fixed orders, then in random orders. After every
+ * random event the jobs of groups must agree with their ranks' connections and the limits. Tables simulate ranks and
+ * datapath.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ struct told {
 	struct fpisa_manager_message inbox[INBOX]; /* the latest messages */
 };
 
-/* One datapath, one manager and its callers */
+/* One datapath with one manager and the manager's callers */
 struct world {
 	struct manager m;
 	struct manager_policy policy;
@@ -45,7 +45,7 @@ struct world {
 	struct aggregator_record aggregator[AGGREGATORS];
 	char said[FPISA_MANAGER_TEXT];
 	uint32_t rate;	   /* rate of the datapath's own link */
-	uint16_t elements; /* elements of a job's frames by default; 0: 32 */
+	uint16_t elements; /* default number of elements in a job's frames; 0: 32 */
 };
 
 static struct told *told(struct manager_caller *c)
@@ -81,7 +81,7 @@ static void make_it(void *arg, const struct manager_make *m)
 	struct world *w = arg;
 
 	assert_true(w->making < 64);
-	/* The record must come first: after a kill, only the record leads to the job. */
+	/* The record must be written first. After a kill, only the record leads to the job. */
 	assert_int_equal(w->record[m->place].job[m->index].state, FPISA_GROUP_JOB_MAKING);
 	assert_true(w->record[m->place].job[m->index].token == m->token && m->token);
 	w->make[w->making++] = *m;
@@ -315,7 +315,7 @@ static void datapath_turn(struct world *w)
 	manager_made(&w->m, &made);
 }
 
-/* Make a group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on a host of its own. */
+/* Make a group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on its own host. */
 static void gather(struct world *w, int first, uint32_t size, const char *name, const char *owner)
 {
 	for (uint32_t r = 0; r < size; r++) {
@@ -328,7 +328,7 @@ static void gather(struct world *w, int first, uint32_t size, const char *name, 
 		assert_last(&w->of[first + (int)r], FPISA_MANAGER_JOINED);
 }
 
-/* Let all ranks ask, bind and get the job. */
+/* Let all ranks ask for the job, bind and get the job. */
 static void get_job(struct world *w, int first, uint32_t size, uint32_t index, uint8_t format, uint32_t window)
 {
 	for (uint32_t r = 0; r < size; r++)
@@ -427,7 +427,7 @@ static void who_may_not_join(void **state)
 	assert_last(&w->of[4], FPISA_MANAGER_PENDING);
 	join(w, call(w, 5, 5, "key"), "third", 0, 2);
 	assert_refused(&w->of[5], FPISA_MANAGER_R_quota, "key-groups");
-	/* Another key has names of its own. */
+	/* The names of another key are separate. */
 	join(w, call(w, 6, 6, "other"), "train", 0, 3);
 	assert_last(&w->of[6], FPISA_MANAGER_PENDING);
 	/* If a rank stops waiting, another process may join with that rank. */
@@ -456,7 +456,7 @@ static void a_message_out_of_its_turn(void **state)
 
 /* -- several aggregators ----------------------------------------------------- */
 
-#define AGG 40 /* first caller that is an aggregator */
+#define AGG 40 /* number of the first caller that is an aggregator */
 
 static struct told *register_at(struct world *w, int i, uint32_t host, const char *owner, uint32_t rate,
 				uint32_t version)
@@ -509,7 +509,7 @@ static void made_there(struct world *w, struct told *t, uint32_t number, int err
 	say(w, t, &msg);
 }
 
-/* Run a job's start until all ranks have answered BIND. */
+/* Run the start of a job until all ranks have answered BIND. */
 static void begin_job(struct world *w, int first, uint32_t size)
 {
 	for (uint32_t r = 0; r < size; r++)
@@ -533,7 +533,7 @@ static void a_group_gets_all_that_are_there(void **state)
 		assert_int_equal(m->list.of[i].weight, 1);
 	assert_int_equal(ntohl(m->list.of[2].address), 0x0a000000 + 201);
 	begin_job(w, 0, 4);
-	/* An aggregator with less room has a smaller window; the other aggregator does not. */
+	/* An aggregator with less room has a smaller window. The window of the other aggregator does not change. */
 	made_there(w, &w->of[AGG], 0, -ENOSPC, "no slots");
 	assert_int_equal(last(&w->of[AGG])->make.spec.window, 32);
 	made_there(w, &w->of[AGG], 5, 0, "");
@@ -564,7 +564,7 @@ static void carries(struct world *w, struct told *t, uint16_t elements)
 	say(w, t, &msg);
 }
 
-/* Answer like the manager's own datapath, with the requested elements, by default 256. */
+/* Answer as the manager's own datapath does, with the requested elements, by default 256. */
 static void own_elements(struct world *w, uint16_t asked)
 {
 	assert_int_equal(w->make[0].spec.elements, asked);
@@ -572,8 +572,9 @@ static void own_elements(struct world *w, uint16_t asked)
 }
 
 /*
- * Check that, if ranks do not request a number of elements, it is the smallest that an aggregator supports, wherever
- * that aggregator is in the list. An aggregator that supports fewer still counts as able to make jobs.
+ * Check that ranks that do not request a number of elements get the smallest number that an aggregator supports,
+ * wherever this aggregator is in the list. An aggregator that supports fewer elements still counts as able to make
+ * jobs.
  */
 static void elements_of_the_smallest(void **state)
 {
@@ -639,21 +640,21 @@ static void weights_follow_rates_and_hosts(void **state)
 	}
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
 	assert_int_equal(m->list.of[2].weight, 4 * m->list.of[0].weight);
-	/* The link of a rank's host has little of its 10 Gbit/s free beyond the traffic of the rank itself. */
+	/* The host of a rank has little of its link's 10 Gbit/s free beyond the traffic of the rank itself. */
 	w = world_with_aggregators(0);
 	w->rate = 20000;
 	register_at(w, AGG, 1, "aggs", 10000, FPISA_VERSION);
 	gather(w, 0, 4, "train", "key");
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
 	assert_int_equal(m->list.of[0].weight, 3 * m->list.of[1].weight);
-	/* A link slower than the ranks' links together is reported. A link with a port for each rank is not. */
+	/* A link slower than the ranks' links together is reported. A host with a port for each rank is not. */
 	for (uint32_t ports = 1; ports <= 4; ports += 3) {
 		w = world_with_aggregators(0);
 		w->rate = ports * 10000;
 		gather(w, 0, 4, "train", "key");
 		assert_int_equal(strstr(w->said, "let each use 25% of its own") != NULL, ports == 1);
 	}
-	/* An aggregator whose share would be tiny is left out, and ranks receive no list. */
+	/* An aggregator whose share would be tiny is left out, and ranks get no list. */
 	w = world_with_aggregators(0);
 	w->rate = 100000;
 	register_at(w, AGG, 200, "aggs", 100, FPISA_VERSION);
@@ -686,7 +687,7 @@ static void the_only_one_is_another(void **state)
 	assert_int_equal(w->making, 0);
 	made_there(w, &w->of[AGG], 5, 0, "");
 	assert_int_equal(last(&w->of[1])->job.job, 5);
-	/* A refusal names the aggregator, as it does with several aggregators. */
+	/* The refusal names the aggregator, as it does with several aggregators. */
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 1, 2, 64);
 	for (int r = 0; r < 2; r++)
@@ -706,7 +707,7 @@ static void who_may_not_register(void **state)
 		       "without a key may not register");
 	assert_refused(register_at(w, AGG + 1, 201, "aggs", 10000, FPISA_VERSION - 1), FPISA_MANAGER_R_aggregator,
 		       "10.0.0.201: its frames have version");
-	/* An address of another host */
+	/* Use an address of another host. */
 	{
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);
 		struct told *t = call(w, AGG + 1, 201, "aggs");
@@ -728,7 +729,10 @@ static void who_may_not_register(void **state)
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "no address that ranks of other hosts can reach");
 	}
 	assert_false(w->of[AGG].hung_up);
-	/* The same host registers again: while its first connection lives, and after that connection was silent for a while. */
+	/*
+	 * The same host registers again, while its first connection lives, and after this connection was silent for a
+	 * while.
+	 */
 	assert_refused(register_at(w, AGG + 2, 200, "aggs", 10000, FPISA_VERSION), FPISA_MANAGER_R_busy,
 		       "10.0.0.200: another fpisa serve of this host has registered it");
 	assert_false(w->of[AGG].hung_up);
@@ -756,8 +760,8 @@ static void an_aggregator_dies(void **state)
 		if (made)
 			made_there(w, &w->of[AGG], 5, 0, "");
 		if (how < 2)
-			lose(w, &w->of[AGG]); /* while a job is made (how 0) or afterwards (how 1) */
-		if (how == 2 || how == 4) {   /* the group was ended there, while a job is made or afterwards */
+			lose(w, &w->of[AGG]); /* lose the aggregator while a job is made (how 0) or afterwards (how 1) */
+		if (how == 2 || how == 4) {   /* the aggregator ends the group, while a job is made or afterwards */
 			msg.of.group = w->record[0].id;
 			say(w, &w->of[AGG], &msg);
 		}
@@ -784,7 +788,7 @@ static void an_aggregator_dies(void **state)
 		/* The next group uses the other aggregators. The first group's jobs end with the group. */
 		for (int r = 0; r < 4; r++)
 			leave(w, &w->of[r], 0);
-		if (how == 3) /* a PONG is the last message */
+		if (how == 3) /* the last message is a PONG */
 			continue;
 		if (made)
 			made_there(w, &w->of[AGG + 1], 7, 0, "");
@@ -839,7 +843,10 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	gather(w, 0, 2, "train", "key");
 	begin_job(w, 0, 2);
 	made_there(w, &w->of[AGG], 5, 0, "");
-	/* The cases: the aggregator still has the group, was restarted and does not have it, or does not reconnect. */
+	/*
+	 * In the three cases the aggregator still has the group, was restarted and has lost the group, or does not
+	 * reconnect.
+	 */
 	for (int how = 0; how < 3; how++) {
 		struct fpisa_manager_message holds = fpisa_manager_message(FPISA_MANAGER_HOLDS);
 
@@ -860,7 +867,10 @@ static void a_manager_waits_for_its_aggregators(void **state)
 	}
 }
 
-/* Check that a restarted manager makes a job when the job's aggregator is back, or refuses it when the time is over. */
+/*
+ * Check that a restarted manager makes a job when the job's aggregator is back, or refuses the job when the time is
+ * over.
+ */
 static void a_job_waits_for_its_aggregator(void **state)
 {
 	(void)state;
@@ -890,7 +900,7 @@ static void a_job_waits_for_its_aggregator(void **state)
 	}
 }
 
-/* Check that a rank learns from the next manager of a job that one aggregator made and the other could not make. */
+/* Check a job that one aggregator made and the other could not make. A rank gets the error from the next manager. */
 static void refused_half_way_and_restarted(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -909,7 +919,7 @@ static void refused_half_way_and_restarted(void **state)
 	assert_int_equal(slots_of(w), 0);
 }
 
-/* Check that a group without a job is not ended when its aggregator restarts. */
+/* Check that a group without a job does not end when its aggregator restarts. */
 static void nothing_was_held(void **state)
 {
 	struct world *w = world_with_aggregators(1);
@@ -940,7 +950,9 @@ static void different_jobs(void **state)
 	get_job(w, 0, 3, 1, 1, 0);
 }
 
-/* Check that another request for the same index does not change the agreed job, while it is made and afterwards. */
+/*
+ * Check that another request for the same index does not change the agreed job, while the job is made and afterwards.
+ */
 static void another_job_of_the_same_index(void **state)
 {
 	struct world *w = new_world();
@@ -982,12 +994,12 @@ static void limits(void **state)
 	assert_int_equal(last(&w->of[0])->job.spec.window, 16); /* a quarter of 100 */
 	w->policy.slots = 28;
 	get_job(w, 0, 2, 2, 1, 0);
-	assert_int_equal(last(&w->of[0])->job.spec.window, 8); /* from the 12 that are left */
+	assert_int_equal(last(&w->of[0])->job.spec.window, 8); /* of the 12 slots that are left */
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 3, 1, 0);
 	for (int r = 0; r < 2; r++)
 		assert_refused(&w->of[r], FPISA_MANAGER_R_pool, "24 of its 28 slots");
-	get_job(w, 0, 2, 4, 1, 4); /* a rank that asks for less gets less */
+	get_job(w, 0, 2, 4, 1, 4); /* a rank that asks for a smaller window gets the smaller window */
 	leave(w, &w->of[0], 0);
 	leave(w, &w->of[1], 0);
 	w->policy.slots = FPISA_DEFAULT_SLOTS;
@@ -998,7 +1010,7 @@ static void limits(void **state)
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 1, 1, 0);
 	assert_refused(&w->of[1], FPISA_MANAGER_R_quota, "key-jobs");
-	/* A different key has its own quota. */
+	/* Another key has its own quota. */
 	gather(w, 4, 2, "a", "other");
 	get_job(w, 4, 2, 0, 1, 0);
 	w->policy.jobs = 3;
@@ -1022,7 +1034,7 @@ static void shares(void **state)
 		given += window;
 	}
 	assert_true(full >= 9 && given <= FPISA_DEFAULT_SLOTS);
-	/* Windows are powers of two, at most a quarter of the free slots and at most the wanted window. */
+	/* Windows are powers of two, at most a quarter of the free slots, and at most the requested window. */
 	for (uint32_t free = 0; free <= FPISA_DEFAULT_SLOTS; free++)
 		for (uint32_t others = 0; others < FPISA_MAX_JOBS; others++)
 			for (uint32_t wanted = 1; wanted <= 1024; wanted *= 2) {
@@ -1057,7 +1069,10 @@ static uint32_t exact_window(struct world *w, int at, const char *name, uint8_t 
 	return last(t)->job.spec.window;
 }
 
-/* Check that windows of mode exact share the quarter of the slots that have superaccumulators, and that the refusal names this limit. */
+/*
+ * Check that windows of mode exact share the quarter of the slots that have superaccumulators, and that the refusal
+ * names this limit.
+ */
 static void exact_shares(void **state)
 {
 	struct world *w = new_world();
@@ -1077,11 +1092,11 @@ static void exact_shares(void **state)
 	assert_refused(&w->of[groups], FPISA_MANAGER_R_pool,
 		       "256 of the 256 slots for mode exact, too few are left for a window of 8 (slots of [datapath], "
 		       "fpisa load --slots)");
-	/* Jobs of E4M3 use registers as in other modes. */
+	/* Jobs of E4M3 use the same registers as in other modes. */
 	assert_int_equal(exact_window(w, (int)groups + 1, "e4m3", FPISA_FORMAT_E4M3), 64);
 }
 
-/* Check that the datapath's text fits after the longest names. */
+/* Check that the text from the datapath fits after the longest names. */
 static void a_long_refusal(void **state)
 {
 	static const char text[] = "job 63: window 8 needs 16 of 32768 slot entries of mode exact, 32768 are taken; "
@@ -1098,7 +1113,7 @@ static void a_long_refusal(void **state)
 	assert_refused(&w->of[0], FPISA_MANAGER_R_pool, text);
 }
 
-/* Check a refusal for slots of static jobs, which only the datapath knows. */
+/* Check a refusal caused by the slots of static jobs, which only the datapath knows. */
 static void the_datapath_is_full(void **state)
 {
 	struct world *w = new_world();
@@ -1138,17 +1153,17 @@ static void ports(void **state)
 	for (int r = 0; r < 3; r++)
 		ask(w, &w->of[r], 0, 1, 0);
 	for (int r = 0; r < 3; r++)
-		assert_int_equal(last(&w->of[r])->bind.port, 20000); /* one port for all ranks, as multicast needs */
+		assert_int_equal(last(&w->of[r])->bind.port, 20000); /* multicast needs one port for all ranks */
 	bound(w, &w->of[1], 0, 20000, 0);
 	bound(w, &w->of[0], 0, 20000, 1);
 	for (int r = 0; r < 3; r++)
 		assert_int_equal(last(&w->of[r])->bind.port, 20001);
-	bound(w, &w->of[2], 0, 20000, 0); /* late: answers the first try */
+	bound(w, &w->of[2], 0, 20000, 0); /* a late answer to the first try */
 	for (int r = 0; r < 3; r++)
 		bound(w, &w->of[r], 0, 20001, 0);
 	assert_int_equal(w->making, 1);
 	datapath_turn(w);
-	/* ranks of one host */
+	/* all ranks are on one host */
 	for (int r = 0; r < 3; r++)
 		join(w, call(w, 4 + r, 1, "key"), "host", (uint32_t)r, 3);
 	for (int r = 4; r < 7; r++)
@@ -1175,8 +1190,8 @@ static void the_last_port(void **state)
 	assert_refused(&w->of[0], FPISA_MANAGER_R_ports, "65535 to 65535");
 }
 
-#define MANY_GROUPS 7 /* of 8 jobs of 64 ranks each */
-#define MOST_MS 200   /* of CPU time, with sanitizers; searching all ports for each job took 900 ms without them */
+#define MANY_GROUPS 7 /* each group has 8 jobs of 64 ranks */
+#define MOST_MS 200   /* CPU time, with sanitizers; searching all ports for each job took 900 ms without them */
 
 static double cpu_ms(void)
 {
@@ -1186,7 +1201,10 @@ static double cpu_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* Check that the manager finds the next ports quickly if all ranks are on one host, because other callers wait meanwhile. */
+/*
+ * Check that the manager quickly finds the next ports if all ranks are on one host, because other callers wait
+ * meanwhile.
+ */
 static void many_ports(void **state)
 {
 	struct world *w = new_world();
@@ -1285,8 +1303,8 @@ static void a_manager_is_restarted(void **state)
 }
 
 /*
- * Check that a rank that has not asked learns why the first rank's request was refused, although it was disconnected
- * meanwhile.
+ * Check that a rank that has not asked gets the reason why the first rank's request was refused, although the first
+ * rank was disconnected meanwhile.
  */
 static void refused_before_it_asks(void **state)
 {
@@ -1332,7 +1350,7 @@ static void groups_that_do_not_end(void **state)
 	}
 	assert_int_equal(made, 4);
 	gather(w, CALLERS - 2, 2, "train", "other");
-	/* One group has ended, so the next may begin. */
+	/* One group has ended, so the next group may begin. */
 	leave(w, &w->of[1], 0);
 	gather(w, 8, 2, "train", "key");
 }
@@ -1372,7 +1390,7 @@ static void it_dies_while_its_job_is_made(void **state)
 		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
 	lose(w, &w->of[0]);
 	lose(w, &w->of[1]);
-	assert_int_equal(records_of(w), 1); /* a restarted manager would find the job by this record */
+	assert_int_equal(records_of(w), 1); /* a restarted manager would find the job through this record */
 	datapath_turn(w);
 	assert_int_equal(jobs_of(w), 0);
 	assert_int_equal(records_of(w), 0);
@@ -1390,7 +1408,7 @@ static void who_left_is_not_waited_for(void **state)
 	assert_int_equal(last(&w->of[0])->refusal.ranks, 2);
 	ask(w, &w->of[2], 0, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
-	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* once for each job, however many ranks ask */
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* once per job, however many ranks ask */
 	ask(w, &w->of[2], 1, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 2);
@@ -1398,8 +1416,8 @@ static void who_left_is_not_waited_for(void **state)
 }
 
 /*
- * Check that all ranks learn why a rank cannot continue, once each and again when they ask: before its job is made,
- * meanwhile, and afterwards.
+ * Check that all ranks get the reason why a rank cannot continue, once each and again when they ask. This holds before
+ * its job is made, meanwhile, and afterwards.
  */
 static void a_rank_cannot_go_on(void **state)
 {
@@ -1432,7 +1450,7 @@ static void a_rank_cannot_go_on(void **state)
 	for (int r = 0; r < 3; r++)
 		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 0 cannot continue: the interface is gone");
 	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_failed], 3);
-	/* The rank learns of all three when it reconnects. */
+	/* The rank gets all three reasons when it reconnects. */
 	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
 	assert_int_equal(w->of[5].n, 4);
 	for (int r = 0; r < 2; r++)
@@ -1442,7 +1460,9 @@ static void a_rank_cannot_go_on(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
-/* Check that no rank waits for ever if the helper is stuck. A job that the helper makes later is deleted with the group. */
+/*
+ * Check that no rank waits forever if the helper is stuck. A job that the helper makes later is deleted with the group.
+ */
 static void a_job_that_is_not_made(void **state)
 {
 	struct world *w = new_world();
@@ -1469,7 +1489,7 @@ static void a_job_that_is_not_made(void **state)
 	assert_int_equal(records_of(w), 0);
 }
 
-/* Check ranks that wait for each other, each in a call that the others have not made. */
+/* Check ranks that wait for each other, each in a call that the other ranks have not made. */
 static void ranks_make_different_calls(void **state)
 {
 	struct world *w = new_world();
@@ -1511,8 +1531,8 @@ static void killed_by_the_administrator(void **state)
 }
 
 /*
- * Check that the present ranks of an incomplete group are recorded, and that the record is removed when all have left
- * or the group is complete.
+ * Check that the present ranks of an incomplete group are recorded, and that the record is removed when all ranks have
+ * left or the group is complete.
  */
 static void gathering_is_recorded(void **state)
 {
@@ -1588,7 +1608,7 @@ static void check(struct world *w)
 				tokens[known++] = g->record.job[k].token;
 			}
 		}
-		/* A restart must find the record. */
+		/* A restarted manager must find the record. */
 		if (g->whole)
 			assert_recorded(g, &w->record[i]);
 		else if (w->record[i].id)
@@ -1657,15 +1677,15 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 			manager_kill(&w->m, vectors_below(rng, 3), w->m.group[0].record.id);
 		return;
 	default:
-		/* The caller answers the last message if that message requires an answer. */
+		/* The caller answers the last message if the message requires an answer. */
 		if (t->n && last(t)->type == FPISA_MANAGER_BIND && t->caller.place >= 0)
 			bound(w, t, last(t)->bind.index, last(t)->bind.port, !vectors_below(rng, 6));
 	}
 }
 
 /*
- * Kill the manager at random: each request to the datapath is done or not, and jobs that are not recorded as made are
- * deleted.
+ * Kill the manager at a random moment. Each request to the datapath is done or not, and jobs that are not recorded as
+ * made are deleted.
  */
 static void random_restart(struct world *w)
 {

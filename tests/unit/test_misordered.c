@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Ranks that make the same calls, each in an order of its own: right sums or
- * -EPROTO, on every rank, within the deadline, and never a sum of calls that
- * differ. The calls differ only by their tag, or also in other arguments.
+ * Ranks make the same calls, each rank in its own order. Every rank gets right sums or -EPROTO within the deadline, and
+ * never a sum of calls that differ. The calls differ only by their tag, or also in other arguments.
  */
 #include <errno.h>
 #include "fpisa/op.h"
@@ -24,7 +23,7 @@ struct rank {
 	struct fpisa *f;
 	uint32_t rank;
 	pthread_t thread;
-	int rc[MOST_CALLS]; /* by the number of the call, not by its turn */
+	int rc[MOST_CALLS]; /* indexed by the number of the call, not by its turn */
 	char error[256];
 	float send[MOST_CALLS][MOST_COUNT], recv[MOST_CALLS][MOST_COUNT];
 };

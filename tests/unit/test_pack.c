@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * pack.h: it rounds to nearest, ties to even, at every value of the small formats; in the large formats it agrees with
- * the machine
+ * Test pack.h. It rounds to nearest, ties to even, at every value of the small formats. In the large formats it agrees
+ * with the machine.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void assert_packs(struct fpisa_format f, double v, uint64_t want)
 			 (unsigned long long)want);
 }
 
-/* Check every value, the midpoint between it and the next, and the neighbours of the midpoint. */
+/* Check every value, the midpoint between it and the next value, and the neighbours of the midpoint. */
 static void test_every_place(void **state)
 {
 	static const uint8_t ids[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
@@ -81,7 +81,10 @@ static void test_machine(void **state)
 		float narrow;
 		double v;
 
-		/* Half of the values lie near FP32's range, so that they round to subnormals and to numbers. */
+		/*
+		 * Half of the values lie near the range of FP32, so that they round to subnormals and to normal
+		 * numbers.
+		 */
 		if (i & 1)
 			bits = (bits & ~(0x7ffull << 52)) | (870ull + (bits >> 33) % 300) << 52;
 		memcpy(&v, &bits, sizeof(v));

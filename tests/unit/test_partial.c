@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Partials (partial.h): written bytes follow doc/partial.md, and any received bytes are handled */
+/* Test partials (partial.h). Written bytes follow doc/partial.md, and any received bytes are handled. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void check_bytes(const struct fpisa_superacc *a, const struct oracle_exac
 	check_read(&read.acc, x, a->rows, f);
 	assert_int_equal(fpisa_partial_write(&read.acc, f, again), size);
 	assert_memory_equal(again, bytes, size);
-	/* FP64's limbs hold FP32's sums. */
+	/* The limbs of FP64 hold the sums of FP32. */
 	assert_int_equal(fpisa_partial_read(exact, size, of(1), &read, &why), 0);
 	assert_int_equal(fpisa_partial_write(&read.acc, of(1), again), size);
 	assert_memory_equal(again, bytes, size);
@@ -66,7 +66,9 @@ static void orders(void **state)
 	}
 }
 
-/* Check merged partials of the largest number of rows: the limbs hold them, and the count refuses one row more. */
+/*
+ * Check merged partials with the largest number of rows. The limbs hold their sum, and the count refuses one row more.
+ */
 static void as_many_as_there_may_be(void **state)
 {
 	(void)state;
@@ -154,7 +156,10 @@ static void hostile(void **state)
 		    refused[2] > HOSTILE / 1000);
 }
 
-/* Check that counts above the rows are refused, even if their sum passes 2^64, and that other counts are taken. */
+/*
+ * Check that counts above the number of rows are refused, even if their sum exceeds 2^64, and that other counts are
+ * accepted.
+ */
 static void counts(void **state)
 {
 	const uint64_t most = INT64_MAX;
@@ -173,7 +178,7 @@ static void counts(void **state)
 	}
 }
 
-/* Check bytes as doc/partial.md shows them. */
+/* Check the bytes that doc/partial.md shows. */
 static void known(void **state)
 {
 	static const uint8_t bytes[] = {'F', 'S', 1, 1, 0xff, 0xff, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3};

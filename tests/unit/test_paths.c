@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A call over several aggregators in a simulation: the real windows of each rank (lib/window.h) over hosts with one link each. A
- * host's link carries a frame a tick each way. The switch holds a limited number of frames for a host and drops the rest; frames that a
- * host sends wait in the host.
+ * Simulate a call over several aggregators, with the real windows of each rank (lib/window.h) over hosts with one link
+ * each. A host's link carries one frame per tick in each direction. The switch holds a limited number of frames for a
+ * host and drops the others. Frames that a host sends wait in the host.
  */
 #include "lib/window.h"
 #include "workers.h"
@@ -11,25 +11,25 @@
 #define MOST_RANKS 8
 #define MOST_HOSTS (2 * MOST_RANKS)
 #define FRAME_BYTES 3456
-#define HELD 4096 /* room of a queue, in frames; more than are ever in flight */
+#define HELD 4096 /* room of a queue in frames, more than are ever in flight */
 #define NOBODY 255
 
 struct path_plan {
-	int ranks, aggregators; /* aggregators on hosts of their own, or on the ranks' hosts */
+	int ranks, aggregators; /* aggregators on separate hosts, or on the ranks' hosts */
 	int colocated;
 	uint32_t weight[MOST_RANKS];
-	uint64_t frame_ns; /* a tick */
-	int room;	   /* frames that the switch holds for a host */
-	int small;	   /* calls of one chunk before the call of `chunks` */
+	uint64_t frame_ns; /* duration of a tick */
+	int room;	   /* number of frames that the switch holds for a host */
+	int small;	   /* number of calls of one chunk before the call of `chunks` chunks */
 	int chunks;
-	double loss,
-		stall; /* shares of frames lost on the path to a host, and of ticks in which a rank stops for up to 8 ticks */
+	/* Share of frames lost on the path to a host, and share of ticks in which a rank stops for up to 8 ticks */
+	double loss, stall;
 };
 
 struct frame {
-	uint8_t result, rank, shard, resent, retransmit, last; /* a result is for `rank`; NOBODY: for all ranks */
-	int chunk;					       /* number at the aggregator */
-	uint32_t lost; /* ranks whose contribution to the chunk before is lost */
+	uint8_t result, rank, shard, resent, retransmit, last; /* a result is for `rank`, or for all ranks: NOBODY */
+	int chunk;					       /* number of the chunk at the aggregator */
+	uint32_t lost; /* ranks whose contribution to the previous chunk is lost */
 };
 
 struct queue {
@@ -45,7 +45,7 @@ struct rank {
 	struct fpisa_flight flight;
 	struct fpisa_window w[MOST_RANKS];
 	struct fpisa_request req;
-	int stalled; /* end of the stall */
+	int stalled; /* tick at which the stall ends */
 };
 
 struct world {
@@ -53,8 +53,8 @@ struct world {
 	struct fpisa_layout layout;
 	struct rank rank[MOST_RANKS];
 	struct round *round[MOST_RANKS];
-	struct queue out[MOST_HOSTS], in[MOST_HOSTS]; /* queues of hosts: frames to send, frames from the switch */
-	int now, began;				      /* the last call */
+	struct queue out[MOST_HOSTS], in[MOST_HOSTS]; /* frames from a host to the switch, and back */
+	int now, began;				      /* `began` is the start of the last call */
 	uint64_t sent, again, dropped, vain;
 };
 
@@ -113,7 +113,10 @@ static void result_to(struct world *x, int rank, const struct frame *f)
 	r->req.left--;
 }
 
-/* Send an aggregator's result: to all ranks as one frame, or one frame each, and to a rank on the same host at once. */
+/*
+ * Send an aggregator's result to all ranks, as one frame or as one frame per rank. A rank on the same host gets it at
+ * once.
+ */
 static void fan_out(struct world *x, struct frame f)
 {
 	int own = x->p.colocated ? f.shard : NOBODY;
@@ -128,7 +131,7 @@ static void fan_out(struct world *x, struct frame f)
 	}
 }
 
-/* Return the ranks whose contributions to a chunk the aggregator lacks; 0 if it has none, or all. */
+/* Return the ranks whose contributions to a chunk the aggregator lacks. Return 0 if it has none or all. */
 static uint32_t lacks(const struct world *x, const struct round *c)
 {
 	uint32_t lost = 0;
@@ -211,7 +214,7 @@ static void rank_turn(struct world *x, int rank)
 			send_one(x, rank, w, at++);
 }
 
-/* Run one tick of all links: one frame from each host, one frame to each. */
+/* Run one tick of all links: one frame from each host, and one frame to each host. */
 static void links_turn(struct world *x, int hosts)
 {
 	struct frame come[MOST_HOSTS];
@@ -271,7 +274,7 @@ static void end(struct world *x)
 	fpisa_layout_free(&x->layout);
 }
 
-/* Run a call until all ranks have all its results, or fail. */
+/* Run a call until all ranks have all its results, or until it fails. */
 static void call(struct world *x, int chunks)
 {
 	const struct path_plan *p = &x->p;
@@ -293,7 +296,7 @@ static void call(struct world *x, int chunks)
 			rank_turn(x, i);
 			left += x->rank[i].req.left;
 		}
-		/* 400 frames and two timeouts a chunk, and 100 s */
+		/* 400 frames and two timeouts per chunk, and 100 s */
 		assert_true((uint64_t)(x->now - x->began) * p->frame_ns <
 			    (uint64_t)chunks * (400 * p->frame_ns + 200000000) + 100000000000);
 	}
@@ -313,7 +316,7 @@ static int ticks(const struct world *x)
 	return x->now - x->began;
 }
 
-/* Return the ticks that the busiest link needs at least. */
+/* Return the minimum number of ticks that the busiest link needs. */
 static double bound(const struct path_plan *p)
 {
 	double all = 0, most = 0;
@@ -356,7 +359,7 @@ static struct path_plan equal_links(int ranks, int aggregators, int colocated, u
 }
 
 /*
- * Check as many aggregators as ranks, ports of 128 KB and ranks that a scheduler holds up: links are busy, almost no
+ * Check as many aggregators as ranks, with ports of 128 KB and ranks that a scheduler delays. Links are busy, almost no
  * frame is sent again, and ports queue few frames. If the limit applied to each window, or a result released the next
  * frame to the same aggregator, ports would overflow.
  */
@@ -384,8 +387,8 @@ static void links_are_busy(void **state)
 }
 
 /*
- * Lose 1% of the frames. Ranks do not wait for a timeout at each loss, which would take ten times as long. About one call of fifty takes
- * twice as long, so the mean of some calls is checked.
+ * Lose 1% of the frames. Ranks do not wait for a timeout at each loss, which would take ten times as long. About one
+ * call in fifty takes twice as long, so the test checks the mean of several calls.
  */
 static void losses(void **state)
 {
@@ -413,8 +416,9 @@ static void losses(void **state)
 }
 
 /*
- * Check that a longer call's frames, which wait in queues behind one aggregator or eight, are not taken for lost after calls of one chunk,
- * whose round trips are short. With a timeout for those round trips a fifth of 20 chunks' frames was sent again.
+ * Check a longer call, whose frames wait in queues behind one aggregator or eight, after calls of one chunk, whose
+ * round trips are short. The waiting frames are not assumed lost. With a timeout for the short round trips, a fifth of
+ * the frames of 20 chunks was sent again.
  */
 static void after_small_calls(void **state)
 {

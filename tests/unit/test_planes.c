@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Sums of two levels by planes of digits (fpisa/planes.h), bit for bit against the oracle's flat sum of all ranks: every
- * format of mode exact, sum, avg and scale, up to 64 leaves of 64 ranks; the ends of the range; and which planes are
- * left out
+ * Compare sums of two levels by planes of digits (fpisa/planes.h) with the oracle's flat sum of all ranks, bit for bit.
+ * Test every format of mode exact, sum, avg and scale, up to 64 leaves of 64 ranks, the ends of the range, and which
+ * planes are left out.
  */
 #include "formats.h"
 #include "lib/soft/planes.h"
@@ -13,7 +13,7 @@
 static const uint8_t ids[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
 			      FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_FP64};
 
-/* Registers of one block, never cleared: a round begins with the remains of the last round. */
+/* Registers of one block that are never cleared, so a round begins with the remains of the last round */
 struct registers {
 	struct fpisa_exp_block e;
 	struct fpisa_limbs64_block limbs;
@@ -23,9 +23,9 @@ struct tree {
 	struct fpisa_job job;
 	struct fpisa_format f;
 	struct oracle_call call;
-	uint32_t leaves, ranks; /* ranks of a leaf */
+	uint32_t leaves, ranks; /* number of ranks of each leaf */
 	struct registers leaf, root;
-	uint32_t planes; /* that were sent */
+	uint32_t planes; /* number of planes that were sent */
 };
 
 static uint64_t words[LEAVES * RANKS][FPISA_BLOCK];
@@ -71,7 +71,7 @@ static void send_planes(struct tree *t, int first)
 	}
 }
 
-/* Sum all ranks' words in two levels, leaves in an order that begins anywhere. Return the flags. */
+/* Sum the words of all ranks in two levels. The leaves are added in rotated order. Return the flags. */
 static uint32_t sum(struct tree *t, uint32_t begin, struct fpisa_final fin, uint64_t *out)
 {
 	_Alignas(8) uint8_t payload[FPISA_BLOCK * 8];
@@ -117,7 +117,10 @@ static void check(struct tree *t, struct vectors_rng *rng)
 	assert_int_equal(flags, want_flags);
 }
 
-/* Fill columns with values of a kind each; often a value cancels one of another leaf, except for its last bit. */
+/*
+ * Fill columns with values. Each column has a kind. Often a value cancels a value of another leaf, except for the last
+ * bit.
+ */
 static void fill(const struct tree *t, struct vectors_rng *rng)
 {
 	const uint64_t sign = 1ull << (t->f.ebits + t->f.mbits);
@@ -167,7 +170,9 @@ static void every_format(void **state)
 	}
 }
 
-/* The greatest sums of 4,096 values take more bits than the top limb; they cancel, or a factor makes them finite. */
+/*
+ * The greatest sums of 4,096 values need more bits than the top limb has. They cancel, or a factor makes them finite.
+ */
 static void ends_of_the_range(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -179,7 +184,9 @@ static void ends_of_the_range(void **state)
 
 		for (int round = 0; round < 4; round++) {
 			for (int i = 0; i < FPISA_BLOCK; i++) {
-				/* In half of the columns the last leaves cancel the first ones, except for one value. */
+				/*
+				 * In half of the columns the last leaves cancel the first leaves, except for one value.
+				 */
 				const uint32_t turn = i % 2 ? LEAVES * RANKS / 2 : LEAVES * RANKS;
 				const uint64_t negative = i / 2 % 2 ? sign : 0;
 
@@ -196,7 +203,7 @@ static void ends_of_the_range(void **state)
 	}
 }
 
-/* Blocks of mxint8: elements with a shared exponent */
+/* Blocks of mxint8, whose elements share an exponent */
 static void shared_exponents(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -232,7 +239,7 @@ static void shared_exponents(void **state)
 	}
 }
 
-/* Return how many planes a leaf of 8 ranks sends for values near 2^e. */
+/* Return the number of planes that a leaf of 8 ranks sends for values near 2^e. */
 static uint32_t planes_of(struct vectors_rng *rng, uint8_t format, int e, uint64_t special)
 {
 	struct tree t = tree_of(format, 1, 8);

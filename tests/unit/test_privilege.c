@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The loader drops capabilities (user/host/privilege.c), as /proc/self/status shows.
- * Each test runs in a child. Without privilege there are fewer capabilities to drop.
+ * Test that the loader drops capabilities (user/host/privilege.c), as /proc/self/status shows. Each test runs in a
+ * child. Without privilege there are fewer capabilities to drop.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 
 static char said[256];
 
-/* Replace the function of cli/report.c: keep the text instead of printing it. */
+/* Replace the function of cli/report.c. Store the text instead of printing it. */
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	(void)hint;
@@ -54,7 +54,7 @@ static uint64_t status(const char *key, int base)
 	return value;
 }
 
-/* Exit with the line of the first expectation that is not met, 0 if all are met. */
+/* Exit with the line of the first expectation that is not met, or 0 if all are met. */
 #define EXPECT(what)                            \
 	do {                                    \
 		if (!(what))                    \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * options.progress over the transport `mem`: requests end without a call that waits for them. The caller learns about
- * the end by callback, by eventfd, or by a wait that another thread's failure ends. test_schedules.c tests all of this
- * at once.
+ * Test options.progress over the transport `mem`. Requests end without a call that waits for them. The caller is told
+ * by a callback, by an eventfd, or by a wait that another thread's failure ends. test_schedules.c tests all of these at
+ * the same time.
  */
 #include <poll.h>
 #include <signal.h>
@@ -93,8 +93,8 @@ static void await(int fd, eventfd_t n)
 }
 
 /*
- * Check that both ranks' requests end although no call tests them, and that all results are there when the descriptors
- * report it.
+ * Check that the requests of both ranks end although no call tests them, and that all results are there when the
+ * descriptors report the end.
  */
 static void ends_unattended(void **state)
 {
@@ -120,7 +120,7 @@ static void ends_unattended(void **state)
 		await(fpisa_eventfd(j[i].f), CALLS);
 		for (int c = 0; c < CALLS; c++)
 			assert_true(v[i][c][COUNT - 1] == (float)(2 * c + 1));
-		/* Ending the requests adds nothing to the descriptor. */
+		/* Releasing the requests adds nothing to the descriptor. */
 		for (int c = 0; c < CALLS; c++)
 			assert_int_equal(fpisa_wait(&r[i][c], NULL), 0);
 		assert_int_equal(readable(fpisa_eventfd(j[i].f), 0), 0);
@@ -156,7 +156,7 @@ static void no_elements_are_told(void **state)
 	close_both(j, m);
 }
 
-/* Check that a request that ended before fpisa_eventfd() counts, and that a blocking call never does. */
+/* Check that a request that ended before fpisa_eventfd() counts, and that a blocking call never counts. */
 static void counts_from_before(void **state)
 {
 	struct fpisa_mem *m;
@@ -208,7 +208,7 @@ static void count_refusal(struct chain *c, int rc)
 	c->refused += rc == -EBUSY && strstr(fpisa_error(), "a callback must not wait") != NULL;
 }
 
-/* Make every call inside the callback: calls that would wait are refused, others are answered. */
+/* Make every call inside the callback. Calls that would wait are refused, and others are answered. */
 static void use_inside(struct chain *c)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -399,7 +399,7 @@ static void failed_from_outside(void **state)
 	close(c.fd);
 }
 
-/* Check that a failure ends a join that the other rank does not join, the first and a later join. */
+/* Check that a failure ends a join, both the first and a later one, if the other rank does not join. */
 static void join_fails_from_outside(void **state)
 {
 	struct fpisa_mem *m = make_mem(2);
@@ -426,7 +426,7 @@ static void join_fails_from_outside(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check that a rejoin cancels the request of another thread that waits for it. */
+/* Check that a rejoin cancels a request for which another thread waits. */
 static void rejoin_beside_a_wait(void **state)
 {
 	struct waiter w = {0}, other = {0};
@@ -448,7 +448,7 @@ static void rejoin_beside_a_wait(void **state)
 	close_both(j, m);
 }
 
-/* Check that closing the handle ends a waiting request, whose callback has been called by then. */
+/* Check that closing the handle ends a waiting request. Its callback has been called by then. */
 static void closed_beside_a_wait(void **state)
 {
 	struct chain c = {.fd = eventfd(0, EFD_NONBLOCK)};
@@ -476,9 +476,9 @@ static void closed_beside_a_wait(void **state)
 	close(c.fd);
 }
 
-/* -- deadlines and idleness --------------------------------------------------------- */
+/* -- deadlines and idle threads ----------------------------------------------------- */
 
-/* Check that a deadline passes although no thread waits, and names the missing rank. */
+/* Check that a deadline ends a request although no thread waits, and that the error names the missing rank. */
 static void deadline_unattended(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 300, .progress = 1};
@@ -501,7 +501,10 @@ static void deadline_unattended(void **state)
 	close_both(j, m);
 }
 
-/* Check that a call's own deadline takes the place of the handle's, shorter and longer, and that an invalid one is refused. */
+/*
+ * Check that a call's own deadline replaces the deadline of the handle, whether shorter or longer. An invalid deadline
+ * is refused.
+ */
 static void deadline_of_a_call(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 400, .progress = 1};
@@ -533,7 +536,7 @@ static void deadline_of_a_call(void **state)
 	}
 }
 
-/* Check that no CPU time is used without requests, and while another rank is late. */
+/* Check that no CPU time is used without requests, or while another rank is late. */
 static void sleeps_when_idle(void **state)
 {
 	struct fpisa_request *r[2];
@@ -562,7 +565,7 @@ static void sleeps_when_idle(void **state)
 	close_both(j, m);
 }
 
-/* Check that only this thread takes signals. */
+/* Check that only this thread receives signals. */
 static void signals_are_ours(void **state)
 {
 	struct fpisa_mem *m;
@@ -611,7 +614,7 @@ static void one_engine(void **state)
 		assert_true(c[i].v[0] == (float)(2 << i));
 		assert_true(pthread_equal(c[i].thread, c[0].thread));
 	}
-	/* One handle is closed; the others continue. */
+	/* If one handle is closed, the others continue. */
 	fpisa_close(c[1].f);
 	assert_int_equal(start_next(&c[2]), 0);
 	await(c[2].fd, 1);

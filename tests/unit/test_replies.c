@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The contents of replies (frame.h), and the order of verdicts that the datapath relies on (verdict.h) */
+/* Test the contents of replies (frame.h), and the order of verdicts that the datapath relies on (verdict.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -198,7 +198,7 @@ static void test_make_welcome(void **state)
 	assert_int_equal(p.proof, 0);
 	assert_int_equal(p.results, RESULTS);
 	assert_int_equal(h.secret, 42);
-	/* A rank that is not in the generation does not learn the results' secret. */
+	/* A rank that is not in the generation does not get the secret of results. */
 	fpisa_make_welcome(&h, &p, &job, &s, 1, 0);
 	assert_int_equal(p.results, 0);
 }
@@ -221,7 +221,7 @@ static void test_make_challenge(void **state)
 	assert_memory_equal(&p, &nothing, sizeof(p));
 }
 
-/* Check that numbers of the wire's first version are unchanged, and that members get errors only about drops. */
+/* Check that the numbers of the wire's first version are unchanged, and that members get errors only about drops. */
 static void test_verdict_order(void **state)
 {
 	static const enum fpisa_verdict_class class_of[] = {

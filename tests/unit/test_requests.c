@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Requests over the transport `mem`, from start to end: their outcome when the handle fails, rejoins or is closed, and
- * the arguments and permitted calls of on_chunk
+ * Test requests over the transport `mem`, from start to end: their outcome when the handle fails, rejoins or is closed,
+ * and the arguments and permitted calls of on_chunk.
  */
 #include <math.h>
 #include "lib/handle.h"
@@ -35,8 +35,8 @@ static void finished_before_rejoin(void **state)
 }
 
 /*
- * Check the second request likewise while the first lacks a result, with a rejoin or with an error alone.
- * Return whether the second request ended first.
+ * Check the second request in the same way while the first lacks a result, with a rejoin or with only an error. Return
+ * whether the second request ended first.
  */
 static int finished_early(uint64_t seed, int error)
 {
@@ -88,8 +88,8 @@ static struct fpisa_call call_of(float *v, size_t count, uint64_t *ranks)
 }
 
 /*
- * Check that a call of no elements ends when earlier calls have ended, waits for no rank, and counts as a call that all
- * ranks must make.
+ * Check that a call of no elements ends when earlier calls have ended, does not wait for other ranks, and counts as a
+ * call that all ranks must make.
  */
 static void no_elements(void **state)
 {
@@ -127,7 +127,7 @@ static void no_elements(void **state)
 /* -- ranks in results --------------------------------------------------------- */
 
 /*
- * Check that a rank learns that a sum is over different ranks in different chunks if rank 1 is removed after its first
+ * Check that a rank is told that a sum covers different ranks in different chunks if rank 1 is removed after its first
  * chunk.
  */
 static void shrink_inside_a_call(void **state)
@@ -158,7 +158,10 @@ static void shrink_inside_a_call(void **state)
 	fpisa_mem_destroy(m);
 }
 
-/* Check that with options.all_ranks a result without a rank is an error that names the rank, and that the array is not touched. */
+/*
+ * Check that with options.all_ranks a result without a rank is an error that names the rank, and that the array does
+ * not change.
+ */
 static void all_ranks_or_none(void **state)
 {
 	enum { COUNT = 3 * WINDOW * ELEMENTS };
@@ -250,7 +253,7 @@ static void close_inside(struct caller *c)
 	expect_refusal(c, -EBUSY);
 }
 
-/* Call functions that only read; they are allowed. */
+/* Call functions that only read. They are allowed. */
 static void ask_inside(struct caller *c)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -293,7 +296,7 @@ static void calls_from_on_chunk(void **state)
 	}
 }
 
-/* Call another rank's handle; it is allowed. */
+/* Call a function on another rank's handle. It is allowed. */
 static void other_inside(struct caller *c)
 {
 	float v[1] = {7};
@@ -324,7 +327,7 @@ static void no_call(struct caller *c)
 	(void)c;
 }
 
-/* Check that a chunk names its request, and its call's number as in messages. */
+/* Check that a chunk names its request, and the number of its call as messages give it. */
 static void chunk_names_its_call(void **state)
 {
 	struct caller c = {.call = no_call};

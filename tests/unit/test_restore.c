@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Over the transport `mem`: with options.restore the arrays of failed in-place calls are restored; without it summing
- * them again is refused
+ * Over the transport `mem`, options.restore restores the arrays of failed in-place calls. Without the option, summing
+ * these arrays again is refused.
  */
 #include <sys/mman.h>
 #include "lib/api.h"
@@ -78,7 +78,7 @@ static void retried_in_place(void **state)
 }
 
 /*
- * Check several requests when the handle fails: finished requests keep their results, and the other arrays have their
+ * Check several requests when the handle fails. Finished requests keep their results, and the other arrays have their
  * old values.
  */
 static void restored_in_a_row(void **state)
@@ -100,7 +100,7 @@ static void restored_in_a_row(void **state)
 	assert_int_equal(fpisa_wait(&other, NULL), 0);
 	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, LONG, FPISA_FLOAT32, &other), 0);
 	assert_int_equal(fpisa_wait(&r[1], NULL), -ETIMEDOUT);
-	/* The first failure restores all arrays, before the other requests are waited for. */
+	/* The first failure restores all arrays, before the program waits for the other requests. */
 	assert_filled(v[1], LONG, 1);
 	assert_filled(v[2], LONG, 2);
 	assert_int_equal(fpisa_wait(&r[0], NULL), 0);
@@ -127,7 +127,7 @@ static int start_part(struct fpisa *f, void *v, size_t count, uint8_t format, en
 	return fpisa_start_numbered(f, &c, &part, 0, 0, r);
 }
 
-/* Return all of the elements or, by chance, a part of them. Arrays with scales are kept whole. */
+/* Return all elements or, at random, a part of them. Arrays with scales are kept whole. */
 static struct fpisa_part draw_part(uint64_t *random, size_t count, struct fpisa_format format)
 {
 	struct fpisa_part part = {0, count};
@@ -140,8 +140,8 @@ static struct fpisa_part draw_part(uint64_t *random, size_t count, struct fpisa_
 }
 
 /*
- * Check the array after an error, a rejoin or a close, in any format, of any length, with results in any order. If
- * only a part is kept, the rest never changes.
+ * Check the array after an error, a rejoin or a close, in any format, of any length, with results in any order. If only
+ * a part is kept, the other elements never change.
  */
 static void restored_array(uint64_t *random)
 {
@@ -204,8 +204,8 @@ static void restored_arrays(void **state)
 }
 
 /*
- * Make a call of one rank in place that fails when the first window has its results, without options.restore. It
- * keeps the elements from `first` on.
+ * Make a call of one rank in place that fails when the first window has its results, without options.restore. It keeps
+ * the elements from `first` on.
  */
 static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options *mo, enum fpisa_operation op,
 			  size_t first)
@@ -243,7 +243,7 @@ static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_opt
 	return rc;
 }
 
-/* Check that the remains of a failed call, all or a part, are refused as input until they are written again. */
+/* Check that the array of a failed call, or a part of it, is refused as input until the program writes it again. */
 static void not_summed_twice(void **state)
 {
 	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64,	  FPISA_FORMAT_BF16,
@@ -280,7 +280,7 @@ static void not_summed_twice(void **state)
 		assert_int_equal(sum_again(v, w, count, &mo), changed ? -EUCLEAN : 0);
 		assert_int_equal(sum_again(v, v, count, &mo), changed ? -EUCLEAN : 0);
 		if (changed && !format.shared) {
-			/* All but the last changed chunk is written again. */
+			/* All changed chunks except the last are written again. */
 			memcpy(v, before, last - (last - at) % (mo.elements * format.bytes));
 			assert_int_equal(sum_again(v, v, count, &mo), -EUCLEAN);
 		}
@@ -317,8 +317,9 @@ static void may_be_repeated(void **state)
 }
 
 /*
- * Check that the memory for failed calls in place, and for calls in progress, is limited. At the limit a call is refused, for its own
- * size or for what other calls hold, while they hold it. Only what lies between the changed chunks of a failed call counts.
+ * Check that the memory for failed calls in place, and for calls in progress, is limited. At the limit a call is
+ * refused because of its own size, or because of the memory that other calls hold. Of a failed call, only the memory
+ * between its changed chunks counts.
  */
 static void bounded(void **state)
 {
@@ -360,7 +361,7 @@ static void bounded(void **state)
 	assert_int_equal(fpisa_unclean_refuse(v, sizeof(v)), 0);
 	for (int k = 0; k < 2; k++)
 		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
-	/* Restoring needs none of this memory. */
+	/* Calls with options.restore need none of this memory. */
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &restoring), 0);
 	assert_int_equal(fpisa_allreduce(f, v, v, 3 * ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	fpisa_close(f);
@@ -369,7 +370,10 @@ static void bounded(void **state)
 	fpisa_unclean_free(u[1]);
 }
 
-/* Check that root's array is refused like an array to be summed if a failed call has left it; rank 1's array is only written. */
+/*
+ * Check that the root's array is refused like an array to be summed if a failed call has changed it. The array of rank
+ * 1 is only written.
+ */
 static void not_broadcast(void **state)
 {
 	const struct fpisa_mem_options floats = {.size = sizeof(floats),

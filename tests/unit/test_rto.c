@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The retransmission timeout (rto.h): the estimator's results for given round trips, computed by hand */
+/* Test the retransmission timeout (rto.h): the estimator's results for given round trips, computed by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static struct fpisa_rto after_sample(uint64_t rtt_ns)
 	return r;
 }
 
-/* Check that the timeout doubles after each transmission, to a second at most. */
+/* Check that the timeout doubles after each transmission, up to one second. */
 static void test_backoff(void **state)
 {
 	static const uint64_t ms[FPISA_BACKOFFS] = {100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000};
@@ -32,7 +32,9 @@ static void test_backoff(void **state)
 	assert_int_equal(fpisa_rto_after(&r, FPISA_BACKOFFS - 1), FPISA_BACKOFF_MAX_NS);
 }
 
-/* Check RFC 6298: the smoothed round trip by eighths, its deviation by quarters; the margin is four deviations. */
+/*
+ * Check RFC 6298. The round trip is smoothed by eighths and its deviation by quarters. The margin is four deviations.
+ */
 static void test_samples(void **state)
 {
 	struct fpisa_rto r = after_sample(10 * MS);
@@ -43,7 +45,7 @@ static void test_samples(void **state)
 	assert_int_equal(r.var_ns, 5750000);
 	assert_int_equal(r.srtt_ns, 11 * MS);
 	assert_int_equal(r.rto_ns, 34 * MS);
-	fpisa_rto_sample(&r, 3 * MS); /* 8 away again, on the other side */
+	fpisa_rto_sample(&r, 3 * MS); /* again 8 ms away, on the other side */
 	assert_int_equal(r.var_ns, (3 * 5750000 + 8 * MS) / 4);
 	assert_int_equal(r.srtt_ns, 10 * MS);
 }
@@ -71,7 +73,7 @@ static void test_bound(void **state)
 	assert_int_equal(r.srtt_ns, (7 * 15 + 30) * MS / 8);
 }
 
-/* Check Karn's rule: a frame that was sent twice gives no sample; a window without any sample doubles the timeout. */
+/* Check Karn's rule. A frame that was sent twice gives no sample. A window without a sample doubles the timeout. */
 static void test_ambiguous(void **state)
 {
 	struct fpisa_rto r = after_sample(10 * MS);
@@ -89,8 +91,9 @@ static void test_ambiguous(void **state)
 }
 
 /*
- * Check the timeout among chunks in flight. After samples of one chunk alone it is unchanged among two, grows in proportion among more, to
- * 100 ms at most, and a longer timeout stays. Samples among many chunks change this by eighths.
+ * Check the timeout by the number of chunks in flight. After samples with one chunk in flight, the timeout is unchanged
+ * for two chunks and grows in proportion for more, up to 100 ms. A longer timeout stays. Samples with many chunks in
+ * flight change the timeout by eighths.
  */
 static void test_among(void **state)
 {
@@ -109,7 +112,10 @@ static void test_among(void **state)
 	assert_int_equal(r.load, 2 * FPISA_RTO_LOAD_ONE);
 	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 4), 5 * MS);
 	assert_int_equal(fpisa_rto_among(&r, r.rto_ns, 8), 20 * MS);
-	/* 8 ms would be twice the round trip, hence maybe a wait, if it were not among eight chunks. */
+	/*
+	 * 8 ms is twice the round trip. With one chunk in flight it might be a wait, but here eight chunks are in
+	 * flight.
+	 */
 	fpisa_rto_bound(&r, 8 * MS, 8, 1);
 	assert_int_equal(r.srtt_ns, (7 * MS + 8 * MS) / 8);
 }

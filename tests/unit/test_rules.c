@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The rules of a slot's rounds (slot.h), one by one. Sessions are in
- * test_session.c, CPUs that run the rules at once in test_generation_races.c; tests/model explores how the rules act together.
+ * Test the rules of a slot's rounds (slot.h), one by one. Sessions are in test_session.c, and CPUs that run the rules
+ * at the same time in test_generation_races.c. tests/model explores how the rules act together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static int admit(struct fpisa_slot *s, __u64 chunk, __u16 rank, __u64 live)
 	return fpisa_slot_admit(s, &c, live, 0);
 }
 
-/* Return the slot in the middle of chunk 6's round: rank 2, then rank 0, have contributed. */
+/* Return the slot in the middle of chunk 6's round, after rank 2 and then rank 0 have contributed. */
 static struct fpisa_slot an_open_round(void)
 {
 	struct fpisa_slot s = {0};
@@ -69,11 +69,11 @@ static void test_round(void **state)
 	s = a_done_round();
 	assert_int_equal(s.bitmap, 7);
 	assert_int_equal(s.arrivals, 3);
-	assert_int_equal(s.order, 0x021); /* rank 2 first, rank 0 second, rank 1 third */
+	assert_int_equal(s.order, 0x021); /* rank 2 came first, rank 0 second, rank 1 third */
 	assert_int_equal(s.flags, FPISA_INEXACT | FPISA_OVERWRITE);
 }
 
-/* Check rule 1: an entry of another generation is empty, and takes only its first chunk. */
+/* Check rule 1: an entry of another generation is empty, and accepts only its first chunk. */
 static void test_generation_starts_at_first_chunk(void **state)
 {
 	struct fpisa_slot s = a_done_round();
@@ -103,10 +103,10 @@ static void test_stale_and_ahead(void **state)
 	assert_false(fpisa_slot_commit(&s, 1, 7, 0));
 	before = s;
 	assert_int_equal(admit(&s, 6, 0, 7), -FPISA_V_stale);
-	assert_int_equal(admit(&s, 6 + 4 * WINDOW, 1, 7), -FPISA_V_ahead); /* not done */
+	assert_int_equal(admit(&s, 6 + 4 * WINDOW, 1, 7), -FPISA_V_ahead); /* the round is not done */
 	s.done = before.done = 1;
-	assert_int_equal(admit(&s, 6 + 6 * WINDOW, 1, 7), -FPISA_V_ahead); /* a round left out */
-	assert_int_equal(admit(&s, 6 + 3 * WINDOW, 1, 7), -FPISA_V_ahead); /* the other version's */
+	assert_int_equal(admit(&s, 6 + 6 * WINDOW, 1, 7), -FPISA_V_ahead); /* this skips a round */
+	assert_int_equal(admit(&s, 6 + 3 * WINDOW, 1, 7), -FPISA_V_ahead); /* this chunk belongs to the other version */
 	assert_int_equal(admit(&s, 0, 1, 7), -FPISA_V_stale);
 	assert_memory_equal(&s, &before, sizeof(s));
 }
@@ -134,7 +134,7 @@ static void test_mismatch(void **state)
 #undef DIFFER
 }
 
-/* Check ranks that made different calls: no round begins or continues, but finished results are still available. */
+/* Check ranks that made different calls. No round begins or continues, but finished results are still available. */
 static void test_broken(void **state)
 {
 	struct fpisa_slot s = an_open_round(), before = s;
@@ -186,7 +186,7 @@ static void test_admit(void **state)
 	c = a_claim(6, 0);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 5, &results), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
-	/* The next generation is whole. */
+	/* The next generation is not broken. */
 	session.generation = c.generation = 10;
 	c.chunk = 2;
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), FPISA_STEP_SET);
@@ -216,7 +216,10 @@ static void test_duplicates(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
-/* Check a rank that is removed in the middle: the round completes without it, and its contributions stay in the sum. */
+/*
+ * Check a rank that is removed in the middle of a round. The round completes without it, and its contributions stay in
+ * the sum.
+ */
 static void test_shrink(void **state)
 {
 	struct fpisa_slot s = an_open_round();
@@ -235,7 +238,10 @@ static void test_shrink(void **state)
 	assert_int_equal(admit(&s, 6, 1, 7), FPISA_STEP_RESEND);
 }
 
-/* Check that a first contribution that was admitted and never committed leaves the round open for the next first. */
+/*
+ * Check that a first contribution that was admitted and never committed leaves the round open for the next first
+ * contribution.
+ */
 static void test_uncommitted_first(void **state)
 {
 	struct fpisa_slot s = {0};

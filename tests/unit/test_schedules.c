@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A handle that threads share, with random calls. The threads of a rank start calls in one order and choose at random
- * how to end them: by wait, test, callback or eventfd, at once or later. Sometimes another thread fails all handles.
- * Every request ends once, with its sum or with the failure.
+ * Test a handle that threads share, with random calls. The threads of a rank start calls in one order and choose at
+ * random how to end them: by wait, test, callback or eventfd, at once or later. Sometimes another thread fails all
+ * handles. Every request ends once, with its sum or with the failure.
  */
 #include <poll.h>
 #include <sched.h>
@@ -15,7 +15,7 @@
 #define RANKS 2
 #define THREADS 3
 #define CALLS 24
-#define MOST 700 /* elements */
+#define MOST 700 /* maximum number of elements */
 #define FAILURE (-EHOSTDOWN)
 
 enum how { WAIT, TEST, CALLBACK, POLL, LATER, HOWS };
@@ -26,10 +26,10 @@ struct call {
 	struct world *w;
 	float v[MOST];
 	size_t count;
-	int thread; /* starts the call */
+	int thread; /* the thread that starts the call */
 	enum how how;
 	struct fpisa_request *r;
-	int ended; /* times that it ended */
+	int ended; /* number of times that the call ended */
 	int rc;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The beginning of a generation (slot.h), and the secrets of ranks and results (secret.h) */
+/* Test the beginning of a generation (slot.h), and the secrets of ranks and results (secret.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static int join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 live, __u3
 	return fpisa_session_join(s, rank, inc, cookie(rank, inc), live, next);
 }
 
-/* Return a session of three ranks, all of incarnation 100, in generation 5. */
+/* Return a session of three ranks, all with incarnation 100, in generation 5. */
 static struct fpisa_session a_session(__u32 *next)
 {
 	struct fpisa_session s = {0};
@@ -57,7 +57,7 @@ static void test_join(void **state)
 	assert_int_equal(join(&s, ~0u, 100, 7, &next), 0);
 	assert_memory_equal(&s, &before, sizeof(s));
 	assert_int_equal(next, 6);
-	/* The secret of a rank's contributions belongs to its newest incarnation, whatever arrives late. */
+	/* The secret of a rank's contributions belongs to its newest incarnation, whatever frames arrive late. */
 	for (__u32 rank = 0; rank < 3; rank++)
 		assert_int_equal(s.secret[rank], cookie(rank, 100));
 	assert_int_equal(join(&s, 2, 101, 7, &next), 0);
@@ -65,7 +65,10 @@ static void test_join(void **state)
 	assert_int_equal(s.secret[2], cookie(2, 101));
 }
 
-/* Check that results have a secret of their generation, from which the ranks' cookies do not follow, nor it from them. */
+/*
+ * Check that the results of a generation have their own secret. The ranks' cookies cannot be derived from it, nor it
+ * from the cookies.
+ */
 static void test_secret_of_results(void **state)
 {
 	const struct fpisa_job job = {.key = {1, 2}}, other = {.key = {1, 3}};
@@ -87,7 +90,7 @@ static void test_secret_of_results(void **state)
 		assert_int_not_equal(s.results, fpisa_cookie(&job.key, rank, 6));
 }
 
-/* Check the reference's test vector: key 00 01 .. 0f, message 00 01 .. 0f. */
+/* Check the reference's test vector, with key 00 01 .. 0f and message 00 01 .. 0f. */
 static void test_siphash(void **state)
 {
 	const struct fpisa_key key = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
@@ -117,7 +120,7 @@ static void test_join_pending(void **state)
 	assert_int_equal(join(&s, 1, 7, 3, &next), 1);
 }
 
-/* Check that ranks join, in any order, if all start again after two of three stopped waiting. */
+/* Check that ranks join, in any order, if all ranks start again after two of three stopped waiting. */
 static void test_start_after_a_failed_start(void **state)
 {
 	static const __u32 orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -137,7 +140,9 @@ static void test_start_after_a_failed_start(void **state)
 	}
 }
 
-/* Check that a worker that joins again waits for all the others, and that the old generation continues until then. */
+/*
+ * Check that a worker that joins again waits for all other workers, and that the old generation continues until then.
+ */
 static void test_rejoin(void **state)
 {
 	__u32 next;
@@ -176,7 +181,7 @@ static void test_join_after_shrink(void **state)
 	assert_int_equal(s.generation, 6);
 	assert_int_equal(join(&s, 1, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
-	/* The removed rank had sent HELLO already, which no longer counts. */
+	/* The removed rank had already sent HELLO. This HELLO no longer counts. */
 	s = a_session(&next);
 	assert_int_equal(join(&s, 2, 200, 7, &next), 0);
 	assert_int_equal(join(&s, 0, 200, 3, &next), 0);
@@ -202,7 +207,7 @@ static void test_join_alone_and_all(void **state)
 	assert_int_equal(s.generation, 3);
 }
 
-/* Check a job written by hand: the counter is as the kernel made it. */
+/* Check a job written by hand, whose counter is zero as in a new map. */
 static void test_first_generation(void **state)
 {
 	struct fpisa_session s = {0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A job of several aggregators: the distribution of chunks, sums of random jobs over `mem` and `udp` against the
- * oracle, the same bits in mode exact whatever the shares, different lists, and an aggregator that differs from the
- * others, starts again or removes a rank
+ * Test a job of several aggregators: the distribution of chunks, sums of random jobs over `mem` and `udp` against the
+ * oracle, and the same bits in mode exact with any shares. Test also different lists, and an aggregator that differs
+ * from the others, starts again or removes a rank.
  */
 #include "lib/aggregators.h"
 #include "lib/api.h"
@@ -81,8 +81,8 @@ static struct plan random_plan(uint64_t *random)
 }
 
 /*
- * Check that each chunk belongs to one shard, that a shard's chunks are numbered without a gap, and that the shares
- * follow the weights.
+ * Check that each chunk belongs to one shard, that the chunks of a shard are numbered without a gap, and that the
+ * shares follow the weights.
  */
 static void layouts(void **state)
 {
@@ -105,7 +105,7 @@ static void layouts(void **state)
 			next[owner]++;
 			for (uint32_t i = 0; i < n; i++) {
 				assert_int_equal(fpisa_layout_own(&l, i, chunk + 1), next[i]);
-				/* Chunks are spread evenly: each prefix is within two chunks of the exact share. */
+				/* Chunks are spread evenly, so each prefix is within two chunks of the exact share. */
 				assert_true(next[i] * sum < (chunk + 1) * weight[i] + 2 * sum);
 				assert_true(next[i] * sum + 2 * sum > (chunk + 1) * weight[i]);
 			}
@@ -165,7 +165,7 @@ static void exact_bits(void **state)
 
 #define SERVERS 3
 
-/* Aggregators over UDP; a rank has one port for all of them */
+/* Aggregators over UDP. A rank has one port for all aggregators. */
 struct udp_shards {
 	struct server s[SERVERS];
 	uint16_t port[MAX_RANKS];
@@ -225,7 +225,7 @@ static void sums_over_udp(void **state)
 	}
 }
 
-/* Check that the error names the aggregator that becomes silent, and the job number there. */
+/* Check that the error names the aggregator that becomes silent, and the number of its job. */
 static void the_silent_one_is_named(void **state)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 10000, .progress = 1};
@@ -255,7 +255,7 @@ static void the_silent_one_is_named(void **state)
 
 /* Two ranks on shared aggregators, a thread each, and the error of a failed call */
 struct pair {
-	struct aggregators of[2]; /* in the order of each rank */
+	struct aggregators of[2]; /* the aggregators in the order of each rank */
 	struct fpisa *f[2];
 	pthread_t thread[2];
 	float data[2][4000];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The in-process aggregator frame by frame: output for each input, staged against fused on arbitrary bits, and frames
- * that no worker should send
+ * Test the in-process aggregator frame by frame: the output for each input, staged against fused on random bits, and
+ * frames that no worker should send.
  */
 #include <arpa/inet.h>
 #include <time.h>
@@ -71,7 +71,7 @@ static void a_round(void **state)
 	assert_int_equal(f.h.type, FPISA_TYPE_RESULT);
 	assert_int_equal(f.h.contributors, RANKS);
 	assert_int_equal(f.h.bitmap, 0xf);
-	assert_int_equal(f.h.aux, 0x1032); /* ranks 2, 3, 0, 1 came first to last */
+	assert_int_equal(f.h.aux, 0x1032); /* ranks 2, 3, 0, 1, from first to last */
 	assert_true(intact(&f));
 	for (int k = 0; k < ELEMENTS; k++)
 		assert_int_equal(f.w[k], 0x40800000); /* 4 */
@@ -86,7 +86,7 @@ static void a_round(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Check that a result reports a mark on any contribution. */
+/* Check that a result reports a congestion mark on any contribution. */
 static void marks(void **state)
 {
 	struct fpisa_soft s;
@@ -173,7 +173,7 @@ static void refusals(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Return any bits, often specials, subnormals and far exponents. */
+/* Return random bits, often specials, subnormals and distant exponents. */
 static uint32_t arbitrary(uint64_t *random)
 {
 	uint64_t r = test_random(random);
@@ -205,7 +205,7 @@ static void staged_equals_fused(void **state)
 
 		init(&staged, mode, rounding, FPISA_PIPELINE_STAGED);
 		init(&fused, mode, rounding, FPISA_PIPELINE_FUSED);
-		fused.job.key = staged.job.key; /* to get equal frames */
+		fused.job.key = staged.job.key; /* the same key makes the frames equal */
 		join(&staged);
 		join(&fused);
 		for (uint64_t chunk = 0; chunk < 200; chunk++) {
@@ -232,7 +232,7 @@ static void staged_equals_fused(void **state)
 	}
 }
 
-/* Check damaged frames of any length with a right checksum: no access is invalid, and replies are complete. */
+/* Check damaged frames of any length with a right checksum. No access is invalid, and replies are complete. */
 static void hostile(void **state)
 {
 	uint64_t random = test_seed();

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Every format in every mode through the in-process aggregator, fused and
- * staged, bit for bit against the oracle; and the effect of the order of arrival
- * on a sum of 64 contributions
+ * Run every format in every mode through the in-process aggregator, fused and staged, and compare bit for bit with the
+ * oracle. Test also the effect of the order of arrival on a sum of 64 contributions.
  */
 #include "formats.h"
 #include "values/pack.h"
@@ -52,7 +51,7 @@ static int try_init(struct fpisa_soft *s, const struct pair *p, uint32_t workers
 	return fpisa_soft_init(s);
 }
 
-/* Give the ranks' contributions words[rank][element], rank 0 first, and check every verdict; *f is the result. */
+/* Send the ranks' contributions words[rank][element], from rank 0 on, and check every verdict. *f is the result. */
 static void sum(struct fpisa_soft *s, struct fpisa_format form, uint64_t chunk, uint64_t (*words)[ELEMENTS],
 		struct frame *f)
 {
@@ -148,7 +147,7 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Give each element of eight chunks the 64 words in an order of its own. Return the number of different results. */
+/* Give each element of eight chunks the 64 words in a different order. Return the number of different results. */
 static int spread(const struct pair *p, uint8_t pipeline, const uint64_t *set, struct vectors_rng *rng, uint64_t *one)
 {
 	enum { PERMUTATIONS = 1000, CHUNKS = 8 };
@@ -207,7 +206,7 @@ static void order_of_arrival(void **state)
 			assert_int_equal(one, oracle_exact_read(&x));
 		}
 		print_message("  %s %-7s %4d\n", p->format_name, p->mode_name, distinct);
-		/* Order matters for this set. */
+		/* The order matters for this set of values. */
 		if (p->format == FPISA_FORMAT_FP32 && p->mode == FPISA_MODE_FPISA)
 			assert_true(distinct > 1);
 	}

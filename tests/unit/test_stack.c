@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Stacks of interfaces (user/host/stack.c) and fixes for a rank's port (user/job/port.c), with made-up facts of links */
+/* Test stacks of interfaces (user/host/stack.c) and fixes for a rank's port (user/job/port.c), with simulated links. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 enum { P0, P1, BOND, TAGGED, BRIDGE, VETH, PEER, VRF, P2, MACVLAN, AWAY, TUN, GRE, DUMMY, TEAM, P3, LINKS };
 
 /*
- * p0 and p1 in a bond, the bond's VLAN device in a bridge; a veth and its peer; p2 in a VRF, with a macvlan here and a macvlan in
- * another namespace; p3 in a team
+ * p0 and p1 are in a bond, and the bond's VLAN device is in a bridge. There is a veth and its peer. p2 is in a VRF,
+ * with a macvlan here and a macvlan in another namespace. p3 is in a team.
  */
 static const struct link links[LINKS] = {
 	[P0] = {.name = "p0", .index = 1, .hardware = ARPHRD_ETHER, .master = 3, .lower_netns = -1},
@@ -116,7 +116,7 @@ static void test_ports(void **state)
 	expect_port(GRE, "p0", NULL, false, JOB_PORT_NO_ETHERNET, no_headers, elsewhere, "");
 }
 
-/* `why`: NULL if the link is fit */
+/* `why` is NULL if the link is suitable. */
 static void expect_kind(int at, bool generic, bool native, const char *why)
 {
 	char got[KIND_WHY_LEN];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Exact sums of arrays (adapters/python/sums) against the oracle: any values, strides, nulls, addresses and splits, by
- * each vector unit that this CPU has. Results must not depend on any of these.
+ * Compare exact sums of arrays (adapters/python/sums) with the oracle, on any values, strides, nulls, addresses and
+ * splits, with each vector unit of this CPU. Results must not depend on any of these.
  */
 #include <fenv.h>
 #include <math.h>
@@ -82,7 +82,7 @@ static void make(struct sample *s, struct vectors_rng *rng)
 		s->rows++;
 	}
 	s->x.data = s->memory;
-	/* the same values, in reverse */
+	/* the same values, in reverse order */
 	if (n && vectors_below(rng, 2) && !s->valid) {
 		s->x.data += (size_t)(n - 1) * (bytes + gap);
 		s->x.stride = -s->x.stride;
@@ -140,7 +140,7 @@ static void arrays(void **state)
 	}
 }
 
-/* Check that each group has the bits of its values' own sum. */
+/* Check that each group has the bits of the sum of its own values. */
 static void groups(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -298,8 +298,8 @@ static void environment(void **state)
 }
 
 /*
- * Check sums of 64-bit integers, which are added in two halves, also of negative ones. Check that their product with an
- * infinity is not NaN: a half may be 0, and 0 times an infinity is NaN.
+ * Check sums of 64-bit integers, also of negative integers, which are added in two halves. Check that their product
+ * with an infinity is not NaN. A half may be 0, and 0 times an infinity is NaN.
  */
 static void integers(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Superaccumulators (superacc.h, superacc_read.h) against the oracle: sums in any order and any tree of merges,
- * subtracted values, averages, expansions
+ * Compare superaccumulators (superacc.h, superacc_read.h) with the oracle: sums in any order and any tree of merges,
+ * subtracted values, averages, expansions.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,10 @@
 
 #define ROUNDS 4000
 
-/* Check that the terms add up to the sum, that the first is the rounded sum, and that each is at most half an ulp of the term before it. */
+/*
+ * Check that the terms add up to the sum, that the first term is the rounded sum, and that each term is at most half an
+ * ulp of the previous term.
+ */
 static void check_expansion(const struct fpisa_superacc *a, const struct oracle_exact *x, struct fpisa_format f)
 {
 	uint64_t nearest = oracle_exact_read(x);
@@ -68,7 +71,7 @@ static void sums(void **state)
 	}
 }
 
-/* Check a moving window of a table: values that leave it are subtracted, in any order. */
+/* Check a moving window of a table. Values that leave the window are subtracted, in any order. */
 static void windows(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -136,7 +139,7 @@ static void few_exponents(void **state)
 	}
 }
 
-/* Check enough of the largest values to outgrow windows. When all are subtracted, the sum is empty. */
+/* Check enough of the largest values to outgrow windows. When all values are subtracted, the sum is empty. */
 static void many(void **state)
 {
 	(void)state;
@@ -216,7 +219,7 @@ static void on_top(void **state)
 	}
 }
 
-/* Check that merges alone, without an added value, carry the uppermost limb. */
+/* Check that merges carry the uppermost limb even if no value is added. */
 static void doubled(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -245,7 +248,10 @@ static void doubled(void **state)
 	}
 }
 
-/* Check 2^-149 over 2^62 - 512, which is 2^-211 (1 + 2^-53 + 2^-106 + ...): only the remainder shows that this is not a tie. */
+/*
+ * Check 2^-149 over 2^62 - 512, which is 2^-211 (1 + 2^-53 + 2^-106 + ...). Only the remainder shows that this is not a
+ * tie.
+ */
 static void nearly_a_tie(void **state)
 {
 	uint8_t bytes[17] = {'F', 'S', 1, 0, 0x6b, 0xff, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 1};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tags (fpisa/tag.h): the hash and the PRF alone; then jobs with a token, whose frames no other host can make, change
- * or replay
+ * Test tags (fpisa/tag.h): first the hash and the PRF alone, then jobs with a token, whose frames no other host can
+ * make, change or replay.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 enum { RANKS = 3, ELEMENTS = 64, WINDOW = 4 };
 
-/* Check the reference code's vectors: key 00 01 .. 0f, messages 00 01 02 .. of 16 and of 24 bytes. */
+/* Check the vectors of the reference code, with key 00 01 .. 0f and messages 00 01 02 .. of 16 and of 24 bytes. */
 static void test_siphash_vectors(void **state)
 {
 	const struct fpisa_key key = {0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
@@ -29,8 +29,8 @@ static void test_siphash_vectors(void **state)
 }
 
 /*
- * Return NH as its paper writes it, with M and K of 32-bit words: the sum of
- * (M[2i] + K[2i] mod 2^32) (M[2i + 1] + K[2i + 1] mod 2^32) mod 2^64.
+ * Return NH as its paper defines it, with M and K of 32-bit words: the sum of (M[2i] + K[2i] mod 2^32) (M[2i + 1] +
+ * K[2i + 1] mod 2^32) mod 2^64.
  */
 static uint64_t nh_of_the_paper(const unsigned char *m, const unsigned char *k, size_t bytes)
 {
@@ -64,7 +64,7 @@ static struct fpisa_nh sums_of(const void *m, const __u64 *k, size_t words, size
 	return s;
 }
 
-/* Check A and B against the paper's NH. B is NH over the same bytes with 4 zero bytes before and after them. */
+/* Check A and B against the NH of the paper. B is NH over the same bytes with 4 zero bytes before and after them. */
 static void test_nh(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -134,7 +134,7 @@ static void test_every_bit(void **state)
 
 		((unsigned char *)&g)[bit / 8] ^= (unsigned char)(1u << bit % 8);
 		v = give(&s, &g, 1);
-		/* The changed header may first name another kind of frame. */
+		/* The changed header may be one of another kind of frame, which is checked first. */
 		if (bit >= 8 * sizeof(f.h))
 			assert_int_equal(v, FPISA_V_tag);
 		assert_true(v == FPISA_V_not_ours || fpisa_is_drop(v));
@@ -144,7 +144,9 @@ static void test_every_bit(void **state)
 	fpisa_soft_free(&s);
 }
 
-/* Check that a frame needs the token and the rank's cookie, and cannot be sent again for another chunk or incarnation. */
+/*
+ * Check that a frame needs the token and the rank's cookie, and cannot be sent again for another chunk or incarnation.
+ */
 static void test_who_may_contribute(void **state)
 {
 	struct fpisa_soft s;
@@ -167,7 +169,7 @@ static void test_who_may_contribute(void **state)
 	add(&f, &s, 1, 0);
 	f.h.checksum = frame_checksum(&f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
-	/* A member that does not know rank 1's cookie uses its own key, then the results' key. */
+	/* A member that does not know rank 1's cookie uses its own key, then the key of results. */
 	add(&f, &s, 1, 0);
 	f.h.secret = frame_tag(j, &s.session.key[2], &f.h, f.w, f.len - sizeof(f.h));
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
@@ -192,7 +194,10 @@ static void test_who_may_contribute(void **state)
 	f.h.chunk = 1;
 	f.h.slot = fpisa_slot_of(1, WINDOW);
 	assert_int_equal(give(&s, &f, 1), FPISA_V_tag);
-	/* The next incarnation and generation: the answer to the old frame is an error, under the key of that frame. */
+	/*
+	 * In the next incarnation and generation, the answer to the old frame is an error, under the key of the old
+	 * frame.
+	 */
 	for (int turn = 0; turn < 2; turn++)
 		for (uint32_t r = 0; r < RANKS; r++) {
 			hello(&s, &f, r, 1000 + r);
@@ -211,7 +216,7 @@ static void test_who_may_contribute(void **state)
 }
 
 /*
- * Check that workers verify answers by their tags, that each generation has another results' key, and that WELCOME
+ * Check that workers verify answers by their tags, that each generation has another key for results, and that WELCOME
  * proves its source.
  */
 static void test_answers(void **state)

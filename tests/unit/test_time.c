@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Deadlines count only time in which the library could run, and still end calls. The tests run over the transport
- * `udp`, against the aggregator of udp_server.h
+ * `udp`, against the aggregator of udp_server.h.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,10 +11,10 @@
 
 #define MS 1000000
 
-/* more results of one window than a turn handles */
+/* more results in one window than a turn handles */
 #define WINDOW 128
 #define ELEMENTS 32
-#define COUNT ((WINDOW + 4) * ELEMENTS) /* few results, so that an average shows the round trip of the first */
+#define COUNT ((WINDOW + 4) * ELEMENTS) /* few results, so that an average shows the round trip of the first result */
 
 static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
 static float values[COUNT];
@@ -47,7 +47,9 @@ static int connect_one(struct server *s, uint32_t timeout_ms, struct fpisa **f)
 	return fpisa_connect(f, address, JOB, &o);
 }
 
-/* Join, then set the timeout of calls. The join has a longer timeout, since other work may delay the server's thread. */
+/*
+ * Join, then set the timeout of calls. The join has a longer timeout, because other work may delay the server's thread.
+ */
 static struct fpisa *joined(struct server *s, uint32_t timeout_ms)
 {
 	struct fpisa *f = NULL;
@@ -72,7 +74,7 @@ static struct fpisa_request *started(struct fpisa *f)
 	return r;
 }
 
-/* Check a start, one test, computing for longer than the deadline, and a wait: all results have arrived by then. */
+/* Check a start, one test, computing for longer than the deadline, and a wait. All results have arrived by then. */
 static void computing_before_wait(void **state)
 {
 	struct server s = {0};
@@ -88,14 +90,14 @@ static void computing_before_wait(void **state)
 	rc = fpisa_wait(&r, NULL);
 	if (rc)
 		fail_msg("%d: %s", rc, fpisa_error());
-	/* A result that was unread meanwhile gives no sample of the round trip. */
+	/* A result that stayed unread meanwhile gives no sample of the round trip. */
 	fpisa_get_info(f, &info);
 	assert_in_range(info.rtt_ns, 0, 300 * MS);
 	fpisa_close(f);
 	stop_server(&s);
 }
 
-/* Join, then sum, and write a byte before each. Return 0 on success. */
+/* Join, then sum, and write a byte before each of the two. Return 0 on success. */
 static int child(struct server *s, int says, int hears)
 {
 	struct fpisa *f = NULL;
@@ -113,7 +115,10 @@ static int child(struct server *s, int says, int hears)
 	return rc ? 1 : 0;
 }
 
-/* Stop the process: its call then takes longer than its deadline, but for most of that time the process is stopped. */
+/*
+ * Stop the process in its call. The call then takes longer than its deadline, but for most of that time the process is
+ * stopped.
+ */
 static void stop_for_long(pid_t pid, int hears)
 {
 	char byte;
@@ -167,8 +172,8 @@ static void stopped_process(void **state)
 }
 
 /*
- * Check that a program that only tests from time to time learns of a silent aggregator after timeout_ms, or a few turns
- * later.
+ * Check that a program that only tests from time to time gets the error about a silent aggregator after timeout_ms, or
+ * a few turns later.
  */
 static void deadline_of_polling(void **state)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A tree of aggregators in user space, frame by frame: leaves and a root, their ranks, and a network that loses,
- * doubles, reorders and damages frames on both levels. Ranks, leaves and the root restart. Each result that a rank takes has
- * the bits of the oracle's sum over the ranks of its generation, without those that it says were removed. When nothing
- * restarts any more, all ranks finish.
+ * Test a tree of aggregators in user space, frame by frame: leaves and a root, their ranks, and a network that loses,
+ * duplicates, reorders and damages frames on both levels. Ranks, leaves and the root restart.
+ *
+ * Each result that a rank accepts has the bits of the oracle's sum over the ranks of its generation, without the ranks
+ * that the result reports as removed. When restarts stop, all ranks finish.
  */
 #include "formats.h"
 #include "soft_frames.h"
@@ -16,11 +17,11 @@
 #define JOB_OF_ROOT 5
 #define GENERATIONS 256
 
-/* A rank, as a client of its leaf. */
+/* A rank, as a client of its leaf */
 struct rank {
 	uint64_t incarnation, cookie, results;
 	uint32_t generation, life;
-	uint64_t have; /* chunks whose results it has */
+	uint64_t have; /* chunks whose results the rank has */
 	uint32_t patience;
 };
 
@@ -35,26 +36,26 @@ struct flight {
 struct world {
 	struct vectors_rng rng;
 	uint32_t leaves, ranks[LEAVES], op, loss; /* loss: percent */
-	uint64_t digest[LEAVES];		  /* of the calls of a leaf's ranks */
-	int settled;				  /* nothing restarts any more */
-	uint64_t gone_leaves, gone[LEAVES];	  /* leaves removed at the root, and ranks at a leaf */
+	uint64_t digest[LEAVES];		  /* digest of the calls of a leaf's ranks */
+	int settled;				  /* restarts have stopped */
+	uint64_t gone_leaves, gone[LEAVES];	  /* leaves removed at the root, and ranks removed at a leaf */
 	struct fpisa_soft root, leaf[LEAVES];
 	struct fpisa_format f;
 	struct rank rank[LEAVES][RANKS];
 	struct flight air[MOST_FRAMES];
 	uint32_t frames;
-	uint32_t lives[GENERATIONS][LEAVES][RANKS]; /* of each rank in a generation; 0: not in it yet */
+	uint32_t lives[GENERATIONS][LEAVES][RANKS]; /* the life of each rank in a generation; 0: the rank has not joined it */
 	uint64_t taken, fewer, above, errors;
 };
 
-static struct world *world_now; /* for the leaves' function that sends */
+static struct world *world_now; /* for the leaves' send function */
 
 static uint32_t below(struct world *w, uint32_t n)
 {
 	return vectors_below(&w->rng, n);
 }
 
-/* Put a frame into the air, unless it is lost. */
+/* Put a frame in flight, unless it is lost. */
 static void launch(struct world *w, enum place place, uint32_t leaf, uint32_t rank, uint32_t port, const struct frame *f)
 {
 	struct flight *at;
@@ -108,7 +109,7 @@ static void start_leaf(struct world *w, uint32_t i)
 	list_ranks(&w->leaf[i]);
 	assert_int_equal(fpisa_soft_init(&w->leaf[i]), 0);
 	assert_int_equal(fpisa_soft_set_parent(&w->leaf[i], JOB_OF_ROOT, i, from_leaf, &w->leaf[i]), 0);
-	/* By the clock, but it rises in a test that is faster than the clock, too. */
+	/* The incarnation follows the clock, but also rises if the test is faster than the clock. */
 	w->leaf[i].up.attempt = attempt += 1000;
 	w->leaf[i].job.live &= ~w->gone[i];
 }
@@ -122,7 +123,10 @@ static void start_root(struct world *w, uint32_t next)
 	w->root.job.live &= ~w->gone_leaves;
 }
 
-/* Return the value of an element of a rank's contribution, the same for each copy of a life's. */
+/*
+ * Return the value of an element of a rank's contribution. It is the same for each copy that one life of the rank
+ * sends.
+ */
 static uint64_t value_of(const struct world *w, uint32_t leaf, uint32_t rank, uint32_t life, uint64_t chunk, int element)
 {
 	struct vectors_rng one = {(uint64_t)element * 7919 + chunk * 104729};
@@ -193,7 +197,10 @@ static uint32_t count_ranks(const struct world *w)
 	return n;
 }
 
-/* Check a result that a rank takes against the oracle. A result with fewer ranks has all but those that were removed. */
+/*
+ * Check a result that a rank accepts against the oracle. A result with fewer ranks has all ranks except the removed
+ * ones.
+ */
 static void check(struct world *w, const struct rank *r, const struct frame *f)
 {
 	const int all = f->h.contributors == count_ranks(w);
@@ -275,7 +282,7 @@ static void take_result(struct world *w, uint32_t leaf, uint32_t rank, const str
 	w->taken++;
 }
 
-/* Return whether a frame came whole. Ranks know their keys as the aggregator does. */
+/* Return whether a frame arrived intact. Ranks have the same keys as the aggregator. */
 static int is_whole(const struct world *w, uint32_t leaf, uint32_t rank, const struct frame *f)
 {
 	const struct rank *r = &w->rank[leaf][rank];
@@ -303,7 +310,7 @@ static void to_rank(struct world *w, uint32_t leaf, uint32_t rank, struct frame 
 	}
 }
 
-/* Send an aggregator's answer to those that get it. */
+/* Send an aggregator's answer to its receivers. */
 static void answer(struct world *w, enum place place, uint32_t leaf, const struct frame *f)
 {
 	for (uint32_t i = 0; f->to >> i; i++)
@@ -311,7 +318,7 @@ static void answer(struct world *w, enum place place, uint32_t leaf, const struc
 			launch(w, place, place == TO_RANK ? leaf : i, i, 0, f);
 }
 
-/* Deliver a frame of the air; often a copy stays there. */
+/* Deliver a frame that is in flight. Often a copy stays in flight. */
 static void deliver(struct world *w, uint32_t index)
 {
 	static struct flight x;
@@ -339,7 +346,7 @@ static void deliver(struct world *w, uint32_t index)
 	}
 }
 
-/* A rank says HELLO, or sends a chunk of its window. After a long time without a result it begins anew. */
+/* A rank sends HELLO, or a chunk of its window. After a long time without a result the rank restarts. */
 static void turn(struct world *w, uint32_t leaf, uint32_t rank)
 {
 	struct rank *r = &w->rank[leaf][rank];
@@ -352,7 +359,7 @@ static void turn(struct world *w, uint32_t leaf, uint32_t rank)
 		return;
 	}
 	if (first == CHUNKS && w->lives[r->generation % GENERATIONS][leaf][rank] == r->life && w->settled) {
-		/* It has finished, and stays until all have. */
+		/* The rank has finished, and stays until all ranks have finished. */
 		if (++r->patience > 4000)
 			restart(w, leaf, rank);
 		return;
@@ -363,7 +370,7 @@ static void turn(struct world *w, uint32_t leaf, uint32_t rank)
 	}
 	if (chunk >= CHUNKS || r->have >> chunk & 1)
 		chunk = first;
-	/* The self clock: chunk c + W only after the result of chunk c. */
+	/* By the self clock, send chunk c + W only after the result of chunk c. */
 	if (chunk < CHUNKS && (chunk < w->root.job.window || r->have >> (chunk - w->root.job.window) & 1))
 		send_add(w, leaf, rank, chunk, below(w, 2) != 0);
 }
@@ -380,7 +387,7 @@ static int finished(const struct world *w)
 	return generation != 0;
 }
 
-/* Remove a rank of a leaf, or a leaf from the root, once, if others are left. */
+/* Remove a rank of a leaf, or a leaf from the root, at most once, if others are left. */
 static void shrink(struct world *w, uint32_t leaf)
 {
 	if (w->gone_leaves || w->gone[0] || w->gone[1] || w->gone[2] || w->gone[3])
@@ -393,7 +400,7 @@ static void shrink(struct world *w, uint32_t leaf)
 	fpisa_write_once(&w->root.job.live, w->root.job.live & ~w->gone_leaves);
 }
 
-/* Something restarts: a rank, often; a leaf or the root, which lose all their state. Or ranks are removed. */
+/* Restart a rank, often, or a leaf or the root, which lose all their state. Or remove ranks. */
 static void disturb(struct world *w)
 {
 	const uint32_t leaf = below(w, w->leaves), what = below(w, 12);
@@ -460,8 +467,8 @@ static void end(struct world *w)
 }
 
 #define WORLDS 60
-#define TROUBLE 20000 /* steps with restarts */
-#define LIMIT 300000  /* steps after which a rank hangs */
+#define TROUBLE 20000 /* number of steps with restarts */
+#define LIMIT 300000  /* number of steps after which a rank counts as hanging */
 
 static void bits_of_the_flat_sum(void **state)
 {
@@ -500,7 +507,7 @@ static void bits_of_the_flat_sum(void **state)
 	assert_true(taken && fewer && errors && above);
 }
 
-/* A tree of two leaves of two ranks, whose network loses nothing, in a generation. */
+/* A tree of two leaves with two ranks each in one generation. The network loses no frames. */
 static void begin_small(struct world *w, uint8_t format)
 {
 	begin(w, 1);
@@ -531,7 +538,7 @@ static void begin_small(struct world *w, uint8_t format)
 	}
 }
 
-/* Deliver the frames in the air that are for `place`, and those that follow from them; drop the others. */
+/* Deliver the frames in flight to `place`, and the frames that these cause. Drop the others. */
 static void deliver_to(struct world *w, enum place place)
 {
 	while (w->frames) {
@@ -542,7 +549,10 @@ static void deliver_to(struct world *w, enum place place)
 	}
 }
 
-/* A leaf is removed at the root when half of its partial sum is added: no result, and all others hear it. */
+/*
+ * Remove a leaf at the root when half of its partial sum is added. There is no result, and all other leaves get the
+ * error.
+ */
 static void torn_round(void **state)
 {
 	static struct world w;
@@ -573,7 +583,10 @@ static void torn_round(void **state)
 	end(&w);
 }
 
-/* Ranks of two leaves make different calls: the root finds out, and its leaves tell their ranks. */
+/*
+ * Let ranks of two leaves make different calls. The root detects the difference, and its leaves send an error to their
+ * ranks.
+ */
 static void different_calls(void **state)
 {
 	static struct world w;
@@ -596,7 +609,7 @@ static void different_calls(void **state)
 	end(&w);
 }
 
-/* A probe is answered by the level that waits. */
+/* The level that waits answers a probe. */
 static void who_is_missing(void **state)
 {
 	static struct world w;
@@ -632,7 +645,7 @@ static void who_is_missing(void **state)
 	end(&w);
 }
 
-/* A leaf takes nothing from a parent whose job is not like its own, and joins none. */
+/* A leaf accepts no frame from a parent whose job differs from its own, and does not join it. */
 static void another_parent(void **state)
 {
 	static const struct {
@@ -671,7 +684,7 @@ static void another_parent(void **state)
 	}
 }
 
-/* Only partial sums come into a job of leaves, and only with planes that its format has. */
+/* A job of leaves accepts only partial sums, and only planes that its format has. */
 static void no_partial_sums(void **state)
 {
 	static struct world w;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Trees of aggregators in this process, through the library: every rank's bits against the oracle's flat sum, with
- * injected faults, and for 64 leaves of 64 ranks; and what ranks get if something is missing
+ * Test trees of aggregators in this process, through the library. Compare every rank's bits with the oracle's flat sum,
+ * with injected faults, and for 64 leaves of 64 ranks. Check the errors of ranks if a part is missing.
  */
 #include "formats.h"
 #include "lab/testbed/frame.h"
@@ -17,7 +17,7 @@ struct tree;
 struct member {
 	struct tree *tree;
 	struct fpisa_mem *leaf;
-	uint32_t rank; /* of its leaf */
+	uint32_t rank; /* number of the rank at its leaf */
 	pthread_t thread;
 	float *send, *recv;
 	uint32_t flags;
@@ -95,7 +95,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Run the calls in all ranks whose `skip` is not theirs. */
+/* Make the calls in all ranks except rank `skip`. */
 static void run_all(struct tree *t, uint32_t skip)
 {
 	for (uint32_t i = 0; i < t->leaves * t->ranks; i++)
@@ -189,7 +189,7 @@ static void every_operation(void **state)
 	}
 }
 
-/* One of 4,096 ranks, frame by frame in one thread. */
+/* One of 4,096 ranks, which one thread runs frame by frame */
 struct port {
 	struct fpisa_transport *t;
 	struct fpisa_incarnation incarnation;
@@ -198,7 +198,7 @@ struct port {
 	struct fpisa_key token;
 };
 
-/* Take the frames that have come for a rank. The first RESULT of `chunk` goes to its array. */
+/* Take the frames that have arrived for a rank. The first RESULT of `chunk` goes to its array. */
 static void take_frames(struct port *p, struct member *m, uint64_t chunk)
 {
 	struct fpisa_in in[FPISA_BATCH];
@@ -219,7 +219,7 @@ static void take_frames(struct port *p, struct member *m, uint64_t chunk)
 	}
 }
 
-/* Let all ranks say HELLO in turns until they have joined. */
+/* Let all ranks send HELLO in turn until they have joined. */
 static void join_ports(struct port *port, struct tree *t)
 {
 	uint32_t joined = 0;
@@ -261,7 +261,7 @@ static void contribute(struct port *p, struct member *m, uint64_t chunk)
 	p->t->ops->send(p->t, &out, 1);
 }
 
-/* 64 leaves of 64 ranks; ranks contribute in a random order. */
+/* Test 64 leaves of 64 ranks. Ranks contribute in a random order. */
 static void ranks_4096(void **state)
 {
 	enum { CHUNKS = 5 };
@@ -276,7 +276,7 @@ static void ranks_4096(void **state)
 	for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
 		const uint32_t start = vectors_below(&rng, LEAVES * RANKS);
 
-		/* An odd step visits all of a power of two. */
+		/* An odd step visits all elements of a power of two. */
 		for (uint32_t i = 0, at = start; i < LEAVES * RANKS; i++, at = (at + 1237) % (LEAVES * RANKS))
 			contribute(&port[at], &t.member[at], chunk);
 		for (uint32_t i = 0; i < LEAVES * RANKS; i++)
@@ -296,7 +296,7 @@ static struct tree two_by_two(uint32_t timeout_ms)
 		.leaves = 2, .ranks = 2, .count = 32, .calls = 1, .op = FPISA_SUM, .options = options_of(timeout_ms)};
 }
 
-/* A rank of one leaf is missing: ranks of the other leaves say that it is not one of theirs. */
+/* If a rank of one leaf is missing, the errors at other leaves say that it is not one of their ranks. */
 static void missing_elsewhere(void **state)
 {
 	struct vectors_rng rng = {test_seed()};
@@ -312,7 +312,7 @@ static void missing_elsewhere(void **state)
 	fell(&t);
 }
 
-/* A rank joins and makes no call. */
+/* A rank that joins and makes no call */
 static void silent_elsewhere(void **state)
 {
 	struct vectors_rng rng = {test_seed()};
@@ -334,7 +334,7 @@ static void silent_elsewhere(void **state)
 	fell(&t);
 }
 
-/* An average of more ranks than it can divide by is refused, and not rounded wrongly. */
+/* An average over more ranks than can be divided by exactly is refused, and not rounded wrongly. */
 static void average_of_many(void **state)
 {
 	struct vectors_rng rng = {test_seed()};
@@ -352,7 +352,7 @@ static void average_of_many(void **state)
 	fell(&t);
 }
 
-/* A rank of another leaf was removed: sums say so, and a handle that wants all ranks refuses them. */
+/* If a rank of another leaf was removed, sums report this, and a handle that requires all ranks refuses such sums. */
 static void removed_elsewhere(void **state)
 {
 	struct vectors_rng rng = {test_seed()};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The library's calls on each type of value: sums, padding, refusals, and the settings for overflow */
+/* Test the library's calls on each type of value: sums, padding, refusals, and the settings for overflow. */
 #include "values/pack.h"
 #include "workers.h"
 
@@ -20,7 +20,7 @@ static struct fpisa_format format_of(enum fpisa_dtype type)
 	return fpisa_format_of((uint8_t)type);
 }
 
-/* One call by two ranks with the same vector; the second rank is a thread */
+/* One call by two ranks with the same vector. The second rank is a thread. */
 struct call {
 	struct fpisa_mem *m;
 	struct fpisa_options options;
@@ -31,8 +31,8 @@ struct call {
 	int rc[2];
 	uint32_t flags;
 	int polled;	 /* rank 0 calls fpisa_test() */
-	int again;	 /* result of one more call of zeros by rank 0 */
-	char error[512]; /* rank 0's */
+	int again;	 /* result of one more call, of zeros, by rank 0 */
+	char error[512]; /* error message of rank 0 */
 };
 
 static void rank_call(struct call *c, uint32_t rank)
@@ -87,8 +87,8 @@ static void run(struct call *c, uint8_t mode)
 }
 
 /*
- * Check small whole numbers, exact in every type, with a count that is not a multiple of a block. Bytes after the array
- * do not change.
+ * Check small whole numbers, which are exact in every type, with a count that is not a multiple of a block. Bytes after
+ * the array do not change.
  */
 static void sums(void **state)
 {
@@ -155,7 +155,7 @@ static void wrong_type(void **state)
 	}
 }
 
-/* Check the largest FP16 value, given by two ranks. */
+/* Check the largest FP16 value when two ranks contribute it. */
 static void overflow(uint8_t mode, enum fpisa_overflow policy, size_t size, int polled, int want)
 {
 	const uint16_t send[2] = {0x7bff, 0x3c00};
@@ -188,7 +188,7 @@ static void overflow_policy(void **state)
 		overflow(FPISA_MODE_FPISA_A, FPISA_OVERFLOW_ERROR, size, polled, -ERANGE);
 		overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, size, polled, 0);
 	}
-	/* the struct of a caller built before the option existed */
+	/* the struct of a caller that was built before the option existed */
 	overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, old, 0, -ERANGE);
 }
 

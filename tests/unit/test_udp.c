@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libfpisa over the transport `udp`, against the aggregator of udp_server.h. Ports are any free ports,
- * so any number of these tests may run at once.
+ * Test libfpisa over the transport `udp`, against the aggregator of udp_server.h. The tests use any free ports, so any
+ * number of them may run at the same time.
  */
 #include "lib/handle.h"
 #include "lib/transport/transport.h"
@@ -20,9 +20,9 @@ static int connect_udp(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_connect(f, address, JOB, &o);
 }
 
-static uint64_t marked; /* results with a mark in the last sum_and_check() */
+static uint64_t marked; /* number of results with a congestion mark in the last sum_and_check() */
 
-/* Run a plan over a server. Return the frames that the ranks dropped as bad, and their retransmissions. */
+/* Run a plan over a server. Return the number of frames that the ranks dropped as bad, and of their retransmissions. */
 static uint64_t sum_and_check(struct server *s, struct plan p, uint64_t *retransmits)
 {
 	struct fleet *fl = calloc(1, sizeof(*fl));
@@ -92,8 +92,8 @@ static void damaged_replies(void **state)
 	(void)state;
 	start_server(&s, &p);
 	/*
-	 * Every third frame of 157 chunks to two ranks arrived damaged and then shortened: 209 frames. If a rank asked
-	 * again, a third answer may stay unread, so half of them are enough.
+	 * Every third frame of 157 chunks to two ranks arrived damaged and then truncated, which makes 209 frames. If a
+	 * rank asked again, a third answer may stay unread, so half of the frames are enough.
 	 */
 	assert_true(sum_and_check(&s, p, NULL) >= 100);
 }
@@ -105,11 +105,14 @@ static void wrong_sources(void **state)
 
 	(void)state;
 	start_server(&s, &p);
-	/* Two forged copies of each of 63 results to two ranks, except for copies unread at the end */
+	/*
+	 * There are two forged copies of each of 63 results to two ranks. Copies that are unread at the end do not
+	 * count.
+	 */
 	assert_true(sum_and_check(&s, p, NULL) >= 2 * 2 * 55);
 }
 
-/* Check that a result of the slot's round before is never taken for this round's. */
+/* Check that a result of the slot's previous round is never accepted for this round. */
 static void late_results(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4, .count = 5000, .calls = 1};
@@ -122,8 +125,8 @@ static void late_results(void **state)
 }
 
 /*
- * Check results to a multicast address, with one worker, because ranks at a multicast address share a port and loopback
- * is one host.
+ * Check results to a multicast address, with one worker. Ranks at a multicast address share a port, and loopback is one
+ * host.
  */
 static void multicast(void **state)
 {
@@ -139,13 +142,13 @@ static void multicast(void **state)
 	s.soft.job.group_port = s.soft.job.rank[0].port;
 	s.soft.job.fanout = FPISA_FANOUT_MULTICAST;
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
-	/* Without membership the rank would have to ask for every result again. */
+	/* Without membership the rank would have to request every result again. */
 	assert_true(retransmits < 63);
 }
 
 /*
- * Check that contributions allow marks (ECT), that HELLOs do not, and that a rank notices a mark on a result, with and
- * without the kernel's merging.
+ * Check that contributions allow congestion marks (ECT), that HELLOs do not, and that a rank notices a mark on a
+ * result, with and without merging in the kernel.
  */
 static void marks(void **state)
 {
@@ -169,7 +172,9 @@ static void marks(void **state)
 
 /* -- datagrams merged by the kernel ---------------------------------------- */
 
-/* Check datagrams of more results than a receive() returns, then losses of whole datagrams with many results each. */
+/*
+ * Check datagrams with more results than one receive() returns, then losses of whole datagrams with many results each.
+ */
 static void merged_results(void **state)
 {
 	static const struct plan plans[] = {
@@ -191,7 +196,10 @@ static void merged_results(void **state)
 	}
 }
 
-/* Numbered frames of a datagram, or of a coalesced datagram: of `size` bytes, with a shorter frame at the end */
+/*
+ * Numbered frames of one datagram, or of one coalesced datagram. Frames have `size` bytes, and a shorter frame may be
+ * at the end.
+ */
 struct sent {
 	uint32_t next;
 	uint64_t bad;
@@ -254,7 +262,7 @@ static void merged_datagrams(void **state)
 
 			if (what == 0)
 				last = 4 + (uint32_t)(test_random(&random) % (size - 4));
-			/* The protocol's frames are not cut at odd places; a single frame may have any size. */
+			/* Frames of the protocol are never split at odd positions. A single frame may have any size. */
 			if (what == 1)
 				last = ++size;
 			send_numbered(&x, what == 2 ? other : fd, &to, n, size, last,
@@ -283,7 +291,7 @@ static void merged_datagrams(void **state)
 	close(other);
 }
 
-/* Merge frames as generic XDP does at the far end of a veth pair: a batch that left as one arrives as one. */
+/* Merge frames as generic XDP does at the far end of a veth pair. A batch that left as one datagram arrives as one. */
 static void swallow_gso(struct server *s)
 {
 	int on = 1;
@@ -302,7 +310,7 @@ static void gso_swallowed_from_the_start(void **state)
 	swallow_gso(&s);
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
 	assert_true(s.soft.counters.v_uncut > 0 && !s.soft.counters.v_length);
-	/* The worker did not depend on GSO batches; otherwise each window would have been sent again. */
+	/* The worker did not use GSO batches. Otherwise each window would have been sent again. */
 	assert_true(retransmits < 64);
 }
 
@@ -381,8 +389,8 @@ static void not_a_member(void **state)
 }
 
 /*
- * Check a worker whose clock went back: WELCOMEs of a former incarnation are ignored, and the worker chooses a larger
- * incarnation than the newest.
+ * Check a worker whose clock went back. It ignores WELCOMEs of a former incarnation, and chooses a larger incarnation
+ * than the newest.
  */
 static void former_life(void **state)
 {
@@ -461,7 +469,7 @@ static void *connect_other(void *arg)
 }
 
 /*
- * Check a handle without a deadline, as in groups: a call ends when no answer arrives, but not while only the other
+ * Check a handle without a deadline, as in groups. A call ends when no answer arrives, but not while only the other
  * rank is late.
  */
 static void silence_ends_a_call(void **state)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The window with a receiver that is too small for it. A transport between the window and the in-process aggregator
- * keeps a few of the frames of a turn and loses the rest, like a full ring.
+ * Test the window with a receiver that is too small for it. A transport between the window and the in-process
+ * aggregator keeps a few of the frames of a turn and loses the others, as a full ring does.
  */
 #include "lib/handle.h"
 #include "workers.h"
@@ -14,9 +14,9 @@
 struct narrow {
 	struct fpisa_transport base;
 	struct fpisa_transport *t;
-	int room; /* frames of a turn; 0: all */
+	int room; /* number of frames that a turn keeps; 0: all frames */
 	uint64_t dropped;
-	int tells; /* drops() returns the number */
+	int tells; /* drops() returns the number of lost frames */
 };
 
 static int narrow_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
@@ -76,7 +76,7 @@ static struct fpisa_mem *aggregator(uint32_t workers)
 	return m;
 }
 
-/* Return the retransmissions of a sum of CHUNKS chunks by one worker. */
+/* Return the number of retransmissions in a sum of CHUNKS chunks by one worker. */
 static uint64_t sum_alone(int room, int tells, uint32_t *limit)
 {
 	static float v[CHUNKS * ELEMENTS];
@@ -121,8 +121,8 @@ static void narrow_receiver(void **state)
 		print_message("room for %d: limit %u, %llu of %d chunks sent again\n", rooms[i], limit,
 			      (unsigned long long)retransmits, CHUNKS);
 		/*
-		 * The limit finds the receiver's size. With room for 2 and the whole window in flight, 600 to 700
-		 * chunks would be sent again.
+		 * The limit adapts to the size of the receiver. With room for 2 and the whole window in flight, 600 to
+		 * 700 chunks would be sent again.
 		 */
 		assert_true(limit <= 2 * (uint32_t)rooms[i] + 4);
 		assert_true(retransmits < 300);
@@ -130,8 +130,9 @@ static void narrow_receiver(void **state)
 }
 
 /*
- * Check a path that drops silently, as a switch does: the limit becomes half of what was in flight, then grows by one a round, and
- * above three quarters of it by one every FPISA_CONGESTION_TRY rounds. The path's capacity depends on the speed of this process.
+ * Check a path that drops silently, as a switch does. The limit becomes half of the number in flight, then grows by one
+ * per round. Above three quarters of that number it grows by one every FPISA_CONGESTION_TRY rounds. The capacity of the
+ * path depends on the speed of this process.
  */
 static void narrow_path(void **state)
 {
@@ -145,7 +146,7 @@ static void narrow_path(void **state)
 	assert_true(retransmits > 0 && retransmits < 300);
 }
 
-/* Send what the window allows. Return the number of frames. */
+/* Send as many frames as the window allows. Return their number. */
 static int send_all(struct fpisa_window *w, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
@@ -156,7 +157,7 @@ static int send_all(struct fpisa_window *w, uint64_t now)
 	return n;
 }
 
-/* Check a link slower than the timeout: results arrive one by one, so no frame is lost or sent again. */
+/* Check a link slower than the timeout. Results arrive one by one, so no frame is lost or sent again. */
 static void queue_is_not_loss(void **state)
 {
 	struct fpisa_request r = {.chunks = 4 * WINDOW, .left = 4 * WINDOW};
@@ -226,8 +227,8 @@ static void late_result_keeps_the_order(void **state)
 }
 
 /*
- * Check that the result of an early chunk that was sent again does not mark a later chunk as lost, because another rank may not
- * have sent the later chunk yet. The result of a chunk after it does.
+ * Check that the result of an early chunk that was sent again does not mark a later chunk as lost, because another rank
+ * may not have sent the later chunk yet. The result of a chunk that follows the later chunk marks it.
  */
 static void later_chunks_overtake(void **state)
 {
@@ -252,7 +253,7 @@ static void later_chunks_overtake(void **state)
 }
 
 /*
- * Check that a rank sends again soon if a result says that its contribution to the chunk before is lost. Other
+ * Check that a rank soon sends again if a result says that its contribution to the previous chunk is lost. Other
  * contributions wait for a timeout.
  */
 static void told_of_a_loss(void **state)
@@ -282,7 +283,7 @@ static void told_of_a_loss(void **state)
 }
 
 /*
- * Check that marks halve the limit once per round trip: not again for frames that were sent earlier, and not below the
+ * Check that marks halve the limit once per round trip, but not for frames that were sent earlier, and not below the
  * minimum. No frame is sent again.
  */
 static void marks_halve_once_a_round_trip(void **state)
@@ -305,7 +306,7 @@ static void marks_halve_once_a_round_trip(void **state)
 		now += 8 * MS;
 		for (; sent--; chunk++)
 			fpisa_window_answered(&w, fpisa_window_slot_of(&w, chunk), &marked, 0, now);
-		/* Each round that has ended since adds one. */
+		/* Each round that has ended since then adds one. */
 		if (half < FPISA_CONGESTION_LEAST)
 			half = FPISA_CONGESTION_LEAST;
 		assert_in_range(flight.congestion.limit, half, half + 2);
@@ -324,7 +325,7 @@ static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_op
 	return rc;
 }
 
-/* Check ranks with receivers of different sizes, and losses: no rank waits for ever. */
+/* Check ranks with receivers of different sizes, and losses. No rank waits forever. */
 static void different_receivers(void **state)
 {
 	struct fleet *fl = calloc(1, sizeof(*fl));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The frame as bytes (wire.h): every offset that doc/wire.md states, the slot
- * word, and what the checksum covers
+ * Test the frame as bytes (wire.h): every offset that doc/wire.md states, the slot word, and the bytes that the
+ * checksum covers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -108,7 +108,7 @@ static void test_wire_numbers(void **state)
 	assert_int_equal(FPISA_OP_SUM, 1);
 }
 
-/* Check ports against doc/wire.md, section 2: runs of up to 8 slots, every port in each stretch of K runs. */
+/* Check ports against doc/wire.md, section 2. Runs have up to 8 slots, and each stretch of K runs has every port. */
 static void test_port_index(void **state)
 {
 	(void)state;
@@ -152,7 +152,7 @@ enum {
 	WORDS = BYTES / 4,
 };
 
-/* header and payload, between which the frame has the checksum field */
+/* header and payload; the checksum field of the frame lies between them */
 struct covered {
 	uint32_t w[WORDS];
 };
@@ -224,7 +224,10 @@ static void test_checksum_many(void **state)
 	}
 }
 
-/* Check the sum of 16-bit words from the sums of 32-bit words, for anything that a frame can hold, the largest words too. */
+/*
+ * Check the sum of 16-bit words that is computed from sums of 32-bit words, for any contents of a frame, including the
+ * largest words.
+ */
 static void test_checksum_16(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -241,7 +244,7 @@ static void test_checksum_16(void **state)
 		fpisa_sum_words(&s, w, (int)words);
 		assert_int_equal(fpisa_sum_16(&s) % 65535, sum % 65535);
 		assert_true(fpisa_sum_16(&s) < 1 << 27);
-		/* Only the sum of no words is 0, which for a checksum differs from 65535. */
+		/* Only the sum of no words is 0. For a checksum, 0 differs from 65535. */
 		assert_int_equal(!fpisa_sum_16(&s), !sum);
 	}
 }
@@ -285,7 +288,7 @@ static void test_checksum_swaps(void **state)
 	(void)state;
 	fill(&c, &rng);
 	good = checksum(&c);
-	/* Choose neighbours, elements one 64-bit word apart, one block apart, or anywhere. */
+	/* Choose neighbours, elements one 64-bit word apart, elements one block apart, or any elements. */
 	for (int distance = 1; distance < WORDS; distance++) {
 		for (int i = 0; i + distance < WORDS; i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
 			if (c.w[i] == c.w[i + distance])
@@ -308,7 +311,7 @@ static void flip_both(struct covered *c, uint32_t good, int a, int b, uint32_t b
 	c->w[b] ^= bit;
 }
 
-/* Check the same bit flipped in two words, which a plain sum of words misses half of the time. */
+/* Check the same bit flipped in two words. A plain sum of words misses half of these changes. */
 static void test_checksum_paired_flips(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -332,8 +335,8 @@ static void test_checksum_paired_flips(void **state)
 }
 
 /*
- * Return whether +2^bit, -2^(bit + 1) and +2^bit, or the reverse, in `lane` at words i, i + d, i + 2d cancel:
- * doc/protocol.md, section 5.
+ * Return whether +2^bit, -2^(bit + 1) and +2^bit, or the reverse, in `lane` at words i, i + d, i + 2d cancel
+ * (doc/protocol.md, section 5).
  */
 static int cancels(const struct covered *c, int lane, int i, int d, int bit)
 {
@@ -361,7 +364,10 @@ static void flip_bits(struct covered *c, const int bit[3])
 		c->w[bit[i] / 32] ^= 1u << bit[i] % 32;
 }
 
-/* Return whether three bits, in order and in different words, have the form of cancels(), which agrees before and after a flip. */
+/*
+ * Return whether three bits, in order and in different words, have the form of cancels(). The answer is the same before
+ * and after a flip.
+ */
 static int bits_cancel(const struct covered *c, const int bit[3])
 {
 	int i = bit[0] / 64, d = bit[1] / 64 - i, lane = bit[0] / 32 % 2, k = bit[0] % 32;
@@ -370,7 +376,9 @@ static int bits_cancel(const struct covered *c, const int bit[3])
 	       bit[1] % 32 == k + 1 && bit[2] % 32 == k && cancels(c, lane, i, d, k);
 }
 
-/* Check that exactly the flips of three bits that cancel escape: all of these, and no others among many. */
+/*
+ * Check that a flip of three bits escapes exactly if it cancels. The test tries all flips that cancel, and many others.
+ */
 static void test_checksum_three_flips(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};

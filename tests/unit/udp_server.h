@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An aggregator on loopback for tests of the transport `udp`: a thread that runs soft.h behind a UDP socket and causes
- * the faults that the test requests
+ * An aggregator on loopback for tests of the transport `udp`. A thread runs soft.h behind a UDP socket and causes the
+ * faults that the test requests.
  */
 #ifndef TESTS_UDP_SERVER_H
 #define TESTS_UDP_SERVER_H
@@ -18,15 +18,15 @@
 
 #define JOB 7
 #ifndef TOKEN
-#define TOKEN 0ull /* none: frames made by hand have checksums */
+#define TOKEN 0ull /* no token, so handmade frames have checksums */
 #endif
 
-#define GSO_FRAMES 64 /* UDP_MAX_SEGMENTS of older kernels */
+#define GSO_FRAMES 64 /* the value of UDP_MAX_SEGMENTS in older kernels */
 #define GSO_SIZE 65507
 
 struct gso_batch {
 	struct sockaddr_in to;
-	size_t frames, size; /* frames of one size */
+	size_t frames, size; /* number of frames, all of one size */
 	unsigned char data[GSO_SIZE];
 };
 
@@ -34,19 +34,19 @@ struct server {
 	struct fpisa_soft soft;
 	int fd;
 	uint16_t port;
-	int held[MAX_RANKS]; /* sockets that keep the ranks' ports free for them; -1: given to the rank */
+	int held[MAX_RANKS]; /* sockets that keep the ranks' ports free for them; -1: the port was given to the rank */
 	int stop;
-	double loss; /* rate of received frames lost, in addition to the workers' own losses */
+	double loss; /* share of received frames that are lost, in addition to the workers' own losses */
 	uint64_t random;
 	int corrupt; /* every third reply except WELCOME is sent damaged, then intact */
-	int intrude; /* each RESULT is first sent twice with a wrong sum, from another port and address */
-	int other_port, other_address; /* sockets of the intruder */
+	int intrude; /* each RESULT is preceded by two copies with a wrong sum, from another port and address */
+	int other_port, other_address; /* sockets of the attacker */
 	unsigned char *kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
 	int replies;
 	int gso;		 /* results for frames that arrived together are sent as one datagram for each rank */
-	double gso_loss;	 /* rate of such datagrams lost */
+	double gso_loss;	 /* share of such datagrams that are lost */
 	struct gso_batch *batch; /* batch of each rank */
-	size_t longest;		 /* most frames in a datagram, so far */
+	size_t longest;		 /* maximum number of frames in a datagram, so far */
 	uint64_t mute;		 /* first chunk number without RESULT or STATUS; 0: all chunks get answers */
 	uint8_t seen[FPISA_TYPE_ADD + 1]; /* by type: a bit for each value of the ECN field, if the socket reports it */
 	int wrong_echo;			  /* WELCOMEs answer a HELLO that this worker did not send */
@@ -77,7 +77,7 @@ static inline void set_checksum(unsigned char *frame, size_t len)
 	h->checksum = frame_checksum(h, h + 1, len - sizeof(*h));
 }
 
-/* Forge the frame as an attacker would: plausible except for its source. */
+/* Forge the frame as an attacker would, plausible except for its source. */
 static inline void forge(const struct server *s, unsigned char *frame, size_t len, const struct sockaddr_in *to)
 {
 	frame[len - 1] ^= 0x40;
@@ -86,7 +86,10 @@ static inline void forge(const struct server *s, unsigned char *frame, size_t le
 	sendto(s->other_address, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
 }
 
-/* Send frames of `size` bytes for the kernel to cut, or to leave whole if the receiver takes them so. */
+/*
+ * Send frames of `size` bytes in one datagram. The kernel splits it, or leaves it whole if the receiver accepts merged
+ * datagrams.
+ */
 static inline void send_gso(int fd, const void *data, size_t len, size_t size, const struct sockaddr_in *to)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -125,7 +128,7 @@ static inline void add_to_batch(struct server *s, struct gso_batch *b, const voi
 	memcpy(b->data + b->frames++ * len, frame, len);
 }
 
-/* Send once more, after the present result, the result that this rank got 2W chunks ago. */
+/* After the present result, send again the result that this rank got 2W chunks ago. */
 static inline void send_late(struct server *s, const unsigned char *frame, size_t len, const struct sockaddr_in *to,
 			     int rank)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Ranks as threads, for the tests of the library. Each rank connects, makes
- * the calls of a plan and keeps the results. The main thread checks everything
- * afterwards, because cmocka's assertions work only there.
+ * Ranks as threads, for the tests of the library. Each rank connects, makes the calls of a plan and stores the results.
+ * The main thread checks everything afterwards, because cmocka's assertions work only there.
  */
 #ifndef TESTS_WORKERS_H
 #define TESTS_WORKERS_H
@@ -27,20 +26,18 @@
 
 struct plan {
 	uint32_t workers, elements, window;
-	uint8_t ports; /* ports of the aggregator in the process, which has no option for them */
+	uint8_t ports; /* number of ports of the in-process aggregator, which has no option for them */
 	uint8_t mode, rounding, pipeline;
 	size_t count;
 	int calls;
-	int outstanding; /* requests started before the first is waited for; 0: blocking calls */
+	int outstanding; /* number of requests started before the first wait; 0: blocking calls */
 	int in_place;
 	double loss, duplicate, reorder, delay, corrupt;
 	uint32_t timeout_ms;
-	int progress; /* with a thread */
+	int progress; /* use a progress thread */
 };
 
-/*
- * Return a deadline in ms, which only a deadlock should exceed. FPISA_SLOW multiplies it where processors are emulated.
- */
+/* Return a deadline in ms that only a deadlock should exceed. FPISA_SLOW multiplies it, for emulated processors. */
 static inline uint32_t long_enough(void)
 {
 	const char *slow = getenv("FPISA_SLOW");
@@ -72,10 +69,10 @@ struct rank_result {
 	int rc; /* error of the call that failed, else 0 */
 	char error[512];
 	uint64_t missing;
-	float *send, *recv;	   /* values of all calls, one after the other */
+	float *send, *recv;	   /* values of all calls, one call after the other */
 	struct fpisa_chunk *chunk; /* chunks of all calls, by position */
 	uint32_t *flags;	   /* flags of each call */
-	int call;		   /* the call in progress; with several outstanding requests the chunks are not kept */
+	int call;		   /* the call in progress; with several outstanding requests, chunks are not stored */
 	struct fpisa_info info;
 };
 
@@ -91,7 +88,7 @@ struct rank_thread {
 struct fleet {
 	struct plan plan;
 	uint64_t seed;
-	/* Connect one rank; called in its thread. */
+	/* Connect one rank. The rank's thread calls this function. */
 	int (*connect)(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg);
 	void *arg;
 	struct rank_thread rank[MAX_RANKS];
@@ -245,7 +242,7 @@ static inline void free_fleet(struct fleet *fl)
 	}
 }
 
-/* Convert the arrival order of a chunk to a list of ranks; fail unless it is a permutation. */
+/* Convert the arrival order of a chunk to a list of ranks. Fail unless the list is a permutation. */
 static inline void arrival(const struct fpisa_chunk *c, uint32_t workers, uint32_t *ranks)
 {
 	uint64_t seen = 0;
@@ -316,7 +313,9 @@ static inline void assert_all_succeeded(const struct fleet *fl)
 			fail_msg("rank %u: %d: %s", i, fl->rank[i].r.rc, fl->rank[i].r.error);
 }
 
-/* Handles of several ranks in one thread. Connecting waits for all ranks, so each handle has a thread for that. */
+/*
+ * Handles of several ranks in one thread. Connecting waits for all ranks, so each handle has a thread for connecting.
+ */
 struct joiner {
 	struct fpisa_mem *m;
 	struct fpisa *f;

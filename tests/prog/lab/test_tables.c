@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The advanced operations in the kernel, through its maps: their bits equal those of user space, before and after
- * packing
+ * The kernel performs the advanced operations through its maps with the bits of user space, before and after packing.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -93,7 +92,7 @@ static void any_word(void **state)
 	}
 }
 
-/* Check all words of 8 and 16 bits with the functions of one operand. */
+/* Check all words of 8 and 16 bits with the functions that have one operand. */
 static void every_word(void **state)
 {
 	(void)state;
@@ -114,7 +113,7 @@ static void every_word(void **state)
 	}
 }
 
-/* Check that the kernel checks everything that user space sets. */
+/* Check that the kernel validates every field that user space sets. */
 static void bad_runs(void **state)
 {
 	struct fpisa_run good = {.function = FPISA_SQRT,

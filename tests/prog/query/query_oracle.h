@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The groups of rows, computed independently of the code under test: sums of rationals, floats compared as floats
+ * The groups of rows, computed independently of the code under test, with sums of rationals and comparisons of floats
  */
 #ifndef QUERY_ORACLE_H
 #define QUERY_ORACLE_H
@@ -12,7 +12,7 @@
 
 #define ORACLE_GROUPS 4096
 
-/* Results of one key; sum is of finite values, in units of 2^-149 */
+/* Results of one key. `sum` is the sum of finite values, in units of 2^-149. */
 struct oracle_group {
 	bool nan, pinf, ninf, any;
 	uint64_t count;
@@ -31,13 +31,16 @@ void query_oracle_free(struct query_oracle *o);
 /* Add a row to group `key`, which is below ORACLE_GROUPS. */
 void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_t count);
 
-/* Merge all of *g, as the table has it, into the oracle's group `key`: two parts of a query make one group. */
+/*
+ * Merge all of *g, which has the form of the table, into the oracle's group `key`. Two parts of a query then make one
+ * group.
+ */
 void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_query_group *g);
 
-/* Return whether they are equal. If not, print the difference on stderr. */
+/* Return whether the groups are equal. If not, print the difference on stderr. */
 bool query_oracle_equal(const struct query_oracle *a, const struct query_oracle *b);
 
-/* Compare in SQL's order. Return a number below, equal to or above zero; -0 equals +0, NaN comes last. */
+/* Compare in SQL's order, in which -0 equals +0 and NaN comes last. Return a number below, equal to or above zero. */
 int query_order(float a, float b);
 
 /* Return a value of distribution `kind`, 0 .. QUERY_VALUES - 1. */

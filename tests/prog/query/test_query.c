@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Frames of queries through the entry: allowed senders, answers, receivers, and state that a new epoch clears. Two CPUs
- * work on one query: FPISA_ROUNDS frames of each worker, 2000 by default.
+ * Test frames of queries through the entry program: allowed senders, answers, receivers, and state that a new epoch
+ * clears. Then two CPUs work on one query, with FPISA_ROUNDS frames of each worker, 2000 by default.
  */
-#define _GNU_SOURCE /* CPU sets */
+#define _GNU_SOURCE /* for CPU sets */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 
 static struct query q;
 static struct vectors_rng rng;
-static uint64_t token; /* token of new queries; 0: none */
+static uint64_t token; /* token of new queries; 0: no token */
 
 static void open_query(unsigned int kind, uint32_t limit)
 {
@@ -37,7 +37,7 @@ static void open_query(unsigned int kind, uint32_t limit)
 	query_open(&q, harness, kind, WORKERS);
 }
 
-/* Send keys first .. first + count - 1, each once, with that value. */
+/* Send keys first .. first + count - 1, each once, with this value. */
 static void send_rows(struct frame *f, uint32_t rank, uint64_t sequence, uint32_t first, uint32_t count, float value,
 		      bool last)
 {
@@ -75,8 +75,8 @@ static void expect_to(const struct frame *f, uint32_t rank, uint32_t payload)
 }
 
 /*
- * Check that the frame proves to `rank` that the aggregator sent it: by the rank's cookie, or by the tag that expect() has checked and no
- * other rank's cookie.
+ * Check that the frame proves to `rank` that it comes from the aggregator. The proof is the rank's cookie, or the tag,
+ * which expect() has checked. No other rank's cookie may be in the frame.
  */
 static void expect_shown(struct frame *f, uint32_t rank)
 {
@@ -110,8 +110,8 @@ static void read_groups(struct frame *f, uint64_t first, uint32_t count)
 }
 
 /*
- * Check a table of three groups and five keys: the remaining rows pass on to the master, the frame is acknowledged, and
- * all groups are read.
+ * Check a table of three groups with five keys. The remaining rows go to the master, the frame is acknowledged, and all
+ * groups can be read.
  */
 static void table_once(void)
 {
@@ -146,7 +146,7 @@ static void table_once(void)
 	expect_shown(&f, 1);
 	read_groups(&f, 0, 8);
 	expect_error(&f, FPISA_V_unsealed);
-	/* The last frame passes on to the master, although no row is left in it. */
+	/* The last frame goes to the master, although no row is left in it. */
 	send_rows(&f, 0, 2, 0, 1, 1, true);
 	expect(&f, FPISA_TYPE_ROWS, 0);
 	expect_to(&f, MASTER, 0);
@@ -193,7 +193,7 @@ static void a_table(void **state)
 	twice(table_once);
 }
 
-/* Check that the aux of ROWS arrives in the master's frame and in the ACK, from either program. */
+/* Check that both programs copy the aux of ROWS into the master's frame and into the ACK. */
 static void echoes(void **state)
 {
 	const uint64_t echo = 0xfedcba9876543210;
@@ -207,7 +207,7 @@ static void echoes(void **state)
 		open_query(kinds[i], 1);
 		send_rows(&f, 0, 1, 0, 1, 9, false);
 		for (uint32_t key = 0; key < 2; key++) {
-			/* A table has room for the first key; a Top-N prunes 1. */
+			/* A table has room for the first key, and a Top-N prunes 1. */
 			rows[0] = key;
 			rows[1] = i == 1 && key ? 0x41200000 : 0x3f800000;
 			query_rows(&f, &q, 0, 2 + key, 1, rows, false);
@@ -239,7 +239,7 @@ static void an_epoch(void **state)
 	query_join(&q);
 	harness_run(harness, &old);
 	expect_error(&old, FPISA_V_generation);
-	/* Other keys find the places free. */
+	/* Other keys find free places. */
 	send_rows(&f, 0, 1, 7, 2, 1, false);
 	expect(&f, FPISA_TYPE_ACK, 0);
 	assert_int_equal(query_group(&q, 0).key[0], 7);
@@ -258,7 +258,7 @@ static void an_epoch(void **state)
 	query_close(&q);
 }
 
-/* Check that frames that no member should send change nothing. */
+/* Check that frames that no member should send do not change anything. */
 static void refused_once(void)
 {
 	enum fpisa_verdict damaged = token ? FPISA_V_tag : FPISA_V_checksum;
@@ -305,11 +305,11 @@ static void refused_once(void)
 		case 9:
 			harness_hdr(&f)->chunk = 100;
 			break;
-		case 10: /* a worker that acknowledges */
+		case 10: /* a worker that acknowledges a frame */
 			query_frame(&f, &q, FPISA_TYPE_ACK, 0, 1, 0, 0, NULL);
 			harness_hdr(&f)->slot = 1;
 			break;
-		case 11: /* a member that uses it as a sum */
+		case 11: /* a member that uses the query for a sum */
 			harness_hdr(&f)->type = FPISA_TYPE_ADD;
 			break;
 		}
@@ -321,7 +321,7 @@ static void refused_once(void)
 			harness_set_checksums(&f);
 		}
 		if (i == 7) {
-			/* The datapath also listens on a second port, as if for another job. */
+			/* The datapath also listens on a second port, as it would for another job. */
 			struct fpisa_control c = {.next_generation = harness->generation + 1000, .more_ports = 1};
 			uint32_t zero = 0;
 
@@ -435,7 +435,7 @@ static void two_cpus(void **state)
 	query_oracle_free(&got);
 }
 
-/* Return the value of row i of a frame: ties, and sometimes a value above all earlier ones. */
+/* Return the value of row i of a frame. Many values are equal, and some are above all earlier values. */
 static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
 {
 	uint64_t h = fpisa_digest_word(fpisa_digest_word(rank, s), i);
@@ -443,10 +443,7 @@ static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
 	return (float)(h % 50000) + (float)(h >> 32 & 1023 ? 0 : s);
 }
 
-/*
- * Send every frame of both workers on both CPUs. For each frame a random choice decides which CPU's copy the master
- * has.
- */
+/* Send every frame of both workers on both CPUs. For each frame, choose at random which CPU's copy the master gets. */
 static void *topn_side(void *arg)
 {
 	struct side *side = arg;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whole queries over a network that loses, copies, delays and reorders: workers and a master that follow the rules of
- * doc/query-wire.md, and the real programs between them. The answer is right in every run, and no row is lost or
- * counted twice; sometimes all members join again in the middle. Some queries have filters, whose keys cross the same
- * network first; the master then counts only rows of the join. Then each broken rule must give a wrong answer.
+ * Run whole queries over a network that loses, copies, delays and reorders frames. The workers and the master follow
+ * the rules of doc/query-wire.md, and the real programs run between them. The answer is right in every run, and no row
+ * is lost or counted twice. Sometimes all members join again in the middle. Some queries have filters, whose keys cross
+ * the same network first; the master then counts only rows of the join. Each broken rule must give a wrong answer.
  * FPISA_ROUNDS is the number of runs of each program, 100 by default.
  */
 #include <setjmp.h>
@@ -22,34 +22,34 @@
 #define WORKERS 3
 #define FRAMES 40
 #define KEY_FRAMES 5
-#define KEYS 4 /* keys of a frame */
+#define KEYS 4 /* number of keys in a frame */
 #define GROUPS 40
 #define ROW_BYTES 8
 #define MOST_ROWS 24
 #define NET 2048
 #define MUTANT_ROUNDS 60 /* fewer rounds would miss some broken rules */
-#define MUTANT_MOST 800	 /* most runs until one must be wrong; with the rarest fault about one run in 20 is wrong */
+#define MUTANT_MOST 800	 /* maximum number of runs until a broken rule is found; the rarest shows in one run of 20 */
 
 enum broken {
 	NONE,
-	COUNTS_EVERY_COPY, /* topn */
+	COUNTS_EVERY_COPY, /* broken rules of Top-N */
 	TIES_OF_COPIES,
-	NO_WINDOW, /* table */
+	NO_WINDOW, /* broken rules of tables */
 	PLACE_LATER,
 	MASTER_TAKES_COPIES,
-	USED_EARLY, /* filters */
+	USED_EARLY, /* broken rules of filters */
 	LAST_KEYS_EARLY,
 	KEYS_NOT_TAKEN,
 };
 
 struct copy {
-	int w, f, count; /* frame f, from 0 */
+	int w, f, count; /* frame f, counted from 0 */
 	bool keys;
 	uint32_t epoch;
 	uint8_t rows[MOST_ROWS * ROW_BYTES];
 };
 
-/* Frames in flight to the aggregator, and from there to the master */
+/* Frames in flight to the aggregator, and from the aggregator to the master */
 static struct copy up[NET], on[NET];
 static int n_up, n_on;
 
@@ -60,12 +60,12 @@ static double loss;
 static bool restarted;
 
 static struct {
-	int rows; /* rows of a frame */
+	int rows; /* number of rows in a frame */
 	float value[WORKERS][FRAMES][MOST_ROWS];
 	uint32_t key[WORKERS][FRAMES][MOST_ROWS];
 } data;
 
-/* The keys of the small table, which workers send first. key_frame[w][f] ends with a key that is in another frame too. */
+/* The keys of the small table, which workers send first. key_frame[w][f] ends with a key that another frame has too. */
 static bool in_join[GROUPS];
 static uint32_t key_frame[WORKERS][KEY_FRAMES][KEYS];
 static bool keys_acked[WORKERS][KEY_FRAMES], ready[WORKERS], patient;
@@ -108,8 +108,8 @@ static int lowest_keys(int w)
 }
 
 /*
- * Send keys until all of the worker's keys are in. A patient worker then repeats its last frame until all others' keys are in too.
- * Return whether keys were sent.
+ * Send keys until the aggregator has all keys of the worker. A patient worker then repeats its last frame until the
+ * keys of all workers have arrived. Return whether keys were sent.
  */
 static bool send_keys(int w)
 {
@@ -136,7 +136,7 @@ static int lowest(int w)
 	return f;
 }
 
-/* Let a worker send the frame that is due, or any frame in its window. */
+/* Let a worker send the next frame, or any frame in its window. */
 static void send_one(void)
 {
 	int w = (int)vectors_below(&rng, WORKERS), low = lowest(w), f;
@@ -165,7 +165,7 @@ static void arrive_ack(const struct frame *f, uint32_t epoch)
 		acked[w][harness_hdr(&copy)->chunk - 1] = true;
 }
 
-/* Change the programs' state as a broken rule would have left it. Return the value to put back into `used`, or -1. */
+/* Change the programs' state as a broken rule would have left it. Return the value to restore in `used`, or -1. */
 static int break_before(const struct copy *c, uint64_t *high, uint64_t *bar)
 {
 	struct fpisa_query_state s = query_state(&q);
@@ -228,7 +228,7 @@ static void deliver_keys(const struct copy *c)
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	if (harness_hdr(&f)->type == FPISA_TYPE_ERROR) {
-		/* As with rows, a frame is refused only if it has another epoch. */
+		/* As for rows, a frame is refused only if it has another epoch. */
 		assert_true(broken || harness_hdr(&f)->reason == FPISA_V_generation);
 		assert_true(broken || c->epoch != q.epoch);
 		/* The key came too late, which happens only if a filter is used early. */
@@ -290,14 +290,14 @@ static void deliver(void)
 			put(on, &n_on, &c);
 		break;
 	default:
-		/* The frame is of another epoch; otherwise a worker that follows the rules is not refused. */
+		/* The frame belongs to another epoch. Otherwise a worker that follows the rules is never refused. */
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
 		assert_int_not_equal(c.epoch, q.epoch);
 	}
 }
 
-/* Deliver one frame to the master, which acknowledges it by way of the aggregator. */
+/* Deliver one frame to the master. The master acknowledges it through the aggregator. */
 static void master(void)
 {
 	struct frame f;
@@ -337,7 +337,7 @@ static bool all_done(void)
 	return true;
 }
 
-/* Run until the master has every worker's last frame, and for some more turns, so that late frames arrive. */
+/* Run until the master has every worker's last frame, and for some more steps, so that late frames arrive. */
 static void run(void)
 {
 	int restarts = vectors_below(&rng, 4) == 0, late = 100;
@@ -408,7 +408,7 @@ static int down(const void *a, const void *b)
 	return query_order(*(const float *)b, *(const float *)a);
 }
 
-/* Return whether the answer of a Top-N is right, and its certificate too. */
+/* Return whether the answer of a Top-N and its certificate are right. */
 static bool topn_right(void)
 {
 	static float all[WORKERS * FRAMES * MOST_ROWS];
@@ -434,7 +434,7 @@ static bool topn_right(void)
 	harness_run(harness, &f);
 	bar = harness_hdr(&f)->aux;
 	if (bar) {
-		/* T must not be above the Nth value: at least N rows lie at or above T. */
+		/* T must not be above the Nth value, because at least N rows lie at or above T. */
 		uint32_t place = (uint32_t)(bar - 1), bits = place >> 31 ? place - 0x80000000u : 0xffffffffu - place;
 		float t;
 
@@ -445,7 +445,7 @@ static bool topn_right(void)
 	return true;
 }
 
-/* Return whether the groups and the master's rows together equal all rows, with all workers. */
+/* Return whether the groups together with the master's rows equal all rows of all workers. */
 static bool table_right(void)
 {
 	static struct query_oracle want, got;
@@ -486,7 +486,7 @@ static bool table_right(void)
 	return right && (broken || query_oracle_equal(&want, &got));
 }
 
-/* Return whether the master has every row of the join, and no other row if a bitmap was used. */
+/* Return whether the master has every row of the join. With a bitmap it must have no other row. */
 static bool join_right(void)
 {
 	int n = 0, most = n_passed;
@@ -500,8 +500,9 @@ static bool join_right(void)
 }
 
 /*
- * Check that rows are conserved. Each row of a table was pruned by the filter, added, or came to the master, once. For
- * other kinds, each copy of a row was pruned or passed on, and the master has at most the rows that passed on.
+ * Check that rows are conserved. Each row of a table was pruned by the filter, added, or passed to the master exactly
+ * once. For other kinds of queries, each copy of a row was pruned or passed to the master, and the master has at most
+ * the rows that were passed.
  */
 static void conserved(unsigned int kind, const struct fpisa_query_counters *before)
 {
@@ -521,9 +522,9 @@ static void conserved(unsigned int kind, const struct fpisa_query_counters *befo
 	assert_int_equal(rows, sent + c.repeated - before->repeated);
 }
 
-static int done; /* runs of one program */
+static int done; /* number of runs of one program */
 
-/* Return the number of wrong runs out of `rounds`. Stop at one for a broken rule. */
+/* Return the number of wrong runs out of `rounds`. For a broken rule, stop at the first wrong run. */
 static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 {
 	static const uint32_t limits[] = {1, 5, 12, 40};
@@ -545,7 +546,7 @@ static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 			bool right;
 
 			loss = 0.2 + 0.2 * vectors_below(&rng, 2);
-			/* Broken rules about ties need ties. */
+			/* Broken rules about equal values need equal values. */
 			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES),
 			     1 + vectors_below(&rng, GROUPS));
 			run();

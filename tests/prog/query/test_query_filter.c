@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Filters of join keys: frames of keys and their answers, and the states in which a filter is used or all rows pass.
- * Then random rows behind a filter, against user space, bit for bit, and against a plain set of the keys: a row whose
- * key is in the set is never pruned.
+ * Test filters of join keys: frames of keys and their answers, and the states in which a filter is used or all rows
+ * pass. Then compare random rows behind a filter with user space, bit for bit, and with a plain set of the keys. A row
+ * whose key is in the set is never pruned.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 #define JOB 5
 #define WORKERS 2
-#define BLOCKS 4 /* blocks of a filter, with 256 bits or 16 and more keys each */
+#define BLOCKS 4 /* number of blocks of a filter, each with 256 bits or at least 16 keys */
 #define ROW_MAX 40
 
 static struct query q;
@@ -44,7 +44,10 @@ static void send_keys(struct frame *f, uint32_t rank, uint64_t sequence, uint32_
 	assert_true(harness_checksums_right(f));
 }
 
-/* Check the answer to keys: they are taken, the keys of the workers in `missing` are not in yet, and the filter has this state. */
+/*
+ * Check the answer to keys. The keys are taken, the keys of the workers in `missing` have not arrived, and the filter
+ * is in this state.
+ */
 static void expect_keys(struct frame *f, uint64_t missing, uint32_t state)
 {
 	assert_int_equal(harness_hdr(f)->type, FPISA_TYPE_KEYS_ACK);
@@ -108,7 +111,10 @@ static void building(void **state)
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_keys_late);
 		send_keys(&f, 1, 2, 1, beyond, false);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_keys_late);
-		/* Another epoch has another filter. Worker 1 has sent nothing for it yet, so all rows pass, until it ends. */
+		/*
+		 * Another epoch has another filter. Worker 1 has sent no keys for the new filter, so all rows pass
+		 * until the worker's keys end.
+		 */
 		query_join(&q);
 		send_keys(&f, 0, 1, 1, some, true);
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);
@@ -117,7 +123,7 @@ static void building(void **state)
 		expect_keys(&f, 0, FPISA_FILTER_OPEN);
 		assert_int_equal(send_rows(0, 2, 8, rows), kind == FPISA_QUERY_TABLE ? 0 : 8);
 		assert_int_equal(query_counters(&q).filtered, 8);
-		/* The first keys are no longer in the filter. With keys beyond the bitmap, their rows pass. */
+		/* The first keys are no longer in the filter. If keys lie beyond the bitmap, their rows pass. */
 		query_join(&q);
 		send_keys(&f, 0, 1, 1, beyond, true);
 		expect_keys(&f, 2, FPISA_FILTER_BUILDING);
@@ -133,7 +139,7 @@ static void building(void **state)
 	}
 }
 
-/* Check that a Top-N counts only rows that are in the join for certain. */
+/* Check that a Top-N counts only rows that are certainly in the join. */
 static void certain(void **state)
 {
 	static const uint32_t key[] = {7}, other[] = {8};
@@ -190,7 +196,7 @@ static void refused(void **state)
 	}
 	after = query_state(&q);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* Send a row without a number. */
+	/* Send a row without a sequence number. */
 	query_rows(&f, &q, 0, 0, 0, NULL, false);
 	harness_run(harness, &f);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_sequence);
@@ -203,9 +209,9 @@ static void refused(void **state)
 #define FRAMES 40
 
 static bool in_join[UNIVERSE];
-static uint64_t asked, let_pass; /* rows whose key is not in any frame of keys, with a Bloom filter */
+static uint64_t asked, let_pass; /* rows without a key in the filter, and how many of them passed */
 
-/* Spread join key k over its bytes. The bytes after it in a row's key come from `part`. */
+/* Spread join key k over its bytes. The following bytes of a row's key come from `part`. */
 static void key_words(uint64_t words[FPISA_KEY_WORDS], uint32_t k, uint32_t part)
 {
 	const struct fpisa_query_config *c = &q.config;
@@ -220,7 +226,7 @@ static void key_words(uint64_t words[FPISA_KEY_WORDS], uint32_t k, uint32_t part
 		words[c->filter_bytes / 8 - 1] = bitmap ? k : (k + 1) * 0x9e3779b97f4a7c15ull;
 }
 
-/* Send keys of even k below `keys`, in frames of both workers. The last keys come last. */
+/* Send the even keys below `keys`, in frames of both workers. The frames with the last keys come last. */
 static void fill(struct fpisa_soft_query *soft, uint32_t keys)
 {
 	uint8_t packed[FPISA_QUERY_ROWS * 32];
@@ -349,7 +355,7 @@ static void random_rows(void **state)
 		one_query(FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM, bytes[i][0], bytes[i][1], values);
 		one_query(FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, bytes[i][0], bytes[i][1], values);
 	}
-	/* At most 1500 keys in 128 blocks: at least 21 bits a key */
+	/* At most 1500 keys in 128 blocks give at least 21 bits per key. */
 	print_message("of %llu rows that do not join %.3f%% pass a Bloom filter\n", (unsigned long long)asked,
 		      100 * (double)let_pass / (double)asked);
 	assert_true((double)let_pass < 0.002 * (double)asked);

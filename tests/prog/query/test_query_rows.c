@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The programs of queries on random rows: against user space, which runs the same
- * rules, bit for bit; and against the right answer, the greatest rows by comparing
- * floats and sums of rationals. Frames arrive in any order, some of them twice.
+ * Compare the programs of queries on random rows with user space, which runs the same rules, bit for bit. Compare them
+ * also with the right answer, which is the greatest rows by comparing floats, and sums of rationals. Frames arrive in
+ * any order, some of them twice.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define JOB 5
 #define WORKERS 3
-#define FRAMES 40 /* frames of each worker */
+#define FRAMES 40 /* number of frames of each worker */
 #define ROWS (WORKERS * FRAMES * FPISA_QUERY_ROWS)
 #define ROW_MAX 40
 
@@ -28,7 +28,7 @@ static const uint32_t key_bytes[] = {4, 8, 16, 32};
 static struct vectors_rng rng;
 static struct query_oracle right, got;
 
-/* One worker's frame: packed rows, and their contents */
+/* One worker's frame: the packed rows, and the rows unpacked */
 struct part {
 	uint32_t count;
 	uint32_t key[FPISA_QUERY_ROWS];
@@ -38,7 +38,7 @@ struct part {
 
 static struct part parts[WORKERS][FRAMES];
 
-/* Spread key `k` over all of its bytes. Keys of several words differ in the last word too. */
+/* Spread key `k` over all of its bytes. Keys of several words also differ in the last word. */
 static void key_words(uint64_t words[FPISA_KEY_WORDS], const struct fpisa_query_config *c, uint32_t k)
 {
 	memset(words, 0, FPISA_KEY_WORDS * sizeof(*words));
@@ -85,7 +85,10 @@ static void make_parts(const struct fpisa_query_config *c, uint32_t kind, uint32
 	}
 }
 
-/* Send a frame to both and compare the outcome; keep[] is that of user space. Return the verdict. */
+/*
+ * Send a frame to the datapath and to user space, and compare the outcomes. keep[] is the outcome of user space. Return
+ * the verdict.
+ */
 static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, int w, uint64_t sequence, uint8_t *keep)
 {
 	const struct part *p = &parts[w][sequence - 1];
@@ -124,7 +127,7 @@ static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, i
 	return v;
 }
 
-/* Send each frame at least once, within its worker's window, in any order, and some frames again. */
+/* Send each frame at least once, in any order within its worker's window. Send some frames again. */
 static void shuffled(struct query *q, struct fpisa_soft_query *soft,
 		     void (*kept)(int w, uint64_t sequence, const uint8_t *keep))
 {
@@ -192,7 +195,7 @@ static void one_topn(uint32_t kind, uint32_t width, uint32_t limit, uint32_t fla
 	qsort(all, n, sizeof(*all), order);
 	qsort(passed, n_passed, sizeof(*passed), order);
 	want = (uint32_t)n < limit ? (uint32_t)n : limit;
-	/* WITH TIES all rows that equal the last row count. */
+	/* WITH TIES, all rows that equal the last row count. */
 	while (flags & FPISA_QUERY_TIES && want < (uint32_t)n && want && !order(&all[want], &all[want - 1]))
 		want++;
 	assert_true((uint32_t)n_passed >= want);
@@ -261,12 +264,15 @@ static void table(void **state)
 		for (int width = 0; width < 4; width++) {
 			uint32_t groups = 1 + vectors_below(&rng, 1000);
 
-			/* Make room for all groups, or for fewer. */
+			/* Make room for all groups, or for fewer groups. */
 			one_table(kind, key_bytes[width], groups, vectors_below(&rng, 2) ? groups : groups / 3 + 1);
 		}
 }
 
-/* Check far more values than a limb holds without carries: 2^18 times the greatest value, then as many of the least. */
+/*
+ * Check far more values than a limb holds without carries: 2^18 times the greatest value, then as many of the least
+ * value.
+ */
 static void carries(void **state)
 {
 	static const float extreme[] = {3.40282347e38f, -3.40282347e38f, 1e-45f};
@@ -301,8 +307,8 @@ static void carries(void **state)
 }
 
 /*
- * Check the shares of three million random rows that the master gets, and the groups that it reads. The seeds of hashes
- * are fixed, because about one random seed in 1000 fills a bucket of 521 groups.
+ * Check the shares of three million random rows and groups that the master gets. The seeds of hashes are fixed, because
+ * about one random seed in 1000 fills a bucket of 521 groups.
  */
 static void shares(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whole queries for groups of doubles, integers and decimals over a network that loses, copies and reorders, with the
- * real program. The table's groups and the rows that passed on to the master add up to all rows, as GMP adds them, in
- * every run. FPISA_ROUNDS is the number of runs of each form, 100 by default.
+ * Run whole queries for groups of doubles, integers and decimals over a network that loses, copies and reorders frames,
+ * with the real program. In every run, the groups of the table and the rows that went to the master add up to all rows,
+ * as GMP adds them. FPISA_ROUNDS is the number of runs of each form, 100 by default.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static void set_words(mpq_t x, const uint64_t *word, int n)
 	mpz_clear(all);
 }
 
-/* Set x to a finite value and return 0; return the bit of a special. */
+/* Set x to a finite value and return 0. For a special, return its bit. */
 static uint32_t value_of(mpq_t x, const uint64_t *wide)
 {
 	double d;
@@ -101,7 +101,7 @@ static void add_row(struct total *t, const uint64_t *wide)
 	mpq_clear(x);
 }
 
-/* Return the double at that place in the order of doc/query-wire.md. */
+/* Return the double at this position in the order of doc/query-wire.md. */
 static uint64_t double_at(uint64_t place)
 {
 	return place == ~0ull ? 0x7ff8ull << 48 : place >> 63 ? place - (1ull << 63) : ~place;
@@ -188,7 +188,7 @@ static void fill(void)
 				v->wide[0] = is_double() ? random_double(kind) : vectors_next(&rng);
 				v->wide[1] = q.config.form == FPISA_FORM_INT128 ? vectors_next(&rng) :
 										  (uint64_t)((int64_t)v->wide[0] >> 63);
-				/* The ends of the range */
+				/* Include the ends of the range. */
 				if (!is_double() && kind == 1)
 					v->wide[1] = v->wide[0] = v->wide[0] & 1 ? ~0ull >> 1 : 1ull << 63;
 				if (q.config.form == FPISA_FORM_INT64)
@@ -210,7 +210,7 @@ static uint32_t pack(uint8_t *to, const struct value *v)
 	return bytes;
 }
 
-/* Take the rows that are left in a frame, unless another copy of it had them. */
+/* Take the rows that are left in a frame, unless another copy of the frame has delivered them. */
 static void master(const struct frame *f, int w, int n, uint32_t bytes)
 {
 	const uint8_t *at = (const uint8_t *)harness_payload((struct frame *)f);
@@ -230,7 +230,10 @@ static void master(const struct frame *f, int w, int n, uint32_t bytes)
 	}
 }
 
-/* Send a copy of a frame that is not acknowledged, or of one that is. It may be lost before or after the aggregator. */
+/*
+ * Send a copy of a frame, whether the frame is acknowledged or not. The copy may be lost before or after the
+ * aggregator.
+ */
 static void send(int w, int n)
 {
 	uint8_t packed[MOST_ROWS * 32];
@@ -270,7 +273,7 @@ static void exchange(void)
 			continue;
 		n = low[w] - 4 + (int)vectors_below(&rng, AHEAD);
 		n = n < 0 ? 0 : n >= FRAMES ? FRAMES - 1 : n;
-		/* The last frame goes when all others are acknowledged. */
+		/* The last frame is sent when all others are acknowledged. */
 		send(w, n == FRAMES - 1 && low[w] < FRAMES - 1 ? low[w] : n);
 	}
 }
@@ -295,7 +298,7 @@ static bool is_right(const struct fpisa_query_counters *before)
 		const struct total *a = &want[k], *b = &got[k];
 
 		right = a->count == b->count && a->specials == b->specials && !mpq_cmp(a->sum, b->sum);
-		/* A special is the least or the greatest value, which hides that of the numbers. */
+		/* A special is the least or the greatest value, which hides the extreme of the numbers. */
 		right &= a->specials ||
 			 (a->any == b->any && (!a->any || (!mpq_cmp(a->least, b->least) && !mpq_cmp(a->most, b->most))));
 		if (!right)

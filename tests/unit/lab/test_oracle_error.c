@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tests of oracle_result_error(): known cases, and random cases against long doubles */
+/* Test oracle_result_error() on known cases, and on random cases against long doubles. */
 #include <math.h>
 #include "unit/workers.h"
 #include "values/pack.h"
@@ -28,7 +28,10 @@ static void known(int op, double factor, float result, float a, float b, double 
 	assert_true(correct == (ulps <= 0.5));
 }
 
-/* Check that a neighbour of the correct result may be as near as half of its ulp: at a tie, and where ulps change. */
+/*
+ * Check that a neighbour of the correct result may be as near as half of the result's ulp. This happens at a tie, and
+ * where ulps change.
+ */
 static void beside(float result, float a, float b, double ulps)
 {
 	bool correct;

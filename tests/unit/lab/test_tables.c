@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Multiplication, reciprocal, logarithm and square root by tables. The
- * reference for the small formats does not use packing: it lists all finite
- * values of a format in order and searches for the value nearest to the exact
- * result, which long double holds to 64 bits (products to the last).
- * FP32 products are compared with the machine's own, and the other functions
- * of FP32 with the error that interpolation leaves.
+ * Test multiplication, reciprocal, logarithm and square root by tables. The reference for the small formats does not
+ * use packing. It lists all finite values of a format in order, and searches for the value nearest to the exact result.
+ * A long double holds this result to 64 bits, and products exactly. FP32 products are compared with those of the
+ * machine. The other functions of FP32 are compared with the error bound of interpolation.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -34,7 +32,7 @@ static const struct small {
 
 #define SMALLS ((int)(sizeof(smalls) / sizeof(smalls[0])))
 
-/* Magnitudes of the format under test in the order of their words, then one value beyond the range */
+/* The magnitudes of the format under test in the order of their words, then one value beyond the range */
 static long double value[0x8000];
 
 static void list_values(const struct small *s)
@@ -139,7 +137,7 @@ static void unary_all(void **state)
 	}
 }
 
-/* Check that roots of squares are exact in both roundings: entries of roots are rounded up. */
+/* Check that roots of squares are exact in both roundings, because the entries for roots are rounded up. */
 static void sqrt_down(void **state)
 {
 	(void)state;
@@ -165,7 +163,10 @@ static void multiply_8_bits(void **state)
 	}
 }
 
-/* Check all pairs of significands, with exponents that move with them, subnormal results and both signs among them. */
+/*
+ * Check all pairs of significands. The exponents change with the significands, so some results are subnormal, and both
+ * signs occur.
+ */
 static void multiply_16_bits(void **state)
 {
 	struct vectors_rng rng;
@@ -218,7 +219,7 @@ static void fp32_multiply(void **state)
 		for (int i = 0; i < 32; i++) {
 			uint32_t a = words[i], b = words[32 + i], want, got;
 
-			/* Products that are subnormal, and smaller ones */
+			/* Include products that are subnormal, and smaller products. */
 			if (i % 4 == 0)
 				b = (b & 0x807fffff) | ((127 - (a >> 23 & 0xff) + (uint32_t)k % 40) & 0xff) << 23;
 			want = word_of(single(a) * single(b));
@@ -230,9 +231,9 @@ static void fp32_multiply(void **state)
 }
 
 /*
- * Check that errors stay below what linear interpolation over 2^-10 leaves,
- * (2^-20 / 8) max |f''| / f: 2^-22 for 1/x at 1, 2^-25 for the root at 1,
- * 2^-23.6 for the factor of log2 at 1. Packing adds half an ulp, 2^-24.
+ * Check that errors stay below the bound of linear interpolation over 2^-10, (2^-20 / 8) max |f''| / f. The bound is
+ * 2^-22 for 1/x at 1, 2^-25 for the root at 1, and 2^-23.6 for the factor of log2 at 1. Packing adds half an ulp,
+ * 2^-24.
  */
 static void fp32_errors(void **state)
 {
@@ -309,7 +310,10 @@ static void fp32_specials(void **state)
 	}
 }
 
-/* Check entries against long double: reciprocals within half a unit, logarithms a little more, roots rounded up. */
+/*
+ * Check entries against long double. Reciprocals are within half a unit, logarithms within a little more, and roots are
+ * rounded up.
+ */
 static void entries_exact(void **state)
 {
 	(void)state;

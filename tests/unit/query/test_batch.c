@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Keys and values of Arrow columns: the bits that the same values have as text */
+/* Keys and values of Arrow columns have the same bits as the same values in text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 
 static struct vectors_rng rng;
 
-/* A column as Arrow has it, from a place that is not the first, and its values as text */
+/* A column as Arrow stores it, starting at a position after the first, and its values as text */
 struct made {
 	struct ArrowArray array;
 	const void *buffers[3];
@@ -62,7 +62,7 @@ static uint64_t bits_of(const struct fpisa_column *c)
 	return bits;
 }
 
-/* Write value `i` of a number or a date, and its text by the C library. */
+/* Write value `i` of a number or a date, and its text as the C library prints it. */
 static void make_number(struct made *m, const struct fpisa_column *c, int at, int i)
 {
 	const size_t width = c->type == FPISA_COLUMN_DECIMAL				     ? 16 :
@@ -89,7 +89,7 @@ static void make_number(struct made *m, const struct fpisa_column *c, int at, in
 		snprintf(m->text[i], sizeof(m->text[i]), "%lld", (long long)bits);
 		break;
 	case FPISA_COLUMN_DATE: {
-		/* Count the days of the proleptic Gregorian calendar one month after the other. */
+		/* Count the days of the proleptic Gregorian calendar month by month. */
 		static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 		int64_t days = (int64_t)bits + 719162;
 		int year = 1 + 400 * (int)(days / 146097), month = 0;
@@ -175,7 +175,10 @@ static struct fpisa_column random_column(void)
 	return c;
 }
 
-/* Random tables of one to three columns: each slice has the keys that text gives, or an error at the first without room. */
+/*
+ * Check random tables of one to three columns. Each slice has the keys of the same rows in text, or an error at the
+ * first row without room.
+ */
 static void keys(void **state)
 {
 	(void)state;
@@ -244,7 +247,9 @@ static void values(void **state)
 	}
 }
 
-/* A NULL in a column that is not null, a byte 0, a day beyond the years of a date, and a NULL in a join's key */
+/*
+ * Check a NULL in a column that is not null, a byte 0, a day outside the years of a date, and a NULL in a join's key.
+ */
 static void refusals(void **state)
 {
 	struct fpisa_column c = {.name = "c", .type = FPISA_COLUMN_INT32};
@@ -283,7 +288,7 @@ static void refusals(void **state)
 	assert_string_equal(fpisa_query_error(), "t: column c: a byte 0");
 }
 
-/* Only the columns that a statement asked for are read. */
+/* Only the columns that a statement uses are read. */
 static void formats(void **state)
 {
 	struct fpisa_column c[] = {{.name = "a", .type = FPISA_COLUMN_DECIMAL, .precision = 15, .scale = 2},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A worker's tables: schemas, rows of CSV and .tbl, values in keys, and names that lead out of the directory */
+/* Test a worker's tables: schemas, rows of CSV and .tbl, values in keys, and names that lead out of the directory. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static int open_table(struct partition *p, const char *name)
 	return partition_open(p, directory, name) ?: partition_begin(p, NULL);
 }
 
-/* Write the rows of table t as text, one in each line, with NULL as "-". If reading fails, write the message. */
+/* Write the rows of table t as text, one row in each line, with NULL as "-". If reading fails, write the message. */
 static void dump(char *out, size_t size)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -106,7 +106,7 @@ static const struct {
 	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
 	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, but the schema has 1 columns"},
 	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', but a in the schema"},
-	/* a byte order mark, which spreadsheets write */
+	/* a byte order mark, as spreadsheets write it */
 	{"\xef\xbb\xbf"
 	 "a int32\nb text\n",
 	 "\xef\xbb\xbf"
@@ -155,13 +155,13 @@ static void files(void **state)
 	put("t.csv", "a\nx\0y\n", 6);
 	dump(said, sizeof(said));
 	assert_string_equal(said, "t.csv:2: a byte 0");
-	/* A name with a byte 0 in it does not match. */
+	/* A name that contains a byte 0 does not match. */
 	put("t.csv", "a\0b\nx\n", 6);
 	dump(said, sizeof(said));
 	assert_string_equal(said, "t.csv:1: a byte 0");
 }
 
-/* Check that values of unused columns may be invalid, and that values of used columns may not. */
+/* Check that invalid values are accepted in unused columns and refused in used columns. */
 static void unused(void **state)
 {
 	static const struct {
@@ -199,7 +199,7 @@ static void unused(void **state)
 	}
 }
 
-/* Check that a row of 1 MiB is read, with its line end, and that a longer row is an error which says so. */
+/* Check that a row of 1 MiB, with its line end, is read. A longer row is an error that says so. */
 static void long_rows(void **state)
 {
 	static const char *const says[] = {
@@ -233,7 +233,10 @@ static void long_rows(void **state)
 	free(bytes);
 }
 
-/* Check rows of random texts, written as the RFC says, longer than the buffer, read in order and by their positions. */
+/*
+ * Check rows of random texts, written by the rules of the RFC for CSV, longer than the buffer, read in order and by
+ * their positions.
+ */
 static void random_rows(void **state)
 {
 	enum { ROWS = 400, LONG = 9000 };
@@ -275,7 +278,7 @@ static void random_rows(void **state)
 	}
 	assert_int_equal(text_row(&p.text, field, &at), 0);
 	for (int i = 0; i < 4 * ROWS; i++) {
-		/* Read some rows in order, which may be in the buffer. */
+		/* Read some rows in order. These rows may be in the buffer. */
 		r = i % 4 ? r + 1 + vectors_below(&rng, 3) : vectors_below(&rng, ROWS);
 		r = r < ROWS ? r : 0;
 		text_seek(&p.text, place[r]);
@@ -284,8 +287,8 @@ static void random_rows(void **state)
 		assert_string_equal(field[1].text, row[r][1]);
 	}
 	/*
-	 * If a row is read by its position, a message about it names its line too. Earlier rows end lines and may
-	 * contain line ends.
+	 * A message about a row that was read by its position also names its line. Rows before it may contain line
+	 * ends.
 	 */
 	r = vectors_below(&rng, ROWS);
 	text_seek(&p.text, place[r]);
@@ -309,7 +312,7 @@ static void random_rows(void **state)
 	free(file);
 }
 
-/* -- files that are written -------------------------------------------------- */
+/* -- files that change ------------------------------------------------------- */
 
 #define WRITTEN "a\n1\n2\n3\n"
 #define WRITTEN_BYTES (sizeof(WRITTEN) - 1)
@@ -360,8 +363,9 @@ static void another_file(void)
 static void (*const namings[])(void) = {no_name, another_name, another_file};
 
 /*
- * Check that a write before a query opens the table or while it reads is found: also if the writer restores mtime, if
- * the write follows the open immediately, and if the file gains or loses names before and after.
+ * Check that a write is found that happens before a query opens the table, or while it reads. It is found even if the
+ * writer restores mtime, if the write follows the open immediately, and if the file gains or loses names before and
+ * after.
  */
 static void written(void **state)
 {
@@ -379,7 +383,7 @@ static void written(void **state)
 	remove_all();
 	put_text("t.schema", "a text\n");
 	assert_int_equal(fstatfs(directory, &fs), 0);
-	/* A write through a mapping of tmpfs has no stamp; doc/query.md says so. */
+	/* A write through a mapping of a file on tmpfs changes no time stamp, as doc/query.md says. */
 	n_ways -= fs.f_type == TMPFS_MAGIC;
 	for (unsigned int i = 0; i < 42 * n_ways; i++) {
 		unlinkat(directory, "inside.csv", 0);
@@ -404,7 +408,7 @@ static void written(void **state)
 	}
 }
 
-/* Check that changes of the file's names are not changes of the file, unless the file is written. */
+/* Check that a change of the file's names does not count as a change of the file, unless the file is written too. */
 static void named(void **state)
 {
 	struct partition p;
@@ -427,7 +431,7 @@ static void named(void **state)
 	}
 }
 
-/* Check that a replaced file counts as written if the kernel no longer sends notices about it. */
+/* Check that a replaced file counts as written if the kernel no longer sends notices about the file. */
 static void unwatched(void **state)
 {
 	struct partition p;
@@ -457,7 +461,7 @@ static uint64_t number(void)
 	return n;
 }
 
-/* Check that the number changes when a file of the table is written or replaced, even by the same bytes. */
+/* Check that the number changes when a file of the table is written or replaced, even with the same bytes. */
 static void numbers(void **state)
 {
 	static const char *const names[] = {"t.schema", "t.csv"}, *const texts[] = {"a text\n", WRITTEN};
@@ -500,7 +504,10 @@ static void open_for_writing(void **state)
 		assert_string_equal(fpisa_error(), want);
 		close(fd);
 	}
-	/* A mapping is written without its descriptor, and without a stamp if the page is dirty already. */
+	/*
+	 * Write through a mapping after the descriptor is closed. If the page is dirty already, the write changes no
+	 * time stamp.
+	 */
 	fd = openat(directory, "t.csv", O_RDWR);
 	char *map = mmap(NULL, WRITTEN_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_true(map != MAP_FAILED);
@@ -521,12 +528,12 @@ static void open_for_writing(void **state)
 	close(fd);
 	assert_int_equal(partition_whole(&p), 0);
 	partition_close(&p);
-	/* A file that replaces it is a different file. */
+	/* A file that replaces the table's file is a different file. */
 	assert_int_equal(open_table(&p, "t"), 0);
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
 	assert_int_equal(partition_whole(&p), 0);
-	/* The replaced file may still be written. */
+	/* Another process may still write to the replaced file. */
 	snprintf(want, sizeof(want), "/proc/self/fd/%d", reader);
 	fd = open(want, O_WRONLY);
 	assert_int_equal(write(fd, "b", 1), 1);
@@ -563,14 +570,14 @@ static void escapes(void **state)
 	symlinkat("/proc/self/fd/0", directory, "t.csv");
 	assert_true(open_table(&p, "t") < 0);
 	unlinkat(directory, "t.csv", 0);
-	/* A pipe would wait for its writer. */
+	/* Opening a pipe would wait for a writer. */
 	mkfifoat(directory, "t.csv", 0600);
 	assert_int_equal(open_table(&p, "t"), -ENOTSUP);
 	unlinkat(directory, "t.csv", 0);
 	mkdirat(directory, "t.csv", 0700);
 	assert_int_equal(open_table(&p, "t"), -ENOTSUP);
 	unlinkat(directory, "t.csv", AT_REMOVEDIR);
-	/* A link that stays inside the directory is a table. */
+	/* A link that stays inside the directory is accepted as a table. */
 	put_text("inside.csv", "a\nx\n");
 	assert_int_equal(open_table(&p, "inside"), 0);
 	partition_close(&p);

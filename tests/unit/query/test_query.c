@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The rules of queries, each compared with its simplest implementation */
+/* Compare each rule of queries with its simplest implementation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +20,8 @@ static struct vectors_rng rng;
 #define SEQUENCES 400
 
 /*
- * Return the rule's answer from the set of all taken numbers. A number may be taken if no number is missing that would
- * lie `width` or more below the new highest number.
+ * Return the rule's answer from the set of all taken numbers. A number may be taken if no missing number would then lie
+ * `width` or more below the highest number.
  */
 static int expected(const bool *taken, uint64_t high, uint64_t sequence, uint32_t width)
 {
@@ -99,7 +99,7 @@ static void order(void **state)
 	}
 }
 
-/* Check which sender may send which frame, and the frame's length. */
+/* Check which sender may send which frame, and the length of the frame. */
 static void frames(void **state)
 {
 	struct fpisa_job j = {.workers = 3, .format = FPISA_FORMAT_FP32, .query = {.limit = 9, .key_bytes = 4}};
@@ -154,7 +154,7 @@ static void frames(void **state)
 		h.format = FPISA_FORMAT_FP16;
 		assert_int_not_equal(fpisa_check_query(&h, cases[i].payload, &j, &q), FPISA_V_ok);
 	}
-	/* Without a filter, no member may send keys for it. */
+	/* A query without a filter accepts keys from no member. */
 	q.flags = 0;
 	assert_int_equal(
 		fpisa_check_query(&(struct fpisa_hdr){.type = FPISA_TYPE_KEYS, .format = FPISA_FORMAT_FP32}, 0, &j, &q),
@@ -196,14 +196,14 @@ static void bloom(void **state)
 			else
 				passed += keep;
 		}
-		/* The expected share is one in a thousand: 200 of 200,000 at random, plus or minus 45. */
+		/* One in a thousand is expected, which is 200 of 200,000 random keys, plus or minus 45. */
 		if (passed > 350)
 			fail_msg("%u of %u keys << %u that are not in it pass", passed, OTHERS, shift);
 		fpisa_soft_query_free(&q);
 	}
 }
 
-/* Check that exactly those rows are pruned that are not among the first N of the rows so far. */
+/* Check that a row is pruned exactly if it is not among the first N of the rows so far. */
 static void heap(void **state)
 {
 	(void)state;
@@ -221,7 +221,7 @@ static void heap(void **state)
 
 			memcpy(&row[1], &value, sizeof(value));
 			fpisa_soft_query_rows(&q, 1, 0, s, row, 1, &keep);
-			/* best[] descends. */
+			/* best[] is in descending order. */
 			place = n;
 			while (place && best[place - 1] < (uint32_t)value)
 				place--;
@@ -236,7 +236,10 @@ static void heap(void **state)
 	}
 }
 
-/* Check keys in sequence, in any of their bits: of 100,000 keys two or three find their bucket full, as random keys do. */
+/*
+ * Check keys that form a sequence in any of their bits. Of 100,000 keys two or three find their bucket full, as with
+ * random keys.
+ */
 static void spread(void **state)
 {
 	enum { KEYS = 100000, BUCKETS = 65536 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The parts of a query's worker and master: groups that grow, exact terms, the first rows, contents over TLS, and
- * incomplete answers
+ * Test parts of a query's worker and master: groups that grow, exact terms, the first rows, contents over TLS, and
+ * incomplete answers.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@
 
 static struct vectors_rng rng;
 
-/* Return an ordinary, subnormal or largest value, and sometimes a special one. */
+/* Return an ordinary, subnormal or largest value, and sometimes a special value. */
 static uint32_t random_value(void)
 {
 	static const uint32_t ends[] = {0, 1, 0x007fffff, 0x7f7fffff, 0x7149f2ca, 0x3f800000, 0x7f800000, 0x7fc00001};
@@ -126,7 +126,7 @@ static void groups(void **state)
 	assert_int_equal(merged.state.used, g.state.used);
 	for (uint32_t i = 0; i < merged.state.used; i++)
 		check_group(&merged.group[i], &x[merged.group[i].key[1]]);
-	/* A key that exists is not inserted again. */
+	/* A key that is already in the table is not inserted again. */
 	assert_int_equal(fpisa_groups_put(&merged, &g.group[0]), -EEXIST);
 	fpisa_groups_free(&merged);
 	assert_int_equal(fpisa_groups_init(&merged, 16, FPISA_FORM_REAL, 0), 0);
@@ -159,7 +159,7 @@ static void memory_of_groups(void **state)
 		assert_non_null(strstr(fpisa_error(), "groups, which exceed the limit of "));
 		assert_int_equal(n, g.state.used);
 		bytes = g.config.limit * sizeof(*g.group) + (g.config.bucket_mask + 1ull) * sizeof(*g.buckets);
-		/* The first 256 groups always fit; beyond them a group takes at most 200 bytes. */
+		/* The first 256 groups always fit. Each group beyond them takes at most 200 bytes. */
 		assert_true(n == FPISA_GROUPS_FIRST ? most < 1 << 17 : bytes <= most && n * 400 > most);
 		fpisa_groups_free(&g);
 	}
@@ -199,8 +199,8 @@ static void first_rows(void **state)
 }
 
 /*
- * Check that the rows that workers sent equal those absorbed and those received. One more is an error; one less is an error unless
- * rows are pruned.
+ * Check that the number of rows that workers sent equals the number of absorbed and received rows. One row more is an
+ * error. One row less is an error unless rows are pruned.
  */
 static void counts_agree(void **state)
 {
@@ -279,13 +279,13 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
-/* a worker's READY with one column */
+/* a READY of a worker with one column */
 static const struct __attribute__((packed)) {
 	struct fpisa_query_ready is;
 	struct fpisa_column column;
 } ready = {{.columns = 1}, {.type = FPISA_COLUMN_INT32, .name = "k"}};
 
-/* Make a query for all rows, with its workers' ends. */
+/* Make a query for all rows, with the workers' ends of its connections. */
 static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t workers)
 {
 	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
@@ -314,11 +314,12 @@ static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t work
 }
 
 /*
- * Check that a turn's messages to workers are sent at once or wake the next turn, so that no message waits for a timer.
+ * Check that messages to workers are sent in the same turn, or make the next turn begin at once, so that no message
+ * waits for a timer.
  */
 static void nothing_waits_unsent(void **state)
 {
-	enum { WORKERS = 40 }; /* more workers than one turn handles, so that some are handled later */
+	enum { WORKERS = 40 }; /* more workers than one turn handles, so that some wait for the next turn */
 	static struct fpisa_control_channel end[WORKERS];
 	struct fpisa_query *q = scan(end, WORKERS);
 	int started = 0;
@@ -371,7 +372,7 @@ static void say_rows(struct fpisa_control_channel *end)
 	assert_int_equal(fpisa_control_send(end, FPISA_CONTROL_DONE, &done, sizeof(done)), 0);
 }
 
-/* Run both ends until the worker gets START. */
+/* Run both ends of the connection until the worker gets START. */
 static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
 {
 	const __u8 *got;
@@ -393,8 +394,8 @@ static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
 }
 
 /*
- * Check that a caller who only polls the descriptor gets all rows of a worker that has sent more than memory holds,
- * without waiting for a timer.
+ * Check that a caller who only polls the descriptor gets all rows without waiting for a timer, although the worker has
+ * sent more than memory holds.
  */
 static void rows_beyond_memory(void **state)
 {
@@ -425,7 +426,7 @@ static void rows_beyond_memory(void **state)
 	fpisa_control_close(&end);
 }
 
-/* Return three groups of a sort, of one row each, then an error. */
+/* Return three groups of a sort, one row each, then an error. */
 static int take_three(void *arg, void *record, size_t size)
 {
 	struct fpisa_query_group group = {.count = 1};
@@ -524,7 +525,7 @@ static void contents(void **state)
 	fpisa_control_close(&end[0]);
 	fpisa_control_close(&end[1]);
 
-	/* Another key */
+	/* Use another key. */
 	other.secret[0] ^= 1;
 	assert_int_equal(pair(&end[0], &end[1], &keys, &other), 0);
 	for (rc = 0; !rc;) {

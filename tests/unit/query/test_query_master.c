@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The master of a query with an aggregator that sends wrong messages: the master gives no answer and does not wait for ever */
+/* If an aggregator sends wrong messages, the master of a query gives no answer and does not wait forever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static int close_aggregator(void **state)
 	return close(aggregator);
 }
 
-/* Receive the next frame, if any. */
+/* Receive the next frame, if there is one. */
 static int hear(struct fpisa_hdr *h)
 {
 	char frame[FPISA_HDR_LEN + FPISA_MAX_PAYLOAD];
@@ -82,7 +82,7 @@ static void say(struct fpisa_hdr *h, const void *payload, size_t bytes)
 
 /* -- WELCOME ------------------------------------------------------------------------ */
 
-/* Join by this WELCOME. Return 0, or the error. */
+/* Join with this WELCOME. Return 0, or the error. */
 static int join(const struct fpisa_query_welcome *welcome, struct fpisa_member *m)
 {
 	struct fpisa_in in[FPISA_BATCH];
@@ -155,7 +155,7 @@ static void welcomes(void **state)
 
 /* -- SEAL ----------------------------------------------------------------------------- */
 
-/* Return a master with one worker, which has said that all of its rows are acknowledged. */
+/* Return a master with one worker, which has reported that all of its rows are acknowledged. */
 static struct fpisa_query *master(uint8_t kind)
 {
 	struct fpisa_query *q = calloc(1, sizeof(*q));
@@ -232,8 +232,8 @@ static void missing_rows(void **state)
 }
 
 /*
- * Check that a silent worker that owes something is named although others make progress, and that a worker that owes
- * nothing may be silent.
+ * Check that a silent worker that must still send is named although others make progress, and that a worker that has
+ * sent everything may be silent.
  */
 static void silent_worker(void **state)
 {
@@ -259,7 +259,7 @@ static void silent_worker(void **state)
 	}
 }
 
-/* Give a worker a connection, and return its end of it. A row is of one text that may be NULL. */
+/* Give a worker a connection, and return the worker's end of it. A row has one text column that may be NULL. */
 static int connect_worker(struct fpisa_query_worker *w)
 {
 	int pair[2];
@@ -271,7 +271,10 @@ static int connect_worker(struct fpisa_query_worker *w)
 	return pair[1];
 }
 
-/* While the caller is too small for a row, a silent worker is named all the same, but not one that waits for the room, or for what we have not sent. */
+/*
+ * If the caller has too little room for a row, a silent worker is still named. A worker that waits for room, or for a
+ * message of the master, is not named.
+ */
 static void silent_beside_others(void **state)
 {
 	enum { NOTHING, UNREAD, UNSENT, CASES };
@@ -303,7 +306,7 @@ static void silent_beside_others(void **state)
 	}
 }
 
-/* Workers get the room for rows in turn, however little the caller makes at a time. */
+/* Workers get the room for rows in turn, even if the caller makes little room at a time. */
 static void room_in_turn(void **state)
 {
 	struct fpisa_query *q = master(FPISA_QUERY_SCAN);
@@ -337,7 +340,7 @@ static void room_in_turn(void **state)
 	fpisa_query_close(q);
 }
 
-/* A worker of an older or a newer version is named, with the remedy, whatever its message holds. */
+/* A worker of an older or a newer version is named, with the remedy, whatever its message contains. */
 static void other_version(void **state)
 {
 	(void)state;
@@ -363,7 +366,7 @@ static void other_version(void **state)
 	}
 }
 
-/* Check that "" does not leave a text out: it was taken for a column without a name. */
+/* Check that the text "" is sent. A missing text would mean a column without a name. */
 static void empty_texts(void **state)
 {
 	static const struct {

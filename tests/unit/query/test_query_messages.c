@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Messages of workers are checked against the request: each wrong message is refused with a sentence that names the
- * fault, and the corresponding right message is accepted. libFuzzer tests messages in all states
- * (tests/fuzz/user_master.c).
+ * Check messages of workers against the request. Each wrong message is refused with a sentence that names the fault,
+ * and the corresponding right message is accepted. libFuzzer tests messages in all states (tests/fuzz/user_master.c).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,7 +48,7 @@ static struct fpisa_query *ask(uint8_t kind, const char *value, const char *by, 
 
 static int hear(struct fpisa_query *q, uint16_t type, const void *content, size_t n)
 {
-	/* A content is followed by one byte, as in control.c. */
+	/* One byte follows a content, as in control.c. */
 	uint8_t *copy = calloc(1, n + 1);
 	int rc;
 
@@ -85,7 +84,7 @@ static void ready(void **state)
 		const char *value, *by, *columns;
 		struct ready said;
 		size_t n;
-		const char *why; /* NULL: the message is accepted */
+		const char *why; /* the expected error; NULL: the message is accepted */
 	} cases[] = {
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,a", {{.columns = 2}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}}, 2, NULL},
@@ -221,7 +220,7 @@ static void ready(void **state)
 
 /* -- RECORDS ------------------------------------------------------------------------------------ */
 
-/* Write a record of up to three columns; "-" is NULL. Return its length. */
+/* Write a record of up to three columns. "-" is NULL. Return the length of the record. */
 static size_t put_record(uint8_t *to, const char *const *text, size_t n)
 {
 	size_t at = 0;
@@ -332,7 +331,7 @@ static void records(void **state)
 	fpisa_query_close(q);
 }
 
-/* -- the others --------------------------------------------------------------------------------- */
+/* -- other messages ----------------------------------------------------------------------------- */
 
 static void done(void **state)
 {
@@ -375,7 +374,7 @@ static int frames_given;
 static struct fpisa_hdr *given;
 static struct {
 	struct fpisa_hdr h;
-	uint8_t row[FPISA_QUERY_PAD]; /* not aligned to 8 */
+	uint8_t row[FPISA_QUERY_PAD]; /* not aligned to 8 bytes */
 } frame;
 
 static int fake_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
@@ -426,7 +425,7 @@ static int give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
 static const struct fpisa_transport_ops ops = {.send = fake_send, .receive = fake_receive, .close = fake_close};
 
 /*
- * Check that settled rows do not change: after DONE new rows of a worker are refused, and repeated rows are
+ * Check that settled rows do not change. After DONE, new rows of a worker are refused, and repeated rows are
  * acknowledged.
  */
 static void settled(void **state)
@@ -453,8 +452,7 @@ static void settled(void **state)
 }
 
 /*
- * Check that the positions of a join's rows use all available room, whichever workers the rows come from, and never
- * more.
+ * Check that the positions of a join's rows use all available room, but not more, whichever workers the rows come from.
  */
 static void places(void **state)
 {
@@ -504,7 +502,7 @@ static void lost(void **state)
 	static const uint32_t attempt = 1;
 	struct fpisa_query *q = ask(FPISA_QUERY_SCAN, NULL, NULL, NULL);
 
-	/* Otherwise rows that the caller has taken would be sent again. */
+	/* Without this check, rows that the caller has taken would be sent again. */
 	(void)state;
 	q->phase = FPISA_PHASE_ROWS;
 	assert_int_equal(hear(q, FPISA_CONTROL_LOST, &attempt, sizeof(attempt)), -EPROTO);

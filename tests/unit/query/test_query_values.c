@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups of doubles, integers and decimals: random rows through the aggregator's rules, with copies in any order, and
- * the master's groups, spilled or not. The sums are GMP's rationals, the order is the machine's.
+ * Test groups of doubles, integers and decimals. Random rows go through the aggregator's rules, with copies in any
+ * order, and through the master's groups, spilled or not. The sums are compared with GMP's rationals, and the order
+ * with that of the machine.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <stdio.h> /* before gmp.h, which then has gmp_fprintf() */
+#include <stdio.h> /* included before gmp.h, which then declares gmp_fprintf() */
 #include <gmp.h>
 #include <math.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static void expect(uint32_t k, const struct value *v)
 	mpq_clear(q);
 }
 
-/* Set z to an integer in two's complement, the low word first. */
+/* Set z to an integer in two's complement, with the low word first. */
 static void set_words(mpz_t z, const __u64 *word, int n)
 {
 	mpz_import(z, (size_t)n, -1, sizeof(*word), 0, 0, word);
@@ -115,15 +116,15 @@ static double random_double(uint32_t kind)
 	double x;
 
 	switch (kind) {
-	case 0: /* near each other */
+	case 0: /* values near each other */
 		return (double)(int64_t)bits / 4096;
 	case 1:
 		return hard[bits % 12];
-	case 2: /* around the window's ends */
+	case 2: /* values around the ends of the window */
 		return ldexp((bits & 1 ? 1 : -1) * (1 + (double)(bits >> 40) * 0x1p-24), (int)(bits >> 8 & 255) - 128);
-	case 3: /* cancelling */
+	case 3: /* values that cancel */
 		return (bits & 1 ? 1 : -1) * (bits & 2 ? 1e16 : 1e-16);
-	default: /* any bits */
+	default: /* random bits */
 		memcpy(&x, &bits, sizeof(x));
 		return x;
 	}
@@ -221,7 +222,10 @@ static uint32_t pack(const struct fpisa_soft_query *q, int f, char *to)
 	return bytes;
 }
 
-/* Send each frame, and some twice; each copy must leave the same rows over, which the master takes once. */
+/*
+ * Send each frame once or twice. The rows that the aggregator does not absorb must be the same for each copy, and the
+ * master takes them once.
+ */
 static void send(struct fpisa_soft_query *q, struct fpisa_groups *g)
 {
 	static char payload[ROWS * 64];
@@ -246,7 +250,7 @@ static void send(struct fpisa_soft_query *q, struct fpisa_groups *g)
 	}
 }
 
-/* A worker that adds up sends one special value for all: NaN, or an infinity. */
+/* A worker that adds up its rows sends only one special value: NaN, or an infinity. */
 static int sum_class(int nan, int pinf, int ninf)
 {
 	return nan || (pinf && ninf) ? 3 : pinf + 2 * ninf;
@@ -339,7 +343,7 @@ static void reset(void)
 	n_records = next_record = 0;
 }
 
-/* Add all rows at a worker first. */
+/* Let a worker add all rows first. */
 static void reduced(struct fpisa_groups *to)
 {
 	const struct fpisa_query_open open = {.kind = FPISA_QUERY_TABLE};
@@ -412,7 +416,7 @@ static void int128s(void **state)
 	runs(FPISA_FORM_INT128, 3);
 }
 
-/* A window's limbs carry: more values of one sign than an uncarried limb holds. */
+/* The limbs of a window carry: there are more values of one sign than a limb holds without carries. */
 static void carries(void **state)
 {
 	struct fpisa_row r = {.key = {1}, .count = 1};
@@ -441,7 +445,7 @@ static void carries(void **state)
 	mpq_clear(add);
 }
 
-/* A key may not be in two tables, whatever the window. */
+/* No key may be in two tables, whatever the window is. */
 static void key_twice(void **state)
 {
 	struct fpisa_query_group a = {.key = {7}, .count = 1, .window = 3, .least = 1, .most = 2}, b = a;
@@ -507,7 +511,7 @@ static void decimal_texts(void **state)
 	}
 }
 
-/* Sums of 192 bits have GMP's digits. */
+/* Sums of 192 bits have the same digits as GMP's sums. */
 static void decimal_sums(void **state)
 {
 	char text[FPISA_DECIMAL_TEXT], right[FPISA_DECIMAL_TEXT];
@@ -528,7 +532,7 @@ static void decimal_sums(void **state)
 	mpz_clear(z);
 }
 
-/* PostgreSQL 15's avg() of numeric(38, scale) */
+/* Results of avg() of numeric(38, scale) from PostgreSQL 15 */
 static void decimal_averages(void **state)
 {
 	static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A worker's frames (user/query/worker/sender.h) over simulated networks: how long sending takes, and how much is sent
- * needlessly
+ * Send a worker's frames (user/query/worker/sender.h) over simulated networks. Measure how long sending takes, and how
+ * many frames are sent needlessly.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,16 +15,16 @@
 
 #define MS 1000000ull
 #define WORKERS 4
-#define HELD 65536 /* acknowledgements in flight, at most */
+#define HELD 65536 /* maximum number of acknowledgements in flight */
 
 static struct vectors_rng rng;
 
-/* The network of a simulation: losses and delays */
+/* The network of a simulation, with its losses and delays */
 struct network {
-	uint32_t lost_percent;	     /* share of frames lost, with their acknowledgements */
-	uint64_t trip_ns, jitter_ns; /* a round trip, and the most that is added to it */
-	uint64_t frame_ns, free_ns;  /* the shared link: a frame's time on it, and when it is free */
-	int echoes;		     /* acknowledgements echo which copy they answer */
+	uint32_t lost_percent;	     /* share of frames that are lost, together with their acknowledgements */
+	uint64_t trip_ns, jitter_ns; /* round-trip time, and the maximum that is added to it */
+	uint64_t frame_ns, free_ns;  /* a frame's time on the shared link, and the time when the link is free */
+	int echoes;		     /* acknowledgements echo the copy that they answer */
 };
 
 struct worker {
@@ -123,7 +123,7 @@ static void hear(void)
 	}
 }
 
-/* Return the milliseconds until all workers are done; *in_vain is the share of copies that were not needed. */
+/* Return the milliseconds until all workers are done. *in_vain is the share of copies that were not needed. */
 static double run(int workers, uint64_t frames, double *in_vain)
 {
 	uint64_t copies = 0, vain = 0, begun;
@@ -151,7 +151,7 @@ static double run(int workers, uint64_t frames, double *in_vain)
 	return (double)(now_ns - begun) / 1e6;
 }
 
-/* Return the mean of some runs. */
+/* Return the mean of several runs. */
 static double mean(struct network of, int workers, uint64_t frames, double *in_vain)
 {
 	enum { RUNS = 8 };
@@ -169,7 +169,7 @@ static double mean(struct network of, int workers, uint64_t frames, double *in_v
 }
 
 /*
- * Check a loss of three frames in four, as if both ends lost 30% in each direction: the frame that has waited longest
+ * Check a loss of three frames in four, as if both ends lost 30% in each direction. The frame that has waited longest
  * does not stop the others.
  */
 static void test_losses(void **state)
@@ -190,7 +190,7 @@ static void test_losses(void **state)
 }
 
 /*
- * Check four workers that fill a link of 100 Mbit/s: they make the round trip longer, and late frames do not count as
+ * Check four workers that fill a link of 100 Mbit/s. They make the round trip longer, and late frames do not count as
  * lost.
  */
 static void test_full_link(void **state)
@@ -209,7 +209,7 @@ static void test_full_link(void **state)
 	assert_true(in_vain < 0.05);
 }
 
-/* Check that the answered copy gives the round trip, and that an unknown copy gives none (Karn). */
+/* Check that the echoed copy determines the round trip. An unknown copy gives no sample (Karn's rule). */
 static void test_samples(void **state)
 {
 	struct sender *s = &worker[0].sender;
@@ -225,7 +225,7 @@ static void test_samples(void **state)
 		now_ns = again = sender_due(s);
 		assert_int_equal(sender_turn(s, now_ns), 0);
 		now_ns += 2 * MS;
-		/* aux as on the wire: ns since the first frame, plus 1 */
+		/* aux as on the wire: 1 + nanoseconds since the first frame */
 		assert_true(sender_acked(s, 1, !echo ? 0 : echo == 1 ? 1 : 1 + again - begun, now_ns));
 		assert_false(sender_acked(s, 1, 0, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);
