@@ -45,10 +45,10 @@ def engine():
     return duckdb, {**os.environ, "FPISA_DRIVER": library}
 
 
-def driver(folder):
-    """Compile driver.c into the folder, once, and return its path."""
-    path = os.path.join(folder, "driver.so")
+def driver(folder, name="driver.so", *options):
+    """Compile driver.c into the folder, once, and return its path. Give gcc these options too."""
+    path = os.path.join(folder, name)
     if not os.path.exists(path):
-        subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", f"-I{TOP}/user", "-o", path,
+        subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", f"-I{TOP}/user", *options, "-o", path,
                         os.path.join(TOP, "tests", "lib", "driver.c")], check=True)
     return path

@@ -6,6 +6,7 @@ import fractions
 import os
 import random
 import subprocess
+import sys
 
 import pytest
 
@@ -79,6 +80,18 @@ def test_option(worker, tmp_path):
     w = worker("--driver", parquet.driver(tmp_path), FPISA_DRIVER="/none.so", ROWS=2)
     put(w, "t.parquet", "")
     assert ask(w, "--by", "k", "--value", "v")[1].splitlines()[1:] == [b"1,1,1,1,1,1", b"2,1,1,1,1,1"]
+
+
+@pytest.mark.parametrize("name", ["_m.abi3.so", f"_m.cpython-3{sys.version_info.minor}-x.so"])
+def test_python_module(worker, tmp_path, name):
+    """A module of Python gets Python's library, whether its name has Python's version or the stable ABI."""
+    python = f"libpython3.{sys.version_info.minor}.so.1.0"
+    if subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({python!r})"], capture_output=True).returncode:
+        pytest.skip(f"{python} is not installed")
+    (tmp_path / "needs.h").write_text("extern char PyDict_Type[];\nvoid *python_needed = PyDict_Type;\n")
+    w = worker(FPISA_DRIVER=parquet.driver(tmp_path, name, "-include", tmp_path / "needs.h"), ROWS=1)
+    put(w, "t.parquet", "")
+    assert ask(w, "--by", "k", "--value", "v")[1].splitlines()[1:] == [b"1,1,1,1,1,1"]
 
 
 def test_not_parquet(by_duckdb):

@@ -2,6 +2,7 @@
 /* Load DuckDB through ADBC. engine.h documents the functions. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 
 #define LIBRARY "libduckdb.so"
 #define ENTRY "duckdb_adbc_init"
+#define VERSION_TAG "cpython-3"
+#define PYTHON_FIRST 9 /* 3.9 to 3.30 */
+#define PYTHON_LAST 30
 #define SAID 300
 
 int engine_said(const char *table, const char *message)
@@ -43,21 +47,34 @@ static int failed(struct AdbcError *error, const char *table)
 
 /* -- the library ------------------------------------------------------------------ */
 
+static void *open_python(unsigned int minor)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "libpython3.%u.so.1.0", minor);
+	return dlopen(name, RTLD_LAZY | RTLD_GLOBAL);
+}
+
+/* Return whether the file is a module of Python, which uses variables that only Python's library contains. */
+static bool is_python_module(const char *name)
+{
+	return strstr(name, VERSION_TAG) || strstr(name, ".abi3.");
+}
+
 /*
- * Load Python's library before the module of a Python package, because the module uses variables of Python's library,
- * which other programs than Python do not contain. The tag "cpython-311" in the module's name tells which version to
- * load.
+ * Load the library of the Python version in the module's name, as in "cpython-311". A module of Python's stable ABI
+ * names no version; load the newest library that is installed.
  */
 static void *load_python(const char *module)
 {
-	const char *version = strstr(module, "cpython-3");
-	char name[64];
+	const char *version = strstr(module, VERSION_TAG);
+	void *python = NULL;
 
-	if (!version)
-		return NULL;
-	version += strlen("cpython-3");
-	snprintf(name, sizeof(name), "libpython3.%.*s.so.1.0", (int)strspn(version, "0123456789"), version);
-	return dlopen(name, RTLD_LAZY | RTLD_GLOBAL);
+	if (version)
+		return open_python((unsigned int)strtoul(version + strlen(VERSION_TAG), NULL, 10));
+	for (unsigned int minor = PYTHON_LAST; !python && minor >= PYTHON_FIRST && is_python_module(module); minor--)
+		python = open_python(minor);
+	return python;
 }
 
 /* The library is never closed, because it may have its own threads and handlers. */
@@ -72,7 +89,7 @@ static int load(void **library, const char *table)
 	if (*library)
 		return 0;
 	why = dlerror();
-	if (strstr(name, "cpython-3") && !python)
+	if (is_python_module(name) && !python)
 		return fpisa_fail(-ENOENT,
 				  "%s: %s needs the library of its Python: apt install libpython3-dev, or give "
 				  "libduckdb.so to fpisa query worker --driver",
