@@ -9,23 +9,25 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import lab as labs  # noqa: E402
 
-HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: bytes that tbf counts in addition to the values
+HEADERS = 14 + 20 + 8 + 76  # bytes of Ethernet, IP, UDP and FPISA headers, which tbf counts in addition to the values
 
 
 def own_mounts():
-    """Enter private mounts with a BPF filesystem, so that pins end with this process."""
+    """Enter a private mount namespace with a BPF filesystem, so that pins end with this process."""
     labs.own_mounts()
     labs.mount(b"bpf", labs.BPFFS, b"bpf")
 
 
 def exit_on_signals():
-    """Clean up on a signal as at any other end."""
+    """Make a signal end the process by an exception, so that clean-up happens as usual."""
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
 
 
 def runnable(tool, only, missing):
-    """Return the names in `only`, a list with commas, of the contenders that can run here. missing() says what one lacks, or None."""
+    """Return the contenders that can run here. If `only`, a comma-separated list, is set, return only those that it names.
+    missing() says what a contender lacks, or returns None.
+    """
     names = []
     for name in only.split(","):
         lacks = missing(name)
@@ -41,7 +43,7 @@ def numbers(text):
 
 
 def quartiles(values):
-    """Return (lower, upper), or a single value twice."""
+    """Return the lower and upper quartile, or a single value twice."""
     if len(values) < 2:
         return values[0], values[0]
     q = statistics.quantiles(values, n=4, method="inclusive")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""DuckDB, from PyPI: a contender in merge.py, and a third opinion on answers in query_demo.py."""
+"""DuckDB from PyPI. It is a contender in merge.py, and answers the queries of query_demo.py for comparison."""
 import json
 import math
 import os
@@ -13,7 +13,7 @@ PLACE = os.path.join(postgres.BUILD, "duckdb")
 REQUIRED = "duckdb==1.1.3"
 PYTHON = "/usr/bin/python3"
 TYPES = {"int32": "INTEGER", "int64": "BIGINT", "real": "FLOAT", "double": "DOUBLE", "date": "DATE", "text": "VARCHAR"}
-NEAR = 1e-5  # DuckDB's sums are rounded at each row
+NEAR = 1e-5  # DuckDB rounds sums at each row
 
 ASKING = """
 import json, sys
@@ -29,7 +29,7 @@ print(json.dumps([[None if v is None else str(v) for v in row] for row in db.exe
 
 
 def installed():
-    """Install DuckDB if needed. Return its place, or None after reporting why not."""
+    """Install DuckDB if necessary. Return the path of the installation, or None after reporting the reason."""
     if not os.path.exists(PLACE):
         p = subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary", ":all:", "--target", PLACE,
                             REQUIRED], capture_output=True, text=True)
@@ -54,7 +54,7 @@ def table(folder, workers, name):
 
 
 def agrees(folder, workers, tables, query, rows, ordered):
-    """Return whether DuckDB answers with these rows of texts. Numbers are compared as numbers, approximately."""
+    """Return whether DuckDB's answer has these rows of texts. Numbers are compared approximately."""
     asked = {"tables": [table(folder, workers, t) for t in tables], "query": query}
     p = subprocess.run([PYTHON, "-c", ASKING, PLACE], input=json.dumps(asked), capture_output=True, text=True)
     if p.returncode:

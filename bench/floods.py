@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measure how floods of connections without a key at `fpisa query worker` affect a master: the table of doc/query.md.
+"""Measure how floods of connections without a key at `fpisa query worker` affect a master. The table of doc/query.md has the
+results.
 
-A worker, a master and a host that floods, each in a network namespace. tests/netns/groups/flood.c makes connections as fast as one
-process can. A query of 2,000 rows that the master adds up is repeated again and again. Prints a line of JSON for each flood, or with
---table the rows of the page. Removes everything at the end. Needs root.
+A worker, a master and a flooding host each have a network namespace. tests/netns/groups/flood.c makes connections as fast as
+one process can. The master repeats a query whose 2,000 rows it adds up itself. The program prints a line of JSON for each
+flood, or with --table the rows of the page. It removes all of its objects at the end, and needs root.
 """
 import argparse
 import json
@@ -25,20 +26,20 @@ from queries import Queries  # noqa: E402
 SOURCE = os.path.join(lab.HERE, "..", "netns", "groups", "flood.c")
 PORT = 18001  # TCP port of a worker
 ROWS = 2000
-# Description, message of each connection, flooding processes; None: no flood.
+# For each flood a description, the message of each connection, and the number of flooding processes. None means no flood.
 FLOODS = [("no flood", None, 0), ("that say nothing", "", 1), ("that send a byte of garbage", "G", 1),
           ("that begin a handshake and stop", "\x16\x03\x01\x02\x01", 1), ("that send garbage, by three processes", "G", 3)]
 
 
 def accepted(host):
-    """Return the connections that the host's kernel has accepted so far."""
+    """Return the number of connections that the host's kernel has accepted."""
     with host.entered(), open("/proc/thread-self/net/snmp") as f:
         names, values = [line.split()[1:] for line in f if line.startswith("Tcp:")]
     return int(dict(zip(names, values))["PassiveOpens"])
 
 
 def ask(q, rows):
-    """Return the seconds of a query, or None if it failed, and whether its answer was right."""
+    """Run the query. Return its time in seconds, or None if the query failed, and whether the answer was right."""
     began = time.monotonic()
     status, out, _ = q.master.try_run(*q.argv("--json", "--prune", "none", "--by", "k", "--value", "v", workers=q.net.addresses[0], network=False))
     took = time.monotonic() - began

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The cost of a sum by groups before any exactness: reading keys and values, adding doubles at the places of the keys, and the same
- * by parts of the groups. bench/sums.py compares this program with fpisa.sum(x, by=). Prints CPU time in ns per element, one JSON line.
+ * Measure the minimum cost of a sum by groups, without exact arithmetic. The program reads keys and values, and adds
+ * doubles at the places of the keys. It also does this by parts of the groups. bench/sums.py compares this program with
+ * fpisa.sum(x, by=). The output is a line of JSON with CPU time in ns per element.
  *
  *     gather ELEMENTS GROUPS ROUNDS
  */
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PART_BITS 15 /* as in groups.c */
+#define PART_BITS 15 /* same values as in groups.c */
 
 static double *x, *sum, *part_x;
 static uint32_t *part_key;
@@ -43,7 +44,7 @@ static void add_direct(void)
 		sum[key[i]] += x[i];
 }
 
-/* Add by parts. The places are known: the cost of finding them is left out. */
+/* Add by parts. Finding the places is not included in the time. */
 static void add_by_parts(void)
 {
 	const int64_t parts = ((groups - 1) >> PART_BITS) + 1;

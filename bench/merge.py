@@ -1,19 +1,21 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Partial sums of many workers merged at one master: CPU time and bytes there.
+"""Measure the CPU time and the bytes at a master that merges partial sums of many workers.
 
     merge.py [--cases 8:100000,32:100000,8:1000000,32:1000000] [--rounds R]
 
-A case is a number of workers and a number of groups. Each worker has one partial, a real, of each group. The master is a PostgreSQL. The
-answer counts the groups and takes the greatest sum, so that it stays small. The contenders take turns:
+A case is a number of workers and a number of groups. Each worker has a partial sum, of type real, for each group. The master
+is a PostgreSQL server. The query returns the number of groups and the greatest sum, so the answer is small. The contenders
+take turns:
 
-    fpisa	a foreign table (doc/fdw.md): the aggregator adds all up, the master reads one row per group
-    user	the same without pruning: the partials come to the master, whose process adds them up in C
-    postgres_fdw	tables over views that aggregate, of a PostgreSQL on a worker's host, 10,000 rows per fetch
-    duckdb	DuckDB over the same partials, loaded before; one thread, no network
+    fpisa	a foreign table (doc/fdw.md); the aggregator adds up all rows, and the master reads one row per group
+    user	the same without pruning; the master's process adds up the partials in C
+    postgres_fdw	foreign tables of aggregating views in a PostgreSQL on a worker's host, with 10,000 rows per fetch
+    duckdb	DuckDB with one thread over the same partials, which were loaded before; no network
 
-One JSON line each: medians of `seconds`, `cpu_s`, the CPU time of the process at the master (without the time of its kernel in
-interrupts), `bytes` that came to the master's host, and `ratio`, of cpu_s to postgres_fdw's in the same round, with quartiles.
+The output is a JSON line for each case and contender, with medians. `cpu_s` is the CPU time of the master's process, without
+the time of its kernel in interrupts. `bytes` is what the master's host received. `ratio` is cpu_s divided by that of
+postgres_fdw in the same round, with quartiles.
 """
 import argparse
 import array
@@ -38,7 +40,7 @@ from queries import Queries  # noqa: E402
 YARDSTICK = "postgres_fdw"
 NOW = "SELECT extract(epoch FROM clock_timestamp()), split_part(pg_read_file('/proc/self/schedstat'), ' ', 1)"
 ASKED = "SELECT count(*), max(s) FROM (SELECT k, {}(x) AS s FROM {} GROUP BY k) q"
-STEP = 7919  # prime: a worker's keys are in no order
+STEP = 7919  # prime, so that a worker's keys are in no particular order
 
 IN_DUCKDB = """
 import json, sys, time
@@ -55,7 +57,7 @@ print(json.dumps([time.monotonic() - begun, time.process_time() - cpu, answer[0]
 
 
 class Case:
-    """A network, the workers' files, and both servers."""
+    """The network, the workers' files, and both servers."""
 
     def __init__(self, workers, groups):
         self.workers, self.groups = workers, groups
@@ -82,7 +84,7 @@ class Case:
             raise
 
     def write(self):
-        """Write a directory per worker, and keep all values as two arrays."""
+        """Write a directory for each worker, and keep all values as two arrays."""
         rng = random.Random(1)
         all_keys, all_values = array.array("i"), array.array("f")
         for rank in range(self.workers):
@@ -109,7 +111,7 @@ CREATE USER MAPPING FOR CURRENT_USER SERVER workers OPTIONS (key '{key}');
 IMPORT FOREIGN SCHEMA tables LIMIT TO (partials) FROM SERVER workers INTO public""")
 
     def views(self):
-        """Load all workers' rows into one server: only the master is measured."""
+        """Load the rows of all workers into one server, because only the master is measured."""
         with open(self.remote.home + "/data/pg_hba.conf", "a") as f:
             f.write("host all all 10.99.0.0/16 trust\n")
         self.remote.sql("SELECT pg_reload_conf()")
@@ -129,7 +131,7 @@ CREATE FOREIGN TABLE p{rank} () INHERITS (parts) SERVER s{rank} OPTIONS (table_n
         return int(next(line for line in lines if "eth0:" in line).split(":")[1].split()[0])
 
     def ask(self, settings, aggregate, table):
-        """Run a query. Return (seconds, CPU seconds, bytes)."""
+        """Run a query. Return the time in seconds, the CPU time in seconds, and the number of bytes."""
         before = self.received()
         begun, *answer, ended = self.master.sql(f"{settings} SET enable_sort = off; {NOW}; {ASKED.format(aggregate, table)}; {NOW}")
         if int(answer[0][0]) != self.groups:

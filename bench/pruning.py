@@ -1,21 +1,22 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Speed-up of queries by pruning rows on their way: `fpisa query run`, in turns.
+"""Measure how much faster `fpisa query run` is when rows are pruned on the way to the master.
 
     pruning.py [--workers N] [--mbit RATE] [--rows N] [--rounds R]
 
-Each worker has a table of random rows as CSV. Rows of 16 bytes cross a link of RATE, and so do the rows to the
-master. Each round runs two questions with every way to prune: the first 250 rows, and sum, min, max and count of 521
-groups. It also runs them without pruning over links that are not shaped: the time that the master takes if no link
-holds it up. All answers to a question must be the same. One JSON line per question, seconds of the whole command:
+Each worker has a table of random rows as CSV. Rows of 16 bytes cross links with rate RATE from the workers, and a link with
+the same rate to the master. Each round runs two queries with every way of pruning. The first returns the first 250 rows. The
+second returns sum, min, max and count of 521 groups. Each round also runs the queries without pruning over links that are
+not shaped. This gives the time of the master if no link delays it. All answers to a query must be the same. The output is a
+JSON line for each query, with times of the whole command in seconds:
 
     network      the aggregator prunes
-    none         all rows go straight to the master
+    none         all rows go directly to the master
     by_workers   each worker prunes its own rows
-    unshaped     as none, without shaping
-    speedup      none over network, in the same round; bound: the least of N and none over unshaped; share: of the bound
+    unshaped     the same as none, without shaping
+    speedup      none / network in the same round; its bound is the minimum of N and none / unshaped; its share of the bound
 
-speedup_by_workers is none over by_workers.
+speedup_by_workers is none / by_workers.
 """
 import argparse
 import json
@@ -40,7 +41,9 @@ WAYS = {"network": (), "none": ("--prune", "none"), "by_workers": ("--prune", "w
 
 
 class Stage:
-    """Workers, the aggregator, and a master whose link is shaped on its far side, because XDP's frames do not pass a port's queue."""
+    """Workers, the aggregator and a master. The master's link is shaped at its far end, because XDP's frames do not pass the
+    queue of a port.
+    """
 
     def __init__(self, args, folder):
         self.args = args
@@ -80,7 +83,7 @@ class Stage:
                 space.run("tc", "qdisc", "add", "dev", dev, "root", *BURST.format(self.args.mbit).split())
 
     def ask(self, question, way):
-        """Ask a question. Return (seconds, the answer)."""
+        """Run a query. Return its time in seconds and its answer."""
         self.shape(way != "unshaped")
         argv = self.queries.argv("--json", *QUESTIONS[question], *WAYS[way], number=NUMBER[question])
         began = time.monotonic()

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The cost of queries in the kernel per row, and the share of rows that pass on to the master:
+ * Measure the kernel's time per row of a query, and the share of rows that the datapath passes on to the master.
  *
- *	query [--rows N] [--rounds R]
+ * 	query [--rows N] [--rounds R]
  *
- * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes, or as many rows of 24
- * or 32 bytes as an MTU of 1500 takes if values are doubles or integers, each with fresh random rows, and each round has a new epoch. In the same round C in user space runs on the same
- * rows and fetches a frame's lines ahead: a heap, a table with sums as doubles, or the same filter. One
- * JSON line per case:
+ * The loaded programs run under BPF_PROG_TEST_RUN on one CPU. Frames have 128 rows of 8 bytes. If values are doubles or
+ * integers, frames have as many rows of 24 or 32 bytes as fit into an MTU of 1500. Each frame has new random rows, and
+ * each round has a new epoch. In the same round, C code in user space processes the same rows. It uses a heap, a table
+ * with sums as doubles, or the same filter, and prefetches the cache lines for a frame. The output is a JSON line for
+ * each case:
  *
- *	ns_per_row	the kernel's run of a frame, from parse to way out: median and quartiles over the rounds
- *	c_ns_per_row	the same for C code in user space
- *	ratio		of the two in the same round
- *	forwarded	the largest share of rows that pass on to the master in any round
- *	ns_per_key	for a filter: time to insert a key
+ * 	ns_per_row	time of the kernel, from parsing a frame to its verdict; median and quartiles over the rounds
+ * 	c_ns_per_row	the same for C code in user space
+ * 	ratio		ns_per_row / c_ns_per_row in the same round
+ * 	forwarded	the largest share of rows in any round that the datapath passes on to the master
+ * 	ns_per_key	only for a filter: time to insert a key
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -33,18 +34,20 @@
 #define MAX_ROUNDS 100
 #define ROWS FPISA_QUERY_ROWS
 #define TOKEN 0x5eadbeefcafe0001ull
-#define BATCH 32 /* frames between two readings of the clock of CPU time */
+#define BATCH 32 /* number of frames between two readings of the CPU clock */
 
 enum values { RANDOM, ASCENDING };
 
-/* `keys` is the number of keys of rows, spread evenly. With a filter every tenth key is in the join. */
+/*
+ * `keys` is the number of different keys, which rows use equally often. With a filter, every tenth key is in the join.
+ */
 static const struct query_case {
 	const char *program;
 	unsigned int kind;
 	uint32_t filter, limit, keys;
 	enum values values;
-	uint64_t token; /* frames have tags; 0: checksums */
-	uint32_t form;	/* enum fpisa_value_form; 0: reals */
+	uint64_t token; /* whether frames have tags; else they have checksums */
+	uint32_t form;	/* enum fpisa_value_form; 0 means reals */
 } cases[] = {
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM},
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, ASCENDING},
@@ -68,7 +71,7 @@ struct row {
 
 static struct vectors_rng rng;
 static struct query q;
-static uint32_t in_frame; /* rows of a frame */
+static uint32_t in_frame; /* number of rows in a frame */
 
 static uint64_t cpu_ns(void)
 {
@@ -78,7 +81,7 @@ static uint64_t cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* -- the same in C ---------------------------------------------------------------- */
+/* -- the same computation in C --------------------------------------------------------- */
 
 struct cell {
 	uint32_t key, used;
@@ -87,7 +90,7 @@ struct cell {
 	uint64_t count;
 };
 
-/* State of the C: a heap and a filter by the rules, and an ordinary hash table. */
+/* State of the C code. The heap and the filter follow the datapath's rules, and the hash table is an ordinary one. */
 struct in_c {
 	struct fpisa_soft_query soft;
 	struct cell *cell;
@@ -144,7 +147,7 @@ static void c_table(struct in_c *c, const struct row *row, const uint8_t *keep)
 	}
 }
 
-/* Process a frame in C. */
+/* Process a frame with the C code. */
 static void c_rows(struct in_c *c, const struct query_case *k, uint64_t sequence, const struct row *row)
 {
 	uint8_t keep[ROWS];
@@ -160,7 +163,7 @@ static void c_rows(struct in_c *c, const struct query_case *k, uint64_t sequence
 		c_table(c, row, keep);
 }
 
-/* Process n frames in C, up to number `last`. Return the time. */
+/* Process n frames, up to number `last`, with the C code. Return the time. */
 static uint64_t c_batch(struct in_c *c, const struct query_case *k, uint32_t last, uint32_t n,
 			struct row row[BATCH][ROWS])
 {
@@ -171,13 +174,13 @@ static uint64_t c_batch(struct in_c *c, const struct query_case *k, uint32_t las
 	return cpu_ns() - before;
 }
 
-/* -- kernel and C ------------------------------------------------------------------ */
+/* -- kernel and C code ----------------------------------------------------------------- */
 
 struct figures {
 	double ns[MAX_ROUNDS], c_ns[MAX_ROUNDS], ratio[MAX_ROUNDS], key_ns[MAX_ROUNDS], forwarded;
 };
 
-/* Insert every tenth key, in the kernel and in C. Return the kernel's time per key. */
+/* Insert every tenth key in the kernel and in the C code. Return the kernel's time per key. */
 static double fill_filter(struct in_c *c, const struct query_case *k)
 {
 	uint32_t key[ROWS], n = 0, all = 0, state;
@@ -200,7 +203,7 @@ static double fill_filter(struct in_c *c, const struct query_case *k)
 	return (double)ns / all;
 }
 
-/* Make a frame of the rows. A value that is not a real is the real, or 2^24 times it. */
+/* Make a frame of the rows. A double has the value of the real, and an integer is 2^24 times the real. */
 static void make_frame(struct frame *f, const struct query_case *k, uint32_t n, const struct row *row)
 {
 	static uint8_t packed[ROWS * 32];

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The paper's five queries in PostgreSQL, over workers whose rows pass an aggregator.
+"""Run the paper's five queries in PostgreSQL over workers whose rows pass an aggregator.
 
-A network of namespaces: workers, an aggregator with the datapath, and a master with a PostgreSQL, whose foreign
-tables (doc/fdw.md) are the workers' rows of the Big Data benchmark and of TPC-H. Each query runs with pruning by the network, without
-pruning, with pruning by each worker, and by PostgreSQL alone over the same rows, which it has loaded. All four answers are compared.
-Removes everything at the end. Needs root.
+The network consists of namespaces for the workers, for an aggregator with the datapath, and for a master with a PostgreSQL
+server. The server's foreign tables (doc/fdw.md) are the workers' rows of the Big Data benchmark and of TPC-H. Each query
+runs with pruning by the network, without pruning, and with pruning by each worker. PostgreSQL also runs each query alone
+over the same rows, which it has loaded. All four answers are compared. The program removes all of its objects at the end,
+and needs root.
 """
 import argparse
 import json
@@ -29,12 +30,12 @@ VISITS_OF_A_PAGE = 5 / 3
 NOW = "SELECT extract(epoch FROM clock_timestamp())"
 WAYS = {"on": "SET fpisa.pruning = network;", "off": "SET fpisa.pruning = none;", "workers": "SET fpisa.pruning = workers;"}
 TPCH = "customer", "orders", "lineitem", "part", "partsupp", "supplier", "nation"
-# Texts in keys, and their most bytes.
+# Text columns in keys, and the maximum bytes of their values.
 TEXTS = {"uservisits": {"useragent": 31, "languagecode": 31}}
-# One more than the greatest number at TPC-H's scale 1, for bitmaps of join keys: orders for Q3's lines, customers for its orders,
-# parts for Q20's groups.
+# Upper bounds of join keys at TPC-H scale 1, which are sizes of bitmaps. Q3 uses orders for its lines and customers for its
+# orders. Q20 uses parts for its groups.
 ORDERS, CUSTOMERS, PARTS = 6000001, 150001, 200001
-PORT = 18000  # UDP; plus the query's number, because a statement may run several at once
+PORT = 18000  # UDP port, to which the query's number is added, because a statement may run several queries at the same time
 
 Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey IN (
     SELECT ps_suppkey FROM {0}.partsupp, {0}.part,
@@ -43,7 +44,7 @@ Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey 
     WHERE ps_partkey = p_partkey AND p_name LIKE 'forest%' AND l_partkey = ps_partkey AND l_suppkey = ps_suppkey
         AND ps_availqty > {2} * total)
 AND s_nationkey = n_nationkey AND n_name = 'CANADA' ORDER BY s_name"""
-# name: (description, statement; whether its answer is compared in order, or sorted)
+# name: (description, statement, whether the order of the answer's rows is compared)
 QUERIES = {
     "top_n": ("the first 250 visits by revenue", "SELECT adrevenue FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"),
     "group_by_having": ("agents by their greatest and least revenue",
@@ -64,7 +65,7 @@ QUERIES = {
 # -- data ------------------------------------------------------------------------
 
 def make_data(args, folder):
-    """Make directories 0, 1, ... of workers in `folder`. Return the tables."""
+    """Make the directories 0, 1, ... of workers in `folder`. Return the tables."""
     def must(*argv):
         subprocess.run([str(a) for a in argv], check=True, stdout=subprocess.DEVNULL)
 
@@ -77,7 +78,7 @@ def make_data(args, folder):
 
 
 def load(server, tables, folder, workers):
-    """Create foreign tables in the schema `far`, and load their rows from the workers' files into the schema `near`."""
+    """Create foreign tables in schema `far`, and load their rows from the workers' files into schema `near`."""
     server.sql("CREATE SCHEMA far; CREATE SCHEMA near; IMPORT FOREIGN SCHEMA tables LIMIT TO (" + ", ".join(tables) +
                ") FROM SERVER workers INTO far")
     for table in tables:
@@ -105,7 +106,7 @@ def foreign_scans(plan):
 
 
 def counts_of(server, settings, statement):
-    """Return the counts of the rows that workers sent, over all of the plan's foreign scans."""
+    """Return the counts of the rows that workers sent, over all foreign scans of the plan."""
     rows = server.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}")
     scans = list(foreign_scans(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
     return {name: sum(s.get("Rows " + what, 0) for s in scans)
@@ -113,10 +114,10 @@ def counts_of(server, settings, statement):
 
 
 def timed(server, settings, statement, runs):
-    """Return (answer, median seconds)."""
+    """Run a query several times. Return the answer and the median time in seconds."""
     seconds = []
     for _ in range(runs):
-        # The connection is not counted.
+        # Do not count the time of the connection.
         rows = server.sql(f"{settings} {NOW}; {statement}; {NOW};")
         seconds.append(float(rows[-1][0]) - float(rows[0][0]))
     return rows[1:-1], statistics.median(seconds)
@@ -135,7 +136,7 @@ def measure(server, args, name):
     ordered = [a if "ORDER BY" in statement else sorted(a) for a in answers.values()]
     equal = all(a == ordered[-1] for a in ordered)
     if name == "top_n":
-        # Any visits of the same revenue may be the last rows. The others are compared with the table.
+        # Several visits may have the same revenue, and any of them may be the last row. Compare these rows with the table.
         whole = "SELECT * FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"
         equal &= server.sql(f"SELECT count(*) FROM (({whole.format('far')}) EXCEPT ALL SELECT * FROM near.uservisits) s") == [("0",)]
     opinion = {}
@@ -148,7 +149,7 @@ def measure(server, args, name):
 # -- the network ---------------------------------------------------------------------
 
 def queries_of(args):
-    """Return (kind, number, options) of queries at the aggregator."""
+    """Return (kind, number, options) for each query at the aggregator."""
     scale = float(args.scale or 0)
 
     def bitmap(keys, key_bytes):
@@ -162,7 +163,7 @@ def queries_of(args):
 
 
 def queries_option(args):
-    """Return the queries in the format of the server's option."""
+    """Return the queries in the format of the option of the server."""
     return ", ".join(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o), "local-port", PORT + number,
                                         "worker-port", PORT + number])) for kind, number, options in queries_of(args))
 
@@ -195,7 +196,7 @@ CREATE USER MAPPING FOR CURRENT_USER SERVER workers OPTIONS (key '{key}')""")
     return server
 
 
-# -- what it says ----------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------
 
 HEAD = f"{'query':<16} {'rows':>9} {'forwarded':>9} {'pruned':>9} {'absorbed':>9} {'on s':>8} {'off s':>8} {'workers s':>9} " \
     f"{'alone s':>8} {'off:on':>7}  equal"
@@ -208,7 +209,7 @@ def print_line(r):
 
 
 def plot(results, path):
-    """Draw bars of seconds, as SVG."""
+    """Draw bars of times in seconds as SVG."""
     rows = "\n".join(f"{r['name']} {r['seconds_on']} {r['seconds_off']} {r['seconds_workers']} {r['seconds_alone']}" for r in results)
     script = f"""set terminal svg noenhanced size 900,420 background 'white'; set output '{path}'
 $data << EOD
@@ -250,7 +251,7 @@ def parse():
 
 
 def run(args, folder):
-    os.chmod(folder, 0o755)  # the server reads the files too
+    os.chmod(folder, 0o755)  # the server also reads the files
     args.folder, args.tables = folder, make_data(args, folder)
     args.duckdb = args.duckdb and duckdb_query.installed() is not None
     common.own_mounts()

@@ -1,16 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run all measurements, one after the other: JSON lines, plots, and the targets.
+"""Run all measurements one after the other, and write JSON lines, plots and the summary of the targets.
 
     run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|topology|mpi|mpi-exact|training|training-colocated|training-exact|sum|sums|merge...]
 
-Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and
-summary.txt (report/summary.py), which it also prints. The first line of
-results.jsonl describes the machine. After each part a line gives its duration
-and how busy other processes were before. Files of an earlier run are removed
-first, so that all files are of one run, but topology continues where it
-was interrupted. --quick shows that everything works: its figures are worth
-nothing. If a part fails, the exit status is 1, and the others still run.
+Writes into BUILD/bench or DIR: results.jsonl, pictures (report/plot.py), and summary.txt (report/summary.py), which it also
+prints. The first line of results.jsonl describes the machine. The line after each part has the duration of the part, and how
+busy other processes were before it. Files of an earlier run are removed first, so that all files come from one run. But
+topology continues where it was interrupted. --quick only shows that all parts work, and its figures are meaningless. If a
+part fails, the other parts still run, and the exit status is 1.
 """
 import argparse
 import contextlib
@@ -37,9 +35,9 @@ import summary  # noqa: E402
 import sums  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
-END_S = 20  # time for a part to clean up
+END_S = 20  # time in which a part must clean up
 
-# Command, what --quick adds.
+# The command of a part, and the options that --quick adds.
 PARTS = {
     "arith": ("{build}/fpisa bench arith --json", "--rounds 9 --cpus 1"),
     "endian": ("{build}/bench/endian", "--rounds 1"),
@@ -74,7 +72,7 @@ def machine():
 
 
 def busy(seconds):
-    """Return the share of CPU time that is not idle: that of others, if none of our processes runs."""
+    """Return the share of CPU time that is not idle. If none of our processes runs, this is the share of other processes."""
     def ticks():
         with open("/proc/stat") as f:
             t = list(map(int, f.readline().split()[1:9]))
@@ -87,7 +85,7 @@ def busy(seconds):
 
 
 def end(p):
-    """End a process by SIGTERM, repeated because a destructor discards the exception that a handler raises in it."""
+    """End a process by SIGTERM. Repeat the signal, because a handler's exception is lost if it is raised in a destructor."""
     while p.poll() is None:
         p.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -95,7 +93,9 @@ def end(p):
 
 
 def measure(name, command, build, keep, look_s):
-    """Run one part. Pass its results, and the others' share of CPU time before, to keep(). Return whether the part succeeded."""
+    """Run one part. Pass its results, and the share of CPU time that other processes had before, to keep(). Return whether the
+    part succeeded.
+    """
     others = busy(look_s)
     began = time.monotonic()
     try:

@@ -1,24 +1,25 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The load that `fpisa load --cpus` takes off the receiving CPU: plain and steered, in turns.
+"""Measure how much load `fpisa load --cpus` takes off the receiving CPU, with and without --cpus in
+turns.
 
     steer.py [--cpus LIST] [--elements N,...] [--workers N] [--rounds R] [--values N]
 
-All workers are behind one port of the aggregator, a veth with one queue, which
-a kernel thread polls (threaded NAPI). In each round the datapath is loaded
-once without and once with --cpus, and sums the same values. Every sum is
-checked. One JSON line per packet size and way, medians and quartiles:
+All workers are behind one port of the aggregator, a veth with one queue, which a kernel thread
+polls (threaded NAPI). In each round the datapath is loaded once without and once with --cpus,
+and sums the same values. Every sum is checked. The output is a JSON line for each packet size,
+with and without --cpus. Figures are medians and quartiles:
 
-    receive_ns	  CPU time of the polling thread per frame, the bound of a queue
+    receive_ns	  CPU time of the polling thread per frame, which limits the rate of a queue
     owners_ns	  CPU time of the threads of the CPU map per frame
     cpu_s_per_gb  CPU time of all these threads per gigabyte of contributions
-    goodput_gbit  of contributions; workers and bridge are on the same CPUs
-    relief	  receive_ns without --cpus over receive_ns, in the same round
+    goodput_gbit  goodput of contributions; workers and bridge use the same CPUs
+    relief	  receive_ns without --cpus, divided by receive_ns in the same round
 
-A veth copies each frame into a page before XDP sees it, and receive_ns includes
-that copy. The driver of a NIC does not copy. Its cost is in a separate line:
-`handover_ns`, the steering program and the way into the CPU map alone, by live
-frames of BPF_PROG_TEST_RUN on one CPU while another takes them.
+A veth copies each frame into a page before XDP sees it, and receive_ns includes that copy. The
+driver of a NIC does not copy. A separate line has `handover_ns`, the time of the steering
+program and of the way into the CPU map alone. It is measured with live frames of
+BPF_PROG_TEST_RUN on one CPU, while another CPU takes the frames.
 """
 import argparse
 import contextlib
@@ -34,7 +35,8 @@ sys.dont_write_bytecode = True
 from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 JOB = 1
-SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2  # the number is x86-64's
+# system call number on x86-64; number of frames in a run, for which the longest queue has room
+SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2
 LIVE = 16000  # frames per run, which the longest queue holds
 FIGURES = ("receive_ns", "owners_ns", "cpu_s_per_gb", "goodput_gbit")
 
@@ -50,7 +52,7 @@ def threads(prefix):
 
 
 def run_ns(pids):
-    """Return the CPU time of these processes so far."""
+    """Return the CPU time that these processes have used."""
     total = 0
     for pid in pids:
         with open(f"/proc/{pid}/schedstat") as f:
@@ -59,13 +61,13 @@ def run_ns(pids):
 
 
 def poll_by_thread(space, *devs):
-    """Poll by a thread, because otherwise the work of NAPI is charged to the running process."""
+    """Let a thread poll, because otherwise the work of NAPI is charged to the running process."""
     writes = "; ".join(f"echo 1 > /sys/class/net/{dev}/threaded" for dev in devs)
     space.run("unshare", "-m", "sh", "-ec", f"mount -t sysfs sysfs /sys; {writes}")
 
 
 class Stage:
-    """The aggregator's one port, and the workers behind it."""
+    """The network, with all workers behind the only port of the aggregator."""
 
     def __init__(self, args, elements):
         self.args, self.elements = args, elements
@@ -75,7 +77,7 @@ class Stage:
             poll_by_thread(w, "eth0")
 
     def measure(self, cpus):
-        """Measure one sum by a datapath that is loaded for it."""
+        """Load the datapath and measure one sum."""
         before = threads("napi/p0-")
         self.net.load(*(("--cpus", cpus) if cpus else ()))
         poll_by_thread(self.net.agg, "p0")
@@ -98,7 +100,7 @@ class Stage:
                 "goodput_gbit": values * 8 / max(a["seconds"] for a in answers) / 1e9}
 
     def compare(self):
-        """Measure all rounds, after one round that warms up."""
+        """Measure all rounds, after a first round that is not counted."""
         rounds = []
         for i in range(self.args.rounds + 1):
             ways = [None, self.args.cpus][:: -1 if i % 2 else 1]
@@ -116,7 +118,7 @@ class Stage:
 
 
 def bpf(command, attr):
-    """Make the system call. Return its result and attr, which it may have changed."""
+    """Make the bpf() system call. Return its result and attr, which the call may have changed."""
     buffer = ctypes.create_string_buffer(attr, len(attr))
     rc = labs.libc.syscall(SYS_BPF, command, buffer, len(attr))
     if rc < 0:
@@ -125,7 +127,7 @@ def bpf(command, attr):
 
 
 def live_frame(elements):
-    """Return an ADD to slot 0 that passes only the first check, so that its owner spends no time on it."""
+    """Return an ADD to slot 0 that passes only the first check, so that the owner of the slot spends no time on it."""
     values = bytes(4 * elements)
     fpisa = struct.pack("<2sBBBBBBIIIHHQ", b"FP", 1, 3, 0, 0, 1, 1, JOB, 0, 0, 0, elements, 0) + bytes(44)
     udp = struct.pack(">HHHH", labs.PORT, labs.PORT, 8 + len(fpisa) + len(values), 0)
@@ -135,7 +137,9 @@ def live_frame(elements):
 
 
 def handover(args, elements=256):
-    """Return a receiver's CPU time per frame without the work of a veth, whatever the frame's size. Needs two CPUs."""
+    """Return the CPU time per frame of a receiver without the work of a veth. The size of the frame does not matter. Two CPUs
+    are required.
+    """
     here, there = sorted(os.sched_getaffinity(0))[:2]
     stage = Stage(args, elements)
     own = os.sched_getaffinity(0)
@@ -147,7 +151,8 @@ def handover(args, elements=256):
         frame = ctypes.create_string_buffer(live_frame(elements))
         os.sched_setaffinity(0, {here})
         for _ in range(args.rounds + 1):
-            # prog_fd, retval, sizes and places, repeat, duration, the same for a context, flags, cpu, batch
+            # prog_fd, retval, sizes and addresses of the data, repeat, duration, sizes and addresses of a context, flags, cpu,
+            # batch
             attr = struct.pack("=IIIIQQIIIIQQIII", program, 0, len(frame) - 1, 0, ctypes.addressof(frame), 0,
                                LIVE, 0, 0, 0, 0, 0, LIVE_FRAMES, 0, 0) + bytes(4)
             runs.append(struct.unpack_from("=I", bpf(BPF_PROG_TEST_RUN, attr)[1], 36)[0])

@@ -1,19 +1,20 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa_sum() next to sum() in PostgreSQL: the same values as real, double precision and numeric, in turns.
+"""Compare fpisa_sum() with sum() in PostgreSQL, on the same values as real, double precision and numeric.
 
     sum.py [--rows N] [--rounds R] [--workers W] [--data uniform|wide] [--jit on|off]
 
-A separate server holds one table per type in its buffers: the value, then two keys. Each query runs once in every round, in one
-process and with W parallel workers: over the whole table, and by 1,000 and 1,000,000 groups. EXPLAIN
-ANALYZE gives its time, without the time of each node, and discards the rows. One JSON line per query:
+A separate server has a table for each type in its buffers, with a value and two keys in each row. Each round runs each query
+once in one process, and once with W parallel workers. The queries sum the whole table, or 1,000 or 1,000,000 groups. EXPLAIN
+ANALYZE reports the total time and discards the rows. The output is a JSON line for each query:
 
     seconds	medians and quartiles
     ns_per_row	the same per row
     ratio	to sum(float8) in the same round: medians and quartiles
-    memory_kb	largest hash table of a process, for groups
+    memory_kb	size of the largest hash table of a process, for groups
 
-uniform: 0 to 1000, like prices. wide: either sign, 60 powers of ten.
+With --data uniform, values are from 0 to 1000, like prices. With --data wide, values have either sign and span 60 powers of
+ten.
 """
 import argparse
 import json
@@ -41,7 +42,7 @@ END $$;
 
 
 def fill(server, args):
-    """Fill one table per type, and load them into buffers."""
+    """Create and fill a table for each type, and load the tables into buffers."""
     server.sql(f"""CREATE EXTENSION fpisa; CREATE EXTENSION pg_prewarm; {PLAN_OF}
 SELECT setseed(0.5);
 CREATE UNLOGGED TABLE t_float8 AS SELECT x::real::float8 x, (random() * 999)::int g, (random() * 999999)::int h
@@ -59,7 +60,7 @@ def walk(plan):
 
 
 def measure(server, args, aggregate, groups, workers):
-    """Run a query. Return (seconds, KB of the largest hash table, number of workers)."""
+    """Run a query. Return the time in seconds, the size of the largest hash table in KB, and the number of workers."""
     query = f"SELECT {aggregate.split('(')[0]}(x) FROM t_{AGGREGATES[aggregate]}{GROUPS[groups]}"
     plan = json.loads("|".join(server.sql(
         f"""SET work_mem = '1GB'; SET jit = {args.jit}; SET max_parallel_workers_per_gather = {workers};

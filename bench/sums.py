@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Exact sums in Python next to other sums: CPU time of one thread in ns per element. One JSON line per measurement.
+"""Compare exact sums in Python with other sums. The output is a JSON line for each measurement, with the CPU time of one thread
+in ns per element.
 
     sums.py [--sizes N,...] [--rounds R] [--elements N]
 
-Installed engines take part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py installs all of them
-into BUILD/doors, whose interpreter then runs this program. FPISA_REPROBLAS names a shared object with reproBLAS_dsum(), which then
-takes part too. data: uniform 0 to 1; signed, normal; wide, normal times 2^-100 to 2^100; cancelling, normal, whose sum is one over the
-condition number of the sum of their sizes. BUILD/bench/gather measures the cost of memory alone by groups.
+Installed engines take part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py installs all
+of them into BUILD/doors, whose interpreter then runs this program. If FPISA_REPROBLAS names a shared object with
+reproBLAS_dsum(), this function takes part too. The data are `uniform` (0 to 1), `signed` (normal), `wide` (normal times
+2^-100 to 2^100) and `cancelling`. The values of `cancelling` are normal, and the sum of their magnitudes is the condition
+number times their sum. BUILD/bench/gather measures the cost of memory accesses alone for sums by groups.
 
     sums.py --table RESULTS.jsonl      # the tables of bench/README.md
 """
@@ -28,11 +30,11 @@ BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")
 DOORS = os.path.join(BUILD, "doors", "bin", "python3")
 GROUPS = (1, 100, 1000000)
 CONDITIONS = (1e8, 1e16, 1e20, 1e32)
-SLOW = 1000000  # most elements for engines that make a Python object of each
+SLOW = 1000000  # most elements for engines that make a Python object for each element
 
 
 def engines():
-    """Return name -> (function of an array, most elements)."""
+    """Return {name: (function of an array, most elements)}."""
     import numpy
     import fpisa
     found = {"fpisa.sum": (fpisa.sum, None), "numpy.sum": (numpy.sum, None), "math.fsum": (math.fsum, SLOW)}
@@ -79,7 +81,7 @@ def make(kind, n, rng, condition=1e20):
 
 
 def measure(call, x, rounds):
-    """Return ns of CPU time per element: median and least."""
+    """Return the CPU time in ns per element as median and minimum."""
     repeat, taken = max(1, 100000 // len(x)), []
     call(x)
     for _ in range(rounds):
@@ -130,7 +132,7 @@ def runs(x):
 
 
 def table(lines, rows, columns):
-    """Return Markdown: a row for each of rows, a column for each call, and `-` without a figure."""
+    """Return a Markdown table with a row for each of `rows` and a column for each call. Missing figures are `-`."""
     found = {(row, x["call"]): x["ns"] for x in lines for row in [rows(x)] if row}
     calls = [c for c in dict.fromkeys(call for _, call in found) if columns(c)]
     out = ["| values | " + " | ".join(calls) + " |", "|---" * (len(calls) + 1) + "|"]
@@ -141,7 +143,7 @@ def table(lines, rows, columns):
 
 
 def tables(results):
-    """Return the tables of bench/README.md, or nothing without results of this part."""
+    """Return the tables of bench/README.md, or nothing if there are no results of this part."""
     lines = [x for x in results if x["bench"] == "sums"]
     if not lines:
         return ""

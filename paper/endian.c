@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The paper's figure "Endianness conversion": values per second that a core converts from one byte order into the
- * other, and the cores that 100 Gbit/s need.
+ * Reproduce the paper's figure "Endianness conversion". Measure how many values per second a core converts from one
+ * byte order to the other, and compute the number of cores that 100 Gbit/s need.
  *
- *	endian [--rounds R]	9 rounds by default
+ * 	endian [--rounds R]	9 rounds by default
  *
- * Three ways, from one buffer into another, of values of 2, 4 and 8 bytes:
+ * Values of 2, 4 and 8 bytes are converted from one buffer to another in three ways:
  *
- *	each	an instruction per value that the compiler may not merge, as in DPDK's rte_bswap16() and others
- *	plain	a loop over __builtin_bswap, -O3, with the compiler's own vectors of 128 bits (SSE2)
- *	avx2	32 bytes per instruction
+ * 	each	one instruction per value that the compiler must not merge, as in DPDK's rte_bswap16() and others
+ * 	plain	a loop over __builtin_bswap, which the compiler vectorises with 128 bits (-O3, SSE2)
+ * 	avx2	32 bytes per instruction
  *
- * `packet` is 1 KB from the nearest cache and back, `vector` is 64 MB in memory. Ways take turns, round by round. One
- * JSON line per case: values per second in 10^9, median and quartiles, and cores for 100 Gbit/s of payload, rounded up.
+ * `packet` is 1 KB in the L1 cache, and `vector` is 64 MB in memory. Each round runs all three ways in turn. The output
+ * is a JSON line for each case. It has the median and quartiles of 10^9 values per second, and the number of cores for
+ * 100 Gbit/s of payload, rounded up.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -25,7 +26,7 @@
 
 #define PACKET 1024
 #define VECTOR (64 << 20)
-#define LINE_RATE (100e9 / 8) /* bytes per second */
+#define LINE_RATE (100e9 / 8) /* in bytes per second */
 #define MAX_ROUNDS 1000
 
 typedef void swap_fn(void *out, const void *in, size_t bytes);
@@ -72,7 +73,7 @@ EACH(64, "bswapq %0")
 
 static const struct way {
 	const char *name;
-	unsigned int size; /* bytes of a value */
+	unsigned int size; /* size of a value in bytes */
 	swap_fn *swap;
 } ways[] = {
 	{"each", 2, each16},  {"plain", 2, plain16}, {"avx2", 2, avx2_16},  {"each", 4, each32},  {"plain", 4, plain32},
@@ -89,7 +90,7 @@ static double seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Return bytes per second: VECTOR bytes in runs of `bytes`. */
+/* Convert VECTOR bytes in runs of `bytes`. Return the bytes per second. */
 static double rate(const struct way *w, char *out, const char *in, size_t bytes)
 {
 	double begin = seconds();

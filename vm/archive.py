@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Use Debian's archive without installing anything. This machine's apt state is only read. Other suites and architectures get their
-own state under build/vm/apt, from the mirror that is configured here. Signatures are checked as apt checks them."""
+"""Use Debian's archive without installing anything. The apt state of this machine is only read. Other suites and architectures
+have separate apt states under build/vm/apt, and use the mirror that is configured on this machine. apt checks signatures as
+usual."""
 import glob
 import os
 import subprocess
@@ -24,7 +25,7 @@ def output(argv, **kw):
 
 
 def mirrors():
-    """Return the addresses of the archive and of its security part, from this machine's sources."""
+    """Return the addresses of the archive and of its security archive from this machine's sources."""
     found = {}
     for line in output(["apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)"]).splitlines():
         uri, label = line.split(" ", 1)
@@ -35,13 +36,13 @@ def mirrors():
 
 
 def configured():
-    """Return the code name of the suite that this machine's archive is configured for."""
+    """Return the code name of the suite that this machine's apt is configured for."""
     found = output(["apt-get", "indextargets", "--format", "$(CODENAME)", "Created-By: Packages", "Origin: Debian", "Label: Debian"])
     return found.split()[0] if found.strip() else fail("no Debian archive among the configured sources")
 
 
 def private_apt(suites, arch="amd64"):
-    """Return options with which apt sees only these suites of the configured mirror, and no package as installed."""
+    """Return options with which apt uses only these suites of the configured mirror, and regards no package as installed."""
     top = os.path.join(STATE, "apt", "+".join(suites) + ("" if arch == "amd64" else "-" + arch))
     for part in ("lists/partial", "archives/partial"):
         os.makedirs(os.path.join(top, part), exist_ok=True)
@@ -50,7 +51,7 @@ def private_apt(suites, arch="amd64"):
         for suite in suites:
             uri = security if suite.endswith("-security") else archive
             f.write(f"deb [arch={arch} signed-by={KEYRING}] {uri} {suite} main\n")
-    open(top + "/status", "w").close()  # apt's lock is in the same folder
+    open(top + "/status", "w").close()  # the folder also contains apt's lock
     opts = {"Dir::Etc::SourceList": top + "/sources.list", "Dir::Etc::SourceParts": "/dev/null",
             "Dir::Etc::Preferences": "/dev/null", "Dir::Etc::PreferencesParts": "/dev/null",
             "Dir::State::Lists": top + "/lists", "Dir::Cache::archives": top + "/archives",
@@ -63,7 +64,9 @@ def private_apt(suites, arch="amd64"):
 
 
 def download(names, arch, folder):
-    """Download packages of the configured suite, by name or file, and all that they depend on. Return the downloaded files."""
+    """Download packages of the configured suite and all of their dependencies. A package is a name or a file. Return the
+    downloaded files.
+    """
     os.makedirs(folder + "/partial")
     output(["apt-get", "-q", *private_apt([configured()], arch), "-o", f"Dir::Cache::archives={folder}", "install", "-y",
             "--no-install-recommends", "--download-only", *names])
@@ -71,12 +74,12 @@ def download(names, arch, folder):
 
 
 def make_merged(root):
-    """Make an empty root whose bin, sbin and lib are those of usr."""
+    """Make an empty root in which bin, sbin and lib are links to those of usr."""
     for part in "lib", "bin", "sbin":
         os.makedirs(f"{root}/usr/{part}")
         os.symlink("usr/" + part, f"{root}/{part}")
 
 
 def unpack(deb, root):
-    """Unpack a package's files below `root`, and keep the links to directories there."""
+    """Unpack the files of a package below `root`. Keep existing links to directories."""
     output(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" | tar -x --keep-directory-symlink -C "$2"', "sh", deb, root])

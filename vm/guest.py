@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot of a kernel of vm/kernels under qemu, for vm/run and vm/pair. The boot of vm/run may go by
-virtme-ng (vm/vng.py), which then calls qemu.
+"""Boot a kernel of vm/kernels under qemu for vm/run and vm/pair.
 
-The guest's root is this machine's, read-only, under an overlay in memory. A
-folder of the guest's own carries command, output and exit status (vm/init).
+vm/run may use virtme-ng (vm/vng.py), which calls qemu. The guest uses this machine's root read-only, with an overlay in
+memory. A separate folder is shared with the guest for the command, the output and the exit status (vm/init).
 """
 import contextlib
 import ctypes
@@ -25,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 DIED, TIMEOUT, NO_GUEST = 123, 124, 125
 KVM_PROBE_S = 15
-VNG_PROBE_S = 120  # time limit for emulation on a busy machine
+VNG_PROBE_S = 120  # time limit when the guest is emulated on a busy machine
 CPUS = os.environ.get("FPISA_VM_CPUS", "2")
 VM_SERVICE = """[Unit]
 DefaultDependencies=no
@@ -33,7 +32,7 @@ DefaultDependencies=no
 Type=oneshot
 ExecStart=/bin/sh /run/vm/init command"""
 MEMORY = os.environ.get("FPISA_VM_MEMORY", "3G")
-SLOW = "5"  # factor for the tests' own limits
+SLOW = "5"  # factor for the time limits of the tests
 
 
 class NoGuest(Exception):
@@ -41,7 +40,7 @@ class NoGuest(Exception):
 
 
 def modules(kernel, release, names=MODULES):
-    """Return files of the modules that lead to the root, in loading order."""
+    """Return the files of the modules that are needed to mount the root, in loading order."""
     order = []
     for module in names:
         p = subprocess.run(["modprobe", "-C", "/dev/null", "-d", os.path.join(kernel, "root"), "-S", release,
@@ -53,7 +52,7 @@ def modules(kernel, release, names=MODULES):
 
 
 def copy_modules(order, folder):
-    """Copy modules uncompressed, with a file `order` that names them."""
+    """Copy modules uncompressed, and write a file `order` with their names."""
     names = [re.sub(r"\.ko.*", ".ko", os.path.basename(source)) for source in order]
     for source, name in zip(order, names):
         with (lzma.open if source.endswith(".xz") else open)(source, "rb") as f, open(f"{folder}/{name}", "wb") as out:
@@ -69,7 +68,7 @@ def pack(top, path):
 
 
 def initramfs(kernel, release):
-    """Return an initramfs of busybox, vm/init and those modules. It is made once, and again if vm/init is newer."""
+    """Return an initramfs with busybox, vm/init and these modules. Make it again only if vm/init is newer."""
     path, init = os.path.join(kernel, "initramfs"), os.path.join(HERE, "init")
     if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(init):
         return path
@@ -79,20 +78,22 @@ def initramfs(kernel, release):
         shutil.copy("/bin/busybox", top + "/bin/busybox")
         shutil.copy(init, top + "/init")
         copy_modules(modules(kernel, release), top + "/modules")
-        part = f"{path}.{os.getpid()}"  # two boots of a kernel may make it at the same time
+        part = f"{path}.{os.getpid()}"  # two boots of the same kernel may make the file at the same time
         pack(top, part)
     os.rename(part, path)
     return path
 
 
 def tsc_khz():
-    """Return this machine's rate for an emulated time stamp counter. A guest on a busy machine would measure a wrong rate."""
+    """Return the rate of this machine's time stamp counter for an emulated counter. A guest on a busy machine would measure a
+    wrong rate.
+    """
     with open("/proc/cpuinfo") as f:
         return round(float(re.search(r"bogomips\s*: ([\d.]+)", f.read()).group(1)) * 500)
 
 
 def options():
-    """Return the options of the kernel's command line."""
+    """Return the options of the kernel command line."""
     return ["loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nokaslr", "tsc=reliable",
             f"tsc_early_khz={tsc_khz()}"]
 
@@ -102,11 +103,12 @@ def die_with_parent(how=signal.SIGKILL):
 
 
 class Guest:
-    """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network.
+    """A boot of a guest.
 
-    With `units`, {name: text}, systemd is PID 1: vm.target is its goal; vm.service runs the command. Both are added
-    where they are not among the units. The script `before` runs before systemd does, as an installer in a root that
-    is not booted. `boot` is "qemu" or "vng", which knows neither net nor units.
+    Its files are in the folder `share`, which the guest sees as /run/vm. `net` has qemu's options for the network. If
+    `units`, {name: text}, is given, systemd is PID 1 and starts vm.target. vm.service runs the command. Both units are added
+    if they are not in `units`. The script `before` runs before systemd starts, like an installer in a root that is not
+    booted. `boot` is "qemu" or "vng". "vng" supports neither `net` nor `units`.
     """
 
     def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None, before="", boot="qemu"):
@@ -128,7 +130,7 @@ class Guest:
             argv, console = vng.argv(kernel, share, accel, CPUS, MEMORY, options()), self.console
         else:
             argv, console = self.by_qemu(kernel, accel, net), share + "/qemu"
-        # If virtme-ng is killed, its temporary files are removed with the share.
+        # the temporary files of virtme-ng are in the share, and are removed with it if virtme-ng is killed
         self.qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                      stderr=open(console, "w"), env={**os.environ, "TMPDIR": share},
                                      preexec_fn=die_with_parent)
@@ -157,7 +159,7 @@ class Guest:
             return ""
 
     def kill(self):
-        # Under unshare, the child ends after all other processes.
+        # With unshare, the child ends after all other processes.
         first = self.read(f"/proc/{self.qemu.pid}/task/{self.qemu.pid}/children").split()
         if self.qemu.poll() is None and first:
             with contextlib.suppress(ProcessLookupError):
@@ -167,7 +169,7 @@ class Guest:
         self.qemu.wait()
 
     def follow(self, limit_s):
-        """Copy the command's output until the guest is gone. Return False if that took too long."""
+        """Copy the output of the command until the guest has ended. Return False if this took too long."""
         end = time.monotonic() + limit_s
         streams = [(open(os.path.join(self.share, "stdout"), "rb"), sys.stdout.buffer),
                    (open(os.path.join(self.share, "stderr"), "rb"), sys.stderr.buffer)]
@@ -184,7 +186,7 @@ class Guest:
             time.sleep(0.05)
 
     def wait(self, limit_s):
-        """Wait until the guest is gone. Return False if that took too long."""
+        """Wait until the guest has ended. Return False if this took too long."""
         try:
             self.qemu.wait(limit_s)
         except subprocess.TimeoutExpired:
@@ -193,9 +195,9 @@ class Guest:
         return True
 
     def verdict(self, finished):
-        """Return (exit status, complaint or None)."""
+        """Return the exit status, and a complaint or None."""
         status, console = self.read("status").strip(), self.read("console")
-        # virtme-ng's initramfs prints this line and panics. Ours names the module in the line below.
+        # the initramfs of virtme-ng prints this line and panics, and vm/init prints the name of the module in the line below
         rootless = re.search(r"Failed to mount real root.*", console)
         if rootless:
             failed = re.search(r"insmod: .*", console)
@@ -212,7 +214,9 @@ class Guest:
 
 
 def kvm_works(kernel):
-    """Return whether this machine's KVM can run a stock guest. Some cannot although /dev/kvm exists; the answer is kept."""
+    """Return whether this machine's KVM can run a stock guest. On some machines it cannot although /dev/kvm exists. The answer
+    is kept in a file.
+    """
     path = os.path.join(STATE, "kvm." + os.uname().release)
     if not os.path.exists(path):
         works = False
@@ -227,7 +231,9 @@ def kvm_works(kernel):
 
 
 def vng_works(kernel, accel):
-    """Return (whether virtme-ng boots this kernel here, the reason if not). The answer is kept until virtme-ng or the kernel changes."""
+    """Return whether virtme-ng can boot this kernel here, and the reason if it cannot. The answer is kept in a file until
+    virtme-ng or the kernel changes.
+    """
     path = os.path.join(kernel, "vng")
     if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(vng.installed()):
         with tempfile.TemporaryDirectory(prefix="fpisa-vm-") as share:
@@ -247,7 +253,7 @@ def vng_works(kernel, accel):
 
 
 def boot(name, kernel, accel):
-    """Return "vng" or "qemu", the program that boots a guest. If virtme-ng is installed and not used, print why."""
+    """Return the program that boots a guest, "vng" or "qemu". If virtme-ng is installed but is not used, print the reason."""
     forced = os.environ.get("FPISA_VM_BOOT", "")
     if forced not in ("", "vng", "qemu"):
         raise NoGuest(f"FPISA_VM_BOOT={forced}: neither vng nor qemu")
@@ -262,14 +268,16 @@ def boot(name, kernel, accel):
 
 
 def tools():
-    """Raise NoGuest if a program is missing that guests need."""
+    """Raise NoGuest if a program that guests need is missing."""
     for tool in ("qemu-system-x86_64", "busybox", "cpio", "modprobe"):
         if not shutil.which(tool):
             raise NoGuest(f"{tool} is not installed; run `make vm-deps`")
 
 
 def prepare(name):
-    """Return (the kernel's folder, how to run guests). Fetch the kernel if needed. Raise NoGuest if something is missing."""
+    """Return the folder of the kernel, and how to run guests. Fetch the kernel if necessary. Raise NoGuest if something is
+    missing.
+    """
     tools()
     p = subprocess.run([os.path.join(HERE, "fetch"), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if p.returncode:
@@ -279,7 +287,7 @@ def prepare(name):
 
 
 def script(argv):
-    """Return the guest's shell script that runs this in the tree."""
+    """Return a shell script that runs this command in the tree in the guest."""
     given = {k: v for k, v in os.environ.items() if k.startswith("FPISA_") and not k.startswith("FPISA_VM_")}
     exports = {"FPISA_SLOW": SLOW, **given}
     return "\n".join([f"export {k}={shlex.quote(v)}" for k, v in exports.items()] +

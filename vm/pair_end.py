@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One end of vm/pair, inside a guest: aggregate for the other end's workers, run workers for its jobs.
+"""One end of vm/pair inside a guest. It aggregates for the workers of the other end, and runs workers for the other end's jobs.
 
     pair_end.py NUMBER BUILD MODULE native|skb ELEMENTS SEED
 
-Its last line on stdout is JSON. A TCP connection through the same card, which the datapath lets
-pass, keeps both ends in step: a guest that powers off early would take the other's aggregator.
+The last line on stdout is JSON. A TCP connection through the same card, which the datapath passes on, synchronises both
+ends. Otherwise a guest could power off while the other guest's workers still need its aggregator.
 """
 import glob
 import json
@@ -33,7 +33,7 @@ def run(*argv):
 
 
 def card(module):
-    """Return the network card's name, as soon as its driver has created the interface."""
+    """Wait until the driver has created the interface, and return the name of the network card."""
     run("modprobe", module)
     end = time.monotonic() + 30
     while time.monotonic() < end:
@@ -45,7 +45,7 @@ def card(module):
 
 
 class Peer:
-    """The connection to the other end, as soon as both ends run."""
+    """The connection to the other end. It is made as soon as both ends run."""
 
     def __init__(self, number):
         if number == 0:
@@ -71,7 +71,9 @@ class Peer:
 
 
 def load(fpisa, dev, mode, cpus):
-    """Attach in this mode. In mode skb, native must be refused in one line. Return the output of the program and of the kernel."""
+    """Attach in this mode. In mode skb, first check that native mode is refused in one line. Return the output of the program
+    and of the kernel.
+    """
     said = []
     if mode == "skb":
         p = subprocess.run([fpisa, "load", dev, "--mode", "native"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

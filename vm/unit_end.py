@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Inside vm/unit's guest: the units at boot, restarted, reloaded, flooded and upgraded while a job and a group sum.
+"""Test the units inside the first guest of vm/unit. The units are restarted, reloaded, flooded and upgraded while a job and a
+group sum.
 
     unit_end.py BUILD PACKAGES
 
@@ -18,17 +19,17 @@ from unit_site import (COUNT, SECOND_ADDRESS, Job, Machine, Sums, active, comman
 
 RESTARTS = int(os.environ.get("FPISA_RESTARTS", "3"))
 STRANGERS = 100
-BURST = 5  # journald's limit, in the flood that it cuts
+BURST = 5  # journald's limit, which the flood exceeds
 
 
 def state(net):
-    """Return the state that a restart must leave alone: jobs and interfaces."""
+    """Return the state that a restart must not change, which is jobs and interfaces."""
     jobs = [(j["job"], j["generation"], j["window"]) for j in net.json("job", "list")]
     return jobs, [(i["name"], i["mode"], i["program_id"]) for i in net.json("status")["interfaces"]]
 
 
 def booted(net):
-    """Check that the boot started each unit after its dependencies, with the datapath of the configuration file."""
+    """Check that each unit was started after its dependencies at boot, and that the datapath follows the configuration file."""
     active("fpisa", "fpisa-manager")
     times = [int(shown(unit, name)) for unit, name in (("network-online.target", "ActiveEnterTimestampMonotonic"),
                                                        ("fpisa", "ExecMainStartTimestampMonotonic"), ("fpisa", "ActiveEnterTimestampMonotonic"),
@@ -40,7 +41,7 @@ def booted(net):
 
 
 def waits_for_the_datapath(net):
-    """Check that a manager that is started without a datapath keeps trying, and serves as soon as a datapath exists."""
+    """Check a manager that is started without a datapath. It must keep trying, and serve as soon as a datapath exists."""
     command(lab.FPISA, "unload")
     systemctl("restart", "--no-block", "fpisa-manager")
     lab.wait_until("a try in vain", lambda: int(shown("fpisa-manager", "NRestarts")) > 1, 60)
@@ -60,7 +61,7 @@ def restarts(net, job, sums):
 
 
 def strangers(net):
-    """Make connections that do not speak the protocol. The manager logs each as refused, and closes it."""
+    """Make connections that do not speak the protocol. The manager logs each connection as refused and closes it."""
     with net.worker[0].entered():
         for _ in range(STRANGERS):
             with socket.create_connection((lab.ADDRESS, lab.PORT), 60) as s:
@@ -71,7 +72,9 @@ def strangers(net):
 
 
 def flood(net, sums):
-    """Check that the manager's own limit of lines is below journald's, so no line is dropped. If journald's is lower, nothing waits for it."""
+    """Check that the manager's own limit of log lines is below journald's limit, so that journald drops no line. Do not wait
+    for dropped lines if journald's limit is lower.
+    """
     strangers(net)
     said = journal("fpisa-manager")
     assert "refused " in said and suppressed() == 0, said[-2000:]
@@ -86,7 +89,7 @@ def flood(net, sums):
 
 
 def upgrade(net, job, sums):
-    """Upgrade by dpkg, as apt calls it: the manager is restarted, the datapath is not, and everything continues."""
+    """Upgrade with dpkg, as apt does. The manager is restarted but the datapath is not, and everything continues."""
     before, pid = state(net), shown("fpisa-manager", "MainPID")
     command("dpkg", "-i", *glob.glob(sys.argv[2] + "/fpisa_*.deb"), *glob.glob(sys.argv[2] + "/fpisa-lab_*.deb"))
     active("fpisa", "fpisa-manager")
@@ -96,7 +99,9 @@ def upgrade(net, job, sums):
 
 
 def loses_the_second(net, sums):
-    """Check that an aggregator that is started again has no jobs, that its groups get an error, and that the next group uses it again."""
+    """Check an aggregator after a restart. It has no jobs, its groups get an error, and the next group uses the aggregator
+    again.
+    """
     assert sorted(sums.shares()) == sorted([lab.ADDRESS, SECOND_ADDRESS]), sums.shares()
     systemctl("restart", "second-fpisa-manager")
     lab.wait_until("the group's end", lambda: len(sums.failed()) == len(sums.ranks), 60)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Shared by the guests of vm/unit: the network, units by systemctl, and ranks that sum while units come and go.
+"""Functions that the guests of vm/unit share. They provide the network, control units with systemctl, and run ranks that sum
+while units are restarted.
 
-The aggregator and its manager are the guest itself, of packages that were installed before it was booted. Workers have namespaces
-(tests/lib/lab.py), and so has a second aggregator, which runs the same two units with a configuration and pins of its own.
+The guest itself is the aggregator, and runs the manager. Their packages were installed before the guest was booted. The
+workers are in namespaces (tests/lib/lab.py). A second aggregator is also in a namespace, and runs the same two units with a
+separate configuration and separate pins.
 """
 import hashlib
 import json
@@ -19,7 +21,7 @@ sys.path.insert(0, PROGRAMS)
 import lab  # noqa: E402 - found by the line above
 import worker  # noqa: E402
 
-lab.FPISA = "/usr/sbin/fpisa"  # the program of the packages
+lab.FPISA = "/usr/sbin/fpisa"  # the program from the packages
 FOLDER, SECOND = "/etc/fpisa", "/run/second"
 SECOND_ADDRESS = "10.99.100.2"
 COUNT, CALLS = 20000, 2000  # calls: more than there is time for
@@ -31,7 +33,7 @@ BindPaths={second}/fpisa:/etc/fpisa {second}/bpf:/sys/fs/bpf
 
 
 class Here(lab.Netns):
-    """The network namespace of systemd"""
+    """The network namespace of systemd."""
 
     def __init__(self):
         self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
@@ -40,7 +42,7 @@ class Here(lab.Netns):
 
 
 class Machine(lab.Lab):
-    """A lab whose aggregator is this machine, with another aggregator at the port a0"""
+    """A network whose aggregator is this machine, with another aggregator at the port a0."""
 
     def __init__(self):
         super().__init__()
@@ -96,7 +98,9 @@ def write(path, text, mode=0o600):
 
 
 def configure(net, more):
-    """Write both aggregators' files before systemd starts the units: jobs 1 and 2, groups from job 32 on, and `more` in [manager]."""
+    """Write the configuration files of both aggregators before systemd starts the units. The files have jobs 1 and 2, groups
+    from job 32 on, and `more` in section [manager].
+    """
     for key in "train", "aggs":
         command(lab.FPISA, "key", "new", key, FOLDER + "/keys")
     with open(FOLDER + "/keys") as f:
@@ -111,7 +115,7 @@ def configure(net, more):
 
 
 def register(net):
-    """Run the second aggregator on its host, by the units of the packages."""
+    """Run the second aggregator on its host with the units of the packages."""
     os.makedirs(SECOND + "/bpf", exist_ok=True)
     lab.mount(b"bpf", SECOND + "/bpf", b"bpf")
     for name in "fpisa", "fpisa-manager":
@@ -129,16 +133,16 @@ def registered(net):
     return [a["address"] for a in net.json("status")["manager"]["aggregators"] if not a["gone"]]
 
 
-TRIES = 5  # to join: an emulated machine may take longer to present its key than the manager waits for strangers
+TRIES = 5  # seconds to join; an emulated machine may present its key later than the manager waits for unauthenticated connections
 
 
 def lines(files):
-    """Return the complete lines of each file, which are JSON."""
+    """Return the complete lines of each file. Each line is JSON."""
     return [[json.loads(line) for line in open(f.name) if line.endswith("\n")] for f in files]
 
 
 class Job:
-    """Workers of job 1 that sum until they are ended, by any version's library and test programs."""
+    """Workers of job 1 that sum until they are ended. They use the library and test programs of any version."""
 
     def __init__(self, net, library=lab.LIBRARY, programs=PROGRAMS, timeout_ms=60000):
         self.net, self.files = net, [open(f"/run/worker{r}", "w+") for r in range(len(net.worker))]
@@ -148,11 +152,11 @@ class Job:
         self.goes_on()
 
     def said(self):
-        """Return each worker's output: of its connection, then of each sum."""
+        """Return the output of each worker. The first line is about the connection, and there is a line for each sum."""
         return lines(self.files)
 
     def goes_on(self):
-        """Check that a sum of each worker, begun from here on, ends well."""
+        """Check that each worker begins and completes a sum from now on."""
         seen = [len(answers) for answers in self.said()]
 
         def more():
@@ -163,7 +167,7 @@ class Job:
         lab.wait_until("sums of the job", more, 120)
 
     def counted(self):
-        """Return (sums, wrong sums)."""
+        """Return the number of sums, and the number of wrong sums."""
         expect = hashlib.sha256(worker.exact_sum("integers", len(self.procs), COUNT)).hexdigest()
         digests = [a["digest"] for rank in self.said() for a in rank[1:] if not a["rc"]]
         return len(digests), sum(d != expect for d in digests)
@@ -176,7 +180,7 @@ class Job:
 
 
 class Sums:
-    """A group of all workers. Its ranks sum until they are ended, and report how many sums were wrong."""
+    """A group of all workers. Its ranks sum until they are ended, and report the number of wrong sums."""
 
     def __init__(self, net, name, library=lab.LIBRARY, programs=PROGRAMS):
         self.net, self.name, self.library, self.programs = net, name, library, programs
@@ -199,15 +203,15 @@ class Sums:
                                       len(self.net.worker), plan, stdout=self.files[-1]))
 
     def said(self):
-        """Return each rank's output: of its join, then of each step."""
+        """Return the output of each rank. The first line is about the join, and there is a line for each step."""
         return lines(self.files)
 
     def failed(self):
-        """Return the first error of each rank that has one."""
+        """Return the first error of each rank that has an error."""
         return [next(a for a in answers if a["rc"]) for answers in self.said() if any(a["rc"] for a in answers)]
 
     def goes_on(self):
-        """Check that a step of each rank, begun from here on, ends well."""
+        """Check that each rank begins and completes a step from now on."""
         seen = [len(answers) for answers in self.said()]
 
         def more():
@@ -229,10 +233,10 @@ class Sums:
 
 
 def journal(unit, *options):
-    time.sleep(1)  # journald reads all lines that were written before
+    time.sleep(1)  # journald first reads all lines that were written before
     return subprocess.run(["journalctl", "-b", "--no-pager", "-o", "cat", *(["-u", unit] if unit else []), *options], text=True, stdout=subprocess.PIPE).stdout
 
 
 def suppressed():
-    """Return the number of lines of the manager's unit that journald has dropped, by journald's own count."""
+    """Return the number of lines of the manager's unit that journald reports as dropped."""
     return sum(map(int, re.findall(r"Suppressed (\d+) messages from fpisa-manager.service", journal(None))))

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Inside vm/unit's second guest: from the packages of the last release to these, while a job and a group of the old library sum.
+"""Upgrade the second guest of vm/unit from the packages of the last release to the current packages, while a job and a group of
+the old library sum.
 
     unit_upgrade.py BUILD PACKAGES OLD
 
-OLD has the library and the test programs of that release (vm/packages). Its datapath has other maps and continues. dpkg says how to
-replace it with the new datapath, and programs get an error when that ends their job.
+OLD has the library and the test programs of the last release (vm/packages). The datapath of that release has other maps and
+continues to run. dpkg prints how to replace the old datapath with the new datapath. Programs get an error when the
+replacement ends their job.
 """
 import glob
 import os
@@ -23,7 +25,9 @@ def old_library():
 
 
 def replaced(job, sums):
-    """Check dpkg's message. The old job and group continue to sum. The manager does not start, because it cannot read the old maps."""
+    """Check the message of dpkg. The old job and group continue to sum. The manager does not start, because it cannot read the
+    old maps.
+    """
     said = command("dpkg", "-i", *glob.glob(sys.argv[2] + "/fpisa_*.deb"), *glob.glob(sys.argv[2] + "/libfpisa1_*.deb"))
     assert "made by another version of fpisa" in said and "fpisa unload && systemctl restart fpisa fpisa-manager" in said, said
     job.goes_on()
@@ -32,7 +36,9 @@ def replaced(job, sums):
 
 
 def new_datapath(net, job, sums):
-    """Replace the datapath as dpkg has said. Programs of the old library get an error, and programs of the new library sum."""
+    """Replace the datapath as dpkg has printed. Programs of the old library get an error, and programs of the new library can
+    sum.
+    """
     command("sh", "-c", f"{lab.FPISA} unload && systemctl restart fpisa fpisa-manager")
     active("fpisa", "fpisa-manager")
     lab.wait_until("the old programs' end", lambda: all(p.poll() is not None for p in job.procs) and len(sums.failed()) == len(sums.ranks), 240)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A boot of vm/guest.py by virtme-ng instead of a qemu command line and vm/init's initramfs.
+"""Boot a guest of vm/guest.py with virtme-ng, instead of with a qemu command line and an initramfs with vm/init.
 
-virtme-ng makes the root (this machine's, read-only over 9p, an overlay in memory above each of its folders)
-and its init is PID 1; it then runs vm/init with argument "vng". Command, output, status and console are in the
-share, as without it.
+virtme-ng makes the root from this machine's root, which is read-only over 9p with an overlay in memory above each folder.
+The init of virtme-ng is PID 1, and runs vm/init with argument "vng". As with qemu, command, output, exit status and console
+are files in the share.
 """
 import os
 import shutil
@@ -24,7 +24,7 @@ def version():
 
 
 def image(kernel):
-    """Return the kernel's path near lib/modules: virtme-ng looks for modules in a folder above the image."""
+    """Return a path of the kernel near lib/modules, because virtme-ng looks for modules in a folder above the image."""
     path = os.path.join(kernel, "root", "vmlinux")
     try:
         os.symlink("../vmlinux", path)
@@ -34,7 +34,7 @@ def image(kernel):
 
 
 def argv(kernel, share, accel, cpus, memory, options):
-    """Return the command that boots it with these options of the kernel. All of its processes end with the first process."""
+    """Return the command that boots the kernel with these options. All of its processes end when the first process ends."""
     overlays = [d.path for d in sorted(os.scandir("/"), key=lambda d: d.name)
                 if d.is_dir(follow_symlinks=False) and d.name not in OWN]
     return ["unshare", *([] if os.geteuid() == 0 else ["--map-current-user"]), "--pid", "--fork", "--kill-child",

@@ -1,16 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Time of an all-reduce over shaped links: FPISA, Open MPI, MPICH, Gloo, side by side.
+"""Measure the time of an all-reduce over shaped links by FPISA, Open MPI, MPICH and Gloo.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
                   [--topologies switch,one-port,dedicated-K,colocated,everywhere-K] [--queue BYTES] [--loss SHARE]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
-Each worker is a network namespace. All links meet in a bridge, and both
-directions of a worker's link are shaped to the same rate, by tbf at its eth0
-and at the bridge's port towards it. A topology says where the aggregator is:
+Each worker is a network namespace. All links are connected to a bridge. Both directions of a worker's link are shaped to the
+same rate by tbf, at the worker's eth0 and at the bridge's port to the worker. A topology says where the aggregator is:
 
-    switch	in the switch: its link is not shaped
+    switch	in the switch, so its link is not shaped
     one-port	a host behind one port of the switch. That port is shaped to the
 	workers' rate, and N vectors come in by it, so N S/rate is the bound. Outgoing
 	traffic is not shaped: by multicast it is one vector.
@@ -20,26 +19,27 @@ and at the bridge's port towards it. A topology says where the aggregator is:
     everywhere-K	the workers' own hosts and K more add. Shares are those of
 	`fpisa plan`.
 
-XDP's frames do not pass a queue of the host that sends them. If a host adds, they
-are shaped as they enter the bridge, in one queue with the frames of the host's stack.
+Frames that XDP sends do not pass a queue of the host. If a host adds, its frames are shaped when they enter the bridge, in
+one queue with the frames of the host's network stack.
 
-Each port of the bridge holds --queue bytes. The bridge loses --loss of all frames. The results are coalesced where
-they enter the bridge, as a worker's NIC would let its kernel do (`rx-udp-gro-forwarding`; for TCP the kernel does
-that by itself). `--udp-gro off` turns this off. The contenders' processes live through the whole run and take turns,
-round by round, over the same links. A wrong sum ends the run.
+Each port of the bridge holds --queue bytes. The bridge loses --loss of all frames. Results are coalesced where they enter
+the bridge (`rx-udp-gro-forwarding`), because the kernel of a worker with a NIC would coalesce them too. For TCP the kernel
+always does so. `--udp-gro off` turns this off. The contenders' processes exist during the whole run and take turns over the
+same links in each round. A wrong sum ends the run.
 
-One JSON line per point and contender: median, quartiles, the share of CPU time that was busy, the share of the sum's
-time in which a rank waited for a CPU (`cpu_wait`, the mean of the ranks, which says nothing for ranks that poll), and
-CPU seconds of all parties per GB that the workers contribute. `limit_s` is the least time of an aggregator without
-headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`). `ring_limit_s` is
-2(N-1)/N x S/rate. `byteps_s` is the least time of N workers and these aggregators' hosts if every host adds (BytePS,
-OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames over the measured time.
-`faster` is the time of the fastest other contender over FPISA's, in the same round. `dropped` frames found no room at
-a port of the bridge. `retransmit_share` is the share of frames that FPISA sent again. `in_vain_share` is the share of
-results that came for these although their rank had them. Both are relative to the frames of the sum.
+The output is a JSON line for each point and contender. It has the median and quartiles of the time, the share of CPU time
+that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's time in
+which a rank waited for a CPU. It is meaningless for ranks that poll. `limit_s` is the least possible time with an
+aggregator, without headers. It is S/rate, or the bound above, or the time of `fpisa plan` for several aggregators.
+`ring_limit_s` is 2(N-1)/N x S/rate. `byteps_s` is the least time of N workers and these aggregators' hosts if every host
+adds (BytePS, OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames, divided by the
+measured time. `faster` is the time of the fastest other contender, divided by FPISA's time in the same round. `dropped` is
+the number of frames dropped at full ports of the bridge. `retransmit_share` is the number of frames that FPISA sent again,
+divided by the frames of the sum. `in_vain_share` is the number of results that answered such a frame although the rank
+already had the result, divided by the frames of the sum.
 
-Operations other than all-reduce (see rank.py) have a line with the name, and the bytes that the workers' links
-carried, in each direction and in total, headers included, as multiples of S.
+The lines of other operations (see rank.py) have the name of the operation. They also have the bytes that the workers' links
+carried, in each direction and in total, including headers, as multiples of S.
 """
 import argparse
 import contextlib
@@ -68,7 +68,8 @@ RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
-QUALIFY_S = 0.15  # the link's time: a longer sum uses the algorithm that won at a quarter of its size
+# the time of the link for which a longer sum uses the algorithm that was fastest at a quarter of its size; time from an order to the common start
+QUALIFY_S = 0.15
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
@@ -82,7 +83,7 @@ class Failure(Exception):
 
 
 class Adder(typing.NamedTuple):
-    """One of several aggregators: its namespace, address, directory of pins, and the rank on its host, if any."""
+    """One of several aggregators. It has a namespace, an address, a directory of pins, and the rank on its host, if any."""
     host: labs.Netns
     address: str
     pins: str
@@ -90,7 +91,7 @@ class Adder(typing.NamedTuple):
 
 
 class Network(labs.Lab):
-    """The bridge, shaped."""
+    """The bridge with shaped links."""
 
     def __init__(self, workers, mtu, aggregators=0, colocated=False, pins=None):
         super().__init__(workers=workers, mtu=mtu, bridge=True)
@@ -105,7 +106,7 @@ class Network(labs.Lab):
             self.adders += [self.beside(r) for r in range(workers)]
 
     def dedicated(self, i, mtu):
-        """Add a host behind a separate port, by which results to a group do not leave."""
+        """Add a host behind a separate port. Results to a group do not leave by this port."""
         host, address = self.netns(), f"10.99.1.{150 + i}"
         self.switch.ip(f"link add a{i} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host.path}",
                        f"link set a{i} master br0 up")
@@ -117,17 +118,17 @@ class Network(labs.Lab):
         return self.loaded(Adder(host, address, f"{self.pins}/a{i}", None), "eth0")
 
     def beside(self, rank):
-        """Add an aggregator on a worker's host, whose own rank's frames go by `lo`."""
+        """Add an aggregator on a worker's host. The frames of the host's own rank use `lo`."""
         self.sends(rank)
         return self.loaded(Adder(self.worker[rank], self.addresses[rank], f"{self.pins}/w{rank}", rank), "eth0", "lo", "--mode", "skb")
 
     def sends(self, rank):
-        """Let the switch take frames of this worker's datapath, because its host adds too."""
+        """Let the switch accept frames of this worker's datapath, because the worker's host adds too."""
         self.switch.gro_on(f"p{rank}")
         self.queue_from(f"p{rank}")
 
     def queue_from(self, port):
-        """Shape all frames that enter the bridge by this port, from XDP or not, by a device that they pass."""
+        """Shape all frames that enter the bridge by this port, including frames of XDP, by passing them through a device."""
         self.switch.ip(f"link add from-{port} type ifb", f"link set from-{port} up")
         self.switch.run("tc", "qdisc", "add", "dev", port, "clsact")
         self.switch.run("tc", "filter", "add", "dev", port, "ingress", "protocol", "all", "u32", "match", "u32", "0", "0",
@@ -139,7 +140,7 @@ class Network(labs.Lab):
         return adder
 
     def chosen(self, at):
-        """Return the aggregators of a setting, with their weights."""
+        """Return the aggregators of a setting and their weights."""
         if not at.several():
             return []
         plan = at.plan()
@@ -149,7 +150,7 @@ class Network(labs.Lab):
                 if plan["aggregator_weight" if a.rank is None else "worker_weight"]]
 
     def lose(self, loss):
-        """Lose this share of the frames that the bridge forwards, at random. TCP segments that travel together are lost together."""
+        """Drop this share of the frames that the bridge forwards at random. TCP segments that are coalesced are lost together."""
         self.switch.run("nft", "add table bridge loss; delete table bridge loss; add table bridge loss; add chain bridge loss forward { type filter hook forward priority 0; }; "
                         f"add rule bridge loss forward numgen random mod 100000 < {round(loss * 100000)} drop")
 
@@ -172,11 +173,11 @@ class Network(labs.Lab):
             self.switch.try_run("tc", "qdisc", "delete", "dev", "uplink", "root")
 
     def dropped(self):
-        """Return the number of frames so far that found no room at the bridge's ports."""
+        """Return the number of frames that were dropped at full ports of the bridge."""
         return sum(q["drops"] for q in json.loads(self.switch.run("tc", "-s", "-j", "qdisc", "show")) if q.get("root"))
 
     def carried(self, workers):
-        """Return the bytes of these workers' links so far, in total: sent, received."""
+        """Return the number of bytes that these workers' links have sent and received."""
         total = [0, 0]
         for w in self.worker[:workers]:
             with w.entered(), open("/proc/thread-self/net/dev") as f:
@@ -185,7 +186,7 @@ class Network(labs.Lab):
         return total
 
     def put_together(self, value):
-        """Set whether results are coalesced as they enter the bridge. Return the state, `on` or `off`."""
+        """Set whether results are coalesced when they enter the bridge. Return the state, `on` or `off`."""
         if not shutil.which("ethtool"):
             return "off"
         self.switch.run("ethtool", "-K", "uplink", "rx-udp-gro-forwarding", value)
@@ -217,7 +218,7 @@ class Setting(typing.NamedTuple):
         return self.topology.startswith(("colocated", "everywhere-"))
 
     def aggregators(self):
-        """Return the number of aggregators on separate hosts. A switch counts as one host for each worker."""
+        """Return the number of separate hosts with an aggregator. A switch counts as one host for each worker."""
         if not self.several():
             return self.workers if self.topology == "switch" else 1
         return int(self.topology.split("-")[1]) if "-" in self.topology else 0
@@ -230,13 +231,13 @@ class Setting(typing.NamedTuple):
         return json.loads(out.stdout)
 
     def inflow(self):
-        """Return the number of vectors that come in by the narrowest link."""
+        """Return the number of vectors that arrive over the narrowest link."""
         if self.several():
             return self.byteps() if self.everywhere() else max(1, self.workers / self.aggregators())
         return self.workers if self.topology == "one-port" else 1
 
     def byteps(self):
-        """Return that number if the workers' hosts add too, by the best possible shares."""
+        """Return this number with the best possible shares if the workers' hosts add too."""
         n, k = self.workers, self.aggregators()
         return max(1, 2 * n * (n - 1) / (n * n + k * n - 2 * k))
 
@@ -265,7 +266,7 @@ class Run(typing.NamedTuple):
 
 
 class Contender:
-    """The ranks of one contender, each behind a socket."""
+    """The ranks of one contender. Each rank has a socket."""
 
     def __init__(self, name, ranks):
         self.name, self.ranks = name, ranks
@@ -302,7 +303,7 @@ class Contender:
 
 
 def cpu_times():
-    """Return ticks of all CPUs so far: busy, idle."""
+    """Return the busy and the idle ticks of all CPUs."""
     with open("/proc/stat") as f:
         ticks = list(map(int, f.readline().split()[1:9]))
     idle = ticks[3] + ticks[4]
@@ -318,7 +319,7 @@ class Stage:
         self.args, self.folder = args, folder
         self.world = max(args.workers)
         several = [at for at in (Setting(t, 2, 1) for t in args.topologies) if at.several()]
-        self.pins = os.path.join(folder, "pins")  # pins of several aggregators: a BPF filesystem
+        self.pins = os.path.join(folder, "pins")  # a BPF filesystem for pins of several aggregators
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
         self.net = Network(self.world, args.mtu, max([t.aggregators() for t in several], default=0),
@@ -347,7 +348,9 @@ class Stage:
         return {"job": job, "workers": n, "port": port, "address": labs.ADDRESS}
 
     def several(self, job, at):
-        """Add the same job at each aggregator. The ranks have one port for all of them, which is not the datapath's own port."""
+        """Add the same job at each aggregator. The ranks use one port for all aggregators, which differs from the datapath's
+        own port.
+        """
         port, chosen = labs.PORT + 1 + job, self.net.chosen(at)
         workers = ",".join(f"{w}:{port}" for w in self.net.addresses[:at.workers])
         for a, _ in chosen:
@@ -379,7 +382,7 @@ class Stage:
             raise Failure(f"{name}: {e}\n{log.read()}") from None
 
     def muster(self, started):
-        """Return all ranks' sockets, after each rank has called."""
+        """Return the sockets of all ranks after each rank has connected."""
         ranks, deadline = {}, time.monotonic() + ANSWER_S
         while len(ranks) < self.world:
             try:
@@ -404,7 +407,7 @@ class Stage:
 
 
 def mpi_agent(net, folder):
-    """Write the remote shell of an mpirun in the switch's namespace, which enters a worker's namespace."""
+    """Write a remote shell for mpirun that runs in the switch's namespace and enters a worker's namespace."""
     agent = os.path.join(folder, "openmpi-agent")
     with open(agent, "w") as f:
         f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
@@ -417,7 +420,7 @@ def mpi_agent(net, folder):
 
 
 def mpi_command(net, folder, agent, env=()):
-    """Return mpirun and its options, with one rank per worker and these variables of the environment."""
+    """Return mpirun and its options for one rank per worker, with these environment variables."""
     mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
            "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
            "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": folder}
@@ -429,10 +432,10 @@ def mpi_command(net, folder, agent, env=()):
 class Bench:
     def __init__(self, stage, contenders, args):
         self.stage, self.contenders, self.args = stage, contenders, args
-        self.best = {}	# (setting, bytes) -> Open MPI's algorithm
+        self.best = {}	# (setting, bytes): Open MPI's algorithm
 
     def algorithm(self, contender, at, size):
-        """Return Open MPI's fastest algorithm for this point, or for the largest smaller size that may be tried."""
+        """Return Open MPI's fastest algorithm for this point, or for the largest smaller size for which algorithms are tried."""
         if contender.name != "openmpi":
             return 0
         while size * 8 / (at.mbit * 1e6) > QUALIFY_S:
@@ -444,7 +447,7 @@ class Bench:
         return self.best[key]
 
     def point(self, at, size):
-        """Measure all rounds of one point. Print a line per contender."""
+        """Measure all rounds of one point. Print a line for each contender."""
         chosen = {c: self.algorithm(c, at, size) for c in self.contenders}
         rounds = []
         for i in range(self.args.rounds):
@@ -454,13 +457,13 @@ class Bench:
             self.report(c, chosen[c], at, size, rounds)
 
     def measured(self, contender, at, size, algorithm):
-        """Measure a run and the frames that the ports dropped meanwhile."""
+        """Measure a run, and the frames that the ports dropped during the run."""
         before = self.stage.net.dropped()
         run = contender.run("allreduce", at, size // 4, algorithm)
         return run._replace(dropped=self.stage.net.dropped() - before)
 
     def other_point(self, operation, at, size):
-        """Measure a point of another operation. Open MPI chooses its algorithm. Contenders without the operation are left out."""
+        """Measure a point of another operation. Open MPI chooses its algorithm. Skip contenders without the operation."""
         contenders = [c for c in self.contenders if c.name != "mpich" and (c.name, operation) != ("gloo", "reduce_scatter")]
         count = size // 4 // at.workers * at.workers
         rounds = []
@@ -501,7 +504,7 @@ class Bench:
         print(json.dumps(line), flush=True)
 
     def ours(self, contender, at, size, rounds):
-        """Return the figures that only FPISA's line has."""
+        """Return the figures that only the line of FPISA has."""
         out = {**link_shares(at, size, self.stage.elements, [r[contender] for r in rounds]),
                "elements_a_frame": self.stage.elements, "window": self.args.window, "udp_gro": self.stage.udp_gro}
         others = [c for c in self.contenders if c is not contender]
@@ -511,7 +514,9 @@ class Bench:
 
 
 def link_shares(at, size, elements, runs):
-    """Return, for FPISA's runs, the share of time that the narrowest link needs for their frames, and the share of useless frames."""
+    """For FPISA's runs, return the share of time that the narrowest link needs for their frames, and the share of useless
+    frames.
+    """
     frames = -(-size // 4 // elements)
     needed = at.limit_s(max(0, size + frames * HEADERS - burst_bytes(at.mbit) / at.inflow()))
     shares = [needed / run.seconds for run in runs]
@@ -524,18 +529,20 @@ def link_shares(at, size, elements, runs):
 
 
 def faster(pairs):
-    """Compare pairs of (our seconds, the best other's seconds), one per round."""
+    """Compare pairs of times, one pair for each round. A pair has FPISA's time and the best time of the other contenders."""
     ratios = [other / ours for ours, other in pairs]
     return {"faster": round(statistics.median(ratios), 3), "faster_quartiles": [round(q, 3) for q in quartiles(ratios)]}
 
 
 def burst_bytes(mbit):
-    """Return the bucket's size: the largest TCP segment at 1 Gbit/s, half of it at lower rates. `share` allows for it."""
+    """Return the size of the bucket. It is the largest TCP segment at 1 Gbit/s, and half as large at lower rates. `share`
+    allows for it.
+    """
     return 65536 if mbit >= 1000 else 32768
 
 
 def missing(name):
-    """Return what a contender lacks here, if anything."""
+    """Return what a contender lacks on this machine, or None."""
     launcher = {"openmpi": ("mpirun.openmpi", "openmpi-bin"), "mpich": ("mpirun.mpich", "mpich")}.get(name)
     if launcher and not shutil.which(launcher[0]):
         return launcher[1]
@@ -548,7 +555,7 @@ def missing(name):
 
 
 def installed(only):
-    """Return the names in `only`, a list with commas, of the contenders that can run here."""
+    """Return the contenders that can run here and that `only`, a comma-separated list, names."""
     return runnable("collective", only, missing)
 
 

@@ -1,24 +1,23 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Distribution of the CPU time of an all-reduce over shaped links: the time of a frame, by party.
+"""Measure how the CPU time of an all-reduce over shaped links is distributed over the parties.
 
     cpu_time.py [--workers 8] [--rate 1000] [--bytes 16777216] [--seconds 8] [--mtu N,...] [--transports udp,xsk]
 
-The network is that of collective.py, with FPISA alone. While sums run, `perf` samples
-all CPUs 997 times a second. A sample belongs to the party that is nearest in its
-stack, so that a copy for veth counts as veth's:
+The network is the same as in collective.py, with FPISA alone. While sums run, `perf` samples all CPUs 997 times a second. A
+sample belongs to the party whose function is innermost in its stack. So a copy that veth makes counts for veth:
 
-    worker	the ranks: their own code, and sending and receiving by their sockets
+    worker	the ranks' own code, and sending and receiving by their sockets
     bridge	forwarding, and other work at its ports
     shaper	tbf, and frames that wait in it
-    veth	its ends, with the copy of a frame into a page for XDP
+    veth	the ends of veth links, with the copy of a frame into a page for XDP
     datapath	the programs at the aggregator
     fan_out	copies of results, one per port, and their way to it
     other	interrupts, timers, scheduling
 
-One JSON line per MTU and transport: `ns`, CPU time by party, per contribution and its
-results, and `all`; `busy`, their share of the CPUs; `cpu_s_per_gb`, for all parties, per GB that workers contribute. xsk
-sends past the shaper at the worker's end, where it does not have a queue; results are shaped.
+The output is a JSON line for each MTU and transport. `ns` is the CPU time by party, and of all parties, per contribution
+with its results. `busy` is their share of the CPUs. `cpu_s_per_gb` is the CPU time of all parties per GB of contributions.
+xsk bypasses the shaper at the worker's end, because it does not use that queue. Results are shaped.
 """
 import argparse
 import collections
@@ -39,7 +38,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from collective import Setting, Stage, exit_on_signals, labs, numbers, own_mounts  # noqa: E402
 
 HZ = 997
-# By a function of the stack, the nearest first. fan_out precedes veth, whose ends call it.
+# The party of each function, innermost parties first. fan_out precedes veth, because functions of veth's ends call it.
 PARTIES = (
     ("worker", r"xsk_|xp_"),
     ("fan_out", r"dev_map_|xdp_do_redirect|bq_|xdpf_clone|xdp_do_flush|bpf_prog_[0-9a-f]+_fpisa_egress"),
@@ -53,7 +52,7 @@ IDLE = re.compile(r"default_idle|pv_native_safe_halt|intel_idle|cpuidle_enter|ac
 
 
 def party(comm, stack):
-    """Return the party of a sample, whose functions are listed from the innermost on."""
+    """Return the party of a sample. `functions` lists the sample's functions, starting with the innermost."""
     for function in stack:
         for name, pattern in PARTY:
             if pattern.match(function):
@@ -64,7 +63,7 @@ def party(comm, stack):
 
 
 def samples(data):
-    """Count samples by party, without those of idle CPUs."""
+    """Count samples by party. Skip samples of idle CPUs."""
     found = collections.Counter()
     script = subprocess.Popen(["perf", "script", "-i", data, "-F", "comm,ip,sym"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True, errors="replace")

@@ -1,19 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""One rank of an all-reduce, by one contender's library; collective.py starts it.
+"""One rank of an all-reduce with the library of one contender. collective.py starts this program.
 
     rank.py CONTENDER SOCKET PLAN
 
-The program connects to SOCKET, says its rank, and answers each line of JSON there with
-one line. {"do": "prepare", "operation": O, "workers": N, "count": C} makes C values to sum with
-the ranks below N. {"do": "run", ..., "at_ns": T, "algorithm": A} sums them,
-starting at T of CLOCK_MONOTONIC, and answers with the times of start and end
-and whether the sum was right. A failure's answer has an "error". The process
-ends when the socket closes.
+The program connects to SOCKET, sends its rank, and answers each line of JSON with one line. {"do": "prepare", "operation":
+O, "workers": N, "count": C} makes C values to sum with the ranks below N. {"do": "run", ..., "at_ns": T, "algorithm": A}
+sums the values, starting at time T of CLOCK_MONOTONIC. The answer has the times of start and end, and whether the sum was
+right. The answer to a failed order has an "error". The process ends when the socket closes.
 
-Operations other than allreduce, all with C values: broadcast, from rank 0; reduce, to rank 0; allgather, of each rank's
-part; reduce_scatter, a part of the sum to each rank. libfpisa does not have them: an all-reduce of values and zeros
-replaces them.
+Other operations also have C values. broadcast sends from rank 0, reduce sums to rank 0, allgather collects each rank's part,
+and reduce_scatter gives each rank a part of the sum. For FPISA an all-reduce of values and zeros replaces these operations.
 """
 import ctypes
 import json
@@ -35,7 +32,7 @@ TIMEOUT_MS = 60000
 
 
 class Fpisa:
-    """libfpisa; a job for each topology and number of workers."""
+    """The library libfpisa, with a job for each topology and number of workers."""
 
     def __init__(self, plan):
         self.rank = plan["rank"]
@@ -55,7 +52,7 @@ class Fpisa:
             raise RuntimeError(side.lib.fpisa_error().decode())
 
     def run(self, operation, workers, values, algorithm, side=None):
-        """Run the operation. Ranks that do not contribute in others' libraries contribute zeros."""
+        """Run the operation. Ranks that do not contribute with other libraries contribute zeros."""
         if operation == "broadcast" and self.rank:
             values.fill(0)
         if operation == "allgather":
@@ -72,7 +69,7 @@ class Fpisa:
 
 
 class Gloo:
-    """Gloo as PyTorch offers it."""
+    """The Gloo library, as PyTorch provides it."""
 
     def __init__(self, plan):
         import torch
@@ -103,9 +100,8 @@ class Gloo:
 
 
 class OpenMpi:
-    """
-    Open MPI. A communicator keeps the algorithm that was forced when it was created. So there is one for each number
-    of workers and each algorithm of coll_tuned.
+    """The Open MPI library. A communicator always uses the algorithm that was forced when it was created. So there is a
+    communicator for each number of workers and each algorithm of coll_tuned.
     """
 
     CVAR = b"coll_tuned_allreduce_algorithm"
@@ -122,7 +118,9 @@ class OpenMpi:
                 self.groups[n, algorithm] = MPI.COMM_WORLD.Split(int(self.rank >= n), self.rank)
 
     def force(self, algorithm):
-        """Force the algorithm by the interface for tools, because the parameter's environment variable is read only once."""
+        """Force the algorithm by the tools interface (MPI_T), because the environment variable of the parameter is read only
+        once.
+        """
         index, handle, count = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
         value = ctypes.c_int(algorithm)
         for rc in (self.lib.MPI_T_init_thread(0, ctypes.byref(ctypes.c_int())),
@@ -152,9 +150,8 @@ class OpenMpi:
 
 
 class Mpich:
-    """
-    MPICH, with its own choice of algorithm. mpi4py is built only for Open MPI, so this class calls the library. The
-    constants are those of MPICH's ABI.
+    """The MPICH library, which chooses its algorithm itself. mpi4py is built only for Open MPI, so this class calls the library
+    directly. The constants are those of MPICH's ABI.
     """
 
     WORLD, FLOAT, SUM, IN_PLACE = 0x44000000, 0x4c00040a, 0x58000003, ctypes.c_void_p(-1)
@@ -187,7 +184,7 @@ class Mpich:
 
 
 def part(workers, rank, count):
-    """Return the rank's part of `count` values; `count` is a multiple of `workers`."""
+    """Return this rank's part of `count` values. `count` is a multiple of `workers`."""
     return slice(rank * count // workers, (rank + 1) * count // workers)
 
 
@@ -195,7 +192,7 @@ CONTENDERS = {"fpisa": Fpisa, "gloo": Gloo, "openmpi": OpenMpi, "mpich": Mpich}
 
 
 class Values:
-    """This rank's contributions and the sums, of the last prepared length."""
+    """This rank's contributions, and the sums, for the length that was prepared last."""
 
     def __init__(self, rank):
         self.rank, self.shape = rank, None
@@ -213,7 +210,7 @@ class Values:
         return numpy.frombuffer(worker.data("integers", rank, count), numpy.float32)
 
     def expected(self, operation, workers, count):
-        """Return [(slice of the values, their expected values)]."""
+        """Return a list of (slice of the values, expected values)."""
         if operation == "broadcast":
             return [(slice(None), self.of(0, count))]
         if operation == "allgather":
@@ -229,13 +226,13 @@ class Values:
 
 
 def waited_ns():
-    """Return how long this thread so far could have run but did not have a CPU."""
+    """Return for how long this thread could have run but did not have a CPU."""
     with open("/proc/thread-self/schedstat") as f:
         return int(f.read().split()[1])
 
 
 def obey(side, values, order):
-    """Carry out an order. Return its answer."""
+    """Execute an order. Return the answer."""
     operation, workers, count = order["operation"], order["workers"], order["count"]
     if order["do"] == "prepare":
         values.prepare(operation, workers, count)
@@ -250,7 +247,7 @@ def obey(side, values, order):
 
 
 def listen(control, orders):
-    """Queue orders as they arrive. Without an orchestrator exit, even within a call."""
+    """Queue orders as they arrive. If the connection ends, exit immediately, even within a call."""
     for line in control:
         orders.put(json.loads(line))
     os._exit(1)

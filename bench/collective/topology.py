@@ -1,24 +1,26 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Time of an all-reduce by the place of the aggregators, over links that are all shaped.
+"""Measure the time of an all-reduce for different places of the aggregators. All links are shaped.
 
     topology.py [--quick] [--keep FILE] [--only NAME,...]
 
-The topologies and contenders are those of collective.py. A point of the grid is a size over one network: workers, rate, queue, MTU,
-loss. In each round of a point FPISA sums once by each topology, and the others, which do not use an aggregator, sum once, so that all
-sums are of the same minute. The grid is not the product of its axes. Its rows are
+The topologies and contenders are those of collective.py. A point of the grid is a vector size with a number of workers, a
+rate, a queue, an MTU and a loss. In each round of a point FPISA sums once with each topology. The other contenders do not
+use an aggregator and sum once, so all sums of a round take place close together. The grid does not contain all combinations.
+Its rows are
 
-    the sizes at N = 8, where the targets are, by every topology. One port takes N S/rate, so not the largest;
+    all sizes at N = 8, for which there are targets, with every topology; the largest size not with one port, which takes
+    N S/rate;
     N = 2, 4 and 16 at three sizes, at rates that the CPUs of a small machine can carry;
-    100 Mbit/s for 16 MB, which take a minute a round at such a rate, and for the time of steps if links are fast;
+    100 Mbit/s for 16 MB, which takes a minute per round, and for the time of steps if links are fast;
     1 Gbit/s, where the CPUs are the limit;
-    a queue of 128 KB at each port, an MTU of 1500, and loss, at the sizes and topologies that they matter to.
+    a queue of 128 KB at each port, an MTU of 1500, and loss, for the sizes and topologies for which they matter.
 
-K hosts in addition to the workers' are `everywhere-K`, where the workers' hosts add too, and `dedicated-N`, where they need not.
+K hosts add in addition to the workers' hosts with `everywhere-K`. Only separate hosts add with `dedicated-N`.
 
-One JSON line per point: `ours`, by topology, and `others`, by contender, with the fields of collective.py. --keep saves the points in
-FILE as they are measured. A run that is started again after an interruption takes them from there if it has the same build. The file
-is removed at the end of a complete run.
+The output is a JSON line for each point. `ours` has the results by topology and `others` by contender, with the fields of
+collective.py. --keep saves the points in FILE as they are measured. If a run with the same build is started again after an
+interruption, it takes the saved points from FILE. The file is removed at the end of a complete run.
 """
 import argparse
 import contextlib
@@ -45,7 +47,7 @@ OURS = "fpisa"
 
 
 class Point(typing.NamedTuple):
-    """A size over one network."""
+    """A vector size with the parameters of a network."""
     workers: int
     mtu: int
     rate_mbps: int
@@ -83,7 +85,7 @@ def grid(quick):
 
 
 class Bench:
-    """A stage: the points with one number of workers and one MTU."""
+    """A stage, which has the points with one number of workers and one MTU."""
 
     def __init__(self, stage, contenders):
         self.stage = stage
@@ -140,7 +142,7 @@ def times(runs):
 
 
 class Kept:
-    """The lines of an interrupted run, if it had this build and these contenders."""
+    """The saved lines of an interrupted run. They are used only if that run had the same build and the same contenders."""
 
     def __init__(self, path, names):
         self.path, self.lines = path, {}
@@ -164,7 +166,7 @@ class Kept:
                 f.write(json.dumps(line) + "\n")
 
     def done(self, points):
-        """Drop these points, but keep those of another grid, because --quick may have come between."""
+        """Remove these points, but keep points of another grid, because a run with --quick may have come between."""
         self.lines = {point: x for point, x in self.lines.items() if point not in points}
         if self.lines:
             self.write()
@@ -178,7 +180,7 @@ def identity(line):
 
 
 def built():
-    """Return the versions that are measured: library and datapath."""
+    """Return the versions of the measured library and datapath."""
     total = hashlib.sha256()
     for path in labs.LIBRARY, labs.OBJECT:
         with open(path, "rb") as f:
@@ -187,7 +189,7 @@ def built():
 
 
 def measure(workers, mtu, wanted, names, keep):
-    """Measure the points of one stage. Keep and print each line as soon as it exists."""
+    """Measure the points of one stage. Save and print each line immediately."""
     args = argparse.Namespace(workers=[workers], mtu=mtu, window=WINDOW, udp_gro="on",
                               topologies=list(dict.fromkeys(t for p in wanted for t in p.topologies)))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
@@ -198,7 +200,7 @@ def measure(workers, mtu, wanted, names, keep):
             line = bench.point(point)
             keep(line)
             print(json.dumps(line), flush=True)
-        stage.net.fpisa("unload")  # the next stage has other pins
+        stage.net.fpisa("unload")  # the next stage has different pins
 
 
 def main():

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Measure the CPU time of sums, at the aggregator or at a worker, ours and those of other contenders:
+ * Measure the CPU time of sums at the aggregator or at a worker, for FPISA and for other contenders:
  *
- *	contenders wire|worker [OPTION...]
+ * 	contenders wire|worker [OPTION...]
  *
- * One JSON line per packet size and contender: quartiles over the runs, and of the ratio to another contender in the same
- * run. contenders.h says what is in which file.
+ * The output is a JSON line for each packet size and contender. It has quartiles over the runs, and quartiles of the
+ * ratio to another contender in the same run. contenders.h has an overview of the files.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -22,14 +22,18 @@
 #include "contenders.h"
 
 const char *const contender_name[CONTENDERS] = {
-	/* Our datapath, native XDP, fused; servers on a UDP socket and on AF_XDP sockets that add with AVX2. */
+	/*
+	 * Our datapath with native XDP and the fused pipeline, and servers on a UDP socket and on AF_XDP sockets that
+	 * add with AVX2.
+	 */
 	[FPISA_XDP] = "fpisa",
 	[UDP_AVX2] = "udp-avx2",
 	[XDP_AVX2] = "xdp-avx2",
 	/*
-	 * SwitchML: a maximum exponent per chunk, which makes a separate round trip, then int32 in network byte order over
-	 * udp, and back. libfpisa, the floats as they are: two transports; a job with a token, whose frames have tags in
-	 * place of the checksum; options.progress.
+	 * A SwitchML worker finds a maximum exponent for each chunk in a separate round trip. Then it sends int32 in
+	 * network byte order over udp, and converts the sums back. libfpisa sends the floats as they are. Its
+	 * contenders use two transports, a job with a token, whose frames have tags instead of checksums, and
+	 * options.progress.
 	 */
 	[SWITCHML] = "switchml",
 	[UDP] = "udp",

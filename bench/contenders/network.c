@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The network of a measurement: links, workers, our datapath and its jobs; contenders.h has the contracts. */
+/*
+ * The network of a measurement, with its links, workers, our datapath and its jobs. contenders.h documents the
+ * functions.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -10,10 +13,10 @@
 #include "contenders.h"
 #include "fpisa/wire.h"
 
-#define ADDRESS 0x0a4eff01u /* 10.78.255.1 and up: the aggregators */
-#define NETWORK 0x0a4e0000u /* 10.78.0.0 and up: LINK.1 and .2 are the ends of a link */
+#define ADDRESS 0x0a4eff01u /* 10.78.255.1 and following, the aggregators */
+#define NETWORK 0x0a4e0000u /* 10.78.LINK.1 and .2 are the ends of a link */
 
-/* Give the links names that are unique on the machine: the names lead to the threads that poll the links. */
+/* Give the links names that are unique on the machine, because the threads that poll the links are found by name. */
 static void lay_out(struct bench *b)
 {
 	for (uint32_t i = 0; i < b->what->stars; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Processing of a frame in a server that adds with AVX2; server.h has the contracts. */
+/* Process a frame in a server that adds with AVX2. server.h documents the functions. */
 #include <errno.h>
 #include <immintrin.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "server.h"
 
 #define AVX2 __attribute__((target("avx2")))
-#define LANES 8 /* floats per register */
+#define LANES 8 /* number of floats in a register */
 
 static struct fpisa_sum sums(const struct fpisa_hdr *h, uint32_t payload)
 {
@@ -27,7 +27,7 @@ static int is_whole(const struct fpisa_hdr *h, uint32_t payload)
 	return fpisa_sum_fold(&s) == h->checksum;
 }
 
-/* -- sums: n is a multiple of 32 ------------------------------------------------------ */
+/* -- sums, for which n is a multiple of 32 ------------------------------------------- */
 
 static AVX2 void add(float *sum, const float *x, uint32_t n)
 {
@@ -35,7 +35,7 @@ static AVX2 void add(float *sum, const float *x, uint32_t n)
 		_mm256_store_ps(sum + i, _mm256_add_ps(_mm256_load_ps(sum + i), _mm256_loadu_ps(x + i)));
 }
 
-/* Add the last contribution. Keep the result in sum, and write it to x too. */
+/* Add the last contribution. Store the result in `sum`, and in x too. */
 static AVX2 void finish(float *sum, float *x, uint32_t n, struct fpisa_checksum_lanes *l)
 {
 	for (uint32_t i = 0; i < n; i += LANES) {
@@ -101,7 +101,7 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 	*to = 1ull << rank;
 }
 
-/* Add the values. Return nonzero if that completes the round; the header is then the result's. */
+/* Add the values. If this completes the round, turn the header into that of the result and return nonzero. */
 static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_slot *slot, float *sum, int first)
 {
 	uint32_t bytes = h->count * sizeof(float);

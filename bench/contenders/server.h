@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The aggregators for comparison with ours: servers of the same protocol
- * (doc/wire.md, by the rules of fpisa/slot.h and frame.h) that add FP32 with
+ * Aggregators for comparison with ours. They are servers of the same protocol
+ * (doc/wire.md), which follow the rules of fpisa/slot.h and frame.h, and add FP32 with
  * AVX2. server.c processes frames, and these files receive and send them:
  *
- *	udp.c	a UDP socket: recvmmsg, UDP_GRO, sendmmsg, UDP_SEGMENT
- *	xsk.c	AF_XDP on each link: sums are added and sent in place
+ * 	udp.c	a UDP socket, with recvmmsg, UDP_GRO, sendmmsg and UDP_SEGMENT
+ * 	xsk.c	AF_XDP sockets on each link; sums are added and sent in place
  *
- * A server is one thread without concurrent adds to its slots, so it does not lock slots.
+ * A server has one thread, so adds to its slots are not concurrent, and it does not lock
+ * slots.
  */
 #ifndef BENCH_SERVER_H
 #define BENCH_SERVER_H
@@ -18,28 +19,29 @@
 #include "fpisa/frame.h"
 
 struct server {
-	struct fpisa_job job; /* job of FP32; set before server_init() */
-	uint32_t number;      /* number of the job */
+	struct fpisa_job job; /* job with format FP32; set before server_init() */
+	uint32_t number;      /* job number */
 	uint32_t next_generation;
 	struct fpisa_session session;
 	struct fpisa_slot *slot; /* [2W] */
 	float *sum;		 /* [2W][job.elements] */
-	uint64_t words;		 /* sum of the reply's words except its checksum: fpisa_sum_16() */
+	uint64_t words;		 /* fpisa_sum_16() of the reply's words except its checksum */
 };
 
 /* Initialise a server. Return 0 or -ENOMEM. A server ends with its process. */
 int server_init(struct server *s);
 
 /*
- * Process a frame of *len bytes from its FPISA header on, aligned to 4, that came
- * from saddr:sport. Replace it by the reply: *len bytes to the ranks *to, 0 for no reply.
+ * Process a frame that came from saddr:sport. *len is its length from the FPISA header
+ * on, which is aligned to 4 bytes. Replace the frame by the reply, and set *len to the
+ * reply's length and *to to its ranks. *to is 0 if there is no reply.
  */
 void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, size_t *len, uint64_t *to);
 
-/* Serve on the job's address and FPISA_PORT until the process ends, and report the start. Return -errno after an error. */
+/* Report the start, and serve on the job's address and FPISA_PORT until the process ends. Return -errno on failure. */
 int server_udp(struct server *s, int control);
 
-/* Serve on these interfaces, whose frames of the protocol all go to the server. Rank r is on dev[r]. */
+/* Serve on these interfaces, on which the server gets all frames of the protocol. Rank r is on dev[r]. */
 int server_xsk(struct server *s, int control, char (*dev)[16]);
 
 #endif

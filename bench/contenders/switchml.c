@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The arithmetic of a SwitchML worker; switchml.h has the contracts. */
+/* The arithmetic of a SwitchML worker. switchml.h documents the functions. */
 #include <immintrin.h>
 #include <string.h>
 #include "switchml.h"
@@ -29,7 +29,7 @@ float switchml_scale(int32_t exponent, unsigned int workers)
 
 	while (1u << bits < workers)
 		bits++;
-	/* |x| < 2^(exponent - 126), and workers times the largest must stay below 2^31. */
+	/* |x| < 2^(exponent - 126). The largest value, multiplied by `workers`, must stay below 2^31. */
 	biased = 127 + 31 - bits - (exponent - 126) - 1;
 	biased = biased < 1 ? 1 : biased > 253 ? 253 : biased;
 	biased <<= 23;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Conversions of floats in a SwitchML worker, before and after the network
- * (Sapio et al., NSDI 2021): a maximum exponent for each chunk, floats scaled
- * by a power of two to int32 in network byte order, or in this machine's
- * (`_host`), and back. AVX2.
+ * Conversions of floats in a SwitchML worker before and after the network
+ * (Sapio et al., NSDI 2021), with AVX2. Find a maximum exponent for each chunk.
+ * Scale the floats by a power of two to int32 in network byte order, and
+ * convert the sums back. The functions `_host` use this machine's byte order.
  */
 #ifndef BENCH_SWITCHML_H
 #define BENCH_SWITCHML_H
@@ -11,10 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return the largest biased exponent of n floats; n is a multiple of 8 in all of these functions. */
+/* Return the largest biased exponent of n floats. In all of these functions n must be a multiple of 8. */
 int32_t switchml_exponent(const float *values, size_t n);
 
-/* Return the power of two by which floats of an exponent fill an int32 that holds the sum of `workers` such floats. */
+/*
+ * Return the power of two by which to scale floats with this exponent. The sum of `workers` scaled floats fits an
+ * int32, and the int32 is used as fully as possible.
+ */
 float switchml_scale(int32_t exponent, unsigned int workers);
 
 void switchml_quantise(int32_t *out, const float *in, size_t n, float scale);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A server on one UDP socket. One call of recvmmsg returns messages of up to
- * 64 KB, each with frames that GRO or the sender left together. The server
- * processes them frame by frame. The results leave in one call of sendmmsg, with
- * as many per rank and message as UDP_SEGMENT allows, from the buffers that
- * received the frames.
+ * A server on one UDP socket. One call of recvmmsg returns messages of up to 64
+ * KB. Each message contains frames that GRO or the sender combined, and the
+ * server processes them one by one. One call of sendmmsg sends the results, with
+ * as many frames per rank and message as UDP_SEGMENT allows. The results are
+ * sent from the buffers that received the frames.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 
 #define MESSAGES 16
 #define MESSAGE_SIZE 65536
-#define GSO_FRAMES 64 /* UDP_MAX_SEGMENTS of older kernels */
+#define GSO_FRAMES 64 /* value of UDP_MAX_SEGMENTS in older kernels */
 #define GSO_SIZE 65507
 #define SOCKET_BUFFER (16 << 20)
 
@@ -30,7 +30,7 @@ union control {
 	struct cmsghdr align;
 };
 
-/* Frames of one size that go to the same ranks, one message to each rank. */
+/* Frames of one size for the same ranks, sent as one message to each rank. */
 struct gso_batch {
 	struct iovec part[GSO_FRAMES];
 	size_t frames, size;
@@ -69,7 +69,7 @@ static void address_rank(const struct server *s, uint32_t r, struct sockaddr_in 
 		.sin_family = AF_INET, .sin_port = s->job.rank[r].port, .sin_addr.s_addr = s->job.rank[r].addr};
 }
 
-/* Send the batch. A frame that cannot leave now is lost, as the protocol allows. */
+/* Send the batch. A frame that cannot be sent now is lost, which the protocol allows. */
 static void send_batch(struct udp *u)
 {
 	struct mmsghdr msg[FPISA_MAX_WORKERS] = {0};
@@ -133,7 +133,7 @@ static void take_message(struct udp *u, int i)
 	unsigned char *p = u->iov[i].iov_base;
 	uint64_t to;
 
-	/* Frames are read in place. */
+	/* Process frames in place. */
 	if (segment % sizeof(uint32_t))
 		return;
 	for (; size; p += segment, size -= segment) {

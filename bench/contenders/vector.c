@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A SwitchML worker's vectors; vector.h has the contracts. */
+/* The vectors of a SwitchML worker. vector.h documents the functions. */
 #include "switchml.h"
 #include "vector.h"
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The cost of sums at an aggregator: CPU seconds per gigabyte of contributions, and goodput, with the same workers for
- * our datapath and for servers that add with AVX2 (udp.c, xsk.c).
+ * Measure the cost of sums at an aggregator, in CPU seconds per gigabyte of contributions, and the goodput. Our
+ * datapath, and servers that add with AVX2 (udp.c, xsk.c), have the same workers.
  *
- * CPU time is the time of the server's process and of the kernel threads that
- * poll the aggregator's ends of the links. Without threaded NAPI that work would
- * be charged to whatever process runs. The workers' ends have separate threads.
- * A veth passes GSO batches (UDP_SEGMENT) as one, which a wire does not do. The
- * workers' ends cut them, so that every contender gets frames. `--gso` leaves them.
+ * CPU time is the time of the server's process and of the kernel threads that poll the aggregator's ends of the links.
+ * Without threaded NAPI that work would be charged to whatever process runs. The workers' ends have separate threads.
+ * Unlike a wire, a veth passes a GSO batch (UDP_SEGMENT) as one packet. The workers' ends segment batches, so that
+ * every contender gets single frames. With `--gso` they do not.
  *
- * Each sum is checked, element by element, before its figures count (wire_worker.c).
- * The ratio is ours : the contender.
+ * Each sum is checked element by element before its figures are used (wire_worker.c). The ratio is that of our figure
+ * to the contender's figure.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +23,7 @@
 #include "lib/base/clock.h"
 #include "server.h"
 
-#define GROUP_OF(number) (0xef465000u + (number)) /* 239.70.80.number, as `fpisa job add` sets it */
+#define GROUP_OF(number) (0xef465000u + (number)) /* 239.70.80.NUMBER, as set by `fpisa job add` */
 
 /* -- the servers ------------------------------------------------------------------------ */
 
@@ -77,7 +76,7 @@ static int start_servers(struct bench *b)
 	return rc;
 }
 
-/* CPU time of the threads that poll the links of a contender's aggregator, and of its process. */
+/* CPU time of the threads that poll the links of a contender's aggregator, and of the contender's process. */
 static uint64_t polled_ns(const struct bench *b, enum contender c)
 {
 	uint64_t ns = 0;
@@ -143,7 +142,7 @@ static void print_figures(const struct bench *b, enum contender c, struct figure
 	printf(", \"retransmit_share\": %.6f}\n", (double)g->retransmits / frames);
 }
 
-/* Measure one run more than requested: the first run opens handles and warms up. */
+/* Measure one run more than requested, because the first run opens handles and warms up. */
 static int measure(const struct bench *b)
 {
 	static struct figures figures[STARS];

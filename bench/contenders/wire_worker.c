@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker of the measurement `wire`, in a separate network with a link to the aggregator
- * of each contender and a handle of libfpisa for each. It fills its vector, lets
- * it be summed, and checks its share of all workers' results:
+ * A worker of the measurement `wire`. It is in a separate network namespace, and has a
+ * link and a libfpisa handle for the aggregator of each contender. It fills its vector,
+ * sums it with the other workers, and checks a share of all workers' results:
  *
- *	ours		against the oracle, in the order of arrival that the results report
- *	AVX2		against sums of floats in that order
+ * 	ours		compared with the oracle, in the order of arrival that the results report
+ * 	AVX2		compared with sums of floats in that order
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -52,7 +52,7 @@ static int set_up_links(const struct side *s, struct report *r)
 		star_add_worker(&b, &s->p->star[c], s->rank);
 	}
 	err = lab_batch_run(&b, r->message, sizeof(r->message));
-	/* Polling its own end is the worker's work, which must not be charged to the sender. */
+	/* Let a thread poll the worker's end, because this work must not be charged to the sender. */
 	for (int c = 0; c < STARS && !err; c++) {
 		star_peer(dev, &s->p->star[c], s->rank);
 		err = wire_poll(dev) < 0 ? -1 : 0;
@@ -62,7 +62,7 @@ static int set_up_links(const struct side *s, struct report *r)
 
 /* -- values ---------------------------------------------------------------------------- */
 
-/* Return a finite value; exponents differ by up to 40. */
+/* Return a finite value. Exponents differ by up to 40. */
 static float random_value(uint32_t bits)
 {
 	uint32_t word = (bits & 0x807fffffu) | (107 + (bits >> 23 & 0xff) * 40 / 255) << 23;
@@ -193,7 +193,7 @@ static void carry_out(void *arg, struct report *r)
 		fill(s, send, o->run);
 		break;
 	case TASK_CLEAR:
-		/* A missing result must not be taken for another contender's result. */
+		/* Clear the results, so that a missing result is not mistaken for another contender's result. */
 		memset(recv, 0xff, s->p->elements * sizeof(*recv));
 		break;
 	case TASK_SUM:

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The cost of an all-reduce at a worker: CPU seconds per gigabyte of its vector, with the real datapath.
+ * Measure the cost of an all-reduce at a worker with the real datapath, in CPU seconds per gigabyte of the worker's
+ * vector.
  *
- * CPU time is the time of the worker's process and of the kernel thread that polls its end of the link.
- * The other end has a thread too, so that the aggregator's work is not charged to the sender.
+ * CPU time is the time of the worker's process and of the kernel thread that polls its end of the link. The
+ * aggregator's end has a thread too, so that the aggregator's work is not charged to the sender.
  *
- * The ratio is the contender : `switchml`. Contenders with a progress thread or tags also have ratios of CPU time and of
- * time to the contender without.
+ * The ratio is that of the contender to `switchml`. Contenders with a progress thread or tags also have ratios of CPU
+ * time and of time to the same contender without them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,10 +33,11 @@ static int add_jobs(struct bench *b)
 
 struct figures {
 	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbit[MAX_RUNS], resent[MAX_RUNS], us[MAX_RUNS];
-	double more_cpu[MAX_RUNS], more_time[MAX_RUNS]; /* ratios with tags or a progress thread to without */
+	/* ratios of contenders with tags or a progress thread to the same contender without */
+	double more_cpu[MAX_RUNS], more_time[MAX_RUNS];
 };
 
-/* The contender that differs only in tags or options.progress. */
+/* Return the contender that differs only in tags or options.progress. */
 static const enum contender without[CONTENDERS] = {[UDP_TAGS] = UDP, [UDP_PROGRESS] = UDP, [XSK_PROGRESS] = XSK};
 
 static int chosen(const struct plan *p, enum contender c)

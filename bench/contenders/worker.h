@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The measurement `worker`: worker.c, figures and jobs; worker_sums.c, a worker's process. */
+/* The measurement `worker`. worker.c has figures and jobs, and worker_sums.c has the process of a worker. */
 #ifndef BENCH_WORKER_H
 #define BENCH_WORKER_H
 
 #include "contenders.h"
 
-#define EXPONENT_FRAME 32	       /* values of a frame with one exponent, the fewest a frame can have */
-#define BENCH_TOKEN "5eadbeefcafe0001" /* token of JOB_TAGS */
+/* number of values in a frame with one exponent, the fewest that a frame can have */
+#define EXPONENT_FRAME 32
+#define BENCH_TOKEN "5eadbeefcafe0001" /* the token of JOB_TAGS */
 
-/* The aggregator's jobs; a worker has a handle for each. */
+/* The jobs of the aggregator. A worker has a handle for each job. */
 enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_TAGS, JOBS };
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A worker's process of the measurement `worker`: the processing of a vector by each contender, and its cost. */
+/*
+ * The process of a worker in the measurement `worker`. It processes a vector with each contender and measures the cost.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
@@ -22,12 +24,12 @@ struct side {
 	struct order order; /* the current order */
 	pid_t napi;
 	struct fpisa *f[JOBS];
-	uint32_t progress[JOBS]; /* options.progress of each handle */
+	uint32_t progress[JOBS]; /* value of options.progress for each handle */
 	float *send, *recv;
-	int32_t *exponent, *quantised; /* integers of one block, and exponents of two blocks, which take turns */
+	int32_t *exponent, *quantised; /* integers of one block, and exponents of two blocks that are used in turn */
 };
 
-/* Job and options of a contender that sums floats as they are. */
+/* The job and the options of a contender that sums floats as they are. */
 static const struct {
 	enum job job;
 	uint32_t transport, progress;
@@ -50,7 +52,7 @@ static int open_job(struct side *s, enum job job, uint32_t transport, uint32_t p
 	char address[32];
 
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(s->plan->star[0].address));
-	/* An interface can have only one handle over xsk: contenders that differ in this take turns. */
+	/* An interface can have only one handle with xsk, so contenders that differ in this take turns. */
 	if (s->progress[job] != progress) {
 		fpisa_close(s->f[job]);
 		s->f[job] = NULL;
@@ -76,7 +78,7 @@ static int sum_floats(struct side *s, enum job job)
 	return rc;
 }
 
-/* Start the maximum of exponents: one frame per chunk, whose first value is the chunk's exponent. */
+/* Start the maximum of exponents. There is one frame for each chunk, whose first value is the exponent of the chunk. */
 static int start_exponents(struct side *s, int32_t *exponent, const float *values, struct fpisa_request **request)
 {
 	size_t packet = s->plan->packet;
@@ -108,7 +110,7 @@ static void take_integers(const struct side *s, const int32_t *exponent, const i
 				    switchml_scale(exponent[c * EXPONENT_FRAME], s->plan->workers));
 }
 
-/* Sum the vector. The exponents of block k travel while block k - 1 arrives and is converted. */
+/* Sum the vector. The exponents of block k are in flight while block k - 1 arrives and is converted. */
 static int sum_switchml(struct side *s)
 {
 	size_t block = (size_t)BLOCK_CHUNKS * s->plan->packet, blocks = s->plan->elements / block;
@@ -146,7 +148,7 @@ static int set_up_link(struct side *s, struct report *r)
 static int check(const struct side *s)
 {
 	for (uint64_t i = 0; i < s->plan->elements; i++) {
-		/* An int32 that holds the sum rounds each value by at most half a unit. */
+		/* The conversion to int32 rounds each value by at most half a unit. */
 		if (!(fabsf(s->recv[i] - whole_sum(s->plan->workers, i)) <= (float)s->plan->workers * 0x1p-16f))
 			return -1;
 	}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A server on AF_XDP sockets, one per link, over one UMEM. The contribution that
- * completes a round becomes the result in place. That one frame, addressed to the
- * job's group, is put into the ring of every link. The library's XDP program
- * (user/lib/transport/xsk.h) tells its frames from the rest.
+ * A server on AF_XDP sockets. There is one socket for each link, and all sockets
+ * share one UMEM. The contribution that completes a round is turned into the
+ * result in place. The frame is addressed to the job's group and put into the
+ * rings of all links. The XDP program of the library (user/lib/transport/xsk.h)
+ * separates frames of the protocol from others.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,7 +25,7 @@
 #include "lab/testbed/process.h"
 
 #define FRAME 4096
-#define HEADROOM 10 /* with the kernel's 256 and the headers before it the payload is aligned to 32 */
+#define HEADROOM 10 /* with the kernel's 256 bytes and the headers before it, the payload is aligned to 32 bytes */
 #define BATCH 64
 #define MIN_RING 256
 #define SOCKET_BUFFER (16 << 20)
@@ -35,8 +36,8 @@ struct port {
 	struct xsk_socket *socket;
 	struct xsk_ring_prod fill, tx;
 	struct xsk_ring_cons completion, rx;
-	uint32_t filled; /* frames that wait to be received into */
-	uint32_t queued; /* descriptors that the kernel does not know yet */
+	uint32_t filled; /* free frames for receiving */
+	uint32_t queued; /* number of descriptors that the kernel does not know yet */
 };
 
 struct xsk {
@@ -46,7 +47,7 @@ struct xsk {
 	uint32_t ring, frames;
 	uint64_t *free;
 	uint32_t free_n;
-	uint8_t *uses; /* links whose rings a frame is in */
+	uint8_t *uses; /* number of links whose rings contain the frame */
 	struct port port[FPISA_MAX_WORKERS];
 	struct pollfd poll[FPISA_MAX_WORKERS];
 };
@@ -97,7 +98,7 @@ static void queue(struct xsk *x, struct port *p, uint64_t address, uint32_t size
 	x->uses[address / FRAME]++;
 }
 
-/* Make the kernel send. In copy mode it takes one batch per call. */
+/* Make the kernel send. In copy mode a call sends one batch. */
 static void kick(struct port *p)
 {
 	int tries = (int)p->queued / 16 + 2;
@@ -129,7 +130,7 @@ static uint16_t ip_sum(const struct outer *h)
 	return fold(sum);
 }
 
-/* Return the UDP checksum; `words` sums the datagram's words except its FPISA checksum. */
+/* Return the UDP checksum. `words` is the sum of the datagram's words except for its FPISA checksum. */
 static uint16_t udp_sum(const struct outer *h, uint64_t words)
 {
 	const struct fpisa_hdr *f = (const struct fpisa_hdr *)(h + 1);
@@ -139,7 +140,7 @@ static uint16_t udp_sum(const struct outer *h, uint64_t words)
 	return sum ? sum : 0xffff;
 }
 
-/* Turn a frame's headers around. With `everyone` the destination is the group. */
+/* Swap source and destination in the headers of a frame. If `everyone` is set, the destination is the group. */
 static void answer(const struct server *s, struct outer *h, size_t size, int everyone)
 {
 	const struct fpisa_job *job = &s->job;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Times of MPI_Allreduce of floats or doubles, and the rest of MPI_Iallreduce with computing in between. mpi.py runs this program under
- * each MPI, preloaded and not.
+ * Measure the time of MPI_Allreduce of floats or doubles, and the part of MPI_Iallreduce that computing does not hide.
+ * mpi.py runs this program under each MPI, with and without the preloaded adapter.
  *
- *	allreduce float|double SECONDS BYTES...
+ * 	allreduce float|double SECONDS BYTES...
  *
- * Each size takes about SECONDS, and at least one call after the call that says how many fit. Rank 0 prints a line of JSON per
- * size: medians over the calls of the slowest rank's time. `exposed_s` is the time of an MPI_Iallreduce less the computing in
- * between, which takes as long as a blocking call. Each value of each sum is checked.
+ * Each size takes about SECONDS. A first call determines how many calls fit, and at least one more call follows. Rank 0
+ * prints a line of JSON for each size, with medians over the calls of the time of the slowest rank. `exposed_s` is the
+ * time of an MPI_Iallreduce minus the computing in between, which takes as long as a blocking call. Each value of each
+ * sum is checked.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #define MOST 1000
 #define LEAST 1
 
-static int wide; /* doubles */
+static int wide; /* whether values are doubles */
 
 static size_t width(void)
 {
@@ -59,7 +60,7 @@ static void check(const void *x, size_t n, int ranks)
 		}
 }
 
-/* Make one call. Return the slowest rank's seconds less the seconds of computing. */
+/* Make one call. Return the time of the slowest rank minus the time of computing, in seconds. */
 static double call(void *x, size_t n, double compute_s)
 {
 	double t, slowest, until;
@@ -81,7 +82,10 @@ static double call(void *x, size_t n, double compute_s)
 	return slowest;
 }
 
-/* Return the median of as many calls as fit, barriers and checks included. The first call says how many fit. */
+/*
+ * Make as many calls as fit, including barriers and checks, and return the median time. The first call determines how
+ * many calls fit.
+ */
 static double measure(void *x, size_t n, int rank, int ranks, double seconds, double compute_s)
 {
 	double t[MOST], first = MPI_Wtime();

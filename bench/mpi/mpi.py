@@ -1,24 +1,27 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""MPI_Allreduce of an unchanged program: preloaded, next to the best algorithm of Open MPI and of MPICH.
+"""Compare MPI_Allreduce with the preloaded adapter with the best algorithms of Open MPI and MPICH.
 
     mpi.py [--doubles [--reproblas DIR]] [--mpi NAME,...] [--workers N] [--rate MBIT] [--sizes BYTES,...] [--rounds R] [--seconds S]
 
-Each rank is a network namespace on a bridge, and its link is shaped both ways as in
-collective/. Every round runs allreduce.c under each MPI, once preloaded and once per
-algorithm that the MPI offers, with all sizes in one run of mpirun. Rounds after the
-first leave out algorithms that took more than twice the time of their MPI's best at every size. MPICH uses only
-TCP, because it would find that these hosts share memory.
+Each rank is a network namespace on a bridge, whose link is shaped in both directions as in collective/. Every round runs
+allreduce.c under each MPI, once with the adapter and once for each algorithm of the MPI. One run of mpirun measures all
+sizes. Rounds after the first skip algorithms that took more than twice the time of the best algorithm of the same MPI at
+every size. MPICH uses only TCP, because otherwise it would detect that these hosts share memory.
 
-One JSON line per size and contender: seconds of a blocking call, and the rest of MPI_Iallreduce after computing for as
-long as a blocking call takes. The figures are medians and quartiles over the rounds of the output of allreduce.c. An
-MPI's figure is that of the algorithm with the best median.
---doubles sums doubles instead of floats, ours in mode exact. Then it also runs same.c on 2, 3, 4 and 8 ranks of one host under
-each algorithm, with several assignments of the same values to ranks. A line has the number of different results: 1 if the bits
-depend on neither. --reproblas, or the variable REPROBLAS, names a folder with ReproBLAS' sources: then each MPI also sums with its
-reduction operator, by each algorithm. `faster` is the best MPI's time over ours with the same
-MPI's program. The last line has crossover_bytes: the size from which on ours was never slower, by each MPI's program,
-or null.
+The output is a JSON line for each size and contender. It has the time of a blocking call, and the part of MPI_Iallreduce
+that computing of the same length does not hide. The figures are medians and quartiles over the rounds of the output of
+allreduce.c. The figure of an MPI is that of the algorithm with the best median.
+
+With --doubles, doubles are summed instead of floats, and the adapter uses mode exact. In this case same.c also runs on 2, 3,
+4 and 8 ranks of one host with each algorithm, and with several assignments of the same values to ranks. A line has the
+number of different results, which is 1 if the bits depend neither on the algorithm nor on the assignment.
+
+--reproblas, or the variable REPROBLAS, names a folder with the sources of ReproBLAS. Then each MPI also sums with the
+reduction operator of ReproBLAS, with each algorithm.
+
+`faster` is the time of the best MPI, divided by the time with the adapter in a program of the same MPI. The last line has
+crossover_bytes for the programs of each MPI. It is the size from which on the adapter was never slower, or null.
 """
 import argparse
 import contextlib
@@ -66,7 +69,7 @@ def algorithms(args, mpi, of):
     return [OURS] if of == OURS else [of + name for name in ALGORITHMS[mpi] if not of or args.reproblas]
 
 
-# The prefix of a contender's name, by kind
+# The prefix of a contender's name for each kind.
 CONTENDERS = {OURS: "fpisa-", "": "", REPROBLAS: "reproblas-"}
 
 
@@ -108,7 +111,7 @@ class Bench:
         return {"FPISA_MANAGER": labs.ADDRESS, "FPISA_MIN_BYTES": 0, **({"FPISA_MODE": "exact"} if self.args.doubles else {})}
 
     def results(self, mpi, ranks, algorithm):
-        """Return the results of same.c, one a mapping."""
+        """Return the results of same.c, one result for each mapping."""
         program = mpis.compiled(mpi, os.path.join(HERE, "same.c"), self.folder)
         out, err = mpis.run(self.net.worker[0], mpi, ranks, self.folder, program, *range(MAPPINGS),
                             preload=self.preload(mpi, algorithm), **self.env(mpi, algorithm))
@@ -117,7 +120,7 @@ class Bench:
         return out.split()
 
     def bits(self):
-        """Print how many different results the same values have, over mappings and algorithms."""
+        """Print the number of different results of the same values over mappings and algorithms."""
         for mpi in self.args.mpi:
             for ranks in SAME_RANKS:
                 for of, prefix in CONTENDERS.items():
@@ -159,7 +162,9 @@ class Bench:
 
 
 def worth_it(results, mpi, algorithm):
-    """Return whether to continue with an algorithm: it takes at most twice the time of the best of its kind and MPI at some size."""
+    """Return whether to continue with an algorithm. At some size it must take at most twice the time of the best algorithm of
+    the same kind and MPI.
+    """
     best = {size: min(t[size][0] for (m, a), t in results.items() if m == mpi and kind(a) == kind(algorithm))
             for size in results[mpi, algorithm]}
     return any(seconds <= 2 * best[size] for size, (seconds, _) in results[mpi, algorithm].items())
@@ -170,7 +175,7 @@ def figures(rounds, who, size, k):
 
 
 def report(args, rounds):
-    slower = {m: 0 for m in args.mpi}	# the largest size at which ours is slower
+    slower = {m: 0 for m in args.mpi}	# the largest size at which the adapter is slower
     for size in args.sizes:
         best = {(m, of): min((a for who, a in rounds[0] if who == m and kind(a) == of),
                              key=lambda a: statistics.median(figures(rounds, (m, a), size, 0)))
@@ -181,7 +186,7 @@ def report(args, rounds):
                     "type": "double" if args.doubles else "float", "rate_mbps": args.rate, "bytes": size, "rounds": args.rounds}
             if not ours:
                 line["algorithm"] = algorithm.removeprefix(REPROBLAS)
-            # MPI_Iallreduce is MPI's own with ReproBLAS.
+            # With ReproBLAS, MPI_Iallreduce remains MPI's own.
             for name, k in (("seconds", 0), ("exposed_s", 1))[:1 if of == REPROBLAS else 2]:
                 values = figures(rounds, (mpi, algorithm), size, k)
                 line[name] = round(statistics.median(values), 7)

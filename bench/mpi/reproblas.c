@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A library to preload: MPI_Allreduce of doubles by MPI_SUM with the reduction operator of ReproBLAS, whose sums have the same bits in any
- * order. Each double becomes a binned number of FOLD bins, which MPI adds, and the sum is rounded. mpi.py builds it with ReproBLAS' sources.
+ * A library to preload. It implements MPI_Allreduce of doubles with MPI_SUM by the reduction operator of ReproBLAS,
+ * whose sums have the same bits in any order. Each double is converted to a binned number of FOLD bins. MPI adds the
+ * binned numbers, and the sum is rounded. mpi.py builds the library with the sources of ReproBLAS.
  */
 #include <binned.h>
 #include <binnedMPI.h>
 #include <mpi.h>
 #include <stdlib.h>
 
-#define FOLD 3 /* as ReproBLAS recommends */
+#define FOLD 3 /* the value that ReproBLAS recommends */
 
 static double_binned *number(double *numbers, int i)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Bits of MPI_Allreduce of doubles: `same MAPPING...`. A mapping, a number, says which rank has which part of the values. For each
- * mapping rank 0 prints a line: a digest of the sums of 1, 100, 1000 and 20000 values.
+ * Print the bits of MPI_Allreduce of doubles. The arguments are `same MAPPING...`. A mapping is a number that
+ * determines which rank has which part of the values. For each mapping, rank 0 prints a line with a digest of the sums
+ * of 1, 100, 1000 and 20000 values.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -20,7 +21,7 @@ static uint64_t draw(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-/* Return the part of a rank in the mapping, a permutation that depends on nothing else. */
+/* Return the part of a rank in the mapping. The part is a permutation of the ranks that depends only on the mapping. */
 static int part_of(int rank, int ranks, uint64_t mapping)
 {
 	int part[RANKS];

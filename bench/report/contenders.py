@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Names of contenders in results, and in pictures and pages."""
+"""Names of contenders in results, pictures and pages."""
 NAMES = {
     "fpisa": "FPISA",
     "fpisa-hook": "FPISA, hook",

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of the benchmark by topology (collective/topology.py) and of the training on workers' hosts, and the figures of the targets.
+"""Make the tables of the benchmark by topology (collective/topology.py) and of the training on workers' hosts, and compute the
+figures of the targets.
 
     grid.py RESULTS.jsonl      # prints the tables
 """
@@ -12,7 +13,8 @@ from contenders import NAMES
 
 OTHERS = {name: NAMES[name] for name in ("gloo", "openmpi", "mpich")}
 COLUMNS = {"switch": "switch", 8: "k = 8", 4: "k = 4", 2: "k = 2", 1: "k = 1", 0: "k = 0", "one-port": "one port"}
-HELD_UP = 0.1  # share of the time that ranks waited for a CPU from which on a row measures the CPUs
+# if ranks waited for a CPU for at least this share of the time, a row measures the CPUs; defaults of the network, which rows do not mention
+HELD_UP = 0.1
 USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # defaults of the network, which a row does not mention
 HEADLINE = {"workers": 8, **USUAL}
 HEADLINE_MBPS = 20
@@ -53,7 +55,9 @@ def figure(value):
 
 
 def table(lines, named, ours, others):
-    """Return a table: a row per point, a column per topology and, if others has it, per contender."""
+    """Return a table with a row for each point and a column for each topology. If `others` has contenders, add a column for
+    each.
+    """
     names = OTHERS if others else {}
     out = [f"| {named} | {' | '.join([*COLUMNS.values(), *names.values()])} |", "|---" * (1 + len(COLUMNS) + len(names)) + "|"]
     for x in lines:
@@ -75,7 +79,7 @@ def other_time(x, name):
 
 
 def tables(results):
-    """Return all tables as text, or nothing if that benchmark did not run."""
+    """Return all tables as text, or nothing if there are no results of that benchmark."""
     lines, steps = points(results), training(trained(results))
     if not lines:
         return steps
@@ -99,10 +103,10 @@ def training(lines):
     return "\n".join(out) + "\n"
 
 
-# -- figures of targets: (place, value, quartiles) per point ----------------------------------------
+# -- figures of targets, each (place, value, quartiles) for a point ---------------------------------
 
 def rows(results, topology, **which):
-    """Yield (point, ours) of HEADLINE, with changes by `which`."""
+    """Yield (point, ours) for HEADLINE, with the changes in `which`."""
     wanted = {**HEADLINE, **which}
     for x in points(results):
         if all(value(x[name]) if callable(value) else x[name] == value for name, value in wanted.items()) and topology in x["ours"]:
@@ -110,7 +114,7 @@ def rows(results, topology, **which):
 
 
 def faster(topology, sizes, **which):
-    """Return a figure: times faster than the best other contender. `sizes` tests a number of bytes."""
+    """Return a figure that tells how many times faster than the best other contender FPISA is. `sizes` tests a number of bytes."""
     def measured(results):
         for x, o in rows(results, topology, bytes=sizes, **which):
             if "faster" in o and x["rate_mbps"] < 1000:
@@ -119,7 +123,9 @@ def faster(topology, sizes, **which):
 
 
 def of_bound(results):
-    """Return the share of BytePS's bound, headers counted: the least of each topology that could reach it, where links are the limit."""
+    """Return FPISA's share of the bound of BytePS, including headers. The share is the minimum over points where links are the
+    limit, of each topology that could reach the bound.
+    """
     least = {}
     for x in points(results):
         for t, o in x["ours"].items():
@@ -131,7 +137,7 @@ def of_bound(results):
 
 
 def slower(topology, **which):
-    """Return a figure: time of 1 MB over that of the usual network."""
+    """Return a figure, which is the time for 1 MB divided by that of the usual network."""
     def measured(results):
         base = {x["bytes"]: o["seconds"] for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS)}
         for x, o in rows(results, topology, bytes=1 << 20, rate_mbps=HEADLINE_MBPS, **which):
@@ -141,7 +147,7 @@ def slower(topology, **which):
 
 
 def steps(results):
-    """Yield the time of a training step of Gloo divided by ours."""
+    """Yield the time of a training step of Gloo, divided by the time of ours."""
     for x in trained(results):
         if "gloo" in x:
             yield f"{x['model']}, N = {x['workers']}, {rate(x['mbit'])}", x["gloo"], x["gloo_quartiles"]

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pictures of results, SVG and PNG, by gnuplot. run.py draws them.
+"""Draw pictures of results as SVG and PNG with gnuplot. run.py calls this program.
 
     plot.py RESULTS.jsonl FOLDER
 
@@ -8,7 +8,7 @@ arith		ns per element, a point for each add and read-out
 round		a whole round over the number of workers
 wire, worker	CPU seconds per gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
-topology	times faster than the fastest other, by the place of the aggregators
+topology	how many times faster than the fastest other contender, by the place of the aggregators
 relative	the same in units of the link's time for the values
 mpi		time of MPI_Allreduce over its size, and the part of MPI_Iallreduce that computing does not hide
 training-mlp, training-cnn  ms per training step, a point for each contender
@@ -33,7 +33,7 @@ def quoted(text):
 
 
 def lines_of(text):
-    """Return a gnuplot string in which the end of a line is one character."""
+    """Return a gnuplot string. In the string a line end is a single character."""
     return '"' + text.replace("\n", "\\n") + '"'
 
 
@@ -43,8 +43,10 @@ def block(name, rows):
 
 
 def bars(ylabel, title, groups, series, value, names=None, least=None):
-    """Return clustered bars: a cluster for each group, a bar with its figure for each of the series. With `least` the axis is
-    logarithmic from there on, where the length of a bar means nothing, so points replace the bars."""
+    """Return clustered bars. There is a cluster for each group, with a bar and its figure for each of the series. If `least` is
+    set, the axis is logarithmic and starts there. The length of a bar would be meaningless on such an axis, so points
+    replace the bars.
+    """
     width = 0.8 / len(series)
     data, plots, top = [], [], 0
     for i, s in enumerate(series):
@@ -86,7 +88,7 @@ def arith(results):
         key = keys[label]
         return (line[key], *line["quartiles"].get(key, (line[key], line[key])))
 
-    # A trie is far above the others.
+    # A trie takes far longer than the others.
     _, script = bars("ns an element", f"One frame of {line['elements']} fp32 values in the kernel", list(keys), ["all"],
                      value, least=0.1)
     return (1100, 500), script
@@ -132,7 +134,7 @@ def cpu(results, part, title):
 
 
 def collective(results, topology, relative):
-    """Return a panel for each rate and number of workers."""
+    """Return a panel for each combination of rate and number of workers."""
     lines = [x for x in results if x["bench"] == "collective" and x["topology"] == topology]
     if not lines:
         return None
@@ -170,7 +172,9 @@ def collective(results, topology, relative):
 
 
 def topology(results):
-    """Return a cluster per topology and a bar per size, at N = 8. The last bar is the links' limit at the largest size."""
+    """Return a cluster for each topology with a bar for each size, at N = 8. The last bar is the limit of the links at the
+    largest size.
+    """
     found = {x["bytes"]: x for x in grid.points(results) if x["rate_mbps"] == grid.HEADLINE_MBPS and x["bytes"] in CHART_SIZES
              and x["others"] and all(x[k] == v for k, v in grid.HEADLINE.items())}
     if not found:
@@ -198,7 +202,7 @@ def mpi(results):
     for key, title in ("seconds", "MPI\\_Allreduce"), ("exposed_s", "MPI\\_Iallreduce, not hidden by computing"):
         plots = []
         for i, c in enumerate(("fpisa-openmpi", "fpisa-mpich", "openmpi", "mpich")):
-            # The rest may be zero: the axis ends at 100 ns.
+            # The exposed time may be zero, so the axis ends at 100 ns.
             rows = [(x["bytes"], max(x[key], 1e-7)) for x in lines if x["contender"] == c]
             out.append(block(f"{key}{i}", rows))
             plots.append(f"${key}{i} using 1:2 with linespoints lw 2 pt {5 + 2 * i} lc rgb '{COLORS[i]}' title {quoted(NAMES[c])}")
@@ -276,7 +280,7 @@ def pictures(results):
 
 
 def there():
-    """Return whether gnuplot exists, and report if it does not."""
+    """Return whether gnuplot exists. Report if it does not."""
     if not shutil.which("gnuplot"):
         print("bench: plots: gnuplot is not installed; install gnuplot-nox", file=sys.stderr)
     return bool(shutil.which("gnuplot"))

@@ -1,18 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The figures of speed: the medians of several runs of run.py, with their spread.
+"""Write the figures of speed, which are medians of several runs of run.py with their spread.
 
-    readme.py run BUILD [--runs N] [--busy]	N runs, 3 by default, then as `take`
-    readme.py take [--busy] DIR...		existing runs: the output of run.py in each DIR
-    readme.py topology [--busy] DIR		the benchmark by topology, from an existing run
-    readme.py write				the tables and pictures from bench/report/figures.json and topology.jsonl
+    readme.py run BUILD [--runs N] [--busy]	do N runs, 3 by default, and then the same as `take`
+    readme.py take [--busy] DIR...		use existing runs, the output of run.py in each DIR
+    readme.py topology [--busy] DIR		use the benchmark by topology of an existing run
+    readme.py write				write the tables and pictures from bench/report/figures.json and topology.jsonl
 
-`make bench-figures` is the first command: three times the parts in the table. The figures go to
-bench/report/figures.json, from which the table in bench/README.md, its first rows in README.md and the picture
-doc/pictures/allreduce.svg are written. Figures are never written by hand (tests/tree/test_figures.py). Results of
-`make bench BENCH=topology` go to bench/report/topology.jsonl, from which the table in bench/README.md and
-doc/pictures/topology.svg are written. A run with other work on the machine is refused. --busy takes it nevertheless, and the
-tables then say so.
+`make bench-figures` is the first command, which runs the parts in the table three times. The figures go to
+bench/report/figures.json. From this file the program writes the table in bench/README.md, its first rows in README.md, and
+the picture doc/pictures/allreduce.svg. Figures are never written by hand (tests/tree/test_figures.py). Results of `make
+bench BENCH=topology` go to bench/report/topology.jsonl. From this file the program writes the table in bench/README.md and
+doc/pictures/topology.svg. A run during which the machine did other work is refused. With --busy the run is used
+nevertheless, and the tables say so.
 """
 import argparse
 import json
@@ -35,15 +35,15 @@ RECORD = os.path.join(HERE, "figures.json")
 POINTS = os.path.join(HERE, "topology.jsonl")
 README = os.path.join(TOP, "README.md")
 PAGE = os.path.join(BENCH, "README.md")
-FIRST = 4  # rows of the table in README
+FIRST = 4  # number of rows of the table in README.md
 PICTURE = os.path.join(TOP, "doc", "pictures", "allreduce.svg")
 TOPOLOGIES = os.path.join(TOP, "doc", "pictures", "topology.svg")
 FIGURES = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
 GRID = '<!-- make bench BENCH="topology training-colocated" -->\n', "<!-- end of topologies -->\n"
-IDLE = 0.05  # share of CPU time that other processes may have
+IDLE = 0.05  # maximum share of CPU time of other processes
 LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
-# make bench BENCH=..., description, figures in bench/report/figures.json, their formats.
+# The options of `make bench BENCH=...`, a description, figures in bench/report/figures.json, and their formats.
 ROWS = [
     ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of what a worker's link carries",
      ["collective.100.share"], "{:.2f}"),
@@ -84,7 +84,7 @@ def collective(results):
             yield f"small.{name}", x["seconds"] * 1e3
         if size != LARGE:
             continue
-        # The link's time for our frames, over each contender's time.
+        # The link's time for our frames, divided by the time of each contender.
         ours = at[rate, size, "fpisa"]
         yield f"allreduce.{rate}.{name}", ours["share"] * ours["seconds"] / x["seconds"]
         if name == "fpisa":
@@ -130,7 +130,7 @@ def write_lines(path, lines):
 
 
 def read_run(folder, busy, only=None):
-    """Return the machine and the results of a run that may be taken, of all parts or of these."""
+    """Return the machine and the results of a run, of all parts or of these parts. Refuse a run that may not be used."""
     results = read_lines(os.path.join(folder, "results.jsonl"))
     if results[0]["quick"]:
         sys.exit(f"readme.py: {folder}: a quick run, whose figures are not valid")
@@ -193,7 +193,7 @@ def heading(runs):
 
 
 def table(record, rows):
-    """Return the text between the marks: the first `rows` rows."""
+    """Return the text between the marks for the table's first `rows` rows."""
     runs, figures = record["runs"], record["figures"]
     lines = ["", *heading(runs), "", "| `make bench BENCH=...` | figure | median | spread |", "|---|---|---|---|"]
     for part, what, keys, form in ROWS[:rows]:
@@ -204,7 +204,7 @@ def table(record, rows):
 
 
 def topologies(lines):
-    """Return the tables of the benchmark by topology, with the machine above them."""
+    """Return the tables of the benchmark by topology, preceded by a description of the machine."""
     m, counts = lines[0], sorted({x["rounds"] for x in lines[1:]})
     return "\n".join(["", f"These are medians of {', '.join(map(str, counts[:-1]))} or {counts[-1]} rounds of "
                       f'`make bench BENCH="topology training-colocated"` on {m["date"][:10]}, on {m["cpus"]} CPUs',
@@ -218,7 +218,7 @@ def shown(page, marks):
 
 
 def tables(record, lines):
-    """Return each page that has a table, its marks, and its text."""
+    """Return the pages that have a table, with the marks and the text of each page."""
     return ((README, FIGURES, table(record, FIRST)), (PAGE, FIGURES, table(record, len(ROWS))), (PAGE, GRID, topologies(lines)))
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The targets: required, measured, met or missed. run.py prints it.
+"""Print the targets with the required and measured figures, and whether they are met. run.py calls
+this program.
 
     summary.py RESULTS.jsonl
 """
@@ -9,11 +10,11 @@ import sys
 
 import grid
 
-LARGE = 16 << 20  # bytes from which an all-reduce is judged
+LARGE = 16 << 20  # sizes from which on an all-reduce is judged
 
 
 def arith(key):
-    """Return a figure: the ratio to the integer add, from the line of arith."""
+    """Return a figure, which is the ratio to the integer add from the line of `arith`."""
     def measured(results):
         for line in results:
             value = line["bench"] == "arith" and line.get("ratios", {}).get(key)
@@ -23,7 +24,7 @@ def arith(key):
 
 
 def exact64(key):
-    """Return a figure: a ratio of fused exact sums of fp64."""
+    """Return a figure, which is a ratio of fused exact sums of fp64."""
     def measured(results):
         for line in results:
             if line["bench"] == "arith" and line.get("exact64"):
@@ -44,7 +45,7 @@ def cpus(results):
 
 
 def wire(contender, elements):
-    """Return a figure: our CPU time at the aggregator, divided by the contender's."""
+    """Return a figure, which is our CPU time at the aggregator divided by the contender's."""
     def measured(results):
         for line in results:
             if line["bench"] == "wire" and (line["contender"], line["elements"]) == (contender, elements):
@@ -53,7 +54,7 @@ def wire(contender, elements):
 
 
 def worker(contender):
-    """Return a figure: the contender's CPU time at the worker, divided by a SwitchML-style worker's."""
+    """Return a figure, which is the contender's CPU time at the worker divided by that of a SwitchML-style worker."""
     def measured(results):
         for line in results:
             if line["bench"] == "worker" and line["contender"] == contender:
@@ -80,7 +81,7 @@ def small(size):
 
 
 def mpi(results):
-    """Yield the time of MPI_Allreduce, the best MPI's to that of the same program preloaded."""
+    """Yield the time of MPI_Allreduce of the best MPI, divided by the time of the same program with the adapter."""
     for line in results:
         if line["bench"] == "mpi" and "faster" in line and line["bytes"] >= LARGE:
             yield (f"{line['contender'][6:]}, N = {line['workers']}, {line['rate_mbps']} Mbit/s, {line['bytes'] >> 20} MB",
@@ -88,7 +89,9 @@ def mpi(results):
 
 
 def training(mbit):
-    """Return a figure: Gloo's time of a step, divided by the backend's, of the model that waits for the network."""
+    """Return a figure, which is the time of a step with Gloo divided by the time with the backend. The model waits for the
+    network.
+    """
     def measured(results):
         for line in results:
             if (line["bench"] == "training" and line["mbit"] == mbit and line["model"] == "mlp" and line["format"] == "fp32"
@@ -98,7 +101,7 @@ def training(mbit):
 
 
 def forwarded(program, limit):
-    """Return a figure: per cent of random rows that pass on to the master, in the worst round."""
+    """Return a figure, which is the percentage of random rows that pass on to the master in the worst round."""
     def measured(results):
         for line in results:
             if (line["bench"] == "query" and line["program"] == program and line["limit"] == limit
@@ -108,7 +111,9 @@ def forwarded(program, limit):
 
 
 def pruned(question):
-    """Return a figure: time of a query, without pruning to with, as a share of the possible gain."""
+    """Return a figure, which is the time of a query without pruning divided by the time with pruning, as a share of the
+    possible gain.
+    """
     def measured(results):
         for line in results:
             if line["bench"] == "pruning" and line["question"] == question:
@@ -118,7 +123,7 @@ def pruned(question):
 
 
 def sums(aggregate, groups):
-    """Return a figure: time of a query, the aggregate's to sum(float8)'s."""
+    """Return a figure, which is the time of a query with our aggregate divided by the time with sum(float8)."""
     def measured(results):
         for line in results:
             if line["bench"] == "sum" and line["aggregate"] == aggregate and line["groups"] == groups:
@@ -127,7 +132,7 @@ def sums(aggregate, groups):
 
 
 def merged(workers, groups):
-    """Return a figure: CPU time at the master with the aggregator, ours to postgres_fdw's."""
+    """Return a figure, which is our CPU time at the master with the aggregator divided by that of postgres_fdw."""
     def measured(results):
         for line in results:
             if line["bench"] == "merge" and line["contender"] == "fpisa" and (line["workers"], line["groups"]) == (workers, groups):
@@ -135,7 +140,7 @@ def merged(workers, groups):
     return measured
 
 
-# The figure, its bound, whether the bound is the least or the most, and the source of the figure.
+# Each target has a figure, its bound, whether the bound is the least or the most, and the source of the figure.
 TARGETS = [
     ("fused fpisa fp32 add : integer add", 4.7, "most", arith("fpisa_add_ns")),
     ("fused fpisa fp32 add without statistics : integer add", 4.0, "most", arith("fpisa_add_no_statistics_ns")),
@@ -201,7 +206,7 @@ def rows(results):
 
 
 def table(results):
-    """Return the table as text, with the machine above it."""
+    """Return the table as text, preceded by a description of the machine."""
     m = next((line for line in results if line["bench"] == "machine"), None)
     out = []
     if m:

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""One rank of a training with DistributedDataParallel and every contender's all-reduce; training.py starts it.
+"""One rank of a training with DistributedDataParallel and the all-reduce of every contender. training.py starts this program.
 
     rank.py SOCKET PLAN
 
-The program connects to SOCKET, says its rank, and answers each line of JSON there with one line. {"do": "train",
-"contender", "model", "format", "steps"} trains that many steps and answers with the times of start and end and the CPU
-time of this process between. {"do": "algorithm", "number", "count"} makes Open MPI use that algorithm, and with count
-not 0 answers with the times of one sum of as many float32. A failure's answer has an "error". The process ends when the
-socket closes.
+The program connects to SOCKET, sends its rank, and answers each line of JSON with one line. {"do": "train", "contender",
+"model", "format", "steps"} trains for this number of steps. The answer has the times of start and end, and the CPU time of
+this process in between. {"do": "algorithm", "number", "count"} makes Open MPI use this algorithm. If count is not 0, the
+answer has the times of one sum of `count` float32 values. The answer to a failed order has an "error". The process ends when
+the socket closes.
 """
 import concurrent.futures
 import copy
@@ -44,7 +44,7 @@ RATE = 0.01
 
 
 def mlp(width=1024):
-    """Return a model that waits for the network: 1.1 million parameters, with little computation for each."""
+    """Return a model that waits for the network. It has 1.1 million parameters, and little computation for each."""
     return torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU(),
                                torch.nn.Linear(width, 10)), (16, 64)
 
@@ -55,7 +55,7 @@ def mlp_10m():
 
 
 def cnn():
-    """Return a model with much computation: most of its 56 thousand parameters are used at 256 places of each of 64 pictures."""
+    """Return a model with much computation. Most of its 56 thousand parameters are used at 256 places of each of 64 pictures."""
     conv, relu = torch.nn.Conv2d, torch.nn.ReLU
     return torch.nn.Sequential(conv(1, 32, 3, padding=1), relu(), conv(32, 64, 3, padding=1), relu(), torch.nn.MaxPool2d(2),
                                conv(64, 64, 3, padding=1), relu(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
@@ -66,7 +66,7 @@ MODELS = {"mlp": mlp, "mlp-10m": mlp_10m, "cnn": cnn}
 
 
 class InOrder:
-    """A thread that runs its tasks one after the other; a failure goes to the task's future."""
+    """A thread that runs its tasks one after the other. The future of a task gets the exception if the task fails."""
 
     def __init__(self):
         self.pool = concurrent.futures.ThreadPoolExecutor(1)
@@ -81,7 +81,7 @@ class InOrder:
 
 
 class OpenMpi:
-    """Average by MPI_Allreduce, in a separate thread, by the chosen algorithm."""
+    """Average by MPI_Allreduce in a separate thread, with the chosen algorithm."""
 
     def __init__(self, plan):
         sys.path.insert(0, os.path.join(HERE, "..", "collective"))
@@ -105,7 +105,7 @@ class OpenMpi:
 
 
 class SwitchMl:
-    """Average like a SwitchML worker: the largest exponent of each chunk over all ranks, then sums of int32."""
+    """Average like a SwitchML worker. Find the largest exponent of each chunk over all ranks, and then sum int32."""
 
     def __init__(self, plan):
         self.lib, self.workers = ctypes.CDLL(plan["quantise"]), plan["world"]
@@ -201,7 +201,7 @@ class Trainings:
 
 
 def listen(control, orders):
-    """Queue orders as they arrive. Without an orchestrator exit, even within a step."""
+    """Queue orders as they arrive. If the connection ends, exit immediately, even within a step."""
     for line in control:
         orders.put(json.loads(line))
     os._exit(1)

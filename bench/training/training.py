@@ -1,25 +1,26 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Time of a training step under DistributedDataParallel over shaped links: FPISA, Gloo, Open MPI, SwitchML's arithmetic.
+"""Measure the time of a training step with DistributedDataParallel over shaped links. Contenders are FPISA, Gloo, Open MPI and
+SwitchML's arithmetic.
 
     training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
                 [--topologies switch,colocated]
 
-The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways except the
-aggregator's. With `colocated` there is no such host: each worker's host adds, and the first is the manager. Results are
-coalesced where they enter the bridge (`udp_gro`). Contenders are in the same processes, each with a copy of the model,
-and train in turns:
+The network is the same as in ../collective. Each rank is in a namespace, and all links are connected to a bridge and shaped
+in both directions, except for the aggregator's link. With `colocated` there is no separate aggregator. Each worker's host
+adds, and the first host runs the manager. Results are coalesced where they enter the bridge (`udp_gro`). Contenders are in
+the same processes, each with a copy of the model, and train in turns:
 
 fpisa       the process group of adapters/torch
-fpisa-exact the same in mode exact; only if --only names it
+fpisa-exact the same in mode exact; runs only if --only names it
 fpisa-hook  the communication hook of adapters/python
 gloo        PyTorch's own
 openmpi     MPI_Allreduce in a hook, by the algorithm that is fastest at the rate for the largest bucket; without float16
-switchml    as a SwitchML worker: exponents, then int32 quantised in C, summed by FPISA; float32 only
+switchml    like a SwitchML worker; FPISA sums exponents, and then int32 that C code quantises; float32 only
 
-One JSON line per point: `step_ms` from the first rank's start to the last rank's end, `cpu_ms` of a rank's process,
-per step, medians; for fpisa and fpisa-exact also `gloo`, Gloo's time over ours, and for fpisa-exact `fpisa`, its time
-over fpisa's, in the same round.
+The output is a JSON line for each point, with medians per step. `step_ms` is the time from the first rank's start to the
+last rank's end, and `cpu_ms` is the CPU time of a rank's process. For fpisa and fpisa-exact, `gloo` is Gloo's time divided
+by ours in the same round. For fpisa-exact, `fpisa` is its time divided by that of fpisa in the same round.
 """
 import argparse
 import contextlib
@@ -43,14 +44,14 @@ from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartile
 RANK = os.path.join(HERE, "rank.py")
 ANSWER_S, START_S = 300, 300
 CONTENDERS = ["fpisa", "fpisa-hook", "gloo", "openmpi", "switchml"]
-HALF = ["fpisa", "fpisa-exact", "fpisa-hook", "gloo"]  # contenders that sum float16
+HALF = ["fpisa", "fpisa-exact", "fpisa-hook", "gloo"]  # contenders that can sum float16
 TRIALS = 2
 LARGEST = {"mlp": 1 << 20, "mlp-10m": 3125 * 3125, "cnn": 56 << 10}  # values of a bucket
 PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # variables that mpirun passes to ranks
 
 
 def missing(name):
-    """Return what a contender lacks here, if anything."""
+    """Return what a contender lacks on this machine, or None."""
     if name == "openmpi":
         if not shutil.which("mpirun"):
             return "openmpi-bin"
@@ -65,7 +66,7 @@ class Stage:
     def __init__(self, args, topology, names, folder):
         self.args, self.topology, self.names, self.folder = args, topology, names, folder
         self.net = Network(args.workers, args.mtu)
-        self.pins = os.path.join(folder, "pins")  # pins of several aggregators: a BPF filesystem
+        self.pins = os.path.join(folder, "pins")  # a BPF filesystem for pins of several aggregators
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
         self.udp_gro = self.net.put_together("on")
@@ -76,7 +77,9 @@ class Stage:
         self.listener.settimeout(0.5)
 
     def serve(self):
-        """Start the manager and, with several aggregators, those that register with it. Return the manager's address."""
+        """Start the manager. If there are several aggregators, also start those that register with it. Return the manager's
+        address.
+        """
         config = os.path.join(self.folder, "fpisa.conf")
         with open(config, "w") as f:
             f.write("[manager]\nwithout-key = yes\n")
@@ -97,7 +100,7 @@ class Stage:
                 raise Failure(f"fpisa serve: {serve.stderr.read()}")
 
     def open(self):
-        """Start the ranks while links are not shaped: creating models and training them once then takes little time."""
+        """Start the ranks before links are shaped. Then creating the models and training them once takes little time."""
         self.net.flood(self.args.workers)
         manager = self.serve()
         points = {f: [n for n in self.names if f == "fp32" or n in HALF] for f in self.args.formats}
@@ -124,7 +127,7 @@ class Stage:
                 raise Failure(f"{e}\n{log.read()}") from None
 
     def muster(self, started):
-        """Return all ranks, after each is ready."""
+        """Return all ranks after each rank is ready."""
         ranks, deadline = {}, time.monotonic() + START_S
         while len(ranks) < self.args.workers:
             try:
@@ -152,7 +155,9 @@ class Stage:
         return found
 
     def order(self, **order):
-        """Give an order. Return the seconds from the first rank's start to the last rank's end, and all ranks' answers."""
+        """Give an order to all ranks. Return the seconds from the first rank's start to the last rank's end, and the answers of
+        all ranks.
+        """
         for rank in self.ranks:
             rank.write(json.dumps(order) + "\n")
             rank.flush()
@@ -160,14 +165,14 @@ class Stage:
         return (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9, answers
 
     def train(self, name, model, format, steps):
-        """Return the seconds, and CPU seconds of a rank, per step."""
+        """Return the time per step, and the CPU time of a rank per step, in seconds."""
         seconds, answers = self.order(do="train", contender=name, model=model, format=format, steps=steps)
         if len({a["first"] for a in answers}) != 1:
             raise Failure(f"{name}, {model}, {format}: ranks have different weights")
         return seconds / steps, statistics.mean(a["cpu_s"] for a in answers) / steps
 
     def choose(self, model):
-        """Choose Open MPI's fastest algorithm, for the largest bucket."""
+        """Choose the algorithm of Open MPI that is fastest for the largest bucket."""
         times = {a: min(self.order(do="algorithm", number=a, count=LARGEST[model])[0] for _ in range(TRIALS)) for a in ALGORITHMS}
         best = min(times, key=times.get)
         self.order(do="algorithm", number=best, count=0)
@@ -184,7 +189,7 @@ def ratio(name, ratios):
 
 
 def measure(stage, args, mbit, model, format, algorithm):
-    """Measure all rounds of one point. Print a line per contender."""
+    """Measure all rounds of one point. Print a line for each contender."""
     names = [n for n in stage.names if format == "fp32" or n in HALF]
     for n in names:
         stage.train(n, model, format, 1)

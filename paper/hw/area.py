@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The costs of the RTL in paper/hw/: the tables of doc/hardware.md.
+"""Compute the costs of the RTL in paper/hw/, which are the tables of doc/hardware.md.
 
     paper/hw/area.py BUILD [--update | --page-only]
 
-yosys and abc map every design to the standard cells of osu018 and osu050
-twice: for area, as the paper's 1 GHz leaves its units six times the time they
-need, and for delay. OpenSTA says delay and power. The tables are printed and
-compared with the page; --update writes them there. --page-only runs nothing:
-it says whether the RTL or this file has changed since the page was written.
-Exit status 77 is a skip: the tools cannot be had here.
+yosys and abc map every design to the standard cells of osu018 and osu050 twice, once for area
+and once for delay. The paper also optimises for area, because its 1 GHz clock gives the units
+six times the time that they need. OpenSTA computes delay and power. The program prints the
+tables and compares them with the page. --update writes the tables to the page. --page-only only
+checks whether the RTL or this file has changed since the page was written. Exit status 77 is a
+skip, because the tools are not available.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from common import HERE, RTL, TREE, Failed, Tools, everywhere
 PAGE = os.path.join(TREE, "doc", "hardware.md")
 LIBRARIES = {"osu018": "osu018/osu018_stdcells.lib", "osu050": "osu050/osu05_stdcells.lib"}
 LOAD_FF = {"osu018": 30, "osu050": 60}
-PERIOD_NS = 20  # period of the clock for the figures of power
+PERIOD_NS = 20  # period of the clock for power figures
 ACTIVITY = 0.2
 
-# abc's own script ends in a ripple adder, because dc2 undoes yosys' parallel prefixes. So it is not used where delay counts.
-# A mapper's network may be out of order, and abc then crashes in the next command: topo.
+# Do not use abc's own script for delay. It ends in a ripple adder, because dc2 undoes the parallel prefix adders of yosys. A
+# mapper's network may be out of order, and then abc crashes in the next command. So run topo after each mapping.
 PREPARE = "strash; &get -n; &fraig -x; &put; scorr"
 SCRIPTS = {
     "area": f"{PREPARE}; dc2; dch -f; amap -m; topo; buffer -c; topo; dnsize -D 1000000; stime -p",
@@ -44,16 +44,16 @@ ALUS = {(0, 0): "none", (1, 0): "immediate", (1, 1): "immediate, arithmetic too"
 BASELINES = [(0, 0), (1, 0), (1, 1)]
 ATOMS = {(0, 0): "plain RAW, no condition", (0, 1): "RAW", (1, 1): "RSAW, right by a packet field",
          (2, 1): "RSAW, right by a register of its own", (3, 1): "RSAW, left and right by a register of its own"}
-WIDTHS = [4, 8, 11, 16, 24]  # FP8, BF16, FP16, between, FP32
+WIDTHS = [4, 8, 11, 16, 24]  # FP8, BF16, FP16, a width in between, FP32
 FORMATS = {"FP32": (8, 23), "FP16": (5, 10), "BF16": (8, 7)}
 MODES = {"fpisa": 1, "fpisa-a": 2}
-# The units: parameters of FP32, and the names of units that differ by mode or rounding.
+# The units with their parameters for FP32. Units that differ by mode or rounding have a variant for each.
 UNITS = {"mau1_implied_one": "E M", "mau2_exponent": "E M MODE", "mau3_align": "MODE", "mau4_add": "MODE",
          "mau5_sign": "", "mau6_normalise": "M", "mau7_exponent": "E M", "mau8_assemble": "E M ROUNDING"}
 
 
 def designs():
-    """Name -> (top module, parameters)."""
+    """Return {name: (top module, parameters)}."""
     d = {}
     for shift, arithmetic in ALUS:
         d[f"alu {shift} {arithmetic}"] = ("banzai_alu", {"SHIFT": shift, "ARITHMETIC": arithmetic})
@@ -81,7 +81,9 @@ def designs():
 
 
 class Cost:
-    """The cost of a design in a library: area, flip-flops and power if mapped for area, delay if mapped for delay."""
+    """The cost of a design in a library. Area, flip-flops and power are those of the mapping for area, and the delay is that of
+    the mapping for delay.
+    """
 
     def __init__(self, area, registers, power_mw, delay_ns):
         self.area, self.registers, self.power, self.delay = area, registers, power_mw, delay_ns
@@ -141,7 +143,7 @@ def measure(tools, name, top, parameters):
     return {library: Cost(*cost) for library, cost in costs.items()}
 
 
-# The clock is ideal: a single cell as its driver would give the flip-flops slow edges, and thirty times the power.
+# The clock is ideal. A single driver cell would give the flip-flops slow edges and thirty times the power.
 TCL = """read_liberty {liberty}
 read_verilog {net}.v
 link_design top
@@ -161,7 +163,7 @@ exit
 
 
 def analyse(tools, net, library):
-    """OpenSTA's reports on a netlist: inputs arrive with the clock, driven as abc was told."""
+    """Return OpenSTA's reports on a netlist. Inputs arrive with the clock, and have the driving cell that abc assumed."""
     with open(net + ".v") as f:
         clocked = re.search(r"^ +input clk;", f.read(), re.M)
     text = TCL if clocked else "".join(line for line in TCL.splitlines(True) if "$clk" not in line and "set clk" not in line)
@@ -185,7 +187,7 @@ def power(report, name):
     total = re.search(r"^Total +(\S+) +(\S+) +(\S+) +(\S+)", report, re.M)
     if not total:
         raise Failed(f"{name}: OpenSTA reports no power:\n{report[-800:]}")
-    return float(total[4]) * 1e3  # mW
+    return float(total[4]) * 1e3  # in mW
 
 
 # -- tables ------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ def table(head, rows):
 
 
 def figures(c):
-    """Area, delay and power in both libraries, as every table of designs has them."""
+    """Return area, delay and power in both libraries, which are columns of all tables of designs."""
     return [f"{c[lib].area:.0f}" for lib in LIBRARIES] + [f"{c[lib].delay:.2f}" for lib in LIBRARIES] \
         + [f"{c[lib].power:.2f}" for lib in LIBRARIES]
 
@@ -214,14 +216,14 @@ FIGURES = ["µm² osu018", "osu050", "ns osu018", "osu050", "mW osu018", "osu050
 
 
 def tables(cost):
-    """Name -> text, of every block of the page."""
+    """Return {name: text} for every block of the page."""
     both = lambda f: [f(lib) for lib in LIBRARIES]  # noqa: E731
     area = lambda name: lambda lib: cost[name][lib].area  # noqa: E731
     ratio = lambda kind, what, new, old: [kind(getattr(cost[new][lib], what), getattr(cost[old][lib], what))  # noqa: E731
                                           for lib in LIBRARIES]
     t = {}
 
-    # Next to the paper's figures: the figures in print, and the variants that they could mean.
+    # Compare with the paper's printed figures. Include all variants of the designs that the figures could mean.
     pairs = [("ALU, second operand / immediate", "alu 2 0", "alu 1 0", 0),
              ("ALU, 32-bit register / immediate", "alu 4 0", "alu 1 0", 0),
              ("ALU, 32-bit register, arithmetic too / immediate", "alu 4 1", "alu 1 0", 0),
@@ -251,7 +253,8 @@ def tables(cost):
                      [[name, *figures(cost[f"raw {s} {p}"]), *ratio(more, "area", f"raw {s} {p}", "raw 0 1")]
                       for (s, p), name in ATOMS.items()])
 
-    # The multiplier by width, over the adder and the boolean module of the same width, and over Banzai's of 32 bits.
+    # The area of the multiplier by width, relative to the adder and the boolean module of the same width, and to Banzai's
+    # modules of 32 bits.
     rows = []
     for w in WIDTHS:
         both_of = lambda w: lambda lib: cost[f"add {w}"][lib].area + cost[f"bool {w}"][lib].area  # noqa: E731
@@ -271,7 +274,7 @@ def tables(cost):
     rows.append(["FP32 fpisa, valid/ready", cost["pipeline"]["osu018"].registers, *figures(cost["pipeline"])])
     t["pipeline"] = table(["pipeline", "flip-flops", *FIGURES], rows)
 
-    # The cost of floating point in a switch's stage of one ALU and one RAW, in three ways.
+    # The cost of floating point in a switch stage with one ALU and one RAW, for three designs. noqa: E731
     stage = lambda alu, raw: lambda lib: cost[alu][lib].area + cost[raw][lib].area  # noqa: E731
     base = both(stage("alu 1 0", "raw 0 1"))
     rows = []
@@ -296,7 +299,7 @@ def tables(cost):
 
 
 def versions(tools):
-    """Return the versions of the packages, from their file names."""
+    """Return the versions of the packages, which are parts of their file names."""
     with open(os.path.join(tools.root, "complete")) as f:
         packages = [line.split("_")[:2] for line in f if line.endswith(".deb\n")]
     return ", ".join(f"{name} {version.replace('%3a', ':')}" for name, version in packages
@@ -310,7 +313,7 @@ SOURCES = re.compile(r"<!-- hw-area-sources (\w*) -->")
 
 
 def rtl():
-    """The sources without their comments."""
+    """Return the sources without their comments."""
     text = ""
     for name in [*RTL, "area.v"]:
         with open(os.path.join(HERE, name)) as f:
@@ -319,14 +322,14 @@ def rtl():
 
 
 def fingerprint(text):
-    """Return a hash of the tables in `text`, of the RTL and of the code of this file without comments."""
+    """Return a hash of the tables in `text`, of the RTL, and of the code of this file without comments."""
     with open(os.path.abspath(__file__)) as f:
         parts = [rtl(), ast.dump(ast.parse(f.read())), *(m[0] for m in BLOCK.finditer(text))]
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
 
 
 def page(text, blocks):
-    """The page with these blocks; every block has its place in it, and every place a block."""
+    """Return the page with these blocks. Every block must have its place in the page, and every place a block."""
     places = [m[2] for m in BLOCK.finditer(text)]
     if sorted(places) != sorted(blocks) or not SOURCES.search(text):
         raise Failed(f"doc/hardware.md has blocks {' '.join(places)}, the tables are {' '.join(blocks)}")

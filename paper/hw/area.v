@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Shapes of the units that paper/hw/area.py measures and nothing else needs. */
+/* Variants of the units for the measurements of paper/hw/area.py. */
 `default_nettype none
 
-/* The pipeline as a switch has it: nobody behind it ever waits. */
+/* The pipeline as in a switch, where the output is always ready. */
 module fpisa_stream #(parameter E = 8, M = 23, MODE = 1, ROUNDING = 1) (
 	input  wire           clk,
 	input  wire           reset,

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A stateless ALU after Banzai's: arithmetic, logic, relation, condition and
- * shift on packet fields, any of which a constant may replace. Operands are
- * registered, as is the result. Banzai's own Verilog is not published: this
- * is written from its description, the paper's extension (section 4.2,
- * "2-operand shift instruction") is the distance of the shifter:
+ * A stateless ALU modelled on Banzai's. It supports arithmetic, logic, relations,
+ * conditions and shifts on packet fields. A constant may replace any of the
+ * fields. Operands and result are registered. Banzai's own Verilog is not
+ * published, so this code follows its description. The parameter SHIFT selects
+ * the distance of the shifter, which is the paper's extension (section 4.2,
+ * "2-operand shift instruction"):
  *
- *	SHIFT	0 no shifter
- *		1 by an immediate: the constant's low 5 bits (the paper's default)
- *		2 by the second operand's low 5 bits: a field or the constant
- *		3 by a field in a register of its own, 5 bits
- *		4 the same, all 32 bits: 32 and more shift everything out
- *	ARITHMETIC	1 if there is a right shift that keeps the sign
- *	FPU	what is beside it: 0 nothing, 1 an FP32 adder, 2 a multiplier too
+ * 	SHIFT	0 no shifter
+ * 		1 by an immediate, the low 5 bits of the constant (the paper's default)
+ * 		2 by the low 5 bits of the second operand, which is a field or the constant
+ * 		3 by a field in a separate 5-bit register
+ * 		4 by a field in a separate 32-bit register; 32 and more shift everything out
+ * 	ARITHMETIC	1 if there is a right shift that keeps the sign
+ * 	FPU	additional units: 0 none, 1 an FP32 adder, 2 an adder and a multiplier
  */
 `default_nettype none
 
-/* One shifter for both directions: what goes left goes right, mirrored. */
+/* One shifter for both directions. A left shift is a right shift of the mirrored operand. */
 module banzai_shifter #(parameter DISTANCE = 5, ARITHMETIC = 0) (
 	input  wire [31:0]             a,
 	input  wire [DISTANCE - 1:0]   by,
@@ -71,7 +72,7 @@ module banzai_alu #(parameter SHIFT = 1, ARITHMETIC = 0, FPU = 0) (
 		y <= out;
 	end
 
-	/* Two operands of three sources, the condition's three of four. */
+	/* There are three sources for each of two operands, and four for the three operands of the condition. */
 	wire [31:0] a = sel[1] ? c : sel[0] ? p1 : p0;
 	wire [31:0] b = sel[3] ? c : sel[2] ? p1 : p0;
 	wire [31:0] test = sel[5] ? sel[4] ? c : p2 : sel[4] ? p1 : p0;

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stateful units after Banzai's atoms: read-add-write (RAW), the predicated
- * one that the paper starts from, and with a shift of the state before the
- * addition the paper's read-shift-add-write (RSAW, section 4.2):
+ * Stateful units modelled on Banzai's atoms. They are read-add-write (RAW), in
+ * the predicated form that the paper starts from, and the paper's
+ * read-shift-add-write (RSAW, section 4.2), which shifts the state before the
+ * addition:
  *
- *	if (rel_op(Opt(state), Mux3(pkt_0, pkt_1, constant)))
- *		state = shift(Opt(state), distance) + Mux3(pkt_0, pkt_1, constant)
+ * 	if (rel_op(Opt(state), Mux3(pkt_0, pkt_1, constant)))
+ * 		state = shift(Opt(state), distance) + Mux3(pkt_0, pkt_1, constant)
  *
- * Opt(x) is x or 0. The state is read, shifted, added to and written within
- * one cycle: the next packet may ask for it.
+ * Opt(x) is x or 0. The state is read, shifted, added to and written within one
+ * cycle, because the next packet may need it.
  *
- *	PREDICATED	0 the plain atom: no condition
- *	SHIFT		0 RAW
- *			1 RSAW, arithmetic right by the low 5 bits of pkt_1
- *			2 right by a distance of its own, 0..32
- *			3 the same in both directions
+ * 	PREDICATED	0 the plain atom without a condition
+ * 	SHIFT		0 RAW
+ * 			1 RSAW, arithmetic right by the low 5 bits of pkt_1
+ * 			2 right by a separate distance, 0..32
+ * 			3 the same in both directions
  */
 `default_nettype none
 
@@ -41,7 +42,7 @@ module banzai_raw #(parameter SHIFT = 0, PREDICATED = 1) (
 		state <= next;
 	end
 
-	/* The condition: !=, <, >, == of the state, or of 0, and an operand. */
+	/* The condition compares the state or 0 with an operand by !=, <, > or ==. */
 	wire holds;
 	generate
 		if (PREDICATED != 0) begin : predicated

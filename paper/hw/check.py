@@ -4,13 +4,12 @@
 
     paper/hw/check.py BUILD [--short] [--mutate]
 
-Verilator runs fpisa_pipeline.v in every format, mode and rounding on boundary
-values and on random chains (check/pipeline.cpp). It also runs the designs with
-which its area is compared, on random operands (check/units.cpp). yosys proves the
-sentences of check/proofs.v for all inputs. --short runs fewer chains and proofs.
---mutate plants the faults of check/mutants.py one at a time and fails unless each
-is caught. Random tests print FPISA_SEED; set it to repeat a run. Exit status 77 is
-a skip: the tools are not available.
+Verilator runs fpisa_pipeline.v in every format, mode and rounding on boundary values and on
+random chains (check/pipeline.cpp). It also runs the designs with which its area is compared, on
+random operands (check/units.cpp). yosys proves the properties of check/proofs.v for all inputs.
+--short runs fewer chains and proofs. --mutate adds the faults of check/mutants.py one at a time,
+and fails unless each fault is detected. Random tests print FPISA_SEED. Set this variable to
+repeat a run. Exit status 77 is a skip, because the tools are not available.
 """
 
 import argparse
@@ -32,13 +31,13 @@ SHORT_CHAINS, SHORT_VECTORS = 200_000, 100_000
 MUTANT_CHAINS = 20_000
 
 FORMATS = {"fp32": (8, 23), "fp16": (5, 10), "bf16": (8, 7)}
-# Parameters of each module in proofs.v besides the format.
+# The parameters of each module in proofs.v, in addition to those of the format.
 PROOFS = {"round_trip": ["ROUNDING"], "commute": [], "neutral": ["MODE"], "cancel": ["MODE", "ROUNDING"],
           "one_event": ["MODE"]}
 NAMES = {"MODE": {1: "fpisa", 2: "fpisa-a"}, "ROUNDING": {1: "down", 2: "nearest"}}
 
-# The compiler of the datapath compiles C++ too; g++ would be one package more. An unversioned clang++ may be too old for the
-# release's C++ library.
+# Compile C++ with the compiler of the datapath, because g++ would be one more package. An unversioned clang++ may be too old
+# for the release's C++ library.
 CXX = os.environ.get("CXX") or next(
     (c for c in (*(f"clang++-{v}" for v in (19, 20, 21, 22, 18, 17, 16)), "g++", "clang++") if shutil.which(c)), None)
 
@@ -47,10 +46,10 @@ VERILATOR = ["--cc", "-O3", "-Wall", "-Wno-WIDTH", "-Wno-UNUSEDSIGNAL", "-Wno-DE
 
 
 class Programs:
-    """Simulations of the RTL in a directory, compiled into another directory."""
+    """Simulations of the RTL in one directory, compiled into another directory."""
 
     def __init__(self, tools, rtl, out, optimise="-O2", harness=None):
-        """`harness` is a folder of build() whose objects are used here too, except the RTL's."""
+        """`harness` is a folder of build() whose objects, except those of the RTL, are used here too."""
         self.tools, self.rtl, self.out, self.optimise, self.harness = tools, rtl, out, optimise, harness
         os.makedirs(out, exist_ok=True)
 
@@ -65,7 +64,7 @@ class Programs:
                          "-I" + os.path.join(TREE, "include"), "-I" + os.path.join(TREE, "tests"), source, "-o", target])
 
     def model(self, top):
-        """Translate a top module of lanes.v to C++, with the parts that run often apart from those that run once."""
+        """Translate a top module of lanes.v to C++. Separate the code that runs often from the code that runs once."""
         folder = os.path.join(self.out, "V" + top)
         shutil.rmtree(folder, ignore_errors=True)
         self.tools.must([self.tools.bin("verilator_bin"), *VERILATOR, "--top-module", top, "--prefix", "V" + top, "-Mdir",
@@ -131,7 +130,7 @@ def programs(tools):
 
 
 def prove(tools, rtl, module, parameters):
-    """Return whether yosys proves that `bad` is never 1. A counterexample gives False."""
+    """Return whether yosys proves that `bad` is never 1. Return False if yosys finds a counterexample."""
     chparam = " ".join(f"-chparam {k} {v}" for k, v in parameters.items())
     status, out = tools.run([tools.bin("yosys"), "-q", "-p", f"read_verilog {os.path.join(rtl, RTL[0])} "
                              f"{os.path.join(HERE, 'check', 'proofs.v')}; hierarchy -check -top {module} {chparam}; proc; "
@@ -142,7 +141,7 @@ def prove(tools, rtl, module, parameters):
 
 
 def proofs(formats, modules=PROOFS):
-    """Yield (module, parameters, sentence) of every proof."""
+    """Yield (module, parameters, property) for every proof."""
     for module in modules:
         for name in formats:
             cases = [{}]
@@ -177,7 +176,7 @@ def check(tools, short):
 
 
 def plant(text, mutant):
-    """Return the text with the fault in its unit: the old text occurs once in the module and is replaced."""
+    """Return the text with the fault in its unit. The text to replace must occur exactly once in the module."""
     start = text.index(f"\nmodule {mutant.module} ")
     end = text.index("\nendmodule", start)
     body = text[start:end]
@@ -187,7 +186,7 @@ def plant(text, mutant):
 
 
 def planted(tools, mutant, file, folder):
-    """Make a copy of the RTL with the fault, in a separate folder."""
+    """Make a copy of the RTL with the fault in a separate folder."""
     rtl = os.path.join(tools.out, "mutants", folder)
     os.makedirs(rtl, exist_ok=True)
     for v in RTL:
@@ -205,13 +204,13 @@ def with_fault(tools, rtl, top):
 
 
 def caught(status, out):
-    """Return whether the simulation ended because of mismatches, and the end of its last line."""
+    """Return whether the simulation ended because of mismatches, and the end of the last line of its output."""
     last = (out.strip() or "no output").splitlines()[-1]
     return status == 1 and re.search(r"[1-9]\d* mismatches$", last) is not None, last.split(", ")[-1]
 
 
 def try_mutant(tools, mutant, number):
-    """Return (whether the simulation catches the fault, its message, whether the proof fails)."""
+    """Return whether the simulation detects the fault, the simulation's message, and whether the proof fails."""
     rtl = planted(tools, mutant, RTL[0], str(number))
     found = caught(*tools.run([with_fault(tools, rtl, "lanes").pipeline(), str(MUTANT_CHAINS)]))
     refuted = any(not prove(tools, rtl, module, parameters) for module, parameters, _ in

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Functions that check.py and area.py share: the tools, and commands on all processors."""
+"""Functions that check.py and area.py share. They provide the tools, and run commands on all processors."""
 
 import concurrent.futures
 import glob
@@ -18,7 +18,7 @@ class Failed(Exception):
 
 
 class Tools:
-    """Debian's packages, unpacked under BUILD/hw/root. Skips the run if they are not available."""
+    """Unpack Debian's packages under BUILD/hw/root. Skip the run if they are not available."""
 
     def __init__(self, build):
         p = subprocess.run([os.path.join(HERE, "tools"), build], text=True, stdout=subprocess.PIPE)
@@ -38,7 +38,9 @@ class Tools:
         return os.path.join(self.usr, "bin", name)
 
     def run(self, argv, cwd=HERE, timeout=1200):
-        """Run a command. Return its status and the output of both streams; the caller judges the status."""
+        """Run a command. Return its exit status and the output of both streams. The caller decides whether the status is an
+        error.
+        """
         p = subprocess.run(argv, cwd=cwd, env=self.env, text=True, errors="replace", timeout=timeout,
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return p.returncode, p.stdout
@@ -52,7 +54,7 @@ class Tools:
 
 
 def everywhere(jobs):
-    """Run (function, arguments...) on all processors. Return results in order."""
+    """Run (function, arguments...) tuples on all processors. Return the results in the same order."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         futures = [pool.submit(f, *args) for f, *args in jobs]
         try:

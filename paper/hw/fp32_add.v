@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The hard floating-point unit that the paper holds FPISA against: IEEE 754
- * binary32 addition, to the nearest, ties to even, with subnormals, infinities
- * and NaN; one path, no register.
+ * The hard floating-point unit with which the paper compares FPISA. It adds
+ * IEEE 754 binary32 values, rounds to nearest with ties to even, and supports
+ * subnormals, infinities and NaN. It has a single path and no registers.
  */
 `default_nettype none
 
@@ -11,14 +11,14 @@ module fp32_add (
 	input  wire [31:0] b,
 	output wire [31:0] y
 );
-	/* The larger magnitude first; exponent 0 counts as 1 without the implied one. */
+	/* Put the larger magnitude first. Exponent 0 counts as 1 without the implied one. */
 	wire swap = b[30:0] > a[30:0];
 	wire [31:0] more = swap ? b : a, less = swap ? a : b;
 	wire normal_l = |more[30:23], normal_s = |less[30:23];
 	wire [7:0] e = {more[30:24], more[23] | ~normal_l};
 	wire [7:0] apart = e - {less[30:24], less[23] | ~normal_s};
 
-	/* Align with a guard, a round and a sticky bit; beyond 27 all is sticky. */
+	/* Align with a guard, a round and a sticky bit. Shifts by more than 27 affect only the sticky bit. */
 	wire [53:0] wide = {normal_s, less[22:0], 30'b0} >> (apart > 27 ? 5'd27 : apart[4:0]);
 	wire [26:0] aligned = {wide[53:28], |wide[27:0]};
 	wire minus = a[31] ^ b[31];

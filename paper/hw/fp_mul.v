@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Multiplication (the paper's appendix A.2): of mantissas as integers by their
- * width, and of whole values, IEEE 754, to the nearest, ties to even, with
- * subnormals, infinities and NaN; no register.
+ * Multipliers (appendix A.2 of the paper). One multiplies mantissas as integers
+ * of any width. The other multiplies IEEE 754 values, rounds to nearest with
+ * ties to even, and supports subnormals, infinities and NaN. There are no
+ * registers.
  */
 `default_nettype none
 
@@ -14,7 +15,7 @@ module mantissa_mul #(parameter W = 24) (
 	assign y = a * b;
 endmodule
 
-/* What the appendix weighs it against: an adder, and a boolean module. */
+/* The modules with which the appendix compares the multiplier, an adder and a boolean module. */
 module mantissa_add #(parameter W = 24) (
 	input  wire [W - 1:0] a,
 	input  wire [W - 1:0] b,
@@ -46,7 +47,10 @@ module fp_mul #(parameter E = 8, M = 23) (
 	wire [P - 1:0] product;
 	mantissa_mul #(M + 1) mul({|ea, a[M - 1:0]}, {|eb, b[M - 1:0]}, product);
 
-	/* The leading one to the top, as far as the exponent goes; `e` is the exponent there, less the implied one. */
+	/*
+	 * Shift the leading one to the top, as far as the exponent permits. `e` is the exponent afterwards, without the
+	 * implied one.
+	 */
 	reg [5:0] lz;
 	integer i;
 	always @* begin

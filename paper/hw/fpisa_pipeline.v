@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The nine match-action units in hardware: include/fpisa/mau.h, bit for bit.
+ * The nine match-action units in hardware. Their results equal those of include/fpisa/mau.h
+ * bit for bit.
  *
- * A unit is a module of combinational logic under the name of its function in
- * mau.h. fpisa_pipeline, at the end, puts a register behind each of the nine
- * and holds the two stateful ones, the exponent's (MAU2) and the mantissa's
- * (MAU4): one slot, one element. Each contribution leaves MAU8 as the rounded
- * sum of its round so far; who waits for a round takes the last one.
+ * A unit is a module of combinational logic with the name of its function in mau.h. The
+ * module fpisa_pipeline at the end of this file adds a register after each unit. It also has
+ * the two state registers of one element of a slot, for the exponent (MAU2) and the mantissa
+ * (MAU4). For each contribution MAU8 outputs the rounded sum of the round so far. The last
+ * output of a round is the result.
  *
- *	E, M		exponent and fraction bits, E >= 5: 8, 23 FP32; 5, 10 FP16; 8, 7 BF16
- *	R		mantissa register, 32; no guard bits (G = 0)
- *	MODE		FPISA_MODE_*: 1 fpisa, 2 fpisa-a
- *	ROUNDING	FPISA_ROUND_*: 1 down, 2 nearest
+ * 	E, M		number of exponent and fraction bits, E >= 5; 8, 23 for FP32; 5, 10 for FP16; 8, 7 for BF16
+ * 	R		width of the mantissa register, 32; there are no guard bits (G = 0)
+ * 	MODE		FPISA_MODE_*: 1 fpisa, 2 fpisa-a
+ * 	ROUNDING	FPISA_ROUND_*: 1 down, 2 nearest
  *
- * Sticky bits stand in the order of FPISA_EXP_*: NaN, +Inf, -Inf from the
- * lowest; flags are those of format.h; events, one bit each, in the order of
- * FPISA_EV_*: rounded, overwritten, left_shifted, overflowed.
+ * Sticky bits are in the order of FPISA_EXP_*, which is NaN, +Inf, -Inf from the lowest bit.
+ * Flags are those of format.h. Events have one bit each, in the order of FPISA_EV_*, which
+ * is rounded, overwritten, left_shifted, overflowed.
  */
 `default_nettype none
 
-/* MAU0: split a packed value. */
+/* MAU0 splits a packed value. */
 module fpisa_mau0_extract #(parameter E = 8, M = 23) (
 	input  wire [E + M:0] word,
 	output wire           sign,
@@ -30,9 +31,9 @@ module fpisa_mau0_extract #(parameter E = 8, M = 23) (
 endmodule
 
 /*
- * MAU1: the implied one and the sign. Exponent 0 counts as 1 without the
- * implied one. A special value leaves mantissa 0 at exponent 1, and its
- * sticky bit.
+ * MAU1 adds the implied one and the sign. Exponent 0 counts as 1 without the
+ * implied one. An infinity or NaN becomes mantissa 0 with exponent 1, and sets
+ * its sticky bit.
  */
 module fpisa_mau1_implied_one #(parameter E = 8, M = 23, R = 32) (
 	input  wire           sign,
@@ -105,7 +106,7 @@ module fpisa_shift_right #(parameter R = 32) (
 	assign lost = |wide[R - 1:0];
 endmodule
 
-/* MAU3: align the incoming mantissa. A left shift (fpisa-a) is exact. */
+/* MAU3 aligns the incoming mantissa. A left shift (fpisa-a) is exact. */
 module fpisa_mau3_align #(parameter R = 32, MODE = 1) (
 	input  wire signed [6:0] in,
 	input  wire [R - 1:0]    m,
@@ -144,9 +145,10 @@ module fpisa_saturating_add #(parameter R = 32) (
 endmodule
 
 /*
- * MAU4: align the stored mantissa and add, the paper's shift-and-add on one
- * register; in fpisa-a the stored mantissa stays or goes, and is never shifted.
- * The first contribution of a round replaces it, which is no event.
+ * MAU4 aligns the stored mantissa and adds, which is the paper's shift-and-add
+ * on one register. In fpisa-a the stored mantissa is kept or discarded, and is
+ * never shifted. The first contribution of a round replaces the stored mantissa
+ * without an event.
  */
 module fpisa_mau4_add #(parameter R = 32, MODE = 1) (
 	input  wire           first,
@@ -175,7 +177,7 @@ module fpisa_mau4_add #(parameter R = 32, MODE = 1) (
 	fpisa_saturating_add #(R) add(aligned, m, m_out, overflowed);
 endmodule
 
-/* MAU5: sign and magnitude of the sum; the magnitude may be 2^(R-1). */
+/* MAU5 finds the sign and magnitude of the sum. The magnitude may be 2^(R-1). */
 module fpisa_mau5_sign #(parameter R = 32) (
 	input  wire [R - 1:0] m,
 	output wire           sign,
@@ -185,7 +187,7 @@ module fpisa_mau5_sign #(parameter R = 32) (
 	assign magnitude = sign ? -m : m;
 endmodule
 
-/* The match of MAU6: leading zeros of 32 bits, 0..32, by binary search. */
+/* The match of MAU6 finds the number of leading zeros of 32 bits, 0..32, by binary search. */
 module fpisa_clz32 (
 	input  wire [31:0] x,
 	output wire [5:0]  lz
@@ -275,7 +277,7 @@ module fpisa_mau8_assemble #(parameter E = 8, M = 23, ROUNDING = 1) (
 	assign flags = special ? {~nan, nan, 3'b0} : {overflow, 2'b0, inexact | overflow, overflow};
 endmodule
 
-/* Units and registers; a register moves when the one behind it does, all at once. */
+/* The units and their registers. A register moves when the next register moves, so all move together. */
 module fpisa_pipeline #(parameter E = 8, M = 23, MODE = 1, ROUNDING = 1) (
 	input  wire           clk,
 	input  wire           reset,
@@ -336,7 +338,7 @@ module fpisa_pipeline #(parameter E = 8, M = 23, MODE = 1, ROUNDING = 1) (
 			m1 <= m_1;
 		end
 
-	/* MAU2 exponent: its register is the slot's, and what the later units read */
+	/* MAU2 exponent; its register is the slot's exponent, which later units read */
 	wire signed [6:0] in_2;
 	wire [7:0] st_2;
 	wire [E - 1:0] e_2;
@@ -382,7 +384,7 @@ module fpisa_pipeline #(parameter E = 8, M = 23, MODE = 1, ROUNDING = 1) (
 			m3 <= m_3;
 		end
 
-	/* MAU4 align, add: its register is the slot's, and what MAU5 reads */
+	/* MAU4 align, add; its register is the slot's mantissa, which MAU5 reads */
 	wire rounded_4, overwritten_4, overflowed_4;
 	wire [R - 1:0] m_4;
 	reg [3:0] events4;

@@ -5,6 +5,6 @@
 hw:
 	$(Q)$(PYTHON) -B paper/hw/check.py $(B) $(if $(HW_MUTATE),--mutate)
 
-# Prints the tables of doc/hardware.md and fails where the page says something else; UPDATE=1 writes them there.
+# Print the tables of doc/hardware.md, and fail if the page differs. With UPDATE=1, write the tables to the page.
 hw-area:
 	$(Q)$(PYTHON) -B paper/hw/area.py $(B) $(if $(UPDATE),--update)

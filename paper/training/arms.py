@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Ways of adding gradients: torch's own way, the same in reversed order, and the modes of an aggregator."""
+"""Arms of the experiment, which are ways of adding gradients. They are torch's own addition, torch's addition in reversed
+order, and the modes of an aggregator.
+"""
 import concurrent.futures
 
 import numpy as np
@@ -9,13 +11,13 @@ import fpisa
 
 from plan import PLAIN
 
-ELEMENTS, WINDOW = 832, 256  # values of a frame, and the most frames of a rank in flight
+ELEMENTS, WINDOW = 832, 256  # number of values in a frame, and maximum number of frames of a rank in flight
 TYPES = {"fp32": "float32", "fp16": "float16"}
-TIMEOUT_S = 300  # a busy machine is not an error
+TIMEOUT_S = 300  # long, because a busy machine is not an error
 
 
 class Plain:
-    """One addition after another in the gradients' own type, with rank 0 first, or last."""
+    """Add one gradient after another in the gradients' own type, with rank 0 first or last."""
 
     def __init__(self, reverse):
         self.reverse = reverse
@@ -34,13 +36,13 @@ class Plain:
 class Aggregated:
     """Ranks of an aggregator inside this process.
 
-    start() of a rank sends as much as fits the window before it returns, and the aggregator adds it. So calls that fit the
-    window are added in the order of the ranks, independent of threads, and a second run has the same bits.
+    Before start() of a rank returns, the aggregator has added as much as fits into the window. So calls that fit into the
+    window are added in rank order, independently of threads, and a second run has the same bits.
     """
 
     def __init__(self, mode, format, workers):
         self.mem = fpisa.Mem(workers, TYPES[format], mode=mode, elements=ELEMENTS, window=WINDOW)
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:  # a rank joins when all have joined
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:  # a rank has joined only when all ranks have joined
             self.handles = list(pool.map(lambda r: self.mem.connect(r, timeout=TIMEOUT_S, overflow="flag"), range(workers)))
 
     def total(self, gradients):
@@ -49,7 +51,7 @@ class Aggregated:
             part = slice(at, at + ELEMENTS * WINDOW)
             requests = [h.start(g[part]) for h, g in zip(self.handles, gradients)]
             under_way = requests
-            while under_way:  # sums exist when the last start() returns: every test() takes some in
+            while under_way:  # sums exist when the last start() returns, and each test() receives some of them
                 under_way = [r for r in under_way if not r.test()]
             total[part], raised = requests[0].wait()
             flags |= raised
@@ -62,5 +64,7 @@ class Aggregated:
 
 
 def make(arm, format, workers):
-    """Return an object with total(gradients), which returns their sum and its fpisa.Flags, and close()."""
+    """Return an object with the methods total(gradients) and close(). total() returns the sum of the gradients and its
+    fpisa.Flags.
+    """
     return Plain(arm == "reversed") if arm in PLAIN else Aggregated(arm, format, workers)

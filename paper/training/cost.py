@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cost of a sum at a worker that trains: CPU time per value, and samples per second under a CPU quota.
+"""Measure the cost of a sum at a worker that trains, as CPU time per value and as samples per second with a CPU quota.
 
     cost.py BUILD [--models mlp,vgg] [--workers 2] [--quotas 0,50,25] [--rounds 5] [--steps 20] [--data mnist] [--record FILE]
 
-The regime: workers are processes in network namespaces, the aggregator is in XDP, and all share this machine's CPUs. Links
-are veths without shaping. NAPI is threaded at both ends of each, so that the aggregator's work is not charged to a
-worker. A quota limits a worker's process, in per cent of a CPU; 0 means no quota. Contenders (cost_rank.py) take turns, round
-by round: none, fpisa, switchml. JSON, a line per network, quota and contender: medians and quartiles over rounds.
-`throttled` is the share of the quota's periods in which it stopped a worker; it is 0 if others' work hides a quota. Needs
-root.
+Workers are processes in network namespaces, the aggregator is in XDP, and all share this machine's CPUs. Links are veths
+without shaping. NAPI is threaded at both ends of each link, so that the aggregator's work is not charged to a worker. A
+quota limits the process of a worker, in per cent of a CPU. 0 means no quota. The contenders none, fpisa and switchml
+(cost_rank.py) take turns in each round. The output is a line of JSON for each network, quota and contender, with medians and
+quartiles over rounds. `throttled` is the share of periods in which the quota stopped a worker. It is 0 if other processes'
+work hides the quota. The program needs root.
 """
 import argparse
 import contextlib
@@ -33,7 +33,7 @@ from quota import Quota  # noqa: E402
 from sweep import machine, words, write  # noqa: E402
 
 CONTENDERS = "none", "fpisa", "switchml"
-CHUNK = 256  # values of a frame, and of one exponent
+CHUNK = 256  # number of values in a frame, and number of values with a common exponent
 JOBS = [(1, ["--mode", "fpisa"]), (2, ["--format", "int32", "--big-endian"]), (3, ["--format", "int32"])]
 
 
@@ -60,7 +60,7 @@ class Ranks:
 
     def order(self, **order):
         for p in self.processes:
-            with contextlib.suppress(BrokenPipeError):  # answers() says why
+            with contextlib.suppress(BrokenPipeError):  # answers() reports the reason
                 p.stdin.write(json.dumps(order) + "\n")
                 p.stdin.flush()
         return self.answers()
@@ -79,7 +79,7 @@ def thread_napi(net):
 
 
 def one_round(ranks, quotas, contender, steps):
-    """Return the figures of all ranks together."""
+    """Combine the figures of all ranks and return them."""
     before = [q.periods() for q in quotas]
     said = ranks.order(contender=contender, steps=steps)
     after = [q.periods() for q in quotas]
@@ -92,7 +92,7 @@ def one_round(ranks, quotas, contender, steps):
 
 
 def measure(net, model, args):
-    """Measure the lines of one network."""
+    """Measure all quotas and contenders for one network."""
     from common import quartiles
     with contextlib.ExitStack() as stack:
         ranks = Ranks(net, model, args)
@@ -141,9 +141,10 @@ def main():
     os.environ["FPISA_BUILD"] = args.build
     from common import labs, own_mounts
     from run import busy
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # removes groups of quotas
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # remove the groups of quotas
     own_mounts()
-    images.load(args.data, os.path.join(args.build, "training"))  # here a route exists, in the namespaces it does not
+    # before the namespaces are entered, because only here there is a route
+    images.load(args.data, os.path.join(args.build, "training"))
     lines = [{**machine(), "date": datetime.date.today().isoformat(), "busy": busy(2), "command": " ".join(sys.argv[2:])}]
     net = labs.Lab(args.workers)
     try:

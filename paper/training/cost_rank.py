@@ -4,10 +4,10 @@
 
     cost_rank.py ADDRESS RANK PLAN
 
-Orders and answers are lines of JSON: {"contender", "steps"}; {"began_ns", "ended_ns", "gradient_s", "sum_s"}, the latter two
-in CPU time of this process. none: gradients are not summed. fpisa: gradients are summed as they are, by job 1. switchml:
-as a SwitchML worker does, by jobs 2 and 3: the largest exponent of each chunk over all ranks, integers in network byte
-order scaled by it, and floats again.
+Orders and answers are lines of JSON. An order is {"contender", "steps"}. An answer is {"began_ns", "ended_ns", "gradient_s",
+"sum_s"}, where gradient_s and sum_s are CPU times of this process. Contender none does not sum gradients. fpisa sums
+gradients as they are with job 1. switchml works like a SwitchML worker with jobs 2 and 3. It finds the largest exponent of
+each chunk over all ranks, scales values to integers in network byte order, and converts the sums back to floats.
 """
 import ctypes
 import json
@@ -24,7 +24,7 @@ import data  # noqa: E402
 import fpisa  # noqa: E402
 import replica  # noqa: E402
 
-TIMEOUT_S = 300  # others load torch meanwhile
+TIMEOUT_S = 300  # long, because other processes load torch at the same time
 
 
 class Contenders:
@@ -58,7 +58,7 @@ class Contenders:
 
 
 def train(r, rank, total, steps):
-    """Train. Return the times of the steps."""
+    """Train for a number of steps. Return the times of the steps."""
     gradient_s = sum_s = 0.0
     batches = r.batches(0)
     began_ns = time.monotonic_ns()
@@ -78,7 +78,7 @@ def main():
     address, rank, plan = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
     r = replica.Replica(plan["model"], data.load(plan["data"], plan["downloads"]), "fp32", 1, plan["workers"])
     contenders = Contenders(address, plan, r.size)
-    # The sums are the same except for rounding, because otherwise the figures are of two different things.
+    # Check that the sums of all contenders are equal except for rounding. Otherwise the figures would not be comparable.
     gradient = r.gradient(r.batches(0)[0][rank])
     ours, theirs = contenders.fpisa(gradient), contenders.switchml(gradient)
     if not np.allclose(ours, theirs, rtol=1e-3, atol=1e-6 * np.abs(ours).max()):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Images: 5,000 of MNIST out of a wheel of PyPI, CIFAR-10 from the user's files, noise for tests.
+"""Load images.
 
-All are returned as Data: values in 0..1, with a fixed split into a part for training and a fifth that is held out. Images
-are averaged over 2 x 2 pixels to save time: 14 x 14 for MNIST, 16 x 16 for CIFAR-10.
+The sources are 5,000 images of MNIST from a wheel of PyPI, CIFAR-10 from the user's files, and noise for tests. Data has
+values in 0..1, and a fixed split into a part for training and a fifth that is held out. Images are averaged over 2 x 2
+pixels to save time. This gives 14 x 14 pixels for MNIST and 16 x 16 for CIFAR-10.
 """
 import glob
 import gzip
@@ -37,7 +38,7 @@ class Data(NamedTuple):
 
 
 def split(name, pixels, labels):
-    """Return Data of bytes [n, channels, height, width] and their labels."""
+    """Return Data with images of bytes [n, channels, height, width] and their labels."""
     images = torch.nn.functional.avg_pool2d(torch.from_numpy(pixels).float() / 255, 2)
     labels = torch.from_numpy(labels.astype(np.int64))
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SPLIT_SEED))
@@ -47,7 +48,7 @@ def split(name, pixels, labels):
 
 
 def noise(count):
-    """Return images in MNIST's format that contain nothing to learn."""
+    """Return images in MNIST's format that contain only noise."""
     rng = np.random.default_rng(1)
     return split("noise", rng.integers(0, 256, (count, 1, 28, 28), np.uint8), rng.integers(0, 10, count))
 
@@ -55,7 +56,9 @@ def noise(count):
 # -- MNIST -------------------------------------------------------------------
 
 def wheel(folder):
-    """Return the wheel's path, after pip has downloaded it if needed. Raise RuntimeError unless its hash is that of mnist.txt."""
+    """Return the path of the wheel. Let pip download the wheel if necessary. Raise RuntimeError if the hash differs from that
+    in mnist.txt.
+    """
     with open(WHEEL) as f:
         pin, digest = re.search(r"^(\S+) --hash=sha256:(\w+)$", f.read(), re.M).groups()
     pattern = os.path.join(glob.escape(folder), pin.replace("==", "-") + "-*.whl")
@@ -72,7 +75,7 @@ def wheel(folder):
 
 
 def mnist(folder):
-    """Return the 5,000 images of the wheel; `folder` keeps it."""
+    """Return the 5,000 images in the wheel, which is kept in `folder`."""
     os.makedirs(folder, exist_ok=True)
     with zipfile.ZipFile(wheel(folder)) as z:
         rows = np.loadtxt(io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(z.read(MEMBER)))), delimiter=",")
@@ -82,7 +85,7 @@ def mnist(folder):
 # -- CIFAR-10 -------------------------------------------------------------------
 
 class Arrays(pickle.Unpickler):
-    """Unpickle CIFAR-10's files for Python, which hold an array in a dictionary, and refuse other objects."""
+    """Unpickle CIFAR-10's files for Python, which contain an array in a dictionary. Refuse other objects."""
 
     def find_class(self, module, name):
         if (module.split(".")[0], name) in ARRAY_PARTS:
@@ -91,7 +94,7 @@ class Arrays(pickle.Unpickler):
 
 
 def cifar_batch(path):
-    """Return (pixels, labels) of one file of either kind. Raise RuntimeError for other files."""
+    """Return (pixels, labels) of a file of either kind. Raise RuntimeError for other files."""
     try:
         if path.endswith(".bin"):
             rows = np.fromfile(path, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
@@ -104,7 +107,7 @@ def cifar_batch(path):
 
 
 def cifar10(folder, count=IMAGES):
-    """Return the first `count` images of the user's files data_batch_1 .. 5, or of these with .bin, in `folder`."""
+    """Return the first `count` images of the user's files data_batch_1 to data_batch_5 in `folder`. The names may end in .bin."""
     paths = sorted(p for p in glob.glob(os.path.join(glob.escape(folder), "data_batch_?*"))
                    if re.search(r"data_batch_\d(\.bin)?$", p))
     if not os.path.isdir(folder):
@@ -124,7 +127,9 @@ def cifar10(folder, count=IMAGES):
 
 
 def load(name, folder):
-    """Load images by their name on a command line: mnist, noise:COUNT, or cifar10:DIRECTORY. `folder` keeps downloads."""
+    """Load images by their name on a command line, which is mnist, noise:COUNT or cifar10:DIRECTORY. Downloads are kept in
+    `folder`.
+    """
     kind, _, rest = name.partition(":")
     if kind == "mnist":
         return mnist(folder)

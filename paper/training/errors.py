@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Losses of a sum of gradients: its errors here, and the events of a mode's adds by `fpisa analyze`."""
+"""Measure the errors of a sum of gradients, and count the events of a mode's adds with `fpisa analyze`."""
 import json
 import os
 import subprocess
@@ -13,7 +13,9 @@ COUNTS = "adds", "rounded", "overwritten", "left_shifted", "overflowed"
 
 
 def decades(errors):
-    """Count the errors that are 0 ("none"), by power of ten (floor of the logarithm), and that are not finite ("special")."""
+    """Count errors by power of ten (floor of the logarithm). Errors of 0 count as "none", and errors that are not finite as
+    "special".
+    """
     counts = {"none": int((errors == 0).sum()), "special": int((~np.isfinite(errors)).sum())}
     sizes = errors[(errors > 0) & np.isfinite(errors)]
     for decade, n in zip(*np.unique(np.floor(np.log10(sizes)).astype(int), return_counts=True)):
@@ -22,9 +24,8 @@ def decades(errors):
 
 
 def against_truth(gradients, total):
-    """Return the errors of `total` against the sum in binary64, which is exact for 8 values unless their magnitudes are 2^26 apart.
-
-    relative is over elements whose true sum is not zero.
+    """Return the errors of `total` relative to the sum in binary64. That sum is exact for 8 values unless their magnitudes
+    differ by 2^26. `relative` includes only elements whose true sum is not zero.
     """
     truth = np.sum(np.asarray(gradients, np.float64), axis=0)
     with np.errstate(invalid="ignore"):
@@ -34,7 +35,7 @@ def against_truth(gradients, total):
 
 
 def adds(gradients, mode, format, fpisa):
-    """Count the events of a mode's adds, by the program `fpisa`."""
+    """Count the events of a mode's adds with the program `fpisa`."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "gradients.npy")
         np.save(path, np.stack(gradients))
@@ -45,7 +46,7 @@ def adds(gradients, mode, format, fpisa):
 
 
 def of(gradients, total, arm, format, fpisa):
-    """Return the figures of one step, from against_truth() and, for the modes of an aggregator, from adds()."""
+    """Return the figures of one step. They come from against_truth(), and for the modes of an aggregator also from adds()."""
     found = against_truth(gradients, total)
     if arm in MODES:
         found.update(adds(gradients, arm, format, fpisa))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures of records: intervals of 95%, by Student's t over seeds; differences of pairs; shares of elements and of adds. A pair
-is one seed, one network and one format, with an arm and another arm that it is compared with.
+"""Compute figures of records. They are 95% intervals by Student's t over seeds, differences of pairs, and shares of elements
+and of adds. A pair consists of two runs with different arms and with the same seed, network and format.
 """
 import statistics
 
 from plan import EPOCHS, EXPERIMENT, NETWORKS, SEEDS
 
-LAST = 5  # epochs whose mean is less noisy than one epoch
+LAST = 5  # number of epochs whose mean is used, because it is less noisy than a single epoch; quantile 0.975 by number of values
 T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 0.975, by number of values
 
 
 def index(records):
-    """Return this experiment's records by seed, by network, format and arm. Raise ValueError if their images differ."""
+    """Return the records of this experiment by seed, and by network, format and arm. Raise ValueError if their images differ."""
     found, data = {}, {r["data"] for r in records}
     if len(data) > 1:
         raise ValueError(f"records of {' and '.join(sorted(data))} in one file: keep them apart")
@@ -36,21 +36,22 @@ def last_loss(record):
 
 
 def interval(values):
-    """Return (mean, half of the interval). For a single value the half is None."""
+    """Return the mean and half of the interval. For a single value, half of the interval is None."""
     if len(values) < 2:
         return values[0], None
     return statistics.fmean(values), T[len(values)] * statistics.stdev(values) / len(values) ** 0.5
 
 
 def paired(found, model, format, arm, of, base="default"):
-    """Return this arm's figure less the base's, for each seed that has both."""
+    """Return the figure of this arm minus that of the base, for each seed that has both."""
     ours, others = found.get((model, format, arm), {}), found.get((model, format, base), {})
     return [of(ours[s]) - of(others[s]) for s in sorted(ours) if s in others]
 
 
 def paired_all(found, format, arm, of, base="default", base_format=None):
-    """Return the mean difference over the networks, for each seed that has all networks on both sides. One value per seed,
-    because the networks of a seed see the same batches."""
+    """Return the mean difference over the networks, for each seed that has all networks for both arms. There is one value per
+    seed, because the networks of a seed use the same batches.
+    """
     ours, others = ([found.get((m, *side), {}) for m in NETWORKS] for side in ((format, arm), (base_format or format, base)))
     seeds = set.intersection(*map(set, ours + others))
     return [statistics.fmean(of(a[s]) - of(b[s]) for a, b in zip(ours, others)) for s in sorted(seeds)]
@@ -63,13 +64,15 @@ def samples(found, format, arm, model, epoch=None):
 
 
 def share(samples_, of):
-    """Return the percentage of the elements, or adds, of samples."""
+    """Return the percentage of the elements or adds in samples."""
     part, whole = map(sum, zip(*map(of, samples_)))
     return 100 * part / whole if whole else 0.0
 
 
 def within(kind, low, high=None):
-    """Return a function for share(): errors of decades low..high-1, of elements; without `high` also errors that are not finite."""
+    """Return a function for share() that selects errors of elements in decades low..high-1. Without `high` the function also
+    selects errors that are not finite.
+    """
     def inside(decade):
         if decade == "special":
             return high is None
@@ -83,5 +86,5 @@ def of_adds(name):
 
 
 def steps_with(runs, flag):
-    """Return the percentage of the steps of runs in which a sum raised the flag."""
+    """Return the percentage of steps in which a sum raised the flag."""
     return 100 * sum(r["flags"].get(flag, 0) for r in runs) / sum(r["steps"] for r in runs)

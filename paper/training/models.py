@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The paper's four networks, small: each has its characteristic parts, but few of them and with few channels."""
+"""Small versions of the paper's four networks. Each has its characteristic parts, but only a few, with few channels."""
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -8,13 +8,15 @@ CLASSES = 10
 
 
 def unit(inputs, outputs, kernel=3, stride=1, groups=1):
-    """Return a convolution with its normalisation."""
+    """Return a convolution followed by a normalisation."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
                          nn.BatchNorm2d(outputs), nn.ReLU())
 
 
 class Residual(nn.Module):
-    """Two convolutions, to which the input is added unchanged, or through a 1 x 1 if the shape changes."""
+    """Two convolutions. The input is added to the output, either unchanged, or through a 1 x 1 convolution if the shape
+    changes.
+    """
 
     def __init__(self, inputs, outputs, stride=1):
         super().__init__()
@@ -28,7 +30,7 @@ class Residual(nn.Module):
 
 
 class Inception(nn.Module):
-    """Four branches side by side: 1 x 1, 3 x 3, twice 3 x 3, pooled."""
+    """Four branches in parallel: a 1 x 1 convolution, a 3 x 3 convolution, two 3 x 3 convolutions, and pooling."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -43,7 +45,7 @@ class Inception(nn.Module):
 
 
 class Inverted(nn.Module):
-    """A wide layer, a convolution of each channel by itself, and a narrow layer without ReLU."""
+    """A wide layer, a convolution of each channel separately, and a narrow layer without ReLU."""
 
     def __init__(self, inputs, outputs, stride=1, widening=4):
         super().__init__()
@@ -74,7 +76,9 @@ def mobilenetv2(channels):
 
 
 def mlp(channels):
-    """Return a network for cost.py that is not the paper's: a million parameters and little computation. Images are 14 x 14."""
+    """Return a network for cost.py, which is not one of the paper's. It has a million parameters and needs little computation.
+    Images are 14 x 14 pixels.
+    """
     return [nn.Flatten(), nn.Linear(channels * 14 * 14, 1024), nn.ReLU(), nn.Linear(1024, 896), nn.ReLU(), nn.Linear(896, 64),
             nn.ReLU(), nn.Unflatten(1, (64, 1, 1))]
 
@@ -83,5 +87,5 @@ MODELS = {"vgg": vgg, "resnet": resnet, "googlenet": googlenet, "mobilenetv2": m
 
 
 def make(name, channels):
-    """Return a network for images with `channels` channels, initialised by torch's generator."""
+    """Return a network for images with `channels` channels. The parameters are initialised by torch's generator."""
     return nn.Sequential(*MODELS[name](channels), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES))

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A few steps of training over XDP, to compare the parameters with those of the same run inside one process.
+"""Train for a few steps over XDP, and compare the parameters with those of the same run inside one process.
 
     network.py BUILD [--steps 3] [--models vgg,...] [--arms exact,...] [--formats fp32,fp16] [--data mnist] [--record FILE]
 
-Eight workers, each a process with its replica in a network namespace, and an aggregator in XDP between them. JSON, a line
-for the machine and a line per run. `exact` does not depend on the order of addition: its parameters must have the bits of
-transport `mem`, or the exit status is 1. `fpisa` and `fpisa-a` do depend on it, and frames arrive in any order: for these
-the program only reports the result. Needs root.
+Eight workers are processes in network namespaces with a replica each, and an aggregator in XDP connects them. The output is
+a line of JSON for the machine and a line for each run. `exact` does not depend on the order of addition. So its parameters
+must have the same bits as with transport `mem`, or else the exit status is 1. `fpisa` and `fpisa-a` depend on the order, and
+frames arrive in any order. So for these modes the program only reports the result. It needs root.
 """
 import argparse
 import datetime
@@ -24,11 +24,11 @@ import plan  # noqa: E402
 from sweep import machine, words, write  # noqa: E402
 
 JOB = 1
-WAIT_S = 300  # eight processes load torch
+WAIT_S = 300  # long, because eight processes load torch
 
 
 def over_the_network(net, settings, steps, data, downloads):
-    """Return the answers of the ranks about a run by the datapath that `net` (lab.Lab) has loaded."""
+    """Run with the datapath that `net` (lab.Lab) has loaded. Return the answers of the ranks."""
     from lab import ADDRESS, LIBRARY, SLOW, end
     net.add_job(JOB, "--mode", settings.arm, "--format", settings.format)
     order = json.dumps({"settings": settings._asdict(), "workers": len(net.worker), "steps": steps, "data": data,
@@ -48,7 +48,7 @@ def over_the_network(net, settings, steps, data, downloads):
 
 
 def in_the_process(settings, steps, data, downloads, workers):
-    """Run the same by transport `mem`. Return the bits of the parameters."""
+    """Do the same run with transport `mem`. Return the bits of the parameters."""
     import arms
     import data as images
     import replica
@@ -63,7 +63,7 @@ def in_the_process(settings, steps, data, downloads, workers):
 
 
 def compare(net, settings, steps, data, downloads):
-    """Run both ways. Return the comparison."""
+    """Do the run in both ways. Return the comparison."""
     ranks = over_the_network(net, settings, steps, data, downloads)
     weights = {r["weights"] for r in ranks}
     mem = in_the_process(settings, steps, data, downloads, len(net.worker))
@@ -90,7 +90,7 @@ def main():
     from common import labs, own_mounts
     own_mounts()
     downloads = os.path.join(args.build, "training")
-    images.load(args.data, downloads)  # before the namespaces, which have no route
+    images.load(args.data, downloads)  # before the namespaces are entered, because they do not have a route
     lines, good = [{**machine(), "date": datetime.date.today().isoformat()}], True
     print(json.dumps(lines[0]), flush=True)
     net = labs.Lab(plan.WORKERS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pictures of doc/training.md, by gnuplot."""
+"""Draw the pictures of doc/training.md with gnuplot."""
 import os
 import sys
 
@@ -18,7 +18,7 @@ LOWEST = 80  # per cent; lower end of the pictures of accuracy
 
 
 def panels(title, columns, rows, of):
-    """Return a script of panels; of(i, j) returns lines of gnuplot for a panel."""
+    """Return a script of panels. of(i, j) returns the lines of gnuplot for a panel."""
     return "\n".join([f"set multiplot layout {rows},{columns} title {plot.quoted(title)}",
                       *(of(i, j) for i in range(rows) for j in range(columns)), "unset multiplot"])
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The plan of runs: networks, formats, arms, seeds. Needs neither torch nor the library."""
+"""The plan of runs, which lists networks, formats, arms and seeds. This module needs neither torch nor the library."""
 from typing import NamedTuple
 
 NETWORKS = {"vgg": "VGG", "resnet": "ResNet", "googlenet": "GoogLeNet", "mobilenetv2": "MobileNetV2"}
 FORMATS = "fp32", "fp16"
-PLAIN = "default", "reversed"  # torch's own addition, with rank 0 first and with rank 0 last: differences without other arithmetic
+# torch's own addition with rank 0 first, and with rank 0 last; their difference shows the effect of the order alone
+PLAIN = "default", "reversed"
 MODES = "fpisa-a", "fpisa", "exact"
 ARMS = (*PLAIN, *MODES)
 WORKERS = 8
@@ -15,7 +16,7 @@ EXPERIMENT = 1  # increase with every change of a run's computation: records wit
 
 
 class Settings(NamedTuple):
-    """Settings of a run. data: mnist, cifar10 or noise."""
+    """The settings of a run. `data` is mnist, cifar10 or noise."""
 
     data: str
     model: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A CPU quota for a process: a group of the controller cpu, for either version of cgroups."""
+"""A CPU quota for a process. It uses a group of the `cpu` controller in cgroups v1 or v2."""
 import os
 
 PERIOD_US = 20000
@@ -7,7 +7,7 @@ V1, V2 = "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"
 
 
 class Quota:
-    """A limit for process `pid`, set by set(). Raise OSError if the cgroup cannot be created."""
+    """A limit for process `pid`. set() changes the limit. Raise OSError if the cgroup cannot be created."""
 
     def __init__(self, pid):
         self.unified = os.path.exists(os.path.join(V2, "cgroup.controllers"))
@@ -26,7 +26,7 @@ class Quota:
             f.write(str(value))
 
     def set(self, percent):
-        """Set the quota in per cent of one CPU; 0: unlimited."""
+        """Set the quota in per cent of one CPU. 0 means no limit."""
         us = PERIOD_US * percent // 100
         if self.unified:
             self._write("cpu.max", f"{us or 'max'} {PERIOD_US}")
@@ -36,11 +36,11 @@ class Quota:
             self._write("cpu.cfs_quota_us", us or -1)
 
     def periods(self):
-        """Return (all periods, periods in which the quota stopped the process) so far."""
+        """Return (number of periods, number of periods in which the quota stopped the process)."""
         with open(os.path.join(self.path, "cpu.stat")) as f:
             stat = dict(line.split() for line in f)
         return int(stat["nr_periods"]), int(stat["nr_throttled"])
 
     def close(self):
-        """Remove the group. Call after the process has ended."""
+        """Remove the group. Call this method after the process has ended."""
         os.rmdir(self.path)

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""One worker in a separate process: a rank of a job of the aggregator, with its own replica of the network.
+"""One worker in a separate process. It is a rank of a job of the aggregator, and has its own replica of the network.
 
     rank.py ADDRESS JOB RANK PLAN
 
-PLAN is JSON: settings (plan.py; the arm is the job's mode), workers, steps, data, downloads. Writes JSON: the bits of all
-parameters after the steps, the raised flags, and the number of frames that were sent again.
+PLAN is JSON with settings (see plan.py), workers, steps, data and downloads. The arm is the mode of the job. The output is
+JSON with the bits of all parameters after the steps, the flags that were raised, and the number of frames that were sent
+again.
 """
 import json
 import os
@@ -19,7 +20,7 @@ import fpisa  # noqa: E402
 import replica  # noqa: E402
 from plan import Settings  # noqa: E402
 
-JOIN_S = 120  # others load torch meanwhile
+JOIN_S = 120  # long, because other processes load torch at the same time
 
 
 def main():

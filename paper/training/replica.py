@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker's network, which returns gradients and takes sums. It does not know how sums are made.
+"""The network of a worker, which returns gradients and takes sums.
 
-A run with one process for all workers has one replica, because all their replicas are alike: parameters depend only on the
-seed and the sums. Running statistics of the normalisations, which only accuracy() uses, are then those of all workers'
-batches in order.
+It does not depend on how sums are made. Parameters depend only on the seed and the sums, so all replicas of a run are equal.
+If one process runs all workers, it therefore has only one replica. In this case the running statistics of the
+normalisations, which only accuracy() uses, are those of all workers' batches in order.
 """
 import hashlib
 
@@ -14,13 +14,13 @@ import models
 from plan import WORKERS
 
 BATCH = 16
-RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's values
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's values; number of images processed together, which fit into a cache
 EVALUATED = 100  # images at once, which fit a cache
 TYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
 
 class Replica:
-    """format: type of gradients, and of parameters between steps; all other computation is in fp32."""
+    """`format` is the type of gradients, and of parameters between steps. All other computation is in fp32."""
 
     def __init__(self, model, data, format, seed, workers=WORKERS):
         torch.set_num_threads(1)
@@ -31,7 +31,7 @@ class Replica:
         self.parameters = list(self.net.parameters())
         self.size = sum(p.numel() for p in self.parameters)
         self.optimizer = torch.optim.SGD(self.parameters, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-        self.steps = len(data.images) // (workers * BATCH)  # steps of an epoch
+        self.steps = len(data.images) // (workers * BATCH)  # number of steps in an epoch
         self.round()
 
     def batches(self, epoch):
@@ -41,14 +41,14 @@ class Replica:
         return order[:self.steps * self.workers * BATCH].view(self.steps, self.workers, BATCH)
 
     def gradient(self, batch):
-        """Return the gradient of the mean loss over one worker's batch, flat."""
+        """Return the gradient of the mean loss over one worker's batch as a flat tensor."""
         for p in self.parameters:
             p.grad = None
         F.cross_entropy(self.net(self.data.images[batch]), self.data.labels[batch]).backward()
         return torch.cat([p.grad.reshape(-1) for p in self.parameters]).to(self.type).numpy()
 
     def update(self, total):
-        """Take a step by the sum of all workers' gradients."""
+        """Make a step with the sum of all workers' gradients."""
         mean = torch.from_numpy(total).float() / self.workers
         at = 0
         for p in self.parameters:
@@ -64,7 +64,7 @@ class Replica:
                     p.copy_(p.half().float())
 
     def accuracy(self):
-        """Return (per cent right, mean loss) on the held-out images."""
+        """Return the percentage of correct answers and the mean loss on the held-out images."""
         self.net.eval()
         with torch.no_grad():
             out = torch.cat([self.net(part) for part in self.data.test_images.split(EVALUATED)])
@@ -73,5 +73,5 @@ class Replica:
             return round(100 * right, 4), round(F.cross_entropy(out, self.data.test_labels).item(), 4)
 
     def digest(self):
-        """Return a digest of all parameters, by their bits."""
+        """Return a digest of the bits of all parameters."""
         return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in self.parameters)).hexdigest()

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of doc/training.md, from paper/training/records.
+"""Make the tables of doc/training.md from paper/training/records.
 
-    report.py write		into the page, between its marks, and its pictures: `make training-page`
-    report.py show FILE	the tables of other records, to stdout
-    report.py again FILE	records that these were second runs: `make training-again`
+    report.py write		write the tables between the marks of the page, and the pictures: `make training-page`
+    report.py show FILE	print the tables of other records
+    report.py again FILE	record the runs of FILE as second runs: `make training-again`
 
 Figures of the page are never written by hand (tests/tree/test_training.py). figures.py defines them.
 """
@@ -75,7 +75,7 @@ def heading(found):
 
 
 def verdict(values):
-    """Return the verdict about a mean difference, against the paper's claim."""
+    """Return the verdict about a mean difference in comparison with the paper's claim."""
     if len(values) < 2:
         return NOT_RUN if not values else "one pair has no interval"
     mean, half = interval(values)
@@ -85,7 +85,7 @@ def verdict(values):
 
 
 def caveats(found):
-    """Return remarks that the answer's table does not contain, or nothing without an interval."""
+    """Return remarks that are not in the answer's table. Return nothing if there is no interval."""
     pooled = {(f, a): v for f in FORMATS for a in ARMS[1:] for v in [paired_all(found, f, a, last)] if len(v) > 1}
     single = {(f, a, m): v for f in FORMATS for a in ARMS[1:] for m in NETWORKS for v in [paired(found, m, f, a, last)]
               if len(v) > 1}
@@ -118,7 +118,7 @@ def caveats(found):
 
 
 def answer(found):
-    """Return the answer to the question at the page's top."""
+    """Return the answer to the question at the top of the page."""
     rows = []
     for format in FORMATS:
         for arm in ARMS[1:]:
@@ -195,14 +195,14 @@ BEYOND = within("absolute", -8)
 
 
 def of_sample(values):
-    """Return the median of shares per run, with the lowest and the highest."""
+    """Return the median of the runs' shares, with the lowest and the highest."""
     if not values:
         return NOT_RUN
     return f"{statistics.median(values):.3g}" + (f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else "")
 
 
 def phases(found):
-    """Return the losses of `fpisa-a` by network and epoch, next to default addition's errors."""
+    """Return the losses of `fpisa-a` by network and epoch, compared with the errors of default addition."""
     rows = []
     for model, name in NETWORKS.items():
         for epoch in sorted({s["epoch"] for a in ARMS for s in samples(found, "fp32", a, model)}):
@@ -215,7 +215,7 @@ def phases(found):
 
 
 def claims(found):
-    """Return the paper's sentences next to our results."""
+    """Return the paper's statements and our results."""
     def of_a(of, arm="fpisa-a", epoch=None, middle=lambda s, of: share(s, of)):
         values = {m: middle(s, of) for m in NETWORKS for s in [samples(found, "fp32", arm, m, epoch)] if s}
         vgg, others = ([v for m, v in values.items() if (m == "vgg") == is_vgg] for is_vgg in (True, False))
@@ -355,7 +355,7 @@ def write():
 
 
 def record_again(path):
-    """Record second runs. Records of a CPU replace earlier records of the same CPU."""
+    """Record second runs. The records of a CPU replace earlier records of the same CPU."""
     new = [{f: r[f] for f in (*KEY, "weights", "date", "machine")} for r, _ in twice(read(path), read(RECORDS))]
     if not new:
         sys.exit(f"report.py: {path} has no second run of any in {os.path.relpath(RECORDS)}: `make training` does 40")

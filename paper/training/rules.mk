@@ -9,13 +9,13 @@ LONG_RECORDS := paper/training/records/$(TRAINING_DATA).jsonl
 training_sweep = $(PYTHON) -B paper/training/sweep.py $(B) --data $(if $(CIFAR10),"cifar10:$(CIFAR10)",mnist)
 training training-long training-network training-cost: PACKAGES += $(TRAINING_PACKAGES)
 
-# Run one seed, or SEEDS=9-10. After a stop, the same command continues.
+# Run one seed, or several seeds with SEEDS=9-10. After an interruption, the same command continues.
 training: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(training_sweep) --records $(SHORT_RECORDS) $(if $(SEEDS),--seeds $(SEEDS)) --minutes 24 --compare $(LONG_RECORDS)
 	$(Q)$(PYTHON) -B paper/training/report.py show $(SHORT_RECORDS)
 
-# Run ten seeds, two and a half hours at a time, starting from the committed records and the runs of `make training`.
+# Run ten seeds, for two and a half hours at a time. Start from the committed records and the runs of `make training`.
 training-long: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(training_sweep) --records $(LONG_RECORDS) --also $(SHORT_RECORDS) --seeds 1-10 --minutes 148
@@ -27,7 +27,7 @@ training-again:
 training-page:
 	$(Q)$(PYTHON) -B paper/training/report.py write
 
-# Run a few steps over XDP, and the same over `mem`.
+# Run a few steps over XDP, and the same steps with transport `mem`.
 training-network: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(PYTHON) -B paper/training/network.py $(B) --arms exact,fpisa --record paper/training/records/network.jsonl

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs of train.py, two at once: all networks, formats and arms, for each seed.
+"""Run train.py for all networks, formats and arms of each seed, two runs at a time.
 
     sweep.py BUILD --records FILE [--seeds 1-10] [--minutes M] [--data mnist|cifar10:DIR] ...
 
-A run's record is a line of FILE as soon as the run has ended, and a recorded run is not repeated. Stopping the program, also
-by Ctrl-C, loses only the runs in progress. The runs of one seed come one after the other, so that arms can be compared in
-pairs. With --minutes a run does not begin if it would not end in time; the exit status is 0 then too. --also FILE first takes
-the runs of another file. --compare FILE says afterwards how many runs ended with the same bits there.
+When a run has ended, its record is appended to FILE as a line. A recorded run is not repeated. Stopping the program, for
+example with Ctrl-C, loses only the runs in progress. The runs of one seed follow each other, so that arms can be compared in
+pairs. With --minutes a run does not begin if it would not end in time, and the exit status is still 0. --also FILE first
+copies the records of another file. --compare FILE finally prints how many runs have the same bits as in another file.
 """
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.join(HERE, "..", "..", "adapters", "python")
 PR_SET_PDEATHSIG = 1
-SILENCE_S = 30  # silence after which the end of an epoch is reported
+SILENCE_S = 30  # an epoch is reported if nothing was printed for this time
 
 
 def cpu_name():
@@ -38,14 +38,14 @@ def cpu_name():
 
 
 def machine():
-    """Return the properties of the machine on which bits depend in addition to the settings, and time."""
+    """Return the properties of the machine that the bits of a run and its duration depend on, in addition to the settings."""
     import torch
     return {"cpu": cpu_name(), "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release().split("-")[0],
             "torch": torch.__version__}
 
 
 def process(pipe, build, data, folder):
-    """Receive settings; send the number of done epochs, then the record. Data are loaded once."""
+    """Receive settings. During a run send the number of completed epochs, and finally the record. Load the data only once."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["FPISA_LIBRARY"] = os.path.join(build, "libfpisa.so")
@@ -68,7 +68,9 @@ def process(pipe, build, data, folder):
 # -- records ------------------------------------------------------------------
 
 def read(path):
-    """Return the records of a file, or none if it does not exist. Skip a last line that is cut off. SystemExit for another broken line."""
+    """Return the records in a file, or none if the file does not exist. Skip an incomplete last line. Raise SystemExit for any
+    other broken line.
+    """
     records = []
     if os.path.exists(path):
         with open(path) as f:
@@ -81,7 +83,7 @@ def read(path):
 
 
 def write(path, records):
-    """Replace the file's records."""
+    """Replace the records in the file."""
     with open(path, "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in records)
 
@@ -117,7 +119,9 @@ class Records:
 # -- the sweep -----------------------------------------------------------------
 
 class Clock:
-    """Durations of runs, by network: from runs that ended in this sweep, and before that from the epochs of current runs."""
+    """Durations of runs by network. They come from runs that ended in this sweep, or if there are none from the epochs of
+    current runs.
+    """
 
     def __init__(self, minutes):
         self.began = self.said = time.monotonic()
@@ -127,7 +131,7 @@ class Clock:
         self.under_way[who] = settings, time.monotonic(), 0
 
     def epoch(self, who, done):
-        """Note an epoch. Return whether it is time to report it."""
+        """Note a completed epoch. Return whether it is time to report the epoch."""
         self.under_way[who] = *self.under_way[who][:2], done
         due = time.monotonic() - self.said > SILENCE_S
         self.said = time.monotonic() if due else self.said
@@ -144,7 +148,7 @@ class Clock:
         self.took.setdefault(record["model"], []).append(record["seconds"])
 
     def expect(self, model):
-        """Return the expected seconds of a run, or None before anything is known."""
+        """Return the expected duration of a run in seconds, or None if it is unknown."""
         known = self.took.get(model) or [s for of_model in self.took.values() for s in of_model] or [
             (time.monotonic() - began) * settings.epochs / done for settings, began, done in self.under_way.values() if done]
         return sum(known) / len(known) if known else None
@@ -153,14 +157,14 @@ class Clock:
         return self.limit_s is None or self.elapsed() + (self.expect(model) or 0) < self.limit_s
 
     def left(self, todo, processes):
-        """Return a sentence about the time that the current runs and these settings will take."""
+        """Return a sentence about the time that the current runs and the runs with these settings will take."""
         parts = [(s, 1 - done / s.epochs) for s, _, done in self.under_way.values()] + [(s, 1) for s in todo]
         seconds = sum(part * self.expect(s.model) for s, part in parts) / processes
         return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
 def start(args, pipes):
-    """Start another process, which sends None when it has the images."""
+    """Start another process. The process sends None when it has the images."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     pipes[ours] = context.Process(target=process, args=(theirs, args.build, args.data, args.downloads), daemon=True)
@@ -169,7 +173,7 @@ def start(args, pipes):
 
 
 def sweep(args, todo, records, there=0):
-    """Do the runs. Return whether no run failed. there: number of runs done before."""
+    """Do the runs. Return whether no run failed. `there` is the number of runs that were done before."""
     clock, pipes, total, good = Clock(args.minutes), {}, there + len(todo), True
     start(args, pipes)
     done = there
@@ -198,11 +202,12 @@ def sweep(args, todo, records, there=0):
                 clock.note(said)
                 print(f"training: {done}/{total} {said['model']} {said['format']} {said['arm']} seed {said['seed']}: "
                       f"{said['accuracy'][-1]:.1f}%, {said['seconds']:.0f} s; {clock.left(todo, len(pipes))}", flush=True)
-            elif len(pipes) < args.processes and len(todo) > 1:  # the first process has the images, so the others do not download
+            # wait until the first process has the images, so that other processes do not download them
+            elif len(pipes) < args.processes and len(todo) > 1:
                 start(args, pipes)
             if todo and clock.allows(todo[0].model):
                 clock.begin(pipe, todo[0])
-                with contextlib.suppress(BrokenPipeError):  # a process that has died: the next recv() reports it
+                with contextlib.suppress(BrokenPipeError):  # the process has died, which the next recv() reports
                     pipe.send(todo[0])
                 todo.pop(0)
             else:
@@ -214,7 +219,7 @@ def sweep(args, todo, records, there=0):
 
 
 def twice(ours, theirs):
-    """Return pairs of ours and theirs that are two runs of the same settings. A copied record is not a second run."""
+    """Return pairs of two runs with the same settings, one of ours and one of theirs. A copied record is not a second run."""
     theirs = {key(r): r for r in theirs}
     return [(r, theirs[key(r)]) for r in ours if theirs.get(key(r), r) != r]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One run: a network, a format, an arm and a seed, trained by 8 workers in one process. sweep.py does many runs."""
+"""Train a network with a format, an arm and a seed by 8 workers in one process. sweep.py does many such runs."""
 import datetime
 import time
 
@@ -12,12 +12,14 @@ from plan import EXPERIMENT
 
 
 def sampled(epochs):
-    """Return the epochs of which the middle step is sampled: the first, the middle and the last, as in the paper."""
+    """Return the first, the middle and the last epoch. As in the paper, the middle step of each is sampled."""
     return sorted({0, epochs // 2, epochs - 1})
 
 
 def run(settings, data, program, after_epoch=lambda done: None):
-    """Return the record of a run. program: the path of `fpisa`; after_epoch(number of done epochs) is called after each epoch."""
+    """Do a run and return its record. `program` is the path of `fpisa`. after_epoch(number of completed epochs) is called after
+    each epoch.
+    """
     began, cpu = time.monotonic(), time.process_time()
     r = replica.Replica(settings.model, data, settings.format, settings.seed)
     adder = arms.make(settings.arm, settings.format, r.workers)
@@ -44,5 +46,5 @@ def run(settings, data, program, after_epoch=lambda done: None):
     return {"experiment": EXPERIMENT, **settings._asdict(), "parameters": r.size, "steps": steps, "accuracy": accuracy,
             "loss": loss, "flags": {k: n for k, n in flags.items() if n}, "samples": samples, "weights": r.digest(),
             "date": datetime.date.today().isoformat(),
-            "seconds": round(time.monotonic() - began, 6),  # precise enough that different runs have different records
+            "seconds": round(time.monotonic() - began, 6),  # precise enough to distinguish the records of different runs
             "cpu_s": round(time.process_time() - cpu, 1)}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What pipeline.cpp drives: a pipeline of each format, mode and rounding, which
- * share their handshake and take a word each; lane i is format i / 4, mode
- * i / 2 % 2, rounding i % 2. And every variant of the other units, which are
- * measured against the pipeline and have to be right for that.
+ * The modules that pipeline.cpp and units.cpp drive. The first has a pipeline
+ * for each format, mode and rounding. The pipelines share their handshake, and
+ * each takes a word. Lane i has format i / 4, mode i / 2 % 2 and rounding i %
+ * 2. The second has every variant of the other units. Their area is compared
+ * with that of the pipeline, so they must be correct.
  */
 module lanes (
 	input              clk,
@@ -58,7 +59,7 @@ module units (
 );
 	genvar i;
 
-	/* ALU i is SHIFT i / 2, ARITHMETIC i % 2; atom i is PREDICATED i / 4, SHIFT i % 4. */
+	/* ALU i has SHIFT i / 2 and ARITHMETIC i % 2. Atom i has PREDICATED i / 4 and SHIFT i % 4. */
 	generate
 		for (i = 0; i < 10; i = i + 1) begin : alus
 			banzai_alu #(i / 2, i % 2, 0) u(clk, a, b, c, constant_0, distance, opcode, select, 2'b0,

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Faults that `make hw HW_MUTATE=1` plants in the RTL, one at a time: each must be caught.
+"""Faults that `make hw HW_MUTATE=1` adds to the RTL one at a time.
 
-Each unit has at least two: a plain fault, and a fault that only chains, signs or ties of a kind meet. `proof` names the
-proof of proofs.v that must fail with the fault; every proof fails for some fault. UNITS are in the designs beside the
-pipeline, which are compared with its area.
+Each fault must be detected. Each unit has at least two faults. One is a simple fault, and one affects only certain chains,
+signs or ties. `proof` names the proof of proofs.v that must fail with the fault. Every proof fails for some fault. The
+faults in UNITS are in the designs whose area is compared with that of the pipeline.
 """
 
 import collections

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Compare paper/hw/fpisa_pipeline.v, simulated by Verilator, with include/fpisa/mau.h:
- * every word, flag and event that the pipeline outputs for every contribution.
+ * Compare paper/hw/fpisa_pipeline.v, simulated by Verilator, with include/fpisa/mau.h.
+ * The comparison covers every word, flag and event that the pipeline outputs for each
+ * contribution.
  *
- *	pipeline CHAINS [PART PARTS]
+ * 	pipeline CHAINS [PART PARTS]
  *
- * Boundary values come first: every pair of them, every single value of 16 bits,
- * and the tree's own vectors (tests/vectors.h) of each kind, long enough to
- * saturate. Then come CHAINS random chains of 2 to 64 terms over the twelve lanes,
- * with bubbles and stalls. PART of PARTS does its share, with a separate seed.
- * The program fails on a mismatch, or if an event that a lane can cause never happened.
+ * The first inputs are all pairs of boundary values, all 16-bit values, and the vectors
+ * of tests/vectors.h of each kind, which are long enough to saturate. Then follow
+ * CHAINS random chains of 2 to 64 terms over the twelve lanes, with bubbles and stalls.
+ * PART of PARTS runs its share with a separate seed. The program fails if an output
+ * differs, or if an event that a lane can cause never happened.
  */
 #include "reference.h"
 
@@ -31,14 +32,14 @@ namespace
 enum kind {
 	UNIFORM,   /* all bits random */
 	CLOSE,	   /* exponents within 4 */
-	ALIGN,	   /* exponents within 40: every shift distance */
-	GROWING,   /* one sign, exponents that climb slowly: the register fills */
-	SATURATE,  /* one sign, one exponent, largest mantissas */
-	SPECIAL,   /* a third zeros, infinities, NaNs */
+	ALIGN,	   /* exponents within 40, which covers every shift distance */
+	GROWING,   /* one sign and slowly increasing exponents, which fill the register */
+	SATURATE,  /* one sign and one exponent, with the largest mantissas */
+	SPECIAL,   /* one third of the values are zeros, infinities or NaNs */
 	SUBNORMAL, /* the smallest values */
-	CANCEL,	   /* x, then -x or its neighbour */
+	CANCEL,	   /* x, followed by -x or its neighbour */
 	TOP,	   /* the largest exponents */
-	CLIMB,	   /* exponents that climb by 0..9: left shifts and overwrites */
+	CLIMB,	   /* exponents that increase by 0..9, which cause left shifts and overwrites */
 	FEW_BITS,  /* ties */
 	KINDS,
 };
@@ -57,10 +58,10 @@ reference slots[LANES];
 counts seen[LANES];
 uint64_t chains, wrong;
 
-/* A fault that shows everywhere does not need ten million chains. */
+/* Stop after this number of mismatches. A fault that affects everything does not need ten million chains. */
 constexpr int GIVE_UP = 1000;
 
-/* Contributions in flight: more than the pipeline holds. */
+/* Number of contributions in flight, which is more than the pipeline can contain. */
 constexpr int QUEUE = 16;
 struct {
 	uint32_t word[LANES];
@@ -134,7 +135,7 @@ bool cycle()
 	return taken;
 }
 
-/* Feed a contribution, with bubbles and stalls in an eighth of the cycles each. */
+/* Feed a contribution. One eighth of the cycles are bubbles, and one eighth are stalls. */
 void contribute(bool first, const uint32_t *words)
 {
 	auto &q = queue[put % QUEUE];
@@ -184,8 +185,9 @@ void reset()
 /* -- boundary values -------------------------------------------------------- */
 
 /*
- * Return boundary values: both signs; exponents at the ends, a shift apart, in
- * the middle; fractions at the ends, by a tie.
+ * Return boundary values of both signs. Exponents are the smallest and the
+ * largest, near the shift distances, and in the middle. Fractions are the
+ * smallest and the largest, and near a tie.
  */
 std::vector<uint32_t> boundary_values(int lane)
 {
@@ -254,7 +256,7 @@ void boundary_pairs(unsigned int part, unsigned int parts)
 	}
 }
 
-/* Feed every 16-bit value. FP32's lanes get them too, with a fraction of random bits below. */
+/* Feed every 16-bit value. FP32's lanes get these values too, with random bits as the lower part of the fraction. */
 void every_half(unsigned int part, unsigned int parts)
 {
 	for (uint32_t half = part; half < 0x10000; half += parts) {
@@ -267,8 +269,8 @@ void every_half(unsigned int part, unsigned int parts)
 }
 
 /*
- * Convert a word of the tree's FP32 vectors. Other formats take the sign, a
- * similar exponent and the fraction's low bits.
+ * Convert a word of the FP32 test vectors. Other formats take the sign, a
+ * similar exponent, and the low bits of the fraction.
  */
 uint32_t narrow(int lane, uint32_t word)
 {
@@ -301,8 +303,9 @@ void tree_vectors()
 }
 
 /*
- * Fill registers in mode fpisa too: about 2^7 largest mantissas for FP32, 2^31 / 2047 for FP16, a little over
- * 2^20 (and 2^23 for BF16, which is not tested here). FP32's and FP16's go down, BF16's up.
+ * Fill registers in mode fpisa too. About 2^7 largest mantissas fill the register for FP32, and 2^31 / 2047, a little
+ * over 2^20, for FP16. BF16 would need 2^23, which is not tested here. The sums of FP32 and FP16 are negative, and
+ * those of BF16 are positive.
  */
 void fill_registers()
 {
@@ -360,7 +363,7 @@ uint32_t word_of(int lane, column &c, int term)
 	}
 }
 
-/* Return a length of 2 to 64 terms, each octave equally often. */
+/* Return a length of 2 to 64 terms. Each octave has the same probability. */
 int length()
 {
 	int octave = 1 + (int)vectors_below(&rng, 5);
@@ -418,8 +421,8 @@ void report(bool filled)
 		need(lane, "overwritten", n.overwritten, !fpisa);
 		need(lane, "left_shifted", n.left_shifted, !fpisa);
 		/*
-		 * In mode fpisa 2^headroom adds fit. Only FP32's registers can be filled here, and FP16's with
-		 * fill_registers().
+		 * In mode fpisa 2^headroom adds fit into a register. Only registers of FP32 can be filled by chains,
+		 * and those of FP16 by fill_registers().
 		 */
 		need(lane, "overflowed", n.overflowed, !fpisa || lane < (filled ? 8 : 4));
 		need(lane, "result beyond the range", n.beyond, true);

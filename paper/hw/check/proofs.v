@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What yosys proves of the units, for every input (prove() in paper/hw/check.py): `bad` can
- * never be 1. Ports connect the units, no reference reaches into one: yosys
- * 0.23 takes those for undriven wires without a word.
+ * Properties that yosys proves of the units for every input (prove() in paper/hw/check.py).
+ * A module's output `bad` can never be 1. Units are connected through ports, and not by
+ * hierarchical references, which yosys 0.23 treats as undriven wires without a warning.
  */
 
-/* MAU0, 1: a first contribution's registers. */
+/* MAU0 and MAU1 convert a first contribution to registers. */
 module decode #(parameter E = 8, M = 23) (input [E + M:0] word, output [E - 1:0] e, output [2:0] sticky, output [31:0] m);
 	wire sign;
 	wire [E - 1:0] field;
@@ -15,7 +15,7 @@ module decode #(parameter E = 8, M = 23) (input [E + M:0] word, output [E - 1:0]
 	fpisa_mau1_implied_one #(E, M) mau1(sign, field, frac, e, sticky, m);
 endmodule
 
-/* MAU2, 3, 4: registers and a decoded value to registers. */
+/* MAU2, MAU3 and MAU4 add a decoded value to registers. */
 module add #(parameter E = 8, M = 23, MODE = 1) (
 	input [E - 1:0] stored, input [2:0] stored_sticky, input [31:0] stored_m,
 	input [E - 1:0] e, input [2:0] sticky, input [31:0] m,
@@ -32,7 +32,7 @@ module add #(parameter E = 8, M = 23, MODE = 1) (
 	assign events[0] = rounded_in | rounded_st;
 endmodule
 
-/* MAU5..8: registers to a packed value. */
+/* MAU5 to MAU8 convert registers to a packed value. */
 module read #(parameter E = 8, M = 23, ROUNDING = 1) (
 	input [E - 1:0] e, input [2:0] sticky, input [31:0] m, output [E + M:0] word, output [4:0] flags
 );
@@ -49,7 +49,7 @@ module read #(parameter E = 8, M = 23, ROUNDING = 1) (
 	fpisa_mau8_assemble #(E, M, ROUNDING) mau8(sign, field, sticky, dn, normal, word, flags);
 endmodule
 
-/* What a value alone must read as: itself, NaNs the quiet one, zeros +0. */
+/* The result for a single value. It is the value itself, except that NaNs become the quiet NaN, and zeros become +0. */
 module canonical #(parameter E = 8, M = 23) (input [E + M:0] word, output [E + M:0] y);
 	wire nan = &word[E + M - 1:M] & |word[M - 1:0];
 
@@ -70,7 +70,7 @@ module round_trip #(parameter E = 8, M = 23, ROUNDING = 1) (input [E + M:0] x, o
 	assign bad = word != want | flags != {&x[E + M - 1:M] & ~|x[M - 1:0], &x[E + M - 1:M] & |x[M - 1:0], 3'b0};
 endmodule
 
-/* Mode fpisa: two terms give the same registers and events in either order. */
+/* In mode fpisa two terms give the same registers and events in either order. */
 module commute #(parameter E = 8, M = 23) (input [E + M:0] x, input [E + M:0] y, output bad);
 	wire [E - 1:0] ex, ey, exy, eyx;
 	wire [2:0] sx, sy, sxy, syx;
@@ -84,7 +84,7 @@ module commute #(parameter E = 8, M = 23) (input [E + M:0] x, input [E + M:0] y,
 	assign bad = {exy, sxy, mxy, vxy} != {eyx, syx, myx, vyx};
 endmodule
 
-/* Zero of either sign, before or after, changes no value and is no rounding, in both modes. */
+/* A zero of either sign, added before or after, does not change the value and does not round, in both modes. */
 module neutral #(parameter E = 8, M = 23, MODE = 1) (input [E + M:0] x, input sign, input before, output bad);
 	wire [E + M:0] zero = {sign, {E + M{1'b0}}}, word, want;
 	wire [E - 1:0] e0, e1, e;

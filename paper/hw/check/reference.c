@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The nine functions in the order of block.h, with constants for formats, modes and roundings; see reference.h. */
+/*
+ * The nine functions in the order of block.h, with constants for formats, modes and roundings. reference.h documents
+ * the function.
+ */
 #include "reference.h"
 
 #include "fpisa/mau.h"

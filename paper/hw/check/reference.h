@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The expected output of the pipeline: include/fpisa/mau.h, one lane of lanes.v at a time. */
+/* The expected output of the pipeline, computed by include/fpisa/mau.h for one lane of lanes.v at a time. */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
@@ -20,7 +20,7 @@ struct reference {
 struct reference_result {
 	uint32_t word;
 	uint8_t flags;
-	uint8_t events; /* one bit each, in the order of FPISA_EV_*; 0xff if one add counted twice */
+	uint8_t events; /* one bit for each event, in the order of FPISA_EV_*; 0xff if one add counted an event twice */
 };
 
 struct reference_lane {
@@ -30,7 +30,7 @@ struct reference_lane {
 
 struct reference_lane reference_describe(int lane);
 
-/* Add a word to the lane's slot, and read the slot out. */
+/* Add a word to the lane's slot, and read the slot. */
 void reference_add(int lane, struct reference *slot, int first, uint32_t word, struct reference_result *out);
 
 #ifdef __cplusplus

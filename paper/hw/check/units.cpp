@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Check the designs with which the pipeline's area is compared: banzai_alu.v
- * and banzai_raw.v in every variant against the sentences of their headers,
- * fp32_add.v against this machine's floats, fp_mul.v against a double (which
- * holds every product exactly) rounded once.
+ * Check the designs with which the pipeline's area is compared. banzai_alu.v
+ * and banzai_raw.v are compared in every variant with the descriptions in their
+ * headers, and fp32_add.v with this machine's floats. fp_mul.v is compared with
+ * the product as a double, rounded once. A double can represent every product
+ * exactly.
  *
- *	units VECTORS
+ * 	units VECTORS
  */
 #include <cmath>
 #include <cstdio>
@@ -137,7 +138,7 @@ double value(uint32_t word, int ebits, int mbits)
 	return sign * ldexp(e ? m + (1u << mbits) : m, (e ? e : 1) - bias - mbits);
 }
 
-/* Round to the nearest, ties to even. A NaN becomes the quiet NaN without a sign. */
+/* Round to nearest, ties to even. A NaN becomes the quiet NaN without a sign. */
 uint32_t rounded(double x, int ebits, int mbits)
 {
 	int bias = (1 << (ebits - 1)) - 1, e;
@@ -175,7 +176,10 @@ uint32_t sum(uint32_t a, uint32_t b)
 	return x != x ? 0x7fc00000 : word;
 }
 
-/* Draw operands: exponents within 30 of each other half of the time, small words and ends of the range too. */
+/*
+ * Draw operands. Half of the time exponents are within 30 of each other. Small words, and words at the ends of the
+ * range, occur as well.
+ */
 void draw(vectors_rng *rng, inputs *in)
 {
 	uint64_t r = vectors_next(rng), s = vectors_next(rng), t = vectors_next(rng), u = vectors_next(rng);
@@ -198,7 +202,7 @@ void draw(vectors_rng *rng, inputs *in)
 		in->b = (in->b & 0x807fffff) | (uint32_t)std::min(std::max(e, 0), 255) << 23;
 		break;
 	}
-	case 3: /* products near the smallest */
+	case 3: /* products near the smallest value */
 		in->b = (in->b & 0x807fffff) |
 			(uint32_t)std::max(127 - 12 - (int)(in->a >> 23 & 255) + (int)(u >> 32 & 31), 0) << 23;
 		break;
@@ -235,7 +239,7 @@ int main(int argc, char **argv)
 	Vunits *rtl = new Vunits;
 	inputs in = {}, before = {};
 
-	/* Operands are registered, and so is the result: the input of two clocks ago comes out. */
+	/* Operands and result are registered, so the output belongs to the input of two clocks ago. */
 	for (uint64_t i = 0; i < n; i++) {
 		draw(&rng, &in);
 		rtl->a = in.a;
@@ -255,7 +259,7 @@ int main(int argc, char **argv)
 		expect("fp_mul bf16", 0, in, product(in.a & 0xffff, in.b & 0xffff, 8, 7), rtl->product_bf16);
 		rtl->clk = 1;
 		rtl->eval();
-		/* The atom's registers hold `in`; its state follows from `before`. */
+		/* `in` is the contents of the atom's input registers. Compute the state after `before`. */
 		for (int v = 0; v < ATOMS && i; v++) {
 			uint32_t is = rtl->raw[v];
 
