@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measure how much load `fpisa load --cpus` takes off the receiving CPU, with and without --cpus in
-turns.
+"""Measure how much load `fpisa load --cpus` takes off the receiving CPU.
 
     steer.py [--cpus LIST] [--elements N,...] [--workers N] [--rounds R] [--values N]
 
@@ -35,9 +34,9 @@ sys.dont_write_bytecode = True
 from common import HEADERS, exit_on_signals, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 JOB = 1
-# system call number on x86-64; number of frames in a run, for which the longest queue has room
+# SYS_BPF is the number of the system call on x86-64.
 SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2
-LIVE = 16000  # frames per run, which the longest queue holds
+LIVE = 16000  # number of frames in a run, for which the longest queue has room
 FIGURES = ("receive_ns", "owners_ns", "cpu_s_per_gb", "goodput_gbit")
 
 

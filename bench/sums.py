@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compare exact sums in Python with other sums. The output is a JSON line for each measurement, with the CPU time of one thread
-in ns per element.
+"""Compare exact sums in Python with other sums.
+
+The output is a JSON line for each measurement, with the CPU time of one thread in ns per element.
 
     sums.py [--sizes N,...] [--rounds R] [--elements N]
 

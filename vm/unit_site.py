@@ -24,8 +24,8 @@ import worker  # noqa: E402
 lab.FPISA = "/usr/sbin/fpisa"  # the program from the packages
 FOLDER, SECOND = "/etc/fpisa", "/run/second"
 SECOND_ADDRESS = "10.99.100.2"
-COUNT, CALLS = 20000, 2000  # calls: more than there is time for
-SUMS, STEPS = 100, 2000  # sums of a step; more steps than there is time for, and no longer than an argument may be
+COUNT, CALLS = 20000, 2000  # more calls than there is time for
+SUMS, STEPS = 100, 2000  # number of sums in a step; more steps than there is time for, in an argument of valid length
 HERE_TOO = """[Service]
 NetworkNamespacePath={}
 BindPaths={second}/fpisa:/etc/fpisa {second}/bpf:/sys/fs/bpf
@@ -133,7 +133,7 @@ def registered(net):
     return [a["address"] for a in net.json("status")["manager"]["aggregators"] if not a["gone"]]
 
 
-TRIES = 5  # seconds to join; an emulated machine may present its key later than the manager waits for unauthenticated connections
+TRIES = 5  # tries to join, because an emulated machine may present its key later than the manager waits for unauthenticated connections
 
 
 def lines(files):

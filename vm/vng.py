@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 
-MODULES = ("virtio_pci", "9pnet_virtio", "fs-9p", "overlay")  # as virtme-ng asks for them
+MODULES = ("virtio_pci", "9pnet_virtio", "fs-9p", "overlay")  # the modules that virtme-ng needs
 # Directories without an overlay, because the guest has its own. virtme-ng mounts some of them by itself.
 OWN = ("boot", "dev", "lost+found", "proc", "run", "sys")
 

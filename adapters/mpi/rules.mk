@@ -3,7 +3,7 @@
 # `make all` nor `make install` needs MPI.
 
 MPI_DIR := adapters/mpi
-# Empty if no MPI is installed.
+# MPIS is empty if MPI is not installed.
 MPIS := $(strip $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(if $(shell mpicc.$(m) -E -include mpi.h -x c \
 	/dev/null >/dev/null 2>&1 && echo yes),$(m)))))
 MPI_LIBS := $(MPIS:%=$(B)/mpi/%/libfpisa-mpi.so)

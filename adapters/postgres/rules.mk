@@ -4,7 +4,7 @@
 
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config
 pg_dir = $(shell $(PG_CONFIG) --$(1) 2>/dev/null)
-# Empty if the extension cannot be built.
+# PG_HEADERS is empty if the extension cannot be built.
 PG_HEADERS = $(wildcard $(call pg_dir,includedir-server)/postgres.h)
 
 PG_DIR := adapters/postgres

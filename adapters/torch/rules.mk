@@ -3,7 +3,7 @@
 # `make test` builds it if PyTorch's headers are installed. $(B)/torch/fpisa is the whole package, ready to use.
 
 TORCH_INCLUDE := /usr/include/torch/csrc/distributed/c10d/ProcessGroup.hpp
-# Empty if the extension cannot be built.
+# TORCH_HEADERS is empty if the extension cannot be built.
 TORCH_HEADERS = $(and $(wildcard $(TORCH_INCLUDE)),$(wildcard /usr/include/pybind11/pybind11.h),$(wildcard \
 	/usr/lib/python3/dist-packages/torch))
 

@@ -68,14 +68,14 @@ RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
-# the time of the link for which a longer sum uses the algorithm that was fastest at a quarter of its size; time from an order to the common start
+# If a sum takes the link longer than this, use Open MPI's algorithm that was fastest at a quarter of the sum's size.
 QUALIFY_S = 0.15
-START_S = 0.003	 # from an order to the common start
+START_S = 0.003	 # time from an order to the common start
 ANSWER_S = 120
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
-LONGEST_S = 3  # limit_s of the sums that are measured by default
-QUEUE = 1 << 20	 # bytes at a port of the switch
-HOST_QUEUE = 16 << 20  # bytes at a worker's end of its link
+LONGEST_S = 3  # greatest limit_s of the sums that are measured by default
+QUEUE = 1 << 20	 # size in bytes of the queue at a port of the switch
+HOST_QUEUE = 16 << 20  # size in bytes of the queue at a worker's end of the link
 
 
 class Failure(Exception):
@@ -256,13 +256,13 @@ class Setting(typing.NamedTuple):
 
 class Run(typing.NamedTuple):
     """The figures of one sum."""
-    seconds: float  # from the first rank's start to the last rank's end
-    busy: float	 # share of the CPUs' time
-    again: int	# contributions that the ranks sent again
-    unasked: int  # results that they had already, so that they did not need to send again
-    cpu_s: float  # seconds of all CPUs
+    seconds: float  # time from the first rank's start to the last rank's end
+    busy: float	 # share of all CPUs' time that was busy
+    again: int	# number of contributions that the ranks sent again
+    unasked: int  # number of results that ranks already had, so they had sent again needlessly
+    cpu_s: float  # CPU time of all parties in seconds
     waited: float  # share of the time in which a rank could have run but did not have a CPU
-    dropped: int = 0  # frames that found no room at the bridge
+    dropped: int = 0  # number of frames that were dropped at full ports of the bridge
 
 
 class Contender:

@@ -13,9 +13,8 @@ from contenders import NAMES
 
 OTHERS = {name: NAMES[name] for name in ("gloo", "openmpi", "mpich")}
 COLUMNS = {"switch": "switch", 8: "k = 8", 4: "k = 4", 2: "k = 2", 1: "k = 1", 0: "k = 0", "one-port": "one port"}
-# if ranks waited for a CPU for at least this share of the time, a row measures the CPUs; defaults of the network, which rows do not mention
-HELD_UP = 0.1
-USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # defaults of the network, which a row does not mention
+HELD_UP = 0.1  # if ranks waited for a CPU for at least this share of the time, the row measures the CPUs
+USUAL = {"queue_bytes": 1 << 20, "mtu": 3506, "loss": 0}  # defaults of the network, which rows do not mention
 HEADLINE = {"workers": 8, **USUAL}
 HEADLINE_MBPS = 20
 

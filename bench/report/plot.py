@@ -24,7 +24,7 @@ import sys
 import grid
 from contenders import NAMES
 
-CHART_SIZES = 64 << 10, 1 << 20  # in the chart by topology
+CHART_SIZES = 64 << 10, 1 << 20  # sizes in the chart by topology
 COLORS = ["#1b6ca8", "#d1495b", "#3a9d6e", "#8d6cab", "#e0a030", "#606060"]
 
 

@@ -1,7 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measure the time of a training step with DistributedDataParallel over shaped links. Contenders are FPISA, Gloo, Open MPI and
-SwitchML's arithmetic.
+"""Measure the time of a training step with DistributedDataParallel over shaped links.
 
     training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
                 [--topologies switch,colocated]
@@ -46,7 +45,7 @@ ANSWER_S, START_S = 300, 300
 CONTENDERS = ["fpisa", "fpisa-hook", "gloo", "openmpi", "switchml"]
 HALF = ["fpisa", "fpisa-exact", "fpisa-hook", "gloo"]  # contenders that can sum float16
 TRIALS = 2
-LARGEST = {"mlp": 1 << 20, "mlp-10m": 3125 * 3125, "cnn": 56 << 10}  # values of a bucket
+LARGEST = {"mlp": 1 << 20, "mlp-10m": 3125 * 3125, "cnn": 56 << 10}  # number of values in the largest bucket
 PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # variables that mpirun passes to ranks
 
 

@@ -6,8 +6,8 @@ import statistics
 
 from plan import EPOCHS, EXPERIMENT, NETWORKS, SEEDS
 
-LAST = 5  # number of epochs whose mean is used, because it is less noisy than a single epoch; quantile 0.975 by number of values
-T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 0.975, by number of values
+LAST = 5  # number of last epochs, whose mean is less noisy than a single epoch
+T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # quantile 0.975 by number of values
 
 
 def index(records):

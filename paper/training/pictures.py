@@ -14,7 +14,7 @@ from plan import ARMS, CLAIM, EPOCHS, FORMATS, NETWORKS  # noqa: E402
 PICTURES = os.path.join(TOP, "doc", "pictures")
 NOT_RUN = "not run yet"
 EMPTY = f"1 with lines lc rgb 'white' title '{NOT_RUN}'"  # gnuplot needs a plot
-LOWEST = 80  # per cent; lower end of the pictures of accuracy
+LOWEST = 80  # lower end of the pictures of accuracy in per cent
 
 
 def panels(title, columns, rows, of):

@@ -10,9 +10,9 @@ MODES = "fpisa-a", "fpisa", "exact"
 ARMS = (*PLAIN, *MODES)
 WORKERS = 8
 EPOCHS = 20
-SEEDS = range(1, 11)  # seeds of the long form; the short form uses the first
-CLAIM = 0.1  # points of accuracy; the paper says that no difference is as large
-EXPERIMENT = 1  # increase with every change of a run's computation: records with another number do not count
+SEEDS = range(1, 11)  # seeds of the long form; the short form uses only the first seed
+CLAIM = 0.1  # in points of accuracy; the paper says that all differences are smaller
+EXPERIMENT = 1  # increase this number with every change of the computation; records with another number are ignored
 
 
 class Settings(NamedTuple):

@@ -14,8 +14,8 @@ import models
 from plan import WORKERS
 
 BATCH = 16
-RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's values; number of images processed together, which fit into a cache
-EVALUATED = 100  # images at once, which fit a cache
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's values
+EVALUATED = 100  # number of images that are processed together, which fit into a cache
 TYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
 

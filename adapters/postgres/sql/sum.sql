@@ -21,7 +21,7 @@ SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES ('-Infinity'::float8), (1)) t(x);
 SELECT fpisa_sum(x) FROM (VALUES (3e38::real), (3e38)) t(x);
 SELECT fpisa_sum(x), fpisa_avg(x) FROM (VALUES (3e38::real), (3e38), (-3e38)) t(x);
 SELECT fpisa_avg(y) FROM (VALUES (1.5e308::float8), (1.5e308)) t(y);
--- Parallel workers.
+-- Sums with parallel workers.
 CREATE TABLE p AS SELECT CASE i % 3 WHEN 0 THEN 1e30 WHEN 1 THEN 1 ELSE -1e30 END::real AS x FROM generate_series(0, 29999) i;
 SET min_parallel_table_scan_size = 0;
 SET parallel_setup_cost = 0;

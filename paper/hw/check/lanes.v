@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The modules that pipeline.cpp and units.cpp drive. The first has a pipeline
+ * The modules that pipeline.cpp and units.cpp drive. The first module has a pipeline
  * for each format, mode and rounding. The pipelines share their handshake, and
  * each takes a word. Lane i has format i / 4, mode i / 2 % 2 and rounding i %
- * 2. The second has every variant of the other units. Their area is compared
+ * 2. The second module has every variant of the other units. Their area is compared
  * with that of the pipeline, so they must be correct.
  */
 module lanes (

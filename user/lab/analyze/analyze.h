@@ -75,7 +75,7 @@ struct analyze_mode {
 	/* number of results where only the result or only the sum is finite, or where their infinities differ */
 	uint64_t special;
 	uint64_t by_order; /* number of elements whose bits another order changes */
-	/* over results that are not `special`; ulps are those of the correct results */
+	/* errors of results that are not `special`; ulps are those of the correct results */
 	double max_ulp, sum_ulp, max_abs;
 	/* number of results by absolute error, which is in [10^(k-324), 10^(k-323)), without `zero` and `special` */
 	uint64_t decades[ANALYZE_DECADES];

@@ -62,7 +62,7 @@ struct soak_options {
 	bool json;
 };
 
-/* How a rank completes a call. It completes in the call itself, by fpisa_wait() or by fpisa_test(). */
+/* How a rank completes a call. The call blocks, or the rank calls fpisa_wait() or fpisa_test(). */
 enum soak_completion { SOAK_BLOCKING, SOAK_WAITING, SOAK_POLLING, SOAK_COMPLETIONS };
 
 /*

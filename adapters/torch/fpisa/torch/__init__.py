@@ -63,8 +63,8 @@ class Entry(NamedTuple):
     operation: str  # the operation's name in torch.distributed
     by: str  # "fpisa" or "gloo"
     calls: int
-    bytes: int  # of the tensors that this rank passed
-    why: str  # why it was Gloo, or ""
+    bytes: int  # size of the tensors that this rank passed
+    why: str  # why Gloo made the calls, or ""
 
 
 def report(group: Optional[Any] = None) -> List[Entry]:

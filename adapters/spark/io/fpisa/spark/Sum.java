@@ -29,7 +29,7 @@ public abstract class Sum<T> extends Aggregator<Double, ExactSum, T> {
 		return Encoders.javaSerialization(ExactSum.class);
 	}
 
-	/** The sum, rounded once. */
+	/** An aggregate that returns the sum, rounded once. */
 	public static final class Value extends Sum<Double> {
 		@Override
 		public Double finish(ExactSum sum) {
@@ -42,7 +42,7 @@ public abstract class Sum<T> extends Aggregator<Double, ExactSum, T> {
 		}
 	}
 
-	/** The sum as a partial. */
+	/** An aggregate that returns the sum as a partial. */
 	public static final class Partial extends Sum<byte[]> {
 		@Override
 		public byte[] finish(ExactSum sum) {
