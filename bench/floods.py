@@ -5,7 +5,7 @@ results.
 
 A worker, a master and a flooding host each have a network namespace. tests/netns/groups/flood.c makes connections as fast as
 one process can. The master repeats a query whose 2,000 rows it adds up itself. The program prints a line of JSON for each
-flood, or with --table the rows of the page. It removes all of its objects at the end, and needs root.
+flood, or with --table the rows of the page. The program removes all of its objects at the end, and needs root.
 """
 import argparse
 import json

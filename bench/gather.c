@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Measure the minimum cost of a sum by groups, without exact arithmetic. The program reads keys and values, and adds
- * doubles at the places of the keys. It also does this by parts of the groups. bench/sums.py compares this program with
- * fpisa.sum(x, by=). The output is a line of JSON with CPU time in ns per element.
+ * doubles at the places of the keys. The program also does this by parts of the groups. bench/sums.py compares this
+ * program with fpisa.sum(x, by=). The output is a line of JSON with CPU time in ns per element.
  *
  *     gather ELEMENTS GROUPS ROUNDS
  */

@@ -12,8 +12,8 @@
  * 	avx2	32 bytes per instruction
  *
  * `packet` is 1 KB in the L1 cache, and `vector` is 64 MB in memory. Each round runs all three ways in turn. The output
- * is a JSON line for each case. It has the median and quartiles of 10^9 values per second, and the number of cores for
- * 100 Gbit/s of payload, rounded up.
+ * is a JSON line for each case. A line has the median and quartiles of 10^9 values per second, and the number of cores
+ * for 100 Gbit/s of payload, rounded up.
  */
 #define _GNU_SOURCE
 #include <getopt.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One end of vm/pair inside a guest. It aggregates for the workers of the other end, and runs workers for the other end's jobs.
+"""One end of vm/pair inside a guest. This end aggregates for the workers of the other end, and runs workers for the other end's
+jobs.
 
     pair_end.py NUMBER BUILD MODULE native|skb ELEMENTS SEED
 
@@ -45,7 +46,7 @@ def card(module):
 
 
 class Peer:
-    """The connection to the other end. It is made as soon as both ends run."""
+    """The connection to the other end, which is made as soon as both ends run."""
 
     def __init__(self, number):
         if number == 0:

@@ -41,7 +41,7 @@ def booted(net):
 
 
 def waits_for_the_datapath(net):
-    """Check a manager that is started without a datapath. It must keep trying, and serve as soon as a datapath exists."""
+    """Check a manager that is started without a datapath. The manager must keep trying, and serve as soon as a datapath exists."""
     command(lab.FPISA, "unload")
     systemctl("restart", "--no-block", "fpisa-manager")
     lab.wait_until("a try in vain", lambda: int(shown("fpisa-manager", "NRestarts")) > 1, 60)
@@ -99,8 +99,8 @@ def upgrade(net, job, sums):
 
 
 def loses_the_second(net, sums):
-    """Check an aggregator after a restart. It has no jobs, its groups get an error, and the next group uses the aggregator
-    again.
+    """Check an aggregator after a restart. The aggregator has no jobs, its groups get an error, and the next group uses the
+    aggregator again.
     """
     assert sorted(sums.shares()) == sorted([lab.ADDRESS, SECOND_ADDRESS]), sums.shares()
     systemctl("restart", "second-fpisa-manager")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Functions that the guests of vm/unit share. They provide the network, control units with systemctl, and run ranks that sum
-while units are restarted.
+"""Functions that the guests of vm/unit share. The functions provide the network, control units with systemctl, and run ranks
+that sum while units are restarted.
 
 The guest itself is the aggregator, and runs the manager. Their packages were installed before the guest was booted. The
 workers are in namespaces (tests/lib/lab.py). A second aggregator is also in a namespace, and runs the same two units with a
@@ -142,7 +142,7 @@ def lines(files):
 
 
 class Job:
-    """Workers of job 1 that sum until they are ended. They use the library and test programs of any version."""
+    """Workers of job 1 that sum until they are ended. The workers use the library and test programs of any version."""
 
     def __init__(self, net, library=lab.LIBRARY, programs=PROGRAMS, timeout_ms=60000):
         self.net, self.files = net, [open(f"/run/worker{r}", "w+") for r in range(len(net.worker))]

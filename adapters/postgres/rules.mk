@@ -11,7 +11,7 @@ PG_DIR := adapters/postgres
 PG_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/*.c))
 PG_FDW_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/fdw/*.c))
 PG_SQL := $(PG_DIR)/fpisa.control $(wildcard $(PG_DIR)/fpisa--*.sql)
-# The flags with which the server was built. Its headers rely on these flags.
+# The flags with which the server was built, because the server's headers rely on these flags.
 PG_CFLAGS = -std=gnu11 $(WARN) $(CFLAGS) -fno-strict-aliasing -fwrapv -fPIC -fvisibility=hidden -Iinclude \
 	-isystem $(call pg_dir,includedir-server)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Build the compiled sums. They are a shared object that fpisa/_core.py loads with ctypes. So the build needs a C compiler, but
-not Python's headers, and one wheel works with every version of Python.
+"""Build the compiled sums as a shared object, which fpisa/_core.py loads with ctypes. So the build needs a C compiler, but not
+Python's headers, and one wheel works with every version of Python.
 """
 import glob
 import os

@@ -208,7 +208,8 @@ class Session final : public std::enable_shared_from_this<Session>
 
 	/*
 	 * Return the number of the next call. All ranks number their calls in the same way, and the tag contains the
-	 * number. If a call cannot start on one rank, the other ranks do not match that rank's next call with it.
+	 * number. If a call cannot start on one rank, the other ranks do not match this call with that rank's next
+	 * call.
 	 */
 	uint64_t count_call()
 	{

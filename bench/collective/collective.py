@@ -27,19 +27,19 @@ the bridge (`rx-udp-gro-forwarding`), because the kernel of a worker with a NIC 
 always does so. `--udp-gro off` turns this off. The contenders' processes exist during the whole run and take turns over the
 same links in each round. A wrong sum ends the run.
 
-The output is a JSON line for each point and contender. It has the median and quartiles of the time, the share of CPU time
-that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's time in
-which a rank waited for a CPU. It is meaningless for ranks that poll. `limit_s` is the least possible time with an
-aggregator, without headers. It is S/rate, or the bound above, or the time of `fpisa plan` for several aggregators.
-`ring_limit_s` is 2(N-1)/N x S/rate. `byteps_s` is the least time of N workers and these aggregators' hosts if every host
-adds (BytePS, OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames, divided by the
-measured time. `faster` is the time of the fastest other contender, divided by FPISA's time in the same round. `dropped` is
-the number of frames dropped at full ports of the bridge. `retransmit_share` is the number of frames that FPISA sent again,
-divided by the frames of the sum. `in_vain_share` is the number of results that answered such a frame although the rank
-already had the result, divided by the frames of the sum.
+The output is a JSON line for each point and contender. A line has the median and quartiles of the time, the share of CPU
+time that was busy, and the CPU seconds of all parties per GB of contributions. `cpu_wait` is the mean share of the sum's
+time in which a rank waited for a CPU. `cpu_wait` is meaningless for ranks that poll. `limit_s` is the least possible time
+with an aggregator, without headers. This time is S/rate, or the bound above, or the time of `fpisa plan` for several
+aggregators. `ring_limit_s` is 2(N-1)/N x S/rate. `byteps_s` is the least time of N workers and these aggregators' hosts if
+every host adds (BytePS, OSDI 2020, section 4). `share` is the time that the narrowest link needs for FPISA's frames, divided
+by the measured time. `faster` is the time of the fastest other contender, divided by FPISA's time in the same round.
+`dropped` is the number of frames dropped at full ports of the bridge. `retransmit_share` is the number of frames that FPISA
+sent again, divided by the frames of the sum. `in_vain_share` is the number of results that answered such a frame although
+the rank already had the result, divided by the frames of the sum.
 
-The lines of other operations (see rank.py) have the name of the operation. They also have the bytes that the workers' links
-carried, in each direction and in total, including headers, as multiples of S.
+The lines of other operations (see rank.py) have the name of the operation. These lines also have the bytes that the workers'
+links carried, in each direction and in total, including headers, as multiples of S.
 """
 import argparse
 import contextlib
@@ -83,7 +83,7 @@ class Failure(Exception):
 
 
 class Adder(typing.NamedTuple):
-    """One of several aggregators. It has a namespace, an address, a directory of pins, and the rank on its host, if any."""
+    """One of several aggregators, with its namespace, its address, its directory of pins, and the rank on its host, if any."""
     host: labs.Netns
     address: str
     pins: str
@@ -359,7 +359,7 @@ class Stage:
         return {"job": job, "workers": at.workers, "port": port, "address": ",".join(f"{a.address}*{w}" for a, w in chosen)}
 
     def contender(self, name):
-        """Start the ranks and wait until each has called."""
+        """Start the ranks and wait until each rank has connected."""
         plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "library": labs.LIBRARY,
                 "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS), "transport": self.transport}
         command = [sys.executable, "-B", RANK, name, self.listener.getsockname()]
@@ -535,7 +535,7 @@ def faster(pairs):
 
 
 def burst_bytes(mbit):
-    """Return the size of the bucket. It is the largest TCP segment at 1 Gbit/s, and half as large at lower rates. `share`
+    """Return the size of the bucket, which is the largest TCP segment at 1 Gbit/s, and half as large at lower rates. `share`
     allows for it.
     """
     return 65536 if mbit >= 1000 else 32768

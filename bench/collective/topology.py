@@ -142,7 +142,7 @@ def times(runs):
 
 
 class Kept:
-    """The saved lines of an interrupted run. They are used only if that run had the same build and the same contenders."""
+    """The saved lines of an interrupted run. The lines are used only if that run had the same build and the same contenders."""
 
     def __init__(self, path, names):
         self.path, self.lines = path, {}

@@ -4,8 +4,8 @@
  *
  * 	contenders wire|worker [OPTION...]
  *
- * The output is a JSON line for each packet size and contender. It has quartiles over the runs, and quartiles of the
- * ratio to another contender in the same run. contenders.h has an overview of the files.
+ * The output is a JSON line for each packet size and contender. A line has quartiles over the runs, and quartiles of
+ * the ratio to another contender in the same run. contenders.h has an overview of the files.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,9 +31,9 @@ const char *const contender_name[CONTENDERS] = {
 	[XDP_AVX2] = "xdp-avx2",
 	/*
 	 * A SwitchML worker finds a maximum exponent for each chunk in a separate round trip. Then it sends int32 in
-	 * network byte order over udp, and converts the sums back. libfpisa sends the floats as they are. Its
-	 * contenders use two transports, a job with a token, whose frames have tags instead of checksums, and
-	 * options.progress.
+	 * network byte order over udp, and converts the sums back. libfpisa sends the floats as they are. The
+	 * contenders with libfpisa use two transports, a job with a token, whose frames have tags instead of checksums,
+	 * and options.progress.
 	 */
 	[SWITCHML] = "switchml",
 	[UDP] = "udp",

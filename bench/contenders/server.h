@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Aggregators for comparison with ours. They are servers of the same protocol
+ * Aggregators with which ours is compared. These are servers of the same protocol
  * (doc/wire.md), which follow the rules of fpisa/slot.h and frame.h, and add FP32 with
  * AVX2. server.c processes frames, and these files receive and send them:
  *

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker of the measurement `wire`. It is in a separate network namespace, and has a
- * link and a libfpisa handle for the aggregator of each contender. It fills its vector,
- * sums it with the other workers, and checks a share of all workers' results:
+ * A worker of the measurement `wire` is in a separate network namespace, and has a link and a
+ * libfpisa handle for the aggregator of each contender. The worker fills its vector, sums it
+ * with the other workers, and checks a share of all workers' results:
  *
  * 	ours		compared with the oracle, in the order of arrival that the results report
  * 	AVX2		compared with sums of floats in that order

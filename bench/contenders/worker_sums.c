@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The process of a worker in the measurement `worker`. It processes a vector with each contender and measures the cost.
- */
+/* The process of a worker in the measurement `worker` processes a vector with each contender and measures the cost. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@ allreduce.c under each MPI, once with the adapter and once for each algorithm of
 sizes. Rounds after the first skip algorithms that took more than twice the time of the best algorithm of the same MPI at
 every size. MPICH uses only TCP, because otherwise it would detect that these hosts share memory.
 
-The output is a JSON line for each size and contender. It has the time of a blocking call, and the part of MPI_Iallreduce
+The output is a JSON line for each size and contender. A line has the time of a blocking call, and the part of MPI_Iallreduce
 that computing of the same length does not hide. The figures are medians and quartiles over the rounds of the output of
 allreduce.c. The figure of an MPI is that of the algorithm with the best median.
 
@@ -21,7 +21,8 @@ number of different results, which is 1 if the bits depend neither on the algori
 reduction operator of ReproBLAS, with each algorithm.
 
 `faster` is the time of the best MPI, divided by the time with the adapter in a program of the same MPI. The last line has
-crossover_bytes for the programs of each MPI. It is the size from which on the adapter was never slower, or null.
+crossover_bytes for the programs of each MPI. crossover_bytes is the size from which on the adapter was never slower, or
+null.
 """
 import argparse
 import contextlib
@@ -144,7 +145,7 @@ class Bench:
             _, err = p.communicate(timeout=END_S)
             status = p.returncode
         except subprocess.TimeoutExpired:
-            pass  # MPICH's MPI_Finalize over TCP does not always return, preloaded or not
+            pass  # MPICH's MPI_Finalize over TCP does not always return, with or without the preloaded adapter
         finally:
             latest.cancel()
             labs.end(p)

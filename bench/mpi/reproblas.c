@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A library to preload. It implements MPI_Allreduce of doubles with MPI_SUM by the reduction operator of ReproBLAS,
- * whose sums have the same bits in any order. Each double is converted to a binned number of FOLD bins. MPI adds the
- * binned numbers, and the sum is rounded. mpi.py builds the library with the sources of ReproBLAS.
+ * This library, which is to be preloaded, implements MPI_Allreduce of doubles with MPI_SUM by the reduction operator of
+ * ReproBLAS, whose sums have the same bits in any order. Each double is converted to a binned number of FOLD bins. MPI
+ * adds the binned numbers, and the sum is rounded. mpi.py builds the library with the sources of ReproBLAS.
  */
 #include <binned.h>
 #include <binnedMPI.h>

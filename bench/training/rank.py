@@ -44,7 +44,7 @@ RATE = 0.01
 
 
 def mlp(width=1024):
-    """Return a model that waits for the network. It has 1.1 million parameters, and little computation for each."""
+    """Return a model that waits for the network, with 1.1 million parameters, and little computation for each."""
     return torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, width), torch.nn.ReLU(),
                                torch.nn.Linear(width, 10)), (16, 64)
 

@@ -30,8 +30,8 @@ LOAD_FF = {"osu018": 30, "osu050": 60}
 PERIOD_NS = 20  # period of the clock for power figures
 ACTIVITY = 0.2
 
-# Do not use abc's own script for delay. It ends in a ripple adder, because dc2 undoes the parallel prefix adders of yosys. A
-# mapper's network may be out of order, and then abc crashes in the next command. So run topo after each mapping.
+# Do not use abc's own script for delay. The script ends in a ripple adder, because dc2 undoes the parallel prefix adders of
+# yosys. A mapper's network may be out of order, and then abc crashes in the next command. So run topo after each mapping.
 PREPARE = "strash; &get -n; &fraig -x; &put; scorr"
 SCRIPTS = {
     "area": f"{PREPARE}; dc2; dch -f; amap -m; topo; buffer -c; topo; dnsize -D 1000000; stime -p",
@@ -329,7 +329,7 @@ def fingerprint(text):
 
 
 def page(text, blocks):
-    """Return the page with these blocks. Every block must have its place in the page, and every place a block."""
+    """Return the page with these blocks. Every block must have a place in the page, and every place must have a block."""
     places = [m[2] for m in BLOCK.finditer(text)]
     if sorted(places) != sorted(blocks) or not SOURCES.search(text):
         raise Failed(f"doc/hardware.md has blocks {' '.join(places)}, the tables are {' '.join(blocks)}")

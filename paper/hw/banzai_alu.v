@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A stateless ALU modelled on Banzai's. It supports arithmetic, logic, relations,
- * conditions and shifts on packet fields. A constant may replace any of the
- * fields. Operands and result are registered. Banzai's own Verilog is not
- * published, so this code follows its description. The parameter SHIFT selects
- * the distance of the shifter, which is the paper's extension (section 4.2,
- * "2-operand shift instruction"):
+ * This stateless ALU is modelled on Banzai's. The ALU supports arithmetic, logic,
+ * relations, conditions and shifts on packet fields. A constant may replace any of the
+ * fields. Operands and result are registered. Banzai's own Verilog is not published, so
+ * this code follows its description. The parameter SHIFT selects the distance of the
+ * shifter, which is the paper's extension (section 4.2, "2-operand shift instruction"):
  *
  * 	SHIFT	0 no shifter
  * 		1 by an immediate, the low 5 bits of the constant (the paper's default)

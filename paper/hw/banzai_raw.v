@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stateful units modelled on Banzai's atoms. They are read-add-write (RAW), in
+ * Stateful units modelled on Banzai's atoms. These are read-add-write (RAW), in
  * the predicated form that the paper starts from, and the paper's
  * read-shift-add-write (RSAW, section 4.2), which shifts the state before the
  * addition:

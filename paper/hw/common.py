@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Functions that check.py and area.py share. They provide the tools, and run commands on all processors."""
+"""Functions that check.py and area.py share. The functions provide the tools, and run commands on all processors."""
 
 import concurrent.futures
 import glob

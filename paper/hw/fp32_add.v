@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The hard floating-point unit with which the paper compares FPISA. It adds
- * IEEE 754 binary32 values, rounds to nearest with ties to even, and supports
- * subnormals, infinities and NaN. It has a single path and no registers.
+ * The hard floating-point unit with which the paper compares FPISA adds IEEE
+ * 754 binary32 values, rounds to nearest with ties to even, and supports
+ * subnormals, infinities and NaN. The unit has a single path and no registers.
  */
 `default_nettype none
 

@@ -3,11 +3,10 @@
  * The nine match-action units in hardware. Their results equal those of include/fpisa/mau.h
  * bit for bit.
  *
- * A unit is a module of combinational logic with the name of its function in mau.h. The
- * module fpisa_pipeline at the end of this file adds a register after each unit. It also has
- * the two state registers of one element of a slot, for the exponent (MAU2) and the mantissa
- * (MAU4). For each contribution MAU8 outputs the rounded sum of the round so far. The last
- * output of a round is the result.
+ * A unit is a module of combinational logic with the name of its function in mau.h. The module fpisa_pipeline at the
+ * end of this file adds a register after each unit. fpisa_pipeline also has the two state registers of one element of a
+ * slot, for the exponent (MAU2) and the mantissa (MAU4). For each contribution MAU8 outputs the rounded sum of the
+ * round so far. The last output of a round is the result.
  *
  * 	E, M		number of exponent and fraction bits, E >= 5; 8, 23 for FP32; 5, 10 for FP16; 8, 7 for BF16
  * 	R		width of the mantissa register, 32; there are no guard bits (G = 0)

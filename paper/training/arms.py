@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Arms of the experiment, which are ways of adding gradients. They are torch's own addition, torch's addition in reversed
+"""Arms of the experiment, which are ways of adding gradients. The arms are torch's own addition, torch's addition in reversed
 order, and the modes of an aggregator.
 """
 import concurrent.futures

@@ -8,8 +8,8 @@ Workers are processes in network namespaces, the aggregator is in XDP, and all s
 without shaping. NAPI is threaded at both ends of each link, so that the aggregator's work is not charged to a worker. A
 quota limits the process of a worker, in per cent of a CPU. 0 means no quota. The contenders none, fpisa and switchml
 (cost_rank.py) take turns in each round. The output is a line of JSON for each network, quota and contender, with medians and
-quartiles over rounds. `throttled` is the share of periods in which the quota stopped a worker. It is 0 if other processes'
-work hides the quota. The program needs root.
+quartiles over rounds. `throttled` is the share of periods in which the quota stopped a worker. This share is 0 if other
+processes' work hides the quota. The program needs root.
 """
 import argparse
 import contextlib

@@ -6,8 +6,8 @@
 
 Orders and answers are lines of JSON. An order is {"contender", "steps"}. An answer is {"began_ns", "ended_ns", "gradient_s",
 "sum_s"}, where gradient_s and sum_s are CPU times of this process. Contender none does not sum gradients. fpisa sums
-gradients as they are with job 1. switchml works like a SwitchML worker with jobs 2 and 3. It finds the largest exponent of
-each chunk over all ranks, scales values to integers in network byte order, and converts the sums back to floats.
+gradients as they are with job 1. switchml works like a SwitchML worker with jobs 2 and 3. This contender finds the largest
+exponent of each chunk over all ranks, scales values to integers in network byte order, and converts the sums back to floats.
 """
 import ctypes
 import json

@@ -46,7 +46,9 @@ def adds(gradients, mode, format, fpisa):
 
 
 def of(gradients, total, arm, format, fpisa):
-    """Return the figures of one step. They come from against_truth(), and for the modes of an aggregator also from adds()."""
+    """Return the figures of one step. The figures come from against_truth(), and for the modes of an aggregator also from
+    adds().
+    """
     found = against_truth(gradients, total)
     if arm in MODES:
         found.update(adds(gradients, arm, format, fpisa))

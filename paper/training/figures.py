@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compute figures of records. They are 95% intervals by Student's t over seeds, differences of pairs, and shares of elements
+"""Compute figures of records, which are 95% intervals by Student's t over seeds, differences of pairs, and shares of elements
 and of adds. A pair consists of two runs with different arms and with the same seed, network and format.
 """
 import statistics

@@ -76,8 +76,8 @@ def mobilenetv2(channels):
 
 
 def mlp(channels):
-    """Return a network for cost.py, which is not one of the paper's. It has a million parameters and needs little computation.
-    Images are 14 x 14 pixels.
+    """Return a network for cost.py, which is not one of the paper's. The network has a million parameters and needs little
+    computation. Images are 14 x 14 pixels.
     """
     return [nn.Flatten(), nn.Linear(channels * 14 * 14, 1024), nn.ReLU(), nn.Linear(1024, 896), nn.ReLU(), nn.Linear(896, 64),
             nn.ReLU(), nn.Unflatten(1, (64, 1, 1))]

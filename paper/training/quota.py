@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A CPU quota for a process. It uses a group of the `cpu` controller in cgroups v1 or v2."""
+"""A CPU quota for a process, which uses a group of the `cpu` controller in cgroups v1 or v2."""
 import os
 
 PERIOD_US = 20000

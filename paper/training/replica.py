@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The network of a worker, which returns gradients and takes sums.
 
-It does not depend on how sums are made. Parameters depend only on the seed and the sums, so all replicas of a run are equal.
-If one process runs all workers, it therefore has only one replica. In this case the running statistics of the
+The network does not depend on how sums are made. Parameters depend only on the seed and the sums, so all replicas of a run
+are equal. If one process runs all workers, it therefore has only one replica. In this case the running statistics of the
 normalisations, which only accuracy() uses, are those of all workers' batches in order.
 """
 import hashlib

@@ -119,8 +119,8 @@ class Records:
 # -- the sweep -----------------------------------------------------------------
 
 class Clock:
-    """Durations of runs by network. They come from runs that ended in this sweep, or if there are none from the epochs of
-    current runs.
+    """Durations of runs by network. The durations come from runs that ended in this sweep, or if there are none from the epochs
+    of current runs.
     """
 
     def __init__(self, minutes):

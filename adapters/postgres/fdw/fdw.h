@@ -158,8 +158,8 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 /* -- numeric.c ---------------------------------------------------------------------- */
 
 /*
- * Return whether workers support the numeric type. They support numeric(p,s) with s from 0 to p. Set *precision and
- * *scale, which may be NULL.
+ * Return whether workers support the numeric type, which is numeric(p,s) with s from 0 to p. Set *precision and *scale,
+ * which may be NULL.
  */
 bool fdw_numeric(int32 typmod, int *precision, int *scale);
 

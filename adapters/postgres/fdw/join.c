@@ -12,7 +12,7 @@
 
 #define BYTES_MOST 16 /* maximum size of join keys; a frame has 32 bytes for the keys and the place of a row */
 
-/* The side of a join whose rows the filter drops. It is a table, or a subquery that groups a table's rows. */
+/* The side of a join whose rows the filter drops. The side is a table, or a subquery that groups a table's rows. */
 struct side {
 	const PlannerInfo *root; /* the statement that contains the join */
 	Index relid;		 /* index of the side in the statement */
@@ -104,7 +104,7 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 /* -- the other table --------------------------------------------------------------------- */
 
 /*
- * Return the table with index `i` if it can prune the side, or else NULL. It must be a table of the same workers and
+ * Return the table with index `i` if it can prune the side, or else NULL. The table must be one of the same workers and
  * the same user, and its conditions must leave fewer rows. If both tables have the same number of rows, the first table
  * in FROM prunes the other.
  */

@@ -15,7 +15,7 @@
 #include "utils/varlena.h"
 
 /*
- * Defaults of the size of places of rows, and of the key size. `fpisa query add` also uses keys of 4 bytes by default
+ * Default sizes of a row's place and of a key, in bytes. The default size of a key is also that of `fpisa query add`,
  * for every kind of query.
  */
 #define KEY_BYTES_TOPN 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The values to sum. They are strided blocks of memory, which become arrays of sums.h, or the total of a column of decimals."""
+"""The values to sum, as strided blocks of memory for arrays of sums.h, or as the total of a column of decimals."""
 from __future__ import annotations
 
 import ctypes

@@ -228,7 +228,7 @@ class Mem:
         return [f.result() for f in futures]
 
     def close(self) -> None:
-        """Close the aggregator. It continues until its handles are closed."""
+        """Close the aggregator. The aggregator continues until its handles are closed."""
         self._finalizer()
 
     def __enter__(self) -> Mem:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""PyArrow adapter. register() adds the aggregates fpisa_sum, fpisa_mean, fpisa_partial and fpisa_merge to pyarrow.compute. They
-also work in group_by().
+"""PyArrow adapter. register() adds the aggregates fpisa_sum, fpisa_mean, fpisa_partial and fpisa_merge to pyarrow.compute. The
+aggregates also work in group_by().
 """
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ module read #(parameter E = 8, M = 23, ROUNDING = 1) (
 	fpisa_mau8_assemble #(E, M, ROUNDING) mau8(sign, field, sticky, dn, normal, word, flags);
 endmodule
 
-/* The result for a single value. It is the value itself, except that NaNs become the quiet NaN, and zeros become +0. */
+/*
+ * The result for a single value, which is the value itself, except that NaNs become the quiet NaN, and zeros become +0.
+ */
 module canonical #(parameter E = 8, M = 23) (input [E + M:0] word, output [E + M:0] y);
 	wire nan = &word[E + M - 1:M] & |word[M - 1:0];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verb `fpisa analyze`. It sums the values that workers would send in each mode, without sending them. No
- * privileges are needed. analyze.h has the overview.
+ * The verb `fpisa analyze` sums the values that workers would send in each mode, without sending them. No privileges
+ * are needed. analyze.h has the overview.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  * 	plot.c     the figures as pictures, made by gnuplot
  *
  * The figures are those of section 5.2 of the paper (figures 7 and 8, and
- * section 5.2.1). They are the ratio between the workers' values of one
+ * section 5.2.1). The figures are the ratio between the workers' values of one
  * element, the size of a sum's error, and the causes of the error. The sums are
  * computed with the arithmetic of the datapath (user/lib/soft/blocks.h), and
  * the exact sums for comparison with oracle.h.

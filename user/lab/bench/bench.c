@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verb `fpisa bench arith`. It measures the kernel's time for a
- * contribution in every mode, format and pipeline, in comparison with
- * SwitchML's integer addition. bench.h has the overview.
+ * The verb `fpisa bench arith` measures the kernel's time for a contribution in
+ * every mode, format and pipeline, in comparison with SwitchML's integer
+ * addition. bench.h has the overview.
  */
 #include <errno.h>
 #include <json-c/json.h>

@@ -183,7 +183,7 @@ enum bench_scaling {
 	BENCH_SCALINGS,
 };
 
-/* A frame that was added before. It is run alone, as a driver delivers it, and alone in a job with a token. */
+/* A frame that was added before, which is run alone, as a driver delivers it, and alone in a job with a token. */
 enum bench_known { BENCH_ALONE, BENCH_LIVE, BENCH_TAGGED, BENCH_KNOWN };
 
 struct bench_arith {

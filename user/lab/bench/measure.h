@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Functions for measurements in a separate network, which this directory and bench/ use. They cover the CPU time of
- * threads that poll links, values whose sums are exact, and quartiles. testbed/ has the namespaces and the workers.
+ * Functions for measurements in a separate network, which this directory and bench/ use. The functions cover the CPU
+ * time of threads that poll links, values whose sums are exact, and quartiles. testbed/ has the namespaces and the
+ * workers.
  *
  * Functions that can fail return 0, or report the error and return a negative number.
  */
@@ -25,8 +26,8 @@ int enter_network(void);
 uint64_t own_cpu_ns(pid_t napi);
 
 /*
- * Return a rank's contribution. It is a whole number, so that sums are exact in any
- * order. whole_sum() returns the sum over ranks below `workers`.
+ * Return a rank's contribution, which is a whole number, so that sums are exact in
+ * any order. whole_sum() returns the sum over ranks below `workers`.
  */
 float whole_number(uint32_t rank, uint64_t i);
 float whole_sum(uint32_t workers, uint64_t i);
@@ -40,7 +41,7 @@ pid_t napi_thread(const char *dev);
 /* Sort n values and return quartile `quarter`. */
 double quartile(double *v, uint32_t n, uint32_t quarter);
 
-/* Numbers of elements of a packet, from an option --elements. They are measured in turn. */
+/* Numbers of elements of a packet, from an option --elements. All of these numbers are measured in turn. */
 #define MAX_SIZES 8
 
 struct sizes {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verb `fpisa demo`. It runs an aggregator with its workers on one machine,
+ * The verb `fpisa demo` runs an aggregator with its workers on one machine,
  * uses real packets, and checks every bit of the result. demo.h has the
  * overview.
  */

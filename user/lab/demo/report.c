@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Output of the demo. It consists of progress on a terminal, and a table or JSON. */
+/* Output of the demo, which consists of progress on a terminal, and of a table or JSON. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>

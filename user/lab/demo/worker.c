@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker of the demo. It creates a namespace, configures the link, and drops all privileges. Afterwards the worker is
+ * A worker of the demo creates a namespace, configures the link, and drops all privileges. Afterwards the worker is
  * like any unprivileged program with libfpisa that has an address and a job number.
  */
 #define _GNU_SOURCE

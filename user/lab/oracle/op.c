@@ -58,7 +58,10 @@ static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf,
 	return oracle_pack_special(c->f, nan, swap ? ninf : pinf, swap ? pinf : ninf, word, flags);
 }
 
-/* Compute the result of c from n contributions. The sum is sum x 2^p quanta, or squared quanta for a norm. */
+/*
+ * Compute the result of c from n contributions. The contributions add up to `sum` x 2^p quanta, or squared quanta for a
+ * norm.
+ */
 static uint64_t finish(const struct oracle_call *c, size_t n, mpz_t sum, int p, uint32_t *flags)
 {
 	uint64_t word;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The oracle is a second implementation of the numbers contract
- * (doc/numbers.md). It was written from the text of the contract, and not from
- * mau.h, with plain integers and GMP. Tests compare every executor with the
- * oracle, and `fpisa demo` compares every element of its results.
+ * (doc/numbers.md). The oracle was written from the text of the contract, and
+ * not from mau.h, with plain integers and GMP. Tests compare every executor
+ * with the oracle, and `fpisa demo` compares every element of its results.
  *
  * Words are packed values in the low bits, whatever the width of the format. In
  * every format E <= 11, M <= 52 and R <= 64. The bias is 2^(E-1) - 1.
@@ -117,8 +117,8 @@ void oracle_mx_read(const struct oracle_reg reg[ORACLE_MX_LANES], const struct o
 		    struct oracle_mx *out, uint32_t *flags);
 
 /*
- * An exact sum of up to 2^60 values. It is an integer in two's complement with
- * 2^E + M + 60 bits, in units of the format's smallest subnormal.
+ * An exact sum of up to 2^60 values, as an integer in two's complement with 2^E
+ * + M + 60 bits, in units of the format's smallest subnormal.
  */
 #define ORACLE_LIMBS ((2048 + 52 + 60) / 64 + 1)
 

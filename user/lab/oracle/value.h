@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Functions that the parts of the oracle share. They decode and pack values,
- * and round a rational number or a square root once. Finite values are in units
- * of quanta. A quantum is the format's smallest subnormal, 2^(1 - bias - M).
+ * Functions that the parts of the oracle share. The functions decode and pack
+ * values, and round a rational number or a square root once. Finite values are
+ * in units of quanta. A quantum is the format's smallest subnormal, 2^(1 - bias
+ * - M).
  */
 #ifndef ORACLE_VALUE_H
 #define ORACLE_VALUE_H
@@ -17,7 +18,8 @@ struct oracle_value {
 };
 
 /*
- * The value that is added to a register. It is m x 2^(e - bias - M - G), or the square in the doubled range for a norm.
+ * The value that is added to a register, which is m x 2^(e - bias - M - G), or the square in the doubled range for a
+ * norm.
  */
 struct oracle_entry {
 	bool nan, pinf, ninf;

@@ -5,7 +5,7 @@
  * other than UDP, such as ARP, pass unchanged.
  *
  * The middlebox is also an adversary (doc/protocol.md, section 6). For each HELLO of a worker it forges HELLOs with
- * incarnations that the worker never had. It sends the forged HELLOs over another host's link.
+ * incarnations that the worker never had. The middlebox sends the forged HELLOs over another host's link.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A rank of a static job in the soak. The rank joins, makes all-reduce calls,
- * and joins again after each error. It has the privileges of an ordinary user,
- * an address and a job number. Seed, job, generation, call and rank determine
- * the operation of a call and the contributions of all ranks. So each process
- * can recompute every result that it gets. This includes results of a call that
- * fails later.
+ * and joins again after each error. The rank has the privileges of an ordinary
+ * user, an address and a job number. Seed, job, generation, call and rank
+ * determine the operation of a call and the contributions of all ranks. So each
+ * process can recompute every result that it gets. This includes results of a
+ * call that fails later.
  */
 #include <errno.h>
 #include <fcntl.h>

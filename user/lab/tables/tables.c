@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verb `fpisa tables`. It measures the errors of multiplication,
- * reciprocal, logarithm and square root, and compares the kernel's bits with
- * those of user space (appendix A of the paper, and
- * include/fpisa/lab/tables.h).
+ * The verb `fpisa tables` measures the errors of multiplication, reciprocal,
+ * logarithm and square root, and compares the kernel's bits with those of user
+ * space (appendix A of the paper, and include/fpisa/lab/tables.h).
  */
 #include <errno.h>
 #include <json-c/json.h>

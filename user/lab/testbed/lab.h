@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Networks of verbs and benches. They consist of network namespaces without
+ * The networks of verbs and benches consist of network namespaces without
  * names, and of links that iproute2 creates. process.h has the processes in the
  * namespaces, and star.h has the links between namespaces.
  */

@@ -29,8 +29,8 @@ typedef void process_fn(void *arg, int control);
 
 /*
  * Fork a process. The child enters the network namespace `netns`, or stays in the parent's namespace if `netns` is -1.
- * The child dies with the parent. It neither inherits signal handlers nor gets signals of the terminal. *p has the
- * child's process id before the parent handles any signal.
+ * The child dies with the parent. The child neither inherits signal handlers nor gets signals of the terminal. *p has
+ * the child's process id before the parent handles any signal.
  */
 int process_spawn(struct process *p, int netns, process_fn *work, void *arg);
 

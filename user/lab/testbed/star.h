@@ -18,8 +18,8 @@ struct star {
 	/* the network of link n is NETWORK + 256 n; .1 is the aggregator's end and .2 the worker's end */
 	uint32_t network;
 	uint32_t mtu;
-	char port[12]; /* name of the aggregator's end of link n is PORTn */
-	char peer[12]; /* name of the worker's end is PEERn; "" means eth0 for each worker */
+	char port[12]; /* the aggregator's end of link n is named PORTn */
+	char peer[12]; /* the worker's end is named PEERn; "" means eth0 for each worker */
 };
 
 /* Return the MTU for frames with `payload` bytes of values. The MTU is at least that of Ethernet. */

@@ -370,7 +370,7 @@ int fpisa_query_settle(struct fpisa_query *q)
 /* -- rows ---------------------------------------------------------------------------------- */
 
 /*
- * Take the record at `p` and return the end of the record. A 0 terminates each text. It replaces the first byte of the
+ * Take the record at `p` and return the end of the record. A 0 terminates each text, and replaces the first byte of the
  * next length, which has already been read.
  */
 static uint8_t *take_record(struct fpisa_query *q, uint8_t *p)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Columns of a table at a worker. They have names, types and values as text. The key of a group contains its columns
- * one after the other (doc/query.md), in these formats:
+ * Columns of a table at a worker, with names, types and values as text. The key of a group contains its columns one
+ * after the other (doc/query.md), in these formats:
  *
  * 	int32, date	4 bytes; a date is days since 1970-01-01
  * 	real		4 bytes, the value's place in the order of doc/query-wire.md

@@ -79,7 +79,8 @@ struct fpisa_query_ready {
 	__u32 keys, columns;
 	__u16 port; /* UDP port of the worker for direct rows */
 	__u16 value_may_be_null;
-	__u8 value_type, value_precision, value_scale; /* as in struct fpisa_column; 0 if there is no value */
+	/* same values as in struct fpisa_column; 0 if there is no value */
+	__u8 value_type, value_precision, value_scale;
 	__u8 zero;
 	/* numbers that identify the files of the tables, and change when rows or schema are written or replaced */
 	__u64 file, joined_file;

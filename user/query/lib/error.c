@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * Errors of queries. They are libfpisa's errors under another name, because libfpisa-query contains a copy of libfpisa.
- */
+/* Give libfpisa's errors another name in libfpisa-query, because libfpisa-query contains a copy of libfpisa. */
 #include "fpisa-query.h"
 #include "fpisa.h"
 

@@ -33,7 +33,7 @@ struct fpisa_groups {
 	uint64_t next; /* index of the next group */
 	int is_ahead;
 	struct fpisa_query_group merged, ahead; /* the current record, and the next record */
-	union fpisa_superacc_full total;	/* for doubles, the sum of the current group */
+	union fpisa_superacc_full total;	/* the sum of the current group of doubles */
 };
 
 #define FPISA_GROUPS_FIRST 256

@@ -69,7 +69,7 @@ struct fpisa_query {
 
 	enum fpisa_query_phase phase;
 	uint32_t attempt;
-	uint32_t key_bytes, form; /* of direct rows; form is an enum fpisa_value_form */
+	uint32_t key_bytes, form; /* key size and form of direct rows; the form is an enum fpisa_value_form */
 	uint64_t cookie;	  /* cookie of direct rows */
 	uint64_t progress_ns;
 	uint32_t n_workers;

@@ -62,8 +62,8 @@ static int is_column(struct fpisa_column *c)
 }
 
 /*
- * Return whether the value has a valid type. It must be a number, and in a query for the first rows a real. A query
- * without a value must not have a type.
+ * Return whether the value has a valid type. The type must be that of a number, and real in a query for the first rows.
+ * A query without a value must not have a type.
  */
 static int is_value_column(const struct fpisa_query *q, const struct fpisa_query_worker *w)
 {

@@ -14,10 +14,10 @@ struct fpisa_soft_query {
 	unsigned int kind; /* enum fpisa_job_kind */
 	__u32 width;	   /* width of a worker's window, at most FPISA_QUERY_WINDOW */
 	struct fpisa_query_state state;
-	__u32 *heap;			   /* for first rows, config.limit keys */
-	struct fpisa_bucket *buckets;	   /* for tables, config.bucket_mask + 1 buckets */
-	struct fpisa_query_group *groups;  /* for tables, config.limit groups */
-	struct fpisa_filter_block *filter; /* if there is a filter, config.filter_mask + 1 blocks */
+	__u32 *heap;			   /* config.limit keys, used for first rows */
+	struct fpisa_bucket *buckets;	   /* config.bucket_mask + 1 buckets, used for tables */
+	struct fpisa_query_group *groups;  /* config.limit groups, used for tables */
+	struct fpisa_filter_block *filter; /* config.filter_mask + 1 blocks, used if there is a filter */
 };
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The tables of the Big Data benchmark (Pavlo et al., "A comparison of approaches to large-scale data analysis"). They
- * have the distributions of HiBench's generator (doc/query-data.md). A row depends only on the seed, the sizes and the
- * row's number. Rows are computed with integers, so all machines generate the same rows.
+ * The tables of the Big Data benchmark (Pavlo et al., "A comparison of approaches to large-scale data analysis"). The
+ * tables have the distributions of HiBench's generator (doc/query-data.md). A row depends only on the seed, the sizes
+ * and the row's number. Rows are computed with integers, so all machines generate the same rows.
  */
 #ifndef FPISA_BIGDATA_H
 #define FPISA_BIGDATA_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The verb `fpisa query demo`. It checks its options and runs bench/query_demo.py of this program's source tree. */
+/* The verb `fpisa query demo` checks its options and runs bench/query_demo.py of this program's source tree. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * The verb `fpisa query resources`. It shows for the programs of queries what `fpisa resources` shows for the datapath.
- */
+/* The verb `fpisa query resources` shows for the programs of queries what `fpisa resources` shows for the datapath. */
 #include "query/datapath/query.h"
 #include "verbs.h"
 #include "verbs/resources.h"

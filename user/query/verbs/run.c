@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The verb `fpisa query run TABLE`. It is the master of a query and prints the answer, and counts of where rows went.
+ * The verb `fpisa query run TABLE` is the master of a query. The verb prints the answer, and the number of rows at each
+ * stage.
  */
 #include <errno.h>
 #include <json-c/json.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Rows of Arrow batches. Keys and values are filled in column by column, for a slice of rows at a time. They have the
- * same bits that column.h defines for values as text.
+ * Rows of Arrow batches. Keys and values are filled in column by column, for a slice of rows at a time. Keys and values
+ * have the same bits that column.h defines for values as text.
  */
 #ifndef FPISA_QUERY_BATCH_H
 #define FPISA_QUERY_BATCH_H

@@ -26,8 +26,8 @@ struct partition {
 
 /*
  * Find the table's files and read the schema. Return 0, or -errno with the message set. The error is -EINVAL if the
- * name or the schema is not valid. It is -ENOENT if the table does not exist, or if the table is Parquet and DuckDB is
- * not installed.
+ * name or the schema is not valid. The error is -ENOENT if the table does not exist, or if the table is Parquet and
+ * DuckDB is not installed.
  */
 int partition_open(struct partition *p, int directory, const char *table);
 

@@ -105,8 +105,8 @@ static bool is_left(const struct reduction *r)
 }
 
 /*
- * Prepare the next rows of a group. They contain the terms of the sum and the least and greatest values. The first row
- * has the count. Further rows have the part of the count beyond 30 bits.
+ * Prepare the next rows of a group. The rows contain the terms of the sum and the least and greatest values. The first
+ * row has the count. Further rows have the part of the count beyond 30 bits.
  */
 static void more_terms(struct reduction *r, bool first)
 {

@@ -96,7 +96,7 @@ static int make_frame(struct sender *s)
 			return n < 0 ? n : 0;
 		s->over = (uint32_t)n < s->a_frame;
 	}
-	/* The last frame has no rows. It is sent after all other frames have been acknowledged. */
+	/* The last frame has no rows, and is sent after all other frames have been acknowledged. */
 	if (!n && s->low < s->next)
 		return 0;
 	bytes = fpisa_query_payload((uint32_t)n, s->row_bytes);

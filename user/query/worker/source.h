@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The rows that a worker sends for a query. They are the rows of the table, or the result of pruning or aggregation by
+ * The rows that a worker sends for a query, which are the rows of the table, or the result of pruning or aggregation by
  * the worker.
  */
 #ifndef FPISA_QUERY_SOURCE_H

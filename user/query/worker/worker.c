@@ -235,8 +235,8 @@ static void pause_accepting(struct worker *w, bool pause)
 }
 
 /*
- * Enable probes, which detect unreachable hosts. They do not disconnect a master that leaves its rows unread for a long
- * time.
+ * Enable probes, which detect unreachable hosts. Probes do not disconnect a master that leaves its rows unread for a
+ * long time.
  */
 static void probe(int fd)
 {
