@@ -30,7 +30,7 @@ VISITS_OF_A_PAGE = 5 / 3
 NOW = "SELECT extract(epoch FROM clock_timestamp())"
 WAYS = {"on": "SET fpisa.pruning = network;", "off": "SET fpisa.pruning = none;", "workers": "SET fpisa.pruning = workers;"}
 TPCH = "customer", "orders", "lineitem", "part", "partsupp", "supplier", "nation"
-# Text columns in keys, and the maximum bytes of their values.
+# Text columns in keys, and the maximum size in bytes of their values.
 TEXTS = {"uservisits": {"useragent": 31, "languagecode": 31}}
 # Upper bounds of join keys at TPC-H scale 1, which are sizes of bitmaps. Q3 uses orders for its lines and customers for its
 # orders. Q20 uses parts for its groups.

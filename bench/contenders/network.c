@@ -13,7 +13,7 @@
 #include "contenders.h"
 #include "fpisa/wire.h"
 
-#define ADDRESS 0x0a4eff01u /* 10.78.255.1 and following, the aggregators */
+#define ADDRESS 0x0a4eff01u /* addresses of the aggregators, 10.78.255.1 and following */
 #define NETWORK 0x0a4e0000u /* 10.78.LINK.1 and .2 are the ends of a link */
 
 /* Give the links names that are unique on the machine, because the threads that poll the links are found by name. */

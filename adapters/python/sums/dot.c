@@ -103,8 +103,8 @@ static __u64 fetch_both(struct side *x, struct side *y, __s64 at, size_t n)
 }
 
 /*
- * Add the products that are infinite or NaN, and set their halves to zero. Multiply the whole integers, because a half
- * may be 0 or have the other sign, and its product with an infinity would be wrong.
+ * Add the products that are infinite or NaN, and set their halves to zero. Multiply the whole integers. A half may be 0
+ * or have the other sign, so its product with an infinity would be wrong.
  */
 static void take_specials(struct products *s, struct side *x, struct side *y, size_t n)
 {

@@ -16,7 +16,7 @@ static const struct fpisa_query_column aggregates[] = {FPISA_AGGREGATE_NAMES(COL
 
 #define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
 #define COLUMN_TEXT (FPISA_COLUMN_NAME + FPISA_COLUMN_TYPE_MOST + 16)
-#define CELL FPISA_DECIMAL_TEXT /* maximum bytes of a group's column as text */
+#define CELL FPISA_DECIMAL_TEXT /* maximum size in bytes of a group's column as text */
 
 _Static_assert(CELL >= FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES, "a key's column fits");
 

@@ -23,7 +23,7 @@
 #define FPISA_COLUMNS_MOST 64
 #define FPISA_COLUMN_NAME 64 /* including the terminating 0 */
 #define FPISA_QUERY_KEY_BYTES 32
-#define FPISA_COLUMN_TEXT_MOST 48 /* maximum bytes of a number or a date as text, including the terminating 0 */
+#define FPISA_COLUMN_TEXT_MOST 48 /* maximum size in bytes of a number or a date as text, including the terminating 0 */
 #define FPISA_COLUMN_TYPE_MOST 32
 
 struct fpisa_column {
@@ -94,7 +94,7 @@ int fpisa_text_valid(const struct fpisa_column *c, const char *text, size_t len)
 /* Check that the field is a value of the column's type, or NULL. Return 0, -EINVAL or -ERANGE. */
 int fpisa_field_check(const struct fpisa_column *c, const struct fpisa_field *f);
 
-/* Return the minimum and the maximum bytes of the column in a key. */
+/* Return the minimum and the maximum size in bytes of the column in a key. */
 size_t fpisa_key_least(const struct fpisa_column *c);
 size_t fpisa_key_most(const struct fpisa_column *c);
 

@@ -27,7 +27,7 @@
 #define FPISA_CONTROL_VERSION 4
 #define FPISA_CONTROL_PORT 18001 /* TCP port of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
-#define FPISA_CONTROL_MOST (64u << 20) /* maximum bytes of a content */
+#define FPISA_CONTROL_MOST (64u << 20) /* maximum size in bytes of a content */
 #define FPISA_QUERY_NULL 0xffffffffu
 #define FPISA_QUERY_SCAN 0 /* an additional value of enum fpisa_job_kind */
 

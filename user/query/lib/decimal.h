@@ -11,7 +11,7 @@
 #include "fpisa/names.h"
 
 /*
- * Maximum bytes of a sum or an average as text. A sum has up to 58 digits. An average has up to 39 digits before the
+ * Maximum size in bytes of a sum or an average as text. A sum has up to 58 digits. An average has up to 39 digits before the
  * point and 92 after it. Both need a sign, a point and the terminating 0.
  */
 #define FPISA_DECIMAL_TEXT 136

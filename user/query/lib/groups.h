@@ -22,7 +22,7 @@ struct fpisa_groups {
 	struct fpisa_query_state state; /* state.used is the number of groups */
 	struct fpisa_bucket *buckets;
 	struct fpisa_query_group *group;
-	uint64_t most; /* maximum bytes of groups in addition to the first FPISA_GROUPS_FIRST groups */
+	uint64_t most; /* maximum size in bytes of groups in addition to the first FPISA_GROUPS_FIRST groups */
 	/*
 	 * Where to spill all groups if there is no memory for another group. NULL if groups cannot be spilled. Set this
 	 * member after fpisa_groups_init().

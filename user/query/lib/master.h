@@ -134,7 +134,7 @@ static inline int fpisa_query_streams(const struct fpisa_query *q)
 	return q->kind == FPISA_QUERY_SCAN || q->kind == FPISA_QUERY_JOIN;
 }
 
-/* Return the maximum bytes of rows that the caller has not taken. Further rows wait at the workers. */
+/* Return the maximum size in bytes of the rows that the caller has not taken. Further rows wait at the workers. */
 static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
 {
 	uint64_t most = q->kind == FPISA_QUERY_JOIN ? q->options.memory / 2 : q->options.memory;

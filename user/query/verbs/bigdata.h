@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define BIGDATA_ROW 256 /* maximum bytes of a row as CSV */
+#define BIGDATA_ROW 256 /* maximum size in bytes of a row as CSV */
 #define BIGDATA_PAGES_MOST (1ull << 28)
 
 struct bigdata {

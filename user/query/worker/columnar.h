@@ -15,7 +15,7 @@ struct columnar {
 	const struct columns *columns;
 	const int *key;	   /* columns of the key or of the join key */
 	int n_keys, value; /* value is the column of the value, or -1 if there is no value */
-	uint32_t most;	   /* maximum bytes of the key's columns */
+	uint32_t most;	   /* maximum size in bytes of the key's columns */
 	bool join, place, as_text;
 	/* types of the statement's columns, without the place */
 	const struct fpisa_column *type[2 * FPISA_COLUMNS_MOST + 1];

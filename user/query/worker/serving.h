@@ -12,7 +12,7 @@
 
 #define MS 1000000ull
 #define WORKING_MS 1000 /* time between two messages that report progress */
-#define AHEAD (1 << 20) /* maximum bytes of messages that wait to be sent */
+#define AHEAD (1 << 20) /* maximum size in bytes of messages that wait to be sent */
 
 /* In state KEYING the worker sends the join's keys, or waits for the keys of other workers. */
 enum state { GREETING, OPENED, JOINING, KEYING, REDUCING, SENDING, SCANNING, FETCHING, IDLE };

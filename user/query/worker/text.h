@@ -12,7 +12,7 @@
 
 #include "schema.h"
 
-#define TEXT_ROW (1 << 20) /* maximum bytes of a row with its line end */
+#define TEXT_ROW (1 << 20) /* maximum size in bytes of a row with its line end */
 
 enum text_format { TEXT_CSV, TEXT_TBL };
 
