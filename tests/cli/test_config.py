@@ -11,7 +11,7 @@ from lab import FPISA
 
 JOB = "[job 7]\nworkers = 10.0.0.11,10.0.0.12\n"
 
-# Each line with its expected error. A line without an error is valid.
+# Each row has a line and its expected error. A line without an error is valid.
 WRONG = [
     ("# a comment", None),
     ("port = 1", "is outside a section"),
@@ -102,7 +102,7 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
 
 
 def test_no_file(tmp_path):
-    """A pipe in place of the file is refused: the command does not wait for a writer."""
+    """If the file is a pipe, it is refused at once, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe")
     for path, says in ((tmp_path / "pipe", ": is a pipe; the configuration must be a regular file"), (tmp_path, ": read: Is a directory"),
                        ("/dev/zero", ": is not a text file of less than 1048576 bytes")):

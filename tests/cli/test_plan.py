@@ -14,8 +14,8 @@ def plan(*argv):
 
 
 def feasible(t, n, k, b, r, colocated):
-    """Return whether all sums of a one-bit vector can be done in t seconds, by computing the largest share that the bits of each link
-    allow."""
+    """Return whether all sums of a one-bit vector can be done in t seconds. The largest shares that the links allow must then add up to
+    one."""
     if t * b < 1:
         return False
     dedicated = t * r / n

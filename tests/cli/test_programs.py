@@ -52,7 +52,7 @@ def test_arguments_and_status_go_through(tmp_path):
 
 
 def test_not_installed(tmp_path):
-    """Without the other programs, fpisa lists no verb that it cannot run, and names the program of a missing verb."""
+    """Without the other programs, fpisa lists no verb that it cannot run, and its error names the program of a missing verb."""
     fpisa = place(tmp_path, None)
     status, out, err = run(fpisa, "help")
     assert status == 0 and "  job add " in out and "  query " not in out and "  demo " not in out

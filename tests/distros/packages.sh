@@ -1,13 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Build packages in other ways and compare them with build/deb, which `make deb` has built. Run this in a root of
-# tests/distros.
+# Build packages in other ways and compare them with build/deb, which `make deb` has built. Run this script in a root of tests/distros.
 #
-#	packages.sh newest	no packages: the newest clang of the release for the datapath, and all adapters; a demo
-#	packages.sh again	in another directory: the same bytes
-#	packages.sh arm64	by a cross compiler: the same files; an arm64 machine, emulated, installs and runs them
-#	packages.sh rpm		by rpmbuild, without this system's names of libraries: the same files, and programs that run
-#	packages.sh postgresql RELEASE OLDER	for the versions of PostgreSQL of two releases of Debian
+#	packages.sh newest	build no packages, but the datapath with the newest clang of the release, and all adapters; run a demo
+#	packages.sh again	build in another directory; the packages have the same bytes
+#	packages.sh arm64	build with a cross compiler; the files are the same, and an emulated arm64 machine installs and runs them
+#	packages.sh rpm		build with rpmbuild, without this system's names of libraries; the files are the same, and programs run
+#	packages.sh postgresql RELEASE OLDER	build for the versions of PostgreSQL of two releases of Debian
 set -eu
 
 get()

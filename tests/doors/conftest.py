@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Engines from PyPI, used with the package of these sources. tests/doors/run.py makes their environment."""
+"""Configuration for engines from PyPI, used with the package of these sources. tests/doors/run.py makes their environment."""
 import math
 import os
 import sys
@@ -18,7 +18,7 @@ from seeds import rng  # noqa: E402, F401
 
 
 class Data:
-    """Keys and values whose sums depend on the order, some nulls, and the right results."""
+    """Return keys, values whose sums depend on the order, with some nulls, and the right results."""
 
     def __init__(self, rng):
         self.rows = [(rng.choice("abcde"), None if rng.random() < 0.01 else rng.uniform(-1, 1) * 10.0 ** rng.randint(-12, 12))

@@ -73,7 +73,7 @@ def check_sample(rng, x):
 
 
 def _exact(a):
-    """Return the number from doc/partial.md."""
+    """Return the exact value from the bytes, which have the form of doc/partial.md."""
     data = a.to_bytes()
     m, e = int.from_bytes(data[16:], "little"), int.from_bytes(data[4:6], "little", signed=True)
     return Fraction(-m if data[3] & 1 else m) * Fraction(2) ** e

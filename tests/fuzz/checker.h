@@ -33,7 +33,7 @@ struct attempt {
 	union {
 		struct fpisa_hdr hdr;
 		uint8_t bytes[HARNESS_FRAME];
-	} reply; /* the reply from the FPISA header on */
+	} reply; /* bytes of the reply, from the FPISA header on */
 };
 
 extern struct summary *sum;

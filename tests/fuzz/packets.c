@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hostile packets through the loaded datapath, by BPF_PROG_TEST_RUN:
+ * Send hostile packets through the loaded datapath, with BPF_PROG_TEST_RUN.
  * 	packets [--cases N] [--seed S] [--check-all K] [--json]
- * Frames of several jobs (targets.c) are valid or mutated (mutate.c). Half of
- * the mutated frames have their checksums repaired, so that they reach deep
- * checks. A model of the headers below FPISA's, written from doc/wire.md, and
- * the aggregator of user space (user/lib/soft/soft.c) give the expected outcome of each frame: verdict, counter, reply
- * and registers must agree bit by bit. Foreign frames must pass unchanged. A refused frame must leave every byte of the
- * job's state as it was, and every K cases all maps are compared. Every reason that a frame can provoke must be
+ * Frames of several jobs (targets.c) are valid or mutated (mutate.c). Half of the mutated frames have their checksums
+ * repaired, so that they reach deep checks. A model of the headers below FPISA's, written from doc/wire.md, and the
+ * aggregator in user space (user/lib/soft/soft.c) give the expected outcome of each frame. Verdict, counter, reply and
+ * registers must agree bit for bit. Foreign frames must pass unchanged. A refused frame must leave every byte of the
+ * job's state unchanged, and every K cases all maps are compared. Every reason that a frame can provoke must be
  * reached.
- * Status: 0, 1 if any check failed, 77 where BPF is not permitted.
- * Case c of a seed is the same in every run.
+ *
+ * The exit status is 0, or 1 if any check failed, or 77 where BPF is not permitted. Case c of a seed is the same in
+ * every run.
  */
 #include <arpa/inet.h>
 #include <getopt.h>
@@ -299,8 +299,8 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 }
 
 /*
- * Return whether a frame can provoke the verdict. No frame can provoke `internal`, or the verdicts of the kernel's
- * routes, because ranks with a known port need no route. queries.c tests the verdicts of queries.
+ * Return whether a frame can provoke the verdict. No frame can provoke `internal`. No frame can provoke the verdicts of
+ * the kernel's routes either, because ranks with a known port need no route. queries.c tests the verdicts of queries.
  */
 static bool provocable(unsigned int v)
 {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hostile packets at the loaded programs of queries, by BPF_PROG_TEST_RUN:
+ * Send hostile packets to the loaded programs of queries, with BPF_PROG_TEST_RUN.
  * 	queries [--cases N] [--seed S]
  * The program does for queries what packets.c does for jobs. It sends frames of each kind of query, with and without
  * filters, valid or mutated. The model of headers.h, the checks of fpisa/query/check.h and the query in user space
- * (user/query/soft/query.c) give the expected outcome of each frame: verdict, counter, every byte of the reply, and the
- * query's state, which no other frame changes. Tables, heaps and filters are compared now and then. Every reason that a
- * frame of a query can provoke must be reached. Status: 0, 1 if any check failed, 77 where BPF is not permitted. Case c
- * of a seed is the same in every run.
+ * (user/query/soft/query.c) give the expected outcome of each frame. Verdict, counter, every byte of the reply and the
+ * query's state must agree, and no other frame changes the state. Tables, heaps and filters are compared now and then.
+ * Every reason that a frame of a query can provoke must be reached.
+ *
+ * The exit status is 0, or 1 if any check failed, or 77 where BPF is not permitted. Case c of a seed is the same in
+ * every run.
  */
 #include <getopt.h>
 #include <linux/bpf.h>
@@ -135,7 +137,7 @@ static void valid_frame(struct target *t)
 	bool filter = t->q.config.flags & FPISA_QUERY_FILTER,
 	     building = filter && fpisa_filter_state(s->filter, t->q.epoch) == 0;
 
-	/* Rows usually arrive after all keys, because the filter is not used before. */
+	/* Rows usually arrive after all keys, because the filter is used only then. */
 	if (filter && (what < 8 || (building && vectors_below(&rng, 64)))) {
 		valid_keys(t);
 	} else if (what < 24) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * libFuzzer target: bytes on a connection between rank and manager, with or without TLS, split in any way
- * (user/lib/manager/channel.c), at both ends. TLS's own cryptography is a stand-in (tls_fake.c).
+ * (user/lib/manager/channel.c). Both ends are tested. TLS's own cryptography is a stand-in (tls_fake.c).
  *
  * For any input, an accepted message is well formed. A manager that asks for a key accepts no message before the caller
  * proves a key, and names the proven key. Sent messages arrive whole, in order and once. An error is one sentence.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Configuration for containers: private mounts, a BPF filesystem, networks."""
+"""Configuration for containers: private mounts, a BPF filesystem, networks"""
 import os
 import sys
 

@@ -110,7 +110,7 @@ def configured(net, folder):
 
 
 def test_serve_and_workers(images, lab, tmp_path):
-    """A manager and two workers run in containers; the workers have no capability and run as nobody."""
+    """A manager and two workers run in containers. The workers have no capability and run as nobody."""
     net = prepared(lab)
     status, _, err = aggregator(net, "load", *net.ports)
     assert status == 0, err

@@ -310,7 +310,7 @@ class Worker:
         return results
 
     def reduce(self, op, factor, count, seed, seeds):
-        """Make one call; return the object that main() prints."""
+        """Make one call. Return the object that main() prints."""
         n = self.numbers
         if seeds:
             vectors = {r: n.random_values(s, count) for r, s in enumerate(seeds)}

@@ -150,7 +150,7 @@ class Numbers:
         return round(value) if self.rounding == NEAREST else math.floor(value)
 
     def encode(self, value):
-        unit = max(math.floor(abs(value)).bit_length() - self.mbits - 1, 0)  # the weight of the result's last place, as a power of two
+        unit = max(math.floor(abs(value)).bit_length() - self.mbits - 1, 0)  # exponent of the result's last place
         n = self.round(value / 2 ** unit)
         word = unit * 2 ** self.mbits + abs(n)
         if word >= self.special(math.inf):

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A member of a query, written from doc/query-wire.md alone, with the parts of doc/wire.md in independent_client.py. "section
-N" below refers to the former.
+"""A member of a query, written only from doc/query-wire.md, with the parts of doc/wire.md in independent_client.py. "section N" below
+refers to doc/query-wire.md.
 
-        independent_query.py AGG_IP QUERY worker --seed S --rows N --keys K [--join EVERY]
-        independent_query.py AGG_IP QUERY master
+    independent_query.py AGG_IP QUERY worker --seed S --rows N --keys K [--join EVERY]
+    independent_query.py AGG_IP QUERY master
 
-Row i of seed S comes from rows(). The master prints the answer as a line of JSON: for topn its first N values
-as bits, for table a list of [key, count, least, greatest, sum x 2^149, specials], for join its rows. The small table of a query
-with a filter has the keys that --join divides. Both drop the share --loss of the frames that they send and receive.
+rows() makes row i of seed S. The master prints the answer as a line of JSON. The line has the first N values as bits for topn, a list of
+[key, count, least, greatest, sum x 2^149, specials] for table, and the rows of the join for join. The small table of a query with a filter
+has the keys that --join divides. Worker and master both drop the share --loss of the frames that they send and receive.
 """
 
 import argparse

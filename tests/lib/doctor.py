@@ -29,7 +29,8 @@ def bad(found):
 
 
 def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False):
-    """Check that the finding is reported, also as text if asked, and that running its command removes it. Return the command."""
+    """Check that the finding is reported in JSON, and as text if `text`. Run its command, and check that the finding is gone. Return the
+    command."""
     env = env or ENV
     f = examine(ns, *argv, env=env)[subject, check]
     assert f["level"] == level and says in f["text"], f

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers of queries on the loopback of this network namespace, and a PostgreSQL's foreign tables over them"""
+"""Workers of queries on the loopback interface of this network namespace, and foreign tables of PostgreSQL over the workers"""
 import contextlib
 import os
 import shutil

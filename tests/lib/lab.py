@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Networks for the tests: an aggregator, its workers, and their processes
 
-Network namespaces are anonymous: only a descriptor of this process refers to them, and every process that is started here dies with this
+Network namespaces are anonymous. Only a descriptor of this process refers to them, and every process that is started here dies with this
 process. The mount namespace and its BPF filesystem are private (fixtures.py). So nothing outlives the run, and runs of several checkouts do
 not see each other.
 """
@@ -201,8 +201,8 @@ class Lab:
     """An aggregator and n workers
 
     star: each worker has a subnet of its own and a veth pair, p0.. at the aggregator and eth0 at the worker. bridge: all workers share the
-    port p0. queues: receive queues of a worker; frames that CPU n sends arrive on queue n. load() shares a datapath with other tests
-    (shared.py), if possible.
+    port p0. queues: the number of a worker's receive queues. Frames that CPU n sends arrive on queue n. load() shares a datapath with other
+    tests (shared.py), if possible.
     """
 
     shared = None

@@ -1,44 +1,47 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A rank of a group as a user would write it: libfpisa through ctypes, without privilege
+"""A rank of a group as a user would write it, with libfpisa through ctypes and without privilege
 
     member.py LIBRARY HOST NAME RANK SIZE [PLAN]
 
-PLAN, JSON, has "options" of the group and "steps". Each step answers with
-one line of JSON on stdout. The first line is the answer of the join, with "gnutls": was it loaded before and after.
+PLAN is JSON with "options" of the group and "steps". The program prints one line of JSON for each step. The first line is the answer of the
+join. Its "gnutls" says whether the library was loaded before the join and after.
 
-    {"sum": TYPE, "count": N}    all-reduce N values rank + 1 of "float32", "float64" or "int32"; answers with the first
-    {"times": N, "pause": SECONDS, ...}  N such sums, and pauses between; "calls" is the number of successful calls
-    {"compute": SECONDS, ...}    start a sum, keep a CPU busy for so long, then wait: "waited", in seconds
-    {"late": SECONDS, ...}       a sum that begins so late
-    {"poll": true, "times": N, ...}      N such sums, in place, each started and tested until it is done
-    {"told": N}                  N sums of one "float32", one after the other by on_done, without requests; "calls" is the number
-                                 of successful calls, "rc" the last call's
+    {"sum": TYPE, "count": N}    all-reduce N values rank + 1 of "float32", "float64" or "int32"; the answer has the first value
+    {"times": N, "pause": SECONDS, ...}  make N such sums with pauses between them; "calls" is the number of successful calls
+    {"compute": SECONDS, ...}    start a sum, keep a CPU busy for this time, then wait; "waited" is the wait in seconds
+    {"late": SECONDS, ...}       begin the sum this late
+    {"poll": true, "times": N, ...}      make N such sums in place, each started and tested until it is done
+    {"told": N}                  make N sums of one "float32", each started by on_done of the previous sum, without requests;
+                                 "calls" is the number of successful calls, "rc" the result of the last call
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}
-                                 N sums of random length, also of "float16" and "bfloat16"; "wrong" counts wrong sums
+                                 make N sums of random length, also of "float16" and "bfloat16"; "wrong" counts wrong sums
     {"broadcast": [BYTES, ...], "times": N, "seed": S}
-                                 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
+                                 broadcast random bytes, and words that arithmetic would change, from each rank in turn,
                                  or from "root"; "wrong" counts results that differ, or were written beyond their end
-    {"threads": [TYPE, ...], "times": N}         a thread a type, which start calls by turns: a call that waits, then N each, whose ends an
-                                 eventfd reports: "told", as it says, "done", by fpisa_test() then, "wrong"
-    {"queue": [TYPE, ...], ...}  a sum of each, started one after the other, then waited for in that order: "started", the
-                                 seconds of the starts, "rcs", "errors"; "pause" between the starts
-    {"descriptors": N}           at most N may be opened from here on, no answer
-    {"within": TYPE}             calls that on_done of a "float32" may start: "rcs" of such a call, of TYPE, of a call that waits
-    {"callback": SECONDS}        a sum of a "float32" whose on_done takes so long; continues when that has begun
+    {"threads": [TYPE, ...], "times": N}         run one thread for each type. Each makes a call that waits, then starts N calls, in turn
+                                 with the other threads. "told" is the number of ends that the eventfd reports, "done" the
+                                 number of calls that fpisa_test() then reports as done, "wrong" the number of wrong sums
+    {"queue": [TYPE, ...], ...}  start a sum of each type, one after the other, with "pause" between the starts, then wait for
+                                 them in that order; the answer has the times of the starts in "started", "rcs" and "errors"
+    {"descriptors": N}           allow at most N open descriptors from here on, no answer
+    {"within": TYPE}             start calls in on_done of a "float32"; "rcs" are the results of another such call, of a call of
+                                 TYPE, and of a call that waits
+    {"callback": SECONDS}        start a sum of a "float32" whose on_done takes this time; continue when on_done has begun
     {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}
                                  all-reduce these bytes of any type by any operation; "result" is HEX
     {"scatter": HEX, "type": NUMBER, "op": NUMBER, "counts": [N, ...], "factor": X}
-                                 reduce-scatter these bytes; "result" is the rank's part, "sent" the array after the call. "null":
-                                 without the counts, "place": in place, "start": by the start, "count": another sum of the counts
-    {"barrier": true}            a barrier
+                                 reduce-scatter these bytes; "result" is the rank's part, "sent" the array after the call. With
+                                 "null", pass no counts; with "place", work in place; with "start", use the call that starts;
+                                 with "count", pass another sum of the counts
+    {"barrier": true}            make a barrier
     {"sleep": SECONDS}           do nothing, no answer
-    {"until": PATH}              do nothing until that file exists, no answer
+    {"until": PATH}              do nothing until this file exists, no answer
     {"fork": true}               leave a child behind that does nothing, no answer
     {"leave": true}              leave the group
 
-The program stops at the first error except in a step with "anyway": true, and holds the group until it is killed if the plan has "hold".
-With "again", a number, it leaves, joins and begins anew that many times before.
+The program stops at the first error, except in a step with "anyway": true. If the plan has "hold", the program holds the group until it is
+killed. If the plan has "again", a number, the program leaves, joins and begins again this many times first.
 """
 import ctypes
 import errno
@@ -58,8 +61,8 @@ from fpisa_h import structure
 
 TYPES = {"float32": (1, ctypes.c_float), "float64": (4, ctypes.c_double), "int32": (7, ctypes.c_int32)}
 HALVES = {"float16": (2, lambda x: struct.unpack("<H", struct.pack("<e", x))[0]),
-          "bfloat16": (3, lambda x: struct.unpack("<HH", struct.pack("<f", x))[1])}  # as 16 bits, which C has no name for
-# Signalling NaN, -0, subnormals, the extremes: as words of float32, and by two of float64
+          "bfloat16": (3, lambda x: struct.unpack("<HH", struct.pack("<f", x))[1])}  # as 16 bits, because C has no name for this type
+# Signalling NaN, -0, subnormals and the extremes, as words of float32. Two words make a float64.
 SPECIALS = struct.pack("<12I", 1 << 31, 0x7f800001, 0xffbfffff, 1, 0x807fffff, 0x7fffffff, 2**32 - 1, 0, 1 << 31, 1, 0x7ff00000, 0xfff7ffff)
 GUARD = b"guarded!"
 SUM = 1
@@ -116,7 +119,8 @@ class Member:
         return (kind * count)(*([self.rank + 1] * count)), (kind * count)()
 
     def arrays(self, kind, count):
-        """Make arrays once. Python needs as long to make a large array as the group to sum it, and a rank must not be late for the sum."""
+        """Make arrays once. Python needs as long to make a large array as the group needs to sum it, and a rank must not be late for the
+        sum."""
         values, out = self.kept(kind, count)
         out[0] = out[count - 1] = 0
         return values, out
@@ -203,7 +207,7 @@ class Member:
         for i, size in enumerate(step["broadcast"] * step.get("times", 1)):
             root, rng = step.get("root", i % self.size), random.Random(step.get("seed", 0) + i)
             right = (SPECIALS + rng.randbytes(size))[:size] if i % 2 else rng.randbytes(size)
-            # The array lies at any address. Rank root's array has the right values from the start.
+            # The array lies at an unaligned address. The array of rank `root` has the right values from the start.
             at = i % 8
             data = ctypes.create_string_buffer(bytes(at) + (right if root == self.rank else os.urandom(size)) + GUARD)
             place = ctypes.addressof(data) + at if size else None

@@ -52,7 +52,7 @@ def compiled(mpi, source, folder):
 
 
 class Hosts:
-    """Workers of a Lab that share a bridge. They act as hosts on which mpirun starts ranks, through a remote shell that enters their
+    """Workers of a Lab that share a bridge. They act as hosts on which mpirun starts ranks, with a remote shell that enters the network
     namespaces."""
 
     def __init__(self, net, folder, ranks_each=1):
@@ -84,7 +84,7 @@ class Hosts:
 
 def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, options=(), **env):
     """Return mpirun's argv and environment. Ranks run on `hosts` if given, else where mpirun is started. preload: True for the adapter, or
-    another library."""
+    the path of another library."""
     env = {k: str(v) for k, v in env.items()}
     if preload:
         env["LD_PRELOAD"] = adapter(mpi) if preload is True else preload

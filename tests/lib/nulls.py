@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Call every function of fpisa.h and fpisa-query.h with NULL in place of each pointer that it needs, in turn, and of all pointers.
-The functions are those of doc/interfaces.txt, so a new one is called too.
+"""Call every function of fpisa.h and fpisa-query.h with NULL for each pointer that it needs, one pointer at a time, and then for all
+pointers. The functions are those of doc/interfaces.txt, so a new function is called too.
 
     nulls.py LIBRARY QUERY_LIBRARY HOST KEY_FILE
 
-Join a group of one rank at HOST. Print a line for each call before it is made, and "right" at the end.
+Join a group of one rank at HOST. Print a line for each call before the call, and "right" at the end.
 """
 import ctypes
 import errno

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compile libraries that are preloaded between a command and the kernel or libbpf."""
+"""Libraries that are preloaded between a command and the kernel or libbpf"""
 import os
 import subprocess
 

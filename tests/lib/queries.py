@@ -57,7 +57,7 @@ def exact_sum(values):
 
 
 def groups_of(rows, sum_of=exact_sum):
-    """Return {key: (count, sum, min, max, avg)} of (key, value) rows, where the value None is NULL. sum_of returns sum and average."""
+    """Return {key: (count, sum, min, max, avg)} of (key, value) rows. The value None is NULL. sum_of() returns sum and average."""
     found = {}
     for key, value in rows:
         found.setdefault(key, []).append(value)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The contract for numbers (doc/numbers.md) in rational numbers
 
-A register here is an exponent and a rational value, so nothing is shifted. fractions_check.py compares the C oracle with this module, and
-tests use it for single results.
+In this module a register is an exponent and a rational value, so nothing is shifted. fractions_check.py compares the C oracle with this
+module, and tests use it for single results.
 """
 import math
 from collections import namedtuple
@@ -72,7 +72,7 @@ class Format:
         return self.grids[op, e]
 
     def value(self, word):
-        """Return (special, exponent, value): special is "nan", "+inf", "-inf" or None."""
+        """Return (special, exponent, value). special is "nan", "+inf", "-inf" or None."""
         sign = word >> (self.bits - 1)
         exponent = word >> self.mbits & self.top
         fraction = word & (2**self.mbits - 1)

@@ -66,7 +66,7 @@ def making(path, release, variant, include):
 
 
 def inside(path, *argv, enter=ENTER):
-    """Run a command in the root. Return (status, output). Processes that it leaves end with it."""
+    """Run a command in the root. Return (status, output). Processes that the command leaves end with it."""
     p = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", enter, "sh",
                         path, *argv], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(p.stdout[-20000:], file=sys.stderr)

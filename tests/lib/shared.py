@@ -198,7 +198,7 @@ class Shared:
         self.made[choice] = Datapath(store, pin)
 
     def leave(self, pin):
-        """Record that a test is over and that its pins will disappear. Return whether they belong to a shared datapath."""
+        """Record that a test is over and that its pins will disappear. Return whether the pins belong to a shared datapath."""
         here = [made for made in self.made.values() if made.here(pin)]
         for made in here:
             made.harvest(pin)

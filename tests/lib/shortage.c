@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For LD_PRELOAD: simulate a busy machine. The library makes one pin fail for lack of descriptors (SCARCE_PIN), or the
+ * Simulate a busy machine, by LD_PRELOAD. The library makes one pin fail for lack of descriptors (SCARCE_PIN), or the
  * description of one interface fail for lack of kernel memory (SCARCE_LINK).
  */
 #define _GNU_SOURCE

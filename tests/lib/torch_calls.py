@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What programs call today, and who performs it: fpisa, Gloo, or an error. A rank of two; test_torch_calls.py starts them.
+"""Print who performs each call that programs make today: fpisa, Gloo, or an error. The program is a rank of two. test_torch_calls.py starts
+the ranks.
 
     torch_calls.py
 
-Rank 0 prints a line for each call, "NAME: fpisa", "NAME: Gloo", "NAME: fpisa, Gloo" or "NAME: error: TYPE". The names of the
-profiler's events say who performed a call, so a call without an event is "ran".
+Rank 0 prints a line for each call, "NAME: fpisa", "NAME: Gloo", "NAME: fpisa, Gloo" or "NAME: error: TYPE". The names of the profiler's
+events say who performed a call. A call without an event is printed as "ran".
 """
 import datetime
 import io

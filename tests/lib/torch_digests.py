@@ -1,13 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Digests of trained parameters, in mode exact or by Gloo. A rank of four; test_torch_digests.py starts them.
+"""Print digests of trained parameters, in mode exact or with Gloo. The program is a rank of four. test_torch_digests.py starts the ranks.
 
     torch_digests.py fpisa|gloo
 
-Rank 0 prints a line of JSON: for each way of training, the digests of its runs. Ways are DistributedDataParallel, FSDP and
-FSDP2, whose runs differ in the order of the ranks' data and in how gradients are divided into calls; HSDP, whose runs
-put the same two ranks' data in a pair; and "layouts", where gradients are small integers, so that every sum
-is exact and 4 x 1 and 2 x 2 are the same mathematics.
+Rank 0 prints a line of JSON with the digests of the runs for each way of training. The runs of DistributedDataParallel, FSDP and FSDP2
+differ in the order of the ranks' data, and in how gradients are divided into calls. The runs of HSDP put the same two ranks' data in a
+pair. In "layouts", gradients are small integers, so that every sum is exact and the layouts 4 x 1 and 2 x 2 compute the same values.
 """
 import hashlib
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that backend "fpisa" does what torch.distributed specifies for all-reduce. Each check is a function below, named in
-doc/torch.md. The program is a rank of three; test_torch.py starts them, with RANK and WORLD_SIZE as torchrun sets them.
+"""Check that backend "fpisa" does what torch.distributed specifies for all-reduce. Each check is a function below, and is named in
+doc/torch.md. The program is a rank of three. test_torch.py starts the ranks, with RANK and WORLD_SIZE as torchrun sets them.
 
     torch_sweep.py
 
-Expected values are computed, in float64 or integers, from all ranks' contributions, which each rank can draw.
+Expected values are computed, in float64 or integers, from the contributions of all ranks. Each rank can draw these contributions.
 """
 import atexit
 import datetime
@@ -203,7 +203,7 @@ def communication_hooks():
 
 
 class Halt(torch.autograd.Function):
-    """A function whose backward() waits for all sums that have been started before"""
+    """A function whose backward() waits for all sums that were started earlier"""
 
     asked, ended = [], []
 

@@ -1,17 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A worker as a user would write it: libfpisa through ctypes, without privilege
+"""A worker as a user would write it, with libfpisa through ctypes and without privilege
 
     worker.py LIBRARY ADDRESS JOB [PLAN]
 
-lab.py starts it in a worker's namespace. It needs the aggregator's address
-and a job number. PLAN, JSON, has further "options" of the
-connection, and "steps". Each step answers with one line of JSON on
-stdout:
+lab.py starts the program in the namespace of a worker. ADDRESS is the address of the aggregator. PLAN is JSON with further "options" of the
+connection, and with "steps". The program prints one line of JSON for each step.
 
     {"count": N, "kind": K, "seed": S}   all-reduce N values of data(K, rank, N, S)
-    {..., "poll": true}                  by fpisa_test() alone
-    {..., "compute": SECONDS}            start, keep a CPU busy for so long, wait; "idle": true: keep none busy
+    {..., "poll": true}                  end the sum with fpisa_test() alone
+    {..., "compute": SECONDS}            start, keep a CPU busy for this time, wait; with "idle": true, sleep instead
     {"sleep": SECONDS}                   do nothing, no answer
     {"rejoin": true}                     join the next generation
     {"fork": true}                       leave a child behind that does nothing, no answer
@@ -19,9 +17,7 @@ stdout:
     {"reconnect": true}                  close, and connect as before
     {"nobody": true}                     be an ordinary user from now on, no answer
 
-"cpu" of the plan is the CPU to run on.
-
-The first line is the answer of the connection. The program stops at the first error.
+"cpu" in the plan is the CPU to run on. The first line is the answer of the connection. The program stops at the first error.
 """
 import array
 import ctypes
@@ -41,7 +37,7 @@ NOBODY = 65534
 PERIOD = 4099  # a prime, so that a chunk at a wrong position differs
 PR_SET_PDEATHSIG = 1
 FLOAT32, FLOAT64 = 1, 4  # enum fpisa_dtype
-MIXED_RANKS, FEWER_RANKS = 0x100, 0x200  # FPISA_RESULT_*
+MIXED_RANKS, FEWER_RANKS = 0x100, 0x200  # FPISA_RESULT_* of fpisa.h
 UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs root
 
 

@@ -33,7 +33,7 @@ LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 
 
 def room_of(path):
-    """Return the room of a file below user/: the file's directory if ROOMS lists it, else the first component of its path."""
+    """Return the room of a file below user/. The room is the file's directory if ROOMS lists it, else the first component of its path."""
     directory = os.path.dirname(path)
     return directory if directory in LEVEL else path.split("/")[0] if directory else "."
 
@@ -79,7 +79,8 @@ def symbols(build):
 
 
 def circles(edges):
-    """Return the sets of files that use each other in a circle: the strongly connected components, by Tarjan's algorithm."""
+    """Return the sets of files that use each other in a circle. These are the strongly connected components, found by Tarjan's
+    algorithm."""
     graph = {}
     for a, b in edges:
         graph.setdefault(a, []).append(b)

@@ -52,7 +52,7 @@ class Calls:
         return None
 
     def add(self, s, k, c, lost=0):
-        """Deliver the ADD of worker k for chunk c. Its answer arrives at k, a new result at all workers."""
+        """Deliver the ADD of worker k for chunk c. The answer arrives at k. A new result arrives at all workers."""
         received, told, broken, slots = s
         digest = OTHER if k == 0 and c >= self.differ else SAME
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c, HALF if lost else digest), self.live,

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check doc/wire.md against the code: its Python functions and its example frame
-against the C headers (wire.c), and the example against the text around it.
+"""Check doc/wire.md against the code. The page's Python functions and example frame are compared with the C headers (wire.c), and the
+example with the text around it.
 
-        check_wire.py [SEED]    check; exits nonzero if something differs
-        check_wire.py --dump    print the example frame as the page shows it
+    check_wire.py [SEED]    check; exit with an error if something differs
+    check_wire.py --dump    print the example frame as the page shows it
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import sys
 import rules
 
 PAGE = os.path.join(rules.HERE, "..", "..", "doc", "wire.md")
-ROUNDS = 12  # of 32 elements, for each format, mode and operation
+ROUNDS = 12  # rounds of 32 elements, for each format, mode and operation
 REASON = re.compile(r"^\| (\d+) \| (\w+) \| [^|]+ \| [^|]*\|$", re.M)
 FORMAT = re.compile(r"^\| (\d) \| (\w+) \| (?:(\d+) )?\| (?:(\d+) )?\| (\d) \| \d+ \|", re.M)
 

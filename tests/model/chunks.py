@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Model one generation: chunks, slots, and the removal of ranks
+"""Model one generation: chunks, slots, and the removal of ranks.
 
 A sent message may arrive at any time, any number of times, in any order, or never. Therefore the model needs no queue of frames. The ADDs
-in flight follow from the results that the workers have received: a worker sends an ADD once the window allows it, and may send it again at
-any time. The RESULTs in flight are all results that were ever sent.
+in flight follow from the results that the workers have received, because a worker may send an ADD at any time once the window allows it.
+The RESULTs in flight are all results that were ever sent.
 
 State: (live, received, slots, results). received holds a bitmap of chunks for each worker. results holds the result that was sent for each
 chunk, (bitmap, order, regs), or None.
@@ -77,7 +77,7 @@ class Chunks:
         return None
 
     def add(self, s, k, c, door, reply=False):
-        """Deliver the ADD of worker k for chunk c. `reply`: the answer arrives too."""
+        """Deliver the ADD of worker k for chunk c. If `reply`, the answer arrives too."""
         live, received, slots, results = s
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c), door, live, GENERATION)
         label = ("add", k, c)
@@ -152,8 +152,8 @@ class Chunks:
             raise Violation("the order of arrival %x is not that of %s" % (order, sum_text(regs)), label)
 
     def check_lost(self, c, slots, live, label):
-        """The result of chunk c names the live ranks that the open round of the previous chunk lacks, if that round has contributions of
-        other ranks."""
+        """Check that the result of chunk c names the live ranks that the open round of the previous chunk lacks, if that round has
+        contributions of other ranks."""
         there = [{tag[0] for tag in slot[REGS]} for slot in slots if slot[REGS] and slot[REGS][0][1] == c - 1 and not slot[DONE]]
         wanted = [k for ranks in there for k in range(self.n) if live >> k & 1 and k not in ranks]
         told = self.rules.lost(slots, c, GENERATION, live)

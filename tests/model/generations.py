@@ -65,8 +65,8 @@ class Generations:
         return out
 
     def check_start(self, s):
-        """When all ranks begin again and no frame is lost, all ranks join and none gives up. Neither their order matters nor what the
-        aggregator received from them before their restarts.
+        """When all ranks begin again and no frame is lost, all ranks join and none gives up. The order of the ranks does not matter. Frames
+        from before their restarts do not matter either.
         """
         workers, session, live = s[0], s[1], s[4]
         ranks = [k for k in range(self.n) if live >> k & 1]

@@ -1,19 +1,18 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The protocol's state model: explores what the network, the workers and the aggregator can do, and checks the required properties.
+"""Explore the states of the protocol: everything that the network, the workers and the aggregator can do. Check the required properties in
+each state.
 
-        model.py                every configuration of the rules as they are
-        model.py --mutate NAME  one broken rule; exits 0 if a violation is found
-        model.py --self-test    every broken rule; fails if one is not caught
-        model.py --list         the names
+    model.py                explore every configuration with the rules as they are
+    model.py --mutate NAME  explore one broken rule; exit with 0 if a violation is found
+    model.py --self-test    explore every broken rule; fail if one is not caught
+    model.py --list         print the names
 
-The aggregator's rules are not written again here: the transition function is
-the C code of include/fpisa/frame.h and slot.h, compiled from rules.c with $CC
-(cc) and called through ctypes, each distinct call once. Broken rules are
-wrappers around it (rules.py). The network, the workers and the required properties
-are written in Python (chunks.py, generations.py, shards.py). doc/protocol.md explains the rules.
-queries.py does the same for queries, whose rules are include/fpisa/query/topn.h and
-table.h, through query.c; doc/query-wire.md explains them.
+The aggregator's rules are not written again for the model. The transition function is the C code of include/fpisa/frame.h and slot.h. It is
+compiled from rules.c with $CC (cc), and each distinct call is made once, through ctypes. Broken rules are wrappers around the transition
+function (rules.py). The network, the workers and the required properties are written in Python (chunks.py, generations.py, shards.py).
+doc/protocol.md explains the rules. queries.py does the same for queries. Their rules are include/fpisa/query/topn.h and table.h, called
+through query.c; doc/query-wire.md explains them.
 """
 
 import argparse

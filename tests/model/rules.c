@@ -68,7 +68,7 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask during the checks without state; `live`
+ * Take one ADD of `rank` for `chunk` in `generation`. `door` is the live mask during the checks without state. `live`
  * and `current` are the live mask and the job's generation under the lock. *r is the version that fpisa_slot_of()
  * names, and is updated as the datapath would update it. `broken` is the reason if the generation is broken, else 0.
  * `lost` says that the programs of the pipeline are missing after admission. Return the negated verdict of a drop, plus
@@ -188,7 +188,7 @@ int rules_part(struct rules_slot *r, __u64 *x, __u32 workers, __u32 window, __u3
 }
 
 /*
- * Return the ranks that a worker would take for lost after the result of `chunk`, which the aggregator sends now. *r is
+ * Return the ranks that a worker would treat as lost after the result of `chunk`, which the aggregator sends now. *r is
  * the version that fpisa_slot_of() names for the previous chunk.
  */
 __u64 rules_lost(const struct rules_slot *r, __u32 workers, __u64 chunk, __u32 generation, __u64 live)

@@ -23,7 +23,7 @@ HALF = 0x200
 
 GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, REGS = range(8)
 EMPTY = (0, 0, 0, 0, 0, 0, 0, ())
-SAME = 1  # the digest of ranks that make the same calls
+SAME = 1  # digest of ranks that make the same calls
 
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 
@@ -223,7 +223,7 @@ class GenerationEarly(Rules):
 
 
 class DigestIgnored(Rules):
-    """This broken rule takes calls of equal length for equal calls."""
+    """This broken rule treats calls of equal length as equal calls."""
 
     def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
         return super().add(slot, rank, chunk, gen, door, live, current, SAME, broken, lost)

@@ -9,11 +9,11 @@ when it has joined at all aggregators.
 
 An operator may remove a rank from the job, at one aggregator after the other, in a call or between calls.
 
-Two properties must hold. A call that a worker completes has from each rank the contribution of one life, at every aggregator. It has none
-from a rank that had been removed at one aggregator before the worker's generation there began. And from every state, when no more frames
-are lost, all remaining workers complete a call together.
+Two properties must hold. A call that a worker completes has from each rank the contribution of one life, at every aggregator. The call has
+no contribution of a rank that had been removed at one aggregator before the worker's generation there began. From every state, when no more
+frames are lost, all remaining workers complete a call together.
 
-Two workers that give up in turn can continue forever: each time that one of them joins again, the generation of the other ends. Therefore
+Two workers that give up in turn can continue forever, because each new attempt of one worker ends the generation of the other. Therefore
 workers give up a limited number of times before losses end.
 
 State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines, shrinks left). An aggregator is (session, slot
@@ -154,11 +154,11 @@ class Shards:
         return self.early or 0 not in gens
 
     def outlived(self, s, r, a):
-        """Return whether the rank's contributions at a carry the cookie of an earlier session."""
+        """Return whether the rank's contributions at aggregator a carry the cookie of an earlier session."""
         return s[1][a][0][2][r] != s[0][r][1][a]
 
     def over(self, s, r, a):
-        """Return whether worker r is in a generation at a that has ended, or that another rank has left."""
+        """Return whether worker r is in a generation at aggregator a that has ended, or that another rank has left."""
         session, _, members, _, live = s[1][a]
         gen = s[0][r][2][a]
         return gen and (session[1] != gen or any(live >> j & 1 and (s[0][j][1][a] != members[j] or session[2][j] != members[j])
@@ -174,8 +174,8 @@ class Shards:
         return self.become(s, r, worker, {("hello", r, a, newest, s[1][a][3]) for a in where})
 
     def give_up(self, s, r):
-        """Return the states after worker r has found that its generation has ended. If the worker joins again only at that aggregator, it
-        waits there."""
+        """Return the states after worker r has found that its generation has ended. If `alone`, the worker joins again only at the
+        aggregator of this generation, and waits there."""
         over = [a for a in range(self.k) if self.over(s, r, a)]
         if self.alone:
             return [self.restart(s, r, [a]) for a in over if s[0][r][3][a] is None]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Check the hash of tags (include/fpisa/tag.h) with halves of two bits in place of 32. Over all keys, two different frames must have equal
-A and B for at most one key in 2^4, the equivalent of the 2^64 in doc/protocol.md, section 6. The check covers every pair of frames of two
-and of four halves. With --self-test, hashes that lack a part must fail the check.
+A and B for at most one key in 2^4. This corresponds to one key in 2^64 in doc/protocol.md, section 6. The check covers every pair of frames
+of two and of four halves. With --self-test, hashes that lack a part must fail the check.
 """
 
 import itertools

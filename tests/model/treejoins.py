@@ -3,7 +3,7 @@
 
 As in generations.py, a sent message may arrive at any later time. `net` is the set of all messages ever sent. A rank is (incarnation,
 generation, received, life). A leaf is (joining, generation, incarnations, members, attempt, offered) and its slots. The root is a session
-as in rules.py, the next generation, and its slots. Partial sums have one part here; trees.py models their parts.
+as in rules.py, the next generation, and its slots. Partial sums have one part in this model. trees.py models several parts.
 
 State: (ranks, leaves, root, members of each begun generation, net, (restarts, losses of a leaf, losses of the root) left).
 """

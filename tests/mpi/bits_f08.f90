@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! bits.inc with `use mpi_f08`
+! Include bits.inc with `use mpi_f08`.
 program bits
   use mpi_f08
   implicit none

@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! bits.inc with `use mpi`
+! Include bits.inc with `use mpi`.
 program bits
   use mpi
   implicit none

@@ -1,5 +1,5 @@
 ! SPDX-License-Identifier: GPL-2.0-only
-! bits.inc with mpif.h
+! Include bits.inc with mpif.h.
 program bits
   implicit none
   include 'mpif.h'

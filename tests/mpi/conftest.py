@@ -23,7 +23,7 @@ def pytest_configure(config):
 
 
 class Cluster:
-    """The manager, and one host that runs all ranks of an MPI's programs, or several hosts"""
+    """The manager, and one or several hosts that run all ranks of an MPI's programs"""
 
     def __init__(self, net, mpi, folder, config, ranks_each):
         self.net, self.mpi, self.folder = net, mpi, folder
@@ -56,7 +56,7 @@ class Cluster:
 
 @pytest.fixture(params=mpis.MPIS)
 def cluster(lab, tmp_path, request):
-    """Yield cluster(*config of the manager). Skip if the MPI is not installed."""
+    """Yield cluster(*config), which takes lines of the manager's configuration. Skip the test if the MPI is not installed."""
     made = []
 
     def make(*config, fortran=False, hosts=1, ranks_each=1):

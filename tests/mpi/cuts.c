@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Sum one vector whole and then in random pieces, by ranks in random order, blocking or not, in place or not: `cuts
- * SEED`. Print three numbers: the sums whose bits differ from the whole; the sums of the first half, whose exponents
- * let 113 bits hold every sum, that are not the exact sum rounded once; and a digest of the bits.
+ * SEED`. Print three numbers. The first counts sums whose bits differ from those of the whole. The second counts sums
+ * of the first half that are not the exact sum rounded once; the exponents there let 113 bits hold every sum. The third
+ * is a digest of the bits.
  */
 #include <mpi.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make MPI_Iallreduce on three communicators of two ranks each, started in an order that blocking calls could not have:
- * rank 0 starts A, C; rank 1 starts B, A; rank 2 starts C, B. Ranks beyond three do nothing. Print how many sums were
- * right.
+ * Make MPI_Iallreduce on three communicators A, B and C of two ranks each, started in an order that blocking calls
+ * could not have. Rank 0 starts A, C. Rank 1 starts B, A. Rank 2 starts C, B. Ranks beyond three do nothing. Print how
+ * many sums were right.
  *
  * Each communicator also makes another call, in an order that blocking calls can have. With `cycle first` this is an
  * MPI_Allreduce before all requests. With `cycle barrier` and `cycle integers` this is an MPI_Barrier, or an

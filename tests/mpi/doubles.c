@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sum doubles and complex numbers in mode exact. 1e300, 1, -1e300, 1 over four ranks in all orders is 2, for each part
- * of a number, with MPI_Allreduce and with MPI_Reduce to each rank, in place or not. The arrays of other ranks do not
- * change. MPI_MINLOC, which MPI performs itself, gives the right result too.
+ * Sum doubles and complex numbers in mode exact. The sum of 1e300, 1, -1e300 and 1 over four ranks is 2 in all orders,
+ * for each part of a number. This holds for MPI_Allreduce and for MPI_Reduce to each rank, in place or not. The arrays
+ * of other ranks do not change. MPI_MINLOC, which MPI performs itself, gives the right result too.
  */
 #include <complex.h>
 #include <mpi.h>
@@ -14,7 +14,7 @@
 
 static int rank, right, of;
 
-/* Return which of the four values this rank has in the nth order. */
+/* Return the number of the value that this rank has in order `n`. */
 static int place_in(int n)
 {
 	int place[RANKS] = {0, 1, 2, 3};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Make calls of every kind that doc/mpi.md leaves to MPI. At MPI_Finalize() the adapter prints how many calls it left
- * to MPI; test_report checks the number.
+ * to MPI. test_report checks the number.
  */
 #include <mpi.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Run requests of MPI_Iallreduce in flight together with messages and complete them in another order, requests of a
+ * Complete requests of MPI_Iallreduce and messages in another order than they were started. Run also requests of a
  * communicator that is freed meanwhile, and threads that each have their own communicator. Print how many sums were
  * right over all ranks: `requests LEVEL`. LEVEL is the level of MPI_Init_thread, "multiple" for the threads.
  */

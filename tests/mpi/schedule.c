@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make the calls of a schedule, a file of lines "RANK VERB NUMBERS...", in the order of the file. Each rank runs its own
- * lines, and all lines of rank -1:
- *   comm R...		all ranks make a communicator of these ranks, with the next number
+ * Make the calls of a schedule, a file of lines "RANK VERB NUMBERS...", in the order of the file. Each rank makes the
+ * calls of its own lines, and of all lines of rank -1.
+ *   comm R...		make a communicator of these ranks, with the next number; all ranks take part
  *   start ID C T O N	MPI_Iallreduce as operation ID, on communicator C, of N values of type T by operator O
  *   call ID C T O N	MPI_Allreduce
  *   wait ID
  *   barrier C
- *   send R, recv R	send a message to rank R, or receive one from it, that is too long to leave before the receive
- * begins
+ *   send R, recv R	send a message to rank R, or receive one from it; the message is too long to leave before the
+ *			receive begins
  *   pause N		compute for N microseconds
  * Print each rank's results of all operations.
  */

@@ -242,7 +242,7 @@ int main(int argc, char **argv)
 		MPI_Comm_dup(MPI_COMM_WORLD, &dup);
 		sweep(dup, "a copy");
 		MPI_Comm_free(&dup);
-		/* The ranks of each half, in reverse order */
+		/* Reverse the ranks of each half. */
 		MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
 		sweep(half, "a half");
 		MPI_Comm_free(&half);

@@ -31,7 +31,7 @@ def said(err):
 
 
 def sweep(c, **env):
-    """Check that all values are right. Return the number of frames that the sweep sent, and its messages."""
+    """Check that all values are right. Return the number of frames that the sweep sent, and the messages that it printed."""
     before = c.sent()
     out, err = c.run(RANKS, "sweep.c", **env)
     assert json.loads(out)["checked"] == CHECKED
@@ -61,7 +61,8 @@ def test_requests(cluster, level):
     out, err = c.run(RANKS, "requests.c", level)
     answer = json.loads(out)
     assert answer["right"] == answer["of"] and said(err) == []
-    # Two doubles need at most 17 bytes in frames. So this many bytes mean that frames carried all 36 calls of 5000 doubles on each rank.
+    # Frames need at most 17 bytes for two doubles. So this number of bytes means that frames carried all 36 calls of 5000 doubles on each
+    # rank.
     assert c.sent() - before > 36 * RANKS * 5000 * 8 / 3500
     c.groups.empty()
 
@@ -203,7 +204,7 @@ def test_exact_doubles(cluster):
     before = c.sent()
     out, err = c.run(RANKS, "doubles.c", FPISA_MODE="exact")
     answer = json.loads(out)
-    # Four calls of six types in 24 orders
+    # There are four calls of six types in 24 orders.
     assert answer["right"] == answer["of"] == 4 * 6 * 24 + 1 and said(err) == [], (out, err)
     assert c.sent() - before > 4 * 6 * 24 * RANKS
     c.groups.empty()
@@ -239,7 +240,8 @@ def test_reduce_refused(cluster):
 
 
 def test_reduce_without_memory(cluster):
-    """A rank that cannot make a call still counts it. So its next call has the right number, and no sum mixes values of two calls."""
+    """If a rank cannot make a call, it still counts the call. So its next call has the right number, and no sum mixes values of two
+    calls."""
     c = cluster()
     out, err = c.run(RANKS, "reduce.c", "hungry", FPISA_MODE="exact")
     assert json.loads(out.splitlines()[0]) == {"well": 0, "right": 0, "after": [1, 1]}
@@ -271,7 +273,7 @@ def test_fanout(cluster, fanout):
     out, err = c.run(2, "sweep.c", "short", FPISA_FANOUT=fanout)
     assert json.loads(out)["checked"] == SWEEP and said(err) == []
     came = [b - a for a, b in zip(before, multicast())]
-    # 36 calls of 40000 numbers. A frame holds at most 832 numbers.
+    # There are 36 calls of 40000 numbers. A frame holds at most 832 numbers.
     assert max(came) < 10 if fanout == "unicast" else min(came) > 36 * 40000 / 832, came
 
 
@@ -296,7 +298,7 @@ def test_halves(cluster):
     out, err = c.run(RANKS, "halves.c")
     answer = json.loads(out)
     assert answer["right"] == answer["of"] and said(err) == [], (out, err)
-    # 12 calls of 5001 numbers on each rank. A frame holds at most 512 numbers.
+    # There are 12 calls of 5001 numbers on each rank. A frame holds at most 512 numbers.
     assert counters(c) - before > 12 * RANKS * 5001 / 512
     c.groups.empty()
 
@@ -358,14 +360,14 @@ def test_exact_however_cut(cluster):
 
 
 def test_min_bytes(cluster):
-    """With FPISA_MIN_BYTES MPI performs small calls, although groups are connected to the manager."""
+    """With a large FPISA_MIN_BYTES, MPI performs all calls, although groups are connected to the manager."""
     c = cluster()
     few, lines = sweep(c, FPISA_MIN_BYTES=10**9)
     assert few < 500 and lines == []
 
 
 def test_default_min_bytes(cluster):
-    """Without the variable, MPI performs calls of a single number."""
+    """Without FPISA_MIN_BYTES, MPI performs calls of a single number."""
     c = cluster()
     frames = []
     for least in "", "4":
@@ -501,8 +503,8 @@ def reports(c, **env):
 
 
 def test_report(cluster):
-    """A line at MPI_Finalize gives the number of calls that the datapath served and that MPI performed, and the reasons. It is printed in
-    mode exact, or if asked for."""
+    """A line at MPI_Finalize gives the number of calls that the datapath served, the number that MPI performed, and the reasons. The line
+    is printed in mode exact, or on request."""
     c = cluster()
     assert reports(c, FPISA_MODE="exact") == ([KEPT["exact"]], 1)
     assert reports(c, FPISA_MODE="exact", FPISA_REPORT=0) == ([], 1)
@@ -515,7 +517,7 @@ def test_report(cluster):
 
 @pytest.mark.parametrize("argv", [(), ("f08",)], ids=["mixed", "f08"])
 def test_fortran_entries(cluster, argv):
-    """The ranks agree in MPI_Barrier, whichever module each rank uses. Every routine that completes requests ends them."""
+    """The ranks agree in MPI_Barrier, whichever module each rank uses. Every routine that completes requests works."""
     c = cluster(fortran=True)
     before = c.sent()
     out, err = c.run(RANKS, "entries.f90", *argv)

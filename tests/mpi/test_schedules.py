@@ -18,8 +18,8 @@ def communicators(rng):
 
 
 def begins(rng, comms, calls):
-    """Return each rank's clock at the start of each request, and the latest such clock over all ranks. Each lies between the clock of the
-    call and a latest clock, and clocks keep the order of the calls on their communicator."""
+    """Return each rank's clock at the start of each request, and the latest of these clocks over all ranks. A clock is not before the
+    number of its call. Clocks keep the order of the calls on their communicator."""
     at, latest = {}, {}
     for c, ranks in enumerate(comms):
         mine = [k for k, call in enumerate(calls) if call[1] == c]

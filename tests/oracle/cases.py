@@ -79,7 +79,7 @@ def float_words(rng, f, op):
     kind = rng.choice(KINDS)
     if op == NORM and rng.randrange(4) == 0:
         return pythagorean_words(rng, f)
-    if op in (MIN, MAX) and rng.randrange(6) == 0:  # NaN alone, because min is otherwise never NaN, or infinities alone
+    if op in (MIN, MAX) and rng.randrange(6) == 0:  # all NaN, because min is NaN only then, or all infinite
         special = rng.choice((f.nan(), f.inf(0)))
         return [special | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
     if kind == "edge":
@@ -131,7 +131,7 @@ def blocks(rng):
 
 
 def random_factor(rng, f):
-    """Return a factor of at most 24 significant bits, 53 for fp64. It lies between 1 and far beyond both ends of the format."""
+    """Return a factor of at most 24 significant bits, or 53 for fp64. The factor lies between 1 and far beyond both ends of the format."""
     most = 53 if f.name == "fp64" else 24
     digits = rng.choice((1, 2, 3, most, most))
     mantissa = rng.choice((1, 3, 2**digits - 1, 2 ** (digits - 1) + 1, rng.getrandbits(digits) or 1))

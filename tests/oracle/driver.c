@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The C oracle as a filter, for fractions_check.py. Each line is one case, with words in hexadecimal, or 33 bytes for
- * each block with a shared exponent, scale first:
+ * Run the C oracle as a filter, for fractions_check.py. Each line is one case. Words are hexadecimal. A block with a
+ * shared exponent has 33 bytes, with the scale first.
  * 	E M R G finite integer shared mode rounding op factor reciprocal n word...
- * Each case gives one line of answers. For values, and for integers up to specials:
+ * Each case gives one line of answers. The line for values, and for integers up to specials, is
  * 	result flags rounded overwritten left_shifted overflowed e m specials nearest ulps absolute
- * specials is nan + 2 x pinf + 4 x ninf; nearest is the correctly rounded sum.
- * If no register holds the result, e, m and specials are 0. For blocks:
+ * Here specials is nan + 2 x pinf + 4 x ninf, and nearest is the correctly rounded sum. If no register holds the
+ * result, e, m and specials are 0. The line for blocks is
  * 	result flags rounded overwritten left_shifted overflowed e [m of each lane]
  */
 #include <stdio.h>

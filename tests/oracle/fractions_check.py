@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check the numbers contract a third time, in rational numbers, against the C oracle.
+"""Check the contract for numbers a third time, in rational numbers, against the C oracle.
 
-rationals.py holds the contract, cases.py the cases. The driver (driver.c, the C
-oracle as a filter) must agree on every result, flag, event, register, correctly
-rounded sum and error. The exit status is 1 if it does not.
+rationals.py holds the contract, cases.py the cases. The driver (driver.c, the C oracle as a filter) must agree on every result, flag,
+event, register, correctly rounded sum and error. Otherwise the exit status is 1.
 
 usage: fractions_check.py DRIVER|BUILD [--cases N] [--seed S] [--exact FORMAT]
-Given a build directory, builds the driver there first. --exact: cases of mode exact in one format, as fp64.
+
+Given a build directory, build the driver there first. --exact: cases of mode exact in one format, as fp64.
 """
 import argparse
 import glob

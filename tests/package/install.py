@@ -1,9 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Use the installed library as a user would: `make install` into a root of
-its own, a program compiled and linked by pkg-config alone against the shared
-library, its result, the versions of the exported symbols, and nothing left
-after `make uninstall`.
+"""Use the installed library as a user would. `make install` installs into a separate root. A program is compiled and linked with pkg-config
+alone against the shared library, and its result is checked. Check also the versions of the exported symbols, and that nothing is left after
+`make uninstall`.
 
     tests/package/install.py BUILD
 """

@@ -270,7 +270,7 @@ def test_install(root, fresh):
 
 
 def test_scripts_of_the_manager_s_unit(debs, tmp_path):
-    """An upgrade restarts the manager's unit and does not stop it before. A removal stops the unit before it removes the datapath."""
+    """An upgrade restarts the manager's unit without a stop before. A removal stops the unit before it removes the datapath."""
     sh("dpkg-deb", "-e", os.path.join(debs, f"fpisa_{OLD}_amd64.deb"), tmp_path)
     script = {p.name: p.read_text() for p in tmp_path.iterdir()}
     restart = r"_dh_action=restart\n.*\n.*_dh_action=start\n\s*fi\n\s*deb-systemd-invoke \$_dh_action '?fpisa-manager.service"
@@ -308,7 +308,7 @@ def test_program_against_the_library(root, how):
 
 
 def test_restart_and_upgrade_under_traffic(root, lab):
-    """Running the unit's commands twice, then installing a new version of the packages, gives no wrong sum, and the job continues."""
+    """Run the unit's commands twice, then install a new version of the packages. No sum is wrong, and the job continues."""
     net = lab()
     mount_tree("/sys", root.path + "/sys")
     try:

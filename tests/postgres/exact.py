@@ -54,7 +54,7 @@ def adversarial(f, n, rng):
         kind = rng.randrange(6)
         if kind == 0:
             found += [large, 1.0, -large]
-        elif kind == 1:  # half way between two neighbours, or close to half way
+        elif kind == 1:  # half way between two neighbours, or near it
             found += [1.0, ulp / 2, rng.choice((0.0, tiny, -tiny))]
         elif kind == 2:
             found.append(value_of(f, rng.randrange(1, 1 << f.mbits) | rng.getrandbits(1) << (f.bits - 1)))

@@ -184,7 +184,8 @@ def test_import_of_a_bad_table(far, server, workers):
 
 
 def test_dead_worker(far, server, workers):
-    """A worker that does not run is named, and so is a worker that ends in the middle of a query. Afterwards queries work again."""
+    """A worker that does not run is named in the error, and so is a worker that ends in the middle of a query. Afterwards queries work
+    again."""
     name = f"127.0.0.1:{workers.ports[1]}"
     workers.kill(1)
     try:

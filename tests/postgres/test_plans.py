@@ -10,7 +10,7 @@ from exact import DOUBLE, REAL, adversarial, literal, rounded
 ROWS, GROUPS = 12000, 40
 RESULTS = """encode(float4send(fpisa_sum(x)), 'hex'), encode(float8send(fpisa_sum(y)), 'hex'),
     encode(float8send(fpisa_avg(x)), 'hex'), encode(float8send(fpisa_avg(y)), 'hex'), sum(x), sum(y)"""
-# The sources of the rows give the same rows in different orders, from different nodes of a plan.
+# Each source gives the same rows in a different order, from a different plan node.
 SOURCES = ("plain", "shuffled", "parts", "(SELECT * FROM plain ORDER BY random()) r",
            "(SELECT * FROM shuffled WHERE g % 2 = 0 UNION ALL SELECT * FROM plain WHERE g % 2 = 1) u",
            "plain JOIN keys USING (g)", "(SELECT * FROM shuffled ORDER BY i) o")

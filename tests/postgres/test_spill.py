@@ -78,8 +78,8 @@ def test_files_go(far, workers):
 
 
 def test_first_rows(far, workers):
-    """Memory for foreign groups counts as well. The planner lets PostgreSQL group if the groups would take more than work_mem, and rows
-    that the statement does not need stay with the workers."""
+    """Memory for foreign groups counts as well. The planner lets PostgreSQL group if the groups would take more than work_mem. Rows that
+    the statement does not need then still stay with the workers."""
     rng = random.Random(draw_seed())
     rows = [(i, rng.random()) for i in range(40000)]
     workers.table("first", ("k int32 not null", "x real not null"), rows)

@@ -37,7 +37,7 @@ struct frame {
 	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN, so that the headers after the Ethernet header are aligned */
 	uint8_t data[HARNESS_FRAME];
 	uint32_t len;
-	int vlan;   /* VLAN ID of the tag that harness_run() has removed from a frame that leaves, or 0 */
+	int vlan;   /* VLAN ID of the tag that harness_run() removed from an outgoing frame, or 0 */
 	int action; /* XDP_*, after harness_run() */
 };
 
@@ -57,7 +57,7 @@ int harness_teardown(void **state);
 		}                                                 \
 	} while (0)
 
-/* Change the maps of an object before it is loaded. If set, this is called for every object. */
+/* Set this function to change the maps of every object before the object is loaded. */
 extern void (*harness_prepare)(struct bpf_object *o);
 
 /* Load the datapath. Return NULL and the reason in *why if this process may not load BPF programs. */
@@ -93,8 +93,8 @@ struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);
 
 /*
- * Run the entry program on the frame, and store the output in the frame. A frame that leaves must have the right UDP
- * checksum; its VLAN tag is removed. Return the duration of the run in ns.
+ * Run the entry program on the frame, and store the output in the frame. An outgoing frame must have the right UDP
+ * checksum. The function removes its VLAN tag. Return the duration of the run in ns.
  */
 uint32_t harness_run(struct harness *h, struct frame *f);
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key);

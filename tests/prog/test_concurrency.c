@@ -8,7 +8,7 @@
  * holds if the third thread keeps locks for longer than a packet waits. Frames are then dropped as busy, and the rounds
  * complete.
  *
- * FPISA_ROUNDS=N runs 8 N rounds of each variant; `make stress` runs a million. FPISA_VARIANT=staged runs only the
+ * FPISA_ROUNDS=N runs 8 N rounds of each variant. `make stress` runs a million. FPISA_VARIANT=staged runs only the
  * variant of that name.
  */
 #define _GNU_SOURCE

@@ -47,7 +47,7 @@ static void join_begins_generations(void **state)
 	send_add(&j, &f, 0, 0, 1, 0);
 	check_reply(&f, &j, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
-	/* open a round, then both ranks join again; the new generation does not have the old contribution */
+	/* open a round, then both ranks join again, and the new generation does not have the old contribution */
 	harness->generation = first;
 	send_add(&j, &f, 0, 0, 100, 0);
 	send_hello(&j, &f, 0, 70);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compare the kernel's staged and fused programs and user space with the oracle, bit for bit, in every format x mode x
- * operation: results, flags, counts.
+ * operation. Results, flags and counts must agree.
  * 	test_ops [--long] [FORMAT...]
- * 100000 random cases a combination, or FPISA_CASES. --long: 10^7, but all
- * pairs for the 8-bit formats and all pairs of a stratified sample for the
- * 16-bit formats, and 100000 random cases in addition; print a line for each combination.
+ * Each combination has 100000 random cases, or FPISA_CASES. With --long it has 10^7, except in small formats. There it
+ * has 100000 random cases and all pairs of words in the 8-bit formats, or all pairs of a stratified sample in the
+ * 16-bit formats. --long also prints a line for each combination.
  */
 #include <setjmp.h>
 #include <stdarg.h>

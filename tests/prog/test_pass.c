@@ -130,7 +130,7 @@ static void other_addresses_pass(void **state)
 	/* Frames with the number of an existing job count for that job. Short frames do not carry a number. */
 	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination) - counted;
 	assert_int_equal(counted, 4);
-	/* Such frames to the job's address are dropped. */
+	/* Short frames to the job's address are dropped. */
 	dropped = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated);
 	harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 	text(&f);

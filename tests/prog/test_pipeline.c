@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Compare the arithmetic in the kernel with the oracle, bit for bit. The shared vectors run through every composition
- * (the entry program in every slot, stage programs, fused; trie and bits). Test also the paper's example with its
- * registers, and empty slots in the program array.
+ * Compare the arithmetic in the kernel with the oracle, bit for bit. The shared vectors run through every composition:
+ * the entry program in every slot, stage programs, and fused, each with trie and with bits. Test also the paper's
+ * example with its registers, and empty slots in the program array.
  */
 #include <setjmp.h>
 #include <stdarg.h>

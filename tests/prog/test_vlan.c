@@ -56,28 +56,28 @@ static void answers_have_the_tag(void **state)
 		struct frame f;
 
 		assert_int_equal(send_tagged(&j, &f, 0, 0, 1.5f, 0, 5 << 13 | ID), XDP_DROP);
-		/* STATUS, only to the sender */
+		/* STATUS goes only to the sender */
 		assert_int_equal(send_tagged(&j, &f, 0, 0, 1.5f, FPISA_F_PROBE, ID), XDP_REDIRECT);
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
 		check_reply(&f, &j, 0);
-		/* RESULT, to all */
+		/* RESULT goes to all ranks */
 		assert_int_equal(send_tagged(&j, &f, 1, 0, 2.25f, 0, ID), XDP_REDIRECT);
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
 		assert_true(harness_checksums_right(&f) && first_value(&f) == 3.75f);
-		/* the stored RESULT, to the sender */
+		/* the stored RESULT goes to the sender */
 		assert_int_equal(send_tagged(&j, &f, 1, 0, 2.25f, FPISA_F_RETRANSMIT, ID), XDP_REDIRECT);
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
 		assert_true(first_value(&f) == 3.75f);
-		/* ERROR, to the sender */
+		/* ERROR goes to the sender */
 		harness->generation--;
 		assert_int_equal(send_tagged(&j, &f, 0, 1, 1, 0, ID), XDP_REDIRECT);
 		harness->generation++;
 		assert_int_equal(f.vlan, ID);
 		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
-		/* WELCOME, to the sender */
+		/* WELCOME goes to the sender */
 		harness_hello(&f, &j, JOB, 1, 50);
 		assert_int_equal(run_tagged(&f, ID), XDP_REDIRECT);
 		assert_int_equal(f.vlan, ID);

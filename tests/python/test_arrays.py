@@ -115,7 +115,8 @@ def cancelling(rng, n, most):
 @pytest.mark.parametrize("pipeline", ["fused", "staged"])
 @pytest.mark.parametrize("dtype,part", [("float32", "float32"), ("float64", "float64"), ("complex64", "float32"), ("complex128", "float64")])
 def test_exact(dtype, part, pipeline, rng):
-    """In mode exact, sums, averages and multiples are correctly rounded, in any order of the ranks, for each part of a number."""
+    """In mode exact, sums, averages and multiples are correctly rounded, for each part of a number. The order of the ranks does not
+    matter."""
     whole = np.empty((4, 500), dtype)
     # numpy rounds the parts once here. Afterwards two of the four numbers are exact in float64, and so is the sum of the other two.
     whole.view(part)[:] = cancelling(rng, whole.view(part).shape[1], 120 if part == "float32" else 1000)

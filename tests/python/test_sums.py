@@ -305,7 +305,7 @@ def test_groups_beyond_the_range():
 
 
 def test_keys(rng):
-    """A masked key and None belong to no group, and NaN belongs to the last group."""
+    """A masked key and None belong to no group. NaN belongs to the last group."""
     nan = math.nan
     for dtype in int, float, object:
         by = np.ma.array(np.array([7, 7, 8, 9], dtype), mask=[0, 1, 0, 1])
@@ -541,7 +541,7 @@ class Column:
             self.keep.append(buffers)
             out.length, out.offset, out.null_count, out.n_buffers = high - low, low, -1, 2
             out.buffers, out.release = ctypes.cast(buffers, ctypes.POINTER(ctypes.c_void_p)), self.free
-            if self.dictionary:  # its first two values are before its offset, and the third value after it is null
+            if self.dictionary:  # the first two values of `indices` are before its offset, and the third value after it is null
                 values, most = self.dictionary[0], np.array([0x2f], "uint8")
                 inner = (ctypes.c_void_p * 2)(most.ctypes.data, values.ctypes.data)
                 self.keep += [most, inner, _arrow.ArrowArray(4, 1, 2, 2, 0, ctypes.cast(inner, ctypes.POINTER(ctypes.c_void_p)))]
@@ -642,7 +642,7 @@ def test_numbers_are_exact():
     assert fpisa.sum(parts) == 104 and type(fpisa.sum(parts)) is Decimal and fpisa.sum(np.array(parts, object), dtype="float32") == 104
     assert fpisa.mean([Decimal("0.1"), Decimal("0.2")]) == 0.15 and fpisa.sum([Decimal("1E+2"), 3]) == 103
     assert str(fpisa.sum([Decimal("1E+2")])) == "1E+2" and str(fpisa.sum([Decimal("-1E-9999"), 0])) == "-1E-9999"
-    assert fpisa.sum([Decimal("1E+9000"), Decimal("1E-9000")]) > Decimal("1E+9000")  # the sum has more digits than str() of an int accepts
+    assert fpisa.sum([Decimal("1E+9000"), Decimal("1E-9000")]) > Decimal("1E+9000")  # as integers, the operands have more digits than str() of an int accepts
     with pytest.raises(OverflowError, match="exponent"):
         fpisa.sum([Decimal("1E+999999999")])
     assert fpisa.sum([np.float32(0.5), Fraction(1, 4), np.complex64(1j)]) == 0.75 + 1j and math.isnan(fpisa.sum([math.nan, 1]))

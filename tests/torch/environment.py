@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Packages that torch needs, except CUDA's libraries, and packages that build an extension
+# Packages that torch needs, except CUDA's libraries, and packages for building an extension
 NEEDS = ["filelock", "fsspec", "jinja2", "networkx", "numpy", "setuptools", "sympy", "typing_extensions", "wheel"]
 
 

@@ -36,7 +36,7 @@ def headers(tmp_path_factory):
 
 
 def compiles(headers, source):
-    """Return the errors of the compiler. A method that is meant to override and does not is an error."""
+    """Return the errors of the compiler. A method that should override another and does not is an error."""
     python = sysconfig.get_paths()["include"]
     if not os.path.exists(os.path.join(python, "Python.h")):
         pytest.skip("python3-dev is not installed; make test installs it")

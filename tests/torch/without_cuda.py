@@ -4,8 +4,8 @@
 
     without_cuda.py FOLDER      torch/lib of an installed wheel
 
-Write a stand-in for each missing library of CUDA into FOLDER. It defines the functions that the wheel's libraries take from the
-missing one. Each of them returns 100, "no CUDA-capable device", so torch.cuda.is_available() is False.
+Write a stand-in for each missing library of CUDA into FOLDER. The stand-in defines the functions that the wheel's libraries take from the
+missing library. Each function returns 100, "no CUDA-capable device", so torch.cuda.is_available() is False.
 """
 import collections
 import glob

@@ -60,8 +60,8 @@ def test_arms_differ(noise):
 @pytest.mark.parametrize("dtype, words, format", [
     (np.float32, np.uint32, rationals.FP32), (np.float16, np.uint16, rationals.Format("fp16", 5, 10, 32))])
 def test_totals(rng, monkeypatch, dtype, words, format):
-    """Each arm's sums of random gradients, in parts of several frames, equal those of Python: additions one by one, the exact sum rounded
-    once, or doc/numbers.md in the order of the ranks. The counts are equal too."""
+    """Each arm's sums of random gradients, in parts of several frames, equal sums in Python, and so do the counts. The Python sums are made
+    by additions one by one, rounded once from the exact sum, or follow doc/numbers.md in the order of the ranks."""
     monkeypatch.setattr(arms, "ELEMENTS", 256)
     monkeypatch.setattr(arms, "WINDOW", 2)
     values = np.array([[rng.gauss(0, 1) * 2.0 ** -rng.randrange(20) for _ in range(1000)] for _ in range(8)], dtype)

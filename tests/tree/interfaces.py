@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The interfaces for other programs: the library's API, the wire, the names in the CLI's output. doc/interfaces.txt
-records each with the version that made or changed it.
+"""Record the interfaces for other programs: the library's API, the wire, and the names in the CLI's output. doc/interfaces.txt records each
+interface with the version that made or changed it.
 
     tests/tree/interfaces.py BUILD [--write]
 
-Print the differences to the record, or write them (`make interfaces`). It refuses to write a change that breaks other programs without
-notice. If a function, struct or constant of include/fpisa.h is removed or changed, SOVERSION must change; for one of include/fpisa/wire.h,
-FPISA_VERSION. NEWS.md must name every change, under the Makefile's VERSION. tests/tree/test_interfaces.py checks this.
+Print the differences to the record, or write them (`make interfaces`). A change that breaks other programs without notice is not written.
+If a function, struct or constant of include/fpisa.h is removed or changed, SOVERSION must change. For an interface of include/fpisa/wire.h,
+FPISA_VERSION must change. NEWS.md must name every change, under the Makefile's VERSION. tests/tree/test_interfaces.py checks these rules.
 """
 import glob
 import os
@@ -192,7 +192,7 @@ def changes(found, items):
 
 
 def breaks(found, items, same_soname):
-    """Return the reasons, as sentences, why the changes may not be recorded."""
+    """Return sentences that say why the changes may not be recorded."""
     differ = changes(found, items)
     version = ("wire-constant", "FPISA_VERSION")
     for (kind, name), (was, now) in differ.items():
@@ -206,7 +206,7 @@ def breaks(found, items, same_soname):
 
 
 def unsaid(items, sections, first):
-    """Return the changes, as sentences, that the section of their version in NEWS.md does not name. The first version is not checked."""
+    """Return sentences about the changes that the section of their version in NEWS.md does not name. The first version is not checked."""
     for key, (version, what) in items.items():
         if version != first and not says(sections.get(version, ""), key):
             yield f"{' '.join(key)} {'is gone' if what == GONE else 'changed'} in {version}: NEWS.md does not say so there"

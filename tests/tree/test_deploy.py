@@ -192,7 +192,7 @@ def slurm(tmp_path):
 def test_prolog_and_epilog(slurm, tmp_path):
     """Only the user can read the key while the job runs. Afterwards no file is left. If doctor finds a fault, the node is drained."""
     env, run = slurm
-    for _ in range(2):  # the second time as for a requeued job
+    for _ in range(2):  # the second time is that of a requeued job
         assert run("prolog").returncode == 0
     key = tmp_path / "run" / "12" / "keys"
     assert key.read_text() == "train:1:secret\n" and key.stat().st_mode & 0o777 == 0o400 and key.parent.stat().st_mode & 0o777 == 0o700
@@ -205,7 +205,7 @@ def test_prolog_and_epilog(slurm, tmp_path):
 
 @pytest.mark.parametrize("source", ["user/lib/call.c", "user/datapath/families.c", "bpf/fpisa.bpf.c", "adapters/python/sums/state.c"])
 def test_big_endian_is_refused(source):
-    """On a big-endian target the first error of the compiler is a single error that gives the reason."""
+    """On a big-endian target the compiler first prints a single error, which gives the reason."""
     flags = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__", "-std=gnu11", "-fmax-errors=1", "-fsyntax-only",
              "-Iinclude", "-Iuser", "-Ibuild"]
     p = subprocess.run(["gcc", *flags, source], cwd=TOP, text=True, capture_output=True)

@@ -35,7 +35,7 @@ def words(path):
 # -- the tree --------------------------------------------------------------------
 
 def test_table():
-    """The tables in README.md and in bench/README.md are those that `make bench-figures` and the benchmark by topology wrote."""
+    """The tables in README.md and in bench/README.md are those that `make bench-figures` and the benchmark of topologies wrote."""
     for path, marks, rows in readme.tables(readme.load(), readme.read_lines(readme.POINTS)):
         assert readme.shown(page(path), marks) == rows
     assert all(part in run.PARTS for part, *_ in readme.ROWS)

@@ -102,7 +102,7 @@ def test_intervals():
 
 
 def test_all_networks():
-    """The difference of a seed over all networks is one value. If a seed lacks a network, it has no value."""
+    """The difference of a seed over all networks is one value. A seed that lacks a network has no value."""
     by_seed = {1: (0.1, 0.2, 0.3, 0.4), 2: (0.5, 0.5, 0.5, 0.7), 3: (9.0, 9.0, 9.0)}
     records = [record(m, seed=s) for m in plan.NETWORKS for s in by_seed]
     records += [record(m, arm="fpisa", seed=s, last=97.0 + d) for s, of in by_seed.items() for m, d in zip(plan.NETWORKS, of)]

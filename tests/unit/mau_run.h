@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One chain of FP32 contributions, 32 elements wide, through every user-space
- * composition of the nine units and through the oracle. Registers and events must agree after each contribution, and
- * packed values and flags of both roundings after the last. Any difference fails the test.
- * 	lanes	mau.h element by element: events and flags of each element
+ * Run one chain of FP32 contributions, 32 elements wide, through every user-space composition of the nine units and
+ * through the oracle. Registers and events must agree after each contribution. Packed values and flags of both
+ * roundings must agree after the last contribution. Any difference fails the test.
+ * 	lanes	mau.h element by element, with events and flags of each element
  * 	fused	block.h, one loop
  * 	staged	block.h, one unit at a time over the block's PHV
  */

@@ -86,7 +86,7 @@ static inline uint64_t value(struct vectors_rng *rng, struct fpisa_format f, uin
 	case 5: /* one sign and one exponent, which give carries */
 		bits |= 1ull << 63;
 		break;
-	default: /* a special, rarely */
+	default: /* rarely a special */
 		if (vectors_below(rng, 50))
 			break;
 		e = ones;

@@ -76,8 +76,8 @@ static void made(struct agent_jobs *a, uint32_t number)
 }
 
 /*
- * Check that the job of the first manager does not answer the request of the second manager. It is removed, and the
- * requested job is made.
+ * Check that the job of the first manager does not answer the request of the second manager. The job is removed, and
+ * the requested job is made.
  */
 static void asked_again_while_it_is_made(void **state)
 {
@@ -107,8 +107,8 @@ static void asked_again_while_it_is_made(void **state)
 }
 
 /*
- * Check a job that is made after the first manager has gone and before the second manager's request. It does not answer
- * that request.
+ * Check a job that is made after the first manager has gone and before the second manager's request. The job does not
+ * answer that request.
  */
 static void made_while_nobody_is_there(void **state)
 {

@@ -232,7 +232,7 @@ static void norm(void **state)
 	}
 }
 
-/* Check the page's example: the second add of fpisa-a saturates and raises the flag. */
+/* Check the example of the page, in which the second add of fpisa-a saturates and raises the flag. */
 static void fpisa_a_saturates(void **state)
 {
 	struct sums s = {.f = FPISA_FP32,

@@ -31,8 +31,8 @@ static unsigned char byte_of(int call, size_t i)
 }
 
 /*
- * Broadcast a block of exactly this size. It starts one byte into an allocation that sanitizers watch. If the size is
- * 0, pass NULL.
+ * Broadcast a block of exactly this size. The block starts one byte into an allocation that sanitizers watch. If the
+ * size is 0, pass NULL.
  */
 static int broadcast(struct member *t, struct fpisa *f, int call)
 {

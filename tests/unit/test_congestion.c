@@ -51,7 +51,7 @@ struct sim {
 	struct flow flow[MAX_FLOWS];
 	struct frame queue[MAX_QUEUE];
 	int head, queued, now, sent;
-	int served[2]; /* frames of ranks, frames of flows */
+	int served[2]; /* number of served frames of ranks, and of flows */
 	double queued_sum;
 };
 
@@ -235,8 +235,8 @@ static void losses_without_a_queue(void **state)
 }
 
 /*
- * Check that a call of any number of ranks gets, in the long run, between half and twice its fair share, which is half
- * of the port, while another flow fills the port. If ranks always reduced their limit when they found their own frames
+ * Check a call of any number of ranks while another flow fills the port. In the long run the call gets between half and
+ * twice its fair share, which is half of the port. If ranks always reduced their limit when they found their own frames
  * in the queue, they would get a hundredth of the port.
  */
 static void beside_another_flow(void **state)

@@ -284,9 +284,7 @@ static int close_it(void *arg)
 	return refused ? 0 : 1;
 }
 
-/*
- * Check that the child does not read a handle if another thread of the parent was anywhere inside a call at the fork.
- */
+/* Check that the child does not read a handle if another thread of the parent was inside a call at the fork. */
 static void check_fork_beside_a_call(const struct fpisa_options *o)
 {
 	struct server s = {0};

@@ -44,7 +44,9 @@ static uint64_t readout(const struct registers *r, struct fpisa_format f, enum f
 
 #define SAME(what, got, want) assert_same(what, format, mode, n, words, (uint64_t)(got), (uint64_t)(want))
 
-/* Add words[n - 1] to the register and to the oracle. If o is empty, it is the first word. Return the raised flags. */
+/*
+ * Add words[n - 1] to the register and to the oracle. If o is empty, this word is the first. Return the raised flags.
+ */
 static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_t *words, struct registers *r,
 			  struct oracle_reg *o)
 {

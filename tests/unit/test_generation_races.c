@@ -33,7 +33,10 @@ static __u64 swap_if(__u64 *p, __u64 old, __u64 new)
 
 enum { MAX_CPUS = 4, MAX_STEPS = 32, STACK = 1 << 16 };
 
-/* A CPU that breaks `generation`, or admits a contribution to a stored result. It begins while the generation runs. */
+/*
+ * A CPU that breaks `generation`, or admits a contribution to a stored result. The CPU begins while this generation
+ * runs.
+ */
 struct cpu {
 	__u32 generation;
 	enum fpisa_verdict why; /* reason of the break; 0: the CPU admits a contribution */

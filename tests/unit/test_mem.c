@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Test libfpisa over the transport `mem`: ranks are threads, and the aggregator is in the process. The tests check sums
+ * Test libfpisa over the transport `mem`. Ranks are threads, and the aggregator is in the process. The tests check sums
  * against the oracle in the reported order of arrival, lengths, requests, losses, deadlines and rejoining.
  */
 #include <time.h>
@@ -134,7 +134,10 @@ static void faults(void **state)
 							.progress = window == 4}) > 0);
 }
 
-/* Check that contributions go only to the port of their slot, even if a fault delays them. Another port is an error. */
+/*
+ * Check that contributions go only to the port of their slot, even if a fault delays them. A contribution at another
+ * port is an error.
+ */
 static void ports(void **state)
 {
 	(void)state;
@@ -320,8 +323,8 @@ static void stale(void **state)
 }
 
 /*
- * Check a worker whose job was replaced by a job of another type of the same width. It must join again, and there is no
- * protocol error.
+ * Check a worker whose job was replaced by a job of another type of the same width. The worker must join again, and
+ * there is no protocol error.
  */
 static void format_changed(void **state)
 {

@@ -572,9 +572,9 @@ static void own_elements(struct world *w, uint16_t asked)
 }
 
 /*
- * Check that ranks that do not request a number of elements get the smallest number that an aggregator supports,
- * wherever this aggregator is in the list. An aggregator that supports fewer elements still counts as able to make
- * jobs.
+ * Check ranks that do not request a number of elements. They get the smallest number that an aggregator supports,
+ * wherever this aggregator is in the list. An aggregator that supports fewer elements than it was asked for still
+ * counts as able to make jobs.
  */
 static void elements_of_the_smallest(void **state)
 {
@@ -647,7 +647,10 @@ static void weights_follow_rates_and_hosts(void **state)
 	gather(w, 0, 4, "train", "key");
 	m = &w->of[0].inbox[(w->of[0].n - 2) % INBOX];
 	assert_int_equal(m->list.of[0].weight, 3 * m->list.of[1].weight);
-	/* A link slower than the ranks' links together is reported. A host with a port for each rank is not. */
+	/*
+	 * A link slower than the ranks' links together is reported. A host that has a port for each rank is not
+	 * reported.
+	 */
 	for (uint32_t ports = 1; ports <= 4; ports += 3) {
 		w = world_with_aggregators(0);
 		w->rate = ports * 10000;
@@ -717,7 +720,7 @@ static void who_may_not_register(void **state)
 		say(w, t, &msg);
 		assert_refused(t, FPISA_MANAGER_R_aggregator, "10.0.0.200: host 10.0.0.200 has registered that address");
 	}
-	/* Addresses that no machine has */
+	/* Try addresses that no machine has. */
 	for (int i = 0; i < 4; i++) {
 		static const uint32_t none[] = {0x7f000001, 0xe0010101, 0xffffffff, 0x00000001};
 		struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REGISTER);

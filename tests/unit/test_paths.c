@@ -27,8 +27,9 @@ struct path_plan {
 };
 
 struct frame {
-	uint8_t result, rank, shard, resent, retransmit, last; /* a result is for `rank`, or for all ranks: NOBODY */
-	int chunk;					       /* number of the chunk at the aggregator */
+	uint8_t result, rank, shard, resent, retransmit,
+		last;  /* a result is for `rank`, or for all ranks if `rank` is NOBODY */
+	int chunk;     /* number of the chunk at the aggregator */
 	uint32_t lost; /* ranks whose contribution to the previous chunk is lost */
 };
 
@@ -274,7 +275,7 @@ static void end(struct world *x)
 	fpisa_layout_free(&x->layout);
 }
 
-/* Run a call until all ranks have all its results, or until it fails. */
+/* Run a call until it fails, or until all ranks have all its results. */
 static void call(struct world *x, int chunks)
 {
 	const struct path_plan *p = &x->p;
@@ -296,7 +297,7 @@ static void call(struct world *x, int chunks)
 			rank_turn(x, i);
 			left += x->rank[i].req.left;
 		}
-		/* 400 frames and two timeouts per chunk, and 100 s */
+		/* Allow 400 frames and two timeouts per chunk, and 100 s. */
 		assert_true((uint64_t)(x->now - x->began) * p->frame_ns <
 			    (uint64_t)chunks * (400 * p->frame_ns + 200000000) + 100000000000);
 	}
@@ -416,9 +417,9 @@ static void losses(void **state)
 }
 
 /*
- * Check a longer call, whose frames wait in queues behind one aggregator or eight, after calls of one chunk, whose
- * round trips are short. The waiting frames are not assumed lost. With a timeout for the short round trips, a fifth of
- * the frames of 20 chunks was sent again.
+ * Check a longer call after calls of one chunk. The frames of the longer call wait in queues behind one aggregator or
+ * eight, but the earlier round trips were short. The waiting frames must not count as lost. With a timeout for the
+ * short round trips, a fifth of the frames of 20 chunks was sent again.
  */
 static void after_small_calls(void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compare sums of two levels by planes of digits (fpisa/planes.h) with the oracle's flat sum of all ranks, bit for bit.
- * Test every format of mode exact, sum, avg and scale, up to 64 leaves of 64 ranks, the ends of the range, and which
- * planes are left out.
+ * Test every format of mode exact with sum, avg and scale, up to 64 leaves of 64 ranks, the ends of the range, and the
+ * planes that are left out.
  */
 #include "formats.h"
 #include "lib/soft/planes.h"
@@ -54,7 +54,7 @@ static struct fpisa_soft_registers registers_of(struct registers *r)
 	return (struct fpisa_soft_registers){&r->e, &r->limbs};
 }
 
-/* Add the planes of the leaf's registers to the root's. */
+/* Add the planes of the leaf's registers to the registers of the root. */
 static void send_planes(struct tree *t, int first)
 {
 	const struct fpisa_planes set = fpisa_soft_carry(&t->job, registers_of(&t->leaf), 1);
@@ -93,7 +93,7 @@ static uint32_t sum(struct tree *t, uint32_t begin, struct fpisa_final fin, uint
 	return flags;
 }
 
-/* Check the sum of the words against the oracle's. */
+/* Check the sum of the words against the oracle's sum. */
 static void check(struct tree *t, struct vectors_rng *rng)
 {
 	const uint32_t n = t->leaves * t->ranks;

@@ -208,7 +208,7 @@ static void count_refusal(struct chain *c, int rc)
 	c->refused += rc == -EBUSY && strstr(fpisa_error(), "a callback must not wait") != NULL;
 }
 
-/* Make every call inside the callback. Calls that would wait are refused, and others are answered. */
+/* Make every call inside the callback. Calls that would wait are refused. Others get an answer. */
 static void use_inside(struct chain *c)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -415,7 +415,7 @@ static void join_fails_from_outside(void **state)
 
 		begin(&w, f, join_again);
 		await_callers(f, 1);
-		/* Other calls are refused meanwhile. */
+		/* While the join waits, other calls are refused. */
 		assert_int_equal(fpisa_allreduce(f, &v, &v, 1, FPISA_FLOAT32, NULL), -EBUSY);
 		since = now_ms(CLOCK_MONOTONIC);
 		fail_now(f);

@@ -268,7 +268,7 @@ static void not_summed_twice(void **state)
 		unsigned char *v = malloc(size), *w = malloc(size), *before = malloc(size);
 		size_t changed = 0, last = 0;
 
-		/* Numbers of every format: threes and fours, whose sum over one rank is unchanged */
+		/* Numbers of every format. They are threes and fours, whose sum over one rank is unchanged. */
 		for (size_t i = 0; i < size; i++)
 			before[i] = v[i] = (unsigned char)(0x33 + (test_random(&random) & 1));
 		fail_in_place(v, count, &mo, op, first);
@@ -361,7 +361,7 @@ static void bounded(void **state)
 	assert_int_equal(fpisa_unclean_refuse(v, sizeof(v)), 0);
 	for (int k = 0; k < 2; k++)
 		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
-	/* Calls with options.restore need none of this memory. */
+	/* Restored calls need none of this memory. */
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &restoring), 0);
 	assert_int_equal(fpisa_allreduce(f, v, v, 3 * ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	fpisa_close(f);

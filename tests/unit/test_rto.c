@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Test the retransmission timeout (rto.h): the estimator's results for given round trips, computed by hand. */
+/* Test the retransmission timeout (rto.h). The estimator's results for given round trips are computed by hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -66,8 +66,8 @@ static void test_join(void **state)
 }
 
 /*
- * Check that the results of a generation have their own secret. The ranks' cookies cannot be derived from it, nor it
- * from the cookies.
+ * Check that the results of a generation have their own secret. The ranks' cookies cannot be derived from this secret,
+ * and the secret cannot be derived from the cookies.
  */
 static void test_secret_of_results(void **state)
 {

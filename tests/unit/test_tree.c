@@ -35,7 +35,7 @@ struct flight {
 
 struct world {
 	struct vectors_rng rng;
-	uint32_t leaves, ranks[LEAVES], op, loss; /* loss: percent */
+	uint32_t leaves, ranks[LEAVES], op, loss; /* loss is in percent */
 	uint64_t digest[LEAVES];		  /* digest of the calls of a leaf's ranks */
 	int settled;				  /* restarts have stopped */
 	uint64_t gone_leaves, gone[LEAVES];	  /* leaves removed at the root, and ranks removed at a leaf */

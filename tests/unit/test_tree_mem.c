@@ -296,7 +296,7 @@ static struct tree two_by_two(uint32_t timeout_ms)
 		.leaves = 2, .ranks = 2, .count = 32, .calls = 1, .op = FPISA_SUM, .options = options_of(timeout_ms)};
 }
 
-/* If a rank of one leaf is missing, the errors at other leaves say that it is not one of their ranks. */
+/* If a rank of one leaf is missing, the errors at other leaves say that the missing rank is not one of their ranks. */
 static void missing_elsewhere(void **state)
 {
 	struct vectors_rng rng = {test_seed()};
@@ -334,7 +334,7 @@ static void silent_elsewhere(void **state)
 	fell(&t);
 }
 
-/* An average over more ranks than can be divided by exactly is refused, and not rounded wrongly. */
+/* An average over more ranks than the operation supports is refused, and not rounded wrongly. */
 static void average_of_many(void **state)
 {
 	struct vectors_rng rng = {test_seed()};

@@ -188,7 +188,7 @@ static void overflow_policy(void **state)
 		overflow(FPISA_MODE_FPISA_A, FPISA_OVERFLOW_ERROR, size, polled, -ERANGE);
 		overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, size, polled, 0);
 	}
-	/* the struct of a caller that was built before the option existed */
+	/* Pass the struct of a caller that was built before the option existed. */
 	overflow(FPISA_MODE_FPISA, FPISA_OVERFLOW_FLAG, old, 0, -ERANGE);
 }
 

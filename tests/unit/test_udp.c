@@ -310,7 +310,7 @@ static void gso_swallowed_from_the_start(void **state)
 	swallow_gso(&s);
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
 	assert_true(s.soft.counters.v_uncut > 0 && !s.soft.counters.v_length);
-	/* The worker did not use GSO batches. Otherwise each window would have been sent again. */
+	/* The worker did not depend on GSO batches. Otherwise each window would have been sent again. */
 	assert_true(retransmits < 64);
 }
 
@@ -389,8 +389,8 @@ static void not_a_member(void **state)
 }
 
 /*
- * Check a worker whose clock went back. It ignores WELCOMEs of a former incarnation, and chooses a larger incarnation
- * than the newest.
+ * Check a worker whose clock went back. The worker ignores WELCOMEs of a former incarnation, and chooses a larger
+ * incarnation than the newest.
  */
 static void former_life(void **state)
 {

@@ -228,7 +228,7 @@ static void late_result_keeps_the_order(void **state)
 
 /*
  * Check that the result of an early chunk that was sent again does not mark a later chunk as lost, because another rank
- * may not have sent the later chunk yet. The result of a chunk that follows the later chunk marks it.
+ * may not have sent the later chunk yet. A result of a chunk beyond the later chunk does mark it.
  */
 static void later_chunks_overtake(void **state)
 {

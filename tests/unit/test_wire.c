@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Test the frame as bytes (wire.h): every offset that doc/wire.md states, the slot word, and the bytes that the
+ * Test the bytes of the frame (wire.h): every offset that doc/wire.md states, the slot word, and the bytes that the
  * checksum covers.
  */
 #include <setjmp.h>

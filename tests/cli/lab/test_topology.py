@@ -16,7 +16,7 @@ from collective import Setting  # noqa: E402
 
 @pytest.mark.parametrize("quick", (False, True))
 def test_grid(quick):
-    """No point or stage occurs twice, and each stage has only valid values."""
+    """No point or stage occurs twice, and each stage has only valid parameters."""
     points = topology.grid(quick)
     assert len(set(points)) == len(points)
     stages = [key for key, _ in itertools.groupby(points, lambda p: (p.workers, p.mtu))]

@@ -110,7 +110,7 @@ def test_rankings(tables):
     uniform("".join(urls), "abcdefghijklmnopqrstuvwxyz")
     uniform([int(row["avgDuration"]) for row in rows], range(1, 100))
     ranks = [int(row["pageRank"]) for row in rows]
-    # 800 +- 80 words give floor(words / 20).
+    # A page has 800 +- 80 words and makes floor(words / 20) links.
     links = sum(ranks)
     assert abs(links / PAGES - 39.5) < SIGMAS * 4 / PAGES ** 0.5 + 0.05
     # By Zipf's law with exponent 0.5, the first x of n pages have the share sqrt(x / n).

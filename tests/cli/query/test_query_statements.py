@@ -109,7 +109,7 @@ class Table:
         return (("--where", ",".join(t[0] for t in terms)) if terms else ()), " AND ".join(t[1] for t in terms) or "true"
 
     def rows(self, columns, where):
-        """Return what DuckDB selects."""
+        """Return the rows that DuckDB selects."""
         listed = ", ".join(c if self.columns[c] in ("BLOB", "DATE") or self.kind(c) != "text" else f"{c}::VARCHAR" for c in columns)
         listed = listed.replace("DATE", "VARCHAR") or "1"
         got = self.db.execute(f"SELECT {listed} FROM {self.name} WHERE {where}").fetchall()

@@ -83,7 +83,7 @@ def test_silent_connections(worker):
     stop = threading.Event()
 
     def hold():
-        """Keep the number of connections constant: open a new connection for each that ends."""
+        """Keep the number of connections constant by opening a new connection for each that ends."""
         with selectors.DefaultSelector() as sel:
             for s in held[51:]:
                 sel.register(s, selectors.EVENT_READ)

@@ -93,7 +93,7 @@ def test_another_file_is_not_installed(three, tmp_path):
 
 
 def test_version():
-    """The version that the script looks for is the version that it asks pip for, with a checksum."""
+    """The script looks for the same version that it asks pip for, and gives pip a checksum."""
     with open(os.path.join(TOP, "data", "tpch.txt"), encoding="utf-8") as f:
         version, = re.findall(r"^tpchgen-cli==(\S+) --hash=sha256:[0-9a-f]{64}$", f.read(), re.M)
     with open(SCRIPT, encoding="utf-8") as f:

@@ -99,7 +99,7 @@ def adds(adversary, victims, job, generation, chunks, secrets):
 @pytest.mark.parametrize("fanout, bridge", [("unicast", False), ("multicast", False), ("multicast", True),
                                             ("unicast", True)])
 def test_no_member(lab, fanout, bridge):
-    """A host outside the job cannot attack a job without a token, although this case is weaker."""
+    """A host outside the job cannot attack a job without a token, although such a job has weaker protection."""
     net = lab(workers=3, bridge=bridge)
     rng = random.Random(draw_seed())
     net.load()
@@ -129,7 +129,7 @@ def test_no_member(lab, fanout, bridge):
     # The attacker received no answer to a HELLO. It received the results, and the error that its secret is wrong.
     told = {(f[45], struct.unpack_from("<H", f, 42 + 46)[0]) for f in adversary.heard}
     assert told <= {(ERROR, SECRET)} | ({(RESULT, 0)} if bridge and fanout == "multicast" else set()), told
-    # Both ranks can join again.
+    # Both ranks can then join again.
     net.check_sum(1, 1000, ranks=[0, 1])
 
 
@@ -253,8 +253,8 @@ class Attack:
 
 
 def test_forged_results_of_a_group(lab, tmp_path):
-    """A host of the segment, without a group and a key, captures a group's results and forges the results of its next call, without
-    success."""
+    """A host of the segment that is not in the group and has no key captures the group's results. It cannot forge the results of the next
+    call."""
     net = lab(workers=3, bridge=True)
     net.load()
     g = Groups(net, str(tmp_path))
@@ -274,7 +274,7 @@ def test_forged_results_of_a_group(lab, tmp_path):
 
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_who_hears_everything(lab, fanout):
-    """If all cables are tapped but the token is not known, no forged frame is added, is accepted or ends a generation."""
+    """If all cables are tapped but the token is not known, no forged frame is added or accepted, and none ends a generation."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--fanout", fanout, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -292,7 +292,7 @@ def test_who_hears_everything(lab, fanout):
 
 class Forger(threading.Thread):
     """The last host, which captures every cable while a query runs. It immediately sends each frame again with other rows and with the next
-    numbers. Forged frames to the aggregator seem to come from a worker, and forged frames to workers and master from the aggregator."""
+    numbers. To the aggregator it sends as if from a worker. To workers and master it sends as if from the aggregator."""
 
     def __init__(self, net):
         super().__init__(daemon=True)
@@ -353,7 +353,8 @@ def test_query_under_forgery(lab, tmp_path):
 
 
 def too_large(adversary, victim):
-    """Make an ICMP message "fragmentation needed, next hop's MTU 552" to the host of a worker that quotes its frames to the aggregator."""
+    """Make an ICMP message "fragmentation needed, next hop's MTU 552" to the host of a worker. The message quotes the worker's frames to
+    the aggregator."""
     host, victim_mac = victim
     quoted = adversary.ip(host, ADDRESS, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
     body = struct.pack(">BBHHH", 3, 4, 0, 0, 552) + quoted

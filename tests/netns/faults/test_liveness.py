@@ -24,8 +24,8 @@ def slots_and_show(net, job):
 
 
 def all_wait_for(net, job, rank):
-    """Check that every open round lacks `rank`, and that the oldest round lacks only this rank. A rank with fewer chunks in flight than the
-    others is also missing from their later rounds, from one round on in all rounds."""
+    """Check that every open round lacks `rank`, and that the oldest round lacks only this rank. Another rank may be missing from later
+    rounds if it has fewer chunks in flight. Then it is missing from all later rounds too."""
     missing, shown = slots_and_show(net, job)
     return missing and missing[0] == shown == [rank] and all({*a} <= {*b} for a, b in zip(missing, missing[1:]))
 
@@ -62,8 +62,8 @@ def test_killed_in_ten_million(lab):
 
 
 def test_since_when_a_rank_is_silent(lab):
-    """`job show` and `slots` distinguish a killed rank from ranks that wait for it, and from a rank that never joined. Frames that carry a
-    wrong token do not count as the rank's frames."""
+    """`job show` and `slots` distinguish a killed rank from ranks that wait for it, and from a rank that never joined. Frames with a wrong
+    token do not count as frames of the rank."""
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--token", "5a")

@@ -2,7 +2,7 @@
 /*
  * ask_helper PID CASE ADDRESS LOCAL STATIC TOKEN: send requests to the privileged process of fpisa serve. The requests
  * go over the socket of its network process, PID, which is stopped meanwhile. A group of two ranks at ADDRESS gets jobs
- * at LOCAL. Job STATIC, with TOKEN, belongs to another owner. Print each answer in a line, and "ended" when the helper
+ * at LOCAL. Job STATIC, with TOKEN, belongs to another owner. Print each answer on a line, and "ended" when the helper
  * has ended.
  */
 #define _GNU_SOURCE

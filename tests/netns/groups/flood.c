@@ -17,7 +17,7 @@ int main(int argc, char **argv)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	struct rlimit files = {KEPT + 64, KEPT + 64};
 	struct timeval patience = {.tv_usec = 200000};
-	struct linger reset = {.l_onoff = 1}; /* without TIME_WAIT, so that closed ports can be used again at once */
+	struct linger reset = {.l_onoff = 1}; /* close without TIME_WAIT, so that ports can be used again at once */
 	int fd[KEPT];
 
 	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))

@@ -192,7 +192,7 @@ class Company:
         assert said.startswith("fpisa: "), said
 
     def stop(self):
-        """Return the number of connections that the lying ranks made. There must be some."""
+        """Return the number of connections that the lying ranks made. The number must not be 0."""
         lied = 0
         for p in self.liars:
             p.send_signal(signal.SIGTERM)

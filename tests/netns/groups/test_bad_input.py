@@ -129,8 +129,8 @@ MANY, STAY = 600, 256  # the number of connections, and of finished connections 
 
 @pytest.mark.parametrize("said, heard", [(join(b"a", 3), 23), (join(b"a") + message(LEAVE), JOINED)], ids=["refused", "left"])
 def test_who_does_not_close(groups, said, heard):
-    """Peers that were refused, or have left, and do not close the connection get an error with the reason. Only a limited number of them
-    keep a descriptor."""
+    """A peer that was refused, or has left, and does not close its connection gets an error with the reason. Only a limited number of such
+    peers keep a descriptor."""
     g = groups(1, "without-key = yes", "size = 2")
     before, kept = len(os.listdir(f"/proc/{g.manager.pid}/fd")), []
     try:

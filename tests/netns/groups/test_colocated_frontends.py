@@ -156,7 +156,7 @@ def start_training(net, *options):
 
 
 def weights(outs):
-    """Return the digest of the weights. All ranks must have the same."""
+    """Return the digest of the weights, after checking that all ranks have the same."""
     digest, = {re.search(r"rank \d: loss \S+ -> \S+, weights (\w+)", out)[1] for out in outs}
     return digest
 

@@ -55,7 +55,7 @@ def test_mpi(weighted, mpi, tmp_path):
 
 
 def train(site):  # noqa: F811
-    """Return the digest of the weights. All ranks must have the same."""
+    """Return the digest of the weights, after checking that all ranks have the same."""
     net = site.net
     env = {**os.environ, "PYTHONPATH": TORCH, "FPISA_LIBRARY": LIBRARY, "FPISA_MANAGER": MANAGER, "FPISA_KEY": site.key, "WORLD_SIZE": str(RANKS),
            "MASTER_ADDR": "10.98.0.11", "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}

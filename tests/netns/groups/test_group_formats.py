@@ -11,7 +11,7 @@ from lab import draw_seed
 from rationals import DOWN, EXACT, FP32, FPISA, NEAREST, NORM, SCALE, SUM, Case, Format, MxInt8, block, element
 
 RANKS, COUNT = 3, 96
-FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is also a result
+FLAG = 2  # FPISA_OVERFLOW_FLAG; an overflowed value is also a result
 FACTORS = 1.0, 0.375, -3.0
 E4M3, E5M2 = Format("e4m3", 4, 3, 32, finite=True), Format("e5m2", 5, 2, 32)
 TYPES = [(1, FP32, 4), (5, E4M3, 1), (6, E5M2, 1), (8, MxInt8(32), 1)]

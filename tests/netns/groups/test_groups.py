@@ -202,8 +202,8 @@ def test_outside_of_the_networks(groups, key):
 
 
 def test_refusals_are_logged(groups, tmp_path):
-    """A refusal is logged in one line: host, key, group, reason. In a flood a few refusals are logged and the others counted. A log that is
-    not read does not stop the manager."""
+    """A refusal is logged in one line with host, key, group and reason. In a flood a few refusals are logged and the others counted. A log
+    that is not read does not stop the manager."""
     g = groups(2, "formats = fp32", "key-groups = 1")
 
     def logged(*words):
@@ -268,8 +268,8 @@ def test_formats_that_are_not_given(groups):
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_who_is_late_hears_why_too(groups, leaves):
-    """A late rank gets the reason too, although it asks for a job after the other ranks were refused the job and have left or died. If its
-    call is a different one, its error names the ranks that are gone."""
+    """A late rank gets the reason too. It asks for a job after the other ranks were refused the job and have left or died. If its call is a
+    different one, its error names the ranks that are gone."""
     g = groups(3, "formats = fp32,int32")
     refused = {"sum": "float32"}, {"sum": "float64", "anyway": True}, *[{"leave": True}] * leaves
     ranks = [g.start(h, "train", h, 3, *refused) for h in range(2)]
@@ -540,7 +540,8 @@ def test_much_to_hear_at_its_return(groups):
 @pytest.mark.early
 @pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_manager_that_is_killed(groups, times):
-    """Sums continue while the manager is dead. Then ranks reconnect, and a rank that dies afterwards is named at once."""
+    """Sums continue while the manager is dead. When a new manager runs, ranks reconnect, and a rank that dies afterwards is named at
+    once."""
     g = groups(3)
 
     def kill():
@@ -667,7 +668,7 @@ def test_who_does_not_come_back(groups):
 
 @pytest.mark.long
 def test_one_manager_a_datapath(groups, tmp_path):
-    """A second manager on a datapath waits for the first manager, gives up, and names the process that it waited for."""
+    """A second manager on a datapath waits for the first manager, then gives up and names the first manager's process."""
     g = groups(1)
     with open(tmp_path / "other.conf", "w") as f:
         f.write(f"[manager]\nwithout-key = yes\nport = {PORT + 1}\n")
@@ -825,8 +826,8 @@ def test_without_its_helper(groups):
 
 
 def test_it_dies_with_who_started_it(groups):
-    """With PR_SET_PDEATHSIG the manager and its helper die with the manager's parent, although they become other users. How the parent was
-    killed does not matter."""
+    """With PR_SET_PDEATHSIG the manager and its helper die with the manager's parent, even if the parent was killed. They die although they
+    run as other users."""
     g = groups(1, serve=False)
     parent = ("import ctypes, subprocess, sys, time\n"
               "p = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test joining a group by a host's name, in TLS 1.3 with a shared key, with fresh secrets, within the manager's limits."""
+"""Test joining a group by a host's name, in TLS 1.3 with a shared key. Each job has a fresh secret, and the manager's limits hold."""
 import select
 import socket
 import struct
@@ -54,8 +54,8 @@ def test_by_name(groups, tmp_path):
 
 
 def test_name_server_that_never_answers(groups, tmp_path):
-    """resolv.conf lets the resolver wait for 30 s, but a join ends after 6 s, or after join_timeout_ms. The lookup of `fpisa doctor` ends
-    in time too."""
+    """resolv.conf lets the resolver wait for 30 s, but a join ends after 6 s, or after join_timeout_ms. `fpisa doctor` does not wait for
+    the resolver either."""
     g = groups(2)
     seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10 attempts:3\n")
     g.member = seen
@@ -68,8 +68,8 @@ def test_name_server_that_never_answers(groups, tmp_path):
 
 
 def test_name_with_several_addresses(groups, tmp_path):
-    """The rank tries each address of the name: an address that refuses, an address that drops packets, then the manager's address. If all
-    addresses refuse, the join fails at once."""
+    """The rank tries each address of the name. The first address refuses, the second drops packets, and the third belongs to the manager.
+    If all addresses refuse, the join fails at once."""
     g = groups(2)
     dead, silent = "10.99.0.2", "10.99.0.3"
     g.net.agg.ip(f"addr add {dead}/32 dev lo", f"addr add {silent}/32 dev lo")

@@ -18,7 +18,7 @@ class Group:
     """A running group"""
 
     def __init__(self, g, name, rng, lives_s):
-        """Start the group. Its sums take that many seconds in total."""
+        """Start the group. Its sums take this number of seconds in total."""
         self.types = rng.sample(TYPES, rng.randint(1, 2))
         hosts = rng.sample(range(HOSTS), rng.randint(2, HOSTS)) + rng.choices(range(HOSTS), k=rng.randint(0, 2))
         times = rng.randint(5, 40)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A reduce-scatter gives each rank its part of the sum of the whole array, as rational numbers give it in some order of arrival
-(doc/numbers.md). Parts are equal, unequal or all for one rank, in place or not."""
+"""A reduce-scatter gives each rank its part of a sum of the whole array. The sum equals that of rational numbers (doc/numbers.md) in some
+order of arrival. Parts are equal, unequal or all for one rank, in place or not."""
 import itertools
 import random
 
@@ -11,7 +11,7 @@ from rationals import AVG, DOWN, EXACT, FP32, FPISA, MAX, NEAREST, NORM, SCALE, 
 
 RANKS = 3
 EINVAL, EPROTO, EREMOTEIO = 22, 71, 121
-FLAG = 2  # FPISA_OVERFLOW_FLAG: an overflowed value is also a result
+FLAG = 2  # FPISA_OVERFLOW_FLAG; an overflowed value is also a result
 TYPES = [(1, FP32, 4), (4, Format("fp64", 11, 52, 64), 8), (5, Format("e4m3", 4, 3, 32, finite=True), 1), (8, MxInt8(32), 1)]
 
 

@@ -303,7 +303,7 @@ def test_asks_while_the_manager_begins_anew(site):
 
 @pytest.mark.long
 def test_asks_while_an_earlier_one_is_made(site):
-    """If a manager restarts while the aggregator makes a job, it asks for the job again. Only one job is made."""
+    """If a manager restarts while the aggregator makes a job, the manager asks for the job again. Only one job is made."""
     agent = site.register(0)
     helper, = children(agent.pid)
     os.kill(helper, signal.SIGSTOP)
@@ -335,8 +335,8 @@ def stand_still(processes, seconds, again=0.05):
 
 
 def test_a_manager_that_stood_still(site):
-    """The manager does not declare an aggregator dead because PINGs are missing from a time in which the manager itself could not run,
-    alone or together with the aggregators."""
+    """Missing PINGs do not make the manager declare an aggregator dead if the manager itself could not run meanwhile, alone or together
+    with the aggregators."""
     ranks = sums_over_all(site, count=1000)
     for i in range(6):
         stand_still([site.manager, *(site.agents.values() if i % 2 else ())], 0.56)

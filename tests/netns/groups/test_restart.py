@@ -36,7 +36,8 @@ def test_what_it_had_asked_for(lab, tmp_path):
 
 @pytest.mark.long
 def test_a_manager_that_does_not_come_back(lab, tmp_path):
-    """After the manager's death, a rank that asks for a job gets an error that names the manager. A rank that has its jobs continues."""
+    """After the manager's death, a rank that asks for a job gets an error that names the manager. A rank that already has its jobs
+    continues."""
     net = lab(workers=2)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Every wait has a limit, and no call blocks for other ranks before the program waits for it (doc/faults.md, "What ends each wait")"""
+"""Every wait has a limit, and no call blocks for other ranks before the program waits for it (doc/faults.md, "What ends each wait")."""
 import shutil
 import time
 
@@ -109,7 +109,8 @@ def test_a_queue_that_another_has(served):
 
 
 def test_a_first_call_returns_at_once(served):
-    """Calls of three types return at once, and their requests wait for the other rank. When it joins, the calls are sent in their order."""
+    """Calls of three types return at once, and their requests wait for the other rank. When the other rank joins, the calls are sent in
+    order."""
     types = ["float32", "float64", "int32", "float32", "int32"]
     ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
     answers = [rank.line() for rank in ranks]

@@ -15,7 +15,7 @@ pytestmark = needs_ethtool
 MACHINE = os.path.join(os.path.dirname(__file__), "machine.c")
 
 FLAG_LRO = 1 << 15		    # ETH_FLAG_LRO
-RXH_IP, RXH_PORTS = 3 << 4, 3 << 6  # hash by source and destination
+RXH_IP, RXH_PORTS = 3 << 4, 3 << 6  # hash of source and destination
 
 
 class Card:

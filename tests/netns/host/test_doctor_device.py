@@ -63,8 +63,8 @@ def test_gro_warned_of(lab):
 
 
 def test_gro_behind_a_bridge(lab):
-    """A bridge sends through the stack, so the peer of its port may have GRO off, and workers still sum. Doctor says so, or says what it
-    cannot read."""
+    """A bridge sends through the stack, so GRO may be off at the peer of its port, and workers still sum. Doctor then finds no fault, or
+    says what it cannot read."""
     net = lab(bridge=True)
     net.load()
     net.add_job(1)

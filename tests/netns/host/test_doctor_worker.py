@@ -23,7 +23,7 @@ def test_gro_of_what_is_no_veth(lab):
 
 
 def test_reverse_path_filter(lab):
-    """Doctor finds results that arrive on another interface than the one of the route."""
+    """Doctor finds results that arrive on another interface than the interface of the route."""
     net = lab(workers=1)
     w = net.worker[0]
     w.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")

@@ -10,7 +10,7 @@ import pytest
 from lab import ADDRESS, BPFFS, FPISA, PIN
 
 USER = 65534
-GROUP = 64321	# this group is not in /etc/group, because the number is sufficient
+GROUP = 64321	# the number is sufficient, so this group is not in /etc/group
 LOADING = "net_admin,bpf,perfmon"
 
 READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["job", "show", "3"],
@@ -159,7 +159,7 @@ def test_directory_of_another_user(lab):
 
 
 def test_remains_where_others_may_write(lab):
-    """Objects that look like the remains of a killed load are not trusted in a directory where others may write."""
+    """Objects that seem to be left from a killed load are not trusted in a directory where others may write."""
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
     net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)

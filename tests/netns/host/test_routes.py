@@ -47,7 +47,8 @@ def test_neighbours_are_managed_while_jobs_need_them(lab):
 
 
 def test_forwarding_switched_off(lab):
-    """net.ipv4.ip_forward switches off forwarding for lo too. The counter, doctor and the command of doctor report this."""
+    """A change of net.ipv4.ip_forward to 0 also switches off forwarding for lo. A counter shows this, and the command of doctor repairs
+    it."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
@@ -79,7 +80,7 @@ def managed(ns):
 
 
 def behind_routers(net, n):
-    """Put the last worker behind each of the first `n` workers, which act as routers. Reverse paths are not filtered."""
+    """Put the last worker behind each of the first `n` workers, which act as routers. Reverse-path filters are off."""
     routers, host = net.worker[:n], net.worker[-1]
     host.ip("link set eth0 down")
     host.sysctl("conf/all/rp_filter", 0)

@@ -50,7 +50,7 @@ def test_one_port(behind_one, tmp_path):
 
 
 def test_rate_is_unknown(behind_one):
-    """The rate of a veth is not the rate of a wire, so there is no warning without a stated rate."""
+    """The rate of a veth is not the rate of a wire. So there is no warning unless a rate is stated."""
     net = behind_one
     assert add(net) == ""
     assert ("job 1", "links") not in examine(net.agg)

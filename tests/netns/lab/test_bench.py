@@ -60,7 +60,7 @@ def test_figures(report):
 
 @pytest.mark.alone
 def test_frame(report):
-    """All figures of a frame add up, except that of the add, which the estimate contains too."""
+    """All figures of a frame add up, except the figure of the add, which the estimate also contains."""
     ns = report["frame_ns"]
     for key in ("known", "known_tagged", "known_live", "add_live_estimate"):
         in_order(ns, key)

@@ -54,7 +54,7 @@ def test_wire_with_gso():
 
 
 def test_wire_with_loss():
-    """The protocol of every contender works: sums are right with lost, duplicated or reordered frames."""
+    """The protocol of every contender gives right sums with lost, duplicated or reordered frames."""
     lines = run("wire", "--workers", "3", "--elements", "256", "--loss", "0.05")
     assert len(lines) == 3 and all(line["retransmit_share"] > 0.01 for line in lines)
 

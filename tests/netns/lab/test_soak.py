@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run `fpisa soak` briefly: all faults at once, every result recomputed, nothing left afterwards."""
+"""Run `fpisa soak` briefly. All faults happen at once, every result is recomputed, and nothing is left afterwards."""
 import json
 import os
 import re

@@ -70,8 +70,8 @@ def test_bpftool(lab, pinmaps):
     check_both_pipelines(net, BPFFS)
 
 
-# The dispatcher of libxdp 1.3 declares that it leaves packets unchanged. Under it, kernels since 6.12 (and 6.1.192) refuse a program that
-# resizes packets, and every reply of the datapath does.
+# The dispatcher of libxdp 1.3 declares that it leaves packets unchanged. Kernels since 6.12 (and 6.1.192) then refuse a program under the
+# dispatcher that resizes packets. The datapath resizes every reply.
 LOADER = ("env", "LIBXDP_SKIP_DISPATCHER=1", "xdp-loader")
 
 

@@ -146,7 +146,7 @@ def test_others_are_not_touched(net, config):
 
 
 def test_whole_or_nothing(net, config):
-    """All errors of a file on this machine are reported, by check too, and nothing is made."""
+    """All errors of a file on this machine are reported, also by `config check`, and nothing is made."""
     wrong = ((1, {}), (2, {"elements": "512"}), (3, {"workers": "192.0.2.1"}), (4, {"address": "192.0.2.1"}),
              (5, {"workers": f"{net.addresses[0]}@nosuch0"}))
     config.write(*wrong, head="[interface nosuch1]\n")
@@ -155,7 +155,7 @@ def test_whole_or_nothing(net, config):
             "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
-    # For check, a missing part may still appear, but a contradiction to a present part is an error.
+    # To `config check`, a missing part may still appear. A contradiction to an existing part is an error.
     status, out, err = net.agg.try_run(FPISA, "config", "check", config.path)
     lines = err.splitlines()
     assert status == 1 and out == "" and len(lines) == 5, err
@@ -199,8 +199,8 @@ def test_interrupted(net, config, tmp_path):
     config.write((1, {}), (2, {}))
 
     def applied(step, nth):
-        """Apply the file with a signal when a map fpisa_ports is made. The first job makes two such maps, its own and the namespace's; the
-        second job makes one."""
+        """Apply the file with a signal when a map fpisa_ports is made. The first job makes two such maps, one for itself and one for the
+        namespace. The second job makes one."""
         status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1
         assert err.endswith(": interrupted; its changes are undone\n"), err
@@ -211,7 +211,7 @@ def test_interrupted(net, config, tmp_path):
     net.fpisa("load", "p0")
     net.fpisa("job", "add", 9, "--workers", net.addresses[0], "--address", ADDRESS)
     before = jobs(net), programs(net)
-    # The map of ports of job number 1 stays, so the next such map belongs to job 2.
+    # The map of ports for job number 1 stays, so the next such map belongs to job 2.
     for step, nth in (("attach", 1), ("fpisa_ports", 1), ("fpisa_ports", 1)):
         applied(step, nth)
         assert (jobs(net), programs(net)) == before, (step, nth)
@@ -246,7 +246,7 @@ def test_other_device(net, config, fanout):
 
 
 def test_program_of_another_pin(net, config):
-    """The running program must not be detached if the file lacks a --pin."""
+    """The running program must not be detached if the file lacks an option --pin."""
     net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
     config.write((7, {}))
     config.refused("p0: runs the datapath that is pinned in /sys/fs/bpf/mine: give --pin /sys/fs/bpf/mine, or fpisa unload p0")

@@ -24,7 +24,7 @@ def named(bpffs):
 
 
 def there(name, command):
-    """Run a shell command in the namespace, as the page says to enter it. Return (status, output)."""
+    """Run a shell command in the namespace, which is entered as the page says. Return (status, output)."""
     p = subprocess.run(["nsenter", f"--net=/run/netns/{name}", "sh", "-c", command], text=True, capture_output=True)
     return p.returncode, p.stdout + p.stderr
 

@@ -73,7 +73,7 @@ def test_sums(lab):
     c = {job: net.counters(job, PIN) for job in (1, 2, 3)}
     assert all(x["v_result"] == 40 and x["v_busy"] == x["missed_tail_calls"] == 0 for x in c.values())
     assert c[1]["mau0"] == c[1]["mau4"] == c[2]["fused"] == 120
-    # 40 chunks of 3 ranks of 3 jobs, half of them in odd slots. A HELLO goes to the first CPU.
+    # There are 40 chunks of 3 ranks in 3 jobs, half of them in odd slots. HELLOs go to the first CPU.
     assert seen[1]["sent"] == seen[1]["taken"] >= 180 and seen[0]["sent"] == seen[0]["taken"] >= 180 + 9
     assert sum(r["sent"] for r in seen.values()) == sum(x["packets"] for x in c.values())
 
@@ -105,7 +105,7 @@ def test_a_slot_has_one_cpu(lab, cpus):
         "--mode fpisa-a", "--mode fpisa64 --format bf16", "--format fp64 --pipeline staged", "--format mxint8",
         "--elements 832 --big-endian")]])
 def test_bits(lab, options):
-    """Each element equals the oracle's."""
+    """Each element equals the oracle's element."""
     out = lab(workers=0).demo("--workers", 4, "--vector", 20001, *STEER, *options.split())
     assert out["cpus"] == "0,1" and out["busy"] == 0
 
@@ -164,7 +164,7 @@ def test_full_queue(lab):
 def programs(net):
     status = net.json("status")
     for entry in net.bpftool("map", "dump", "pinned", PIN + "/fpisa_cpumap"):
-        if "value" in entry:	# 8 bytes: the queue size and the program's number
+        if "value" in entry:	# 8 bytes are the queue size and the program's number
             queue, number = struct.unpack("<II", bytes(int(b, 16) for b in entry["value"]))
             assert queue == 4096
             assert number in [p["id"] for p in status["programs"] if p["name"] == "fpisa_cpu"]
@@ -306,7 +306,8 @@ def test_bench():
 
 @two_cpus
 def test_doctor(lab):
-    """Doctor checks that the steering program belongs to this build. The fix for a program of another version keeps the same steering."""
+    """Doctor checks that the steering program belongs to this build. If the program is of another version, the fix loads this build with
+    the same steering."""
     net = lab()
     net.load(*STEER)
 

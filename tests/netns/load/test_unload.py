@@ -39,8 +39,8 @@ def another(net):
 
 @pytest.mark.alone  # the fpisa of another test enters every namespace, and counts as a process in it meanwhile
 def test_unload_while_another_namespace_runs_it(lab):
-    """Pins belong to the BPF filesystem, interfaces to their namespace. An unload in one namespace does not touch the datapath of another,
-    and prints how to unload there."""
+    """Pins belong to a BPF filesystem, and interfaces belong to a namespace. An unload in one namespace does not touch the datapath of
+    another, and prints how to unload there."""
     net = lab()
     other, keeper = another(net)
     net.fpisa("load", *net.ports)
@@ -152,7 +152,7 @@ def test_many_pins(lab):
 
 
 def test_pins_of_others(lab):
-    """A pin stays if it has a name of fpisa's but its object has another name. Its directory stays too."""
+    """A pin stays if it has a name of fpisa but its object has another name. Its directory stays too."""
     net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
     pin_map(net, mine, "mine")
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
@@ -176,7 +176,7 @@ def test_unload_beside_remains(lab):
 
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
 def test_unload_of_what_a_killed_one_left(lab, left):
-    """Unload removes pins without fpisa_jobs, as a killed load or unload leaves them, or an empty directory."""
+    """Unload removes pins that lack fpisa_jobs, which a killed load or unload can leave. It also removes an empty directory."""
     net = lab(workers=1)
     net.load()
     net.agg.ip("link set p0 xdp off")

@@ -183,7 +183,7 @@ def test_other_layout(lab, tmp_path):
     net.fpisa("unload")
     assert not [name for name in os.listdir(BPFFS) if name.startswith("fpisa")]
     os.unlink(BPFFS + "/x/other")
-    # Test the reverse case with a loader that does not check the stamp: iproute2 finds the pinned maps.
+    # Test the reverse case with iproute2, a loader that finds the pinned maps and does not check the stamp.
     net.ip_link()
     status, _, err = net.agg.try_run("ip", "-force", "link", "set", "dev", "p0", "xdp", "obj", tmp_path / "other" / "other.o",
                                      "sec", "xdp")

@@ -87,7 +87,7 @@ def test_four_hosts(hosts):
             continue
         if block.text.endswith(" exact\n"):
             with open(CONFIG, "a") as f:
-                f.write("modes = exact\n")  # the page's settings need mode exact, so other modes are refused
+                f.write("modes = exact\n")  # the group in mode exact shows that this setting is in force
             hosts.at("the first host", "systemctl reload fpisa-manager")
         for out in hosts.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)

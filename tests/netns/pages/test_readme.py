@@ -24,7 +24,7 @@ def counters_command():
 
 @pytest.mark.parametrize("how", ["ip_link", "load"])
 def test_counters_by_bpftool(lab, how):
-    """After either way to load, the command prints what the page shows, a line for each counter, summed over CPUs."""
+    """After either way to load, the command prints the output of the page, which has a line for each counter, summed over CPUs."""
     net = lab()
     getattr(net, how)()
     net.add_job(JOB)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Workers with their master, and PostgreSQL on the master's host if it can run on this machine"""
+"""Configuration for queries: workers with their master, and PostgreSQL on the master's host if it can run on this machine"""
 import pytest
 
 import postgres

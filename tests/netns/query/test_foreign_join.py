@@ -131,7 +131,7 @@ def test_no_room_for_places(far):
         assert far.sql(f"{path} SELECT count(*) FROM big JOIN small USING (k) WHERE small.n < 4") == [("4800",)]
     most = 64 * 1024 // 3 // 8
     for n in most, most + 1:
-        # One worker has all rows of the join except one.
+        # One worker has all rows of the join but one.
         far.deal("big", tables.schema, few[:1] + [few[0], few[3]] * (n - 1))
         path = "SET search_path = far, public; SET hash_mem_multiplier = 1; SET work_mem = '64kB';"
         big = explained(far, query.replace("n = 0", "n < 4"), path)[0]
@@ -140,8 +140,8 @@ def test_no_room_for_places(far):
 
 
 def test_replaced_meanwhile(far):
-    """The statement fails if its scan reads other files of the other table than the scan that made the filter's keys. Otherwise rows that
-    join only with the new files would be missing."""
+    """The statement fails if its scan reads other files of a table than the scan that made the filter's keys. Otherwise rows that join only
+    with the new files would be missing."""
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": few * 20, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():

@@ -33,7 +33,7 @@ Q6 = """SELECT sum(s) FROM (SELECT shipmode, sum(reduction) AS s FROM {1} WHERE 
     AND shipdate < date '1995-01-01' AND discount >= 0.05 AND discount <= 0.07 AND quantity < 24 GROUP BY shipmode) m"""
 Q20 = """SELECT partkey, suppkey, 0.5 * sum(quantity) FROM {1} WHERE shipdate >= date '1994-01-01' AND shipdate < date '1995-01-01'
     GROUP BY partkey, suppkey ORDER BY 1, 2"""
-# The planner would fetch the few rows of query 6 and add them in PostgreSQL. These settings make PostgreSQL's own plans too expensive.
+# The planner would fetch the few rows of query 6 and add them in PostgreSQL. These settings make that plan too expensive.
 FORCE = "SET enable_sort = off; SET enable_hashagg = off; "
 ALL = [Q1.format(c, "{1}") for c in ("quantity", "extendedprice", "discount", "discounted", "charge")] + [Q3, Q6, Q20]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The commands of doc/query.md, section 1, run in order, on the machines that the page names, and print the output that the page shows."""
+"""The commands of doc/query.md, section 1, run in order on the machines that the page names. They print the output that the page shows."""
 import os
 import re
 

@@ -26,7 +26,7 @@ def asked(lab, tmp_path):
 # -- Parquet ----------------------------------------------------------------------
 
 def read_by_driver(q, tmp_path, **driver):
-    """Serve table t, whose Parquet file a test driver reads (tests/lib/driver.c has its variables). Return the file."""
+    """Serve table t, whose Parquet file a test driver reads. tests/lib/driver.c describes the driver's variables. Return the file."""
     path = os.path.join(q.directory(0), "t.parquet")
     q.close()
     q.workers.clear()
@@ -127,7 +127,8 @@ LONG = "k int32 not null", "s text not null"
 
 
 def stopped_scan(q, rows):
-    """Return the stopped process of a query for all rows. The worker has read some of them, because the master's output is not read."""
+    """Return the stopped process of a query for all rows. Because the master's output is not read, the worker has read only some of the
+    rows."""
     q.table(0, rows, LONG)
     p = q.master.spawn(*q.argv("--json", network=False))
     assert select.select([p.stdout], [], [], 30)[0]

@@ -44,8 +44,8 @@ def big_rows(rng, n, keys):
 
 
 def test_random_joins(asked):
-    """With bitmaps, Bloom filters and lost frames, rows and groups contain the whole join. Of other rows they contain only those that the
-    filter may let pass."""
+    """With bitmaps, Bloom filters and lost frames, rows and groups contain the whole join. All other rows are rows that the filter may let
+    pass."""
     rng = random.Random(draw_seed())
     q = asked
     spread(q, "big", BIG, [])
@@ -151,7 +151,7 @@ def keying(q, slow, *options):
 
 @pytest.mark.parametrize("slow", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_worker_goes_while_keys_come(asked, slow):
-    """If a worker stops or dies while others wait for its keys, it is named. The next query has the answer."""
+    """If a worker stops or dies while others wait for its keys, the error names the worker. The next query has the answer."""
     q = asked
     q.serve()
     filter_ = "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8
@@ -167,7 +167,7 @@ def test_worker_goes_while_keys_come(asked, slow):
     os.kill(*children(q.workers[slow].pid), signal.SIGKILL)
     _, status, err = read_whole(p)
     assert status == 1 and name + "the connection ended" in err, err
-    # All keys are sent once, and then again into another filter. Most of them lie beyond the end of that filter.
+    # All keys are sent once, and then sent again into another filter. Most keys lie beyond the end of the new filter.
     p = keying(q, slow)
     p.send_signal(signal.SIGSTOP)
     q.remove()

@@ -28,7 +28,7 @@ CHAOS = tuple(f"drop={loss},duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05" f
 # -- answers ----------------------------------------------------------------------
 
 def test_groups(asked):
-    """With room for half of the groups every way to prune gives the same answer, which equals that of rational numbers."""
+    """With room for half of the groups, every way to prune gives the same answer. The answer equals the answer in rational numbers."""
     rng = random.Random(draw_seed())
     q = asked(3)
     kinds = "random", "ascending", "equal", "cancelling", "hard", "nulls"
@@ -91,7 +91,7 @@ def test_types(asked):
     assert {tuple(r[:3]): r[3] for r in counted} == {k: v[0] for k, v in want.items()}
     for pruning in ("--preaggregate",), ("--prune", "workers"):
         assert sorted(q.run("--by", "d,s,i", *pruning)[0], key=repr) == sorted(counted, key=repr)
-    # Ask for some rows.
+    # Ask for fewer rows than there are.
     for where, holds in (("d=1999-12-31", lambda r: r[0] == "1999-12-31"), ("s not null, s<>'a b'", lambda r: r[1] not in (None, "a b")),
                          ("x>=50.5,x<1e2,i int64 < 0", lambda r: r[3] >= 50.5 and r[2] < 0), ("d null", lambda r: r[0] is None),
                          ("s<'b', s>''", lambda r: r[1] is not None and b"" < r[1].encode() < b"b"),
@@ -215,7 +215,7 @@ def test_interrupted(asked):
     assert {r[0]: (r[1], queries.number(r[2])) for r in answers["rows"]} == {k: v[:2] for k, v in want.items()}
     assert answers["counts"]["restarts"] > 0
 
-    # The query is removed and not made again.
+    # The query is removed and not made again, so the run ends with an error.
     p = started(q, "--timeout", 2)
     q.remove()
     _, status, err = ended(p)
@@ -244,8 +244,8 @@ def write_private(path, text):
 
 
 def test_refusals(asked, tmp_path):
-    """An impossible query is refused in one sentence that names the program that refused it and the reason. Queries before and after it are
-    answered."""
+    """An impossible query is refused in one sentence that names the program that refused it and the reason. Queries before and after it get
+    their answers."""
     q = asked(2)
     good = [r for w in range(2) for r in q.table(w, [(w, 1.0), (7, 2.0)])]
     q.serve()
@@ -325,7 +325,7 @@ def test_refusals(asked, tmp_path):
     os.symlink("/etc/passwd", os.path.join(q.directory(0), "link.csv"))
     assert "link.csv: leads out of the worker's directory" in q.fails(*groups, table="link")
 
-    # Test keys.
+    # Try invalid keys.
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
     says = q.fails(*groups, key=other, workers=q.net.addresses[0])

@@ -132,7 +132,7 @@ def test_one_goes(jobs):
 
 
 def test_one_begins_anew(jobs):
-    """If the job of one aggregator is made again in the middle of a sum, no rank gets a sum from it, and then all ranks join again."""
+    """If the job of one aggregator is made again in the middle of a sum, no rank gets a sum from the new job. Then all ranks join again."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(1, "job", "del", JOB)
     jobs.job(1)
@@ -143,7 +143,7 @@ def test_one_begins_anew(jobs):
 
 
 def test_one_shrinks(jobs):
-    """A rank that is removed at one aggregator gets an error that says so. The error of the other ranks names it."""
+    """A rank that is removed at one aggregator gets an error that says so. The error of the other ranks names the removed rank."""
     procs = jobs.under_way(timeout_ms=3000)
     jobs.fpisa_at(0, "job", "shrink", JOB, 2)
     answers = [read_all(p)[0][-1] for p in procs]

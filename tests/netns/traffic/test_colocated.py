@@ -12,7 +12,7 @@ from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
-PORT = 18001  # the port of the ranks; no socket has the datapath's port, 18000, so the stack answers frames that the datapath passes
+PORT = 18001  # the port of the ranks; no socket has the datapath's port 18000, so the stack answers frames that the datapath passes
 WORKERS = ",".join(f"10.98.0.{r + 11}:{PORT}" for r in range(HOSTS))
 PINS = f"/run/colocated-{os.getpid()}"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
@@ -91,7 +91,7 @@ def test_doctor(net):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(net, loss):
-    """Each host adds its share, including its own rank's values. No frame is refused, and the rank of a host receives its results without
+    """Each host adds its share, including the values of its own rank. No frame is refused, and the rank of a host gets its results without
     requesting them."""
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9) for _ in range(HOSTS)]

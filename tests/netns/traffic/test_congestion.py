@@ -13,7 +13,7 @@ from lab import PIN, once_within
 JOB, WORKERS = 5, 4
 COUNT = 200_000
 MBIT, QUEUE = 20, 128 << 10
-FRAME, MARKED_FROM = 1142, 12  # bytes on the wire; queue length in frames from which frames are marked
+FRAME, MARKED_FROM = 1142, 12  # bytes on the wire; number of frames in the queue above which frames are marked
 pytestmark = pytest.mark.alone
 
 

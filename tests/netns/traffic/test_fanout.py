@@ -153,7 +153,7 @@ def test_jobs_share_a_port(lab, first):
         assert net.counters(0, PIN)["unaddressed"] == net.counters(1, PIN)["unaddressed"] == 0
 
 
-# A worker that joins again on request, and ends on request
+# The worker joins again on request, and ends on request.
 AGAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -188,8 +188,8 @@ def put_into_bridge(w, address):
 
 @pytest.mark.parametrize("changed", ["interface", "fanout"])
 def test_a_rejoin_joins_the_multicast_address_again(lab, changed):
-    """A rejoin joins the multicast address at the interface that now leads to the aggregator. If the job has no multicast address, the
-    rejoin joins none."""
+    """A rejoin joins the multicast address at the interface that now leads to the aggregator. If the job no longer has a multicast address,
+    the rejoin leaves the old one."""
     net = lab(workers=2)
     net.load()
     net.add_job(1, "--fanout", "multicast")

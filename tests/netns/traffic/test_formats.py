@@ -14,7 +14,7 @@ PIPELINES = [("fused", "bits", 0.05), ("staged", "lpm", 0)]
 
 def pairs():
     """Return each format with each mode, in one of the two pipelines, such that each format and each mode has both. The long suite has the
-    other combinations. tests/prog/test_ops checks the bits, and this test the path of real packets."""
+    other combinations. tests/prog/test_ops checks the bits. This test checks the path of real packets."""
     for i, form in enumerate(FORMATS):
         for k, mode in enumerate(MODES):
             for n, pipeline in enumerate(PIPELINES):
@@ -62,7 +62,7 @@ def test_shown(lab):
 
 
 def test_memory_of_exact(lab):
-    """`job add` and `job show` say how much memory the superaccumulators of fp64 take, as doc/numbers.md does."""
+    """`job add` and `job show` print the amount of memory for the superaccumulators of fp64 that doc/numbers.md states."""
     net = lab(workers=2)
     net.load()
     command = "job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--format", "fp64", "--mode", "exact"

@@ -34,7 +34,7 @@ def test_integers_and_blocks(lab, form, mode, more):
 
 
 def test_integers_do_not_overflow(lab, tmp_path):
-    """The shift is the largest shift without overflow: three times the largest value would overflow with one more bit."""
+    """The shift is the largest shift without overflow. With one more bit, three times the largest value would overflow."""
     (tmp_path / "v.f32").write_bytes(array.array("f", [1.0, -2.5, 715827882.0, 0.25] * 3).tobytes())
     out = lab(workers=0).demo("--workers", 3, "--rows", 3, "--file", tmp_path / "v.f32", "--format", "int32")
     assert out["int32_shift"] == -1 and out["overflowed"] == 0  # the neighbouring float is 715827904 > 2^31 / 3
@@ -45,11 +45,11 @@ def test_integers_do_not_overflow(lab, tmp_path):
 
 
 def test_scale_of_blocks(lab, tmp_path):
-    """The scale is the smallest scale that fits all elements. With unit 1, 127 fits. 127.75 would round to 128, so its unit is 2."""
+    """The scale is the smallest scale that fits all elements. 127 fits with unit 1. 127.75 would round to 128, so its unit is 2."""
     blocks = [[127.0, 0.75, 0.25] + [2.0] * 29, [127.75, 0.75, 1.25] + [2.0] * 29]
     (tmp_path / "v.f32").write_bytes(array.array("f", sum(blocks, [])).tobytes())
     out = lab(workers=0).demo("--workers", 1, "--rows", 1, "--file", tmp_path / "v.f32", "--format", "mxint8")
-    assert out["vanished"] == 2  # 0.25 and the second 0.75
+    assert out["vanished"] == 2  # 0.25 and the second 0.75 vanish
 
 
 def test_specials_in_blocks(lab, tmp_path):
@@ -84,7 +84,7 @@ def test_operations(lab, op, form, mode, pipeline):
 
 
 def test_averages_by_reciprocal(lab):
-    """With the paper's reciprocal some averages are rounded wrong; with division no average is. The sums are the same."""
+    """With the paper's reciprocal some averages are rounded wrong. With division no average is rounded wrong. The sums are the same."""
     exact = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32".split())
     rough = lab(workers=0).demo(*"--workers 7 --vector 20000 --op avg --mode exact --format fp32 --reciprocal".split())
     assert exact["correctly_rounded"] == 1 and rough["reciprocal"]

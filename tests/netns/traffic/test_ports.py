@@ -142,7 +142,7 @@ def pin_spreader(path, byte):
         return struct.pack("<BBhi", code, src << 4 | dst, off, imm)
 
     code = b"".join((insn(0xbf, 6, 1, 0, 0), insn(0x30, 0, 0, 0, byte), insn(0x57, 0, 0, 0, 1),
-                     insn(0x07, 0, 0, 0, 1),  # the classifier counts queues from 1
+                     insn(0x07, 0, 0, 0, 1),  # skb->queue_mapping counts queues from 1
                      insn(0x63, 6, 0, QUEUE_MAPPING, 0), insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)))
     held = [ctypes.create_string_buffer(b) for b in (code, b"GPL", path.encode())]
     at = [ctypes.addressof(b) for b in held]
@@ -203,7 +203,7 @@ def test_one_cpu_a_slot(lab):
         net.add_job(job, "--elements", ELEMENTS, "--window", window, "--ports", ports)
         net.check_sum(job, chunks * ELEMENTS, timeout_ms=60000)
         seen = added(net, job)
-        if byte == LAST_OF_SOURCE:  # each CPU has one rank's frames of every slot, and may wait for the lock that the other CPU holds
+        if byte == LAST_OF_SOURCE:  # each CPU has frames of one rank for every slot, and may wait for the lock that the other CPU holds
             assert [seen[c][0] for c in cpus] == [chunks, chunks] and set(seen) == set(cpus)
             continue
         assert net.counters(job, PIN)["v_busy"] == 0

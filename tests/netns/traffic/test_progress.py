@@ -53,7 +53,7 @@ def seconds_of_a_sum(net, **options):
 @pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
 def test_computing_hides_the_sum(net, transport):
     """A wait after computing returns at once. Four ranks that compute share the CPUs with four threads that sum. If other programs use the
-    CPUs too, a sum takes longer, and so does computing."""
+    CPUs too, both the sum and the computation take longer."""
     def waits():
         plain = seconds_of_a_sum(net, transport=transport)
         seconds = max(COMPUTE_S, 4 * plain)

@@ -57,7 +57,7 @@ def test_table(lab, limit, token):
     assert said["answer"] == grouped(rows)
     shown = net.json("query", "show", 5)
     assert (shown["sealed"], shown["joined"]) == (True, [0, 1, 2])
-    # The hash has a new seed each time. Now and then it gives one bucket more keys than the bucket has ways.
+    # The hash has a new seed each time. Occasionally it gives one bucket more keys than the bucket has ways.
     assert limit - 3 <= shown["groups"] <= limit
     assert (shown["groups"] == KEYS) == (said["received"] == 0)
     assert shown["rows"]["residue"] == said["received"]
@@ -85,7 +85,7 @@ def test_topn(lab, options):
 
 @pytest.mark.parametrize("kind, options", [("join", ()), ("table", ("--limit", 5)), ("topn", ("--limit", 300))])
 def test_filter(lab, kind, options):
-    """If every fourth key, which the small table has, is sent first, the aggregator prunes rows outside the join."""
+    """The small table has every fourth key. If these keys are sent first, the aggregator prunes rows outside the join."""
     net = lab(workers=3)
     net.load()
     make(net, "--kind", kind, "--filter", "bitmap", "--filter-keys", KEYS, *options)

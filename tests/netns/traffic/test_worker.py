@@ -109,7 +109,7 @@ def test_absent_rank_in_a_call(lab):
     assert [read_answers(p)[-1]["digest"] for p in idle] == [expect] * 2
 
 
-# A worker that continues after an error, as a careful program does
+# Continue after errors, as a careful program does.
 LATE_SUM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -220,7 +220,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
 
 @pytest.mark.parametrize("ports", [1, 4])
 def test_beside_an_independent_client(lab, ports):
-    """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and the right bits."""
+    """A client written only from doc/wire.md gets the same bits as the workers of libfpisa, and these bits are right."""
     net = lab(workers=3)
     net.load()
     count, seeds = 3000, {1: 5, 2: 6}

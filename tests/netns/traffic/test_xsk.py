@@ -192,7 +192,7 @@ def cpu_seconds(pid):
 
 @pytest.mark.parametrize("how", ["blocking", "driving", "engine", "idle"])
 def test_interface_that_goes(lab, how):
-    """A caller or a progress thread that watches the socket of a vanished interface does not spin, and learns about the end long before its
+    """A caller or a progress thread that watches the socket of a vanished interface does not spin. It detects the end long before its
     deadline."""
     net = lab(workers=2)
     net.load()
@@ -225,7 +225,7 @@ def test_without_privilege(lab):
     (answer,), status, _ = read_all(p)
     assert status == 1 and answer["rc"] == -EPERM
     assert "root" in answer["error"] and "udp" in answer["error"]
-    # no other rank had to wait
+    # the other rank did not have to wait
     assert net.json("job", "show", 1)["generation"] == before
 
 

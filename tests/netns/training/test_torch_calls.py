@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page's table of who performs a call is right with a version of PyTorch from PyPI. tests/torch/test_versions.py sets FPISA_TORCH and
+"""Check the page's table of who performs each call, with a version of PyTorch from PyPI. tests/torch/test_versions.py sets FPISA_TORCH and
 runs this test."""
 import os
 import re

@@ -37,7 +37,8 @@ def test_digests(training):
 
 
 def test_example(training):
-    """The example trains, and two runs have the same bits, sharded over four ranks and as two copies over two ranks each."""
+    """The example trains, and two runs have the same bits. Parameters are sharded over four ranks, or kept as two copies over two ranks
+    each."""
     for replicas in 1, 2:
         runs = [digest(outputs(training.start_ranks(FSDP2, "--steps", 8, "--mode", "exact", "--replicas", replicas))) for _ in range(2)]
         assert len(set(runs)) == 1, runs

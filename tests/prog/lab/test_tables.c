@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel performs the advanced operations through its maps with the bits of user space, before and after packing.
+ * The kernel performs the advanced operations through its maps. The bits before and after packing equal those of user
+ * space.
  */
 #include <errno.h>
 #include <setjmp.h>

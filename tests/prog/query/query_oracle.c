@@ -127,15 +127,15 @@ float query_value(uint64_t r, uint32_t kind, uint32_t i)
 	float f;
 
 	switch (kind) {
-	case 0: /* uniform */
+	case 0: /* uniform values */
 		return (float)(bits >> 8) * 0x1p-24f;
 	case 1: /* few values, so that there are equal values */
 		return (float)(bits % 4);
 	case 2: /* all magnitudes and both signs */
 		return ldexpf((float)(int32_t)bits, (int)(r % 250) - 156);
-	case 3: /* ascending */
+	case 3: /* ascending values */
 		return (float)i;
-	case 4: /* all equal */
+	case 4: /* equal values */
 		return 2.5f;
 	case 5: /* random bits, including NaNs, infinities and subnormals */
 		memcpy(&f, &bits, sizeof(f));

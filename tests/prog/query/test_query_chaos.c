@@ -2,9 +2,10 @@
 /*
  * Run whole queries over a network that loses, copies, delays and reorders frames. The workers and the master follow
  * the rules of doc/query-wire.md, and the real programs run between them. The answer is right in every run, and no row
- * is lost or counted twice. Sometimes all members join again in the middle. Some queries have filters, whose keys cross
- * the same network first; the master then counts only rows of the join. Each broken rule must give a wrong answer.
- * FPISA_ROUNDS is the number of runs of each program, 100 by default.
+ * is lost or counted twice. Sometimes all members join again in the middle.
+ *
+ * Some queries have filters. The keys cross the same network first, and the master then counts only rows of the join.
+ * Each broken rule must give a wrong answer. FPISA_ROUNDS is the number of runs of each program, 100 by default.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -389,7 +390,7 @@ static void fill(uint32_t kind, uint32_t groups)
 			}
 }
 
-/* Remove rows that a filter let pass although they are not in the join, as the master does. */
+/* As the master does, remove rows that a filter let pass although they are not in the join. */
 static void join(void)
 {
 	int n = 0;
@@ -522,7 +523,7 @@ static void conserved(unsigned int kind, const struct fpisa_query_counters *befo
 	assert_int_equal(rows, sent + c.repeated - before->repeated);
 }
 
-static int done; /* number of runs of one program */
+static int done; /* number of finished runs of one program */
 
 /* Return the number of wrong runs out of `rounds`. For a broken rule, stop at the first wrong run. */
 static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)

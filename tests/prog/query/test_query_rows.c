@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compare the programs of queries on random rows with user space, which runs the same rules, bit for bit. Compare them
- * also with the right answer, which is the greatest rows by comparing floats, and sums of rationals. Frames arrive in
- * any order, some of them twice.
+ * also with the right answer. The right answer is the greatest rows by comparing floats, and sums of rationals. Frames
+ * arrive in any order, some of them twice.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static const uint32_t key_bytes[] = {4, 8, 16, 32};
 static struct vectors_rng rng;
 static struct query_oracle right, got;
 
-/* One worker's frame: the packed rows, and the rows unpacked */
+/* One worker's frame, with its rows both packed and unpacked */
 struct part {
 	uint32_t count;
 	uint32_t key[FPISA_QUERY_ROWS];
@@ -195,7 +195,7 @@ static void one_topn(uint32_t kind, uint32_t width, uint32_t limit, uint32_t fla
 	qsort(all, n, sizeof(*all), order);
 	qsort(passed, n_passed, sizeof(*passed), order);
 	want = (uint32_t)n < limit ? (uint32_t)n : limit;
-	/* WITH TIES, all rows that equal the last row count. */
+	/* With TIES, all rows that equal the last row count. */
 	while (flags & FPISA_QUERY_TIES && want < (uint32_t)n && want && !order(&all[want], &all[want - 1]))
 		want++;
 	assert_true((uint32_t)n_passed >= want);
@@ -270,7 +270,7 @@ static void table(void **state)
 }
 
 /*
- * Check far more values than a limb holds without carries: 2^18 times the greatest value, then as many of the least
+ * Check far more values than a limb holds without carries. Add 2^18 times the greatest value, then as many of the least
  * value.
  */
 static void carries(void **state)

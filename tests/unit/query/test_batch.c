@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Keys and values of Arrow columns have the same bits as the same values in text. */
+/* Keys and values of Arrow columns have the same bits as keys and values from text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

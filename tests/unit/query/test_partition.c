@@ -363,9 +363,9 @@ static void another_file(void)
 static void (*const namings[])(void) = {no_name, another_name, another_file};
 
 /*
- * Check that a write is found that happens before a query opens the table, or while it reads. It is found even if the
- * writer restores mtime, if the write follows the open immediately, and if the file gains or loses names before and
- * after.
+ * Check that the reader detects a write before a query opens the table, or while the query reads. The write is detected
+ * even if the writer restores mtime, if the write follows the open immediately, and if the file gains or loses names
+ * before and after.
  */
 static void written(void **state)
 {

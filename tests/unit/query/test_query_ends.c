@@ -279,7 +279,7 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
-/* a READY of a worker with one column */
+/* The READY of a worker with one column */
 static const struct __attribute__((packed)) {
 	struct fpisa_query_ready is;
 	struct fpisa_column column;
@@ -517,7 +517,7 @@ static void contents(void **state)
 		got[i]++;
 	}
 	assert_int_equal(fpisa_control_waiting(&end[0]), 0);
-	/* the worker's message about a master */
+	/* Send the worker's message about a master. */
 	assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_DONE, sent[0], 8), 0);
 	while (!(rc = fpisa_control_work(&end[0], &type, &content, &n)))
 		assert_true(fpisa_control_work(&end[1], &type, &content, &n) >= 0);

@@ -287,7 +287,7 @@ static void values(void **state)
 			if (hear(q, FPISA_CONTROL_RECORDS, record, put_record(record, &cases[i].taken[k], 1)))
 				fail_msg("type %u, '%s': %s", cases[i].type, cases[i].taken[k], fpisa_error());
 		for (int k = 0; k < 16 && cases[i].refused[k]; k++) {
-			/* the bytes of a text "-" */
+			/* the bytes of the text "-" */
 			len = (uint32_t)strlen(cases[i].refused[k]);
 			memcpy(record, &len, sizeof(len));
 			memcpy(record + sizeof(len), cases[i].refused[k], len);

@@ -250,7 +250,7 @@ static void send(struct fpisa_soft_query *q, struct fpisa_groups *g)
 	}
 }
 
-/* A worker that adds up its rows sends only one special value: NaN, or an infinity. */
+/* A worker that adds up its rows sends only one special value, which is NaN or an infinity. */
 static int sum_class(int nan, int pinf, int ninf)
 {
 	return nan || (pinf && ninf) ? 3 : pinf + 2 * ninf;
@@ -416,7 +416,7 @@ static void int128s(void **state)
 	runs(FPISA_FORM_INT128, 3);
 }
 
-/* The limbs of a window carry: there are more values of one sign than a limb holds without carries. */
+/* A limb must carry, because there are more values of one sign than a limb holds without carries. */
 static void carries(void **state)
 {
 	struct fpisa_row r = {.key = {1}, .count = 1};

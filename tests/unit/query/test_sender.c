@@ -180,11 +180,11 @@ static void test_losses(void **state)
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS, .echoes = 1}, 1, 234,
 			 &in_vain) < 1200);
 	assert_true(in_vain < 0.02);
-	/* a busy machine */
+	/* Simulate a busy machine. */
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = 50 * MS, .jitter_ns = 50 * MS, .echoes = 1}, 1,
 			 234, &in_vain) < 25000);
 	assert_true(in_vain < 0.04);
-	/* a master that does not echo copies */
+	/* Simulate a master that does not echo copies. */
 	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS}, 1, 234, &in_vain) <
 		    1200);
 }
@@ -225,7 +225,7 @@ static void test_samples(void **state)
 		now_ns = again = sender_due(s);
 		assert_int_equal(sender_turn(s, now_ns), 0);
 		now_ns += 2 * MS;
-		/* aux as on the wire: 1 + nanoseconds since the first frame */
+		/* aux as on the wire is 1 + nanoseconds since the first frame */
 		assert_true(sender_acked(s, 1, !echo ? 0 : echo == 1 ? 1 : 1 + again - begun, now_ns));
 		assert_false(sender_acked(s, 1, 0, now_ns));
 		assert_int_equal(s->rto.srtt_ns, !echo ? 0 : echo == 1 ? rto + 2 * MS : 2 * MS);
