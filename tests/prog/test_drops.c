@@ -12,7 +12,7 @@
 struct bad {
 	enum fpisa_verdict verdict;
 	void (*mutate)(struct frame *f);
-	uint32_t key;	    /* key of the counters */
+	uint32_t key;
 	int keep_checksums; /* leave the checksums unchanged */
 	uint64_t token;
 };

@@ -117,7 +117,7 @@ static void never_zero(void **state)
 	values(w, 1.5f);
 	for (uint64_t chunk = 0; chunk < 2; chunk++) {
 		if (chunk) {
-			/* as in the result of the next round */
+			/* aim() needs the chunk and the slot of the next result. */
 			harness_hdr(&f)->chunk = chunk;
 			harness_hdr(&f)->slot = fpisa_slot_of(chunk, j.window);
 			call = aim(&f);

@@ -1419,8 +1419,8 @@ static void who_left_is_not_waited_for(void **state)
 }
 
 /*
- * Check that all ranks get the reason why a rank cannot continue, once each and again when they ask. This holds before
- * its job is made, meanwhile, and afterwards.
+ * Check that all ranks get the reason why a rank cannot continue, before its job is made, while the job is made, and
+ * afterwards. Each rank gets the reason once, and again when it asks.
  */
 static void a_rank_cannot_go_on(void **state)
 {

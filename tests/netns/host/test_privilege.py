@@ -139,7 +139,7 @@ def test_directory_of_another_user(lab):
     os.chown(PIN, 0, 0)
     said = net.fpisa("unload")
     assert not os.path.exists(PIN), said
-    # The link belongs to that user, so it may lead anywhere.
+    # The symbolic link belongs to that user, so it may lead anywhere.
     os.mkdir(BPFFS + "/mine", 0o700)
     os.symlink(BPFFS + "/mine", PIN)
     os.chown(PIN, USER, USER, follow_symlinks=False)

@@ -33,7 +33,7 @@ def parse(text):
 
 
 def expected(stats, job):
-    """Return the metrics that follow from the JSON of one job. The last part of the table has the names of drops."""
+    """Yield the metrics that follow from the JSON of one job, except its drops."""
     for key, value in stats.items():
         if key in ("job", "drops"):
             continue
