@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * libfpisa-query: a query over a table whose rows lie at workers (`fpisa query worker`). The answer is the first N
- * rows by a column, groups by key with count, sum, min, max and average, or all rows. Rows pass an aggregator (`fpisa
- * query add`), which drops rows that cannot matter or adds them up, or come straight to this process. An answer is
- * exact and whole, or there is an error. A query belongs to one thread at a time, and to the process that opened it.
+ * libfpisa-query runs a query over a table whose rows are stored at workers (`fpisa query worker`). The answer is the
+ * first N rows by a column, groups by key with count, sum, min, max and average, or all rows. Rows pass through an
+ * aggregator (`fpisa query add`), which drops rows that cannot matter or adds them up, or they come directly to this
+ * process. An answer is exact and complete, otherwise the query ends with an error. Only one thread at a time may use a
+ * query, and only in the process that opened it.
  *
- * An aggregate of a column is over the values that are not NULL, as in SQL; without such values every aggregate
- * except count is NULL. The sum of reals is exact and rounded once to a real, the sum of doubles to a double. An
- * average of either is rounded once to a double. The sum of integers or decimals is an exact decimal. Their average is
- * a decimal of 16 significant digits or more. NaN equals NaN and is above all else, -0 equals 0.
+ * As in SQL, an aggregate of a column ignores NULL. If all values are NULL, every aggregate except count is NULL. The
+ * exact sum of reals is rounded once to a real, and the exact sum of doubles is rounded once to a double. The average
+ * of reals or doubles is rounded once to a double. The sum of integers or decimals is an exact decimal. The average of
+ * integers or decimals is a decimal with at least 16 significant digits. NaN equals NaN and is greater than any other
+ * value, and -0 equals 0.
  *
- * Functions return 0 or a negative errno unless they are described otherwise; fpisa_query_error() then says in one
- * sentence what went wrong and what to try. A NULL pointer where a value is needed gives -EINVAL, or 0 from a function
- * that returns a count. The pointer to a second result may be NULL; that result is then not stored.
+ * Functions return 0 or a negative errno unless they are described otherwise. After an error, fpisa_query_error() says
+ * in one sentence what went wrong and what to try. For a NULL pointer where a value is needed, a function returns
+ * -EINVAL, or 0 if it returns a count. The pointer to a second result may be NULL, and the function then does not store
+ * the second result.
  */
 #ifndef FPISA_QUERY_API_H
 #define FPISA_QUERY_API_H
@@ -34,15 +37,17 @@ enum fpisa_column_type {
 	FPISA_COLUMN_INT32 = 3,
 	FPISA_COLUMN_INT64 = 4,
 	FPISA_COLUMN_TEXT = 5,
-	FPISA_COLUMN_DATE = 6,	  /* 1998-12-31 */
-	FPISA_COLUMN_DECIMAL = 7, /* digits with a decimal point, whose number is the same for all values of a column */
+	FPISA_COLUMN_DATE = 6, /* text of the form 1998-12-31 */
+	/* text of digits with a decimal point; all values of a column have the same number of decimal places */
+	FPISA_COLUMN_DECIMAL = 7,
 };
 
 /* The place where rows are dropped or added up. */
 enum fpisa_pruning {
 	FPISA_PRUNING_NETWORK = 0, /* the aggregator */
-	FPISA_PRUNING_NONE = 1,	   /* no pruning: all rows come straight here */
-	FPISA_PRUNING_WORKERS = 2, /* each worker drops its own rows; the rest comes straight here */
+	FPISA_PRUNING_NONE = 1,	   /* no pruning; all rows come directly to this process */
+	/* each worker drops its own rows, and sends the other rows directly to this process */
+	FPISA_PRUNING_WORKERS = 2,
 };
 
 /* The aggregate of a group, in addition to its count. */
@@ -55,7 +60,7 @@ enum fpisa_aggregate {
 
 /*
  * Storage for groups that do not fit into options.memory. The caller provides a sort, for example in a file. All
- * records have one size. A function may leave by longjmp(); the query can then only be closed.
+ * records have one size. A function may exit by longjmp(). After that, the query can only be closed.
  */
 struct fpisa_query_spill {
 	/* Keep a copy of the record. Return 0, or -errno, which is the query's error. */
@@ -65,60 +70,68 @@ struct fpisa_query_spill {
 	 * put() is not called after take().
 	 */
 	int (*take)(void *arg, void *record, size_t size);
-	void (*forget)(void *arg); /* forget all records: the query begins again */
+	void (*forget)(void *arg); /* forget all records, because the query begins again */
 };
 
-/* Texts that are not given are NULL; an empty text is -EINVAL. */
+/* A string that is not given is NULL. An empty string gives -EINVAL. */
 struct fpisa_query_options {
-	size_t size;	     /* sizeof(struct fpisa_query_options), so that the struct may grow */
+	size_t size;	     /* sizeof(struct fpisa_query_options), so that later versions can add members */
 	const char *workers; /* ADDR[:PORT],... with the TCP port of each, 18001 by default */
-	const char *key_file; /* the file whose last key is used; NULL: the file that FPISA_KEY names, if there is no `key` */
+	/* key file, whose last key is used; NULL: the file named by FPISA_KEY, unless `key` is set */
+	const char *key_file;
 	const char *table;
-	const char *value; /* the column of numbers to aggregate, or of reals to order by; NULL: groups are only counted */
-	const char *by;	   /* columns of the key, "a,b"; NULL: no groups */
+	/* numeric column to aggregate, or column of reals to order by; NULL: groups are only counted */
+	const char *value;
+	const char *by;	      /* columns to group by, "a,b"; NULL: no groups */
 	const char *columns;  /* columns of the answer's rows, "a,b"; NULL: all. Not with `by` */
-	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
-	uint8_t ascending;    /* the least values come first */
-	uint8_t nulls_first;  /* rows whose value is NULL come before the others, not after them */
+	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or all groups */
+	uint8_t ascending;    /* nonzero: the smallest values come first */
+	uint8_t nulls_first;  /* nonzero: rows whose value is NULL come first; 0: they come last */
 	uint8_t pruning;      /* enum fpisa_pruning */
-	uint8_t preaggregate; /* each worker adds up its rows by key first, and sends exact partial sums */
-	uint32_t query; /* the query's number at the aggregator. query, aggregator and token are for pruning in the network only */
+	uint8_t preaggregate; /* nonzero: each worker adds up its rows by key first, and sends exact partial sums */
+	/* number of the query at the aggregator; query, aggregator and token are only for FPISA_PRUNING_NETWORK */
+	uint32_t query;
 	const char *aggregator; /* ADDR[:PORT] */
 	uint64_t token;
-	uint16_t local_port;  /* UDP port that the query lists for its master; 0: 18000 */
-	uint16_t worker_port; /* UDP port that the query lists for its workers; 0: 18000 */
-	uint32_t timeout_ms;  /* the query fails after this time without progress; 0: 10000 */
+	uint16_t local_port;				 /* UDP port that the query lists for the master; 0: 18000 */
+	uint16_t worker_port;				 /* UDP port that the query lists for the workers; 0: 18000 */
+	uint32_t timeout_ms;				 /* limit for the time without progress, in ms; 0: 10000 */
 	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
 	uint64_t seed;
 	/*
-	 * Conditions of the rows, all of which must hold: "price>=1.5,day<1999-01-01,name='a, b',shop not null"; NULL: all
-	 * rows. "shop never null": NULL is an error in a row for which the conditions before it hold.
+	 * Conditions of the rows, all of which must hold: "price>=1.5,day<1999-01-01,name='a, b',shop not null"; NULL:
+	 * all rows. With "shop never null", NULL is an error in a row that fulfils the conditions before this one.
 	 */
 	const char *where;
-	uint32_t aggregates; /* bits of enum fpisa_aggregate; other aggregates may be left NULL, which takes less time. 0: all */
 	/*
-	 * The other table of a join. The aggregator drops rows of `table` that have no partner among the rows of
-	 * `join`. A few rows without a partner may still come. So the answer has at least the join's rows, or groups,
-	 * and the caller performs the join. Needs FPISA_PRUNING_NETWORK, without `limit` and `preaggregate`.
+	 * bits of enum fpisa_aggregate: the aggregates to compute; 0: all. The others may be NULL. Fewer aggregates
+	 * take less time
+	 */
+	uint32_t aggregates;
+	/*
+	 * The other table of a join. The aggregator drops most rows of `table` that have no partner among the rows of
+	 * `join`. So the answer has all rows or groups of the join, and possibly a few more, and the caller performs
+	 * the join. A join needs FPISA_PRUNING_NETWORK, and excludes `limit` and `preaggregate`.
 	 */
 	const char *join; /* another table at the same workers; NULL: none */
 	/*
-	 * "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; for groups the first of `by`, not null.
-	 * "a date=b date": an error if a column has another type.
+	 * Columns of the join, "a=b,c=d", where a and c are columns of `table`, and b and d are columns of `join`. Both
+	 * columns of a pair have the same type, which is not text. For groups, a and c are the first columns of `by`
+	 * and are never NULL. "a date=b date" gives an error if a column has another type.
 	 */
 	const char *on;
 	const char *join_where; /* conditions of the rows of `join`, as `where`; NULL: all rows */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
 	/*
-	 * Bytes of this process for groups, about 200 each, or for rows that have come and were not taken yet. 0: any
-	 * number, and 8 MB of rows.
-	 * A join uses one half for such rows. The other half is for places of rows, 8 bytes each; a join that needs
-	 * more ends with -E2BIG.
-	 * A query for the first N rows keeps whole rows, and the places of twice as many; a query that needs more
+	 * Limit in bytes of this process for groups, at about 200 bytes each, or for received rows that were not taken
+	 * yet. 0: no limit, but 8 MB for rows. A join uses one half of the limit for received rows, and the other half
+	 * for the places of rows, at 8 bytes each. A join that needs more places ends with -E2BIG. A query for the
+	 * first N rows stores up to N rows and the places of 2N rows. A query that needs more memory than the limit
 	 * also ends with -E2BIG.
 	 */
 	uint64_t memory;
-	const struct fpisa_query_spill *spill; /* for groups beyond `memory` or 2^24; NULL: such a query ends with -ENOMEM */
+	/* storage for groups beyond `memory` or 2^24; NULL: a query with more groups ends with -ENOMEM */
+	const struct fpisa_query_spill *spill;
 	void *spill_arg;
 };
 
@@ -129,27 +142,28 @@ struct fpisa_query_column {
 	uint32_t not_null;
 };
 
-/* Rows, each counted once unless noted; sent = pruned + absorbed + received. */
+/* Counts of rows. A row counts once unless noted; sent = pruned + absorbed + received. */
 struct fpisa_query_counts {
 	uint64_t rows;	   /* rows of the table at all workers */
 	uint64_t nulls;	   /* rows of the table whose value is NULL */
-	uint64_t sent;	   /* in frames, by all workers */
+	uint64_t sent;	   /* sent in frames by all workers */
 	uint64_t pruned;   /* dropped by the aggregator */
 	uint64_t absorbed; /* added to the aggregator's table */
 	uint64_t received; /* received by this process */
 	/*
-	 * Counts of values or rows that these groups stand for. In a join, `pruned` counts rows that were sent and
-	 * are neither absorbed nor received; rows without a value are absorbed or received.
+	 * The values or rows that the rows in sent, absorbed and received stand for. In a join, `pruned` is the number
+	 * of rows that were sent and neither absorbed nor received. Rows without a value are either absorbed or
+	 * received.
 	 */
 	uint64_t values_sent, values_absorbed, values_received;
-	uint64_t frames, repeated; /* frames with rows from workers, and how many of them were sent again */
+	uint64_t frames, repeated; /* frames of rows from workers, and how many of these frames were sent again */
 	uint32_t restarts;	   /* restarts after the aggregator's state was lost */
-	uint32_t certified;	   /* 1: the aggregator's certificate of the first N was checked */
+	uint32_t certified;	   /* 1: the certificate of the aggregator for the first N rows was checked */
 };
 
 /*
- * Begin a query and return at once; *q is NULL if this fails. Errors that take longer to find are those of
- * fpisa_query_work().
+ * Begin a query and return at once. Set *q to NULL on an error. fpisa_query_work() reports errors that take longer to
+ * find.
  *
  * -EINVAL	options that contradict each other
  * -EACCES	others can read the file of the key
@@ -159,62 +173,69 @@ struct fpisa_query_counts {
 int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *options);
 
 /*
- * Continue for up to timeout_ms; -1: without a limit. Return 1 if rows can be taken, 2 if these are the last rows, 0 if
- * none can be taken yet. An error ends the query. Later calls, also of fpisa_query_next(), return the same error. Rows
- * of an incomplete answer may come before an error in three cases only: queries for all rows, for the rows of a join,
- * and for groups of which options.spill has some.
+ * Continue the query for up to timeout_ms, or without a limit if timeout_ms is -1. Return 1 if rows can be taken, 2 if
+ * these are the last rows, 0 if none can be taken yet. An error ends the query. Later calls of this function and of
+ * fpisa_query_next() return the same error. Before an error, rows may have been returned only by queries for all rows,
+ * for the rows of a join, and for groups if options.spill holds some of the groups.
  *
  * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
  * -EACCES	a worker does not know the key
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
- * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
+ * -EILSEQ	the counts or the certificate do not agree, so the answer would be wrong
  * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and options.spill is NULL
- * -E2BIG	places of a join's rows, or the first N rows, take more than their part of options.memory
- * -EPROTO	a worker's answer does not fit the query: other columns, NULL in a column that is not null, or a text
- *		that is not a value
+ * -E2BIG	the places of a join's rows, or the first N rows, need more than their part of options.memory
+ * -EPROTO	a worker's answer does not fit the query: other columns, NULL in a column that is never NULL, or a
+ *		string that is not a value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
 
-/* Return a descriptor that can be read when fpisa_query_work() with timeout 0 can continue. It belongs to the query. */
+/*
+ * Return a descriptor that becomes readable when fpisa_query_work() with timeout 0 can continue. The query owns the
+ * descriptor.
+ */
 int fpisa_query_fd(const struct fpisa_query *q);
 
-/* Set *columns to the number of the answer's columns, or to 0 while it is not known. It is known as soon as rows can be taken. */
+/*
+ * Return the number of columns of the answer, and set *columns to an array of the columns. Return 0 until rows can be
+ * taken.
+ */
 uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns);
 
 /*
- * Return how many digits a column of the answer has if it is a decimal of the table, and set *scale, unless NULL, to
- * how many are after the point. Return 0 for other columns, for sums and averages, and if there is no such column.
+ * Return the number of digits of a column of the answer that is a decimal column of the table. Set *scale, unless scale
+ * is NULL, to the number of digits after the point. Return 0 for other columns, for sums and averages, and if the
+ * column does not exist.
  */
 uint32_t fpisa_query_precision(const struct fpisa_query *q, uint32_t column, uint32_t *scale);
 
 /*
- * Take the next row: a text of each column, or NULL; valid until the next call on the query. Return 1; 0 if no row is
- * left now; or the query's error, even after fpisa_query_work() has returned 2: an error of options.spill's take(),
- * or -EILSEQ.
+ * Take the next row. *row has a string or NULL for each column, and is valid until the next call on the query. Return
+ * 1, or 0 if no row is left now, or the error of the query. Even after fpisa_query_work() has returned 2, the error can
+ * be -EILSEQ or one of options.spill's take().
  */
 int fpisa_query_next(struct fpisa_query *q, const char *const **row);
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
 
 /*
- * Return, for a join whose rows are all in, the number of keys of the other table that workers have sent. *filtered
- * says whether the filter had all keys before the first row. If it had not, or if there is no join, the filter
- * dropped nothing.
+ * Return the number of keys of the other table that workers have sent, once all rows of the join have been received.
+ * Set *filtered to whether the filter had all keys before the first row. If *filtered is 0, or without a join, the
+ * filter has dropped no row.
  */
 uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
 
 /*
  * Return a number that identifies the contents of the table's files at the workers, or of the join's other table if
- * `joined`. Two queries of a table that get the same number have read the same rows by the same schemas. 0: not known
- * before rows can be taken; or there is no join.
+ * `joined`. If two queries of a table get the same number, they have read the same rows with the same schemas. Return 0
+ * until rows can be taken, and for `joined` if there is no join.
  */
 uint64_t fpisa_query_files(const struct fpisa_query *q, int joined);
 
-/* End the query, even while it is in progress; its workers stop. NULL is allowed. */
+/* End the query, even while it is in progress, and stop its workers. q may be NULL. */
 void fpisa_query_close(struct fpisa_query *q);
 
-/* Return the last error of this thread, one line, never NULL. */
+/* Return the message of this thread's last error as one line. The result is never NULL. */
 const char *fpisa_query_error(void);
 
 #pragma GCC visibility pop
