@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The base of every shared header: fixed-width types, inlining, and a few idioms that prevent a compiler from turning
+ * The base of all shared headers: fixed-width types, inlining, and idioms that prevent a compiler from turning
  * arithmetic back into branches.
  *
  * All headers in this directory compile for BPF (clang -target bpf) and for user space (gcc, clang) from the same text.
@@ -19,8 +19,8 @@
 #endif
 
 /*
- * Prevent clang from unrolling: old verifiers reject an unrolled body of masks as too large, and the verifier of
- * 6.18.44 crashes on it.
+ * Prevent clang from unrolling a loop. The verifier of old kernels rejects an unrolled body of masks as too large, and
+ * the verifier of 6.18.44 crashes.
  */
 #ifdef __clang__
 #define FPISA_ROLLED _Pragma("clang loop unroll(disable)")
@@ -28,7 +28,7 @@
 #define FPISA_ROLLED
 #endif
 
-/* Unroll short bodies without masks, only if the compiler is clang. */
+/* Unroll a short loop without masks if the compiler is clang. */
 #ifdef __bpf__
 #define FPISA_UNROLLED _Pragma("clang loop unroll(full)")
 #else
@@ -40,12 +40,12 @@
 
 /*
  * BPF has no conditional move, so LLVM rebuilds branches from mask arithmetic. On unpredictable exponents the branches
- * cost three times as much as the masks. Hiding the value before its sign is spread, and the mask, keeps the masks.
- * User space has conditional moves and vectors, so the compiler may see through there.
+ * cost three times as much as the masks. To keep the masks, hide the value before its sign is spread, and hide the
+ * mask. User space has conditional moves and vectors, so nothing is hidden there.
  */
 #ifdef __bpf__
 #define fpisa_opaque(x) asm volatile("" : "+r"(x))
-/* x += y and x |= y without a copy of x. clang would compute many of them in the register of y and move the result back. */
+/* x += y and x |= y without a copy of x. clang would often compute in the register of y and move the result back. */
 #define fpisa_add_to(x, y) asm volatile("%0 += %1" : "+r"(x) : "r"(y))
 #define fpisa_or_to(x, y) asm volatile("%0 |= %1" : "+r"(x) : "r"(y))
 #else
@@ -54,7 +54,7 @@
 #define fpisa_or_to(x, y) ((x) |= (y))
 #endif
 
-/* Read or write, once and whole, a word that another CPU or thread may write meanwhile. */
+/* Read or write a word by a single access, because another CPU or thread may write the word concurrently. */
 #ifdef __bpf__
 #define fpisa_read_once(p) (*(const volatile __typeof__(*(p)) *)(p))
 #define fpisa_write_once(p, v) (*(volatile __typeof__(*(p)) *)(p) = (v))
@@ -63,7 +63,7 @@
 #define fpisa_write_once(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #endif
 
-/* Return the address `offset` bytes after `base`; in BPF in the register that had the offset. */
+/* Return the address `offset` bytes after `base`. In BPF the result is in the register that contained the offset. */
 static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
 {
 #ifdef __bpf__
@@ -74,7 +74,7 @@ static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
 #endif
 }
 
-/* Return the lower 32 bits; in BPF by one instruction, where clang would shift to the left and back. */
+/* Return the lower 32 bits. In BPF this is one instruction, while clang would emit two shifts. */
 static __always_inline __u64 fpisa_low(__u64 x)
 {
 #ifdef __bpf__
@@ -96,7 +96,7 @@ static __always_inline __s64 fpisa_negative(__s64 x)
 	return x;
 }
 
-/* Return max(x, 0) and min(x, limit), without a branch. */
+/* Return max(x, 0) without a branch; fpisa_min() returns min(x, limit). */
 static __always_inline __s64 fpisa_positive(__s64 x)
 {
 	return x & ~fpisa_negative(x);
@@ -107,7 +107,7 @@ static __always_inline __s64 fpisa_min(__s64 x, __s64 limit)
 	return limit + ((x - limit) & fpisa_negative(x - limit));
 }
 
-/* Return 1 if x is not zero, else 0; x at most 2^63. */
+/* Return 1 if x is not zero, else 0. x is at most 2^63. */
 static __always_inline __u64 fpisa_nonzero(__u64 x)
 {
 	__u64 minus = 0 - x;
@@ -117,8 +117,8 @@ static __always_inline __u64 fpisa_nonzero(__u64 x)
 }
 
 /*
- * Load or store words of a payload, which is four-byte aligned at best. x86 and arm64 load eight bytes at any
- * address; user space does so in a way that UBSan accepts.
+ * Load or store words of a payload, which is four-byte aligned at best. x86 and arm64 load eight bytes at any address.
+ * User space uses memcpy(), which UBSan accepts.
  */
 static __always_inline __u32 fpisa_load32(const void *p)
 {

@@ -2,10 +2,10 @@
 /*
  * Compositions of the nine units over a block of 32 elements.
  *
- * A block is a frame's unit of work: one bounds check, one loop of constant length. The fused composition runs
- * MAU0..4 (or MAU5..8) on each element with the PHV in registers. The staged composition runs one unit over the block
- * and keeps the PHV in memory between the units. Both run the same functions in the same order, so the bits are equal.
- * bpf/forms.h decides which of these functions, or which substitutes, the kernel's programs run.
+ * A frame is processed block by block, with one bounds check and one loop of constant length for each block. The fused
+ * composition runs MAU0..4 (or MAU5..8) on each element with the PHV in registers. The staged composition runs one unit
+ * over the block and keeps the PHV in memory between the units. Both run the same functions in the same order, so the
+ * bits are equal. bpf/forms.h decides which of these functions, or which substitutes, the kernel's programs run.
  *
  * Registers (paper, section 3.1): exponents and signed mantissas are in two separate arrays.
  */
@@ -36,7 +36,7 @@ struct fpisa_word_block {
 } __attribute__((packed, aligned(4)));
 
 /*
- * The PHV of one block, as the stages hand it on:
+ * The PHV of one block, which each stage passes to the next stage:
  *
  *	     e			m		     d
  *	MAU0 exponent field	fraction | sign<<31
@@ -60,7 +60,7 @@ struct fpisa_phv64_block {
 	__s64 m[FPISA_BLOCK];
 };
 
-/* A block's PHV of either register width, for the stages below. */
+/* Pointers to the PHV of a block with either register width, for the stages below. */
 struct fpisa_phv_ref {
 	__u16 *e;
 	__u16 *d;
@@ -75,8 +75,8 @@ struct fpisa_phv_ref {
 #define FPISA_EACH(i) FPISA_ROLLED for (int i = 0; i < FPISA_BLOCK; i++)
 
 /*
- * Access to lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits. The format determines the widths, which are
- * constant where these functions are used.
+ * Access lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits. The format determines the widths, which are
+ * constants at each call.
  */
 static __always_inline __u64 fpisa_get_word(const void *in, int i, struct fpisa_format f)
 {
@@ -109,7 +109,7 @@ static __always_inline void fpisa_put_word(void *out, int i, struct fpisa_format
 	}
 }
 
-/* Swap a payload's byte order, in place. */
+/* Swap the byte order of a block in place. */
 static __always_inline void fpisa_swap_block(void *words, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -127,7 +127,7 @@ static __always_inline __s64 fpisa_get_man(const void *m, int i, struct fpisa_fo
 	return f.rbits == 32 ? ((const __s32 *)m)[i] : ((const __s64 *)m)[i];
 }
 
-/* Return a magnitude. It may be 2^31 in a register of 32 bits, so the sign is not extended. */
+/* Return a magnitude. Do not extend the sign, because a magnitude may be 2^31 in a register of 32 bits. */
 static __always_inline __s64 fpisa_get_magnitude(const void *m, int i, struct fpisa_format f)
 {
 	return f.rbits == 32 ? (__s64)((const __u32 *)m)[i] : ((const __s64 *)m)[i];
@@ -176,8 +176,8 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * Run MAU6..8: compute element i of `out` from the magnitude of a lane. clz(x) is the match of MAU6. This is a macro,
- * because the match is a map look-up in one program and arithmetic in the other.
+ * Run MAU6..8, which compute element i of `out` from the magnitude of a lane. clz(x) is the match of MAU6. This is a
+ * macro, because the match is a map look-up in some programs and arithmetic in others.
  */
 #define fpisa_lane_read(out, i, l, f, rounding, clz)  \
 	({                                            \
@@ -188,7 +188,7 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 		fpisa_put_word(out, i, f, (l)->word); \
 	})
 
-/* Run MAU5..8: registers to packed values. Return the result flags of this block. */
+/* Run MAU5..8, which turn registers into packed values. Return the result flags of this block. */
 #define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                                               \
 	({                                                                                                \
 		__u32 __flags = 0;                                                                        \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A table of leading zeros. Sums have their leading one near the leading one of the format's mantissa, so the
- * read-out (lookup_read.h) looks up a window of the register that begins there. The leading one lies outside the window
- * for sums that cancelled four bits or more, for zero, and for superaccumulators of mode exact.
+ * A table of leading zeros. The leading one of a sum is near the leading one of the format's mantissa, so the read-out
+ * (lookup_read.h) looks up a window of the register at that place. The leading one is outside the window for sums that
+ * cancelled four bits or more, for zero, and for superaccumulators of mode exact.
  */
 #ifndef FPISA_CLZ_H
 #define FPISA_CLZ_H
@@ -10,7 +10,7 @@
 #include "format.h"
 
 /* A window is the part of a register whose leading zeros the table counts. */
-#define FPISA_WINDOW 12 /* bits: 64 workers add 6, cancelled bits are 4, 1 for rounding */
+#define FPISA_WINDOW 12 /* bits: 6 for 64 workers, 4 for cancelled bits, 1 for rounding */
 #define FPISA_WINDOWS (1 << FPISA_WINDOW)
 
 #define FPISA_CLZ_OF_WINDOWS                                                                                          \

@@ -1,29 +1,27 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The bits that an add discards, which give the paper's error distribution (section 5.2.1). They are
- * measured in the datapath during the add. An observer reads a block's PHV after MAU1 and its registers before MAU2,
- * and does not change them.
+ * The bits that an add discards, which give the error distribution of the paper (section 5.2.1). The datapath measures
+ * these bits during the add. An observer reads a block's PHV after MAU1 and its registers before MAU2, and does not
+ * change them.
  *
- * A right shift discards the low bits of the shifted mantissa, a nonnegative
- * amount because the shift is a floor. An overwrite discards the stored
- * magnitude. A magnitude in [2^x, 2^(x+1)) counts in the bucket
- * x + bias + M + G. Saturation loses value, but not single bits, so only
- * `overflowed` counts it. The rounding of a read-out is not
- * counted. Squares are left out, because their exponents differ.
+ * A right shift discards the low bits of the shifted mantissa. The discarded amount is not negative, because the shift
+ * rounds down. An overwrite discards the stored magnitude. A magnitude in [2^x, 2^(x+1)) counts in the bucket x + bias
+ * + M + G. Saturation does not lose single bits, so only the counter `overflowed` counts saturation. The rounding of a
+ * read-out is not counted. Squares are not counted, because their exponents differ.
  */
 #ifndef FPISA_DISCARD_H
 #define FPISA_DISCARD_H
 
 #include "block.h"
 
-#define FPISA_BUCKETS 2112 /* exponents 1..2046 and 63 bits: FP64's */
+#define FPISA_BUCKETS 2112 /* for FP64, with exponents 1..2046 and 63 bits */
 
 /* Buckets of one job, shared by all CPUs; bucket 0 stays empty. */
 struct fpisa_histogram {
 	__u64 bucket[FPISA_BUCKETS];
 };
 
-/* Return the bucket of the low `by` bits of m with exponent e; 0 if they are zero. */
+/* Return the bucket of the low `by` bits of m with exponent e, or 0 if these bits are zero. */
 static __always_inline __u32 fpisa_discard_bucket(__s64 m, __u32 e, __u32 by)
 {
 	__u64 low = (__u64)m & ((1ull << (by < 63 ? by : 63)) - 1);

@@ -2,27 +2,29 @@
 /*
  * Mode `exact`, which has a superaccumulator (Kulisch's long accumulator) in place of the mantissa register.
  *
- * It has signed 64-bit limbs, 32 bits apart, so that carries can wait. A value goes to limb (e - 1) / 32, at bit (e -
- * 1) mod 32, so an add touches one limb and loses no bit. Limb i holds units of 2^(32 i + 1 - bias - M). A mantissa of
- * M + 1 bits moved by up to 31 leaves 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a limb could overflow, 2^24 for
- * bf16. Formats of five exponent bits or fewer fit one limb, with the place e - 1 in it: 2^(63 - 29 - 11) adds for
- * FP16.
+ * The superaccumulator consists of signed 64-bit limbs, 32 bits apart, so that carries can be delayed. A value is added
+ * to limb (e - 1) / 32, at bit (e - 1) mod 32, so an add changes one limb and loses no bit. Limb i holds units of 2^(32
+ * i + 1 - bias - M). A mantissa of M + 1 bits, shifted left by up to 31, leaves 63 - 31 - (M + 1) bits of headroom. So
+ * a limb can take 2^8 adds for FP32, and 2^24 for bf16, before it could overflow. Formats with at most five exponent
+ * bits need one limb, in which a value begins at bit e - 1. That limb can take 2^(63 - 29 - 11) adds for FP16.
  *
- * The order of adds does not matter, because the addition of integers is associative; the only rounding is at read-out.
- * MAU0, 1 and 6 to 8 are those of mau.h with a 64-bit register; this file has MAU2 to 5. The exponent register keeps
- * only the sticky bits. With FPISA_LIMBS limbs at the root of a tree, its other bits are a signed number of FPISA_SPILL,
- * units of the top limb, that the sum has beside its limbs (planes.h).
+ * The order of adds does not matter, because the addition of integers is associative. The only rounding is at read-out.
+ * MAU0, MAU1 and MAU6 to MAU8 are those of mau.h with a 64-bit register. This file contains MAU2 to MAU5. The exponent
+ * register contains only the sticky bits. At the root of a tree with FPISA_LIMBS limbs, the other bits are a signed
+ * number in units of FPISA_SPILL, which is added to the limbs (planes.h).
  */
 #ifndef FPISA_EXACT_H
 #define FPISA_EXACT_H
 
 #include "block.h"
 
-#define FPISA_LIMBS 8 /* ceil(254 / 32): exponents of eight bits */
+#define FPISA_LIMBS 8 /* ceil(254 / 32), for exponents of eight bits */
 #define FPISA_SPILL_BITS 62
 #define FPISA_SPILL (1ll << FPISA_SPILL_BITS)
 
-/* One block of superaccumulators with FPISA_LIMBS limbs. With one limb it is struct fpisa_man64_block. */
+/*
+ * One block of superaccumulators with FPISA_LIMBS limbs. Superaccumulators with one limb use struct fpisa_man64_block.
+ */
 struct fpisa_limbs_block {
 	__s64 limb[FPISA_BLOCK][FPISA_LIMBS];
 };
@@ -33,7 +35,7 @@ static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 	return (__s64 *)limbs + i * n;
 }
 
-/* Run MAU2: find the limb (st) among `n`, a power of two, and the place in the limb (in). */
+/* Run MAU2, which finds the limb (st) among `n` limbs, a power of two, and the place in the limb (in). */
 static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
@@ -42,13 +44,13 @@ static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 	l->st = n == 1 ? 0 : place >> 5 & (__u32)(n - 1);
 }
 
-/* Run MAU3: move the incoming mantissa to its place, without loss. */
+/* Run MAU3, which moves the incoming mantissa to its place, without loss. */
 static __always_inline void fpisa_exact_mau3(struct fpisa_lane *l)
 {
 	l->m = (__s64)((__u64)l->m << l->in);
 }
 
-/* Run MAU4 for a first contribution: set the accumulator to its value. */
+/* Run MAU4 for a first contribution, which sets the accumulator to its value. */
 static __always_inline void fpisa_exact_mau4_first(const struct fpisa_lane *l, __s64 *acc, int n)
 {
 	for (int k = 0; k < n; k++)
@@ -62,9 +64,9 @@ static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *
 }
 
 /*
- * Run MAU5: carry, find the sign, and return the magnitude as m x 2^(e - bias - M). m has the two uppermost nonzero
- * digits of 32 bits, with all lower digits as a sticky bit. m has at least 31 significant bits, or is exact. With
- * several limbs, multiply the magnitude on the way by `factor`, which is below 2^24 (op.h).
+ * Run MAU5, which propagates carries, finds the sign, and stores the magnitude as m x 2^(e - bias - M). m consists of
+ * the two uppermost nonzero digits of 32 bits, and a sticky bit for all lower digits. m has at least 31 significant
+ * bits, or is exact. With several limbs, also multiply the magnitude by `factor`, which is below 2^24 (op.h).
  */
 static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *acc, int n, __u64 factor)
 {
@@ -78,7 +80,7 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 		fpisa_mau5_sign(l);
 		return;
 	}
-	/* In units of the limb that would follow the top one. */
+	/* The number is in units of the limb that would follow the top limb. */
 	spilled = fpisa_exponent_of(l->e) * (1ll << (FPISA_SPILL_BITS - 32));
 	FPISA_ROLLED
 	for (int k = 0; k < FPISA_LIMBS; k++)
@@ -109,7 +111,7 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 	l->sign = (__u32)sign & 1;
 	l->e &= FPISA_EXP_SPECIAL;
 	if (top) {
-		/* Give up one bit, because m is signed. */
+		/* Shift by one bit, because m is signed. */
 		l->m = (__s64)((high << 31 | low >> 1) | ((low & 1) | fpisa_nonzero(rest)));
 		l->e |= 32 * (top - 1) + 2;
 	} else {
@@ -118,7 +120,7 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 	}
 }
 
-/* -- over a block; `limbs` are n an element ---------------------------------- */
+/* -- over a block, with n limbs for each element ---------------------------------- */
 
 static __always_inline void fpisa_exact_set(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					    struct fpisa_format f)
@@ -153,7 +155,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 
 /*
  * Read out as fpisa_block_read() does. collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a function that calls
- * it, because a verifier cannot follow its loops 32 times.
+ * fpisa_exact_mau5(), because the verifier rejects 32 inlined copies of its loops.
  */
 #define fpisa_exact_read(out, ereg, limbs, n, f, rounding, clz, collapse)                \
 	({                                                                               \
@@ -167,7 +169,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 		__flags;                                                                 \
 	})
 
-/* Run stages 2 to 5; stages 0, 1 and 6 to 8 are block.h's. */
+/* Run stages 2 to 5. Stages 0, 1 and 6 to 8 are those of block.h. */
 static __always_inline void fpisa_exact_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, int n, int first)
 {
 	FPISA_EACH(i) {

@@ -2,17 +2,19 @@
 /*
  * Mode `exact` of FP64: a superaccumulator over exponents of eleven bits.
  *
- * Limbs are as in exact.h: signed, of 64 bits, 32 bits apart. A mantissa of 53 bits moved by up to 31 has 84 bits, so
- * an add touches two limbs. Its low 32 bits go to limb (e - 1) / 32. The bits above them, at most 52 and a sign, go to
- * the next one (Neal, "Fast exact summation using small and large superaccumulators"). Values reach 65 limbs; the 66th
- * digit of a sum is a carry, which the read-out adds. 2^11 contributions fit before a limb could overflow.
+ * As in exact.h, limbs are signed, have 64 bits, and are 32 bits apart. A mantissa of 53 bits, shifted left by up to
+ * 31, has 84 bits, so an add changes two limbs. The low 32 bits are added to limb (e - 1) / 32. The bits above them, at
+ * most 52 and a sign, are added to the next limb (Neal, "Fast exact summation using small and large
+ * superaccumulators"). Values need 65 limbs. The 66th digit of a sum is a carry, which the read-out computes. A limb
+ * can take 2^11 contributions before it could overflow.
  *
- * The exponent register keeps the range of limbs in use and the sticky bits. Limbs outside that range hold values of an
- * earlier round. So a first contribution writes two limbs and clears none, a later one clears the limbs that it adds to
- * the range, and a read-out walks only the range. Zeros and specials do not change the range.
+ * The exponent register keeps the range of limbs in use and the sticky bits. Limbs outside that range contain values of
+ * an earlier round. So a first contribution writes two limbs and clears none. A later contribution clears the limbs
+ * that it adds to the range. A read-out reads only the limbs of the range. Zeros and specials do not change the range.
  *
- * Limbs k of all elements of a block are adjacent, so neighbours of similar magnitude share cache lines. MAU0, 1 and 6
- * to 8 are mau.h's; this file has MAU2, 4 and 5. MAU3 does nothing, because its result would not fit a word of the PHV.
+ * The limbs number k of all elements of a block are adjacent, so neighbouring elements of similar magnitude share cache
+ * lines. MAU0, MAU1 and MAU6 to MAU8 are those of mau.h. This file contains MAU2, MAU4 and MAU5. MAU3 does nothing,
+ * because its result would not fit into a word of the PHV.
  *
  * A block takes 16,640 bytes, so chunks have 128 elements at most (FPISA_MAX_EXACT64_BLOCKS).
  */
@@ -21,7 +23,7 @@
 
 #include "block.h"
 
-#define FPISA_LIMBS64 65 /* the last two limbs have the numbers (2046 - 1) / 32 and the next */
+#define FPISA_LIMBS64 65 /* the last value begins in limb (2046 - 1) / 32 and reaches into the next limb */
 
 /* One block of superaccumulators. */
 struct fpisa_limbs64_block {
@@ -29,10 +31,11 @@ struct fpisa_limbs64_block {
 };
 
 /*
- * The range in an exponent register. Bits 6 to 12: the lowest limb in which a value began. Bits 0 to 5: how many
- * limbs above it another value began. The limb after the last of these is in use too.
+ * The range of limbs in use, in an exponent register. Bits 6 to 12 are the number of the lowest limb in which a value
+ * began. Bits 0 to 5 are the distance from the lowest to the highest limb in which a value began. The limb after the
+ * highest is in use too.
  */
-#define FPISA_RANGE_NONE 127u /* for the lowest limb: no limb is in use, and none is next to it */
+#define FPISA_RANGE_NONE 127u /* lowest limb if no limb is in use */
 
 static __always_inline __u32 fpisa_range_first(__u32 e)
 {
@@ -50,7 +53,7 @@ static __always_inline __u32 fpisa_range_limbs(__u32 e)
 	return fpisa_range_first(e) == FPISA_RANGE_NONE ? 0 : fpisa_range_more(e) + 2;
 }
 
-/* Run MAU2: find the limb in which the value begins (st), and the place in that limb (in). */
+/* Run MAU2, which finds the limb in which the value begins (st), and the place in that limb (in). */
 static __always_inline void fpisa_exact64_place(struct fpisa_lane *l)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
@@ -66,7 +69,7 @@ static __always_inline __u16 fpisa_exact64_mau2_first(struct fpisa_lane *l)
 	return (__u16)((l->e & FPISA_EXP_SPECIAL) | (l->m ? l->st : FPISA_RANGE_NONE) << 6);
 }
 
-/* Run MAU2: return the register with the value's limbs in its range. */
+/* Run MAU2. Return the register with a range that includes the limbs of the value. */
 static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
 {
 	__u32 sticky = (reg | l->e) & FPISA_EXP_SPECIAL, first = fpisa_range_first(reg);
@@ -82,7 +85,7 @@ static __always_inline __u16 fpisa_exact64_mau2(struct fpisa_lane *l, __u16 reg)
 	return (__u16)(sticky | first << 6 | (last - first));
 }
 
-/* Run MAU4 for a first contribution: set its two limbs to the value. A zero has no limbs. */
+/* Run MAU4 for a first contribution, which sets two limbs to the value. A zero sets no limbs. */
 static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l, struct fpisa_limbs64_block *a, int i)
 {
 	if (!l->m)
@@ -92,7 +95,7 @@ static __always_inline void fpisa_exact64_mau4_first(const struct fpisa_lane *l,
 }
 
 /*
- * Clear limbs from..to - 1 of element i. Here and below, indices are hidden from clang, which would otherwise turn them
+ * Clear limbs from..to - 1 of element i. In this file, indices are hidden from clang, which would otherwise turn them
  * into pointers without a bound.
  */
 static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, __u32 i, __u32 from, __u32 to)
@@ -109,8 +112,9 @@ static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, _
 }
 
 /*
- * Run MAU4: clear the limbs that the value adds to the former range, `before`, and add. `clear` is
- * fpisa_exact64_clear() or a function that calls it, because a verifier cannot follow its loop 32 times.
+ * Run MAU4. Clear the limbs that the value adds to the previous range, `before`, and then add the value. `clear` is
+ * fpisa_exact64_clear() or a function that calls fpisa_exact64_clear(), because the verifier rejects 32 inlined copies
+ * of its loop.
  */
 #define fpisa_exact64_mau4(l, a, i, before, clear)                               \
 	({                                                                       \
@@ -129,7 +133,7 @@ static __always_inline void fpisa_exact64_clear(struct fpisa_limbs64_block *a, _
 		}                                                                \
 	})
 
-/* Run MAU4 of an element of a PHV. MAU2 has left `m`, `place` and `before` in the PHV. */
+/* Run MAU4 for an element of a PHV. MAU2 has left `m`, `place` and `before` in the PHV. */
 static __always_inline void fpisa_exact64_add_limbs(struct fpisa_limbs64_block *a, __u32 i, __s64 m, __u32 place,
 						    __u32 before)
 {
@@ -139,18 +143,19 @@ static __always_inline void fpisa_exact64_add_limbs(struct fpisa_limbs64_block *
 }
 
 /*
- * A number whose digits of 32 bits come one by one, the lowest first: the three uppermost digits from the first
- * nonzero one on, and the rest.
+ * A number that is built from digits of 32 bits, the lowest digit first. The struct keeps the uppermost nonzero digit,
+ * the two digits below it, and whether any lower digit is nonzero.
  */
 struct fpisa_digits {
 	__u64 high, low, lower, rest, before, before2, below;
-	__u64 product; /* product of the digits so far and a factor, only the part above these digits; below 2^54 */
-	__u32 top;     /* the place of `high` */
+	/* part of the product of the digits so far and the factor that is above these digits; below 2^54 */
+	__u64 product;
+	__u32 top;     /* number of the digit `high` */
 };
 
 /*
- * Take the next digit, times a factor below 2^53. The test is on the digit as moved. If a verifier knew that a digit
- * is zero it would know the results too, and walk the rest for each set of zeros.
+ * Take the next digit, multiplied by a factor below 2^53. Test the digit after the move. If the verifier knew that a
+ * digit is zero, it would also know the results, and would walk the rest of the program for each set of zero digits.
  */
 static __always_inline void fpisa_next_digit(struct fpisa_digits *d, __u64 digit, __u32 at, __u64 factor)
 {
@@ -176,7 +181,7 @@ static __always_inline void fpisa_next_digit(struct fpisa_digits *d, __u64 digit
 	d->before = digit;
 }
 
-/* Return the sign of the sum of range `e`: all ones if it is negative, else zero. */
+/* Return all ones if the sum of the limbs in range `e` is negative, else zero. */
 static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block *a, __u32 i, __u32 e)
 {
 	const __u32 first = fpisa_range_first(e), limbs = fpisa_range_limbs(e);
@@ -195,17 +200,17 @@ static __always_inline __s64 fpisa_exact64_sign(const struct fpisa_limbs64_block
 }
 
 /*
- * Run MAU5: carry, find the sign, and return the magnitude as m x 2^(e - bias - M). m has the 64 uppermost bits, with
- * all lower bits as a sticky bit. Two digits alone could be 33 bits, and 53 are needed, 8 more for a quotient. So three
- * digits are aligned here by the zeros of the first, and MAU6 has nothing left to move. Multiply the magnitude on the
- * way by `factor`, which is below 2^53 (op.h).
+ * Run MAU5, which propagates carries, finds the sign, and stores the magnitude as m x 2^(e - bias - M). m consists of
+ * the 64 uppermost bits, and a sticky bit for all lower bits. Two digits alone could have only 33 bits, but 53 bits are
+ * needed, and 8 more for a quotient. So align three digits by the leading zeros of the first; MAU6 then shifts nothing.
+ * Also multiply the magnitude by `factor`, which is below 2^53 (op.h).
  */
 static __always_inline void fpisa_exact64_mau5(struct fpisa_lane *l, const struct fpisa_limbs64_block *a, __u32 i,
 					       __u64 factor)
 {
 	/*
-	 * Read the range twice. Otherwise a verifier would know by the end of the first loop how often the second loop
-	 * repeats, and walk it for each number.
+	 * Read the range twice. Otherwise the verifier would know after the first loop how often the second loop
+	 * repeats, and would walk the second loop for each number of repetitions.
 	 */
 	const __s64 sign = fpisa_exact64_sign(a, i, l->e);
 	const __u32 e = fpisa_read_once(&l->e), first = fpisa_range_first(e), limbs = fpisa_range_limbs(e);
@@ -251,7 +256,7 @@ static __always_inline void fpisa_exact64_set(const void *in, struct fpisa_exp_b
 	}
 }
 
-/* Add one element, by calling `clear`; see fpisa_exact64_mau4(). */
+/* Add one element. `clear` is as in fpisa_exact64_mau4(). */
 #define fpisa_exact64_add_lane(in, e, a, i, f, clear)                       \
 	({                                                                  \
 		struct fpisa_lane __l = {.word = fpisa_get_word(in, i, f)}; \
@@ -270,7 +275,10 @@ static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_b
 		fpisa_exact64_add_lane(in, e, a, i, f, fpisa_exact64_clear);
 }
 
-/* Read out as fpisa_exact_read() does. collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or calls it. */
+/*
+ * Read out as fpisa_exact_read() does. collapse(lane, limbs, i, factor) is fpisa_exact64_mau5() or a function that
+ * calls fpisa_exact64_mau5().
+ */
 #define fpisa_exact64_read(out, ereg, a, f, rounding, clz, collapse)                     \
 	({                                                                               \
 		__u32 __flags = 0;                                                       \
@@ -283,7 +291,7 @@ static __always_inline void fpisa_exact64_add(const void *in, struct fpisa_exp_b
 		__flags;                                                                 \
 	})
 
-/* Run stage 2. The PHV's exponent becomes the range that was in use, for MAU4. */
+/* Run stage 2. Set the exponent in the PHV to the previous range, for MAU4. */
 static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e,
 						 struct fpisa_format f, int first)
 {
@@ -297,8 +305,8 @@ static __always_inline void fpisa_exact64_stage2(struct fpisa_phv_ref p, struct 
 }
 
 /*
- * This is not formatted, because clang-format 14 moves the end of a loop in a macro. `add` is fpisa_exact64_add_limbs()
- * or a function that calls it, because a verifier cannot follow its branches 32 times.
+ * clang-format is off, because version 14 moves the end of a loop in a macro. `add` is fpisa_exact64_add_limbs() or a
+ * function that calls fpisa_exact64_add_limbs(), because the verifier rejects 32 inlined copies of its branches.
  */
 /* clang-format off */
 #define fpisa_exact64_stage4(p, a, f, first, add)                       \

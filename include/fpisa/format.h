@@ -6,25 +6,25 @@
  *
  *	m x 2^(e - bias - M - G)
  *
- * with e the biased exponent and m a two's-complement integer of R bits, G of them guard bits at the right (paper,
- * section 3.1 "Representing FP in PISA"). The bias cancels out of sums, so it does not appear in the code. In mode
- * exact m is wider and stands in limbs (exact.h). Integers have m alone (op.h). Elements that share a scale all have
- * its exponent (mx.h).
+ * where e is the biased exponent and m is a two's-complement integer of R bits, of which the lowest G bits are guard
+ * bits (paper, section 3.1 "Representing FP in PISA"). The bias cancels out of sums, so it does not appear in the code.
+ * In mode exact m is wider and is stored in limbs (exact.h). Integers have only m (op.h). Elements that share a scale
+ * have the same exponent (mx.h).
  */
 #ifndef FPISA_FORMAT_H
 #define FPISA_FORMAT_H
 
 #include "base.h"
 
-/* Numbers on the wire and in job configurations; never renumber. */
+/* Numbers of formats on the wire and in job configurations. Do not change these numbers. */
 enum fpisa_format_id {
 	FPISA_FORMAT_FP32 = 1,
 	FPISA_FORMAT_FP16 = 2,
 	FPISA_FORMAT_BF16 = 3,
 	FPISA_FORMAT_FP64 = 4,
-	FPISA_FORMAT_E4M3 = 5,	 /* OCP FP8: no infinities, one NaN code a sign */
+	FPISA_FORMAT_E4M3 = 5,	 /* OCP FP8: no infinities, one NaN code for each sign */
 	FPISA_FORMAT_E5M2 = 6,	 /* OCP FP8 */
-	FPISA_FORMAT_INT32 = 7,	 /* fixed point, as SwitchML adds */
+	FPISA_FORMAT_INT32 = 7,	 /* fixed point, as in SwitchML */
 	FPISA_FORMAT_MXINT8 = 8, /* OCP MX: 32 elements share a scale */
 	FPISA_FORMAT_END,
 };
@@ -32,13 +32,13 @@ enum fpisa_format_id {
 enum fpisa_mode {
 	FPISA_MODE_FPISA = 1,	/* the smaller exponent's mantissa is shifted right */
 	FPISA_MODE_FPISA_A = 2, /* the stored mantissa is never shifted (section 4.4) */
-	FPISA_MODE_FPISA64 = 3, /* as fpisa, a 64-bit register whose spare bits guard */
-	FPISA_MODE_EXACT = 4,	/* a superaccumulator; the same bits in every order (exact.h) */
+	FPISA_MODE_FPISA64 = 3, /* like fpisa, in a 64-bit register whose spare bits are guard bits */
+	FPISA_MODE_EXACT = 4,	/* a superaccumulator; the order of adds does not change the bits (exact.h) */
 	FPISA_MODE_END,
 };
 
 enum fpisa_rounding {
-	FPISA_ROUND_DOWN = 1,	 /* toward minus infinity, the paper's */
+	FPISA_ROUND_DOWN = 1,	 /* toward minus infinity, as in the paper */
 	FPISA_ROUND_NEAREST = 2, /* ties to even */
 };
 
@@ -47,57 +47,61 @@ enum fpisa_op {
 	FPISA_OP_SUM = 1,
 	FPISA_OP_MIN = 2,
 	FPISA_OP_MAX = 3,
-	FPISA_OP_AVG = 4,   /* over the contributions in the round */
+	FPISA_OP_AVG = 4,   /* the sum divided by the number of contributions */
 	FPISA_OP_SCALE = 5, /* the sum times a factor */
 	FPISA_OP_NORM = 6,  /* root of the sum of squares */
 	FPISA_OP_END,
 };
 
 enum fpisa_pipeline {
-	FPISA_PIPELINE_STAGED = 1, /* nine programs, tail calls */
+	FPISA_PIPELINE_STAGED = 1, /* nine programs that are chained by tail calls */
 	FPISA_PIPELINE_FUSED = 2,  /* the same functions in one loop */
 };
 
 enum fpisa_clz {
-	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
-	FPISA_CLZ_BITS = 2, /* in registers: binary search; fused only for what a table does not see (lookup_read.h) */
+	FPISA_CLZ_LPM = 1,  /* the paper's trie, with one entry for each bit (figure 5) */
+	/* binary search; fused programs use it only if the table does not contain the leading one (lookup_read.h) */
+	FPISA_CLZ_BITS = 2,
 };
 
 enum fpisa_fanout {
-	FPISA_FANOUT_MULTICAST = 1, /* one copy a port, to the job's group */
-	FPISA_FANOUT_UNICAST = 2,   /* one copy a worker */
+	FPISA_FANOUT_MULTICAST = 1, /* one copy for each port, to the job's multicast address */
+	FPISA_FANOUT_UNICAST = 2,   /* one copy for each worker */
 };
 
 struct fpisa_format {
-	__u8 ebits;   /* E: 2..11; 0 of integers */
-	__u8 mbits;   /* M: 1..52; 31 of integers */
+	__u8 ebits;   /* E: 2..11; 0 for integers */
+	__u8 mbits;   /* M: 1..52; 31 for integers */
 	__u8 rbits;   /* R: 32 or 64, the mantissa register */
 	__u8 guard;   /* G: 0..R - 2 - M */
 	__u8 bytes;   /* bytes of a packed value on the wire: 1, 2, 4 or 8 */
-	__u8 finite;  /* 1: no infinities, only the code of all ones is NaN (e4m3) */
+	__u8 finite;  /* 1: no infinities, and only the code of all ones is NaN (e4m3) */
 	__u8 integer; /* 1: two's complement, no exponent (int32) */
 	__u8 shared;  /* 1: one exponent for a block of elements (mxint8) */
 };
 
 #define FPISA_FP32 ((struct fpisa_format){.ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4})
 
-/* The exponent register holds the biased exponent and three sticky bits, ORed in by every special value that arrives. */
+/*
+ * The exponent register holds the biased exponent and three sticky bits. Every special value that arrives sets its
+ * sticky bit.
+ */
 #define FPISA_EXP_MASK 0x1fffu
 #define FPISA_EXP_NAN 0x2000u
 #define FPISA_EXP_PINF 0x4000u
 #define FPISA_EXP_NINF 0x8000u
 #define FPISA_EXP_SPECIAL (FPISA_EXP_NAN | FPISA_EXP_PINF | FPISA_EXP_NINF)
 
-/* Flags of a result: the header's result_flags, and a slot's while it fills. */
+/* Flags of a result, in result_flags of the header, and in a slot while its round is not complete. */
 #define FPISA_OVERFLOW 0x01u  /* a register saturated, or the result left the format's range */
-#define FPISA_INEXACT 0x02u   /* some nonzero bit was lost, by any cause */
+#define FPISA_INEXACT 0x02u   /* some nonzero bit was lostfor any reason */
 #define FPISA_OVERWRITE 0x04u /* a nonzero mantissa was discarded (fpisa-a) */
 #define FPISA_NAN 0x08u	      /* some element is NaN */
 #define FPISA_INF 0x10u	      /* some element is infinite */
 
 /*
- * Events of the elements of one contribution, as four 16-bit counts in a register. A frame carries fewer than 2^16
- * elements (wire.h asserts it).
+ * Counts of the events of one contribution's elements, as four 16-bit fields of a register. No field overflows, because
+ * a frame has fewer than 2^16 elements (asserted in wire.h).
  */
 #define FPISA_EV_ROUNDED 0	 /* adds that lost a nonzero bit to a shift */
 #define FPISA_EV_OVERWRITTEN 16	 /* adds that discarded a nonzero mantissa */
@@ -109,7 +113,7 @@ static __always_inline __u32 fpisa_event_count(__u64 events, int which)
 	return (events >> which) & 0xffff;
 }
 
-/* Return the result flags for the events of an add; a left shift loses nothing. */
+/* Return the result flags for the events of an add. A left shift loses no bit, so it sets no flag. */
 static __always_inline __u32 fpisa_event_flags(__u64 events)
 {
 	__u32 flags = 0;
@@ -124,15 +128,18 @@ static __always_inline __u32 fpisa_event_flags(__u64 events)
 }
 
 /*
- * Return the bits left of the mantissa: 2^headroom adds of the largest mantissa fit (section 3.3 "Overflow": 7 bits
- * and 128 adds for FP32).
+ * Return the number of free bits above the mantissa. 2^headroom adds of the largest mantissa fit (section 3.3
+ * "Overflow" has 7 bits and 128 adds for FP32).
  */
 static __always_inline int fpisa_headroom(struct fpisa_format f)
 {
 	return f.rbits - 1 - (f.mbits + 1) - f.guard;
 }
 
-/* Return whether a register after `adds` adds cannot overflow by one more contribution, in a mode that shifts right. */
+/*
+ * Return whether a register after `adds` adds cannot overflow when one more contribution is added, in a mode that
+ * shifts right.
+ */
 static __always_inline int fpisa_bounded(struct fpisa_format f, __u32 adds)
 {
 	return adds < 1ull << (fpisa_headroom(f) & 63);
@@ -148,13 +155,15 @@ static __always_inline __u64 fpisa_frac_ones(struct fpisa_format f)
 	return (1ull << f.mbits) - 1;
 }
 
-/* Return the smallest magnitude, packed, that is not a number: infinity, or the only NaN. */
+/* Return the smallest packed magnitude that is not finite. This is infinity, or NaN in a format without infinities. */
 static __always_inline __u64 fpisa_beyond(struct fpisa_format f)
 {
 	return fpisa_exp_ones(f) << f.mbits | (f.finite ? fpisa_frac_ones(f) : 0);
 }
 
-/* Return a format by number, in its natural register without guard bits; .bytes is 0 if the number is unknown. */
+/*
+ * Return a format by number, with its natural register and without guard bits. If the number is unknown, .bytes is 0.
+ */
 static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 {
 	switch (id) {
@@ -180,8 +189,8 @@ static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 }
 
 /*
- * Return the format with the register of a job. Mode fpisa64 takes 64 bits and keeps ceil(log2 N) of them as headroom
- * for N workers, the rest as guard bits. `exact` reads out through 64 bits.
+ * Return the format with the register of a job. Mode fpisa64 uses 64 bits, of which ceil(log2 N) are headroom for N
+ * workers and the spare bits are guard bits. Mode exact uses a register of 64 bits for the read-out.
  */
 static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mode mode, __u32 workers)
 {
@@ -199,7 +208,7 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 	return f;
 }
 
-/* Return whether the mode is offered for the format. Integers need only the first mode. */
+/* Return whether the format supports the mode. Integers support only the first mode. */
 static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_mode mode)
 {
 	if (!f.bytes || mode < FPISA_MODE_FPISA || mode >= FPISA_MODE_END)
@@ -209,7 +218,7 @@ static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_
 	return 1;
 }
 
-/* Return whether a job of this format and mode offers the operation. */
+/* Return whether a job of this format and mode supports the operation. */
 static __always_inline int fpisa_op_offered(struct fpisa_format f, enum fpisa_mode mode, __u32 op)
 {
 	switch (op) {
@@ -227,7 +236,7 @@ static __always_inline int fpisa_op_offered(struct fpisa_format f, enum fpisa_mo
 	return 0;
 }
 
-/* Return the default rounding of a job: modes that keep more bits than a result has round to nearest. */
+/* Return the default rounding of a job. Modes that keep more bits than a result has round to nearest by default. */
 static __always_inline enum fpisa_rounding fpisa_default_rounding(enum fpisa_mode mode)
 {
 	return mode == FPISA_MODE_FPISA64 || mode == FPISA_MODE_EXACT ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Headers of received and sent frames: every check that needs no slot, and the replies. The datapath, which works in
- * the frame, and the in-process transport share this file.
+ * The headers of frames: every check that needs no slot, and the headers of replies. The datapath and the in-process
+ * transport share this file.
  *
- * Cheap checks come first. The checksum is the last check, and no slot is read or written before a frame has passed it.
+ * Cheap checks run first. The last check is that of the checksum, and no slot is read or written before a frame has
+ * passed this check.
  */
 #ifndef FPISA_FRAME_H
 #define FPISA_FRAME_H
@@ -21,7 +22,7 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 	return FPISA_V_ok;
 }
 
-/* Return the rank that the job lists at saddr:sport, or FPISA_MAX_WORKERS if there is none. */
+/* Return the rank that the job lists at saddr:sport, or FPISA_MAX_WORKERS if the job lists no rank there. */
 static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 saddr, __be16 sport)
 {
 	__u32 i;
@@ -33,9 +34,9 @@ static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 s
 }
 
 /*
- * Check that a frame from saddr:sport comes from a member that the job lists. Identity is the source address and
- * port; the rank in the header only selects the entry of the list to compare. The secret shows that the sender is the
- * rank's present incarnation, because any host can write any source address.
+ * Check that a frame from saddr:sport comes from a member that the job lists. The source address and port identify the
+ * member. The rank in the header only selects the entry to compare with. The secret proves that the sender is the
+ * present incarnation of the rank, because any host can forge a source address.
  */
 static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							     const struct fpisa_session *session, __be32 saddr,
@@ -54,7 +55,10 @@ static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_
 	return FPISA_V_ok;
 }
 
-/* Check that an ADD whose payload is `right` from saddr:sport comes from a member of the job and fits the job. */
+/*
+ * Check that an ADD from saddr:sport comes from a member of the job and fits the job. `right` says whether the payload
+ * has the right size.
+ */
 static __always_inline enum fpisa_verdict fpisa_check_contribution(const struct fpisa_hdr *h, int right,
 								   const struct fpisa_job *job,
 								   const struct fpisa_session *session, __be32 saddr,
@@ -81,7 +85,7 @@ static __always_inline enum fpisa_verdict fpisa_check_contribution(const struct 
 	return FPISA_V_ok;
 }
 
-/* Check an ADD of `payload` bytes as above: the payload has the values of a rank. */
+/* Check an ADD of `payload` bytes, whose payload has the values of a rank. */
 static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
 							  const struct fpisa_job *job,
 							  const struct fpisa_session *session, __be32 saddr,
@@ -92,7 +96,9 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 	return fpisa_check_contribution(h, right, job, session, saddr, sport);
 }
 
-/* Check that an ADD came to its slot's port. `port` counts from the aggregator's first port. */
+/*
+ * Check that an ADD arrived at the port of its slot. `port` is the index of the port, from the aggregator's first port.
+ */
 static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							   __u32 port)
 {
@@ -117,8 +123,8 @@ static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const st
 }
 
 /*
- * Return the value of `proof` for a HELLO to the job, or a WELCOME from it, that is otherwise complete. `k` is the
- * job's key of NH.
+ * Return the value of `proof` for a HELLO to the job, or a WELCOME from it, that is otherwise complete. `k` is the NH
+ * key of the job.
  */
 static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u64 *k, const struct fpisa_hdr *h,
 					 const struct fpisa_hello *p)
@@ -132,9 +138,9 @@ static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u6
 }
 
 /*
- * Check that a HELLO of `payload` bytes, *p, names a member's address. Only the cookie proves that the HELLO comes from
- * that address. If the HELLO passes, or is refused as not_live, set *rank to the rank listed at the address. Only a
- * sender that knows the token gets not_live; fpisa_proof() checks that.
+ * Check that a HELLO with `payload` bytes at p comes from the listed address of a member. Only the cookie proves that
+ * the address is not forged. If the result is FPISA_V_ok or FPISA_V_not_live, set *rank to the rank listed at the
+ * address. The caller reports not_live only to a sender that knows the token (fpisa_proof()).
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
 							    __u32 payload, const struct fpisa_job *job, __be32 saddr,
@@ -151,7 +157,7 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 	i = fpisa_rank_at(job, saddr, sport);
 	if (i >= FPISA_MAX_WORKERS)
 		return FPISA_V_unknown_peer;
-	/* A wrong proof takes some 20 SipHash to detect, a missing proof none. */
+	/* Check for a missing proof here, because checking a proof takes some 20 SipHash. */
 	if (!p->proof != !job->token)
 		return FPISA_V_token;
 	if (fpisa_hello_sum(h, p) != h->checksum)
@@ -177,11 +183,11 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 }
 
 /*
- * Turn a contribution's header into its round's result. Fields that identify the chunk stay as they are; they agree
- * with the slot's. The RETRANSMIT flag stays too: the round was then completed late, by a rank's timeout. `flags`: the
- * slot's and the read-out's. The result tells all ranks about a mark on any contribution, as in ATP (NSDI 2021),
- * because a round is as fast as its slowest rank. A kept result does not have the mark, because its rank lost a frame,
- * which is the stronger sign.
+ * Turn the header of a contribution into the header of its round's result. Do not change the fields that identify the
+ * chunk, which are the same in the result. Keep the flag RETRANSMIT, which then says that a retransmission completed
+ * the round. `flags` are the flags of the slot and of the read-out. If a contribution had a congestion mark, the result
+ * tells all ranks, as in ATP (NSDI 2021), because a round is as fast as its slowest rank. A kept result has no mark,
+ * because its rank lost a frame, which is a stronger sign of congestion.
  */
 static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
 					      const struct fpisa_job *job, __u64 secret, __u32 flags, int resent)
@@ -198,8 +204,8 @@ static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct 
 }
 
 /*
- * Store in a result to all ranks which contributions to the chunk before are lost; `before` is that chunk's slot. If
- * `aux` has no order of arrival, the ranks are stored in it. Return the ranks.
+ * Store in a result to all ranks which contributions to the previous chunk were lost. `before` is the slot of the
+ * previous chunk. Store the ranks in `aux` if it does not have the order of arrival. Return the ranks.
  */
 static __always_inline __u64 fpisa_tell_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
 					     const struct fpisa_slot *before, __u64 live)
@@ -213,7 +219,7 @@ static __always_inline __u64 fpisa_tell_lost(struct fpisa_hdr *h, const struct f
 	return lost;
 }
 
-/* Return the ranks that a result names as lost, in a job of `workers` workers; 0 for a kept result. */
+/* Return the ranks that a result names as lost, in a job of `workers` workers. Return 0 for a kept result. */
 static __always_inline __u64 fpisa_told_lost(const struct fpisa_hdr *h, __u32 workers)
 {
 	if (h->flags & FPISA_F_RESENT)
@@ -221,7 +227,7 @@ static __always_inline __u64 fpisa_told_lost(const struct fpisa_hdr *h, __u32 wo
 	return workers <= FPISA_ORDER_WORKERS ? h->reason : h->aux;
 }
 
-/* Return the order of arrival that a result reports; 0 in jobs of more than FPISA_ORDER_WORKERS. */
+/* Return the order of arrival that a result reports, or 0 in jobs of more than FPISA_ORDER_WORKERS workers. */
 static __always_inline __u64 fpisa_told_order(const struct fpisa_hdr *h, __u32 workers)
 {
 	return workers <= FPISA_ORDER_WORKERS ? h->aux : 0;
@@ -254,8 +260,8 @@ static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *j
 }
 
 /*
- * Return the key for the tag of a STATUS or an ERROR: the key of the cookie that its ADD carried, because the cookie
- * may be an old one. The answer to a HELLO, which has generation 0, uses the key of HELLOs.
+ * Return the key for the tag of a STATUS or an ERROR. An answer to an ADD uses the key of the cookie in that ADD, which
+ * may be an old cookie. An answer to a HELLO, which has generation 0, uses the key of HELLOs.
  */
 static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job,
 							const struct fpisa_session *session, const struct fpisa_hdr *h)
@@ -270,8 +276,8 @@ static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *
 }
 
 /*
- * Join the session by a HELLO whose cookie is right; the caller owns the session's lock. Return as fpisa_session_join()
- * does.
+ * Let the rank of a HELLO with the right cookie join the session. The caller owns the lock of the session. Return as
+ * fpisa_session_join() does.
  */
 static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
 					       const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
@@ -347,8 +353,8 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 }
 
 /*
- * Check that a HELLO carries its `cookie`, so that it came from the listed address of its rank. If not, turn it into
- * the answer that carries the cookie to that address, and return FPISA_V_challenge.
+ * Check that a HELLO carries `cookie`, which proves that the HELLO came from the listed address of its rank. If not,
+ * turn the HELLO into the answer that sends the cookie to that address, and return FPISA_V_challenge.
  */
 static __always_inline enum fpisa_verdict fpisa_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
 {
@@ -359,9 +365,9 @@ static __always_inline enum fpisa_verdict fpisa_challenge(struct fpisa_hdr *h, s
 }
 
 /*
- * Let a HELLO that fpisa_challenge() has passed join the session, whose lock the caller owns, and turn it into its
- * WELCOME. Return nonzero if the HELLO is of the rank's newest incarnation: only then does it update the state of the
- * rank.
+ * Let the rank of a HELLO that has passed fpisa_challenge() join the session, and turn the HELLO into its WELCOME. The
+ * caller owns the lock of the session. Return nonzero if the HELLO is from the newest incarnation of the rank. Only
+ * such a HELLO updates the state of the rank.
  */
 static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello *p, const struct fpisa_job *job,
 					 struct fpisa_session *s, __u32 rank, __u64 live, __u32 *next)
@@ -373,7 +379,7 @@ static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello
 	return newest;
 }
 
-/* Return whether a drop is reported to a member with an ERROR frame. */
+/* Return whether a drop is reported to members by an ERROR. */
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
