@@ -150,7 +150,7 @@ struct fpisa_digits {
 	__u64 high, low, lower, rest, before, before2, below;
 	/* part of the product of the digits so far and the factor that is above these digits; below 2^54 */
 	__u64 product;
-	__u32 top;     /* number of the digit `high` */
+	__u32 top; /* number of the digit `high` */
 };
 
 /*

@@ -59,7 +59,7 @@ enum fpisa_pipeline {
 };
 
 enum fpisa_clz {
-	FPISA_CLZ_LPM = 1,  /* the paper's trie, with one entry for each bit (figure 5) */
+	FPISA_CLZ_LPM = 1, /* the paper's trie, with one entry for each bit (figure 5) */
 	/* binary search; fused programs use it only if the table does not contain the leading one (lookup_read.h) */
 	FPISA_CLZ_BITS = 2,
 };

@@ -126,11 +126,11 @@ struct fpisa_session {
 	__u32 pad;
 	__u64 broken;  /* generation that is broken, and the verdict that is the reason; see fpisa_break() */
 	__u64 results; /* secret of the results */
-	__u64 incarnation[FPISA_MAX_WORKERS];	 /* incarnation of each rank, from its HELLO */
-	__u64 secret[FPISA_MAX_WORKERS];	 /* cookie of each rank, which its contributions carry */
+	__u64 incarnation[FPISA_MAX_WORKERS]; /* incarnation of each rank, from its HELLO */
+	__u64 secret[FPISA_MAX_WORKERS];      /* cookie of each rank, which its contributions carry */
 	/* key of the tags of each rank's contributions; only in jobs with a token */
 	struct fpisa_key key[FPISA_MAX_WORKERS];
-	struct fpisa_key results_key;		 /* key of the tags of results; only in jobs with a token */
+	struct fpisa_key results_key; /* key of the tags of results; only in jobs with a token */
 };
 
 /*
@@ -144,7 +144,7 @@ struct fpisa_peer {
 	__u32 ifindex;	   /* the port that the worker's frames use */
 	/* interface of the kernel's route to the worker if the interface is a VLAN device on that port; else 0 */
 	__u32 vlan_device;
-	__u32 pad;	   /* the size of an entry must be a multiple of 8 bytes */
+	__u32 pad; /* the size of an entry must be a multiple of 8 bytes */
 };
 
 /*
@@ -206,7 +206,7 @@ enum fpisa_lo {
 
 /* State of the whole datapath; the map has one entry. */
 struct fpisa_control {
-	__u16 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
+	__u16 port; /* UDP port of the aggregator, host order; 0: FPISA_PORT */
 	/* number of ports to accept besides the first, which is K - 1 of the job with the most ports */
 	__u16 more_ports;
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]. Their bits equal those of the staged functions of block.h,
- * which user space runs.
+ * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]. The results have the same bits as those of the staged
+ * functions of block.h, which user space runs.
  *
- * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or
- * some twenty instructions of masks an element. Here a register of 64 bits holds the exponents of four lanes, and a
- * subtraction compares them all: the top bit of each lane, which no exponent reaches, gives the result.
+ * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or some
+ * twenty instructions of masks for each element. Here a register of 64 bits holds the exponents of four lanes, and one
+ * subtraction compares all four. The result of a comparison is in the top bit of the lane, which no exponent reaches.
  */
 #ifndef FPISA_LANES_H
 #define FPISA_LANES_H
@@ -14,12 +14,12 @@
 
 #define FPISA_LANES 4 /* lanes of 16 bits in a register */
 
-/* x in every lane. */
+/* Return a register with x in every lane. */
 #define FPISA_EVERY(x) ((x)*0x0001000100010001ull)
 
 /*
- * Iterate over the lanes of a block, two registers at a time. The loop has no masks that would burden a verifier
- * (block.h).
+ * Iterate over the lanes of a block, two registers at a time. Unlike the loops of block.h, the loop has no masks, which
+ * would be expensive for the verifier.
  */
 #ifdef __clang__
 #define FPISA_BY_LANES(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i += FPISA_LANES)
@@ -65,8 +65,8 @@ static __always_inline void fpisa_lanes_stage0(const void *in, struct fpisa_phv_
 }
 
 /*
- * Run MAU1 of a block without special values. Return 0. If an exponent belongs to a special value, leave the block
- * unchanged and return 1; block.h then handles the block.
+ * Run MAU1 of a block without special values. Return 0. If the block has a special value, leave the block unchanged and
+ * return 1. The caller then uses the function of block.h.
  */
 static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
@@ -112,7 +112,7 @@ static __always_inline void fpisa_lanes_stage2(struct fpisa_phv_ref p, struct fp
 	FPISA_BY_LANES(i)
 	{
 		__u64 in = fpisa_load64(p.e + i), reg = fpisa_load64(e->e + i);
-		/* in - reg, 2^15 more */
+		/* in - reg + 2^15 */
 		__u64 d = (FPISA_LANE_TOP | (in & FPISA_EVERY(FPISA_EXP_MASK))) - (reg & FPISA_EVERY(FPISA_EXP_MASK));
 		__u64 larger = fpisa_lanes_of_tops(d), up = d & larger;
 		__u64 by = fpisa_lanes_min(up + ((FPISA_LANE_TOP | up) - d), f.rbits), st = by & larger;
@@ -122,7 +122,7 @@ static __always_inline void fpisa_lanes_stage2(struct fpisa_phv_ref p, struct fp
 	}
 }
 
-/* Run MAU3 of mode fpisa. Return its events. */
+/* Run MAU3 of mode fpisa. Return the events. */
 static __always_inline __u64 fpisa_lanes_stage3(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	__u64 events = 0;
@@ -142,7 +142,7 @@ static __always_inline __u64 fpisa_lanes_stage3(struct fpisa_phv_ref p, struct f
 	return events;
 }
 
-/* Run MAU4 of mode fpisa if fpisa_bounded() holds: no sum saturates and none is checked. Return its events. */
+/* Run MAU4 of mode fpisa. The caller has checked fpisa_bounded(), so no sum can saturate. Return the events. */
 static __always_inline __u64 fpisa_lanes_stage4(struct fpisa_phv_ref p, void *m, struct fpisa_format f)
 {
 	__u64 events = 0;

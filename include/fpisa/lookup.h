@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..4 of a further contribution in one body, for BPF. The bits are those of the units of mau.h one after the
- * other, which user space (block.h) and the staged programs (lanes.h, block.h) run.
+ * MAU0..4 of a further contribution in one function, for BPF. The results have the same bits as those of the separate
+ * units of mau.h, which user space (block.h) and the staged programs (lanes.h, block.h) run.
  *
- * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or
- * some twenty instructions of masks. Here the difference of the exponents is matched in a table, as a switch would do
- * it, and the action data are the distances. Only one of the two mantissas moves. So one 64-bit sum has the result in
- * its high word and the lost bits, of either mantissa, in its low word.
+ * BPF has no conditional move, so the minima and maxima of MAU2 are either branches on unpredictable exponents or some
+ * twenty instructions of masks. Here the difference of the exponents is looked up in a table, as a switch would do, and
+ * the action data are the shift distances. Only one of the two mantissas is shifted. So one 64-bit sum has the result
+ * in its high word, and the lost bits of the shifted mantissa in its low word.
  *
- * The caller ensures that mode fpisa has had no more adds than fpisa_headroom() allows. Then no sum saturates, and none
- * is checked.
+ * In mode fpisa the caller ensures that there are no more adds than fpisa_headroom() allows, so no sum can saturate.
  */
 #ifndef FPISA_LOOKUP_H
 #define FPISA_LOOKUP_H
@@ -23,7 +22,10 @@
 #define FPISA_DOWN4(x) (x), (x)-1, (x)-2, (x)-3
 #define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x)-4), FPISA_DOWN4((x)-8), FPISA_DOWN4((x)-12)
 
-/* Iterate two elements at a time. The loop has no masks that would burden a verifier (block.h). */
+/*
+ * Iterate two elements at a time. Unlike the loops of block.h, the loop has no masks, which would be expensive for the
+ * verifier.
+ */
 #ifdef __clang__
 #define FPISA_BY_TWO(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i++)
 #define FPISA_BY_FOUR(i) _Pragma("clang loop unroll_count(4)") for (int i = 0; i < FPISA_BLOCK; i++)
@@ -32,13 +34,16 @@
 #define FPISA_BY_FOUR(i) FPISA_EACH(i)
 #endif
 
-/* Number of entries: twice the exponents of a format, so that each difference has an entry modulo their number. */
+/*
+ * Number of entries, which is twice the number of a format's exponents. So each difference of exponents, modulo the
+ * number of entries, has its own entry.
+ */
 #define FPISA_NARROW 512 /* exponents of eight bits or fewer */
 #define FPISA_WIDE 4096	 /* exponents of eleven bits */
 
 /*
- * MAU2's decisions, by the incoming exponent less the stored one. Distances end at R for R = 32, and at 63 for R =
- * 64, where a bounded mantissa has nothing left but its sign.
+ * Decisions of MAU2, by the incoming exponent minus the stored exponent. Shift distances end at R for R = 32, and at 63
+ * for R = 64, where only the sign of a bounded mantissa is left.
  */
 struct fpisa_narrow {
 	__u8 stored[FPISA_NARROW];   /* right shift of the stored mantissa */
@@ -97,11 +102,11 @@ struct fpisa_wide {
 
 /* A decoded value. */
 struct fpisa_value {
-	__s64 m; /* signed mantissa, moved up by `at` bits */
-	__u64 e; /* exponent less one */
+	__s64 m; /* signed mantissa, shifted left by `at` bits */
+	__u64 e; /* exponent minus one */
 };
 
-/* Run MAU0 and MAU1. A special adds as a zero does, and its sticky bit goes into the exponent register *reg. */
+/* Run MAU0 and MAU1. A special value is decoded as zero, and its sticky bit is set in the exponent register *reg. */
 static __always_inline struct fpisa_value fpisa_decode(__u64 word, __u16 *reg, struct fpisa_format f, __u32 at)
 {
 	__u64 e = word >> f.mbits & fpisa_exp_ones(f), frac = word & fpisa_frac_ones(f), normal, m;
@@ -124,7 +129,7 @@ static __always_inline struct fpisa_value fpisa_decode(__u64 word, __u16 *reg, s
 	return v;
 }
 
-/* Run MAU3 and MAU4 of mode fpisa on R = 32: each mantissa stands in the high word, and one of the shifts is 0. */
+/* Run MAU3 and MAU4 of mode fpisa on R = 32. Each mantissa is in the high word, and one of the shifts is 0. */
 static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u32 incoming)
 {
 	__u64 sum = (__u64)((__s64)((__u64)*reg << 32) >> stored) + (__u64)(m >> incoming);
@@ -134,8 +139,8 @@ static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u3
 }
 
 /*
- * Run MAU3 and MAU4 of mode fpisa on R = 64. Bits that a shift lost are missing when it is undone. At least one of
- * the two shifts lost nothing, so the difference is negative or 0.
+ * Run MAU3 and MAU4 of mode fpisa on R = 64. To detect lost bits, undo both shifts and compare the sum with the
+ * original sum. At least one of the two shifts has lost nothing, so the difference is negative or 0.
  */
 static __always_inline __u64 fpisa_sum64(__s64 *reg, __s64 m, __u32 stored, __u32 incoming)
 {
@@ -158,7 +163,7 @@ static __always_inline __u64 fpisa_sum64(__s64 *reg, __s64 m, __u32 stored, __u3
 	return sum >> 63;
 }
 
-/* Run mode fpisa over a block; exponents of at most eight bits. Return its events. */
+/* Run mode fpisa over a block with exponents of at most eight bits. Return the events. */
 static __always_inline __u64 fpisa_look_add(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
 					    const struct fpisa_narrow *t)
 {
@@ -199,8 +204,8 @@ static __always_inline __u64 fpisa_look_add_wide(const void *in, struct fpisa_ex
 }
 
 /*
- * Run mode fpisa-a on R = 32. A larger exponent within the headroom moves the incoming mantissa left; an exponent
- * beyond the headroom discards the stored mantissa. A sum may saturate.
+ * Run mode fpisa-a on R = 32. A larger exponent shifts the incoming mantissa left if the difference is within the
+ * headroom, and otherwise discards the stored mantissa. A sum may saturate.
  */
 static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
 					      struct fpisa_format f, const struct fpisa_narrow *t)
@@ -249,7 +254,7 @@ static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_bl
 
 /* -- mode exact of FP64 (exact64.h) ------------------------------------------- */
 
-/* A normal value after MAU0, 1 and 3, split for its two limbs */
+/* A normal value after MAU0, MAU1 and MAU3, split into the parts for its two limbs. */
 struct fpisa_split {
 	__u32 limb; /* number of the lower limb */
 	__s64 low, high;
@@ -285,8 +290,8 @@ static __always_inline __s64 *fpisa_limb64(struct fpisa_limbs64_block *a, int i,
 }
 
 /*
- * Add first contributions. Here and below, zeros are skipped, and units(in, e, limbs, i) handles all other values
- * that are not normal, one element per call.
+ * Set the first contribution. In this macro and in fpisa_look_add64(), zeros are skipped, and units(in, e, limbs, i)
+ * handles one element that is neither zero nor normal.
  */
 #define fpisa_look_set64(in, ereg, limbs, units)                                       \
 	({                                                                           \
@@ -310,8 +315,8 @@ static __always_inline __s64 *fpisa_limb64(struct fpisa_limbs64_block *a, int i,
 	})
 
 /*
- * Add further contributions. Most begin in a limb of the range or next to it, so that one more limb comes into use;
- * units() also handles the others.
+ * Add a further contribution. Most values begin in a limb of the range or next to the range, so that at most one more
+ * limb is used. units() also handles the other values.
  */
 #define fpisa_look_add64(in, ereg, limbs, units)                                               \
 	({                                                                                   \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * lookup.h for FP32 alone, whose format is a constant: sign and exponent field of the incoming word are an index too.
- * In modes fpisa and fpisa-a a factor from the table is sign and shift of the incoming mantissa at once; in mode
- * exact it is sign and place in a limb.
+ * The functions of lookup.h for FP32 alone. The format is a constant, so sign and exponent field of the incoming word
+ * are also an index. The table has a factor for each index. In modes fpisa and fpisa-a the factor combines sign and
+ * shift of the incoming mantissa. In mode exact the factor combines the sign and the place in a limb.
  */
 #ifndef FPISA_LOOKUP32_H
 #define FPISA_LOOKUP32_H
@@ -19,15 +19,15 @@
 #define FPISA_TABLE512(X) FPISA_TABLE256(X, 0), FPISA_TABLE256(X, 256)
 #define FPISA_TABLE1024(X) FPISA_TABLE512(X), FPISA_TABLE256(X, 512), FPISA_TABLE256(X, 768)
 
-/* For index i, sign and exponent field: the exponent less one, and the word less fraction and implied one. */
+/* The exponent minus one, and the word minus fraction and implied one, by index i (sign and exponent field). */
 #define FPISA_HEAD_E(i) (((i)&255) ? ((i)&255) - 1 : 0)
 #define FPISA_HEAD_WORD(i) ((__u32)((i) >> 8) << 31 | (__u32)FPISA_HEAD_E(i) << 23)
 #define FPISA_HEAD_SPECIAL 0xffff
 
 /*
- * The loop of this file: words[k] is a value of the block and exps[k] its exponent register, eight times. Then all
- * three pointers move on, `regs`, which k indexes too, by `step`. The pointers are hidden once in each turn, so each
- * stays in a register.
+ * Iterate over a block, eight elements at a time. words[k] is a value of the block, exps[k] its exponent register, and
+ * k also indexes `regs`. After eight elements the pointers advance, `regs` by `step`. Each iteration hides the pointers
+ * from clang once, so each pointer stays in a register.
  */
 #define FPISA_EACH_WORD(k, words, exps, regs, step)                                           \
 	FPISA_ROLLED                                                                          \
@@ -51,7 +51,7 @@ static __always_inline void fpisa_stick(__u16 *reg, __u32 word)
 
 struct fpisa_head {
 	__u32 word;
-	__u16 at; /* exponent, plus FPISA_SIGN for a negative value; or FPISA_HEAD_SPECIAL */
+	__u16 at; /* exponent, plus FPISA_SIGN for a negative value; FPISA_HEAD_SPECIAL for a special */
 	__u16 pad;
 };
 
@@ -63,11 +63,11 @@ struct fpisa_head {
 	}
 
 /*
- * Entries by `at` less the stored exponent, modulo 1024: the difference d in the lower nine bits, then the sign,
- * inverted if d < 0.
+ * Entries by `at` minus the stored exponent, modulo 1024. The lower nine bits are the difference d, and the bit above
+ * them is the sign, inverted if d < 0.
  */
 struct fpisa_move {
-	__s64 factor; /* for the incoming magnitude: its place in a register's high word */
+	__s64 factor; /* factor that moves the incoming magnitude to its place in the high word of a register */
 	__u8 stored;  /* right shift of the stored mantissa */
 	__u8 raise;   /* increase of the stored exponent */
 	__u8 pad[6];
@@ -92,7 +92,7 @@ struct fpisa_match32 {
 		.head = {FPISA_TABLE512(FPISA_HEAD)}, .move = { FPISA_TABLE1024(FPISA_MOVE) } \
 	}
 
-/* Add as fpisa_look_add() does. Without `counted` the result is only whether there was an event. */
+/* Add as fpisa_look_add() does. Without `counted`, return only whether there was an event. */
 static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_block *e, __u32 *m,
 					      const struct fpisa_match32 *t, int counted)
 {
@@ -118,7 +118,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		word *= (__u64)move->move[0].factor;
 		old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
 		fpisa_add_to(word, old);
-		/* One of the two shifts is 0: the lower half holds the bits that the other one lost. */
+		/* One of the two shifts is 0, so the lower half has the bits that the other shift lost. */
 		if (counted)
 			fpisa_add_to(rounded, fpisa_nonzero(fpisa_low(word)));
 		else
@@ -136,7 +136,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 struct fpisa_signed {
 	__s64 sign;
 	__u32 word;
-	__u16 e; /* exponent, or FPISA_HEAD_SPECIAL */
+	__u16 e; /* exponent; FPISA_HEAD_SPECIAL for a special */
 	__u16 pad;
 };
 
@@ -185,17 +185,18 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 }
 
 /*
- * Entry of mode fpisa-a: as fpisa_move, but a larger exponent moves the incoming magnitude to the left within the
- * headroom, and replaces the register beyond it.
+ * Entry of mode fpisa-a. It differs from struct fpisa_move for a larger exponent, which shifts the incoming magnitude
+ * left within the headroom, and replaces the register beyond the headroom.
  */
 struct fpisa_move_a {
 	__s64 factor;
-	__u32 gone;  /* mask of the stored mantissa to discard: all or nothing */
-	__u32 count; /* increase of the stored exponent; FPISA_A_LEFT if the incoming magnitude moves left */
+	__u32 gone;  /* mask of the stored mantissa's bits to discard, which is all ones or 0 */
+	__u32 count; /* increase of the stored exponent; FPISA_A_LEFT if the incoming magnitude is shifted left */
 };
 
 /*
- * Counts of a block's adds, in one register. Raises are not read; 32 adds count at most 32 of each event:
+ * Counts of the events of a block's adds, in one register. 32 adds count at most 32 of each event. The field `raises`
+ * is not read:
  *
  *  63          40 39         30 29       24 23        16 15           0
  * +--------------+-------------+-----------+------------+--------------+
@@ -203,8 +204,9 @@ struct fpisa_move_a {
  * |              |    0..32    |   0..32   |   0..32    |  0..32 * 254 |
  * +--------------+-------------+-----------+------------+--------------+
  *
- * -x of x below 2^32 has 32 ones on top unless x is 0. Its upper n bits count one in the field at bit n, less one at
- * bit 0. The missing ones of two events, at most 64, are added before the fields are read.
+ * If x is below 2^32 and not 0, the upper 32 bits of -x are ones. The upper n bits of -x, added to the register, count
+ * one in the field at bit n and subtract one at bit 0. The subtracted ones of two events, at most 64, are added again
+ * before the fields are read.
  */
 #define FPISA_A_LEFT 16
 #define FPISA_A_ROUNDED 24
@@ -223,7 +225,10 @@ static __always_inline __u64 fpisa_events_a(__u64 counts)
 	       (counts >> FPISA_A_OVERFLOWED) << FPISA_EV_OVERFLOWED;
 }
 
-/* Return the lower 32 bits plus 2^31, modulo 2^32; in BPF as a 32-bit operation, whose constant is in the instruction. */
+/*
+ * Return the lower 32 bits plus 2^31, modulo 2^32. In BPF this is a 32-bit operation, whose constant is part of the
+ * instruction.
+ */
 static __always_inline __u64 fpisa_flip(__u64 x)
 {
 #ifdef __bpf__
@@ -236,7 +241,7 @@ static __always_inline __u64 fpisa_flip(__u64 x)
 #endif
 }
 
-#define FPISA_HEADROOM32 7 /* 31 bits less the 24 of a magnitude */
+#define FPISA_HEADROOM32 7 /* 31 bits minus the 24 bits of a magnitude */
 #define FPISA_MOVE_A_OVER(i) (FPISA_MOVE_UP(i) > FPISA_HEADROOM32)
 #define FPISA_MOVE_A_FACTOR(i) \
 	((__s64)1 << (FPISA_MOVE_A_OVER(i) ? 32 : FPISA_MOVE_D(i) < -32 ? 0 : 32 + FPISA_MOVE_D(i)))
@@ -295,7 +300,7 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 		fpisa_opaque(gone);
 		fpisa_add_to(sum, gone);
 		fpisa_add_to(counts, fpisa_ones(gone, FPISA_A_OVERWRITTEN));
-		/* The sum plus 2^31: it saturates unless this fits 32 bits. */
+		/* Add 2^31. The sum saturates unless the result fits into 32 bits. */
 		sum = fpisa_flip(sum);
 		word = (__u64)((__s64)word >> 32);
 		fpisa_add_to(sum, word);
@@ -319,7 +324,7 @@ struct fpisa_match32_64 {
 		.head = FPISA_SIGNS, .move = FPISA_NARROW_64 \
 	}
 
-/* Add as fpisa_look_add() with R = 64. */
+/* Add as fpisa_look_add() does with R = 64. */
 static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_exp_block *e, __s64 *m,
 						 struct fpisa_format f, const struct fpisa_match32_64 *t)
 {
@@ -331,7 +336,7 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 	FPISA_EACH_WORD(k, words, exps, m, 8) {
 		__u64 word = words[k];
 		const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
-		const __u8 *move; /* the entry of each of its tables */
+		const __u8 *move; /* entry in each table of shift distances */
 		__u64 at = head->e, reg;
 
 		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
@@ -353,9 +358,9 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 /* -- mode exact ------------------------------------------------------------- */
 
 struct fpisa_place {
-	__s64 factor; /* sign, and place in the limb */
+	__s64 factor; /* factor that combines the sign and the place in the limb */
 	__u32 word;
-	__u32 limb; /* offset of the limb in a superaccumulator, in bytes; or FPISA_HEAD_SPECIAL */
+	__u32 limb; /* offset of the limb in a superaccumulator, in bytes; FPISA_HEAD_SPECIAL for a special */
 };
 
 #define FPISA_PLACE(i)                                                                                           \
@@ -375,7 +380,7 @@ struct fpisa_places {
 		}                                   \
 	}
 
-/* Add as fpisa_look_exact(), with FPISA_LIMBS. */
+/* Add as fpisa_look_exact() does with FPISA_LIMBS limbs. */
 static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_block *e,
 					       struct fpisa_limbs_block *limbs, const struct fpisa_places *t)
 {

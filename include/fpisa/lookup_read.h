@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU5..8 of a sum in one body, for BPF: the same bits and flags as the units of mau.h one after the other (block.h),
- * which user space and the staged programs run.
+ * MAU5..8 of a sum in one function, for BPF. The results have the same bits and flags as those of the separate units of
+ * mau.h, which user space and the staged programs run (block.h).
  *
- * A sum has its leading one near the leading one of the format's mantissa. So a table finds it there (clz.h) and a
- * lane moves left, once, never right: the fraction stands above the bits to be rounded away. One comparison of the
- * packed value finds all rare results: subnormal results, results beyond the range and specials. The units handle
- * these lanes, and those whose leading one the table does not find.
+ * The leading one of a sum is near the leading one of the format's mantissa, so a table (clz.h) finds the leading one.
+ * A lane is then shifted left once and never right, which puts the fraction above the bits to be rounded away. One
+ * comparison of the packed value detects the rare results, which are subnormal results, results beyond the range and
+ * specials. The units handle the rare lanes, and lanes whose leading one the table does not find.
  */
 #ifndef FPISA_LOOKUP_READ_H
 #define FPISA_LOOKUP_READ_H
@@ -14,21 +14,21 @@
 #include "clz.h"
 #include "lookup.h"
 
-/* Return the value in the upper bits of a lane: the register, 64 - R bits up. */
+/* Return the register of a lane, shifted left by 64 - R bits. */
 static __always_inline __s64 fpisa_get_high(const void *m, int i, struct fpisa_format f)
 {
 	return f.rbits == 32 ? (__s64)((__u64)((const __u32 *)m)[i] << 32) : ((const __s64 *)m)[i];
 }
 
-/* Return the number of bits below the fraction while a leading one stands at bit 62; these bits are rounded away. */
+/* Return the number of bits below the fraction when the leading one is at bit 62. These bits are rounded away. */
 static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 {
 	return 62 - f.mbits;
 }
 
 /*
- * Add `bit` of the eight lanes after `from` to `rare`, as far as `all` has it; computed here because it is rarely
- * needed.
+ * Add `bit` of the eight lanes from lane `from` on to `rare` if the bit is set in `all`. The bits are computed here,
+ * because they are rarely needed.
  */
 #define fpisa_rare_lane(rare, all, bit, from)        \
 	({                                           \
@@ -39,16 +39,16 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 	})
 
 /*
- * Pack the lanes of a block, `regs` of exponents `e`, into `out`; *lost collects the bits below. A lane that needs the
- * units is not packed, and its bit is set in the returned set. `all` is a bit for each lane, which a verifier must not
- * know: otherwise it distinguishes all sets of lanes.
+ * Pack the lanes of a block, with mantissas `regs` and exponents `e`, into `out`. Collect the bits below the fractions
+ * in *lost. Return the set of lanes that need the units and are not packed. `all` has a bit for each lane. The verifier
+ * must not know the value of `all`, because it would then walk all sets of lanes.
  */
 static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_block *e, const void *regs,
 					     struct fpisa_format f, enum fpisa_rounding rounding, const __u8 *clz_of,
 					     __u32 all, __u64 *lost)
 {
 	const __u32 below = fpisa_bits_below(f), at = fpisa_window_at(f);
-	const __u64 least = (1ull << f.mbits) + 1; /* normal, and not a power of two to which a subnormal may round */
+	const __u64 least = (1ull << f.mbits) + 1; /* least normal result that cannot be a rounded subnormal */
 	__u64 half = (1ull << (below - 1)) - 1, gone = 0;
 	__u32 rare = ~all;
 	const __u16 *exps = e->e;
@@ -71,12 +71,12 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			sign >>= 63;
 			fpisa_opaque(sign);
 			/*
-			 * For a negative power of two this is one less. Its leading one then moves one bit further and
-			 * counts as a carry.
+			 * For a negative power of two the result is too small by one. Its leading one is then shifted
+			 * one bit further and counts as a carry.
 			 */
 			x = (__u64)high ^ (__u64)sign;
 			w = x >> (64 - f.rbits + at);
-			/* Test twice: clang would merge the tests, and the verifier of 6.1 would learn no bound. */
+			/* Test twice. Otherwise clang merges the tests, and the verifier of 6.1 finds no bound. */
 			if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
 				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
@@ -90,7 +90,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 					fpisa_put_word(out, i, f, 0);
 				continue;
 			}
-			/* For narrower formats the last comparison finds the sticky bits. */
+			/* For narrower formats the last comparison detects the sticky bits. */
 			if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
 				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
@@ -124,8 +124,8 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 
 /*
  * Read sums out as fpisa_block_read() does. units(lanes) runs MAU5..8 of the lanes whose bit is set and returns their
- * flags. The bits below are collected before a lane's sticky bits are checked: with specials, the units find out
- * again whether any other lane was rounded.
+ * flags. The lost bits are collected before a lane's sticky bits are checked. So if there are specials, the units
+ * determine again whether any other lane was rounded.
  */
 #define fpisa_look_read(out, ereg, mreg, f, rounding, clz_of, all, units)                           \
 	({                                                                                          \

@@ -2,7 +2,7 @@
 /*
  * The nine match-action units, one element at a time.
  *
- * This file defines the arithmetic. block.h composes these functions to stages and to fused bodies. The kernel gets
+ * This file defines the arithmetic. block.h composes these functions into stages and fused functions. The kernel gets
  * the same bits by other means in some places (lanes.h, lookup.h, lookup32.h, lookup_read.h; bpf/forms.h lists them),
  * and tests compare them with these functions. exact.h has superaccumulators, op.h operations other than the sum, and
  * mx.h shared exponents. Each function is the paper's unit of the same number (section 3.2, figure 2):
@@ -17,36 +17,39 @@
  *	MAU7 exponent	     adjust it by the leading zeros
  *	MAU8 assemble	     round and pack
  *
- * Formats, modes and roundings are arguments; callers pass constants and the compiler folds them. Branches depend on
- * data only in rare cases (specials, saturation, overflow).
+ * Formats, modes and roundings are arguments. Callers pass constants, which the compiler folds. Branches depend on data
+ * only in rare cases (specials, saturation, overflow).
  */
 #ifndef FPISA_MAU_H
 #define FPISA_MAU_H
 
 #include "format.h"
 
-/* One element on its way through the pipeline: the PHV in registers. */
+/* The PHV of one element, in registers. */
 struct fpisa_lane {
 	__u64 word;   /* packed value; MAU0 reads it, MAU8 writes it */
 	__u64 events; /* counts, format.h; accumulates over lanes */
 	__s64 m;      /* mantissa container, sign-extended from R bits */
 	__u32 e;      /* exponent container with sticky bits */
-	__s32 in;     /* MAU2: right shift of the incoming mantissa; negative is left */
+	__s32 in;     /* MAU2: right shift of the incoming mantissa; a negative value is a left shift */
 	__u32 st;     /* MAU2: right shift of the stored mantissa, or FPISA_DISCARD */
 	__u32 sign;   /* MAU5: 1 when the sum is negative */
 	__u32 dn;     /* MAU7: extra right shift of a subnormal result */
 	__u32 flags;  /* MAU8: result flags; accumulates over lanes */
 };
 
-/* In fpisa_lane.st: the stored mantissa is replaced, not shifted. */
+/* Value of fpisa_lane.st if the stored mantissa is replaced and not shifted. */
 #define FPISA_DISCARD 0x80u
 
-/* Below the fraction MAU6 keeps a round bit and a sticky bit, which is enough to round any value correctly once. */
+/*
+ * Number of bits that MAU6 keeps below the fraction. A round bit and a sticky bit are enough to round any value
+ * correctly once.
+ */
 #define FPISA_ROUND_BITS 2
 
 /*
- * Shift an R-bit mantissa right arithmetically (floor) by 0..R; *lost is nonzero if a nonzero bit was shifted out.
- * With R = 32 the lost bits are the low word of the value held 32 bits up.
+ * Shift an R-bit mantissa right arithmetically (floor) by 0..R. Set *lost to nonzero if a nonzero bit was shifted out.
+ * With R = 32, shift the value in the high word, so that the lost bits are the low word.
  */
 static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_format f, __u64 *lost)
 {
@@ -56,7 +59,7 @@ static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_f
 		*lost = (__u32)y;
 		return y >> 32;
 	}
-	/* Shift by 63 if `by` is 64; any negative value loses bits by that. */
+	/* Shift by 63 if `by` is 64. In this case any negative value loses bits too. */
 	__u64 beyond = by >> 6;
 	__u32 sh = by - (__u32)beyond;
 	__s64 y = m >> sh;
@@ -66,8 +69,8 @@ static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_f
 }
 
 /*
- * Run MAU0: split a packed value. The container keeps the sign in its top bit and the fraction at the right, as the
- * paper's two fields of one PHV word.
+ * Run MAU0, which splits a packed value. The container has the sign in its top bit and the fraction in its low bits, as
+ * the two fields of one PHV word in the paper.
  */
 static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -78,8 +81,9 @@ static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpis
 }
 
 /*
- * Run MAU1: apply the implied one, the sign and the guard bits. Exponent 0 counts as 1 without the implied one, so
- * subnormals are exact. A special value leaves mantissa 0 at exponent 1, which changes no register, and its sticky bit.
+ * Run MAU1, which applies the implied one, the sign and the guard bits. Exponent 0 is treated as 1 without the implied
+ * one, so subnormals are exact. A special value becomes a sticky bit with mantissa 0 and exponent 1, which changes no
+ * register.
  */
 static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -98,7 +102,9 @@ static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct 
 	l->m = (__s64)((((frac ^ (__u64)sign) - (__u64)sign)) << f.guard);
 }
 
-/* Run MAU2 for the first contribution of a round: replace the stored exponent. Return the register's new value. */
+/*
+ * Run MAU2 for the first contribution of a round, which replaces the stored exponent. Return the register's new value.
+ */
 static __always_inline __u16 fpisa_mau2_first(struct fpisa_lane *l)
 {
 	l->in = 0;
@@ -107,8 +113,8 @@ static __always_inline __u16 fpisa_mau2_first(struct fpisa_lane *l)
 }
 
 /*
- * Run MAU2: compare the exponents, update the stored one, and decide which mantissa is shifted and by how much.
- * Return the register's new value; sticky bits are only ever set.
+ * Run MAU2, which compares the exponents, updates the stored exponent, and decides which mantissa is shifted and by how
+ * much. Return the new value of the register, whose sticky bits are never cleared.
  *
  * fpisa:   d > 0 shifts the stored mantissa right by d, d < 0 the incoming
  *	    one by -d; the register takes the larger exponent.
@@ -134,7 +140,7 @@ static __always_inline __u16 fpisa_mau2_exponent(struct fpisa_lane *l, __u16 reg
 	return (__u16)((reg + up) | (l->e & FPISA_EXP_SPECIAL));
 }
 
-/* Run MAU3: align the incoming mantissa. A left shift (fpisa-a) is exact. */
+/* Run MAU3, which aligns the incoming mantissa. A left shift (fpisa-a) is exact. */
 static __always_inline void fpisa_mau3_align(struct fpisa_lane *l, struct fpisa_format f, enum fpisa_mode mode)
 {
 	__s64 right = mode == FPISA_MODE_FPISA_A ? fpisa_positive(l->in) : l->in;
@@ -190,15 +196,15 @@ static __always_inline __s64 fpisa_mau4_align(struct fpisa_lane *l, __s64 reg, s
 }
 
 /*
- * Run MAU4: align the stored mantissa and add, the paper's shift-and-add on one register. Return the register's new
- * value.
+ * Run MAU4, which aligns the stored mantissa and adds. This is the paper's shift-and-add on one register. Return the
+ * new value of the register.
  */
 static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f, enum fpisa_mode mode)
 {
 	return fpisa_saturating_add(fpisa_mau4_align(l, reg, f, mode), l->m, f, &l->events);
 }
 
-/* Run MAU5: find sign and magnitude of the sum. The magnitude may be 2^(R-1). */
+/* Run MAU5, which finds sign and magnitude of the sum. The magnitude may be 2^(R-1). */
 static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
 {
 	__s64 s = fpisa_negative(l->m);
@@ -209,7 +215,7 @@ static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
 
 /*
  * Return the leading zeros of a 32-bit value, 0..32, by binary search without branches. This is the match of MAU6 for
- * jobs with clz `bits`.
+ * jobs with method `bits` (enum fpisa_clz).
  */
 static __always_inline __u32 fpisa_clz32_bits(__u64 x)
 {
@@ -236,8 +242,8 @@ static __always_inline __u32 fpisa_clz64_bits(__u64 x)
 }
 
 /*
- * Run MAU6: with `lz` leading zeros (the match, 0..R), move the leading one to bit M + 2; bits shifted out at the
- * right stay as a sticky bit. Zero stays zero.
+ * Run MAU6, which moves the leading one to bit M + 2. `lz` is the number of leading zeros from the match, 0..R. Bits
+ * that are shifted out at the right become a sticky bit. Zero stays zero.
  */
 static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
 {
@@ -247,15 +253,15 @@ static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fp
 	l->m = (__s64)(top >> drop | fpisa_nonzero(top & ((1ull << drop) - 1)));
 }
 
-/* Return the exponent of a container without its sticky bits; an operation (op.h) may have made it negative. */
+/* Return the exponent of a container without its sticky bits. An operation (op.h) can make the exponent negative. */
 static __always_inline __s64 fpisa_exponent_of(__u32 e)
 {
 	return (__s64)((__u64)e << 51) >> 51;
 }
 
 /*
- * Run MAU7: the exponent of the leading one, as the field to pack less the implied one: max(E, 1) - 1. Below the
- * normal range the mantissa moves right by dn and the field stays 0.
+ * Run MAU7, which computes the exponent of the leading one as max(E, 1) - 1, the field to pack without the implied one.
+ * Below the normal range, the mantissa is shifted right by dn and the field is 0.
  */
 static __always_inline void fpisa_mau7_exponent(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
 {
@@ -280,9 +286,9 @@ static __always_inline __u64 fpisa_special(__u32 sticky, struct fpisa_format f, 
 }
 
 /*
- * Run MAU8: round once, assemble. `down` adds one to a negative magnitude that lost bits; `nearest` ties to even; a
- * carry runs into the exponent. Values beyond the range become the signed infinity, in each rounding, or the NaN of a
- * format without infinities. Every zero is +0.
+ * Run MAU8, which rounds once and assembles the result. Rounding down adds one to the magnitude of a negative value
+ * that lost bits. Rounding to nearest breaks ties to even. A carry propagates into the exponent. With either rounding,
+ * values beyond the range become the signed infinity, or NaN in a format without infinities. Every zero is +0.
  */
 static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpisa_format f,
 						enum fpisa_rounding rounding)
@@ -309,7 +315,7 @@ static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpi
 		if (f.finite)
 			l->sign = 0;
 	}
-	/* A guarded register, a quotient or a product can round to zero; that zero also has no sign. */
+	/* A register with guard bits, a quotient or a product can round to zero. This zero has no sign either. */
 	__u64 sign = l->sign & fpisa_nonzero(word);
 
 	l->word = word | sign << (f.ebits + f.mbits);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Block floating point (OCP MXINT8). 32 elements of eight bits share a scale of eight bits; scale 255 is NaN. This is
- * the paper's replicated exponent register: every lane has the block's exponent, so MAU2 decides the same in all lanes.
- * MAU2 to 6 are those of the other formats. This file has MAU0, 1, 7 and 8, over a block.
+ * Block floating point (OCP MXINT8). 32 elements of eight bits share a scale of eight bits. Scale 255 is NaN. As with
+ * the replicated exponent register of the paper, every lane has the exponent of the block, so MAU2 makes the same
+ * decision in all lanes. MAU2 to MAU6 are the same as for other formats. This file contains MAU0, MAU1, MAU7 and MAU8,
+ * over a block.
  *
  * Scale s is exponent s + 1 with bias 128, so that the least exponent is 1 as elsewhere.
  */
@@ -11,10 +12,10 @@
 
 #include "op.h"
 
-#define FPISA_MX_NAN 0xff /* as a scale */
-#define FPISA_MX_MAX 127  /* the largest element of a read-out */
+#define FPISA_MX_NAN 0xff /* scale of a block of NaN */
+#define FPISA_MX_MAX 127  /* largest magnitude of an element in a result */
 
-/* Run stage 0: the scale becomes the exponent field, the element the mantissa. */
+/* Run stage 0. The scale becomes the exponent field, and the element becomes the mantissa. */
 static __always_inline void fpisa_mx_stage0(const void *in, __u8 scale, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -43,7 +44,7 @@ static __always_inline void fpisa_mx_stage1(struct fpisa_phv_ref p, struct fpisa
 	}
 }
 
-/* Run stage 7: the exponent of the leading one, not limited to a range. */
+/* Run stage 7, which computes the exponent of the leading one without limiting it to a range. */
 static __always_inline void fpisa_mx_stage7(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -53,14 +54,14 @@ static __always_inline void fpisa_mx_stage7(struct fpisa_phv_ref p, struct fpisa
 	}
 }
 
-/* Round the elements to scale s. Return the largest magnitude; *lost is nonzero if a rounding lost a bit. */
+/* Round the elements to scale s. Return the largest magnitude. Set *lost to nonzero if a rounding lost a bit. */
 static __always_inline __u32 fpisa_mx_round(struct fpisa_phv_ref p, __u8 *out, __s64 s, struct fpisa_format f,
 					    enum fpisa_rounding rounding, __u32 *lost)
 {
 	__u32 largest = 0, fallen = 0;
 
 	FPISA_EACH(i) {
-		/* M + 3 bits, two of them below the fraction; a zero may have any exponent */
+		/* The value has M + 3 bits, of which two are below the fraction. A zero may have any exponent. */
 		__s64 down = fpisa_positive(s + 1 - fpisa_exponent_of(p.e[i]));
 		__u32 shift = (__u32)fpisa_min(down, f.mbits + 2) + FPISA_ROUND_BITS;
 		__u32 x = (__u32)fpisa_get_magnitude(p.m, i, f), ulp = 1u << shift, up, k;
@@ -81,8 +82,8 @@ static __always_inline __u32 fpisa_mx_round(struct fpisa_phv_ref p, __u8 *out, _
 }
 
 /*
- * Run stage 8 with the smallest scale at which every rounded element fits. This is the scale that puts the largest
- * magnitude into 64..128, or the next scale if the magnitude rounds to 128. Return the result flags.
+ * Run stage 8 with the smallest scale at which every rounded element fits. With this scale the largest magnitude is in
+ * 64..128. If it rounds to 128, use the next scale. Return the result flags.
  */
 static __always_inline __u32 fpisa_mx_stage8(struct fpisa_phv_ref p, __u8 *out, __u8 *scale, struct fpisa_format f,
 					     enum fpisa_rounding rounding)

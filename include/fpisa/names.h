@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The names of the parameters of jobs and queries: options, outputs, messages and adapters use these lists. X(id,
- * name) is called for each. `id` is the end of the enum's constants. `between` stands between two names, so
- * FPISA_MODE_NAMES(FPISA_NAME, " or ") is part of a message.
+ * The names of the parameters of jobs and queries, for options, outputs, messages and adapters. Each list calls X(id,
+ * name) for every name. `id` is the last part of the enum constant. `between` is put between two names, so
+ * FPISA_MODE_NAMES(FPISA_NAME, " or ") can be part of a message.
  */
 #ifndef FPISA_NAMES_H
 #define FPISA_NAMES_H
 
 #define FPISA_NAME(id, name, ...) name
-#define FPISA_NAMED(id, name, ...) name, /* a name in an array; `between` is empty */
+#define FPISA_NAMED(id, name, ...) name, /* a name in an array initialiser; `between` is empty */
 
 #define FPISA_MODE_NAMES(X, between) \
 	X(FPISA, "fpisa") between X(FPISA_A, "fpisa-a") between X(FPISA64, "fpisa64") between X(EXACT, "exact")
@@ -20,7 +20,7 @@
 
 /* clang-format off */
 
-/* enum fpisa_dtype; programs also name the types like this. */
+/* enum fpisa_dtype. Programs also use these names for types. */
 #define FPISA_FORMAT_NAMES(X, between) \
 	X(FP32, "fp32", "float32") between X(FP16, "fp16", "float16") between X(BF16, "bf16", "bfloat16") between \
 	X(FP64, "fp64", "float64") between X(E4M3, "e4m3", "e4m3") between X(E5M2, "e5m2", "e5m2") between \
@@ -40,12 +40,12 @@
 	X(REAL, "real") between X(DOUBLE, "double") between X(INT32, "int32") between \
 	X(INT64, "int64") between X(TEXT, "text") between X(DATE, "date") between \
 	X(DECIMAL, "decimal")
-#define FPISA_DECIMAL_MOST 38  /* digits of a decimal: 10^38 < 2^127 */
-#define FPISA_DECIMAL_INT64 18 /* digits that 64 bits hold */
+#define FPISA_DECIMAL_MOST 38  /* most digits of a decimal, because 10^38 < 2^127 */
+#define FPISA_DECIMAL_INT64 18 /* most digits of a decimal that fits into 64 bits */
 
 /*
- * The columns of a query's group after its keys, in this order. Each has its type, if values are reals, and whether it
- * is never NULL.
+ * The columns of a query's group after its keys, in this order. Each column has its type for values that are reals, and
+ * whether the column is never NULL.
  */
 #define FPISA_AGGREGATE_NAMES(X, between) \
 	X(COUNT, "count", INT64, 1) between X(SUM, "sum", REAL, 0) between X(MIN, "min", REAL, 0) between \

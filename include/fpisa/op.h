@@ -5,7 +5,7 @@
  *	norm		MAU1 squares; at read-out a root follows MAU5
  *	avg, scale	sums; at read-out a quotient or a product follows MAU5
  *	min, max	the mantissa register holds an order-preserving encoding; MAU4 compares
- *	int32		the register holds the encoding, which is the value; MAU4 adds it
+ *	int32		the mantissa register holds the value as its encoding; MAU4 adds the value
  *
  * The quotient, product or root of a magnitude is exact or carries a sticky bit far below the format's last one.
  * MAU6..8 process it like any other magnitude, with one rounding. Everything here works on a PHV between two units of
@@ -19,21 +19,21 @@
 
 /* -- factors --------------------------------------------------------------- */
 
-/* Work of a round's read-out in addition to rounding; see fpisa_final_of() */
+/* Work of a round's read-out in addition to rounding; see fpisa_final_of(). */
 struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
 	__u32 divisor;	/* divisor of avg, 1..64 */
-	__u32 op;	/* enum fpisa_op; AVG by reciprocal is SCALE; SUM: nothing */
+	__u32 op;	/* enum fpisa_op; SUM: no work; an AVG by reciprocal is SCALE */
 	__u32 negative; /* the factor is negative */
 };
 
-/* Fraction bits of a binary64 that a factor of 24 significant bits leaves zero. */
+/* Number of low fraction bits of a binary64 that are zero in a factor with 24 significant bits. */
 #define FPISA_FACTOR_SPARE 29
 
 /*
- * Return whether the factor is valid: the bits of a binary64, finite, not zero, of at most 24 significant bits unless
- * the format has 8 bytes.
+ * Return whether the factor, given as the bits of a binary64, is valid. A valid factor is finite and nonzero, and has
+ * at most 24 significant bits unless the format has 8 bytes.
  */
 static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 {
@@ -43,8 +43,8 @@ static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 }
 
 /*
- * Return the read-out's work in a round of `op` with `n` contributions. `operand` is a valid factor if op is SCALE;
- * reciprocal is the job's option.
+ * Return the work of the read-out in a round of `op` with `n` contributions. `operand` is a valid factor if op is
+ * SCALE. `reciprocal` is the option of the job.
  */
 static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
 							 int reciprocal)
@@ -68,7 +68,10 @@ static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, 
 
 		while (log < 6 && 1u << log < fin.divisor)
 			log++;
-		/* A power of two cannot be half way between two multiples of n, unless n is a power of two. */
+		/*
+		 * There are no ties to round, because a power of two cannot be half way between two multiples of n
+		 * unless n is a power of two.
+		 */
 		fin.factor = ((1ull << (bits - 1 + log)) + fin.divisor / 2) / fin.divisor;
 		fin.exponent = -(__s32)(bits - 1 + log);
 		fin.op = FPISA_OP_SCALE;
@@ -78,7 +81,7 @@ static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, 
 
 /* -- MAU1, norm --------------------------------------------------------------- */
 
-/* Return the low half of a x b; *high gets the high half. */
+/* Return the low half of a x b. Set *high to the high half. */
 static __always_inline __u64 fpisa_multiply(__u64 a, __u64 b, __u64 *high)
 {
 	__u64 al = (__u32)a, ah = a >> 32, bl = (__u32)b, bh = b >> 32;
@@ -89,8 +92,8 @@ static __always_inline __u64 fpisa_multiply(__u64 a, __u64 b, __u64 *high)
 }
 
 /*
- * Square after MAU1: n 2^G becomes floor(n^2 2^(G - M - 1)), which has no more bits, the exponent e becomes 2 e.
- * *lost is nonzero if the floor lost a bit. A special keeps exponent 1 and mantissa 0.
+ * Square the value after MAU1. n 2^G becomes floor(n^2 2^(G - M - 1)), which has no more bits, and the exponent e
+ * becomes 2 e. Set *lost to nonzero if the floor lost a bit. A special keeps exponent 1 and mantissa 0.
  */
 static __always_inline void fpisa_square(struct fpisa_lane *l, struct fpisa_format f, __u64 *lost)
 {
@@ -159,7 +162,7 @@ static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpis
 	fpisa_fit(l, q, low, fpisa_exponent_of(l->e) - 64, f);
 }
 
-/* Multiply by the factor. A negative factor also inverts the sign of infinities. */
+/* Multiply by the factor. A negative factor also negates infinities. */
 static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, const struct fpisa_final *fin,
 					  struct fpisa_format f)
 {
@@ -173,8 +176,8 @@ static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, co
 }
 
 /*
- * Compute the root of m 2^(e - 2 bias - M + 1 - G), bit by bit, with the remainder as a sticky bit. Compute 32 bits, or
- * 58 for a format of 8 bytes. Two bits more than the format has are enough.
+ * Compute the root of m 2^(e - 2 bias - M + 1 - G), bit by bit, with the remainder as a sticky bit. Two bits more than
+ * those of the format would be enough; this computes 32 bits, or 58 for a format of 8 bytes.
  */
 static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format f)
 {
@@ -184,7 +187,7 @@ static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format
 	__u64 high = (__u64)l->m << (lz & 63), low, root = 0, rest = 0;
 	__u32 odd = (__u32)e & 1;
 
-	/* high:low x 2^e with e even */
+	/* The operand is now high:low x 2^e, where e is even. */
 	low = (high & odd) << 63;
 	high >>= odd;
 	e += odd;
@@ -228,8 +231,8 @@ static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fp
 /* -- order-preserving encoding ---------------------------------------------------- */
 
 /*
- * Return the encoding of a packed value of w bits, less 2^(w-1). NaN is the greatest, both zeros are 0, all others
- * are in the order of the numbers. An integer is its own encoding.
+ * Return the encoding of a packed value of w bits, less 2^(w-1). The encodings have the order of the numbers. The
+ * encoding of NaN is the greatest, and that of both zeros is 0. An integer is its own encoding.
  */
 static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format f)
 {
@@ -246,7 +249,7 @@ static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format 
 	return -(__s64)mag - 1;
 }
 
-/* Return the packed value of an encoding; set FPISA_NAN, FPISA_INF in *flags. */
+/* Return the packed value of an encoding. Set FPISA_NAN or FPISA_INF in *flags if the value is NaN or infinite. */
 static __always_inline __u64 fpisa_order_decode(__s64 code, struct fpisa_format f, __u32 *flags)
 {
 	const int w = f.ebits + f.mbits + 1;
@@ -313,8 +316,7 @@ static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const str
 }
 
 /*
- * Run a stage for encodings, in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 do
- * nothing.
+ * The stages for encodings replace stages 0, 4 (for further contributions), 5 and 8. Stages 1 to 3, 6 and 7 do nothing.
  */
 static __always_inline void fpisa_stage0_encode(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {

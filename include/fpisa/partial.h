@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A partial is an exact sum and its counts, as bytes that go from one program or machine to another and merge there
- * without any rounding. doc/partial.md describes every byte. The written bytes depend only on the values, so equal
- * bytes are equal sums; a partial that is read need not be the shortest form.
+ * A partial is an exact sum and its counts, as bytes that one program or machine sends to another, which merges them
+ * without any rounding. doc/partial.md describes every byte. The written bytes depend only on the values, so equal sums
+ * have equal bytes. The reader also accepts a partial that is not in the shortest form.
  */
 #ifndef FPISA_PARTIAL_H
 #define FPISA_PARTIAL_H
@@ -11,7 +11,7 @@
 
 #define FPISA_PARTIAL_VERSION 1
 #define FPISA_PARTIAL_NEGATIVE 0x01 /* the magnitude is negative */
-#define FPISA_PARTIAL_SPECIALS 0x02 /* three counts follow: NaN, +Inf, -Inf */
+#define FPISA_PARTIAL_SPECIALS 0x02 /* three counts follow, of NaN, +Inf and -Inf */
 
 struct fpisa_partial {
 	__u8 magic[2]; /* "FS" */
@@ -25,7 +25,7 @@ struct fpisa_partial {
 _Static_assert(sizeof(struct fpisa_partial) == 16, "no padding");
 
 #define FPISA_PARTIAL_COUNTS 24	    /* bytes of the three counts */
-#define FPISA_PARTIAL_MAGNITUDE 272 /* bytes of the magnitude at most: 2161 bits */
+#define FPISA_PARTIAL_MAGNITUDE 272 /* most bytes of the magnitude, for 2161 bits */
 #define FPISA_PARTIAL_MOST (sizeof(struct fpisa_partial) + FPISA_PARTIAL_COUNTS + FPISA_PARTIAL_MAGNITUDE)
 
 /* Return bits `at` to `at` + 7 of x. */
@@ -37,7 +37,7 @@ static inline __u8 fpisa_magnitude_byte(const struct fpisa_magnitude *x, int at)
 	return (__u8)(two >> (at & 31));
 }
 
-/* Write a as a partial and return its bytes. */
+/* Write `a` as a partial. Return the number of bytes. */
 static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct fpisa_format f,
 					__u8 out[FPISA_PARTIAL_MOST])
 {
@@ -66,7 +66,10 @@ static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct f
 	return size;
 }
 
-/* Add the magnitude, in units of `at` quanta, to limbs that are zero. Return 0, or -ERANGE if some bit has no limb. */
+/*
+ * Add the magnitude, whose bit 0 is bit `at` in quanta, to limbs that are zero. Return 0, or -ERANGE if a bit does not
+ * fit into the limbs.
+ */
 static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magnitude, __u32 bytes, int at)
 {
 	for (__u32 i = 0; i < bytes; i++, at += 8) {
@@ -75,7 +78,7 @@ static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magn
 
 		if (!byte)
 			continue;
-		/* Bits of a byte may lie below the quantum if they are zero. */
+		/* Bits below the quantum are allowed if they are zero. */
 		for (; place < 0; place++, byte >>= 1)
 			if ((byte & 1) || place < -7)
 				return -ERANGE;
@@ -86,16 +89,14 @@ static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magn
 	return fpisa_superacc_carry(a) || a->limb[a->limbs - 1] >> 32 ? -ERANGE : 0;
 }
 
-/*
- * Return whether a number that is not negative, with a window of all limbs, can be the sum of `values` finite values.
- */
+/* Return whether `a`, which is not negative and has a window of all limbs, can be the sum of `values` finite values. */
 static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct fpisa_format f, __u64 values)
 {
 	const __u32 bits = fpisa_superacc_bits(f);
 	const __s64 *limb = a->limb + (bits >> 5);
 	unsigned __int128 above = limb[0] | (unsigned __int128)limb[1] << 32 | (unsigned __int128)limb[2] << 64;
 
-	/* Less than `values` times 2^bits quanta, and zero without values. */
+	/* The sum must be less than `values` times 2^bits quanta, and zero if there are no values. */
 	if (values)
 		return above >> (bits & 31) < values;
 	for (int i = 0; i < a->limbs; i++)
@@ -105,9 +106,9 @@ static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct f
 }
 
 /*
- * Read a partial of `size` arbitrary bytes into limbs that hold any value of format f. Return 0, or -errno with the end
- * of a sentence in *why: -EINVAL: not a partial; -EPROTONOSUPPORT: another version; -ERANGE: values of f cannot have
- * that sum.
+ * Read `size` arbitrary bytes as a partial into limbs that can hold any value of format f. Return 0, or a negative
+ * errno with the end of a sentence in *why. The error is -EINVAL if the bytes are not a partial, -EPROTONOSUPPORT for
+ * another version, and -ERANGE if values of f cannot have this sum.
  */
 static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa_format f,
 				     union fpisa_superacc_full *out, const char **why)

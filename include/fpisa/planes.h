@@ -3,17 +3,19 @@
  * Exact sums as planes of digits: how a leaf of a tree sends the sum of its ranks to its parent (doc/protocol.md,
  * section 11).
  *
- * A leaf moves the carries of its superaccumulators up, so that each limb holds one digit: a signed number of 32 bits.
- * Plane p of a chunk is digit p of each of its elements, worth digit x 2^(32 p) units of the first limb. With n limbs
- * there are n + 1 planes: the last one is the part of the top limb above its 32 bits. The parent adds a digit to limb p
- * as it adds a value, so its sum has the bits of the flat sum. A plane of zeros is not sent.
+ * A leaf propagates the carries of its superaccumulators, so that each limb holds one digit, a signed number of 32
+ * bits. Plane p of a chunk consists of digit p of each element, which stands for digit x 2^(32 p) units of the first
+ * limb. With n limbs there are n + 1 planes, because the part of the top limb above its 32 bits is a plane too. The
+ * parent adds a digit to limb p in the same way as a value, so its sum has the same bits as one sum over all workers. A
+ * plane of zeros is not sent.
  *
  * Digits are balanced, -2^31 to 2^31 - 1, so a small negative sum has zeros in its upper planes. The sticky bits of
- * specials are a plane of their own.
+ * specials are a separate plane.
  *
- * Bounds: limbs of exact.h hold less than 2^61 after 64 ranks. A parent adds 64 digits below 2^31 to a limb. The sum of
- * 4,096 values of FP32 may take 66 bits of the top limb. Units of FPISA_SPILL are therefore moved from there to the
- * exponent register, beside the sticky bits, and fpisa_exact_mau5() adds them. In the other formats 4,096 values fit.
+ * A limb of exact.h is below 2^61 after the adds of 64 ranks. A parent adds 64 digits below 2^31 to a limb. In FP32 the
+ * sum of 4,096 values may need 66 bits of the top limb. So units of FPISA_SPILL are moved from the top limb to the
+ * exponent register, beside the sticky bits, and fpisa_exact_mau5() adds these units again. In the other formats the
+ * sum of 4,096 values fits.
  */
 #ifndef FPISA_PLANES_H
 #define FPISA_PLANES_H
@@ -26,7 +28,7 @@
 
 /* A set of planes. */
 struct fpisa_planes {
-	__u64 low, high; /* planes 0 to 63, 64 to 127 */
+	__u64 low, high; /* bits for planes 0 to 63, and for planes 64 to 127 */
 };
 
 static __always_inline void fpisa_planes_add(struct fpisa_planes *set, __u32 plane)
@@ -53,7 +55,7 @@ static __always_inline __u32 fpisa_planes_count(const struct fpisa_planes *set)
 	return n;
 }
 
-/* Return the first plane of the set from `plane` on; above FPISA_PLANE_SPECIALS if there is none. */
+/* Return the first plane of the set from `plane` on, or a number above FPISA_PLANE_SPECIALS if no plane follows. */
 static __always_inline __u32 fpisa_planes_next(const struct fpisa_planes *set, __u32 plane)
 {
 	while (plane <= FPISA_PLANE_SPECIALS && !fpisa_planes_has(set, plane))
@@ -61,7 +63,7 @@ static __always_inline __u32 fpisa_planes_next(const struct fpisa_planes *set, _
 	return plane;
 }
 
-/* Return whether sums with `limbs` limbs an element have this plane. */
+/* Return whether sums with `limbs` limbs for each element have this plane. */
 static __always_inline int fpisa_plane_valid(__u32 plane, __u32 limbs)
 {
 	return plane <= limbs || plane == FPISA_PLANE_SPECIALS;
@@ -78,7 +80,7 @@ static __always_inline __s32 fpisa_low_digit(__s64 limb, __s64 *above)
 
 /* -- limbs of exact.h ---------------------------------------------------------- */
 
-/* Move carries up until all limbs below the top one are digits. The value of the accumulator does not change. */
+/* Propagate carries until all limbs below the top limb are digits. The value of the accumulator does not change. */
 static __always_inline void fpisa_exact_carry(__s64 *acc, int n)
 {
 	__s64 carry = 0;
@@ -120,8 +122,8 @@ static __always_inline void fpisa_exact_add_digit(__s64 *acc, __u16 *e, int n, _
 /* -- limbs of exact64.h -------------------------------------------------------- */
 
 /*
- * Move carries up as fpisa_exact_carry() does, in the limbs in use. A carry out of the last of them puts one more in
- * use.
+ * Propagate carries as fpisa_exact_carry() does, in the limbs in use. A carry out of the last limb extends the range by
+ * one limb.
  */
 static __always_inline void fpisa_exact64_carry(struct fpisa_limbs64_block *a, __u32 i, __u16 *e)
 {
@@ -147,7 +149,7 @@ static __always_inline void fpisa_exact64_carry(struct fpisa_limbs64_block *a, _
 	}
 }
 
-/* Return a digit of an accumulator after fpisa_exact64_carry(); 0 outside of the limbs in use. */
+/* Return a digit of an accumulator after fpisa_exact64_carry(), or 0 outside of the limbs in use. */
 static __always_inline __s32 fpisa_exact64_digit(const struct fpisa_limbs64_block *a, __u32 i, __u16 e, __u32 plane)
 {
 	__u64 at = plane < FPISA_LIMBS64 ? plane : FPISA_LIMBS64 - 1;
@@ -161,7 +163,7 @@ static __always_inline __s32 fpisa_exact64_digit(const struct fpisa_limbs64_bloc
 	return plane < FPISA_LIMBS64 ? digit : (__s32)above;
 }
 
-/* Add a digit. It is a value that begins in limb `plane`, or in the last limb in which a value can begin. */
+/* Add a digit as a value that begins in limb `plane`, or in the last limb in which a value can begin. */
 static __always_inline void fpisa_exact64_add_digit(struct fpisa_limbs64_block *a, __u32 i, __u16 *e, __u32 plane,
 						    __s32 digit)
 {
@@ -177,7 +179,7 @@ static __always_inline void fpisa_exact64_add_digit(struct fpisa_limbs64_block *
 
 /* -- sticky bits ------------------------------------------------------------------ */
 
-#define FPISA_STICKY_SHIFT 13 /* of the sticky bits, from the register to a digit */
+#define FPISA_STICKY_SHIFT 13 /* right shift that turns the sticky bits of the register into a digit */
 
 _Static_assert(FPISA_EXP_SPECIAL >> FPISA_STICKY_SHIFT == 7, "three sticky bits at the top of the register");
 

@@ -3,22 +3,22 @@
  * Advanced operations by table lookup (paper, appendix A "Advanced FP operations"): multiplication, reciprocal,
  * logarithm, square root.
  *
- *	extract		  MAU0, MAU1, then the leading one in front (subnormals too)
+ *	extract		  MAU0, MAU1, then the leading one in front (also for subnormals)
  *	match		  a table entry by the leading bits of the fraction
  *	action		  integer arithmetic on entry, fraction and exponent
  *	MAU6, MAU7, MAU8  renormalise, adjust the exponent, round and assemble
  *
- * Multiplication adds the exponents and multiplies the mantissas as integers: for small types by table lookup, for
- * larger ones by an integer multiplier. Division is multiplication by the reciprocal; the paper leaves that to the
- * end host, here it is a table too. Logarithm and square root are lookups in a table of fewer than 2000 entries, with
- * low error (<1%). Every value of the small formats has its own entry. FP32 has more fraction bits than the match
- * takes, so it is interpolated linearly towards the next entry.
+ * Multiplication adds the exponents and multiplies the mantissas as integers. Small types use a table lookup, and
+ * larger types use an integer multiplier. Division is multiplication by the reciprocal. The paper leaves the reciprocal
+ * to the end host, but here it is also a table. Logarithm and square root are lookups in a table of fewer than 2000
+ * entries, with low error (<1%). Every value of the small formats has its own entry. FP32 has more fraction bits than
+ * the match uses, so FP32 is interpolated linearly towards the next entry.
  *
  * The tables are BPF array maps (bpf/lab/tables.bpf.c) that user space fills (user/lab/tables/entries.c computes the
  * entries, in integers). `fpisa tables` measures the errors.
  *
- * Formats have up to 32 bits: tables of this size would give fp64 only the accuracy of fp32. Branches depend on data
- * only for specials and zeros.
+ * Formats have at most 32 bits, because tables of this size would give fp64 only the accuracy of fp32. Branches depend
+ * on data only for specials and zeros.
  */
 #ifndef FPISA_TABLES_H
 #define FPISA_TABLES_H
@@ -26,7 +26,7 @@
 #include "fpisa/mau.h"
 
 enum fpisa_table {
-	FPISA_TABLE_PRODUCT,	/* (8 + i / 8) (8 + i % 8): significands of four bits */
+	FPISA_TABLE_PRODUCT,	/* (8 + i / 8) (8 + i % 8), for significands of four bits */
 	FPISA_TABLE_SQUARE,	/* floor(i^2 / 4) */
 	FPISA_TABLE_RECIPROCAL, /* 2^31 / (1 + i/1024) */
 	FPISA_TABLE_LOG2,	/* 2^31 log2(1 + t) / t, t as in fpisa_log2() */
@@ -42,16 +42,16 @@ enum fpisa_function {
 	FPISA_FUNCTIONS,
 };
 
-/* A table's entry; `step` leads to the next one, and is 0 if there is nothing between two. */
+/* An entry of a table. `step` is the difference to the next entry, or 0 if the table is not interpolated. */
 struct fpisa_entry {
 	__u32 value;
 	__s32 step;
 };
 
-/* The caller's match: returns the entry of table t at index i < fpisa_table_entries(t). */
+/* The caller's match. Return the entry of table t at index i < fpisa_table_entries(t). */
 typedef struct fpisa_entry (*fpisa_look)(enum fpisa_table t, __u32 i);
 
-/* Key of the interpolated tables: leading bits of the fraction. */
+/* Number of leading fraction bits that are the key of the interpolated tables. */
 #define FPISA_INDEX_BITS 10
 #define FPISA_NODES (1u << FPISA_INDEX_BITS)
 #define FPISA_REST_BITS (32 - FPISA_INDEX_BITS)
@@ -65,7 +65,7 @@ static __always_inline __u32 fpisa_table_entries(enum fpisa_table t)
 	return t == FPISA_TABLE_PRODUCT ? FPISA_PRODUCTS : t == FPISA_TABLE_SQUARE ? FPISA_SQUARES : FPISA_NODES;
 }
 
-/* Return the table for a multiplication of that fraction, or FPISA_TABLES: the integer multiplier. */
+/* Return the table for a multiplication of significands of this size, or FPISA_TABLES for the integer multiplier. */
 static __always_inline enum fpisa_table fpisa_table_of(enum fpisa_function fn, struct fpisa_format f)
 {
 	switch (fn) {
@@ -82,12 +82,12 @@ static __always_inline enum fpisa_table fpisa_table_of(enum fpisa_function fn, s
 	}
 }
 
-/* An operand: (1 + frac / 2^32) x 2^exp, unless it is zero or special. */
+/* An operand. Its value is (1 + frac / 2^32) x 2^exp, unless the operand is zero or special. */
 struct fpisa_operand {
 	__u32 frac;
 	__s32 exp;
 	__u32 sign;
-	__u32 zero;   /* 1 for +-0, and for a special */
+	__u32 zero;   /* 1 for +-0 and for a special */
 	__u32 sticky; /* FPISA_EXP_NAN, _PINF or _NINF, else 0 */
 };
 
@@ -116,8 +116,8 @@ static __always_inline struct fpisa_operand fpisa_operand_of(__u64 word, struct 
 }
 
 /*
- * A result before it is packed has the registers' form: m x 2^(e - bias - M - G). Exponents of results reach below
- * zero, which the container cannot hold. So G is this offset, which MAU7 subtracts: the smallest product of two FP32
+ * G of a result before it is packed, which has the form m x 2^(e - bias - M - G) of the registers. Exponents of results
+ * can be below zero, which the container cannot hold, so MAU7 subtracts this offset. The smallest product of two FP32
  * subnormals has e = 2 x -149 - 61 + 150.
  */
 #define FPISA_RESULT_GUARD 224
@@ -138,7 +138,7 @@ static __always_inline void fpisa_result(struct fpisa_lane *l, __u64 m, __s32 ls
 	l->sign = sign;
 }
 
-/* Store a zero (sticky 0) or a special result. A format without infinities has a NaN instead. */
+/* Store a zero (sticky 0) or a special result. In a format without infinities, store NaN for an infinity. */
 static __always_inline void fpisa_result_special(struct fpisa_lane *l, __u32 sticky, __u32 sign, struct fpisa_format f)
 {
 	l->m = 0;
@@ -167,12 +167,13 @@ static __always_inline __u64 fpisa_between(struct fpisa_entry at, __u32 frac)
 }
 
 /*
- * Multiply l->word by `other`, exactly: MAU8's rounding is the only one. Products of significands of up to four bits
- * are the match itself. Significands of up to 11 bits are 1536 + x and 1536 + y with x, y in -512..511, and x y is a
- * difference of quarter squares,
+ * Multiply l->word by `other`. The product is exact, and only MAU8 rounds. For significands of up to four bits, the
+ * table entry is the product. Significands of up to 11 bits are 1536 + x and 1536 + y with x, y in -512..511, and x y
+ * is a difference of quarter squares,
  *	floor((x + y)^2 / 4) - floor((x - y)^2 / 4)
- * (the terms have the same parity, so the floors cut the same off each). This takes two matches in one table of 1025
- * entries in place of 2^20 products. Larger ones use the multiplier. 0 x Inf is NaN; signs multiply.
+ * (the terms have the same parity, so both floors discard the same amount). This takes two matches in one table of 1025
+ * entries in place of 2^20 products. Larger significands use the multiplier. 0 x Inf is NaN, and the sign is the
+ * product of the signs.
  */
 static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, struct fpisa_format f, fpisa_look look)
 {
@@ -211,7 +212,7 @@ static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, st
 	fpisa_result(l, m, a.exp + b.exp - scale, sign, f);
 }
 
-/* Compute 1 / l->word. 1 / +-0 is +-Inf, and the other way round. */
+/* Compute 1 / l->word. 1 / +-0 is +-Inf, and 1 / +-Inf is +-0. */
 static __always_inline void fpisa_reciprocal(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {
 	struct fpisa_operand a = fpisa_operand_of(l->word, f);
@@ -227,11 +228,11 @@ static __always_inline void fpisa_reciprocal(struct fpisa_lane *l, struct fpisa_
 }
 
 /*
- * Compute log2 of l->word. This is "the integer logarithm of the mantissa", but near 1 the logarithm goes to zero and
- * its table's relative error to infinity. So 2^e (1 + t) has t in -1/4..1/2; significands from 1.5 on are halved.
- * Then log2 = e + t g(t) with g(t) = log2(1 + t) / t tabulated: from 1.66 to 1.17, flat near t = 0. With e = 0 the
- * relative error is g's; else |log2| is at least 1 - log2(1.5) = 0.41. log2 of +-0 is -Inf; of a negative number,
- * NaN.
+ * Compute log2 of l->word. The paper has "the integer logarithm of the mantissa", but near 1 the logarithm approaches
+ * zero, so the relative error of such a table would be unbounded. So write the operand as 2^e (1 + t) with t in
+ * -1/4..1/2, and halve significands from 1.5 on. Then log2 = e + t g(t), where the table has g(t) = log2(1 + t) / t,
+ * which falls from 1.66 to 1.17 and is flat near t = 0. If e is 0, the relative error is that of g. Otherwise |log2| is
+ * at least 1 - log2(1.5) = 0.41. log2 of +-0 is -Inf, and log2 of a negative number is NaN.
  */
 static __always_inline void fpisa_log2(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {
@@ -245,24 +246,24 @@ static __always_inline void fpisa_log2(struct fpisa_lane *l, struct fpisa_format
 		fpisa_result_special(l, a.zero && !a.sticky ? FPISA_EXP_NINF : sticky, 0, f);
 		return;
 	}
-	/* t and g by 2^32 and 2^31; a fraction has 31 bits at most, so half of its last bit is 0. */
+	/* t is scaled by 2^32, and g by 2^31. A fraction has at most 31 bits, so halving it loses no bit. */
 	t = ((__s64)a.frac - ((__s64)half << 32)) >> half;
 	g = (__s64)(fpisa_between(look(FPISA_TABLE_LOG2, a.frac >> FPISA_REST_BITS), a.frac) >> FPISA_REST_BITS);
-	/* t g by 2^63; by 2^53 with e before it, at least 2^29 if e is 0. */
+	/* t g is scaled by 2^63, and the sum with e by 2^53. The sum is at least 2^29 if e is 0. */
 	sum = (__s64)((__u64)e << 53) + (t * g >> 10);
 	sign = fpisa_negative(sum);
 	fpisa_result(l, (__u64)((sum ^ sign) - sign), -53, (__u32)sign & 1, f);
 }
 
-/* 2^30 times 1 and sqrt(2), the latter rounded up. */
+/* 1 and sqrt(2), both scaled by 2^30. sqrt(2) is rounded up. */
 #define FPISA_SQRT1 (1ull << 30)
 #define FPISA_SQRT2 1518500250ull
 _Static_assert(FPISA_SQRT2 *FPISA_SQRT2 > 1ull << 61 && (FPISA_SQRT2 - 1) * (FPISA_SQRT2 - 1) < 1ull << 61,
 	       "the root of 2, rounded up");
 
 /*
- * Compute the square root of l->word: the root of the significand, times sqrt(2) if the exponent is odd, at half the
- * exponent. The root of -0 is -0; the root of a negative number is NaN.
+ * Compute the square root of l->word. The result is the root of the significand, times sqrt(2) if the exponent is odd,
+ * with half the exponent. The root of -0 is -0; the root of a negative number is NaN.
  */
 static __always_inline void fpisa_sqrt(struct fpisa_lane *l, struct fpisa_format f, fpisa_look look)
 {
@@ -280,7 +281,7 @@ static __always_inline void fpisa_sqrt(struct fpisa_lane *l, struct fpisa_format
 	fpisa_result(l, root, (a.exp >> 1) - 61, 0, f);
 }
 
-/* Run any of the four functions, by number; only multiplication uses `other`. */
+/* Run one of the four functions, by number. Only multiplication uses `other`. */
 static __always_inline void fpisa_apply(struct fpisa_lane *l, enum fpisa_function fn, __u64 other,
 					struct fpisa_format f, fpisa_look look)
 {
@@ -300,8 +301,8 @@ static __always_inline void fpisa_apply(struct fpisa_lane *l, enum fpisa_functio
 }
 
 /*
- * Pack the result in the lane into l->word and l->flags. A zero keeps its sign here, as in IEEE 754. INEXACT refers
- * to this rounding, not to the table's.
+ * Pack the result in the lane into l->word and l->flags. A zero keeps its sign here, as in IEEE 754. INEXACT refers to
+ * this rounding, not to the error of the table.
  */
 static __always_inline void fpisa_pack_result(struct fpisa_lane *l, struct fpisa_format f, enum fpisa_rounding rounding)
 {

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The interface of bpf/lab/tables.bpf.c under BPF_PROG_TEST_RUN: one
- * function of tables.h over a payload of operands, which the results replace.
+ * The interface of bpf/lab/tables.bpf.c under BPF_PROG_TEST_RUN: the program applies one function of tables.h to a
+ * payload of operands, and replaces the operands by results.
  */
 #ifndef FPISA_TABLES_RUN_H
 #define FPISA_TABLES_RUN_H
 
 #include "tables.h"
 
-#define FPISA_RUN_ITEMS 128 /* fit the part of a frame that XDP may access, with room */
+#define FPISA_RUN_ITEMS 128 /* these items fit into the part of a frame that XDP can access */
 
 struct fpisa_run_item {
 	__u32 a, b;    /* in: packed operands; out: packed result, result flags */
-	__u32 sign, e; /* out: the result before it is packed, */
-	__u64 m;       /* m x 2^(e - bias - M - FPISA_RESULT_GUARD) */
+	__u32 sign, e; /* out: sign and exponent of the result before it is packed */
+	__u64 m;       /* out: mantissa; the result is m x 2^(e - bias - M - FPISA_RESULT_GUARD) */
 };
 
 struct fpisa_run {
 	__u32 function; /* enum fpisa_function */
-	__u32 format;	/* enum fpisa_format_id, not fp64 */
+	__u32 format;	/* enum fpisa_format_id, except fp64 */
 	__u32 rounding; /* enum fpisa_rounding */
 	__u32 count;	/* items, 0..FPISA_RUN_ITEMS */
 	struct fpisa_run_item item[FPISA_RUN_ITEMS];
