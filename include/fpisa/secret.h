@@ -34,14 +34,14 @@ static __always_inline void fpisa_sip_round(__u64 v[4])
 	v[2] = fpisa_rotate_left(v[2], 32);
 }
 
-/* A BPF program has the rounds once, as a global function that it calls, because inlined rounds took 20 KB. */
+/* In BPF this is a global function, because inlined rounds take 20 KB. */
 #ifdef __bpf__
 #define FPISA_SIP_FN __attribute__((noinline))
 #else
 #define FPISA_SIP_FN static __always_inline
 #endif
 
-/* Return SipHash-2-4 of the 8 * `words` bytes of the first 2 or 3 of the words, little-endian. */
+/* Return SipHash-2-4 of the 8 * `words` bytes of the first `words` words (2 or 3), little-endian. */
 FPISA_SIP_FN __u64 fpisa_sip(const struct fpisa_key *key, __u64 a, __u64 b, __u64 c, __u32 words)
 {
 	__u64 v[4];
@@ -82,26 +82,27 @@ static __always_inline __u64 fpisa_siphash3(const struct fpisa_key *key, __u64 a
 
 /*
  * Return the cookie of `rank` for its incarnation `inc`. The cookie is sent only to the listed address of the rank, and
- * each of the rank's frames then carries it. It is never 0, which means no cookie.
+ * each frame of the rank carries the cookie. The result is never 0, because 0 means "no cookie".
  */
 static __always_inline __u64 fpisa_cookie(const struct fpisa_key *key, __u32 rank, __u64 inc)
 {
 	return fpisa_siphash(key, inc, rank) ?: 1;
 }
 
-/* Return the secret that the results of a generation carry; a cookie cannot be derived from it. */
+/* Return the secret that the results of a generation carry. No cookie can be derived from this secret. */
 static __always_inline __u64 fpisa_result_secret(const struct fpisa_key *key, __u32 generation)
 {
 	return fpisa_siphash(key, generation, 1ull << 32) ?: 1;
 }
 
-/* -- keys that both sides derive from the token, which is a key itself ------ */
+/* -- keys that both sides derive from the token ------ */
 
 enum fpisa_key_use {
-	FPISA_KEY_HELLO = 1,   /* HELLO, WELCOME, and ERROR in answer to a HELLO */
-	FPISA_KEY_RANK = 2,    /* a rank's contributions, and STATUS and ERROR to it; depends on its cookie */
-	FPISA_KEY_RESULTS = 3, /* results of a generation; depends on its secret */
-	FPISA_KEY_NH = 4,      /* one word of the key of NH, by the word's number */
+	FPISA_KEY_HELLO = 1, /* HELLO, WELCOME, and ERROR in answer to a HELLO */
+	/* contributions of a rank, and STATUS and ERROR to the rank; depends on the rank's cookie */
+	FPISA_KEY_RANK = 2,
+	FPISA_KEY_RESULTS = 3, /* results of a generation; depends on the secret of the results */
+	FPISA_KEY_NH = 4,      /* one word of the NH key, by the number of the word */
 };
 
 static __always_inline __u64 fpisa_derive(const struct fpisa_key *token, enum fpisa_key_use use, __u32 rank, __u32 half,

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The protocol's rules, as pure functions over one slot or one session. The
- * datapath and the in-process transport call them; tests/model explores the
- * same rules under loss, duplication, reordering and shrink.
+ * The rules of the protocol, as pure functions over one slot or one session. The datapath and the in-process transport
+ * call these functions, and tests/model explores the same rules under loss, duplication, reordering and shrink.
  *
- * A chunk number c runs from 0 in each generation; with a window of
- * W slots, slot = c mod W and version = (c / W) mod 2. A worker sends c + W
- * only after it has the result of c. So when chunk c + 2W arrives for an
- * entry that holds c, every rank has the result of c, and the entry is free.
+ * Chunk numbers begin at 0 in each generation. With a window of W slots, chunk c uses slot c mod W and version (c / W)
+ * mod 2. A worker sends chunk c + W only after it has the result of chunk c. So when chunk c + 2W arrives for an entry
+ * that holds c, every rank has the result of c, and the entry is free.
  */
 #ifndef FPISA_SLOT_H
 #define FPISA_SLOT_H
@@ -28,16 +26,16 @@ struct fpisa_claim {
 	__u8 op;
 };
 
-/* The decision about a contribution; below zero it is the verdict of a drop, negated. */
+/* The decision about a contribution. A negative value is the negated verdict of a drop. */
 enum fpisa_step {
-	FPISA_STEP_SET,	   /* first contribution: registers take its values */
-	FPISA_STEP_ADD,	   /* add to the registers */
-	FPISA_STEP_WAIT,   /* known already, round not complete */
-	FPISA_STEP_FINISH, /* known already, but the round is complete now (shrink) */
-	FPISA_STEP_RESEND, /* round done: send the kept result to the sender */
+	FPISA_STEP_SET,	   /* first contribution, whose values overwrite the registers */
+	FPISA_STEP_ADD,	   /* add the values to the registers */
+	FPISA_STEP_WAIT,   /* already known, and the round is not complete */
+	FPISA_STEP_FINISH, /* already known, but the round is complete now (shrink) */
+	FPISA_STEP_RESEND, /* the round is done; send the kept result to the sender */
 };
 
-/* Return the slot word of the header that chunk c must carry. */
+/* Return the value of `slot` in the header of a frame with chunk c. */
 static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 {
 	__u32 slot = (__u32)chunk & (window - 1);
@@ -47,10 +45,10 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Apply rules 1 to 5 (doc/protocol.md, section 1) in the generation that the slot's owner has found to be the
- * claim's. Start the round in *s if the contribution is its first. Set no other state, because fpisa_slot_commit()
- * follows once the registers hold the contribution. `broken` is the verdict that broke the generation, or 0. A broken
- * generation only sends kept results.
+ * Apply rules 1 to 5 (doc/protocol.md, section 1). The owner of the slot has checked that the generation of the claim
+ * is current. If the contribution is the first of a round, begin the round in *s. Change no other state, because
+ * fpisa_slot_commit() follows once the registers hold the contribution. `broken` is the verdict that broke the
+ * generation, or 0. A broken generation only sends kept results.
  */
 static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live,
 					    enum fpisa_verdict broken)
@@ -59,7 +57,7 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 	int start = 0;
 
 	if (s->generation != c->generation) {
-		/* The entry is empty in this generation, so its first chunk is below 2W. */
+		/* The entry is empty in this generation, so its first chunk must be below 2W. */
 		if (c->chunk >= 2ull * c->window)
 			return -FPISA_V_ahead;
 		start = 1;
@@ -100,15 +98,15 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 }
 
 /*
- * Break the generation, if it is the current one: it adds nothing more, and its ranks get `why` as the reason. The
- * whole generation ends, and not the round alone, because a waiting worker resends only its oldest chunk, which may
- * wait for ranks that have given up. The mark is one word, so it is never read half written; the first mark of a
+ * Break the generation if it is current. A broken generation adds nothing more, and its ranks get `why` as the reason.
+ * The whole generation ends, and not only the round, because a waiting worker resends only its oldest chunk, which may
+ * wait for ranks that have given up. The mark is one word, so it is never read half written. The first mark of a
  * generation stays.
  *
- * A late CPU must not overwrite the mark of a generation that began meanwhile. It replaces only the mark that it
- * read before it saw that its own generation was still current. Such a CPU may put its mark in the place of an older
- * one while another CPU marks the new generation, which then has to try again. This cannot happen twice: to replace
- * the new mark, a second late CPU would have to have read it before the new generation began.
+ * A late CPU must not overwrite the mark of a generation that began in the meantime. So a CPU replaces only the mark
+ * that it read before it checked that its own generation was current. A late CPU may still replace an older mark while
+ * another CPU marks the new generation. The second CPU then has to try again. This cannot happen twice, because a
+ * second late CPU could replace the new mark only if it had read this mark before the new generation began.
  */
 #define FPISA_BREAK_ATTEMPTS 2
 
@@ -132,11 +130,11 @@ static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_sessio
 }
 
 /*
- * Apply the rules to a contribution that has passed every check of its frame: compare its generation, and decide what
- * to do with it. The caller owns the slot's lock, because a generation that began meanwhile may own the slot already. A
- * mismatch breaks the generation. Return an enum fpisa_step, or the verdict of a drop, negated. *results becomes the
- * secret of the generation's results. It is read first, because a rank that was removed before the next generation
- * began must not get that generation's secret.
+ * Apply the rules to a contribution whose frame has passed every check. Compare its generation, and decide what to do
+ * with the contribution. The caller owns the lock of the slot, because a new generation may already use the slot. A
+ * mismatch breaks the generation. Return an enum fpisa_step, or the negated verdict of a drop. Set *results to the
+ * secret of the generation's results. Read this secret first, because a rank that was removed before the next
+ * generation began must not get the secret of the next generation.
  */
 static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s, const struct fpisa_claim *c,
 				       __u64 live, __u64 *results)
@@ -153,8 +151,8 @@ static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpi
 }
 
 /*
- * Record the contribution of `rank`, which the registers hold. `flags` are result flags, and FPISA_F_MARKED if the
- * frame was marked. Return nonzero if the round is complete. The caller owns the lock.
+ * Record the contribution of `rank`, whose values the registers hold. `flags` are result flags, and FPISA_F_MARKED if
+ * the frame had a congestion mark. Return nonzero if the round is complete. The caller owns the lock.
  */
 static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, __u64 live, __u32 flags)
 {
@@ -167,10 +165,10 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 }
 
 /*
- * Return the ranks of `live` whose contributions to `chunk` are not in its round in *s; 0 if the round is not open, or
- * has none yet. Ranks send chunks in order, so when the round of the next chunk is complete, these contributions were
- * lost, unless frames overtook each other. The caller need not own the lock, because a wrong answer only makes a rank
- * send a needless frame, or wait for a timeout.
+ * Return the ranks of `live` whose contributions to `chunk` are missing from its round in *s. Return 0 if the round is
+ * not open or has no contribution yet. Ranks send chunks in order, so when the round of the next chunk is complete, the
+ * missing contributions were lost, unless frames were reordered. The caller need not own the lock, because after a
+ * wrong answer a rank only sends an unnecessary frame or waits for a timeout.
  */
 static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 generation, __u64 chunk, __u64 live)
 {
@@ -181,24 +179,27 @@ static __always_inline __u64 fpisa_slot_lacks(const struct fpisa_slot *s, __u32 
 	return live & ~bitmap;
 }
 
-/* What a HELLO did to its rank. */
+/* Effect of a HELLO on its rank. */
 enum fpisa_waiting {
-	FPISA_HELLO_OLD,      /* nothing, because its incarnation is not valid or older than the known one */
+	FPISA_HELLO_OLD,      /* none, because the incarnation is invalid or older than the known incarnation */
 	FPISA_HELLO_JOINED,   /* the rank is in the current generation */
 	FPISA_HELLO_WAITS,    /* the rank waits for others */
 	FPISA_HELLO_ALL_WAIT, /* all live ranks wait */
 };
 
 /*
- * Process a HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller owns the session's lock. After a
- * newcomer, all waiting ranks must repeat their HELLO.
+ * Process a HELLO of `rank` in incarnation `inc` that carried the right cookie. The caller owns the lock of the
+ * session. After a newcomer, all waiting ranks must repeat their HELLO.
  */
 static __always_inline enum fpisa_waiting fpisa_session_wait(struct fpisa_session *s, __u32 rank, __u64 inc,
 							     __u64 cookie, __u64 live)
 {
 	__u64 bit;
 
-	/* Use one value for check and index: the verifier of Linux 6.1 loses the bound when they are two copies of it. */
+	/*
+	 * Use the same value for check and index, because the verifier of Linux 6.1 loses the bound if they are two
+	 * copies.
+	 */
 	fpisa_opaque(rank);
 	if (rank >= FPISA_MAX_WORKERS || !inc || inc < s->incarnation[rank])
 		return FPISA_HELLO_OLD;
@@ -216,14 +217,15 @@ static __always_inline enum fpisa_waiting fpisa_session_wait(struct fpisa_sessio
 }
 
 /*
- * Process a HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller owns the session's lock.
+ * Process a HELLO of `rank` in incarnation `inc` that carried the right cookie. The caller owns the lock of the
+ * session.
  *
- * A generation begins when every live rank has joined it, each with an incarnation newer than the last one known. So a
- * worker that restarts joins the next generation, together with all others, and no frame of the old generation can
- * affect it. A waiting rank repeats its HELLO. All must have done so since the last newcomer, so a worker that died
- * while it waited is not counted. *next is taken and advanced when a generation begins. Return 1 if the sender is in
- * the current generation, 0 if it has to ask again (others are missing, or its incarnation is older than the known
- * one).
+ * A generation begins when every live rank has sent a HELLO with an incarnation newer than its last known incarnation.
+ * So a worker that restarts joins the next generation together with all other ranks, and no frame of the old generation
+ * can affect the new generation. A waiting rank repeats its HELLO. All waiting ranks must have sent a HELLO since the
+ * last newcomer, so a worker that died while it waited is not counted. When a generation begins, it takes the number
+ * *next, which is then advanced. Return 1 if the sender is in the current generation. Return 0 if the sender has to
+ * repeat its HELLO, because other ranks are missing or its incarnation is older than the known incarnation.
  */
 static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie, __u64 live,
 					      __u32 *next)
@@ -236,7 +238,7 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 	s->members = s->joining;
 	s->joining = 0;
 	generation = __sync_fetch_and_add(next, 1);
-	/* Skip 0, which means no generation. The counter of a datapath that no CLI has touched starts at 0. */
+	/* Skip 0, which means "no generation". The counter starts at 0 if the CLI has not initialised the datapath. */
 	if (!generation)
 		generation = __sync_fetch_and_add(next, 1);
 	fpisa_write_once(&s->generation, generation);

@@ -8,29 +8,35 @@
 
 #include "base.h"
 
-#define FPISA_STEER_CPUS 64 /* at most */
+#define FPISA_STEER_CPUS 64 /* largest number of CPUs for steering */
 
 /*
- * Frames that may wait at a CPU. A worker has at most a window of frames in flight, so 64 workers with the default
- * window of 64 never fill it, whatever CPU owns their slots. The kernel allows at most 16384.
+ * Largest number of frames that may wait at a CPU. A worker has at most a window of frames in flight, so 64 workers
+ * with the default window of 64 never fill the queue of one CPU. The kernel allows at most 16384.
  */
 #define FPISA_STEER_QUEUE 4096
 #define FPISA_STEER_MAX_QUEUE 16384
 
-/* Written by user space before the first frame, then constant. */
+/* Configuration of steering. User space writes it before the first frame, and does not change it later. */
 struct fpisa_steering {
-	__u32 cpus;  /* entries of `cpu` in use; 0: not set up yet */
+	__u32 cpus;  /* number of entries of `cpu` in use; 0: not set up yet */
 	__u32 queue; /* frames that may wait at each CPU */
 	__u32 cpu[FPISA_STEER_CPUS];
 };
 
-/* Counters, per CPU. A frame that was sent to a CPU and not taken there waits in its queue, or did not fit into it. */
+/*
+ * Counters, per CPU. A frame that was sent to a CPU and not yet taken there waits in the queue of the CPU, or did not
+ * fit into the queue.
+ */
 struct fpisa_steered {
-	__u64 taken;		      /* by this CPU */
-	__u64 sent[FPISA_STEER_CPUS]; /* by this CPU to fpisa_steering.cpu[] */
+	__u64 taken;		      /* frames that this CPU took */
+	__u64 sent[FPISA_STEER_CPUS]; /* frames that this CPU sent to each CPU of fpisa_steering.cpu[] */
 };
 
-/* Return the index of the CPU that owns a slot; `slot` as in the frame's header, so that both versions go together. */
+/*
+ * Return the index of the CPU that owns a slot. `slot` has the form of the header. Both versions of a slot have the
+ * same CPU.
+ */
 static __always_inline __u32 fpisa_slot_cpu(__u32 slot, __u32 cpus)
 {
 	return (slot >> 1) % cpus;

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A superaccumulator for any number of FP32 or FP64 values: exact.h's limbs, with carry passes, and only those limbs
- * that the values reach. For user space: sums whose values come one at a time, from rows of a table or elsewhere.
+ * A superaccumulator for any number of FP32 or FP64 values, in user space. The values are added one at a time, for
+ * example from the rows of a table. The limbs are those of exact.h, with carry passes, and only limbs that the values
+ * need exist.
  *
  * Limb i holds units of 2^(32 i) quanta; a quantum is the format's smallest subnormal, 2^(1 - bias - M). MAU0 to MAU4
- * are mau.h's and exact.h's. But a mantissa of FP64 that is moved by up to 31 has 84 bits and goes to two limbs, its
- * low 32 bits to the first (Neal, "Fast exact summation using small and large superaccumulators", 2015). An add puts
- * less than 2^55 into a limb. After FPISA_SUPERACC_ADDS adds a pass moves the bits above 32 of a limb into the next
- * one, so no limb ever reaches 2^63.
+ * are those of mau.h and exact.h. But a mantissa of FP64, shifted left by up to 31, has 84 bits and is added to two
+ * limbs, with the low 32 bits in the first limb (Neal, "Fast exact summation using small and large superaccumulators",
+ * 2015). An add changes a limb by less than 2^55. After FPISA_SUPERACC_ADDS adds, a carry pass moves the bits above bit
+ * 31 of each limb into the next limb, so no limb ever reaches 2^63.
  *
- * A window of limbs is kept, three at first. A value that does not fit into it is refused with -ENOSPC, and the sum
- * is unchanged. fpisa_superacc_window() returns the window that the value needs, wider only if this width is not
- * enough. fpisa_superacc_move() moves there in memory that the caller has enlarged. Values can be taken back, because
- * nothing was rounded.
+ * Only a window of limbs is stored, which has three limbs at first. If a value does not fit into the window, the add
+ * returns -ENOSPC and the sum does not change. fpisa_superacc_window() returns the window that the value needs, which
+ * is wider only if the present width is not enough. fpisa_superacc_move() moves the sum into the new window, in memory
+ * that the caller has enlarged. Values can be subtracted again, because nothing was rounded.
  *
- * Up to 2^63 - 1 values: |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which fpisa_superacc_most() limbs hold.
+ * A sum can have up to 2^63 - 1 values. Then |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which fits into
+ * fpisa_superacc_most() limbs.
  */
 #ifndef FPISA_SUPERACC_H
 #define FPISA_SUPERACC_H
@@ -24,24 +26,24 @@
 
 #include "exact.h"
 
-#define FPISA_SUPERACC_ADDS 128	       /* between carry passes */
-#define FPISA_SUPERACC_LEAST 3	       /* limbs for which there is always room */
-#define FPISA_SUPERACC_MOST 68	       /* limbs of FP64 */
+#define FPISA_SUPERACC_ADDS 128	       /* most adds between two carry passes */
+#define FPISA_SUPERACC_LEAST 3	       /* number of limbs for which there is always memory */
+#define FPISA_SUPERACC_MOST 68	       /* largest number of limbs, which FP64 needs */
 #define FPISA_SUPERACC_TOP (1ll << 60) /* the uppermost limb is below this after a carry pass */
 
-/* Adds, in addition to the value that a pass and a merge leave. */
+/* A limb holds the adds between two passes, in addition to the values that remain after a pass and a merge. */
 _Static_assert(FPISA_SUPERACC_ADDS *(1ull << 55) + 2 * FPISA_SUPERACC_TOP < 1ull << 63, "limbs do not overflow");
 
 struct fpisa_superacc {
-	__u64 rows;	       /* values in it, of any kind; at most 2^63 - 1 */
-	__u64 nan, pinf, ninf; /* how many of them are special */
-	__u16 first;	       /* the window's lowest limb */
-	__u16 limbs;	       /* in the window; 0 until a value is not zero */
+	__u64 rows;	       /* number of values of any kind, at most 2^63 - 1 */
+	__u64 nan, pinf, ninf; /* number of special values */
+	__u16 first;	       /* number of the lowest limb of the window */
+	__u16 limbs;	       /* number of limbs in the window; 0 while all values are zero */
 	__u32 waiting;	       /* adds since the last carry pass */
 	__s64 limb[];
 };
 
-/* A superaccumulator whose window has all limbs of either format */
+/* A superaccumulator with memory for all limbs of either format. */
 union fpisa_superacc_full {
 	struct fpisa_superacc acc;
 	__u64 space[sizeof(struct fpisa_superacc) / 8 + FPISA_SUPERACC_MOST];
@@ -60,13 +62,13 @@ static __always_inline struct fpisa_format fpisa_superacc_format(__u8 id)
 	return f;
 }
 
-/* Return the number of limbs in which a value can begin: 8 of FP32, 64 of FP64. */
+/* Return the number of limbs in which a value can begin, which is 8 for FP32 and 64 for FP64. */
 static __always_inline int fpisa_superacc_places(struct fpisa_format f)
 {
 	return 1 << (f.ebits - 5);
 }
 
-/* Return whether a value reaches into the next limb. */
+/* Return whether values of the format can reach into the next limb. */
 static __always_inline __u32 fpisa_superacc_wide(struct fpisa_format f)
 {
 	return f.mbits + 1 + 31 > 62;
@@ -78,19 +80,19 @@ static __always_inline __u32 fpisa_superacc_bits(struct fpisa_format f)
 	return (__u32)fpisa_exp_ones(f) + f.mbits - 1;
 }
 
-/* Return the limbs of the largest sum: 11 of FP32, 68 of FP64. */
+/* Return the number of limbs of the largest sum, which is 11 for FP32 and 68 for FP64. */
 static __always_inline __u32 fpisa_superacc_most(struct fpisa_format f)
 {
 	return (fpisa_superacc_bits(f) + 63 + 31) / 32;
 }
 
-/* Return the binary exponent of a quantum: -149, -1074. */
+/* Return the binary exponent of a quantum, which is -149 for FP32 and -1074 for FP64. */
 static __always_inline int fpisa_superacc_quantum(struct fpisa_format f)
 {
 	return 2 - (1 << (f.ebits - 1)) - f.mbits;
 }
 
-/* Return the bytes of a superaccumulator whose window has `limbs` limbs. */
+/* Return the size in bytes of a superaccumulator whose window has `limbs` limbs. */
 static __always_inline __u64 fpisa_superacc_size(__u32 limbs)
 {
 	if (limbs < FPISA_SUPERACC_LEAST)
@@ -98,7 +100,7 @@ static __always_inline __u64 fpisa_superacc_size(__u32 limbs)
 	return sizeof(struct fpisa_superacc) + limbs * sizeof(__s64);
 }
 
-/* Initialise an empty superaccumulator in `bytes` bytes, fpisa_superacc_size(0) at least. */
+/* Initialise an empty superaccumulator in `bytes` bytes of memory, at least fpisa_superacc_size(0). */
 static inline void fpisa_superacc_init(struct fpisa_superacc *a, __u64 bytes)
 {
 	memset(a, 0, bytes);
@@ -109,7 +111,9 @@ static inline int fpisa_superacc_high(const struct fpisa_superacc *a)
 	return a->limbs && (a->limb[a->limbs - 1] >= FPISA_SUPERACC_TOP || a->limb[a->limbs - 1] <= -FPISA_SUPERACC_TOP);
 }
 
-/* Run the carry pass. Return 0, or -ENOSPC: the value is unchanged, the window needs another limb on top. */
+/*
+ * Run a carry pass. Return 0, or -ENOSPC if the window needs another limb on top. In this case the sum does not change.
+ */
 static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
 {
 	__s64 carry = 0;
@@ -128,9 +132,9 @@ static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
 }
 
 /*
- * Remove limbs that the value does not need from the window's ends, so that a copy or a merge of it takes no more. An
- * uppermost limb goes into the digit below if that stays below FPISA_SUPERACC_TOP / 2, so that it is not high again
- * at once.
+ * Remove limbs that the value does not need from both ends of the window, so that copies and merges do not use these
+ * limbs. Merge the uppermost limb into the limb below if the result is below FPISA_SUPERACC_TOP / 2, so that the new
+ * uppermost limb does not overflow soon.
  */
 static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
 {
@@ -152,7 +156,7 @@ static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
 	a->limbs = (__u16)(a->limbs - skip);
 }
 
-/* Count zeros and specials; d is 1 or -1. */
+/* Count zeros and specials. d is 1 or -1. */
 static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, __u64 d)
 {
 	a->rows += d;
@@ -162,8 +166,8 @@ static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, 
 }
 
 /*
- * Add a packed value; with `back`, subtract one that was added. Return 0, or -ENOSPC: fpisa_superacc_reach() returns
- * the window that it needs.
+ * Add a packed value, or with `back` subtract a value that was added before. Return 0, or -ENOSPC if the value does not
+ * fit into the window. fpisa_superacc_reach() returns the window that the value needs.
  */
 static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 word, struct fpisa_format f, int back)
 {
@@ -197,8 +201,8 @@ static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 wo
 }
 
 /*
- * Return the window for limbs lo to hi and those that the value needs; its width stays or doubles. a is narrowed:
- * fpisa_superacc_move() comes next.
+ * Return a window for limbs lo to hi and the limbs that the sum needs. The width stays the same or becomes a larger
+ * power of two. This narrows `a`, so call fpisa_superacc_move() next.
  */
 static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_superacc *a, __u32 lo, __u32 hi,
 								 struct fpisa_format f)
@@ -213,7 +217,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_su
 		lo = lo < a->first ? lo : a->first;
 		hi = hi > top ? hi : top;
 	}
-	/* Sizes become powers of two: 64, 128, 256, 512 bytes. */
+	/* Choose the width so that sizes are powers of two: 64, 128, 256 or 512 bytes. */
 	while (width < hi - lo + 1 || width < had)
 		width = 2 * width + 5;
 	if (width > most)
@@ -232,7 +236,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_reach(struct fpisa_sup
 	return fpisa_superacc_window(a, at, at + fpisa_superacc_wide(f), f);
 }
 
-/* Move into a window that contains the present one, in memory of its size. */
+/* Move the sum into a window that contains the present window. The memory must have the size of the new window. */
 static inline void fpisa_superacc_move(struct fpisa_superacc *a, struct fpisa_superacc_window w)
 {
 	__u32 up = a->limbs ? a->first - w.first : 0;
@@ -244,15 +248,15 @@ static inline void fpisa_superacc_move(struct fpisa_superacc *a, struct fpisa_su
 	a->limbs = (__u16)w.limbs;
 }
 
-/* Return the limbs of a to which b adds; an uppermost limb that is high has two digits. */
+/* Return the number of limbs of `a` to which `b` adds. A high uppermost limb counts as two digits. */
 static inline __u32 fpisa_superacc_extent(const struct fpisa_superacc *b)
 {
 	return b->limbs + (fpisa_superacc_high(b) != 0);
 }
 
 /*
- * Add all of b. Return 0; -ENOSPC if a needs the window that fpisa_superacc_cover() returns; -ERANGE if there are more
- * than 2^63 - 1 values. After an error a has its former value.
+ * Add all values of `b` to `a`. Return 0, or -ENOSPC if `a` needs the window that fpisa_superacc_cover() returns, or
+ * -ERANGE if there would be more than 2^63 - 1 values. An error does not change the value of `a`.
  */
 static inline int fpisa_superacc_merge(struct fpisa_superacc *a, const struct fpisa_superacc *b)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and for more bits than exact.h's, and the
+ * Reading a superaccumulator (superacc.h): MAU5 for any number of limbs and for more bits than in exact.h, and the
  * quotient of an average. MAU6 to 8 of mau.h follow, so there is one rounding, to nearest. Reading changes nothing.
  */
 #ifndef FPISA_SUPERACC_READ_H
@@ -15,11 +15,14 @@
 struct fpisa_magnitude {
 	__u32 negative;
 	int at;
-	int n; /* digits; the uppermost is not zero. 0: the number is 0 */
+	int n; /* number of digits, of which the uppermost is not zero; 0: the number is 0 */
 	__u32 digit[FPISA_MAGNITUDE_DIGITS];
 };
 
-/* Run MAU5: carries, sign and magnitude. Most limbs of a wide window are 0 at either end, and have no digits. */
+/*
+ * Run MAU5, which finds carries, sign and magnitude. Skip zero limbs at both ends of the window, which are most limbs
+ * of a wide window.
+ */
 static inline void fpisa_superacc_magnitude(const struct fpisa_superacc *a, struct fpisa_magnitude *x)
 {
 	int low = 0, high = a->limbs;
@@ -34,7 +37,7 @@ static inline void fpisa_superacc_magnitude(const struct fpisa_superacc *a, stru
 	sign = carry >> 63;
 	carry = 0;
 	x->n = 0;
-	/* The uppermost limb has two digits, and takes a carry. */
+	/* The uppermost limb has two digits, and can have a carry. */
 	for (int i = low; i < high + 2; i++) {
 		if (i < high)
 			carry += (a->limb[i] ^ sign) - sign;
@@ -48,8 +51,8 @@ static inline void fpisa_superacc_magnitude(const struct fpisa_superacc *a, stru
 }
 
 /*
- * Divide by `by`, 1 to 2^63 - 1: the quotient to 65 significant bits or more, the remainder as a sticky bit in the
- * lowest. Use it only for a number that is rounded next.
+ * Divide by `by`, 1 to 2^63 - 1. The quotient has at least 65 significant bits, and its lowest bit is a sticky bit for
+ * the remainder. Use the result only for rounding.
  */
 static inline void fpisa_magnitude_divide(struct fpisa_magnitude *x, __u64 by)
 {
@@ -72,8 +75,8 @@ static inline void fpisa_magnitude_divide(struct fpisa_magnitude *x, __u64 by)
 }
 
 /*
- * Return the packed value of format `to` that is nearest to x quanta of `from`; OVERFLOW and INEXACT are ORed into
- * *flags.
+ * Return the packed value of format `to` that is nearest to x quanta of `from`. Set OVERFLOW and INEXACT in *flags as
+ * needed.
  */
 static inline __u64 fpisa_magnitude_round(const struct fpisa_magnitude *x, struct fpisa_format from,
 					  struct fpisa_format to, __u32 *flags)
@@ -88,7 +91,7 @@ static inline __u64 fpisa_magnitude_round(const struct fpisa_magnitude *x, struc
 	low = top > 1 ? x->digit[top - 2] : 0;
 	for (int i = 0; i < top - 2; i++)
 		rest |= x->digit[i];
-	/* The 64 uppermost bits, all lower bits as a sticky bit. */
+	/* Take the 64 uppermost bits, and a sticky bit for all lower bits. */
 	l.m = (__s64)(((__u64)x->digit[top] << 32 | (top ? x->digit[top - 1] : 0)) << lz | (__u64)low << lz >> 32);
 	l.m |= (__s64)fpisa_nonzero(rest | (__u32)(low << lz));
 	e = 32 * (top - 1) - (int)lz + x->at + fpisa_superacc_quantum(from) - fpisa_superacc_quantum(to) + 1;
@@ -108,7 +111,7 @@ static inline __u32 fpisa_superacc_sticky(const struct fpisa_superacc *a)
 
 /*
  * Return the sum of values of format `from`, or with `average` the sum over `rows` (not 0), in format `to` by one
- * rounding; flags as in doc/numbers.md.
+ * rounding. The flags are those of doc/numbers.md.
  */
 static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct fpisa_format from,
 					struct fpisa_format to, int average, __u32 *flags)
@@ -124,13 +127,16 @@ static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct f
 	return fpisa_magnitude_round(&x, from, to, flags);
 }
 
-/* Largest number of terms of an expansion: a finite first term, and each covers M + 1 bits of the number or more. */
+/*
+ * Largest number of terms of an expansion. The first term is finite, and each term covers at least M + 1 bits of the
+ * number.
+ */
 #define FPISA_EXPANSION_TERMS 41
 
 /*
- * Expand the sum into values that add up to it exactly, each the value nearest to the remainder after the earlier ones.
- * So they do not overlap, and the first is the sum rounded once. A sum of zero, or a special, is one term. Return the
- * number of terms, or -ERANGE: the sum rounds beyond the format's range.
+ * Expand the sum into values whose exact sum is the same. Each value is the nearest to the remainder after the earlier
+ * values. So the values do not overlap, and the first is the sum rounded once. A sum that is zero or special is one
+ * term. Return the number of terms, or -ERANGE if the sum rounds beyond the range of the format.
  */
 static inline int fpisa_superacc_expand(const struct fpisa_superacc *a, struct fpisa_format f,
 					__u64 term[FPISA_EXPANSION_TERMS])

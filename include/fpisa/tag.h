@@ -3,12 +3,12 @@
  * The tag of a frame, in jobs with a token. Without the key nobody can create or change a frame. doc/wire.md,
  * section 4.1, describes it for writers of clients; doc/protocol.md, section 6, lists the attacks that it prevents.
  *
- * The tag is SipHash-2-4(K, chunk, A, B). A half of the key is added to each half z of 32 bits of the frame. A is NH,
- * the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418): z0 z1 + z2 z3 + ... B pairs the halves differently,
- * z1 z2 + z3 z4 + ..., with a half of the key before the first and after the last. So each half is in one product of
- * each sum, and costs one addition. Two different frames have equal A and B with a probability of at most 2^-64,
- * whatever the frames are. The chunk is also an input of the PRF, so values are compared only between frames of one key
- * and chunk.
+ * The tag is SipHash-2-4(K, chunk, A, B). z0, z1, ... are the 32-bit halves of the frame's words, each plus a 32-bit
+ * half of the key. A = z0 z1 + z2 z3 + ... is NH, the universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418). B =
+ * z1 z2 + z3 z4 + ... pairs the halves differently, with a half of the key before the first and after the last half. So
+ * each half is a factor of one product in each sum, and needs one addition. Two different frames have equal A and B
+ * with a probability of at most 2^-64, whatever the frames are. The chunk is also an input of the PRF, so values are
+ * compared only between frames of one key and chunk.
  */
 #ifndef FPISA_TAG_H
 #define FPISA_TAG_H
@@ -16,19 +16,20 @@
 #include "secret.h"
 #include "wire.h"
 
-/* Words of 64 bits before the payload: the header without `secret`, which has the tag, and without `checksum`. */
+/* Words of 64 bits before the payload: the header without `secret`, which contains the tag, and without `checksum`. */
 #define FPISA_TAG_HDR_WORDS 8
 
 /*
- * The words of the key before the words of the header and of the payload. The upper half is B's before the first half
- * of the frame.
+ * Index of the key's words for the header and for the payload. The upper half of the word before them is the first half
+ * in B.
  */
 #define FPISA_NH_START 1
 #define FPISA_NH_PAYLOAD (FPISA_NH_START + FPISA_TAG_HDR_WORDS)
 
 /*
- * The key of NH has a word for each word of the frame, one before and one after them. It is longer than the largest
- * payload needs, because a verifier assumes that the datapath's loop over the end of a payload may read that far.
+ * Number of words of the NH key, which has a word for each word of the frame, one before and one after. The key is
+ * longer than the largest payload needs, because the verifier assumes that the loop over the end of a payload may read
+ * so far.
  */
 #define FPISA_NH_WORDS 456
 
@@ -43,7 +44,7 @@ struct fpisa_nh {
 	__u64 last; /* the last half of 32 bits, with its key added */
 };
 
-/* Compute the first `words` of the key that follows from a token. */
+/* Compute the first `words` words of the NH key of a token. */
 static __always_inline void fpisa_nh_fill(__u64 *w, int words, const struct fpisa_key *token)
 {
 	for (int i = 0; i < words; i++)
@@ -51,9 +52,9 @@ static __always_inline void fpisa_nh_fill(__u64 *w, int words, const struct fpis
 }
 
 /*
- * Hash `words` words at `p` with the key's words from `k` on; callers in BPF pass a constant. In BPF the loop is
- * unrolled and its sums stay in order. Otherwise clang would load everything first, which takes more stack than BPF
- * has.
+ * Hash `words` words at `p` with the key's words from `k` on. Callers in BPF pass a constant. In BPF the loop is
+ * unrolled, and the order of its sums is fixed. Otherwise clang would load all words first, which needs more stack than
+ * BPF has.
  */
 static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, const __u64 *k, int words)
 {
@@ -72,7 +73,10 @@ static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, co
 	}
 }
 
-/* Hash the header's words, except tag and checksum. The payload's words use the key from k + FPISA_NH_PAYLOAD on. */
+/*
+ * Hash the words of the header, except tag and checksum. Hash the payload with the words of the key from k +
+ * FPISA_NH_PAYLOAD on.
+ */
 static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h, const __u64 *k)
 {
 	struct fpisa_nh s = {.last = k[0] >> 32};
@@ -82,18 +86,21 @@ static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h
 	return s;
 }
 
-/* Return the tag of a frame of `chunk`. `s` has all words of the frame; `k` is the word of the key after them. */
+/*
+ * Return the tag of a frame of `chunk`. `s` is the hash of all words of the frame, and `k` points to the next word of
+ * the key.
+ */
 static __always_inline __u64 fpisa_tag(const struct fpisa_key *key, __u64 chunk, const struct fpisa_nh *s,
 				       const __u64 *k)
 {
 	return fpisa_siphash3(key, chunk, s->a, s->b + s->last * (__u32)k[0]);
 }
 
-/* Words of the key for a HELLO or a WELCOME. */
+/* Number of words of the key for a HELLO or a WELCOME. */
 #define FPISA_NH_HELLO_WORDS (FPISA_NH_PAYLOAD + 9 + 1)
 
 /*
- * Return the proof of a HELLO, and of a WELCOME: a tag that covers `secret` too, in place of the chunk, and all of
+ * Return the proof of a HELLO or a WELCOME. The proof is a tag that covers `secret` in place of the chunk, and all of
  * the payload except the proof.
  */
 static __always_inline __u64 fpisa_hello_tag(const struct fpisa_key *key, const __u64 *k, const struct fpisa_hdr *h,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The rules of a tree (doc/protocol.md, section 11). A leaf is an aggregator whose job has a parent. It sums its ranks,
- * and is itself a rank of the parent's job. To its ranks it is an aggregator like any other. A round of the leaf ends
- * when the parent's result comes.
+ * The rules of a tree (doc/protocol.md, section 11). A leaf is an aggregator whose job has a parent. A leaf sums the
+ * contributions of its ranks, and is itself a rank of the parent's job. For its ranks, a leaf is an ordinary
+ * aggregator. A round of the leaf ends when the result of the parent arrives.
  *
- *	a round completes	the registers are sealed, and a partial sum goes up
- *	an ADD to a sealed round	the same partial sum goes up again
+ *	a round completes	the registers are sealed, and the leaf sends a partial sum to the parent
+ *	an ADD to a sealed round	the leaf sends the same partial sum again
  *	a RESULT from the parent	the result goes to all ranks; the leaf does not store it
- *	all ranks wait		HELLO goes up, with the leaf's attempt as incarnation
+ *	all ranks wait		the leaf sends a HELLO to the parent, with its attempt as incarnation
  *
- * Only frames of ranks make a leaf send, so a leaf needs no timer. tests/model/trees.py explores these rules.
+ * A leaf sends only in response to frames of its ranks, so it needs no timer. tests/model/trees.py explores these
+ * rules.
  */
 #ifndef FPISA_TREE_H
 #define FPISA_TREE_H
@@ -19,10 +20,13 @@
 
 /* -- a parent's slots ------------------------------------------------------------- */
 
-/* State that a version of a slot has in a job of leaves, in addition to struct fpisa_slot. The slot's owner owns it. */
+/*
+ * State of a slot version in a job of leaves, in addition to struct fpisa_slot. The owner of the slot also owns this
+ * state.
+ */
 struct fpisa_partials {
-	__u64 torn;	    /* ranks with some, but not all, of their parts in the registers */
-	__u32 contributors; /* ranks of the leaves in slot.bitmap */
+	__u64 torn;	    /* ranks of which some, but not all, parts are in the registers */
+	__u32 contributors; /* number of ranks of the leaves in slot.bitmap */
 	__u32 pad;
 	struct fpisa_planes in[FPISA_MAX_WORKERS]; /* parts of a torn rank that are in the registers */
 };
@@ -61,8 +65,8 @@ static __always_inline enum fpisa_verdict fpisa_check_partial(const struct fpisa
 }
 
 /*
- * Apply the rules of slots to a part of a partial sum, as fpisa_admit() does. The leaf sends all its parts again if one
- * was lost; each part is added only once.
+ * Apply the rules of slots to a part of a partial sum, as fpisa_admit() does. If a part was lost, the leaf sends all
+ * parts again, but each part is added only once.
  */
 static __always_inline int fpisa_admit_part(struct fpisa_session *session, struct fpisa_slot *s,
 					    struct fpisa_partials *x, const struct fpisa_claim *c, __u16 part,
@@ -84,8 +88,8 @@ static __always_inline int fpisa_admit_part(struct fpisa_session *session, struc
 }
 
 /*
- * Record a part, which the registers hold, as fpisa_slot_commit() does. The rank is in the bitmap once all its parts
- * are in the registers.
+ * Record a part, whose values the registers hold, as fpisa_slot_commit() does. Add the rank to the bitmap once all its
+ * parts are in the registers.
  */
 static __always_inline int fpisa_commit_part(struct fpisa_slot *s, struct fpisa_partials *x, const struct fpisa_hdr *h,
 					     __u64 live, __u32 flags)
@@ -106,12 +110,16 @@ static __always_inline int fpisa_commit_part(struct fpisa_slot *s, struct fpisa_
 	return fpisa_slot_commit(s, (__u16)rank, live, flags);
 }
 
-/* Averages over more ranks would need more bits of the sum than MAU5 leaves (exact.h, exact64.h). */
+/*
+ * Largest number of ranks of an average. For more ranks, MAU5 does not keep enough bits of the sum (exact.h,
+ * exact64.h).
+ */
 #define FPISA_MOST_AVERAGED 64
 
 /*
- * Return why a complete round of partial sums cannot give a result, or 0. Torn ranks are not live then, because the
- * round does not wait for them. Their parts in the registers cannot be removed.
+ * Return the reason why a complete round of partial sums cannot give a result, or 0. A round with a torn rank has no
+ * result, because the parts of the rank cannot be removed from the registers. The torn rank is not live, because
+ * otherwise the round would wait for the rank.
  */
 static __always_inline enum fpisa_verdict fpisa_round_lost(const struct fpisa_slot *s, const struct fpisa_partials *x)
 {
@@ -136,22 +144,24 @@ static __always_inline void fpisa_make_root_result(struct fpisa_hdr *h, const st
 /* -- a leaf's session ------------------------------------------------------------- */
 
 /*
- * A leaf as a rank of its parent's job. `attempt` is its incarnation in that job. It rises with each newcomer of the
- * leaf, so each attempt has one set of incarnations of ranks. The first attempt is the clock, in ns since 1970, so that
- * it is larger than all attempts before the leaf lost its state. The two jobs have the same token.
+ * State of a leaf as a rank of its parent's job. `attempt` is the incarnation of the leaf in that job. Each newcomer at
+ * the leaf begins a new attempt, so each attempt has one set of incarnations of the leaf's ranks. The first attempt is
+ * the clock, in ns since 1970, so that a leaf that has lost its state does not repeat an attempt. The jobs of leaf and
+ * parent have the same token.
  */
 struct fpisa_uplink {
 	__u64 attempt; /* 0: the job has no parent */
 	__u64 cookie;  /* cookie of this attempt; 0: not known yet */
-	__u64 offered; /* ranks that all waited when HELLO went up in this attempt; 0: no HELLO has gone up, or the leaf has joined */
+	/* ranks that waited when the leaf sent HELLO in this attempt; 0: no HELLO was sent, or the leaf has joined */
+	__u64 offered;
 	__u64 results;			   /* secret of the results of the session's generation at the parent */
-	struct fpisa_key key, results_key; /* keys of tags, in jobs with a token */
+	struct fpisa_key key, results_key; /* keys of tags; only in jobs with a token */
 	__u32 job;			   /* number of the parent's job */
 	__u32 rank;			   /* rank of the leaf in the parent's job */
-	__u32 workers, ports;		   /* of the parent's job */
+	__u32 workers, ports;		   /* number of workers and of ports of the parent's job */
 };
 
-/* Begin an attempt. */
+/* Begin a new attempt. */
 static __always_inline void fpisa_leaf_attempt(struct fpisa_uplink *up, __u64 attempt)
 {
 	up->attempt = attempt;
@@ -160,9 +170,9 @@ static __always_inline void fpisa_leaf_attempt(struct fpisa_uplink *up, __u64 at
 }
 
 /*
- * Process a HELLO of a leaf's rank, as fpisa_session_join() does; the caller owns the session's lock. If it returns
- * FPISA_HELLO_ALL_WAIT, HELLO goes up. All ranks must then repeat theirs before it goes up again, so a rank that
- * has died is not counted for long.
+ * Process a HELLO of a rank of the leaf, as fpisa_session_join() does. The caller owns the lock of the session. If the
+ * result is FPISA_HELLO_ALL_WAIT, the leaf sends a HELLO to the parent. Before the leaf sends another HELLO, all ranks
+ * must repeat their HELLOs, so a rank that has died is soon not counted any more.
  */
 static __always_inline enum fpisa_waiting fpisa_leaf_join(struct fpisa_session *s, struct fpisa_uplink *up, __u32 rank,
 							  __u64 inc, __u64 cookie, __u64 live)
@@ -180,10 +190,9 @@ static __always_inline enum fpisa_waiting fpisa_leaf_join(struct fpisa_session *
 }
 
 /*
- * Process the parent's WELCOME to `attempt`, which has joined `generation`. A WELCOME to an earlier attempt does not
- * count, because a rank of that attempt may have restarted. A second generation of one attempt does not count either; a
- * parent that lost its state may announce one, before or after the first. Return whether the generation begins at the
- * leaf. The caller owns the lock.
+ * Process the parent's WELCOME to `attempt`, which has joined `generation`. Ignore a WELCOME to an earlier attempt,
+ * because a rank of that attempt may have restarted. Also ignore a second generation of the same attempt, which a
+ * parent that lost its state may announce. Return whether the generation begins at the leaf. The caller owns the lock.
  */
 static __always_inline int fpisa_leaf_welcome(struct fpisa_session *s, struct fpisa_uplink *up, __u64 attempt,
 					      __u32 generation, __u64 live)
@@ -199,7 +208,10 @@ static __always_inline int fpisa_leaf_welcome(struct fpisa_session *s, struct fp
 
 /* -- a leaf's frames ------------------------------------------------------------------ */
 
-/* Let a HELLO that fpisa_challenge() has passed join a leaf, and turn it into its WELCOME, as fpisa_welcome() does. */
+/*
+ * Let the rank of a HELLO that has passed fpisa_challenge() join a leaf, and turn the HELLO into its WELCOME, as
+ * fpisa_welcome() does.
+ */
 static __always_inline enum fpisa_waiting fpisa_leaf_hello(struct fpisa_hdr *h, struct fpisa_hello *p,
 							   const struct fpisa_job *job, struct fpisa_session *s,
 							   struct fpisa_uplink *up, __u32 rank, __u64 live)
@@ -223,7 +235,7 @@ static __always_inline __u64 fpisa_leaf_nonce(const struct fpisa_job *job, const
 	return fpisa_siphash(&job->key, up->attempt, 2ull << 32);
 }
 
-/* Write the leaf's HELLO without its checksum. `k` is the job's key of NH. */
+/* Write the leaf's HELLO without its checksum. `k` is the NH key of the job. */
 static __always_inline void fpisa_make_leaf_hello(struct fpisa_hdr *h, struct fpisa_hello *p,
 						  const struct fpisa_job *job, const struct fpisa_uplink *up,
 						  const __u64 *k)
@@ -243,8 +255,9 @@ static __always_inline void fpisa_make_leaf_hello(struct fpisa_hdr *h, struct fp
 }
 
 /*
- * Write the header of a part of a sealed round's partial sum, without its checksum or tag. `asked` is the ADD that
- * makes the leaf send the part. A STATUS or an ERROR goes to the rank of that ADD. The last part asks for the STATUS.
+ * Write the header of a part of a sealed round's partial sum, without its checksum or tag. `asked` is the ADD in
+ * response to which the leaf sends the part. The rank of this ADD gets the STATUS or ERROR of the parent. The last part
+ * asks for a STATUS.
  */
 static __always_inline void fpisa_make_part(struct fpisa_hdr *h, const struct fpisa_hdr *asked,
 					    const struct fpisa_slot *s, const struct fpisa_job *job,
@@ -266,7 +279,7 @@ static __always_inline void fpisa_make_part(struct fpisa_hdr *h, const struct fp
 	h->checksum = 0;
 }
 
-/* Return whether the parent's job, by its WELCOME, can take the leaf's partial sums and give its results. */
+/* Return whether the parent's job, as described by its WELCOME, fits the job of the leaf. */
 static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const struct fpisa_job *job)
 {
 	const __u8 same = FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL;
@@ -277,7 +290,10 @@ static __always_inline int fpisa_parent_alike(const struct fpisa_hello *p, const
 	       p->workers <= FPISA_MAX_WORKERS;
 }
 
-/* Return whether a slot holds the sealed round that a RESULT of the parent ends, in the session's generation. */
+/*
+ * Return whether a slot holds the sealed round to which a RESULT of the parent belongs, in the generation of the
+ * session.
+ */
 static __always_inline int fpisa_is_sealed_round(const struct fpisa_slot *s, const struct fpisa_hdr *h)
 {
 	return s->generation == h->generation && s->chunk == h->chunk && s->done && s->count == h->count &&
@@ -285,8 +301,8 @@ static __always_inline int fpisa_is_sealed_round(const struct fpisa_slot *s, con
 }
 
 /*
- * Turn the parent's RESULT into the leaf's. Ranks of the leaf see the leaf's ranks in `bitmap` and `aux`; the other
- * fields stay. Return nonzero if the parent says that the leaf's contribution to the chunk before is lost.
+ * Turn the parent's RESULT into the leaf's. `bitmap` and `aux` become those of the leaf's ranks, and the other fields
+ * do not change. Return nonzero if the parent reports that the leaf's contribution to the previous chunk was lost.
  */
 static __always_inline int fpisa_make_down(struct fpisa_hdr *h, const struct fpisa_slot *s, const struct fpisa_job *job,
 					   const struct fpisa_uplink *up, __u32 number, __u64 secret)
@@ -304,9 +320,9 @@ static __always_inline int fpisa_make_down(struct fpisa_hdr *h, const struct fpi
 }
 
 /*
- * Store in the leaf's result which contributions to the chunk before are lost, as fpisa_tell_lost() does. If the leaf's
- * own contribution is lost (`above`), one rank sends its contribution again, and then the leaf sends its partial sum
- * again.
+ * Store in the leaf's result which contributions to the previous chunk were lost, as fpisa_tell_lost() does. If the
+ * leaf's own contribution was lost (`above`), report one rank as lost. That rank sends its contribution again, and the
+ * leaf then sends its partial sum again.
  */
 static __always_inline __u64 fpisa_tell_leaf_lost(struct fpisa_hdr *h, const struct fpisa_job *job,
 						  const struct fpisa_slot *before, __u64 live, int above)
@@ -324,8 +340,8 @@ static __always_inline __u64 fpisa_tell_leaf_lost(struct fpisa_hdr *h, const str
 }
 
 /*
- * Turn the parent's STATUS or ERROR into the leaf's answer to rank `asker`, without its checksum or tag. STATUS names
- * leaves, not ranks.
+ * Turn the parent's STATUS or ERROR into the leaf's answer to rank `asker`, without its checksum or tag. The ranks of
+ * the leaf cannot use the bitmap of the STATUS, because it names leaves.
  */
 static __always_inline void fpisa_make_leaf_answer(struct fpisa_hdr *h, const struct fpisa_job *job,
 						   const struct fpisa_session *session, __u32 number, __u32 asker)

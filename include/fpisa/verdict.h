@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The verdicts on a frame. One number is the return value of a check in the datapath, the index of a counter, the
- * reason in an ERROR frame and a line of `fpisa stats`. All come from this one list.
+ * The verdicts on a frame. The number of a verdict is the return value of a check in the datapath, the index of a
+ * counter, and the reason in an ERROR. `fpisa stats` prints a line for each verdict.
  *
- * Columns: name, class, sentence. Classes:
- *	PASS	passed to the kernel: not ours, or a HELLO that needs the kernel's neighbour or route
- *	TAKEN	ours, consumed; no answer is sent
- *	REPLY	ours, an answer is sent
- *	DROP	ours, but invalid or not possible now; the sentence says why
- * Numbers are on the wire and in counters: append new ones, whatever their class.
+ * The columns are name, class and sentence. These are the classes:
+ *	PASS	passed to the kernel, because the frame is not an FPISA frame, or is a HELLO that needs a neighbour or route
+ *	TAKEN	an FPISA frame, consumed without an answer
+ *	REPLY	an FPISA frame that is answered
+ *	DROP	an FPISA frame that is invalid, or not possible now; the sentence says why
+ * The numbers are used on the wire and in counters, so append new verdicts of any class.
  */
 #ifndef FPISA_VERDICT_H
 #define FPISA_VERDICT_H
@@ -85,8 +85,8 @@ enum fpisa_verdict {
 #undef X
 		FPISA_VERDICT_COUNT,
 	/*
-	 * Return value of a check that the frame has passed. The frame has no final verdict yet, so no counter and no
-	 * reason has this number.
+	 * Return value of a check that the frame has passed. This is not a final verdict, so no counter and no reason
+	 * has this number.
 	 */
 	FPISA_V_ok = FPISA_VERDICT_COUNT,
 };
@@ -116,22 +116,22 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
 }
 
 /*
- * Counters of one job, per CPU: what `bpftool map dump` prints by name.
- * Key: job number; the last key counts frames that belong to no job.
+ * Counters of one job, per CPU. `bpftool map dump` prints the names. The key is the job number; the last key has the
+ * counters of frames that belong to no job.
  *
- * packets, bytes	whole frames for the job, with any verdict; 0 for no job
- * elements		element-adds: elements of accepted contributions
- * retransmissions	contributions marked RETRANSMIT that passed all checks, whatever the rules said then
- * marked		contributions that came with a mark of congestion (ECN CE) and passed all checks
- * told_lost		results that named ranks whose contribution to the chunk before was lost
+ * packets, bytes	whole frames for the job, with any verdict; 0 at the last key
+ * elements		added elements, which are those of accepted contributions
+ * retransmissions	contributions marked RETRANSMIT that passed all checks, even if the rules then refused them
+ * marked		contributions with a congestion mark (ECN CE) that passed all checks
+ * told_lost		results that named ranks whose contribution to the previous chunk was lost
  * mau0..mau8		stages run, by tail call or in place of a missed one; where MAU0 or MAU5 missed, `fused` and `fused_reads` count
  * fused		contributions added in one program, by the fused body or unit by unit
  * fused_reads		results read in one program, including kept results
  * missed_tail_calls	stages whose slot of the program array was empty; another program ran them, or v_pipeline counts
  * unaddressed		unicast copies at a port where each live rank already had its copy
- * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
+ * rounded..overflowed	added elements with this event of format.h (paper, section 5.2.1)
  * results_*		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
- * v_*			frames by verdict; an answered probe counts twice: its contribution and the answer
+ * v_*			frames by verdict; an answered probe counts twice, for its contribution and for the answer
  */
 #define FPISA_COUNTERS(X)                                                                           \
 	X(packets, "frames of the protocol")                                                        \

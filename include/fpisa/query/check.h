@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Headers of a query's frames: every check that needs no state, and the replies, as frame.h for jobs. */
+/*
+ * The headers of a query's frames: every check that needs no state, and the headers of replies. frame.h does the same
+ * for jobs.
+ */
 #ifndef FPISA_QUERY_CHECK_H
 #define FPISA_QUERY_CHECK_H
 
@@ -10,21 +13,22 @@
 
 enum fpisa_query_rule {
 	FPISA_QUERY_RULES_KEPT,
-	FPISA_QUERY_RULE_KIND,	       /* topn, table, join */
+	FPISA_QUERY_RULE_KIND,	       /* the kind is topn, table or join */
 	FPISA_QUERY_RULE_KEY,	       /* keys have 4, 8, 16 or 32 bytes */
 	FPISA_QUERY_RULE_NO_LIMIT,     /* a join keeps nothing */
 	FPISA_QUERY_RULE_LIMIT,	       /* topn and table keep 1 to fpisa_most_limit() */
-	FPISA_QUERY_RULE_ORDER,	       /* only topn has an order */
+	FPISA_QUERY_RULE_ORDER,	       /* only topn can have an order */
 	FPISA_QUERY_RULE_NEEDS_FILTER, /* a join needs a filter */
-	FPISA_QUERY_RULE_NO_FILTER,    /* a query without filter has no sizes for it */
+	FPISA_QUERY_RULE_NO_FILTER,    /* a query without a filter has no sizes of a filter */
 	FPISA_QUERY_RULE_ONE_FILTER,
-	FPISA_QUERY_RULE_JOIN_KEY,   /* 4, 8, 16 or 32 bytes, no more than the key's */
-	FPISA_QUERY_RULE_BITMAP_KEY, /* keys of a bitmap have 4 or 8 */
-	FPISA_QUERY_RULE_BLOOM,	     /* topn: the bar would never rise, because no row is certain to be in the join */
+	FPISA_QUERY_RULE_JOIN_KEY,   /* join keys have 4, 8, 16 or 32 bytes, and at most as many as the key */
+	FPISA_QUERY_RULE_BITMAP_KEY, /* join keys of a bitmap have 4 or 8 bytes */
+	/* topn has no Bloom filter, because no row would be certain to be in the join, so the bar would never rise */
+	FPISA_QUERY_RULE_BLOOM,
 	FPISA_QUERY_RULE_FILTER_SIZE,
 	FPISA_QUERY_RULE_FORM,	   /* values are reals, doubles or integers */
-	FPISA_QUERY_RULE_WIDE,	   /* only a table has values that are not reals */
-	FPISA_QUERY_RULE_WIDE_KEY, /* and then keys of 8 bytes or more */
+	FPISA_QUERY_RULE_WIDE,	   /* only a table can have values that are not reals */
+	FPISA_QUERY_RULE_WIDE_KEY, /* a table with such values has keys of 8 bytes or more */
 };
 
 static __always_inline __u32 fpisa_most_limit(__u32 kind)
@@ -53,8 +57,8 @@ static __always_inline enum fpisa_query_rule fpisa_query_filter_broken(__u32 kin
 }
 
 /*
- * Return the first rule that a query breaks, for the verb that creates a query and for a member that the aggregator
- * tells of one.
+ * Return the first rule that a query breaks. The verb that creates a query uses this, and so does a member that
+ * receives the parameters of a query.
  */
 static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, const struct fpisa_query_parameters *q,
 								__u32 form)
@@ -111,7 +115,7 @@ static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_h
 	return FPISA_V_ok;
 }
 
-/* Turn ROWS whose rows are all accounted for into an ACK to the worker. */
+/* Turn a ROWS frame whose rows have all been processed into an ACK to the worker. */
 static __always_inline void fpisa_make_ack(struct fpisa_hdr *h)
 {
 	h->type = FPISA_TYPE_ACK;
@@ -120,8 +124,8 @@ static __always_inline void fpisa_make_ack(struct fpisa_hdr *h)
 }
 
 /*
- * Turn KEYS that are in the filter into an answer to the worker, with the workers whose keys are partly missing, and
- * the state of the filter.
+ * Turn a KEYS frame whose keys are in the filter into the answer to the worker. The answer has the workers whose keys
+ * are not complete, and the state of the filter.
  */
 static __always_inline void fpisa_make_keys_ack(struct fpisa_hdr *h, __u64 missing, __u32 state)
 {
@@ -132,7 +136,10 @@ static __always_inline void fpisa_make_keys_ack(struct fpisa_hdr *h, __u64 missi
 	h->aux = state;
 }
 
-/* Address the master's ACK, or the rows left of ROWS, to the member whose cookie it then carries. */
+/*
+ * Turn the master's ACK, or the remaining rows of a ROWS frame, into a frame for another member, with the cookie of
+ * that member.
+ */
 static __always_inline void fpisa_make_passed_on(struct fpisa_hdr *h, __u64 cookie)
 {
 	h->flags &= FPISA_F_LAST;
@@ -143,7 +150,7 @@ static __always_inline void fpisa_make_passed_on(struct fpisa_hdr *h, __u64 cook
 	}
 }
 
-/* Turn SEAL into its answer: the workers whose frames are incomplete, and the contents of the query. */
+/* Turn a SEAL into its answer, which has the workers whose frames are incomplete, and the contents of the query. */
 static __always_inline void fpisa_make_sealed(struct fpisa_hdr *h, __u64 missing, __u64 held)
 {
 	h->type = FPISA_TYPE_STATUS;
@@ -153,7 +160,7 @@ static __always_inline void fpisa_make_sealed(struct fpisa_hdr *h, __u64 missing
 	h->aux = held;
 }
 
-/* Turn READ into its answer: `count` groups follow, of `all`. */
+/* Turn a READ into its answer, which has `count` of `all` groups. */
 static __always_inline void fpisa_make_groups(struct fpisa_hdr *h, __u32 count, __u32 all)
 {
 	h->type = FPISA_TYPE_GROUPS;

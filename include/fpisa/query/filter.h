@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Filters of join keys: the rules, for the programs and for user space.
+ * The rules of filters for join keys, for the programs and for user space.
  *
- * Workers send the join keys of the small table first, then rows of the big one. A row whose key is not in a frame of
- * keys does not join, and is pruned. A bitmap has a bit for each key from 0 on. A Bloom filter (split into blocks, as
- * in Parquet) has one of 32 bits in each of a block's eight words: it contains every key, and matches a few others by
- * mistake.
+ * Workers send the join keys of the small table first, and then the rows of the big table. A row whose key is not in
+ * the filter has no partner, and is pruned. A bitmap has a bit for each key from 0 on. A Bloom filter (split into
+ * blocks, as in Parquet) sets one of 32 bits in each of the eight words of a block for a key. The filter contains every
+ * key, and has a few false positives.
  *
- * A key may be inserted any number of times, and stays until the epoch ends. A worker sends the last of its frames of
- * keys when all others are acknowledged, that is, inserted. So when each worker's last frame has come, all keys are
- * inserted. The first rows of an epoch decide. If all keys are inserted then, the filter is whole and stays
- * unchanged; if not, all rows pass until the epoch ends. So a row whose key a worker has sent is never pruned, each
- * copy of a frame loses the same rows, and after its loss a filter does not prune.
+ * A key may be inserted any number of times, and stays until the epoch ends. A worker sends its last frame of keys only
+ * when all its other frames of keys are acknowledged, so their keys are inserted. So when the last frame of each worker
+ * has arrived, all keys are inserted. The state of the filter is fixed when the first rows of an epoch arrive. If all
+ * keys are inserted at that time, the filter is complete and does not change. If not, all rows pass until the epoch
+ * ends. So a row whose key a worker has sent is never pruned, and the same rows are pruned from each copy of a frame. A
+ * filter that has been lost does not prune.
  *
- * Define fpisa_filter_at(filter, i) before including this file; it returns NULL beyond the end.
+ * Define fpisa_filter_at(filter, i) before including this file. It must return NULL beyond the end of the filter.
  */
 #ifndef FPISA_QUERY_FILTER_H
 #define FPISA_QUERY_FILTER_H
 
 #include "hash.h"
 
-/* Answers to whether a row's key is in the join. Bit 0: it may be. */
+/* Answers to whether the key of a row is in the join. Bit 0 is set if the key may be in the join. */
 enum fpisa_filter_answer {
 	FPISA_FILTER_NO = 0,
 	FPISA_FILTER_MAYBE = 1,
@@ -49,7 +50,7 @@ static __always_inline void fpisa_join_key_load(__u64 key[FPISA_KEY_WORDS], cons
 	key[3] = bytes > 16 ? fpisa_load64((const char *)p + 24) : 0;
 }
 
-/* Fix the filter when the first rows arrive. The caller holds the lock. */
+/* Fix the state of the filter when the first rows arrive. The caller holds the lock. */
 static __always_inline void fpisa_filter_use(struct fpisa_query_state *s, const struct fpisa_query_config *q)
 {
 	__u32 state = fpisa_filter_missing(s, q) ? FPISA_FILTER_OPEN :
@@ -68,8 +69,8 @@ static __always_inline void fpisa_filter_built(struct fpisa_query_state *s, __u3
 }
 
 /*
- * Return the place of a key: the number of its block, which may not exist, and, in a Bloom filter, five bits for each
- * word.
+ * Return the place of a key, which is the number of its block and, in a Bloom filter, five bits for each word. The
+ * block may be beyond the end of the filter.
  */
 static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS],
 						__u64 *bits)
@@ -80,13 +81,13 @@ static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config 
 		*bits = key[0];
 		return key[0] / FPISA_FILTER_BLOCK_KEYS;
 	}
-	/* This must not be the hash that the table uses. */
+	/* The seed is inverted, because the hash must differ from the hash that the table uses. */
 	hash = fpisa_hash_key(~q->seed, key, q->filter_bytes);
 	*bits = hash;
 	return hash >> (5 * FPISA_FILTER_WORDS) & q->filter_mask;
 }
 
-/* Return whether the key is in the block; `put` inserts it. */
+/* Return whether the key is in the block. With `put`, insert the key. */
 static __always_inline int fpisa_filter_block_has(const struct fpisa_query_config *q, struct fpisa_filter_block *b,
 						  __u32 epoch, __u64 bits, int put)
 {
@@ -116,8 +117,8 @@ static __always_inline int fpisa_filter_block_has(const struct fpisa_query_confi
 }
 
 /*
- * Insert a key into the filter. Return nonzero if the key is in it, or its rows pass anyway; 0 if the filter is in
- * use without it. The caller holds the lock.
+ * Insert a key into the filter. Return nonzero if the key is in the filter, or if its rows pass without a filter.
+ * Return 0 if the filter is in use without the key. The caller holds the lock.
  */
 static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const struct fpisa_query_config *q,
 					    void *filter, const __u64 key[FPISA_KEY_WORDS])
@@ -138,7 +139,10 @@ static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const s
 	return b && fpisa_filter_block_has(q, b, s->epoch, bits, state == FPISA_FILTER_BUILDING);
 }
 
-/* Return whether a row's join key is in the filter. `state` is the state of the rows' epoch; no lock is needed. */
+/*
+ * Return whether a row's join key is in the filter. `state` is the state of the filter in the epoch of the row. No lock
+ * is needed.
+ */
 static __always_inline enum fpisa_filter_answer fpisa_filter_ask(const struct fpisa_query_config *q, void *filter,
 								 __u32 epoch, __u32 state,
 								 const __u64 key[FPISA_KEY_WORDS])

@@ -6,8 +6,8 @@
 #include "query.h"
 
 /*
- * Hash the first `bytes` of a key. The hash is mixed once more at the end: a product alone does not spread keys at
- * random that differ in a few high bits.
+ * Hash the first `bytes` of a key. Mix the hash once more at the end, because a product alone does not spread keys well
+ * that differ in a few high bits.
  */
 static __always_inline __u64 fpisa_hash_key(__u64 seed, const __u64 key[FPISA_KEY_WORDS], __u32 bytes)
 {

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The steps of a heap whose least key is its first: key i is above keys 2 i + 1 and 2 i + 2. The position to which a
- * key will be written is a hole, which moves. Define fpisa_heap_at(heap, i) before including this file.
+ * The steps of a heap whose first key is the least. Key i is the parent of keys 2 i + 1 and 2 i + 2. Each step moves a
+ * hole, which is the position to which a key will be written. Define fpisa_heap_at(heap, i) before including this file.
  */
 #ifndef FPISA_QUERY_HEAP_H
 #define FPISA_QUERY_HEAP_H
 
 #include "../base.h"
 
-/* Move the hole at i down, of n keys, if `key` does not belong there. Return its new place; else 0. */
+/*
+ * Move the hole at position i of n keys down if `key` does not belong at i. Return the new position of the hole, or 0
+ * if it has not moved.
+ */
 static __always_inline __u32 fpisa_heap_sink_step(void *heap, __u32 i, __u32 n, __u32 key)
 {
 	__u32 child = 2 * i + 1, *least, *other, *at;
@@ -30,7 +33,7 @@ static __always_inline __u32 fpisa_heap_sink_step(void *heap, __u32 i, __u32 n, 
 	return child;
 }
 
-/* Move the hole at i up to (i - 1) / 2, if `key` does not belong at i. Return nonzero if the hole moved. */
+/* Move the hole at position i up to (i - 1) / 2 if `key` does not belong at i. Return nonzero if the hole moved. */
 static __always_inline int fpisa_heap_rise_step(void *heap, __u32 i, __u32 key)
 {
 	__u32 *above, *at;

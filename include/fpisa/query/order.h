@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The order of FP32 and FP64 values in queries, as unsigned integers. It is the order of SQL: -0 equals +0, and NaNs equal
- * each other and come after all else.
+ * The order of FP32 and FP64 values in queries, as unsigned integers. This is the order of SQL, where -0 equals +0, and
+ * NaNs equal each other and are greater than all other values.
  */
 #ifndef FPISA_QUERY_ORDER_H
 #define FPISA_QUERY_ORDER_H
@@ -38,7 +38,7 @@ static __always_inline __u32 fpisa_order_key(__u32 word)
 	return key | zero << 31;
 }
 
-/* Return a value with that key: the only one, +0, or a quiet NaN. */
+/* Return the value that has this key. For the keys of zeros and NaNs, return +0 and a quiet NaN. */
 static __always_inline __u32 fpisa_order_value(__u32 key)
 {
 	if (key == FPISA_ORDER_NAN)
@@ -49,7 +49,7 @@ static __always_inline __u32 fpisa_order_value(__u32 key)
 #define FPISA_ORDER64_NAN (~0ull)
 #define FPISA_ORDER64_ZERO (1ull << 63)
 
-/* Do the same for an FP64. */
+/* Return the key of an FP64 value. */
 static __always_inline __u64 fpisa_order_key64(__u64 word)
 {
 	__u64 magnitude = word << 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Queries in the network (the paper's second use, its section on databases): the parameters of a query, its frames,
- * its rows, and the state of its programs. doc/query-wire.md has every byte for writers of clients.
+ * Queries in the network, as in the paper's section on databases. This file has the parameters of a query, its frames,
+ * its rows, and the state of its programs. doc/query-wire.md describes every byte for writers of clients.
  *
- * A query takes a job's number and a job's members: its workers and, as the last rank, its master. They join as the
- * ranks of a job do, so a generation of that job is one life of the query's state, its epoch.
+ * A query is a job whose members are the workers and, as the last rank, the master. The members join as the ranks of a
+ * job do. A generation of the job is an epoch of the query, during which the query keeps its state.
  */
 #ifndef FPISA_QUERY_H
 #define FPISA_QUERY_H
@@ -12,52 +12,61 @@
 #include "../exact.h"
 #include "../job.h"
 
-/* Values of fpisa_hdr.type; far from those of jobs, which the entry handles itself. */
+/* Values of fpisa_hdr.type for queries. The entry handles smaller values, which are the types of jobs. */
 enum fpisa_query_type {
-	FPISA_TYPE_ROWS = 16,	/* worker: some of its rows; to the master: the rows of the frame that it must have */
-	FPISA_TYPE_ACK = 17,	/* to a worker: the rows of one frame are accounted for; from the master: pass it on */
-	FPISA_TYPE_SEAL = 18,	/* master: each worker's last sequence; the answer is a STATUS */
-	FPISA_TYPE_READ = 19,	/* master: groups, from a number on */
-	FPISA_TYPE_GROUPS = 20, /* to the master: those groups */
-	FPISA_TYPE_KEYS = 21,	/* worker: join keys for the filter, before its rows */
-	FPISA_TYPE_KEYS_ACK = 22, /* to that worker: they are in the filter, or it is not used */
+	/* from a worker: some of its rows; to the master: the rows of the frame that the master must have */
+	FPISA_TYPE_ROWS = 16,
+	/* to a worker: the rows of one frame have been processed; from the master: an ACK to pass on */
+	FPISA_TYPE_ACK = 17,
+	FPISA_TYPE_SEAL = 18,	  /* from the master: the last sequence number of each worker; the answer is a STATUS */
+	FPISA_TYPE_READ = 19,	  /* from the master: a request for groups from a number on */
+	FPISA_TYPE_GROUPS = 20,	  /* to the master: the requested groups */
+	FPISA_TYPE_KEYS = 21,	  /* from a worker: join keys for the filter, before its rows */
+	FPISA_TYPE_KEYS_ACK = 22, /* to a worker: the keys are in the filter, or the filter is not used */
 };
 
-/* ROWS: the worker's last frame; it goes to the master even if no row is left in it. KEYS: its last frame of keys. */
+/*
+ * In ROWS, this is the worker's last frame, which goes to the master even if no row is left. In KEYS, this is the
+ * worker's last frame of keys.
+ */
 #define FPISA_F_LAST 0x20
 
-#define FPISA_QUERY_ROWS 128  /* most in a frame; keys too */
+#define FPISA_QUERY_ROWS 128  /* largest number of rows or keys in a frame */
 #define FPISA_QUERY_WINDOW 64 /* frames that a worker may have in flight */
-#define FPISA_QUERY_PAD 32    /* payloads are multiples of this, the rest zero: the checksum's block */
+/* payloads are padded with zeros to a multiple of this size, which is the block size of the checksum */
+#define FPISA_QUERY_PAD 32
 #define FPISA_KEY_WORDS 4
 #define FPISA_MAX_LIMIT_TOPN 65536
-#define FPISA_MAX_LIMIT_TABLE (1u << 24) /* numbers of groups have 24 bits in a bucket */
+#define FPISA_MAX_LIMIT_TABLE (1u << 24) /* a bucket has 24 bits for the number of a group */
 
 /* fpisa_query_parameters.flags */
-#define FPISA_QUERY_ASCENDING 0x01 /* topn: the least values come first */
+#define FPISA_QUERY_ASCENDING 0x01 /* topn: the smallest values come first */
 #define FPISA_QUERY_TIES 0x02	   /* topn: rows that equal the last of the N pass too */
-#define FPISA_QUERY_BITMAP 0x04	   /* a filter: a bit for each key from 0 on */
-#define FPISA_QUERY_BLOOM 0x08	   /* a filter: of any keys, with some false positives */
+#define FPISA_QUERY_BITMAP 0x04	   /* a filter with a bit for each key from 0 on */
+#define FPISA_QUERY_BLOOM 0x08	   /* a filter for any keys, with some false positives */
 #define FPISA_QUERY_FILTER (FPISA_QUERY_BITMAP | FPISA_QUERY_BLOOM)
 
-/* The parameters for which a program is specialised: constants when it is loaded. */
+/* The parameters for which a program is specialised. They are constants when the program is loaded. */
 struct fpisa_query_config {
 	__u32 job;
-	__u32 master;	 /* rank of the master: the last */
-	__u32 key_bytes; /* 4, 8, 16 or 32 */
+	__u32 master;	 /* rank of the master, which is the last rank */
+	__u32 key_bytes; /* bytes of a row's key: 4, 8, 16 or 32 */
 	__u32 row_bytes;
-	__u32 limit;	    /* topn: N; table: most groups */
-	__u32 bucket_mask;  /* table: buckets - 1, a power of two less one */
+	__u32 limit;	    /* topn: N; table: largest number of groups */
+	__u32 bucket_mask;  /* table: number of buckets, a power of two, minus one */
 	__u32 flags;	    /* FPISA_QUERY_* */
-	__u32 filter_bytes; /* first bytes of a row's key that are its join key */
-	__u32 filter_mask;  /* blocks of the filter - 1, a power of two less one */
+	__u32 filter_bytes; /* number of bytes at the start of a row's key that are its join key */
+	__u32 filter_mask;  /* number of blocks of the filter, a power of two, minus one */
 	__u32 form;	    /* enum fpisa_value_form */
 	__u64 seed;	    /* random seed of the hash */
 };
 
 /* -- rows -------------------------------------------------------------------- */
 
-/* What the values of a query are: `format` of its frames, and of its WELCOME. Only a table has other values than reals. */
+/*
+ * Type of the values of a query, in `format` of its frames and its WELCOME. Only a table can have values that are not
+ * reals.
+ */
 enum fpisa_value_form {
 	FPISA_FORM_REAL = FPISA_FORMAT_FP32,   /* 4 bytes */
 	FPISA_FORM_DOUBLE = FPISA_FORMAT_FP64, /* 8 bytes */
@@ -66,19 +75,20 @@ enum fpisa_value_form {
 };
 
 /*
- * A row in a frame: the key, the value, and for keys of 8 bytes or more a word with the number of database rows for
- * which the row stands. A value of 8 bytes or more and that word are followed by 4 bytes of zeros.
+ * A row. In a frame, a row consists of the key, the value, and for keys of 8 bytes or more a word with the number of
+ * database rows for which the row stands. After this word, a row with a value of 8 bytes or more has 4 bytes of zeros.
  */
 struct fpisa_row {
-	__u64 key[FPISA_KEY_WORDS]; /* zero beyond its bytes */
-	__u32 value;		    /* a real */
-	__u32 count;		    /* with FPISA_ROW_* */
-	__u64 wide[2];		    /* a double; or an integer of 128 bits, its low half first */
+	__u64 key[FPISA_KEY_WORDS]; /* the bytes after the key are zero */
+	__u32 value;		    /* the value, if values are reals */
+	__u32 count;		    /* number of database rows, and FPISA_ROW_* */
+	/* the value, if values are doubles or integers of up to 128 bits; the low half comes first */
+	__u64 wide[2];
 };
 
-/* fpisa_row.count: for rows that a worker has aggregated before. */
-#define FPISA_ROW_NO_SUM 0x40000000u   /* the value is only a least or greatest one */
-#define FPISA_ROW_NO_ORDER 0x80000000u /* the value is only a term of a sum */
+/* Flags in fpisa_row.count of rows that a worker has aggregated. */
+#define FPISA_ROW_NO_SUM 0x40000000u   /* the value is only for minimum and maximum, not for the sum */
+#define FPISA_ROW_NO_ORDER 0x80000000u /* the value is only for the sum, not for minimum and maximum */
 #define FPISA_ROW_COUNT 0x3fffffffu
 
 static __always_inline int fpisa_key_bytes_valid(__u32 bytes)
@@ -111,13 +121,13 @@ static __always_inline __u32 fpisa_row_bytes(__u32 key_bytes, __u32 form)
 	return key_bytes + (key_bytes == 4 ? 4 : 8);
 }
 
-/* Return the payload of `count` rows, entries or words of `bytes` bytes each. */
+/* Return the size of a payload of `count` items of `bytes` bytes each. */
 static __always_inline __u32 fpisa_query_payload(__u32 count, __u32 bytes)
 {
 	return (count * bytes + FPISA_QUERY_PAD - 1) & ~(FPISA_QUERY_PAD - 1u);
 }
 
-/* Load the wide value of a row at *p, and the word after it. */
+/* Load the value of 8 bytes or more at *p, and the word after the value. */
 static __always_inline void fpisa_row_load_wide(struct fpisa_row *r, const char *p, __u32 form)
 {
 	r->wide[0] = fpisa_load64(p);
@@ -130,7 +140,7 @@ static __always_inline void fpisa_row_load_wide(struct fpisa_row *r, const char 
 	r->count = fpisa_load32(p + 8);
 }
 
-/* Load the row at *p, whose key has `key_bytes` bytes; the key, the value and the word are within the frame. */
+/* Load the row at *p, whose key has `key_bytes` bytes. The key, the value and the word must be within the frame. */
 static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_bytes, __u32 form)
 {
 	struct fpisa_row r = {.count = 1};
@@ -158,31 +168,32 @@ static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_
 
 /* -- state ------------------------------------------------------------------- */
 
-/* Frames of one worker that have been taken: bit d of `taken` is sequence high - d; see window.h. */
+/* The frames of one worker that have been taken. Bit d of `taken` stands for sequence number high - d; see window.h. */
 struct fpisa_query_window {
 	__u64 high;
 	__u64 taken;
 };
 
 /*
- * State of a whole query, one entry. A CPU that moves `lock` from 0 to 1 owns it, with the heap
- * or the table and the filter, until it swaps 0 back. Only epoch, bar, `filter` and the contents of the filter
- * are read without the lock.
+ * State of a query, in a map of one entry. A CPU that changes `lock` from 0 to 1 owns the state, the heap or the table,
+ * and the filter, until the CPU writes 0 again. Only `epoch`, `bar`, `filter` and the contents of the filter are read
+ * without the lock.
  */
 struct fpisa_query_state {
 	__u64 lock;
-	__u64 bar;     /* topn: one more than the Nth key, in the order of keys; 0: fewer than N so far */
-	__u32 epoch;   /* the generation whose rows are counted here; 0: none yet */
-	__u32 used;    /* keys in the heap; groups in the table */
-	__u32 sealed;  /* table: everything is in, and nothing more is taken */
-	__u32 beyond;  /* filter: some key lies beyond the bitmap */
-	__u64 filter;  /* the epoch << 32 | enum fpisa_filter_state; in another epoch: the filter is being built */
-	__u64 built;   /* filter: workers whose keys are all in */
-	__u64 barrier; /* never written; an atomic add of 0 to it orders loads */
-	struct fpisa_query_window window[FPISA_MAX_WORKERS]; /* topn: only `high` */
+	__u64 bar;    /* topn: one more than the Nth key, in the order of keys; 0: fewer than N rows so far */
+	__u32 epoch;  /* generation of the rows in this state; 0: none yet */
+	__u32 used;   /* number of keys in the heap, or of groups in the table */
+	__u32 sealed; /* table: all rows have been added, and no more are accepted */
+	__u32 beyond; /* filter: some key is beyond the end of the bitmap */
+	/* epoch << 32 | enum fpisa_filter_state; if the epoch differs, the filter is still being built */
+	__u64 filter;
+	__u64 built;   /* filter: workers whose keys are all inserted */
+	__u64 barrier; /* always 0; an atomic add of 0 to this member orders loads */
+	struct fpisa_query_window window[FPISA_MAX_WORKERS]; /* topn uses only `high` */
 };
 
-/* Rows, on one CPU. */
+/* Counters of rows on one CPU. */
 #define FPISA_QUERY_COUNTERS(X)                                                           \
 	X(rows, "rows received, including repeated ones")                                 \
 	X(repeated, "rows of repeated frames of a table")                                 \
@@ -200,7 +211,10 @@ struct fpisa_query_counters {
 #undef X
 };
 
-/* Places of the groups whose keys have one hash: the epoch << 32 | number << 8 | tag of the key. */
+/*
+ * A bucket of the table, with the groups whose keys have the same hash. An entry is epoch << 32 | number of the group
+ * << 8 | tag of the key.
+ */
 #define FPISA_WAYS 8
 
 struct fpisa_bucket {
@@ -208,19 +222,19 @@ struct fpisa_bucket {
 };
 
 /*
- * 256 bits of a filter, 32 a word: the epoch << 32 | bits. A word of another epoch is empty, so a new one begins
- * without clearing.
+ * A block of 256 bits of a filter, with 32 bits in each word. A word is epoch << 32 | bits. A word of another epoch is
+ * treated as empty, so a new epoch does not have to clear the filter.
  */
 #define FPISA_FILTER_WORDS 8
 #define FPISA_FILTER_BLOCK_KEYS 256 /* keys in a block of a bitmap */
 #define FPISA_FILTER_BLOOM_KEYS 16  /* a Bloom filter has a block for this many keys or more */
-#define FPISA_MAX_FILTER_LOG 20	    /* blocks: 64 MB */
+#define FPISA_MAX_FILTER_LOG 20	    /* log2 of the blocks of the largest filter, which takes 64 MB */
 
 struct fpisa_filter_block {
 	__u64 word[FPISA_FILTER_WORDS];
 };
 
-/* One limb more than a slot has: a job adds 64 values at most, a group any number. */
+/* A group has one limb more than a slot, because a job adds at most 64 values, and a group any number. */
 #define FPISA_GROUP_LIMBS (FPISA_LIMBS + 1)
 
 /*
@@ -236,11 +250,15 @@ struct fpisa_query_group {
 	__u64 count;
 	union {
 		struct {
-			__u32 min, max; /* reals, order.h; without a value min is above max */
+			__u32 min, max; /* for reals, as keys of order.h; without a value, min is above max */
 		};
 		struct {
-			__u32 window; /* doubles: one more than the lowest limb's place; 0: not set yet */
-			__u32 next;   /* doubles, only at the master: one more than the key's next group; 0: none */
+			__u32 window; /* for doubles: one more than the place of the lowest limb; 0: not set yet */
+			/*
+			 * for doubles, only at the master: one more than the number of the next group of the key; 0:
+			 * none
+			 */
+			__u32 next;
 		};
 	};
 	__u32 specials; /* FPISA_GROUP_* */
@@ -248,33 +266,39 @@ struct fpisa_query_group {
 	union {
 		__s64 limb[FPISA_GROUP_LIMBS];
 		struct {
-			__u64 least, most; /* doubles, order.h; without a value least is above most */
+			__u64 least, most; /* for doubles, as keys of order.h; without a value, least is above most */
 		};
 		struct {
-			__u64 lowest[2], highest[2]; /* integers + 2^127, the low half first; as above */
-			__u64 sum[3];		     /* the low word first */
+			/* for integers: value + 2^127, the low half first; without a value, lowest is above highest */
+			__u64 lowest[2], highest[2];
+			__u64 sum[3]; /* for integers: sum, the low word first */
 		};
 	};
 };
 
 _Static_assert(sizeof(struct fpisa_query_group) == 128, "two cache lines, and a multiple of FPISA_QUERY_PAD");
 
-#define FPISA_WIDE_FIRST 2 /* the first limb of a double's sum: least and most are before it */
+#define FPISA_WIDE_FIRST 2 /* index of the first limb of a sum of doubles, after `least` and `most` */
 #define FPISA_WIDE_LIMBS (FPISA_GROUP_LIMBS - FPISA_WIDE_FIRST)
-#define FPISA_WIDE_WINDOWS (64 - 2) /* the highest: its middle limb is the last in which a value begins */
-/* Limbs in which a value may begin. It reaches into the next one, and the last takes carries. */
+/* number of windows; the middle limb of the highest window is the last limb in which a value begins */
+#define FPISA_WIDE_WINDOWS (64 - 2)
+/*
+ * Number of limbs of a window in which a value may begin. A value reaches into the next limb, and the last limb takes
+ * carries.
+ */
 #define FPISA_WIDE_PLACES 5
 
 _Static_assert(FPISA_WIDE_PLACES + 2 == FPISA_WIDE_LIMBS, "a limb on top that only carries reach");
 
-/* fpisa_group.specials: special values in the sum */
+/* Special values in the sum, in fpisa_group.specials. */
 #define FPISA_GROUP_NAN 1u
 #define FPISA_GROUP_PINF 2u
 #define FPISA_GROUP_NINF 4u
 
 /*
- * Carry from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two carries (fpisa_limb_full()). The
- * uppermost is not carried: it holds 2^95 of the largest reals, or 2^43 of the largest doubles of a window.
+ * Propagate carries from limb `from` up. A limb can take 2^7 adds of at most 2^55 between two carries
+ * (fpisa_limb_full()). The uppermost limb needs no carry, because it can hold 2^95 of the largest reals, or 2^43 of the
+ * largest doubles of a window.
  */
 static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 {
@@ -304,7 +328,7 @@ static __always_inline int fpisa_group_has_values(const struct fpisa_query_confi
 	return g->min <= g->max;
 }
 
-/* Fill in *q, except the seed, from the job of a query. */
+/* Fill in *q from the job of a query, except the seed. */
 static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 number, struct fpisa_query_config *q)
 {
 	*q = (struct fpisa_query_config){
@@ -320,17 +344,17 @@ static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 nu
 	};
 }
 
-/* -- the filter's state, whose rules filter.h has ------------------------------- */
+/* -- state of the filter (filter.h has the rules) ------------------------------- */
 
-/* The decision that the first rows of the epoch made. */
+/* State of the filter, which the first rows of the epoch fix. */
 enum fpisa_filter_state {
-	FPISA_FILTER_BUILDING, /* there have been no rows yet */
+	FPISA_FILTER_BUILDING, /* no rows have arrived yet */
 	FPISA_FILTER_WHOLE,
-	FPISA_FILTER_BEYOND, /* the bitmap is whole, but some keys lie beyond its end: rows with such keys pass */
-	FPISA_FILTER_OPEN,   /* some worker's keys were missing: all rows pass */
+	FPISA_FILTER_BEYOND, /* the bitmap is complete, but some keys are beyond its end; rows with such keys pass */
+	FPISA_FILTER_OPEN,   /* the keys of some worker were missing, so all rows pass */
 };
 
-/* Begin an epoch: the filter is empty. The caller holds the lock. */
+/* Begin an epoch with an empty filter. The caller holds the lock. */
 static __always_inline void fpisa_filter_begin(struct fpisa_query_state *s)
 {
 	s->built = 0;
@@ -343,7 +367,7 @@ static __always_inline __u32 fpisa_filter_state(__u64 word, __u32 epoch)
 	return word >> 32 == epoch ? (__u32)word : FPISA_FILTER_BUILDING;
 }
 
-/* Return the workers whose keys are partly missing. */
+/* Return the workers whose keys are not complete. */
 static __always_inline __u64 fpisa_filter_missing(const struct fpisa_query_state *s, const struct fpisa_query_config *q)
 {
 	return ((1ull << (q->master & 63)) - 1) & ~s->built;

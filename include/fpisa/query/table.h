@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Aggregation by key: the rules, for the program and for user space. Sums are exact (exact.h), so the order in which
- * rows come does not matter.
+ * The rules of aggregation by key, for the program and for user space. Sums are exact (exact.h), so the order in which
+ * rows arrive does not matter.
  *
- * A key that has a group keeps it until the epoch ends, and a key that found no place finds none later. A bucket's
- * ways fill in their order and are never given back, and the number of groups only rises. The window of a group of
- * doubles does not move either. So each copy of a frame leaves the same rows over, and each key is wholly in the table
- * or wholly at the master; the key of a group of doubles may be in both, each row in one of them.
+ * A key keeps its group until the epoch ends. A key that found no place in the table does not find one later, because
+ * the ways of a bucket are filled in order and never freed, and the number of groups only rises. The window of a group
+ * of doubles does not move either. So the same rows of each copy of a frame go to the master. All rows of a key are
+ * either in the table or at the master. For doubles, some rows of a key may be in the table and the others at the
+ * master.
  *
- * Define these before including this file: fpisa_bucket_at(table, i) and fpisa_group_at(table, i), which return NULL
- * beyond the end; fpisa_group_carry(group, limb), which is fpisa_carry() or a call of it.
+ * Before including this file, define fpisa_bucket_at(table, i) and fpisa_group_at(table, i), which return NULL beyond
+ * the end. Also define fpisa_group_carry(group, limb), which is fpisa_carry() or a function that calls fpisa_carry().
  */
 #ifndef FPISA_QUERY_TABLE_H
 #define FPISA_QUERY_TABLE_H
@@ -25,7 +26,7 @@ static __always_inline int fpisa_key_equal(const struct fpisa_query_config *q, c
 	return q->key_bytes <= 16 || (a[2] == b[2] && a[3] == b[3]);
 }
 
-/* Begin an epoch: buckets are empty, because they name another epoch. The caller holds the lock. */
+/* Begin an epoch. All buckets become empty, because their entries are of another epoch. The caller holds the lock. */
 static __always_inline void fpisa_table_begin(struct fpisa_query_state *s, __u32 epoch, __u32 width)
 {
 	s->used = 0;
@@ -48,7 +49,10 @@ static __always_inline void fpisa_group_begin(const struct fpisa_query_config *q
 		*g = (struct fpisa_query_group){.min = ~0u};
 }
 
-/* Return the group of a row's key, created if it is new and finds a place; else NULL. The caller holds the lock. */
+/*
+ * Return the group of a row's key. Create the group if the key is new. Return NULL if the group finds no place. The
+ * caller holds the lock.
+ */
 static __always_inline struct fpisa_query_group *fpisa_table_find(struct fpisa_query_state *s,
 								  const struct fpisa_query_config *q, void *table,
 								  const struct fpisa_row *r)
@@ -139,7 +143,7 @@ static __always_inline int fpisa_wide_counts(__u64 word)
 	return word << 1 && FPISA_WIDE_EXPONENT(word) != 0x7ff;
 }
 
-/* Return the bit at which the double's mantissa begins, in quanta of 2^-1074. */
+/* Return the bit at which the double's mantissa begins, counted from 2^-1074. */
 static __always_inline __u32 fpisa_wide_shift(__u64 word)
 {
 	__u32 e = FPISA_WIDE_EXPONENT(word);
@@ -148,8 +152,8 @@ static __always_inline __u32 fpisa_wide_shift(__u64 word)
 }
 
 /*
- * Return whether the row's group has limbs for its value. Also return true for a group without a window: the row will
- * set the window.
+ * Return whether the row's group has limbs for its value. Also return true for a group without a window, because the
+ * row will set the window.
  */
 static __always_inline int fpisa_group_fits(const struct fpisa_query_config *q, const struct fpisa_query_group *g,
 					    const struct fpisa_row *r)
@@ -164,18 +168,21 @@ static __always_inline __u32 fpisa_wide_special(__u64 word)
 	return word << 12 ? FPISA_GROUP_NAN : word >> 63 ? FPISA_GROUP_NINF : FPISA_GROUP_PINF;
 }
 
-/* Set the window so that the value begins in its middle limb, or below if the window would begin below limb 0. */
+/*
+ * Set the window so that the value begins in its middle limb, or in a lower limb if the window would begin below limb
+ * 0.
+ */
 static __always_inline void fpisa_group_anchor(struct fpisa_query_group *g, __u32 place)
 {
 	g->window = 1 + (place < FPISA_WIDE_PLACES / 2 ? 0 : place - FPISA_WIDE_PLACES / 2);
 }
 
-/* Add to a limb of the group. The place is within the window. */
+/* Add to a limb of the group. `at` must be within the window. */
 static __always_inline void fpisa_wide_limb(struct fpisa_query_group *g, __u32 at, __s64 m)
 {
 	__s64 sum;
 
-	/* For the verifier. */
+	/* The verifier needs this bound. */
 	fpisa_opaque(at);
 	at &= 15;
 	if (at >= FPISA_GROUP_LIMBS)
@@ -186,7 +193,10 @@ static __always_inline void fpisa_wide_limb(struct fpisa_query_group *g, __u32 a
 		fpisa_group_carry(g, at);
 }
 
-/* The mantissa, moved up by `in`, has 84 bits: its low 32 bits go to one limb, the others to the next. */
+/*
+ * Add a double. The mantissa, shifted left by `in`, has 84 bits. The low 32 bits are added to one limb, and the other
+ * bits to the next limb.
+ */
 static __always_inline void fpisa_group_add_double(struct fpisa_query_group *g, const struct fpisa_row *r)
 {
 	__u64 word = r->wide[0], key = fpisa_order_key64(word);
@@ -242,7 +252,7 @@ static __always_inline void fpisa_group_add_integer(struct fpisa_query_group *g,
 	g->sum[2] += g->sum[1] < carry;
 }
 
-/* Add the row's value to its group, which has limbs for it. The caller holds the lock. */
+/* Add the value of the row to its group, which must have limbs for the value. The caller holds the lock. */
 static __always_inline void fpisa_group_add(const struct fpisa_query_config *q, struct fpisa_query_group *g,
 					    const struct fpisa_row *r)
 {
@@ -256,8 +266,8 @@ static __always_inline void fpisa_group_add(const struct fpisa_query_config *q, 
 }
 
 /*
- * Return 1 if a frame's rows are to be added, 0 if they have been, or a negative verdict. The caller holds the lock,
- * and records the sequence number once all rows are added.
+ * Return 1 if the rows of a frame have to be added, 0 if they have been added before, or a negated verdict. The caller
+ * holds the lock, and records the sequence number after all rows have been added.
  */
 static __always_inline int fpisa_table_fresh(const struct fpisa_query_state *s, __u32 rank, __u64 sequence, __u32 width)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Top-N by pruning: the rules, for the program and for user space.
+ * The rules of top-N by pruning, for the program and for user space.
  *
- * A heap has the N greatest keys of the rows counted so far; the least of them is T, which only rises. Each row is
- * counted at most once, because a frame counts only while its sequence number is above those of all counted frames of
- * its worker. Counted rows are sent on, and so is every copy's row that is not below T:
+ * A heap contains the N greatest keys of the rows counted so far. The least of these keys is T, which only rises. Each
+ * row is counted at most once, because a frame is counted only if its sequence number is above those of all counted
+ * frames of its worker. Rows that are counted are sent on. Of other copies of a frame, rows that are not below T are
+ * sent on:
  *
  *	The N rows that determine the last T were sent on when they were counted. They are
  *	never pruned from a later copy, because none is below T. So the master has them once
@@ -13,11 +14,12 @@
  * A row equal to T may be pruned from the frame that is counted, because it is not among those rows. It is never
  * pruned from another copy, because it may be among them.
  *
- * With a filter (filter.h) a row counts only if its key is certain to be in the join. Otherwise rows that are not
+ * With a filter (filter.h) a row is counted only if its key is certain to be in the join. Otherwise rows that are not
  * in the answer could determine T.
  *
- * Define these before including this file: fpisa_heap_at(heap, i), the place of key i of the heap, or NULL beyond its
- * end; fpisa_heap_sink() and fpisa_heap_rise(), which are the steps in heap.h or calls of them.
+ * Before including this file, define fpisa_heap_at(heap, i), which returns the place of key i of the heap, or NULL
+ * beyond the end. Also define fpisa_heap_sink() and fpisa_heap_rise(), which are the steps in heap.h or functions that
+ * call the steps.
  */
 #ifndef FPISA_QUERY_TOPN_H
 #define FPISA_QUERY_TOPN_H
@@ -26,11 +28,11 @@
 #include "order.h"
 #include "window.h"
 
-#define FPISA_HEAP_DEPTH 17 /* levels of FPISA_MAX_LIMIT_TOPN keys */
+#define FPISA_HEAP_DEPTH 17 /* number of levels of a heap of FPISA_MAX_LIMIT_TOPN keys */
 
 _Static_assert(1 << (FPISA_HEAP_DEPTH - 1) == FPISA_MAX_LIMIT_TOPN, "the deepest heap");
 
-/* Return the place of a row's value in the order of the query: the greatest key comes first. */
+/* Return the place of a row's value in the order of the query. Rows with the greatest keys come first. */
 static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 value)
 {
 	__u32 flip = q->flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
@@ -38,13 +40,13 @@ static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, 
 	return fpisa_order_key(value) ^ flip;
 }
 
-/* Return the least key that a frame keeps; `counts`: this copy of it is counted. */
+/* Return the least key that a frame keeps. `counts` is nonzero if this copy of the frame is counted. */
 static __always_inline __u64 fpisa_topn_floor(const struct fpisa_query_config *q, __u64 bar, int counts)
 {
 	return !bar || (counts && !(q->flags & FPISA_QUERY_TIES)) ? bar : bar - 1;
 }
 
-/* Begin an epoch: nothing is counted. The caller holds the lock. */
+/* Begin an epoch, in which no rows are counted yet. The caller holds the lock. */
 static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 epoch)
 {
 	s->bar = 0;
@@ -57,8 +59,8 @@ static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 
 }
 
 /*
- * Return whether this copy counts. If so, other copies and earlier frames do not count later. The caller holds the
- * lock.
+ * Return whether to count this copy of a frame. If so, other copies of it and earlier frames are not counted later. The
+ * caller holds the lock.
  */
 static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 rank, __u64 sequence)
 {
@@ -70,7 +72,7 @@ static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 
 	return 1;
 }
 
-/* Replace the heap's least key, of n. */
+/* Replace the least key of a heap of n keys. */
 static __always_inline void fpisa_heap_replace(void *heap, __u32 n, __u32 key)
 {
 	__u32 i = 0, next, *at;
@@ -114,7 +116,7 @@ static __always_inline int fpisa_topn_row(struct fpisa_query_state *s, const str
 
 	if (key < fpisa_topn_floor(q, s->bar, counts))
 		return 0;
-	/* The row equals T, WITH TIES. */
+	/* With FPISA_QUERY_TIES, a row that equals T passes too. */
 	if (!counts || key < s->bar)
 		return 1;
 	if (s->used < q->limit) {

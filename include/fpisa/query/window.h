@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Take each frame once: a window of a worker's sequence numbers, from 1, that have been taken. `width` is
- * FPISA_QUERY_WINDOW; the model takes fewer.
+ * A window of the sequence numbers, from 1, that have been taken from a worker, so that each frame is taken only once.
+ * `width` is FPISA_QUERY_WINDOW, or less in the model.
  *
- * A number leaves the window at the low end only when it has been taken, so all lower numbers have been taken. A
- * worker that sends no number beyond its lowest unacknowledged number + width - 1 is never refused.
+ * A number leaves the window at the low end only if it has been taken, so all numbers below the window have been taken.
+ * A worker whose numbers are at most its lowest unacknowledged number + width - 1 is never refused.
  */
 #ifndef FPISA_QUERY_WINDOW_H
 #define FPISA_QUERY_WINDOW_H
@@ -18,13 +18,13 @@ static __always_inline __u64 fpisa_query_window_all(__u32 width)
 	return ~0ull >> (64 - width);
 }
 
-/* Return an empty window: all numbers below 1 count as taken. */
+/* Return an empty window, in which all numbers below 1 count as taken. */
 static __always_inline struct fpisa_query_window fpisa_query_window_empty(__u32 width)
 {
 	return (struct fpisa_query_window){.taken = fpisa_query_window_all(width)};
 }
 
-/* Return 1 if the number is fresh, 0 if it was taken before, or a negative verdict. */
+/* Return 1 if the number is fresh, 0 if it was taken before, or a negated verdict. */
 static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_window *w, __u64 sequence, __u32 width)
 {
 	__u64 all = fpisa_query_window_all(width), by, leaving;
@@ -43,7 +43,7 @@ static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_win
 	return (w->taken & leaving) == leaving ? 1 : -FPISA_V_sequence;
 }
 
-/* Take a number that is fresh. */
+/* Record that a fresh number has been taken. */
 static __always_inline void fpisa_query_window_take(struct fpisa_query_window *w, __u64 sequence, __u32 width)
 {
 	__u64 by;
@@ -57,7 +57,7 @@ static __always_inline void fpisa_query_window_take(struct fpisa_query_window *w
 	w->high = sequence;
 }
 
-/* Return whether all numbers to `last` have been taken, and none beyond it. */
+/* Return whether all numbers up to `last` have been taken, and no number beyond `last`. */
 static __always_inline int fpisa_query_window_full(const struct fpisa_query_window *w, __u64 last, __u32 width)
 {
 	return w->high == last && w->taken == fpisa_query_window_all(width);
