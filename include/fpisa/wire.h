@@ -126,7 +126,7 @@ struct fpisa_job_faults {
  */
 struct fpisa_hello {
 	__le32 window;			/*  0 slots, a power of two */
-	__le16 elements;		/* 4 elements of a chunk */
+	__le16 elements;		/*  4 elements of a chunk */
 	__le16 workers;			/*  6 ranks of the job */
 	__le16 rank;			/*  8 rank of the receiver */
 	__u8 mode;			/* 10 enum fpisa_mode */

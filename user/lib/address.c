@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* An aggregator's address as text; address.h has the contract. */
+/* Parsing of an aggregator's address; address.h has the contract. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -11,8 +11,8 @@
 #include "lookup.h"
 
 /*
- * Exclude network 0.0.0.0/8, multicast, reserved and broadcast addresses. udp.c finds the broadcast address of a
- * network.
+ * Exclude network 0.0.0.0/8, multicast, reserved and broadcast addresses. The broadcast address of a network is
+ * detected in udp.c.
  */
 static int is_host(uint32_t address)
 {
@@ -56,7 +56,7 @@ int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to
 				  text);
 	memcpy(host, text, n);
 	host[n] = 0;
-	/* Ask for both families, so that a name with only IPv6 addresses differs from an unknown name. */
+	/* Ask for both families, to distinguish a name with only IPv6 addresses from an unknown name. */
 	rc = fpisa_lookup(host, timeout_ns, &found);
 	if (rc)
 		return rc;

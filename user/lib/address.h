@@ -14,9 +14,10 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 #define FPISA_HOST_ADDRESSES 8
 
 /*
- * Look up "HOST" or "HOST:PORT": an IPv4 address, or a name that has IPv4 addresses; without a port FPISA_PORT. Return
- * the number of addresses in `to`, which are in the order in which to try them. On an error, return -EINVAL, -EAGAIN if
- * names cannot be looked up now, or -ETIMEDOUT if the look-up takes longer than timeout_ns, with the message set.
+ * Look up "HOST" or "HOST:PORT", where HOST is an IPv4 address, or a name that has IPv4 addresses. The default port is
+ * FPISA_PORT. Return the number of addresses in `to`, in the order in which to try them. On an error, set the message
+ * and return -EINVAL, or -EAGAIN if names cannot be looked up now, or -ETIMEDOUT if the look-up takes longer than
+ * timeout_ns.
  */
 int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to[FPISA_HOST_ADDRESSES]);
 

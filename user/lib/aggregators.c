@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The aggregators of a job, in words; aggregators.h has the contract. */
+/* Parsing of a list of aggregators; aggregators.h has the contract. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

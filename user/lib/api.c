@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on handles; those on calls are in call.c. */
+/* The public functions of fpisa.h for handles. The functions for calls are in call.c. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -36,7 +36,10 @@ static void name_all(struct fpisa *f)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), " and %u more", others);
 }
 
-/* Open a shard's transport. The first shard gets the port; the others share it. Call with forks held. */
+/*
+ * Open a shard's transport. The first shard binds the port, and the other shards share the port. The caller holds forks
+ * (base/fork.h).
+ */
 static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
 {
 	if (s->index)
@@ -44,7 +47,7 @@ static int open_once(struct fpisa_shard *s, uint32_t address, uint16_t port)
 	return fpisa_transport_open(&s->t, s->f->transport, address, port, s->local_port);
 }
 
-/* Open a shard's transport; spent_ns() since `began` counts against the deadline. */
+/* Open a shard's transport. The time since `began` counts against the deadline. */
 static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *a, uint64_t began)
 {
 	int rc;
@@ -60,7 +63,7 @@ static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *
 	}
 }
 
-/* Open all transports. *spent_ns: the part of the deadline that this took. */
+/* Open all transports. Set *spent_ns to the part of the deadline that this took. */
 static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, uint64_t *spent_ns)
 {
 	uint64_t began = fpisa_now();
@@ -165,7 +168,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 	if (rc)
 		return rc;
 	snprintf(f->shard->peer, sizeof(f->shard->peer), "%s", peer);
-	/* Set the members that checks of calls and broadcasts need; WELCOME has the same. */
+	/* Set the members that the checks of calls and broadcasts need. WELCOME will have the same values. */
 	f->hello.rank = (uint16_t)job->rank;
 	f->hello.format = (uint8_t)job->type;
 	f->hello.mode = (uint8_t)job->mode;
@@ -179,7 +182,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, const struct fpisa_hol
 	return 0;
 }
 
-/* Close all transports. Call with forks held. */
+/* Close all transports. The caller holds forks (base/fork.h). */
 static void close_transports(struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f) {
@@ -205,7 +208,7 @@ int fpisa_hold_bind(struct fpisa *f, const struct fpisa_aggregator *a, uint16_t 
 	}
 	name_all(f);
 	fpisa_unlock(&f->shared.lock);
-	/* A port is taken until every forked child has closed it. */
+	/* A port stays in use until every forked child has closed its copy of the socket. */
 	fpisa_fork_hold();
 	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
 		rc = open_once(&f->shard[i], a[i].address.s_addr, a[i].port);
@@ -237,8 +240,8 @@ void fpisa_hold_join(struct fpisa *f, const uint32_t *job, const struct fpisa_ke
 }
 
 /*
- * Join a handle whose function this thread has entered. The other callers of a shared handle have left, and cannot
- * enter meanwhile.
+ * Join a handle that this thread has entered. Other callers of a shared handle have left its functions, and cannot
+ * enter one during the join.
  */
 static int join(struct fpisa *f, uint64_t spent_ns)
 {
@@ -402,7 +405,10 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	return 0;
 }
 
-/* End a shared handle: end the calls that others wait for, with their callbacks, and let those callers leave. */
+/*
+ * End the calls of a shared handle, run their callbacks, and wait until the threads that wait for these calls have
+ * left.
+ */
 static int end_shared(struct fpisa *f)
 {
 	struct fpisa_shared *s = &f->shared;
@@ -425,7 +431,7 @@ void fpisa_close(struct fpisa *f)
 	if (!f)
 		return;
 	if (f->inherited) {
-		/* Another thread may have been inside a call, and the handle may be half changed. */
+		/* If another thread was inside a call at fork(), the handle may be in an inconsistent state. */
 		if (f->busy || fpisa_lock_is_held(&f->shared.lock))
 			return;
 	} else if (f->shared.engine) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Further functions for groups and tests. Arguments and errors are those of fpisa.h. A handle that is
- * opened joins by fpisa_rejoin(); until then all other functions return -ENOTCONN. If `engine` is NULL, the handle
- * gets its own engine if options.progress is set, else no engine. The engine is stopped after its handles are closed.
+ * Further functions for groups and tests. Arguments and errors are those of fpisa.h. A handle from an open function
+ * must join by fpisa_rejoin(). Before that, all other functions return -ENOTCONN. If `engine` is NULL, the handle gets
+ * its own engine if options.progress is set, and otherwise no engine. The caller stops an engine after its handles are
+ * closed.
  */
 #ifndef FPISA_API_H
 #define FPISA_API_H
@@ -26,24 +27,24 @@ struct fpisa_call fpisa_call_of(const void *send, void *recv, size_t count, enum
 				enum fpisa_operation op, double factor);
 
 /*
- * Start the group's call with this number, as fpisa_start() does. The call's tag is the digest of the group's calls
- * so far. to_wait is nonzero if fpisa_wait() follows at once, so no other thread needs to move the request or report
- * its end. *request belongs to the caller unless on_done is set. recv gets the elements `part` of the result; NULL:
- * all.
+ * Start the group's call with this number, as fpisa_start() does. The tag of the call is the digest of the group's
+ * calls so far. to_wait is nonzero if fpisa_wait() follows at once, so no other thread needs to advance the request or
+ * report its end. The caller owns *request unless on_done is set. recv gets the elements `part` of the result, or all
+ * elements if `part` is NULL.
  */
 int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, const struct fpisa_part *part, uint64_t number,
 			 int to_wait, struct fpisa_request **request);
 
 /*
- * Send `bytes` of data, any number of them, from rank `root` to all ranks through a handle of FPISA_INT32. The
- * broadcast is a sum to which the other ranks give zeros. Root's own data is not written. All ranks state the same
- * number of bytes, root and tag, else -EPROTO. fpisa_broadcast_tag() distinguishes broadcasts whose lengths round up to
- * the same number of words. `number` and `to_wait` are as for fpisa_start_numbered().
+ * Send `bytes` bytes of data from rank `root` to all ranks through a handle of FPISA_INT32. The broadcast is a sum to
+ * which the other ranks contribute zeros. At rank root, data is not written. All ranks must give the same number of
+ * bytes, root and tag, otherwise the call fails with -EPROTO. fpisa_broadcast_tag() distinguishes broadcasts whose
+ * lengths round up to the same number of words. `number` and `to_wait` are as for fpisa_start_numbered().
  */
 int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, uint64_t tag, uint64_t number,
 			  int to_wait, struct fpisa_request **request);
 uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root);
-uint64_t fpisa_broadcast_words(uint64_t bytes); /* elements of the sum */
+uint64_t fpisa_broadcast_words(uint64_t bytes); /* number of elements of the sum */
 
 /* Start a sum of FPISA_BLOCK zeros whose result is not kept. */
 int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request);

@@ -7,7 +7,10 @@
 #include "outcome.h"
 #include "progress.h"
 
-/* Consecutive turns with frames that have already arrived. A flood must not keep the engine from its other handles. */
+/*
+ * Largest number of consecutive turns for frames that have already arrived, so that a flood of frames does not block
+ * the engine's other handles.
+ */
 #define TURNS 16
 
 static struct fpisa *handle_of(struct fpisa_engine_item *item)
@@ -39,8 +42,8 @@ void fpisa_background_resume(struct fpisa *f)
 }
 
 /*
- * Call the callbacks of requests that have ended. The lock is free while a callback runs: it may start the next
- * request.
+ * Call the callbacks of requests that have ended. Release the lock while a callback runs, because the callback may
+ * start the next request.
  */
 static void call_back(struct fpisa *f)
 {

@@ -9,15 +9,15 @@
 struct fpisa;
 
 /*
- * Work one turn and call the callbacks of requests that have ended. The engine calls this function. Set it as the
- * item's run() before the handle is shared.
+ * Run one turn and call the callbacks of requests that have ended. The engine calls this function. Set it as the item's
+ * run() before the handle is shared.
  */
 struct fpisa_engine_item;
 void fpisa_background_run(struct fpisa_engine_item *item);
 
 /*
- * Give the handle to the engine, or make the caller that moves its requests sleep for a shorter time. Call locked, at
- * the end of a function that may have begun a request or stopped driving.
+ * Let the engine drive the handle, or make the thread that drives the handle sleep for a shorter time. Call this with
+ * the lock, at the end of a function that may have begun a request or stopped driving.
  */
 void fpisa_background_resume(struct fpisa *f);
 

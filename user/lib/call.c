@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on calls: checks of arguments, begin and end of a request. */
+/* The public functions of fpisa.h for calls: checks of arguments, and begin and end of a request. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -60,15 +60,15 @@ static const char *mode_name(unsigned int mode)
 	return mode && mode < FPISA_MODE_END ? names[mode] : "of an unknown number";
 }
 
-/* Return the bytes of an array of the job's format. */
+/* Return the size in bytes of an array of the job's format. */
 static size_t array_size(const struct fpisa *f, size_t count)
 {
 	return count * f->format.bytes + (f->format.shared ? count / FPISA_BLOCK : 0);
 }
 
 /*
- * Check the arrays of a call of which this rank keeps `part`. In a format with scales, a part is followed by its own
- * scales, so only a whole array can be summed in place.
+ * Check the arrays of a call. `part` is the part of the result that this rank keeps. In a format with scales, a part is
+ * followed by its own scales, so only a whole array can be summed in place.
  */
 static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const struct fpisa_part *part)
 {
@@ -86,7 +86,7 @@ static int check_arrays(const struct fpisa *f, const struct fpisa_call *c, const
 	return fpisa_unclean_refuse(c->send, sent);
 }
 
-/* Check that the job can do the call, and store the bits of its factor, as on the wire, in *operand. */
+/* Check that the job supports the call. Store the bits of the factor, as in frames, in *operand. */
 static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
 	if (c->type != f->hello.format)
@@ -117,8 +117,8 @@ static int may_start(const struct fpisa *f)
 }
 
 /*
- * Begin a request like `what`, which has its arrays, their size and the operation. The request may be incomplete when
- * this returns.
+ * Begin a request as a copy of `what`, which has the arrays, their size and the operation. The request may be
+ * incomplete when this function returns.
  */
 static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
 {
@@ -131,7 +131,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	r->f = f;
 	if (!r->timeout_ns)
 		r->timeout_ns = f->timeout_ns;
-	/* Results are kept by their position, so parts that no result overwrites cost only address space. */
+	/* Input is kept at the position of its result, so parts of `kept` without a result only use address space. */
 	if (f->restore && r->part.first < r->part.end && fpisa_request_in_place(r)) {
 		const size_t kept = r->part.end - r->part.first;
 
@@ -142,7 +142,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	if (!rc)
 		rc = fpisa_request_reserve(r);
 	if (rc) {
-		r->number = 0; /* the next call gets the number */
+		r->number = 0; /* the next call will get this number */
 		fpisa_request_free(r);
 		return rc;
 	}
@@ -157,7 +157,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		*request = r;
 		return 0;
 	}
-	/* If the send fails, the caller learns of it by this function's result. */
+	/* If the send fails, the result of this function tells the caller. */
 	r->told = 1;
 	rc = fpisa_send(f);
 	r->told = 0;
@@ -173,7 +173,10 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	return 0;
 }
 
-/* Start a call. A blocking call begins and waits in one step. `part`: what this rank keeps, NULL: all. */
+/*
+ * Start a call. A blocking call begins and waits in one step. `part` is the part of the result that this rank keeps, or
+ * NULL for all.
+ */
 static int start(struct fpisa *f, const struct fpisa_call *c, const struct fpisa_part *part, uint64_t number,
 		 int blocking, struct fpisa_request **request)
 {
@@ -200,7 +203,7 @@ static int start(struct fpisa *f, const struct fpisa_call *c, const struct fpisa
 	return rc ? rc : begin(f, &what, request);
 }
 
-/* Start a group's request that has no struct fpisa_call of the program. */
+/* Start a request of a group for which the program has given no struct fpisa_call. */
 static int start_made(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
 {
 	int rc = what->blocking ? fpisa_enter_to_block(f) : fpisa_enter(f);
@@ -218,7 +221,7 @@ static int start_made(struct fpisa *f, const struct fpisa_request *what, struct 
 
 int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request)
 {
-	/* the values of any format, with their scale */
+	/* zeros in any format, with their scale */
 	static const uint64_t zeros[FPISA_BLOCK + 1];
 	const struct fpisa_request what = {.send = (const char *)zeros,
 					   .count = FPISA_BLOCK,
@@ -335,7 +338,7 @@ static int release(struct fpisa_request **request, uint32_t *flags)
 	return rc;
 }
 
-/* Wait on a shared handle: this thread moves the handle's requests unless another thread does. */
+/* Wait on a shared handle. This thread advances the requests of the handle unless another thread does. */
 static void wait_shared(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;

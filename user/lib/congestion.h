@@ -1,40 +1,43 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The limit of chunks in flight, which is as many as the paths carry, and a few more.
+ * The limit of chunks in flight, which is slightly more than the paths carry.
  *
- * Any part of a path may be the bottleneck: this host's link, the port of an aggregator, where the frames of all
- * ranks meet, or the socket's receive buffer. Chunks in flight beyond rate times round trip stand in a queue there,
- * delay other traffic, and in the end overflow it. A rank's frames to all aggregators leave by one link and their
- * results come by that link, so all aggregators share one limit.
+ * Any part of a path may be the bottleneck: this host's link, the port of an aggregator, where the frames of all ranks
+ * meet, or the socket's receive buffer. Chunks in flight beyond rate times round trip wait in a queue at the
+ * bottleneck, delay other traffic, and finally overflow the queue. A rank's frames to all aggregators leave through one
+ * link, and all results arrive through this link, so all aggregators share one limit.
  *
- * The limit starts at TCP's initial window (RFC 6928) and doubles each round trip until a queue shows. Then it
- * follows the queueing delay: the round trip less the shortest that was seen of that aggregator. The delay is the
- * least of a whole round, so delays that only some chunks have do not count: the scheduler's, and waits for other
- * ranks (Vegas, 1995; LEDBAT, RFC 6817). Only chunks that left after the limit changed show whether the change was
- * enough. The limit is at least two chunks an aggregator: the aggregator works on one while the other is on its way
- * back. With a single chunk every loss takes a timeout, because no later chunk can overtake the lost chunk.
+ * The limit starts at the initial window of TCP (RFC 6928) and doubles each round trip until there is a queue. After
+ * that, the limit follows the queueing delay, which is the round trip minus the shortest round trip of the same
+ * aggregator so far. The delay is the least of a whole round, so delays that only some chunks have, such as those by
+ * the scheduler and by other ranks, do not count (Vegas, 1995; LEDBAT, RFC 6817). Only chunks that left after a change
+ * of the limit show its effect. The limit is at least two chunks for each aggregator, so that the aggregator can
+ * process one while the other is on its way back. With a single chunk every loss would take a timeout, because no later
+ * chunk could overtake the lost chunk.
  *
- *	delay below LOW		one more
+ *	delay below LOW		raise the limit by one
  *	between			unchanged
- *	above twice LOW		what the low mark needs, half at least
- *	a loss while a queue stands, or by the receiver	half, once a round
- *	a mark of the path (ECN)	half, once a round
+ *	above twice LOW		lower the limit to what the low mark needs, at most by half
+ *	a loss while a queue exists, or at the receiver	halve the limit, once per round
+ *	a congestion mark (ECN)	halve the limit, once per round
  *
- * Where a frame was lost, an attempt that fails costs a timeout. Above three quarters of that limit the limit
- * therefore grows by one only every TRY rounds (CUBIC, RFC 9438, slows down there too).
+ * Another loss at the limit at which a frame was lost would cost a timeout. So above three quarters of that value, the
+ * limit grows by one only every TRY rounds (CUBIC, RFC 9438, also slows down there).
  *
- * A queue exists if most results of a round took a quarter longer than the shortest. With several aggregators, results
- * also wait for ranks that send to other aggregators first, so the delay must exceed the low mark too. A loss without a
- * queue is not congestion: fewer chunks in flight would not help. A loss does not count either if so few chunks are in
- * flight that TCP would keep more at this loss rate. n chunks in flight are not too many while n^2 p is below LOSS, p
- * being the share of chunks that are lost (Mathis et al., 1997, have 1.5 for TCP; less leaves room for bursts).
+ * A queue exists if most results of a round took at least a quarter longer than the shortest. With several aggregators,
+ * results also wait for ranks that send to other aggregators first, so the delay must also exceed the low mark. A loss
+ * without a queue is not congestion, because fewer chunks in flight would not help. A loss does not count either if so
+ * few chunks are in flight that TCP would have more in flight at this loss rate. n chunks in flight are acceptable
+ * while n^2 p is below LOSS, where p is the share of lost chunks (Mathis et al., 1997, have 1.5 for TCP; a lower value
+ * leaves room for bursts).
  *
- * A queue that other senders fill does not shrink when this rank sends less. If this rank kept giving way, nothing
- * would be left for it. So if halving the limit has not shortened the round trip by a quarter, the delay is ignored for
- * a while. Only losses count then, as for a competing TCP: one more a round, half at a loss (Copa, NSDI 2018, has this
- * rule too). If the round trip did shrink, the queue is treated as our own for the same time. Only round trips of
- * rounds that this rank completed count here: the others contain a wait for other ranks, which no limit of ours makes
- * shorter. A limit too small to be halved is doubled first.
+ * A queue that other senders fill does not shrink when this rank sends less. If this rank always reduced its limit, it
+ * would get no share of the link. So if halving the limit has not shortened the round trip by a quarter, ignore the
+ * delay for a while. During that time only losses count, as for a competing TCP, so the limit grows by one per round
+ * and is halved at a loss (Copa, NSDI 2018, also has this rule). If the round trip has become shorter, treat the queue
+ * as caused by this rank for the same time. Only round trips of rounds that this rank completed count for this
+ * decision, because other round trips contain a wait for other ranks, which does not depend on the limit. A limit that
+ * is too small to be halved is doubled first.
  */
 #ifndef FPISA_CONGESTION_H
 #define FPISA_CONGESTION_H
@@ -42,11 +45,11 @@
 #include <stdint.h>
 
 #define FPISA_CONGESTION_FIRST_BYTES 14600 /* RFC 6928 */
-#define FPISA_CONGESTION_LEAST 2	   /* chunks in flight, of each aggregator */
+#define FPISA_CONGESTION_LEAST 2	   /* least chunks in flight for each aggregator */
 #define FPISA_CONGESTION_LOW_NS 4000000ull
-#define FPISA_CONGESTION_TRY 16		     /* rounds after which the limit grows where a frame was lost before */
-#define FPISA_CONGESTION_TRY_BESIDE 3	     /* the same where others fill the queue */
-#define FPISA_CONGESTION_KEEP 64	     /* rounds for which the owner of the queue is known */
+#define FPISA_CONGESTION_TRY 16		     /* rounds between two increases of the limit near a limit with a loss */
+#define FPISA_CONGESTION_TRY_BESIDE 3	     /* the same while other senders fill the queue */
+#define FPISA_CONGESTION_KEEP 64	     /* rounds for which the decision about the queue's cause holds */
 #define FPISA_CONGESTION_SOON 16	     /* results after which a round ends if the delay is high */
 #define FPISA_CONGESTION_LOSS_ONE (1u << 22) /* fpisa_congestion.loss if every chunk is lost */
 #define FPISA_CONGESTION_LOSS (FPISA_CONGESTION_LOSS_ONE / 2)
@@ -54,14 +57,14 @@
 
 /* The shortest round trip by one aggregator. */
 struct fpisa_base {
-	uint64_t ns, next_ns; /* shortest so far, and of the samples since; UINT64_MAX: none */
-	uint32_t samples;     /* since ns began */
+	uint64_t ns, next_ns; /* shortest so far, and shortest of the samples since then; UINT64_MAX: none */
+	uint32_t samples;     /* number of samples since ns was set */
 };
 
-/* A round, which ends after `limit` results. Times that were not seen are UINT64_MAX. */
+/* A round, which ends after `limit` results. Times without a sample are UINT64_MAX. */
 struct fpisa_congestion_round {
 	uint32_t results;
-	uint32_t samples, slow; /* round trips; how many are a quarter longer than the shortest */
+	uint32_t samples, slow; /* number of round trips, and of those that are a quarter longer than the shortest */
 	uint64_t queue_ns;	/* the least delay */
 	uint64_t delays_ns; /* sum of all delays, each capped at four times the low mark, so that one pause does not dominate the mean */
 	uint64_t base_ns; /* the shortest round trip by the aggregator of queue_ns */
@@ -69,21 +72,23 @@ struct fpisa_congestion_round {
 };
 
 struct fpisa_congestion {
-	uint32_t limit, most; /* chunks in flight: now, and at most */
-	uint32_t least;	      /* least limit: two of each aggregator */
+	uint32_t limit, most; /* limit of chunks in flight, and the largest value of the limit */
+	uint32_t least;	      /* smallest value of the limit, which is two chunks for each aggregator */
 	uint32_t fixed;	      /* the limit does not change */
 	uint32_t low;	      /* the delay of the last round was low */
-	uint32_t starting;    /* no queue has shown yet */
+	uint32_t starting;    /* there has been no queue yet */
 	uint32_t ceiling;     /* limit at the last loss of a frame; 0: no frame was lost */
 	uint32_t tried;	      /* rounds since the limit grew, above three quarters of ceiling */
-	uint32_t ignored;     /* rounds for which delay does not count, because others fill the queue */
-	uint32_t ours;	      /* rounds for which delay counts, because the queue is ours */
+	uint32_t ignored;     /* rounds for which delay does not count, because other senders fill the queue */
+	uint32_t ours;	      /* rounds for which delay counts, because this rank fills the queue */
 	uint32_t high_limit;  /* the limit when the delay became high; 0: the delay is not high */
 	uint64_t high_ns;     /* own_ns at that time */
-	uint32_t loss;	      /* share of chunks lost, a mean over some 64 of them, in 1/LOSS_ONE */
+	uint32_t loss;	      /* share of lost chunks in 1/LOSS_ONE, as a mean over some 64 chunks */
 	struct fpisa_congestion_round round, last;
-	uint64_t changed_ns; /* time of the last change of the limit: frames that left before do not show its effect */
-	uint64_t reduced_ns; /* losses of frames that left before this do not count again */
+	/* time of the last change of the limit; frames that left earlier do not show the effect of the change */
+	uint64_t changed_ns;
+	/* time of the last reduction for a loss; losses of frames that left earlier do not count */
+	uint64_t reduced_ns;
 };
 
 static inline void fpisa_congestion_begin_round(struct fpisa_congestion *c)
@@ -108,8 +113,8 @@ static inline void fpisa_base_sample(struct fpisa_base *b, uint64_t rtt_ns)
 }
 
 /*
- * Initialise for `most` chunks of `frame_bytes` each, summed by `aggregators`. If frame_bytes is 0, there is no network
- * path, and the limit is always `most`.
+ * Initialise for at most `most` chunks in flight, frames of `frame_bytes` bytes, and the given number of aggregators.
+ * If frame_bytes is 0, there is no network path, and the limit is always `most`.
  */
 static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t most, uint32_t frame_bytes,
 					 uint32_t aggregators)
@@ -131,7 +136,10 @@ static inline void fpisa_congestion_set(struct fpisa_congestion *c, uint32_t lim
 		c->limit = 1;
 }
 
-/* Decide whether the queue is ours: the limit is half of its value when the delay became high. */
+/*
+ * Decide whether this rank fills the queue. Call this when the limit is half of its value at the time when the delay
+ * became high.
+ */
 static inline void fpisa_congestion_halved(struct fpisa_congestion *c, uint64_t own_ns)
 {
 	if (own_ns == UINT64_MAX)
@@ -145,7 +153,10 @@ static inline void fpisa_congestion_halved(struct fpisa_congestion *c, uint64_t 
 	c->high_limit = 0;
 }
 
-/* Lower the limit above the high mark, down to the least. With `wanted_ns` of round trip the delay would be low. */
+/*
+ * Lower the limit because the delay is above the high mark, but not below `least`. With a round trip of `wanted_ns` the
+ * delay would be low.
+ */
 static inline void fpisa_congestion_high(struct fpisa_congestion *c, const struct fpisa_congestion_round *r,
 					 uint64_t wanted_ns)
 {
@@ -180,13 +191,18 @@ static inline void fpisa_congestion_grow(struct fpisa_congestion *c)
 	}
 }
 
-/* Return the low mark: a queue of one round trip costs no throughput if that is longer than the mark. */
+/*
+ * Return the low mark. This is the round trip if that is longer, because a queue of one round trip costs no throughput.
+ */
 static inline uint64_t fpisa_congestion_low(uint64_t base_ns)
 {
 	return base_ns > FPISA_CONGESTION_LOW_NS ? base_ns : FPISA_CONGESTION_LOW_NS;
 }
 
-/* End the start phase: a queue shows, of `delay_ns` on average, so the limit becomes what the low mark needs. */
+/*
+ * End the start phase, because there is a queue with an average delay of `delay_ns`. Set the limit to what the low mark
+ * needs.
+ */
 static inline void fpisa_congestion_started(struct fpisa_congestion *c, uint64_t delay_ns, uint64_t base_ns)
 {
 	uint64_t wanted_ns = base_ns + fpisa_congestion_low(base_ns);
@@ -222,8 +238,8 @@ static inline void fpisa_congestion_round_ends(struct fpisa_congestion *c, uint6
 }
 
 /*
- * Count the result of a chunk, which came rtt_ns after it was sent; 0: unknown. The shortest round trip of that
- * aggregator is base_ns. `own`: this rank completed the round, or the rank that did is unknown.
+ * Count the result of a chunk, which arrived rtt_ns after the chunk was sent; 0 means unknown. base_ns is the shortest
+ * round trip by the aggregator. `own` is nonzero if this rank completed the round, or if it is unknown which rank did.
  */
 static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t rtt_ns, uint64_t base_ns, int own,
 					   uint64_t now)
@@ -252,16 +268,16 @@ static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t 
 		fpisa_congestion_round_ends(c, now);
 }
 
-/* Return whether n chunks in flight are acceptable at the present loss rate. */
+/* Return whether n chunks in flight is acceptable at the present loss rate. */
 static inline int fpisa_congestion_bears(const struct fpisa_congestion *c, uint64_t n)
 {
 	return n * n * c->loss <= FPISA_CONGESTION_LOSS;
 }
 
 /*
- * Halve the limit for a frame that left at sent_ns and was lost or marked (ECN), unless the limit was halved since: once
- * a round trip. RFC 3168 wants a mark to count as a loss, and ATP (NSDI 2021) does so too. A marked frame is not sent
- * again.
+ * Halve the limit for a frame that left at sent_ns and was lost or marked (ECN), unless the limit was halved after that
+ * time. So the limit is halved at most once per round trip. A mark counts as a loss by RFC 3168, and in ATP (NSDI 2021)
+ * too. A marked frame is not sent again.
  */
 static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
@@ -274,7 +290,7 @@ static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t s
 	fpisa_congestion_set(c, c->limit / 2 > c->least ? c->limit / 2 : c->least);
 }
 
-/* Count a loss: a frame of this rank was lost, and sent again at sent_ns. */
+/* Count the loss of a frame of this rank that was sent at sent_ns. */
 static inline void fpisa_congestion_lost(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
 	c->loss += FPISA_CONGESTION_LOSS_ONE / 64;

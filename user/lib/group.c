@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on groups except calls, which are in group_call.c; how a group gets its jobs. */
+/*
+ * The public functions of fpisa.h for groups, except those for calls, which are in group_call.c. This file also
+ * requests the jobs of a group.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -148,7 +151,7 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 
 	return (struct fpisa_manager_spec){
 		.format = (uint8_t)type,
-		/* Integers have no modes, and are not rounded. */
+		/* Integers have no modes and no rounding. */
 		.mode = type == FPISA_INT32 ? 0 : g->options.mode,
 		.rounding = type == FPISA_INT32 ? 0 : g->options.rounding,
 		.pipeline = g->options.pipeline,
@@ -170,7 +173,7 @@ static uint32_t transport_of(const struct fpisa_group *g)
 	return g->link.shards > 1 ? FPISA_TRANSPORT_UDP : g->options.transport;
 }
 
-/* Make a job's handle. Call under the lock, as the following functions. */
+/* Create the handle of a job. Call this function and the following ones under the lock. */
 static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 {
 	const struct fpisa_options o = {.size = sizeof(o),
@@ -180,7 +183,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 					.all_ranks = 1,
 					.timeout_ms = g->options.timeout_ms ? g->options.timeout_ms : FPISA_FOREVER};
 	const char *peer = inet_ntoa(g->link.to[0].sin_addr);
-	/* The default of `fpisa job add`. */
+	/* Use the default of `fpisa job add`. */
 	uint32_t mode = j->asked.mode ? j->asked.mode : FPISA_MODE_FPISA;
 	uint32_t elements = j->asked.elements ? j->asked.elements : FPISA_BLOCK;
 	struct fpisa *f;
@@ -200,7 +203,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	return g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
 }
 
-/* Make the first call of a type: ask the manager for a job, or report why none is possible. */
+/* Prepare the first call of a type. Ask the manager for a job, or report why no job is possible. */
 static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_ASK);
@@ -221,7 +224,7 @@ static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
 	return 0;
 }
 
-/* Return the job of a type, or the next free entry: there are as many as types. */
+/* Return the job of a type, or the next free entry. There are as many entries as types. */
 static struct fpisa_link_job *job_of(struct fpisa_link *l, uint32_t type)
 {
 	struct fpisa_link_job *j = l->job;
@@ -243,7 +246,7 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 		return fpisa_fail(-ECANCELED, "%s: this rank is leaving the group; join again before another call",
 				  l->peer);
 	if (untold) {
-		/* Check this first, because ranks that have learned of it may have left or died as a consequence. */
+		/* Check this first, because other ranks may have left or died as a consequence. */
 		j->asked = spec_of(g, type);
 		j->state = FPISA_GROUP_JOB_REFUSED;
 		j->told = 1;
@@ -347,7 +350,7 @@ void fpisa_group_leave(struct fpisa_group *g)
 
 	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
-	/* From here on callbacks cannot start calls, so the number of handles does not grow. */
+	/* After fpisa_link_stop() callbacks cannot start calls, so the number of handles does not grow any more. */
 	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;

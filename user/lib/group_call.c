@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on calls of groups. */
+/* The public functions of fpisa.h for calls of groups. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct broadcast {
 	uint32_t root;
 };
 
-/* This replaces the parameters, which a barrier does not have. */
+/* Marks a barrier, which has no parameters. */
 static const struct broadcast is_barrier;
 
 static uint64_t operand_of(const struct fpisa_call *c)
@@ -39,8 +39,8 @@ static uint64_t operand_of(const struct fpisa_call *c)
 }
 
 /*
- * Record that a barrier could not begin because its job or the job's handle had failed. A refusal that all ranks get
- * equally has no handle.
+ * Record that a barrier could not begin because its job or the job's handle had failed. A job that was refused for all
+ * ranks has no handle.
  */
 static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, struct fpisa *f)
 {
@@ -51,9 +51,9 @@ static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, str
 }
 
 /*
- * Start the group's next call, under the lock. The call gets a number if all ranks make it, that is, unless its
- * arguments are wrong. A call of a refused type gets a number too, because other ranks may hear of the refusal later.
- * `part`: what this rank keeps of the result, NULL: all.
+ * Start the group's next call, under the lock. The call gets a number unless its arguments are wrong, because all ranks
+ * make calls with valid arguments. A call of a refused type also gets a number, because other ranks may learn of the
+ * refusal later. `part` is the part of the result that this rank keeps, or NULL for all.
  */
 static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part,
 		      const struct broadcast *b, int to_wait, struct fpisa_request **request)
@@ -88,7 +88,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	return rc;
 }
 
-/* Start a call of a group that the caller has entered. */
+/* Start a call. The caller has entered the group. */
 static int start(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part, const struct broadcast *b,
 		 int to_wait, struct fpisa_request **request)
 {
@@ -115,7 +115,7 @@ static int run(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_p
 	return rc ? rc : fpisa_wait(&r, flags);
 }
 
-/* Copy the program's call, whose request goes to *request, and enter the group. */
+/* Copy the call of the program and enter the group. *request will get the request. */
 static int enter_call(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_call *call,
 		      struct fpisa_request **request)
 {
@@ -129,7 +129,10 @@ static int enter_call(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	return rc ? rc : enter(g);
 }
 
-/* Start the program's call. The library owns the request of a call with on_done, and may have freed it by the end. */
+/*
+ * Start the program's call. The library owns the request of a call with on_done, and may have freed the request before
+ * this function returns.
+ */
 static int start_call(struct fpisa_group *g, struct fpisa_call *c, const struct fpisa_part *part,
 		      struct fpisa_request **request)
 {
@@ -228,7 +231,7 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 	return rc ? rc : run(g, &c, NULL, flags);
 }
 
-/* Start a barrier in a job of any type that exists already. */
+/* Start a barrier in an existing job of any type. */
 static int barrier(struct fpisa_group *g, int to_wait, struct fpisa_request **request)
 {
 	struct fpisa_call c = {.op = FPISA_SUM, .count = FPISA_BLOCK, .tag = BARRIER_TAG};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A handle's creation, checks of its callers, its error and its time; handle.h has the contracts. */
+/* Creation of a handle, checks of its callers, its error and its clock; handle.h has the contracts. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 	return 0;
 }
 
-/* Leave a handle busy if another thread was inside a call at fork(): only its transport is in a known state. */
+/* Leave a handle busy if another thread was inside a call at fork(), because only its transport is in a known state. */
 static void in_child(struct fpisa_fork_hook *h)
 {
 	struct fpisa *f = (struct fpisa *)h;
@@ -298,10 +298,10 @@ static uint64_t longest_timeout(const struct fpisa *f)
 	return ns;
 }
 
-/* Update the clock. Frames that were in flight over a long gap do not measure the round trip. */
+/* Update the clock. Frames that were in flight during a long gap give no sample of the round trip. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
 {
-	/* Another thread may move the requests, and sleep for a good reason. */
+	/* Another thread may drive the handle and sleep, so this is not a gap. */
 	if (f->shared.until_ns > f->clock.last_ns && f->shared.until_ns - f->clock.last_ns > waited_ns)
 		waited_ns = f->shared.until_ns - f->clock.last_ns;
 	if (fpisa_clock_tick(&f->clock, now, waited_ns) > longest_timeout(f))

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The engine's turns with a handle whose job does not exist yet; hold.h has the contracts, api.c the rest. */
+/*
+ * The engine's turns for a handle whose job does not exist yet. hold.h has the contracts, and api.c the other functions
+ * of hold.h.
+ */
 #include <errno.h>
 #include "handle.h"
 #include "hold.h"

@@ -12,7 +12,7 @@
 #include "join.h"
 #include "reply.h"
 
-/* Begin another incarnation, at all aggregators. */
+/* Begin a new incarnation at all aggregators. */
 static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 {
 	FPISA_EACH_SHARD(s, f)
@@ -21,8 +21,8 @@ static int take_incarnation(struct fpisa *f, uint64_t number, int anew)
 }
 
 /*
- * Number of the HELLO that tests whether GSO batches arrive. A HELLO may arrive any number of times. WELCOME echoes the
- * number of the call, a field that HELLO does not need otherwise.
+ * Value of `call` in the HELLOs that test whether GSO batches arrive. It is harmless if such a HELLO arrives several
+ * times or not at all. WELCOME repeats `call`, which HELLO does not need otherwise.
  */
 #define GSO_TRIAL 1
 
@@ -43,7 +43,7 @@ static int say_hello(struct fpisa_shard *s)
 	return rc ? rc : s->t->ops->send(s->t, &out, 1);
 }
 
-/* Refuse parameters that this library cannot work with: a bug or another version. */
+/* Return whether this library supports the parameters. If not, there is a bug or another version. */
 static int usable(const struct fpisa_hello *p)
 {
 	return fpisa_window_valid(p->window) &&
@@ -58,7 +58,7 @@ static int for_leaves(const struct fpisa_hdr *h)
 	return h->type == FPISA_TYPE_WELCOME && ((const struct fpisa_hello *)(h + 1))->flags & FPISA_JOB_LEAVES;
 }
 
-/* Handle a WELCOME. If it answers the last HELLO, it names the missing ranks or admits this worker. */
+/* Handle a WELCOME. A WELCOME that answers the last HELLO names the missing ranks or admits this worker. */
 static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	struct fpisa *f = s->f;
@@ -143,7 +143,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 
 		if (!h)
 			continue;
-		/* No other error answers a HELLO, which carries no generation. */
+		/* Only an ERROR with generation 0 can answer a HELLO, which has no generation. */
 		if (h->type == FPISA_TYPE_ERROR && !h->generation && h->reason == FPISA_V_not_live)
 			return fpisa_fail(-EACCES,
 					  "%s: job %u: this rank was removed from the job; see fpisa job "
@@ -215,7 +215,7 @@ static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 	return rc > 0 ? 0 : rc ? rc : no_answer(f);
 }
 
-/* Put the handle's aggregator and job before the transport's message. */
+/* Put the names of the aggregator and the job before the message of the transport. */
 static int transport_refused(const struct fpisa_shard *s, int rc)
 {
 	char why[FPISA_MESSAGE_SIZE - 64];
@@ -253,7 +253,10 @@ int fpisa_join_begin(struct fpisa *f)
 
 #define BITS_OF_FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL)
 
-/* Check that the jobs agree: a call's chunks, and their arithmetic, are the same at all aggregators. */
+/*
+ * Check that the jobs of all aggregators agree, because chunks and their arithmetic must be the same at all
+ * aggregators.
+ */
 static int check_alike(const struct fpisa_shard *s)
 {
 	const struct fpisa *f = s->f;

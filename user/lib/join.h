@@ -8,21 +8,22 @@ struct fpisa;
 struct fpisa_shard;
 
 /*
- * Join the job's next generation, with all other ranks. Return 0, or -errno with the message set. Requests in progress
- * are given up first. spent_ns of the deadline have passed.
+ * Join the job's next generation, with all other ranks. Return 0, or -errno with the message set. Give up requests in
+ * progress first. spent_ns is the part of the deadline that has passed.
  */
 int fpisa_join(struct fpisa *f, uint64_t spent_ns);
 
 /*
- * Join in parts, without requests to give up: begin; turns, which wait for at most wait_ns each, until one returns 1:
- * all ranks have joined; end. Return 0, or -errno with the message set.
+ * Join in steps, without requests in progress. Call fpisa_join_begin(), then fpisa_join_turn() until it returns 1,
+ * which means that all ranks have joined, and then fpisa_join_end(). A turn waits for at most wait_ns. Return 0, or a
+ * negative errno with the message set.
  */
 int fpisa_join_begin(struct fpisa *f);
 int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns);
 int fpisa_join_end(struct fpisa *f);
-uint64_t fpisa_join_due(const struct fpisa *f); /* when the next HELLO is due; UINT64_MAX: none is due */
+uint64_t fpisa_join_due(const struct fpisa *f); /* return the time of the next HELLO, or UINT64_MAX if none is due */
 
-/* Return the first aggregator that has not admitted this rank; NULL if all have. */
+/* Return the first aggregator that has not admitted this rank, or NULL if all have. */
 const struct fpisa_shard *fpisa_joins_at(const struct fpisa *f);
 
 #endif

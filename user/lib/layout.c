@@ -20,8 +20,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
 }
 
 /*
- * Spread each aggregator's turns by weighted round robin. At each place every aggregator's credit grows by its weight;
- * the aggregator with the largest credit gets the place, and a period is subtracted.
+ * Spread each aggregator's turns by weighted round robin. At each place the credit of every aggregator grows by its
+ * weight. The aggregator with the largest credit gets the place, and its credit is reduced by a period.
  */
 static void deal(struct fpisa_layout *l)
 {

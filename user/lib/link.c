@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The thread that keeps a rank's connection; link.h has the contracts. */
+/* The thread for a rank's connection to the manager; link.h has the contracts. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,12 +17,13 @@
 #include "manager/watch.h"
 
 #define MS 1000000ull
-#define TURN_MS 200	  /* between two checks of the clock */
+#define TURN_MS 200	  /* time between two checks of the clock */
 #define CONNECT_MS 500	  /* time limit of one attempt */
-#define LAST_WORD_MS 1000 /* for sending LEAVE */
-#define GIVEN_UP_MS 50	  /* the same if the group is not joined */
+#define LAST_WORD_MS 1000 /* time limit for sending LEAVE */
+#define GIVEN_UP_MS 50	  /* time limit for sending LEAVE if the group is not joined */
 #define WAITS_MS 1000	  /* a call that takes longer is reported to the manager */
-#define STOPPED_MS 2000	  /* between two turns: this process was stopped, and silence meanwhile proves nothing */
+/* time between two turns from which on this process was stopped, so silence of the manager means nothing */
+#define STOPPED_MS 2000
 
 /* -- connecting ----------------------------------------------------------------- */
 
@@ -37,8 +38,8 @@ static int is_stopping(struct fpisa_link *l)
 }
 
 /*
- * Open the socket. A child must not keep it, because the connection is a lease: the child finds the descriptor in
- * l->fd, or none.
+ * Open the socket. A child must not keep the socket open, because the connection is a lease. So store the descriptor in
+ * l->fd, where a child finds it.
  */
 static int open_socket(struct fpisa_link *l)
 {
@@ -67,8 +68,8 @@ static void drop(struct fpisa_link *l, struct fpisa_channel **c)
 }
 
 /*
- * Send the first messages of a rank. A restarted manager gets the rank's identity, the failed jobs, and the call for
- * which the rank waits.
+ * Send the first messages of a rank. To a restarted manager, send the rank's identity, the failed jobs, and the call
+ * for which the rank waits.
  */
 static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 {
@@ -100,7 +101,7 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* Return the rate of the interface that leads to the manager, which frames use too. */
+/* Return the rate of the interface that leads to the manager; frames use the same interface. */
 static uint32_t rate_of_link(const struct fpisa_link *l)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
@@ -109,7 +110,7 @@ static uint32_t rate_of_link(const struct fpisa_link *l)
 	return getsockname(l->fd, (struct sockaddr *)&local, &n) ? 0 : fpisa_interface_rate(local.sin_addr.s_addr);
 }
 
-/* Wait for the connection. A rank that stops joining wakes the thread, which then stops waiting. */
+/* Wait for the connection, or until the rank stops joining, which wakes this thread. */
 static int await_connection(const struct fpisa_link *l)
 {
 	struct pollfd p[2] = {{.fd = l->fd, .events = POLLOUT}, {.fd = l->joined ? -1 : l->wake, .events = POLLIN}};
@@ -137,7 +138,7 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 				  fpisa_hint(rc, "; is `fpisa serve` running there?"));
 	}
 	l->join.rate = rate_of_link(l);
-	/* The channel owns the socket now, in any case. */
+	/* From now on the channel owns the socket, even after an error. */
 	rc = fpisa_channel_call(c, l->fd, l->has_psk ? &l->psk : NULL);
 	if (rc)
 		l->fd = -1;
@@ -158,7 +159,10 @@ static int send_queue(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* Return when the oldest unanswered request for a job was made, which only the manager can answer; 0: there is none. */
+/*
+ * Return the time of the oldest unanswered request for a job, or 0 if there is none. Only the manager can answer such a
+ * request.
+ */
 static uint64_t waits_for_job(const struct fpisa_link *l)
 {
 	uint64_t since = 0;
@@ -178,8 +182,8 @@ static uint64_t later(uint64_t a, uint64_t b)
 }
 
 /*
- * Return the time of the last answer from an aggregator with a job of ours: from its datapath, or from its host, which
- * refuses connections. 0: no job exists.
+ * Return the time of the last answer from an aggregator with a job of this group. Either its datapath answers, or its
+ * host by refusing connections. Return 0 if no job exists.
  */
 static uint64_t heard_host(const struct fpisa_link *l)
 {
@@ -216,8 +220,8 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 }
 
 /*
- * Fail the group if the manager has been silent for long and a call has waited as long for a result. The manager
- * cannot report a dead rank then, so dead ranks cannot be distinguished from ranks that compute.
+ * Fail the group if the manager has been silent for long and a call has waited as long for a result. A silent manager
+ * cannot report a dead rank, so dead ranks cannot be distinguished from ranks that compute.
  */
 static void check_abandoned(struct fpisa_link *l, uint64_t now)
 {
@@ -240,7 +244,7 @@ static void check_abandoned(struct fpisa_link *l, uint64_t now)
 	}
 }
 
-/* Fail the group if neither the manager nor the aggregator answers a call that waits. */
+/* Fail the group if neither the manager nor the aggregator answers while a call waits. */
 static void check_silence(struct fpisa_link *l)
 {
 	uint64_t now, limit = FPISA_MANAGER_SILENCE_MS * MS;
@@ -269,7 +273,10 @@ static void check_silence(struct fpisa_link *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Report to the manager which jobs failed here, under the lock; otherwise the other ranks would wait for this rank. */
+/*
+ * Report to the manager which jobs have failed at this rank. Otherwise the other ranks would wait for this rank. The
+ * caller holds the lock.
+ */
 static void tell_failures(struct fpisa_link *l)
 {
 	struct fpisa_standing s;
@@ -286,8 +293,8 @@ static void tell_failures(struct fpisa_link *l)
 }
 
 /*
- * Report the oldest call of this rank to the manager if it takes long, under the lock. The manager compares it with the
- * other ranks' calls.
+ * Report the oldest call of this rank to the manager if the call takes long. The manager compares this call with those
+ * of other ranks. The caller holds the lock.
  */
 static void tell_waits(struct fpisa_link *l)
 {
@@ -333,7 +340,7 @@ static void ping(struct fpisa_channel *c, uint64_t *next_ns)
 	*next_ns = now + FPISA_MANAGER_PING_MS * MS;
 }
 
-/* Work one turn on a connection. Return 0, or -errno with the message set if the connection has ended. */
+/* Run one turn of a connection. Return 0, or -errno with the message set if the connection has ended. */
 static int turn(struct fpisa_link *l, struct fpisa_channel *c, uint64_t *ping_ns)
 {
 	struct fpisa_manager_message m;
@@ -367,8 +374,8 @@ static void key_refused(struct fpisa_link *l)
 }
 
 /*
- * Try the host's next address until a manager has answered. Return whether an address is left to try. A silent address
- * counts too, because packets may be lost, and check_manager() has the deadline.
+ * Select the host's next address to try, as long as no manager has answered. Return whether there is an address to try.
+ * Addresses that did not answer are tried again, because packets may be lost; check_manager() has the deadline.
  */
 static int try_next(struct fpisa_link *l, int rc)
 {
@@ -397,7 +404,7 @@ static void connection_ended(struct fpisa_link *l, int rc)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Send LEAVE. It is not queued, because greet() drops the queue of a connection that has ended. */
+/* Send LEAVE. Do not queue the message, because greet() drops the queue of an ended connection. */
 static int send_leave(struct fpisa_link *l, struct fpisa_channel *c)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
@@ -412,8 +419,8 @@ static int send_leave(struct fpisa_link *l, struct fpisa_channel *c)
 }
 
 /*
- * Send LEAVE. A rank whose join has failed has used up its time, so it waits only briefly, and not for a manager that
- * never answered.
+ * Send LEAVE. A rank whose join has failed has used up its time, so wait only briefly, and do not wait for a manager
+ * that has never answered.
  */
 static void last_word(struct fpisa_link *l, struct fpisa_channel *c)
 {
@@ -460,7 +467,7 @@ static void *run(void *arg)
 			poll(&(struct pollfd){.fd = l->wake, .events = POLLIN}, 1, TURN_MS);
 		if (!rc)
 			continue;
-		/* No connection can be made again; the owner of the group stops this thread. */
+		/* Do not connect again. Wait until the owner of the group stops this thread. */
 		while (!is_stopping(l)) {
 			eventfd_t n;
 
@@ -469,8 +476,8 @@ static void *run(void *arg)
 		}
 	}
 	/*
-	 * A rank that leaves between two connections opens another one. Otherwise the other ranks would get the error
-	 * that it has died.
+	 * A rank that leaves between two connections opens a new connection to send LEAVE. Otherwise the manager would
+	 * report the rank as dead.
 	 */
 	if (c || (may_return(l) && !call_manager(l, &c)))
 		last_word(l, c);
@@ -515,7 +522,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	rc = fpisa_fork_add(&l->fork);
 	if (rc)
 		return rc;
-	/* Signals are for the program's own threads. */
+	/* Block signals, because they are for the program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(&l->thread, NULL, run, l);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A rank's connection to the manager. Its thread keeps the connection, learns about the other ranks, and reconnects to
- * a manager that was restarted. It gets the ports and jobs for the group's handles, and ends handles that cannot
- * continue. It reports to the manager which handles have failed here, and for which call this rank waits, so that no
- * other rank waits for ever. doc/manager.md has the rules.
+ * A rank's connection to the manager. A thread keeps the connection, receives news about the other ranks, and
+ * reconnects to a restarted manager. The thread receives the ports and jobs for the handles of the group, and ends
+ * handles that cannot continue. The thread also reports to the manager which handles have failed at this rank, and for
+ * which call this rank waits, so that no other rank waits for ever. doc/manager.md has the rules.
  *
- * The connection is not an item of the group's engine, whose thread calls on_done, for as long as the program likes.
- * If that thread also ran the connection, a callback of 4 s would delay the group's next job and the report of a death
- * by 4 s. With a separate thread the job exists within 2 s and the death is reported within 1 s
- * (test_a_death_while_a_callback_runs). To share the engine, callbacks would need a thread and a queue of their own: as
- * many threads as now, and 1.3 us to pass on each callback.
+ * The connection is not an item of the group's engine, because the engine's thread runs on_done, which may take any
+ * time. If that thread also ran the connection, a callback of 4 s would delay the group's next job and the report of a
+ * death by 4 s. With a separate thread the job exists within 2 s and the death is reported within 1 s
+ * (test_a_death_while_a_callback_runs). To share the engine, callbacks would need a separate thread and queue. That
+ * would be the same number of threads, and 1.3 us more for each callback.
  */
 #ifndef FPISA_LINK_H
 #define FPISA_LINK_H
@@ -29,16 +29,16 @@ struct fpisa;
 struct fpisa_link_job {
 	enum fpisa_group_job state;
 	struct fpisa_manager_spec asked;
-	uint64_t asked_ns;    /* when the job was asked for */
-	struct fpisa *handle; /* to be failed with the group; NULL: none yet */
-	int error; /* error of a refusal, after which no rank uses the job; it may arrive before this rank asks */
-	int own;   /* error of this rank's own failure, which is reported to the manager */
-	int told;  /* a call has ended with that error */
+	uint64_t asked_ns;    /* time of the request for the job */
+	struct fpisa *handle; /* handle of the job, which fails with the group; NULL: none yet */
+	int error; /* error of a refusal for all ranks; a refusal may arrive before this rank asks for the job */
+	int own;   /* error of a failure at this rank, which is reported to the manager */
+	int told;  /* a call has returned this error */
 	char sentence[FPISA_MESSAGE_SIZE];
 };
 
 struct fpisa_link {
-	struct fpisa_fork_hook fork; /* first */
+	struct fpisa_fork_hook fork; /* must be the first member */
 	int inherited;
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int addresses; /* number of addresses in `to` */
@@ -52,61 +52,65 @@ struct fpisa_link {
 	int wake;   /* eventfd that wakes the thread to send messages or to end */
 	int events; /* descriptor of fpisa_group_eventfd(); -1: not created */
 	/*
-	 * Used by the thread only: when the host last refused a connection, and when the thread last checked for silent
-	 * hosts.
+	 * Time of the last connection that the host refused, and of the thread's last check for silent hosts. Only the
+	 * thread uses these members.
 	 */
 	uint64_t there_ns, looked_ns;
 	/*
-	 * Used by the thread only: the oldest call that has not ended, since when it is the oldest, and whether the
-	 * manager has been informed.
+	 * The oldest call that has not ended, the time since which it is the oldest, and whether the manager has been
+	 * informed. Only the thread uses these members.
 	 */
 	struct fpisa_manager_waits waits;
 	uint64_t waits_ns;
 	int waits_told;
-	int at;	    /* index in `to` of the address that is tried now, or has answered */
-	int silent; /* an address tried before has not answered */
+	int at;	    /* index in `to` of the address that is being tried, or has answered */
+	int silent; /* an address has been tried and has not answered */
 
-	pthread_mutex_t lock; /* lock of all members that follow */
+	pthread_mutex_t lock; /* lock for all members that follow */
 	pthread_cond_t changed;
 	int started, joined, stopping;
-	uint64_t pending; /* ranks that have joined, before all have */
+	uint64_t pending; /* ranks that have joined, while other ranks have not */
 	uint32_t shards;  /* number of aggregators of the group; 0: one, which BIND names */
 	struct fpisa_aggregator aggregator[FPISA_MAX_SHARDS];
-	int error; /* the group's error */
+	int error; /* error of the group */
 	uint64_t missing;
 	char sentence[FPISA_MESSAGE_SIZE];
 	uint64_t left;	       /* ranks that have left */
-	uint64_t calls_of[64]; /* calls that those ranks had completed */
-	uint64_t calls;	       /* number of calls started here */
-	uint64_t digest;       /* digest of those calls */
+	uint64_t calls_of[64]; /* number of calls that each of these ranks had completed */
+	uint64_t calls;	       /* number of calls started at this rank */
+	uint64_t digest;       /* digest of these calls */
 	uint64_t failed_barrier; /* number of the first barrier that could not begin because its job had failed; 0: none */
 	int barriers;		 /* barriers may be in progress */
 	int heard;		 /* the manager has answered at least once */
-	uint64_t heard_ns;	 /* time of its last answer, or when the thread began */
-	int unsent;		 /* messages of the queue */
-	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 1]; /* ASK, BOUND, FAILED of each; WAITS */
+	uint64_t heard_ns;	 /* time of the manager's last answer, or of the start of the thread */
+	int unsent;		 /* number of messages in the queue */
+	/* room for ASK, BOUND and FAILED of each job, and for WAITS */
+	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 1];
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
 };
 
 /*
- * Start the thread. The struct is zeroed, with to, addresses, peer, join, psk and has_psk set. Return 0, or -errno
+ * Start the thread. The struct must be zero except for to, addresses, peer, join, psk and has_psk. Return 0, or -errno
  * with the message set.
  */
 int fpisa_link_start(struct fpisa_link *l);
 
 /*
- * Wait until all ranks have joined, timeout_ns at most, of which spent_ns have passed. Return 0, or -errno with the
+ * Wait until all ranks have joined, for at most timeout_ns, of which spent_ns have passed. Return 0, or -errno with the
  * message set.
  */
 int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns, uint64_t spent_ns);
 
 /*
  * Wait on `changed` for a moment, under the lock. Return 1 if the clock, which was initialised with timeout_ns, has
- * reached it, else 0.
+ * reached its timeout, else 0.
  */
 int fpisa_link_wait(struct fpisa_link *l, struct fpisa_clock *clock, uint64_t timeout_ns);
 
-/* Report how many calls were completed, if the group is complete, and end the thread. In a child only free memory. */
+/*
+ * End the thread. If the group is complete, first report the number of completed calls to the manager. In a child, only
+ * free memory.
+ */
 void fpisa_link_stop(struct fpisa_link *l);
 
 /* -- messages.c ------------------------------------------------------------------ */
@@ -114,21 +118,30 @@ void fpisa_link_stop(struct fpisa_link *l);
 /* Handle a message of the manager. */
 void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m);
 
-/* Fail the group and its handles, under the lock; only the first reason counts. _so(): with the thread's message. */
+/*
+ * Fail the group and its handles. Only the first reason counts. fpisa_link_fail_so() uses the message of the thread.
+ * The caller holds the lock.
+ */
 void fpisa_link_fail(struct fpisa_link *l, int error, uint64_t missing, const char *sentence);
 void fpisa_link_fail_so(struct fpisa_link *l, int error);
 
-/* Return the group's error with its message, 0 if there is none. Do not call it under the lock. */
+/*
+ * Return the error of the group and set its message, or return 0 if there is none. Do not call this function under the
+ * lock.
+ */
 int fpisa_link_error(struct fpisa_link *l);
 
 /*
  * Return the number of completed calls. Call this and the following functions under the lock. All calls up to that
- * number have ended with all of their results, or with an error that all ranks get. The end of a barrier need not be
- * known to all: ranks that learn of a job's failure at different times run it in different jobs.
+ * number have ended with all of their results, or with an error that all ranks get. A barrier may end differently at
+ * other ranks, because ranks that learn of a job's failure at different times run the barrier in different jobs.
  */
 uint64_t fpisa_link_completed(const struct fpisa_link *l);
 
-/* Check before another call begins: -ECONNRESET with the message if the call cannot end because a rank has left. */
+/*
+ * Check whether another call may begin. Return 0, or -ECONNRESET with the message set if the call cannot end because a
+ * rank has left.
+ */
 int fpisa_link_call(struct fpisa_link *l);
 
 /* Fail the group if a rank that has left blocks calls in progress, once all calls that can end have ended. */
@@ -137,14 +150,14 @@ void fpisa_link_check_left(struct fpisa_link *l);
 /* Queue a message and wake the thread. */
 void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m);
 
-/* Record that this rank cannot continue with that job, and let the manager inform the other ranks. */
+/* Record that this rank cannot continue with this job, and let the manager inform the other ranks. */
 void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int error, const char *sentence);
 
 /*
- * End all jobs of the group because a barrier has failed. A barrier concerns all jobs: other ranks, which may learn of
- * a job's failure earlier or later than this rank, may wait for it in another job. So this rank ends all jobs and
- * informs the others, and the group has that error. The second function looks for a barrier that has begun and failed;
- * fpisa_link.barriers says whether there may be one.
+ * End all jobs of the group because a barrier has failed. A barrier concerns all jobs, because other ranks, which may
+ * learn of a job's failure at another time, may wait for the barrier in another job. So this rank ends all jobs,
+ * informs the other ranks, and fails the group with this error. The second function looks for a barrier that has begun
+ * and failed. fpisa_link.barriers says whether such a barrier is possible.
  */
 void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence);
 void fpisa_link_check_barriers(struct fpisa_link *l);

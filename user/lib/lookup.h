@@ -6,10 +6,11 @@
 #include <stdint.h>
 
 /*
- * Return a host's TCP addresses of both families as getaddrinfo() does, but wait for at most timeout_ns. getaddrinfo()
- * waits for name servers as long as resolv.conf says. A thread looks the name up; it ends by itself after the time
- * limit. Return 0 with *found, which freeaddrinfo() frees, or with the message set: -EINVAL if the name is not known,
- * -EAGAIN if it cannot be looked up now, -ETIMEDOUT if timeout_ns has passed, or an error of creating a thread.
+ * Find the TCP addresses of a host in both families as getaddrinfo() does, but wait for at most timeout_ns.
+ * getaddrinfo() itself waits for name servers as long as resolv.conf says, so it runs in a thread. After a timeout the
+ * thread ends when getaddrinfo() returns. Return 0 and set *found, which freeaddrinfo() frees. On an error, set the
+ * message and return -EINVAL if the name is unknown, -EAGAIN if the name cannot be looked up now, -ETIMEDOUT if
+ * timeout_ns has passed, or an error of creating a thread.
  */
 int fpisa_lookup(const char *host, uint64_t timeout_ns, struct addrinfo **found);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The checksum as fast as the machine can; checksum.h has the contract. */
+/* Selection of the fastest checksum for this machine; checksum.h has the contract. */
 #include <stddef.h>
 #include <string.h>
 #include "checksum.h"
@@ -35,7 +35,7 @@ static int has_avx2(void)
 
 void fpisa_checksum_many(struct fpisa_sum *s, const void *p, size_t words)
 {
-	/* The pointer may be NULL if there are no words, and C does not allow adding even 0 to NULL. */
+	/* If there are no words, the pointer may be NULL, and C does not allow adding even 0 to NULL. */
 	if (!words)
 		return;
 	if (has_avx2())

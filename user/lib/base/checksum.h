@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The checksum of fpisa/wire.h over many words, four at a time: word i goes to lane i mod 4, and the lanes are joined
- * at the end. Vectors are the compiler's own, so this runs on any machine; checksum.c chooses the widest vectors of the
- * machine.
+ * The checksum of fpisa/wire.h over many words, four at a time. Word i is added to lane i mod 4, and the lanes are
+ * combined at the end. The code uses the compiler's generic vectors, so it runs on any machine. checksum.c selects the
+ * widest vectors of the machine.
  */
 #ifndef FPISA_CHECKSUM_H
 #define FPISA_CHECKSUM_H
@@ -28,8 +28,8 @@ static __always_inline void fpisa_checksum_take(struct fpisa_checksum_lanes *l, 
 }
 
 /*
- * Join the lanes. Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. It has to
- * count n - i times, which is four times that less k.
+ * Combine the lanes. Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. The word has
+ * to count n - i times, which is four times the count in the lane, minus k.
  */
 static __always_inline void fpisa_checksum_join(struct fpisa_sum *s, const struct fpisa_checksum_lanes *l, __u64 n)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Clocks, in ns, and the time that counts against deadlines: only time in which the library could work. Results lie
- * unread while a caller computes between two turns, a process is stopped or a guest is paused. At most one step of
- * each such gap counts. A deadline therefore passes after FPISA_CLOCK_STEPS turns at the earliest, however long the
- * gaps, and it also passes in a program that calls the library only from time to time.
+ * Clocks, in ns, and the time that counts against deadlines. Only time in which the library could work counts, because
+ * results are not read while a caller computes between two turns, a process is stopped or a guest is paused. At most
+ * one step of each such gap counts. So a deadline passes after at least FPISA_CLOCK_STEPS turns, however long the gaps
+ * are. A deadline also passes in a program that calls the library only occasionally.
  */
 #ifndef FPISA_CLOCK_H
 #define FPISA_CLOCK_H
@@ -44,8 +44,8 @@ static inline void fpisa_clock_init(struct fpisa_clock *c, uint64_t timeout_ns, 
 }
 
 /*
- * Update the clock: the library works now, and has waited for up to waited_ns since the last tick. Return the rest of
- * the gap.
+ * Update the clock. The library is working now, and has waited for up to waited_ns since the last tick. Return the rest
+ * of the gap.
  */
 static inline uint64_t fpisa_clock_tick(struct fpisa_clock *c, uint64_t now, uint64_t waited_ns)
 {

@@ -19,12 +19,12 @@
 TAILQ_HEAD(items, fpisa_engine_item);
 
 struct fpisa_engine {
-	struct fpisa_fork_hook fork; /* first */
+	struct fpisa_fork_hook fork; /* must be the first member */
 	pthread_mutex_t lock;
-	pthread_cond_t ran; /* `running` has returned */
+	pthread_cond_t ran; /* signalled when `running` has returned */
 	pthread_t thread;
 	int epoll, timer;
-	uint64_t timer_ns; /* when the timer expires; FPISA_NEVER: not set */
+	uint64_t timer_ns; /* time at which the timer expires; FPISA_NEVER: not set */
 	struct items items;
 	struct fpisa_engine_item *running;
 	int stop, inherited;
@@ -35,7 +35,7 @@ static int inside(const struct fpisa_engine *e)
 	return pthread_equal(pthread_self(), e->thread);
 }
 
-/* Set the timer if `ns` is before its time: the timer may expire too early, but not too late. */
+/* Set the timer if `ns` is earlier than its present time, because the timer may expire too early, but not too late. */
 static void set_timer(struct fpisa_engine *e, uint64_t ns)
 {
 	struct itimerspec t = {0};
@@ -43,7 +43,7 @@ static void set_timer(struct fpisa_engine *e, uint64_t ns)
 	if (ns >= e->timer_ns)
 		return;
 	e->timer_ns = ns;
-	ns = ns ? ns : 1; /* 0 would disarm it */
+	ns = ns ? ns : 1; /* a value of 0 would disarm the timer */
 	t.it_value = (struct timespec){(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 	timerfd_settime(e->timer, TFD_TIMER_ABSTIME, &t, NULL);
 }
@@ -58,13 +58,13 @@ static void take_event(struct fpisa_engine *e, const void *what)
 			e->timer_ns = FPISA_NEVER;
 		return;
 	}
-	/* The item may have been removed meanwhile. */
+	/* Check that the item still exists, because it may have been removed in the meantime. */
 	TAILQ_FOREACH(item, &e->items, link)
 		if (item == what)
 			item->readable = 1;
 }
 
-/* Run the items that are due. An item that runs stays in the list: its remover waits. */
+/* Run the items that are due. An item that runs stays in the list, because fpisa_engine_remove() waits for its end. */
 static void run_items(struct fpisa_engine *e)
 {
 	uint64_t now = fpisa_now();
@@ -79,7 +79,10 @@ static void run_items(struct fpisa_engine *e)
 		e->running = item;
 		pthread_mutex_unlock(&e->lock);
 		item->run(item);
-		/* A callback forked: the child has no engine, and no thread would end this copy. */
+		/*
+		 * A callback has forked, and this is the child. End this copy of the thread, because the child has no
+		 * engine.
+		 */
 		if (e->inherited)
 			pthread_exit(NULL);
 		pthread_mutex_lock(&e->lock);
@@ -140,8 +143,8 @@ static int open_all(struct fpisa_engine *e)
 }
 
 /*
- * Start the thread with signals blocked, because they are for the program's threads. Signals of a fault go to the
- * thread that caused it, so they are not blocked.
+ * Start the thread with signals blocked, because signals are for the program's own threads. Do not block signals for
+ * faults, which the kernel delivers to the thread that caused the fault.
  */
 static int start_thread(struct fpisa_engine *e)
 {
@@ -211,7 +214,7 @@ void fpisa_engine_stop(struct fpisa_engine *e)
 	fpisa_fork_remove(&e->fork);
 	close_all(e);
 	fpisa_fork_release();
-	/* In a child, a thread of the parent that does not exist there may have held them. */
+	/* In a child, do not destroy the locks, because a thread of the parent may have held them at fork(). */
 	if (!e->inherited) {
 		pthread_cond_destroy(&e->ran);
 		pthread_mutex_destroy(&e->lock);
@@ -269,7 +272,7 @@ void fpisa_engine_due(struct fpisa_engine *e, struct fpisa_engine_item *item, ui
 {
 	pthread_mutex_lock(&e->lock);
 	item->due_ns = ns;
-	/* No wake-up is needed: the engine's own thread checks the times before it sleeps. */
+	/* No wake-up is needed, because the engine's own thread checks the times before it sleeps. */
 	if (!inside(e))
 		set_timer(e, ns);
 	pthread_mutex_unlock(&e->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The errors of all of the library; error.h has the contracts. */
+/* Error messages of the library; error.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Errors: a sentence for each thread, which fpisa_error() returns, and the common parts of sentences. */
+/*
+ * Error messages. Each thread has a message, which fpisa_error() returns. This file also has common parts of messages.
+ */
 #ifndef FPISA_ERROR_H
 #define FPISA_ERROR_H
 
@@ -8,7 +10,7 @@
 
 #define FPISA_MESSAGE_SIZE 512
 
-/* Set this thread's message; return `error`. */
+/* Set this thread's message. Return `error`. */
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Ranks for which this thread's last attempt to join was waiting, if the handle no longer exists. */
@@ -23,7 +25,7 @@ const char *fpisa_hint(int error, const char *hint);
 /* Return -EINVAL, with the message set, if `pointer` is NULL. */
 int fpisa_given(const void *pointer, const char *name);
 
-/* Return -EINVAL, with the message set: the given aggregator's address is not the address of a host. */
+/* Set the message that the address of the aggregator is not the address of a host. Return -EINVAL. */
 int fpisa_no_host(const char *address);
 
 /*

@@ -5,19 +5,19 @@
 
 #include <sys/queue.h>
 
-/* First member of a struct that has descriptors; in_child() is called in each child, with the lock held. */
+/* The first member of a struct that owns descriptors. in_child() is called in each child, with the lock held. */
 struct fpisa_fork_hook {
 	TAILQ_ENTRY(fpisa_fork_hook) link;
 	void (*in_child)(struct fpisa_fork_hook *h);
 };
 
-/* Hold the lock, around code that opens or closes descriptors of something with a hook. */
+/* Take the lock. Call this around code that opens or closes descriptors of a struct with a hook. */
 void fpisa_fork_hold(void);
 void fpisa_fork_release(void);
 
-int fpisa_fork_add(struct fpisa_fork_hook *h);	   /* 0, or -errno with the message set */
-void fpisa_fork_remove(struct fpisa_fork_hook *h); /* with the lock held */
+int fpisa_fork_add(struct fpisa_fork_hook *h);	   /* return 0, or a negative errno with the message set */
+void fpisa_fork_remove(struct fpisa_fork_hook *h); /* call this with the lock held */
 
-int fpisa_fork_settling(void); /* whether a child may still hold descriptors that this process has closed */
+int fpisa_fork_settling(void); /* return whether a child may still have descriptors open that this process has closed */
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A handle's lock. A thread that waits for it gets it next. A thread that releases it and takes it again at once, as
- * between two turns, does not starve the others. The lock knows its owner, so that a call from within a callback
- * can be recognised.
+ * A handle's lock. A thread that waits for the lock gets the lock next. So a thread that releases the lock and takes it
+ * again at once, as between two turns, does not starve other threads. The lock stores its owner, so that a call from
+ * within a callback can be recognised.
  */
 #ifndef FPISA_LOCK_H
 #define FPISA_LOCK_H
@@ -10,9 +10,9 @@
 #include <pthread.h>
 
 struct fpisa_lock {
-	pthread_mutex_t next; /* held by the thread that gets the lock next */
+	pthread_mutex_t next; /* mutex of the thread that gets the lock next */
 	pthread_mutex_t lock;
-	const void *owner; /* NULL: free */
+	const void *owner; /* the thread that has the lock; NULL: none */
 };
 
 #define FPISA_LOCK_INIT                                                    \
@@ -54,7 +54,7 @@ static inline int fpisa_lock_is_ours(const struct fpisa_lock *l)
 	return __atomic_load_n(&l->owner, __ATOMIC_RELAXED) == fpisa_lock_self();
 }
 
-/* Return whether any thread has the lock or, in a child, had it at the fork. */
+/* Return whether any thread has the lock or, in a child, had the lock at fork(). */
 static inline int fpisa_lock_is_held(const struct fpisa_lock *l)
 {
 	return __atomic_load_n(&l->owner, __ATOMIC_RELAXED) != NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Conversions of addresses and ports in network order between the types of glibc and __be32 and __be16. The types of
- * glibc are plain numbers. sparse distinguishes __be32 and __be16 from numbers in host order (tests/lint/sparse). No
- * byte is moved.
+ * glibc are plain numbers. sparse distinguishes __be32 and __be16 from numbers in host order (tests/lint/sparse). The
+ * conversions do not change any byte.
  */
 #ifndef FPISA_ORDER_H
 #define FPISA_ORDER_H

@@ -7,7 +7,10 @@
 #include "tag.h"
 
 #if defined(__x86_64__)
-/* Add four words at a time: multiply each lower half by its upper half, and by the upper half of the word before. */
+/*
+ * Add four words at a time. Multiply each lower half by the upper half of the same word, and by the upper half of the
+ * previous word.
+ */
 static __attribute__((target("avx2"))) size_t nh_avx2(struct fpisa_nh *s, const char *p, const char *k, size_t words)
 {
 	__m256i a = _mm256_setzero_si256(), b = a, last = _mm256_set1_epi64x((long long)s->last);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Checksums and tags of fpisa/tag.h over frames in several pieces, as fast as the machine can. */
+/* Checksums and tags of fpisa/tag.h over frames in several pieces, with the fastest instructions of the machine. */
 #ifndef FPISA_BASE_TAG_H
 #define FPISA_BASE_TAG_H
 
@@ -15,19 +15,19 @@ __u64 fpisa_tag_many(const struct fpisa_key *key, const __u64 *k, const struct f
 		     size_t words);
 
 /*
- * Return the proof of a HELLO or a WELCOME by a token; 0 for no token. This is for occasional HELLOs, because it
- * derives all keys.
+ * Return the proof of a HELLO or a WELCOME by a token, or 0 if the token is 0. Use this only for occasional HELLOs,
+ * because it derives all keys.
  */
 __u64 fpisa_token_proof(const struct fpisa_key *token, const struct fpisa_hdr *h, const struct fpisa_hello *p);
 
-/* A frame's checksum, or its tag if there is a key. */
+/* The checksum of a frame in progress, or the tag if there is a key. */
 struct fpisa_seal {
 	struct fpisa_sum sum;
 	struct fpisa_nh nh;
-	const __u64 *k; /* key of NH for the next word; NULL: the frame has a checksum */
+	const __u64 *k; /* NH key for the next word; NULL: the frame has a checksum */
 };
 
-/* Begin with a header that is complete except for checksum and tag. `k`: the job's key of NH, or NULL. */
+/* Begin with a header that is complete except for checksum and tag. `k` is the NH key of the job, or NULL. */
 static inline struct fpisa_seal fpisa_seal_begin(const struct fpisa_hdr *h, const __u64 *k)
 {
 	struct fpisa_seal s = {.k = k};
@@ -70,7 +70,8 @@ static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpis
 
 /*
  * Return whether a received frame, with `payload` bytes after its header, has the right checksum or tag by `key`. An
- * answer to a HELLO has no tag except by HELLO's key, and a WELCOME a proof. `k` as for fpisa_seal_begin().
+ * answer to a HELLO can only have a tag by the key of HELLOs, and a WELCOME has a proof. `k` is as in
+ * fpisa_seal_begin().
  */
 static inline int fpisa_is_sealed(const struct fpisa_hdr *h, size_t payload, const struct fpisa_key *token,
 				  const __u64 *k, const struct fpisa_key *key)
