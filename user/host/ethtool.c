@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ethtool's ioctls that doctor needs; ethtool.h has the contracts. Netlink has no requests for rules, and longer
- * requests for the rest.
+ * The ioctls of ethtool that `fpisa doctor` needs; ethtool.h has the contracts. ioctls are used because netlink has no
+ * requests for rules, and longer requests for everything else.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ int ethtool_tso(const char *dev)
 	return ethtool(dev, &v) ?: !!v.data;
 }
 
-/* Return the names of the features, `len` of them, or NULL if the kernel does not report them. */
+/* Return the names of the features, or NULL if the kernel does not report them. Set *len to their number. */
 static struct ethtool_gstrings *feature_names(const char *dev)
 {
 	struct {
@@ -130,7 +130,7 @@ int ethtool_ntuple(const char *dev)
 	return flag(dev, ETH_FLAG_NTUPLE);
 }
 
-/* Return whether the rule is a port_rule, as ethtool.h defines it. */
+/* Return whether the rule is a struct port_rule as in ethtool.h. */
 static bool by_port_alone(const struct ethtool_rx_flow_spec *f)
 {
 	const struct ethtool_tcpip4_spec *mask = &f->m_u.udp_ip4_spec;
@@ -156,7 +156,7 @@ int ethtool_port_rules(const char *dev, struct port_rule *rule, int max)
 	for (__u32 i = 0; !err && i < all->rule_cnt && i < count.rule_cnt && n < max; i++) {
 		struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = all->rule_locs[i]};
 
-		/* Skip a rule that has been removed meanwhile. */
+		/* Skip a rule that has been removed in the meantime. */
 		if (!ethtool(dev, &one) && by_port_alone(&one.fs))
 			rule[n++] = (struct port_rule){.port = ntohs(one.fs.h_u.udp_ip4_spec.pdst),
 						       .queue = one.fs.ring_cookie,
@@ -171,7 +171,7 @@ int ethtool_channels(const char *dev, struct channels *c)
 	struct ethtool_channels e = {.cmd = ETHTOOL_GCHANNELS};
 	int err = ethtool(dev, &e);
 
-	/* A driver counts its receive queues as combined with transmit queues, or separately. */
+	/* A driver counts receive queues either separately or combined with transmit queues. */
 	c->combined = e.max_combined;
 	c->rx = e.rx_count + e.combined_count;
 	c->tx = e.tx_count + e.combined_count;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Kinds of interfaces; kind.h has the contract, and the table of doc/guide.md, section 3, tells users the same. */
+/*
+ * Kinds of interfaces; kind.h has the contract. The table of doc/guide.md, section 3, has the same contents for users.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +10,14 @@
 #include "stack.h"
 
 enum rule {
-	NO_FRAMES = 1, /* no frames of other machines arrive at it */
-	ITS_PORTS,     /* no native XDP: load its ports, or use generic XDP */
-	ITS_PARENT,    /* no native XDP: load the interface below, or use generic XDP */
-	ITSELF,	       /* no native XDP, and the interfaces below cannot serve: use generic XDP */
+	NO_FRAMES = 1, /* no frames of other machines arrive at this kind */
+	ITS_PORTS,     /* no native XDP; load the ports of the interface, or use generic XDP */
+	ITS_PARENT,    /* no native XDP; load the interface below, or use generic XDP */
+	ITSELF,	       /* no native XDP, and the interfaces below are not suitable; use generic XDP */
 };
 
 static const struct {
-	const char *kind, *noun; /* as in rtnetlink's IFLA_INFO_KIND; for people */
+	const char *kind, *noun; /* name in IFLA_INFO_KIND of rtnetlink, and name in messages */
 	enum rule rule;
 } kinds[] = {
 	{"dummy", "a dummy", NO_FRAMES},
@@ -51,7 +53,7 @@ static const struct link *find(const struct link *links, int n, __u32 index)
 	return NULL;
 }
 
-/* List the ports of `at`, as many as fit; "" if it has none. */
+/* List as many ports of `at` as fit. Return "" if the interface has no ports. */
 static const char *ports_of(const struct link *at, const struct link *links, int n, char list[KIND_WHY_LEN / 4])
 {
 	int len = 0;
@@ -63,7 +65,7 @@ static const char *ports_of(const struct link *at, const struct link *links, int
 	return list;
 }
 
-/* Decide about a link that the driver has no native XDP for. */
+/* Decide about a link whose driver has no native XDP. */
 static bool not_native(const struct link *at, const char *noun, enum rule rule, const struct link *links, int n,
 		       char why[KIND_WHY_LEN])
 {

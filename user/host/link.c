@@ -123,7 +123,7 @@ int links_get(struct link **links)
 	char buf[REQUEST_LEN];
 	int err;
 
-	/* EINTR: the list of links changed meanwhile. */
+	/* Try again after EINTR, which means that the list of links has changed. */
 	do {
 		d.n = 0;
 		err = netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i)), take_links,

@@ -28,7 +28,7 @@ static int take_id(const struct nlmsghdr *m, void *arg)
 	return MNL_CB_OK;
 }
 
-/* Return the id of a namespace as this namespace sees it, or -1 if it has none. */
+/* Return the id of a namespace in this namespace, or -1 if it has no id. */
 static int netns_id(int fd)
 {
 	const struct rtgenmsg g = {.rtgen_family = AF_UNSPEC};
@@ -43,8 +43,8 @@ static int netns_id(int fd)
 typedef int (*visit_netns)(int fd, const char *prefix, void *arg);
 
 /*
- * Call visit() for DIR/ENTRY/TAIL of each entry, until a call returns not 0; close the descriptors. Set *hidden if an
- * entry may not be opened.
+ * Call visit() for DIR/ENTRY/TAIL of each entry, until a call returns a nonzero value. Close the descriptors. Set
+ * *hidden if an entry may not be opened.
  */
 static int walk_dir(const char *dir, const char *tail, const char *prefix_format, visit_netns visit, void *arg,
 		    bool *hidden)
@@ -74,14 +74,17 @@ static int walk_dir(const char *dir, const char *tail, const char *prefix_format
 	return got;
 }
 
-/* Visit names first, because they last and processes end. */
+/* Visit names first, because a name lasts longer than a process. */
 static int walk(visit_netns visit, void *arg, bool *hidden)
 {
 	return walk_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", visit, arg, hidden) ?:
 		       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg, hidden);
 }
 
-/* Visit namespaces that only a descriptor keeps. Open no other files, because opening one may have effects. */
+/*
+ * Visit namespaces that only the descriptor of a process keeps alive. Open no other files, because opening a file may
+ * have side effects.
+ */
 static int walk_descriptors(visit_netns visit, void *arg)
 {
 	glob_t g = {0};
@@ -196,8 +199,8 @@ int netns_enter(int fd, int *home)
 void netns_leave(int home)
 {
 	/*
-	 * This thread was in that namespace a moment ago. Outside of it every later answer would describe another
-	 * machine.
+	 * Abort if the thread cannot return to its namespace, because all later results would describe another
+	 * namespace.
 	 */
 	if (setns(home, CLONE_NEWNET))
 		abort();
@@ -206,7 +209,10 @@ void netns_leave(int home)
 
 /* -- `ip netns exec` ----------------------------------------------------------- */
 
-/* Find the namespace's name: iproute2 gives it to the mount of /sys. The last line is the visible mount. */
+/*
+ * Find the name of the namespace, which iproute2 uses as the source of the /sys mount. The last line is the visible
+ * mount.
+ */
 bool netns_exec(char name[NAME_MAX + 1])
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Capabilities, by the kernel's own calls; privilege.h has the contracts. */
+/* Capabilities, by system calls; privilege.h has the contracts. */
 #include <errno.h>
 #include <linux/capability.h>
 #include <linux/types.h>
@@ -56,7 +56,7 @@ static int keep(__u64 mask)
 		data[i].effective &= (__u32)(mask >> (32 * i));
 		data[i].inheritable = 0;
 	}
-	/* Programs that this process starts cannot get the capabilities back either, root or not. */
+	/* Programs that this process starts must not regain the capabilities either, even as root. */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) ||
 	    syscall(SYS_capset, &header, data))
 		return fail(-errno, NULL, "give up capabilities");
@@ -101,7 +101,7 @@ int privilege_keep_load(bool chown)
 
 	if (err)
 		return err;
-	/* A process that has only the old capability, CAP_SYS_ADMIN, must keep it. */
+	/* A process that has only CAP_SYS_ADMIN, the older capability, must keep it. */
 	if ((have & needs[PRIVILEGE_LOAD]) != needs[PRIVILEGE_LOAD])
 		mask |= ADMIN;
 	return keep(mask);

@@ -15,7 +15,7 @@
 #include "route.h"
 #include "stack.h"
 
-/* Protocol number of entries that the kernel manages for us; rt_protos does not assign it */
+/* Protocol number of neighbour entries that FPISA creates. rt_protos does not assign this number. */
 #define OUR_PROTOCOL 70
 
 static int take_route(const struct nlmsghdr *m, void *arg)
@@ -60,7 +60,7 @@ int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
 	if (ifindex)
 		mnl_attr_put_u32(m, RTA_OIF, ifindex);
 	err = netlink_ask(NETLINK_ROUTE, m, take_route, r);
-	/* The kernel finds no route from an address that is not its own; the error depends on the release. */
+	/* If `from` is not an address of this machine, the kernel finds no route. The error depends on the release. */
 	if ((err == -EINVAL || err == -ENETUNREACH) && from && (route_get(from, 0, 0, &own) || !own.local))
 		return route_get(to, 0, ifindex, r);
 	return err ?: r->ifindex ? 0 : -ENETUNREACH;
@@ -102,7 +102,7 @@ static int take_entry(const struct nlmsghdr *m, void *arg)
 	return MNL_CB_OK;
 }
 
-/* Write a neighbour entry. Its state stays as it is. */
+/* Write a neighbour entry. Do not change the state of the entry. */
 static int write_entry(const struct neighbour *to, bool manage)
 {
 	const struct ndmsg n = {
@@ -184,7 +184,7 @@ int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, vo
 
 struct owner {
 	__be32 address;
-	__u32 ifindex; /* the interface that has the address, 0: none */
+	__u32 ifindex; /* interface that has the address; 0: none */
 };
 
 static int take_address(const struct nlmsghdr *m, void *arg)
@@ -210,7 +210,7 @@ bool address_here(__be32 address, __u32 *vrf)
 	*vrf = 0;
 	if (!route_get(address, 0, 0, &r) && r.local)
 		return true;
-	/* A VRF has its routes in a separate table. */
+	/* Look in the tables of VRFs, because a VRF has its routes in a separate table. */
 	if (netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETADDR, NLM_F_DUMP, &i, sizeof(i)), take_address, &o) ||
 	    !o.ifindex || link_get(o.ifindex, &l))
 		return false;

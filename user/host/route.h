@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Routes to a worker, its neighbour entry, and an interface's MTU, read from the kernel. These functions report
- * nothing.
+ * Routes to a worker, its neighbour entry, and the MTU of an interface, read from the kernel. These functions print no
+ * errors.
  */
 #ifndef FPISA_ROUTE_H
 #define FPISA_ROUTE_H
@@ -18,27 +18,29 @@ struct neighbour {
 struct route {
 	__u32 ifindex;
 	struct neighbour next; /* first destination of frames: a router, or the destination itself */
-	__be32 source;	       /* address from which the kernel would send if none was given; 0: none */
+	__be32 source;	       /* source address that the kernel would select; 0: none */
 	bool local;	       /* the destination is this machine */
 	bool broadcast;	       /* the destination is all machines of a network */
 };
 
 /*
- * Find the route to `to`, as rules and hashes over several next hops choose it. The route starts at `from` if that is
- * an address of this machine, and uses interface `ifindex` if that is not 0. Return 0 or -errno, such as -ENETUNREACH.
+ * Find the route to `to` that the kernel selects by its rules and, among several next hops, by a hash. The route starts
+ * at `from` if that is an address of this machine, and uses interface `ifindex` if that is not 0. Return 0 or -errno,
+ * such as -ENETUNREACH.
  */
 int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r);
 
 /*
- * Have the kernel keep a neighbour resolved (`managed`), under our protocol number, by which the entry is recognised.
- * An entry of another origin does not change: permanent, learned by a daemon, managed, or of another protocol.
+ * Make the kernel keep a neighbour resolved (`managed`), with the protocol number of FPISA, by which the entry is
+ * recognised later. Do not change an entry of another origin, which is permanent, learned by a daemon, managed, or has
+ * another protocol.
  */
 int neighbour_manage(const struct neighbour *n);
 
-/* Undo that for all our entries on an interface, except those for which keep() returns true. */
+/* Undo neighbour_manage() for all entries on an interface, except those for which keep() returns true. */
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 
-/* Return whether this is an address of this machine. If a VRF has it, *vrf is the VRF's index, else 0. */
+/* Return whether this is an address of this machine. Set *vrf to the index of the VRF that has the address, or to 0. */
 bool address_here(__be32 address, __u32 *vrf);
 
 /* Return the MTU of an interface, or -errno. */

@@ -16,8 +16,8 @@ bool link_vrf(const struct link *l)
 }
 
 /*
- * Return whether the interface shares frames with the interface below. IFLA_LINK of other kinds is a veth's peer, or
- * the interface by which a tunnel's packets leave.
+ * Return whether the interface shares frames with the interface below. For other kinds, IFLA_LINK is the peer of a
+ * veth, or the interface through which the packets of a tunnel leave.
  */
 static bool shares_frames(const struct link *l)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The other end of a veth. A veth accepts frames that an XDP program redirects to it only if it polls: with GRO on, or
- * with an XDP program of its own. Otherwise the frames vanish, uncounted. For load, job add and doctor.
+ * The other end of a veth. A veth accepts frames that an XDP program redirects to it only if the veth polls, which
+ * needs GRO or an XDP program on the veth. Otherwise the frames are lost without being counted. load, job add and
+ * doctor use this file.
  */
 #ifndef FPISA_VETH_H
 #define FPISA_VETH_H
@@ -10,12 +11,12 @@
 #include "netns.h"
 
 struct veth_peer {
-	bool seen; /* the device is a veth whose peer can be examined; if not, nothing else is set */
+	bool seen; /* the device is a veth whose peer can be examined; if 0, the other members are not set */
 	struct link link;
-	bool gro, xdp, tags; /* tags: the peer puts VLAN tags into frames itself */
+	bool gro, xdp, tags; /* state of the peer; `tags` means that the peer inserts VLAN tags into frames itself */
 	bool tso;
 	int udp_forwarding;	      /* rx-udp-gro-forwarding: 0 or 1, or -errno */
-	__u32 tx;		      /* transmit queues */
+	__u32 tx;		      /* number of transmit queues */
 	char enter[NETNS_PREFIX_LEN]; /* prefix of a command in the peer's namespace */
 };
 
@@ -23,12 +24,12 @@ struct veth_peer {
 void veth_look(const struct link *l, struct veth_peer *p);
 
 /*
- * Return whether redirected frames arrive: 1 or 0, or -ENOENT if neither the peer nor, with `features`, the kernel
- * reports it. Return 1 if the link is not a veth.
+ * Return 1 if redirected frames arrive, else 0. Return -ENOENT if neither the peer nor, with `features`, the kernel
+ * reports this. Return 1 if the link is not a veth.
  */
 int veth_takes(const struct link *l, const struct veth_peer *p, const __u64 *features);
 
-/* Warn if results that a native program redirects to this interface vanish; `p` was filled by veth_look(). */
+/* Warn if results that a native program redirects to this interface would be lost. `p` is the result of veth_look(). */
 void veth_warn(const struct link *l, const struct veth_peer *p);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The effect of the manager's messages on the group's state and its calls; link.h has the contracts. */
+/* The effects of the manager's messages on the group and its calls; link.h has the contracts. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +60,10 @@ static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
 	fpisa_link_check_left(l);
 }
 
-/* Return the manager's sentence without the group's name, because our sentences begin with it too. */
+/*
+ * Return the manager's text without the name of the group, because the message of the library already begins with the
+ * name.
+ */
 static const char *without_name(const struct fpisa_link *l, const char *text)
 {
 	const char *name = strstr(l->peer, ": group ");
@@ -100,7 +103,7 @@ void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m
 	eventfd_write(l->wake, 1);
 }
 
-/* Bind the job's handle without the lock, because a socket takes time. */
+/* Bind the job's handle. Release the lock meanwhile, because opening a socket takes time. */
 static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
@@ -126,7 +129,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	if (rc && rc != -EADDRINUSE) {
 		fail_handle(j, rc, 0, fpisa_error());
 	} else {
-		/* Without a port the handle cannot join, so JOB is ignored. */
+		/* Stay in this state if the handle has no port. JOB is then ignored, because the handle cannot join. */
 		if (!rc && j->state == FPISA_GROUP_JOB_ASKED)
 			j->state = FPISA_GROUP_JOB_BINDING;
 		m.bind = (struct fpisa_manager_bind){.index = b->index, .port = b->port, .taken = rc != 0};
@@ -148,7 +151,7 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	fpisa_hold_join(j->handle, number, &(struct fpisa_key){m->token, m->token_high});
 }
 
-/* Store the list of aggregators. It arrives before all ranks have joined, and handles use it afterwards. */
+/* Store the list of aggregators. The list arrives before all ranks have joined, and handles use it later. */
 static void take_aggregators(struct fpisa_link *l, const struct fpisa_manager_list *list)
 {
 	if (l->joined)
@@ -233,9 +236,8 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l)
 }
 
 /*
- * Return the error for the first of `calls`, made or about to be made here, that a rank which has left had not
- * completed; 0 if there is none. The group gets the error when all calls that the rank had completed have ended here
- * too.
+ * Return an error if a rank that has left had not completed all of the first `calls` calls of this rank, else 0. Fail
+ * the group when all calls that the rank had completed have also ended here.
  */
 static int check_left(struct fpisa_link *l, uint64_t calls)
 {
@@ -266,7 +268,7 @@ int fpisa_link_call(struct fpisa_link *l)
 	return check_left(l, l->calls + 1);
 }
 
-/* Return the message FAILED. Its text appears on the terminals of the other ranks. */
+/* Return the message FAILED. The other ranks show its text in their messages. */
 struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_FAILED);
@@ -302,7 +304,7 @@ void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing
 	fpisa_link_fail(l, error, missing, sentence);
 }
 
-/* Return whether the manager has refused the job to all ranks. Then the ranks continue. */
+/* Return whether the manager has refused the job to all ranks. In this case the ranks continue. */
 static int refused_alike(const struct fpisa_link_job *j)
 {
 	return j->error && !j->own && j->error != -EREMOTEIO;

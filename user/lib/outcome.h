@@ -4,9 +4,10 @@
 
 struct fpisa_request;
 
-int fpisa_request_ended(const struct fpisa_request *r); /* whether it is done, failed or given up */
+/* return whether the request is done, has failed or was given up */
+int fpisa_request_ended(const struct fpisa_request *r);
 
-/* Return the outcome of an ended request, for its owner: 0, or -errno with the message set. */
+/* Return the outcome of an ended request to its owner. The outcome is 0, or a negative errno with the message set. */
 int fpisa_request_outcome(const struct fpisa_request *r);
 
 #endif

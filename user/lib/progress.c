@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Turns of the library: send ready chunks, receive frames, send overdue chunks again, until a request is done or its
- * deadline has passed. The public functions of call.c begin the turns, and with options.progress background.c, in its
- * thread.
+ * Turns of the library. A turn sends ready chunks, receives frames and sends overdue chunks again. Turns run until a
+ * request is done or its deadline has passed. The public functions of call.c run the turns and, with options.progress,
+ * also background.c in the thread of the engine.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,10 @@
 #include "reply.h"
 #include "send.h"
 
-/* Send the slots again whose timeout has passed. Keep fewer in flight if our receiver dropped their results. */
+/*
+ * Send the slots again whose timeout has passed. Reduce the chunks in flight if this host's receiver dropped their
+ * results.
+ */
 static void expire(struct fpisa_shard *s, uint64_t now)
 {
 	if (fpisa_window_expire(&s->window, now))
@@ -31,7 +34,8 @@ static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 
 /*
  * Receive the frames of one aggregator, and find the chunks that are overdue there at time `looked`. All frames that
- * arrived before `looked` have been received. *ended: the handle must not continue, although nothing failed here.
+ * arrived before `looked` have been received. Set *ended if the handle must not continue although this function did not
+ * fail.
  */
 static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int *ended)
 {
@@ -40,7 +44,10 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	int quiet = fpisa_is_quiet(s), n = quiet ? 0 : fpisa_receive(s, in, wait_ns), rc;
 	uint64_t after;
 
-	/* Meanwhile a shared handle may have failed, or be about to join again: then frames are not for its arrays. */
+	/*
+	 * While the lock was free, a shared handle may have failed, or begun to join again. In these cases the frames
+	 * are not for its arrays.
+	 */
 	if (f->error)
 		return fpisa_poisoned(f);
 	*ended = f->shared.join;
@@ -68,9 +75,9 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 }
 
 /*
- * Work one turn: send ready chunks, wait for frames for at most wait_ns, receive them, send the chunks that they allow.
- * A timeout counts only against frames that had not arrived when it passed. Results that waited unread while this
- * thread slept are not requested again.
+ * Run one turn. Send ready chunks, wait for frames for at most wait_ns, receive the frames, and send the chunks that
+ * they permit. A timeout counts only if the frame had not arrived when the timeout passed. So results that arrived
+ * while this thread slept are not requested again.
  */
 static int progress(struct fpisa *f, uint64_t wait_ns)
 {
@@ -118,7 +125,8 @@ static const struct fpisa_shard *silent_shard(const struct fpisa *f)
 }
 
 /*
- * Set the message for a passed deadline if neither the chunk's sum nor a STATUS came, as happens when frames are lost.
+ * Set the message for a passed deadline if neither the result of the chunk nor a STATUS has arrived, for example
+ * because frames were lost.
  */
 static void unanswered_chunk(const struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
@@ -160,7 +168,9 @@ static int timed_out(struct fpisa *f)
 	return fpisa_poison(f, -ETIMEDOUT);
 }
 
-/* Return whether frames came in the last turn, from any aggregator. *slots: number of slots of all windows. */
+/*
+ * Return whether frames arrived in the last turn from any aggregator. Set *slots to the number of slots of all windows.
+ */
 static int frames_came(const struct fpisa *f, uint32_t *slots)
 {
 	int taken = 0;
@@ -174,8 +184,8 @@ static int frames_came(const struct fpisa *f, uint32_t *slots)
 }
 
 /*
- * Return whether the deadline has finally passed. Waiting frames are received first, for a few turns: all that the
- * receiver can hold, but not an endless flood.
+ * Return whether the deadline has passed and waiting frames have been received. Waiting frames are received for a few
+ * turns, which is enough for all frames in the receiver but limits a flood.
  */
 static int is_late(struct fpisa_request *r)
 {
@@ -214,10 +224,13 @@ static void ask_who_is_missing(struct fpisa_request *r)
 	FPISA_EACH_SHARD(s, f) {
 		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
 
-		/* A chunk that was not sent yet is sent first, as the oldest always is. */
+		/* Do not ask about a chunk that was not sent yet, because the oldest chunk is always sent first. */
 		if (!slot || !slot->tries)
 			continue;
-		/* A chunk that was sent twice asks for a STATUS, which names the missing ranks. */
+		/*
+		 * Treat the chunk as sent twice, because its next transmission then asks for a STATUS, which names the
+		 * missing ranks.
+		 */
 		slot->tries = slot->tries > 1 ? slot->tries : 2;
 		fpisa_window_move(slot, &s->window.ready);
 	}
@@ -230,14 +243,14 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 
 	fpisa_tick(f, fpisa_now(), 0);
 	do {
-		/* With a progress thread the time of a request begins when it is the first in line. */
+		/* With a progress thread the time of a request begins when the request is the oldest. */
 		due = f->shared.engine ? f->oldest : r;
 		if (due && !fpisa_time_left(due) && f->clock.ns >= due->probe_ns)
 			ask_who_is_missing(due);
 		rc = progress(f, block && due ? fpisa_time_left(due) : 0);
 		if (rc || (r && (r->done || r->given_up)))
 			return rc;
-		/* The request may have ended meanwhile. */
+		/* The request may have ended in the meantime. */
 		due = f->shared.engine ? f->oldest : r;
 		if (due && due->deadline_ns && is_late(due))
 			return timed_out(f);

@@ -9,22 +9,26 @@ struct fpisa_shard;
 struct fpisa_request;
 
 /*
- * Work for request r: one turn that does not wait, or, with `block`, turns until r is done. The time of a request
- * counts from the first call. Return 0, or -errno if the handle has failed. If the handle has a progress thread, r may
- * be NULL for one turn, and other threads may give r up or complete it meanwhile.
+ * Run one turn for request r without waiting or, with `block`, run turns until r is done. The time of a request counts
+ * from the first call of this function for the request. Return 0, or a negative errno if the handle has failed. If the
+ * handle has a progress thread, r may be NULL for one turn, and other threads may give up or complete r during the
+ * call.
  */
 int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block);
 
 /*
- * Return the time, in ns, until the request next needs a turn because of its deadline; its time counts from the first
- * call.
+ * Return the time, in ns, until the request needs a turn because of its deadline. The time of the request counts from
+ * the first call of fpisa_advance().
  */
 uint64_t fpisa_time_left(struct fpisa_request *r);
 
-/* Return when the handle needs its next turn if no frame comes; FPISA_NEVER. */
+/*
+ * Return the time at which the handle needs its next turn if no frame arrives. FPISA_NEVER means that the handle needs
+ * none.
+ */
 uint64_t fpisa_next_turn(struct fpisa *f);
 
-/* Return -ETIMEDOUT, with the message: the aggregator has been silent for `ns`. */
+/* Set the message that the aggregator has been silent for `ns`. Return -ETIMEDOUT. */
 int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns);
 
 #endif

@@ -12,9 +12,10 @@
 #include "reply.h"
 
 /*
- * Return whether only the aggregator can have sent it. If the job has a token, the frame's tag or proof shows that.
- * Without a token the frame must echo a number that was sent only to the aggregator, and a result must carry the number
- * that the aggregator sent to us. Other hosts can read results to a multicast address: doc/protocol.md, section 6.
+ * Return whether only the aggregator can have sent the frame. If the job has a token, the tag or proof of the frame
+ * shows this. Without a token the frame must contain a number that was sent only to the aggregator, and a result must
+ * contain the number that the aggregator sent to this rank. Other hosts can read results to a multicast address
+ * (doc/protocol.md, section 6).
  */
 static int authentic(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
@@ -49,7 +50,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fp
 			    h->type == FPISA_TYPE_RESULT ? &s->results_key : &s->rank_key) &&
 	    authentic(s, h))
 		return h;
-	/* An answer to an earlier incarnation of this rank is late, not forged. */
+	/* An answer to an earlier incarnation of this rank is late and not forged. */
 	if (h->type == FPISA_TYPE_WELCOME || h->generation != s->generation)
 		return NULL;
 bad:
@@ -58,9 +59,9 @@ bad:
 }
 
 /*
- * Return the result's report on the end of its round, and on the round of the chunk before. With more than 16 workers
- * or in a tree, the rank that completed the round is not known. Frames that went to different ports have no order. `marked`: the
- * result was marked in the network.
+ * Return the report of a result about the end of its round, and about the round of the previous chunk. With more than
+ * 16 workers or in a tree, it is unknown which rank completed the round. Frames to different ports have no order.
+ * `marked` is nonzero if the result had a congestion mark.
  */
 static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct fpisa_hdr *h, int marked)
 {
@@ -83,8 +84,8 @@ static struct fpisa_answer answer_of(const struct fpisa_shard *s, const struct f
 }
 
 /*
- * Stop sending GSO batches if the path no longer carries them. The path may begin to drop them after join.c tried
- * one. A window in which each chunk that left in a batch had to be sent again, by itself, shows that.
+ * Stop sending GSO batches if the path no longer carries them. The path may begin to drop batches after the test of
+ * join.c. This is the case if, for a whole window, each chunk from a batch had to be sent again in a separate frame.
  */
 static void check_gso(struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
@@ -101,7 +102,7 @@ static uint64_t absent(const struct fpisa *f, const struct fpisa_hdr *h)
 	return ~0ull >> (64 - f->hello.workers) & ~h->bitmap;
 }
 
-/* Return whether a result lacks a rank, of this job or elsewhere in its tree. */
+/* Return whether a result lacks a rank, either of this job or elsewhere in its tree. */
 static int lacks_ranks(const struct fpisa *f, const struct fpisa_hdr *h)
 {
 	return h->flags & FPISA_F_FEWER || absent(f, h);
@@ -130,7 +131,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	const char *values = (const char *)(h + 1);
 	struct fpisa_answer answer;
 
-	/* Our own contribution is in every result that answers it. */
+	/* A valid result contains the contribution of this rank. */
 	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest + s->index || h->call != r->call ||
 	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
 		f->count.bad++;
@@ -169,8 +170,9 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 }
 
 /*
- * Handle a STATUS: the aggregator has our contribution. Ask less often from now on, and remember the missing ranks.
- * Only the first STATUS lowers the rate: if the result is lost, this rank waits one such interval for it.
+ * Handle a STATUS, which shows that the aggregator has the contribution of this rank. Ask less often from now on, and
+ * store the missing ranks. Only the first STATUS lowers the rate, because this rank waits one such interval if the
+ * result is lost.
  */
 static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
@@ -182,7 +184,7 @@ static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h
 	return 0;
 }
 
-/* Describe this rank's own call, because another rank made a different one. */
+/* Describe this rank's own call, because another rank has made a different call. */
 static void name_call(const struct fpisa_request *r, char *text, size_t size)
 {
 	if (r->root < 0)
@@ -209,8 +211,8 @@ static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slo
 		break;
 	case FPISA_V_port:
 		/*
-		 * We know the slot's port from WELCOME, so this frame's port, which no checksum covers, was damaged in
-		 * the network.
+		 * The slot's port is known from WELCOME, so the port of this frame, which no checksum covers, was
+		 * damaged in the network.
 		 */
 		f->count.bad++;
 		return 0;

@@ -8,12 +8,12 @@
 
 struct fpisa_shard;
 
-/* Return the header of a complete and valid frame of our job. Count any other frame as bad and return NULL. */
+/* Return the header of a complete and valid frame of the handle's job. Count any other frame as bad and return NULL. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fpisa_in *in);
 
 /*
- * Handle one frame. Frames that do not belong to a chunk in flight are counted and dropped. Return -errno if this
- * generation has ended for this rank; the handle has then failed.
+ * Handle one frame. Frames that do not belong to a chunk in flight are counted and dropped. Return 0, or a negative
+ * errno if this generation has ended for this rank, so that the handle has failed.
  */
 int fpisa_reply_take(struct fpisa_shard *s, const struct fpisa_in *in, uint64_t now);
 

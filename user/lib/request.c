@@ -13,7 +13,10 @@ int fpisa_request_in_place(const struct fpisa_request *r)
 	return r->send && r->recv == r->send + r->part.first * r->f->format.bytes;
 }
 
-/* Return whether a failure leaves its array half summed. A call of one chunk fails before its result arrives. */
+/*
+ * Return whether a failure of the call could leave sums in parts of its array. A call of one chunk can fail only before
+ * its result arrives.
+ */
 static int may_be_unclean(const struct fpisa_request *r)
 {
 	return fpisa_request_in_place(r) && !r->kept && r->chunks > 1 && r->op != FPISA_MIN && r->op != FPISA_MAX;
@@ -84,7 +87,7 @@ uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset)
 	return (uint32_t)(r->bytes - at < most ? r->bytes - at : most);
 }
 
-/* Return the part of the chunk at `offset` that the caller keeps; empty if first >= end. */
+/* Return the part of the chunk at `offset` that the caller keeps. The part is empty if first >= end. */
 static struct fpisa_part kept_part(const struct fpisa_request *r, uint64_t offset)
 {
 	uint64_t end = offset + fpisa_request_elements(r, offset);
@@ -95,13 +98,16 @@ static struct fpisa_part kept_part(const struct fpisa_request *r, uint64_t offse
 	};
 }
 
-/* Elements in an array, and their scales if the format has them. */
+/* The place of elements in an array, and of their scales if the format has scales. */
 struct place {
 	char *elements, *scales;
 	uint32_t bytes, blocks;
 };
 
-/* Return the place of the elements of `p` in an array that has those of r->part. A broadcast's last element is cut. */
+/*
+ * Return the place of the elements `p` in an array that consists of the elements r->part. The last element of a
+ * broadcast may be incomplete.
+ */
 static struct place place_of(const struct fpisa_request *r, char *array, struct fpisa_part p)
 {
 	const struct fpisa_format format = r->f->format;
@@ -156,7 +162,7 @@ static void restore(struct fpisa_request *r)
 	r->kept = NULL;
 }
 
-/* Restore the last first: an earlier request may have written what a later one kept. */
+/* Restore the last request first, because a later request may have kept data that an earlier request had written. */
 void fpisa_requests_restore(struct fpisa *f)
 {
 	struct fpisa_request *r;
@@ -200,7 +206,9 @@ void fpisa_request_tell(struct fpisa_request *r)
 	fpisa_shared_wake(s);
 }
 
-/* Report the end of all requests. Those that have all of their results end first if no more results come. */
+/*
+ * Report the end of all requests. If no more results can arrive, first end the requests that have all of their results.
+ */
 void fpisa_requests_tell(struct fpisa *f)
 {
 	struct fpisa_request *r, *next;

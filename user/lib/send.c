@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Sending: the frames of the slots that window.c names, straight from the callers' arrays. */
+/* Sending of the slots that window.c selects, directly from the arrays of the callers. */
 #include <errno.h>
 #include <string.h>
 #include "base/tag.h"
@@ -28,7 +28,7 @@ static void add_part(struct fpisa_out *out, const void *p, uint32_t size)
 		out->part[out->parts++] = (struct iovec){(void *)p, size};
 }
 
-/* Compose the slot's next transmission, straight from the caller's array. */
+/* Compose the slot's next transmission, directly from the array of the caller. */
 static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot, struct fpisa_out *out)
 {
 	static const char zeros[FPISA_MAX_PAYLOAD];
@@ -77,7 +77,7 @@ static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot,
 	out->port = (uint16_t)fpisa_port_index(slot->hdr.slot >> 1, s->hello.window, s->hello.ports);
 }
 
-/* Fail the handle with the reason why nothing more can be sent. */
+/* Fail the handle because no more frames can be sent. */
 static int send_failed(struct fpisa_shard *s, int rc)
 {
 	struct fpisa *f = s->f;

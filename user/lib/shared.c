@@ -85,7 +85,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 	return 0;
 }
 
-/* Count the requests that ended before and that their owners still have. */
+/* Return the number of ended requests that their owners have not released. */
 static unsigned int told(const struct fpisa_requests *list)
 {
 	const struct fpisa_request *r;
@@ -140,7 +140,7 @@ static int poll_for(struct pollfd *p, int fds, uint64_t ns)
 	return ppoll(p, (nfds_t)fds, &ts, NULL);
 }
 
-/* Set `quiet` of each transport to the descriptors without a frame. */
+/* Set `quiet` of each transport to the set of its descriptors without a frame. */
 static void note_quiet(struct fpisa *f, const struct pollfd *p)
 {
 	FPISA_EACH_SHARD(s, f) {
@@ -152,8 +152,8 @@ static void note_quiet(struct fpisa *f, const struct pollfd *p)
 }
 
 /*
- * Sleep until a frame may be there, or another thread wakes this one. One more descriptor costs a call of one chunk
- * 4% of its CPU time, so the wake descriptor is not polled while frames are likely to come.
+ * Sleep until a frame may have arrived, or another thread wakes this thread. Polling one more descriptor takes 4% of
+ * the CPU time of a call of one chunk, so do not poll the wake descriptor while frames are likely to arrive.
  */
 static void sleep_unlocked(struct fpisa *f, uint64_t ns)
 {
@@ -194,7 +194,7 @@ uint64_t fpisa_frames_due(const struct fpisa *f)
 	return at;
 }
 
-/* Sleep for `ns`, or until a transport has frames that no descriptor reports. */
+/* Sleep for `ns`, or until the time at which a transport has frames that no descriptor reports. */
 static void sleep_for(struct fpisa *f, uint64_t ns)
 {
 	struct fpisa_shared *s = &f->shared;

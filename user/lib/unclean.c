@@ -12,17 +12,20 @@ struct fpisa_unclean {
 	LIST_ENTRY(fpisa_unclean) link;
 	const char *at;
 	uint64_t count;
-	uint32_t elements; /* elements of a chunk; the last may have fewer */
+	uint32_t elements; /* elements of a chunk; the last chunk may have fewer */
 	struct fpisa_format format;
-	uint64_t first, chunks; /* chunks that `mark` covers */
+	uint64_t first, chunks; /* first chunk and number of chunks that `mark` covers */
 	uint64_t left;		/* number of marked chunks */
-	uint32_t mark[];	/* 0: not marked; once the call has failed a hash of the chunk's bytes */
+	uint32_t mark[];	/* 0: not marked; after the call has failed, a hash of the chunk's bytes */
 };
 
-/* The list, under the lock of fork.h: a child has the parent's arrays, and must know their state. */
+/*
+ * The list of unclean arrays, under the lock of fork.h, because a child has copies of the parent's arrays and must know
+ * their state.
+ */
 static LIST_HEAD(uncleans, fpisa_unclean) all = LIST_HEAD_INITIALIZER(all);
-static uint32_t arrays; /* length of the list, read without the lock */
-static uint64_t held;	/* chunks of all structs, remembered or not; atomic */
+static uint32_t arrays; /* length of the list, which is read without the lock */
+static uint64_t held;	/* number of chunks of all structs, remembered or not; atomic */
 
 int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t count, uint32_t elements,
 		      struct fpisa_format format)
@@ -38,7 +41,7 @@ int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t co
 			"may have %llu together; make it in parts, give the sum another array, or set options.restore",
 			(unsigned long long)chunks, (unsigned long long)FPISA_UNCLEAN_MOST);
 	}
-	/* Unmarked parts of a long array cost address space only. */
+	/* Unmarked parts of a long array only use address space. */
 	u = calloc(1, sizeof(*u) + chunks * sizeof(u->mark[0]));
 	if (!u) {
 		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
@@ -94,7 +97,7 @@ static uint64_t hash_bytes(uint64_t h, struct part p)
 	return h;
 }
 
-/* Hash a chunk. Never returns 0. */
+/* Hash a chunk. The result is never 0. */
 static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 {
 	struct part p[2];
@@ -103,7 +106,7 @@ static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 	return (uint32_t)hash_bytes(hash_bytes(1, p[0]), p[1]) | 1;
 }
 
-/* Release the memory before the first mark and after the last. */
+/* Release the memory before the first mark and after the last mark. */
 static struct fpisa_unclean *trim(struct fpisa_unclean *u)
 {
 	uint64_t from = 0, to = u->chunks;
@@ -143,7 +146,7 @@ static int within(struct part p, const char *array, size_t size)
 	return !p.bytes || (p.at >= array && p.at + p.bytes <= array + size);
 }
 
-/* Return whether the array overlaps the chunks that u remembers. Scales follow all elements. */
+/* Return whether the array overlaps the chunks of `u`. Scales follow all elements. */
 static int meets(const struct fpisa_unclean *u, const char *array, size_t size)
 {
 	const char *end = u->at + u->count * u->format.bytes + (u->format.shared ? u->count / FPISA_BLOCK : 0);

@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Chunks in flight: self-clock, retransmission, and how many the receiver can hold. This file does not send and reads
- * no clock: send.c asks what may leave, reply.c says what has come, progress.c what is overdue.
+ * The chunks in flight: self-clocking, retransmission, and the limit of the receiver. This file sends no frames and
+ * reads no clock. send.c asks which chunks may leave, reply.c reports results, and progress.c reports overdue chunks.
  *
- * A slot with a chunk stands in one queue: `fresh` or `ready`, or one of `waiting`, one per backoff, or `held`. All
- * slots of a waiting queue have the same timeout, so each queue is in the order of expiry and only heads are looked
- * at.
+ * A slot with a chunk is in one queue: `fresh`, `ready`, one of the queues `waiting`, `held`, `lost` or `there`. There
+ * is a waiting queue for each backoff. All slots of a waiting queue have the same timeout, so the queue is in the order
+ * of expiry and only its head has to be checked.
  *
- * Lost or late? All ranks send chunks in their order, even if the results before them came in another. So a chunk
- * whose timeout passed is taken as lost if a later chunk has its result. If no later chunk has, a rank is probably
- * late, and sending a window again would not help. Then only the oldest chunk is sent again, and asks, while the
- * others are held. All ranks agree on the oldest chunk that lacks a contribution, so that chunk, and then the rest,
- * comes through. It is the oldest of all windows, because they wait for the same ranks. When all of a call has been
- * sent, each window asks. While results come, the oldest chunk is in a queue and not lost: each result restarts its
- * timeout, as each new acknowledgement does in TCP (RFC 6298, 5.3).
+ * A chunk without a result is either lost or late. All ranks send chunks in order, even if results arrived in another
+ * order. So a chunk whose timeout has passed counts as lost if a later chunk has its result. If no later chunk has its
+ * result, a rank is probably late, and sending a whole window again would not help. In this case only the oldest chunk
+ * is sent again and asks for a STATUS, while the other chunks are held. All ranks agree on the oldest chunk that lacks
+ * a contribution, so this chunk completes, and then the others. It is the oldest chunk of all windows, because all
+ * windows wait for the same ranks. When all chunks of a call have been sent, each window asks. While results arrive,
+ * the oldest chunk is in a queue of the network and not lost. So each result restarts its timeout, as each new
+ * acknowledgement does in TCP (RFC 6298, 5.3).
  *
- * The aggregator tells more: the result of a chunk names the ranks whose contributions to the chunk before are lost.
- * These ranks send the contribution again at once, except for frames that overtook each other. The other ranks wait
- * for them for one timeout, and no rank needs to find out by sending.
+ * The result of a chunk also names the ranks whose contributions to the previous chunk were lost. These ranks send the
+ * contribution again at once, unless frames may have been reordered. The other ranks wait one timeout for these ranks,
+ * and do not have to ask.
  *
- * congestion.h says how many chunks may be in flight, of all windows together. A window's oldest chunk always is.
- * Otherwise two ranks that lost different results could each wait for a chunk that the other has no room to send.
+ * congestion.h limits the chunks in flight of all windows together. The oldest chunk of a window may always be in
+ * flight. Otherwise two ranks that lost different results could each wait for a chunk that the other rank may not send.
  *
- * Windows take turns by start-time fair queueing (Goyal, Vin, Cheng 1996), each in proportion to its aggregator's
- * weight, regardless of whose results come first. So the ranks' frames, which begin with different aggregators, stay
- * spread over the ports. If each rank followed its results, all ranks would soon send to the same port at the same
+ * Windows take turns by start-time fair queueing (Goyal, Vin, Cheng 1996), in proportion to the weights of their
+ * aggregators, and regardless of which results arrive first. Ranks begin with different aggregators, so their frames
+ * stay spread over the ports. If each rank followed its results, all ranks would soon send to the same port at the same
  * time.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include "window.h"
 
-#define TURN (1u << 20) /* turn of a frame, for a window of weight 1 */
+#define TURN (1u << 20) /* length of a turn for one frame in a window of weight 1 */
 
 int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint32_t size, uint32_t capacity,
 		       uint64_t drops, const struct fpisa_layout *layout, uint32_t shard)
@@ -82,7 +83,7 @@ void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue
 		TAILQ_INSERT_TAIL(to, slot, link);
 }
 
-/* Return how many of all chunks before `chunk` are the window's own. */
+/* Return how many of the chunks before `chunk` belong to the window. */
 static uint64_t own(const struct fpisa_window *w, uint64_t chunk)
 {
 	return w->layout ? fpisa_layout_own(w->layout, w->shard, chunk) : chunk;
@@ -108,8 +109,8 @@ void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 }
 
 /*
- * Insert the slot among the chunks that have not been sent, in their order. A rank that got a result late then sends
- * the following chunks when all other ranks do.
+ * Insert the slot among the chunks that have not been sent, in their order. So a rank that got a result late sends the
+ * following chunks at the same time as all other ranks.
  */
 static void move_to_fresh(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
@@ -198,7 +199,10 @@ void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, u
 		slot->backoff++;
 }
 
-/* Note the result of a chunk that first left at first_ns: held slots, and the oldest, get their timeout once more. */
+/*
+ * Note the result of a chunk whose first transmission was at first_ns. Restart the timeout of held slots and of the
+ * oldest slot.
+ */
 static void heard(struct fpisa_window *w, uint64_t first_ns, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
@@ -213,7 +217,7 @@ static void heard(struct fpisa_window *w, uint64_t first_ns, uint64_t now)
 }
 
 /*
- * Return whether the result answers a retransmission. If that is not known, assume that it answers the first
+ * Return whether the result answers a retransmission. If this is unknown, assume that it answers the first
  * transmission.
  */
 static int answers_retransmission(const struct fpisa_window_slot *slot, const struct fpisa_answer *a)
@@ -222,9 +226,9 @@ static int answers_retransmission(const struct fpisa_window_slot *slot, const st
 }
 
 /*
- * Return the round trip of a chunk, 0 if unknown. If another rank completed the round, the round trip contains a wait
- * for that rank. The timeout must cover that wait too, unless the wait was that rank's own timeout: estimates made
- * from those would feed on each other.
+ * Return the round trip of a chunk, or 0 if it is unknown. If another rank completed the round, the round trip contains
+ * a wait for that rank. The timeout must cover this wait too, unless the wait was a timeout of the other rank, because
+ * estimates from timeouts would increase each other.
  */
 static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a,
 			uint64_t rtt_ns)
@@ -242,7 +246,7 @@ static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *
 	return rtt_ns;
 }
 
-/* Move the slot on to its next chunk. */
+/* Move the slot to its next chunk. */
 static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
 	struct fpisa_request *r = slot->req;
@@ -264,7 +268,7 @@ static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
 		fpisa_window_move(slot, NULL);
 }
 
-/* Act on the report in the result of `slot` that contributions to the chunk before, sent before it, are lost. */
+/* Process the report in the result of `slot` that contributions to the previous chunk were lost. */
 static void told_lost(struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a,
 		      uint64_t now)
 {
@@ -295,7 +299,7 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 	go_on(w, slot);
 }
 
-/* Keep the smaller two of three, in order. */
+/* Keep the two smallest values of three, in order. */
 static void keep_two(uint64_t two[2], uint64_t x)
 {
 	if (x < two[0]) {
@@ -307,9 +311,9 @@ static void keep_two(uint64_t two[2], uint64_t x)
 }
 
 /*
- * Return the window's timeout. Waits for ranks that were held up at an aggregator make a window's round trips long,
- * but all windows use one link. So the second shortest round trip of all windows, and twice the second shortest
- * timeout, are enough. The very shortest does not count: one aggregator may be on this host.
+ * Return the window's timeout. Waits for ranks that are late at one aggregator lengthen the round trips of its window,
+ * but all windows use the same link. So the second shortest round trip of all windows, and twice the second shortest
+ * timeout, are sufficient. The shortest does not count, because one aggregator may be on this host.
  */
 static struct fpisa_rto rto_of(const struct fpisa_window *w)
 {
@@ -332,7 +336,7 @@ static struct fpisa_rto rto_of(const struct fpisa_window *w)
 	return rto;
 }
 
-/* Return when the timeout passes of a slot in waiting[i]. */
+/* Return the time at which the timeout of a slot in waiting[i] passes. */
 static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto,
 		       uint32_t i)
 {
@@ -341,13 +345,13 @@ static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_s
 	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(rto) : fpisa_rto_after(rto, i));
 }
 
-/* Return the number of the slot's chunk among all of the handle's. */
+/* Return the number of the slot's chunk among all chunks of the handle. */
 static uint64_t chunk_of(const struct fpisa_window *w, const struct fpisa_window_slot *slot)
 {
 	return w->layout ? fpisa_layout_chunk(w->layout, w->shard, slot->chunk) : slot->chunk;
 }
 
-/* Return whether the window's oldest chunk is the oldest of all windows. */
+/* Return whether the oldest chunk of the window is the oldest chunk of all windows. */
 static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot *oldest)
 {
 	for (uint32_t i = 0; i < w->flight->windows; i++) {
@@ -360,7 +364,7 @@ static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot
 	return 1;
 }
 
-/* Return whether everything that was started has been sent. If so, no later chunk can overtake a lost chunk. */
+/* Return whether all chunks of started requests have been sent. If so, no later chunk can overtake a lost chunk. */
 static int is_tail(const struct fpisa_window *w)
 {
 	for (uint32_t i = 0; i < w->flight->windows; i++)
@@ -369,7 +373,9 @@ static int is_tail(const struct fpisa_window *w)
 	return 1;
 }
 
-/* Return when to ask an aggregator that has been silent: after two timeouts, or one at the tail. */
+/*
+ * Return the time at which to ask a silent aggregator. This is after two timeouts, or after one timeout if is_tail().
+ */
 static uint64_t silent_from(const struct fpisa_window *w, uint64_t timeout)
 {
 	return w->result_ns + (is_tail(w) ? 1 : 2) * timeout;
@@ -377,7 +383,7 @@ static uint64_t silent_from(const struct fpisa_window *w, uint64_t timeout)
 
 /*
  * Return the time until which results count as arriving, and chunks without a result as queued. Results of any
- * aggregator count: they come by one link.
+ * aggregator count, because all results arrive through one link.
  */
 static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 {
@@ -387,8 +393,8 @@ static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 }
 
 /*
- * Return whether the window's oldest chunk may be sent again although no report says that it was lost. If a rank is
- * late, only one of all windows sends at first.
+ * Return whether the window's oldest chunk may be sent again although no report says that the chunk was lost. If a rank
+ * is late, only one of all windows sends its chunk at first.
  */
 static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot *oldest, uint64_t timeout, uint64_t now)
 {
@@ -399,7 +405,8 @@ static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot 
 
 /*
  * Take an overdue chunk out of the count in flight if there are several windows. The chunk is lost, or waits at the
- * aggregator for other ranks. Ranks may wait for different chunks at different aggregators: then other chunks are sent.
+ * aggregator for other ranks. Ranks may wait for different chunks at different aggregators, so other chunks must be
+ * sent in the meantime.
  */
 static void overdue(struct fpisa_window *w, struct fpisa_window_slot *slot)
 {
@@ -413,7 +420,7 @@ static void send_again(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	fpisa_window_move(slot, &w->ready);
 }
 
-/* Return when the first chunk of a queue that the aggregator has reported leaves again. */
+/* Return the time at which to send the first chunk of the queue `lost` or `there` again. */
 static uint64_t told_due_ns(const struct fpisa_window_queue *q, uint64_t after_ns)
 {
 	const struct fpisa_window_slot *slot = TAILQ_FIRST(q);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * After fork(), for example in a data loader, the child cannot use the handles of its parent. It closes their sockets at
- * once, so that it does not keep their ports, and a handle refuses to work there. exec() and posix_spawn() need no
- * care, because descriptors are closed on exec.
+ * After fork(), for example in a data loader, a child cannot use the handles of its parent. The child closes the
+ * sockets of the handles at once, so that it does not occupy their ports, and the handles refuse calls. exec() and
+ * posix_spawn() need no special handling, because descriptors are closed on exec.
  *
- * The lock is held while sockets are opened or closed, and over fork(). So the child finds a consistent state,
- * whatever other threads were doing. fork() returns before the child has closed its copies. An open of such a port
- * meanwhile tries again for SETTLING_NS (open_transport() in api.c).
+ * The lock is held while sockets are opened or closed, and during fork(). So the child finds a consistent state,
+ * whatever other threads are doing. fork() returns before the child has closed its copies of the sockets. Until then, a
+ * port may still be in use, so opening a port is repeated for SETTLING_NS (open_transport() in api.c).
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Messages over a socket, with or without TLS; channel.h has the contracts. */
+/* Messages over a socket with or without TLS; channel.h has the contracts. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,23 +22,23 @@ enum state { GREETING, HANDSHAKE, OPEN, REFUSED };
 struct fpisa_channel {
 	int fd;
 	enum state state;
-	enum fpisa_manager_side side; /* our side */
-	int plain;		      /* serve a rank without a key */
-	int error;		      /* errno of the socket, under TLS */
-	int heard;		      /* bytes of a rank's handshake have come */
-	int refused_in_clear;	      /* the other side answered our handshake with an unencrypted message */
+	enum fpisa_manager_side side; /* side of this process */
+	int plain;		      /* at a manager: also serve a rank without a key */
+	int error;		      /* errno of the socket below TLS */
+	int heard;		      /* some bytes of a rank's handshake have arrived */
+	int refused_in_clear;	      /* the other side has answered the handshake with an unencrypted message */
 	int other_version;	      /* the other side has another version of the protocol */
 	fpisa_channel_check *check;
-	const struct fpisa_psks *keys;	   /* a manager's keys */
-	const struct fpisa_psk *psk;	   /* a rank's key */
+	const struct fpisa_psks *keys;	   /* keys of a manager */
+	const struct fpisa_psk *psk;	   /* key of a rank */
 	char name[FPISA_PSK_NAME];	   /* at a manager: name of the key with which the other side authenticated */
 	char identity[FPISA_PSK_IDENTITY]; /* identity of the key that the other side claims to have */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */
 	gnutls_psk_client_credentials_t client;
 	gnutls_psk_server_credentials_t server;
-	size_t blocked; /* bytes that GnuTLS has accepted and not sent */
-	size_t in, out; /* bytes */
+	size_t blocked; /* bytes that GnuTLS has accepted but not sent */
+	size_t in, out; /* number of bytes in the buffers */
 	union {
 		struct fpisa_manager_message message;
 		unsigned char bytes[FPISA_MANAGER_BYTES];
@@ -58,7 +58,7 @@ static int lost(int error)
 
 /* -- TLS -------------------------------------------------------------------- */
 
-/* Keep errno, because GnuTLS's own errors do not contain the error number of the socket. */
+/* Store errno, because an error of GnuTLS does not contain the error number of the socket. */
 static ssize_t moved(struct fpisa_channel *c, ssize_t n)
 {
 	if (n < 0) {
@@ -76,8 +76,8 @@ static ssize_t push(gnutls_transport_ptr_t p, const void *data, size_t size)
 }
 
 /*
- * Receive bytes for GnuTLS. A manager without keys answers a handshake unencrypted. That answer is not a TLS record,
- * and is left unread here.
+ * Receive bytes for GnuTLS. A manager without keys answers a handshake unencrypted. This answer is not a TLS record, so
+ * leave it unread.
  */
 static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 {
@@ -96,7 +96,7 @@ static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 	return n;
 }
 
-/* Return a random key for an identity without a key; NULL if getrandom() fails. */
+/* Return a random key for an unknown identity, or NULL if getrandom() fails. */
 static const struct fpisa_psk *key_of_nobody(void)
 {
 	static struct fpisa_psk nobody;
@@ -108,8 +108,8 @@ static const struct fpisa_psk *key_of_nobody(void)
 }
 
 /*
- * Find the key of an identity; GnuTLS frees it. A handshake fails in the same way for an unknown identity and for a
- * wrong secret, so clients cannot find out which identities exist.
+ * Find the key of an identity. GnuTLS frees the key. A handshake fails in the same way for an unknown identity and for
+ * a wrong secret, so clients cannot find out which identities exist.
  */
 static int find_key(gnutls_session_t session, const char *identity, gnutls_datum_t *key)
 {
@@ -125,7 +125,7 @@ static int find_key(gnutls_session_t session, const char *identity, gnutls_datum
 		return -1;
 	memcpy(key->data, psk->secret, sizeof(psk->secret));
 	key->size = sizeof(psk->secret);
-	/* The keys may change while the connection lives. */
+	/* Copy the name, because the keys may change during the connection. */
 	memcpy(c->name, psk->name, sizeof(c->name));
 	return 0;
 }
@@ -189,7 +189,7 @@ static void end_tls(struct fpisa_channel *c)
 	c->server = NULL;
 }
 
-/* Turn a GnuTLS error into an error with the message set; 0 means "not yet". */
+/* Turn a GnuTLS error into an error with the message set. Return 0 if the operation has to be repeated. */
 static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 {
 	if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED || !c->tls->gnutls_error_is_fatal((int)rc))
@@ -240,7 +240,10 @@ static void say_in_clear(int fd, enum fpisa_manager_reason reason, const char *w
 	unsigned char unread[4096];
 
 	send(fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* Closing a socket with unread bytes resets the connection, and the other side may then not read our answer. */
+	/*
+	 * Read the pending bytes. Closing a socket with unread bytes resets the connection, and the other side might
+	 * then not receive the answer.
+	 */
 	recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
 }
 
@@ -268,8 +271,8 @@ void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason rea
 }
 
 /*
- * Decide by the first byte of a connection how a manager continues: with a key, without one, or with a refusal and
- * its reason.
+ * Decide by the first byte of a connection whether the manager continues with a key, continues without a key, or
+ * refuses the connection with a reason.
  */
 static int greet(struct fpisa_channel *c)
 {
@@ -386,7 +389,7 @@ int fpisa_channel_fd(const struct fpisa_channel *c)
 }
 
 /*
- * Return the events for poll(). A handshake sends less than any socket buffer holds, so it only ever waits for the
+ * Return the events for poll(). A handshake sends less than any socket buffer holds, so it only waits for data from the
  * other side.
  */
 short fpisa_channel_events(const struct fpisa_channel *c)
@@ -466,7 +469,7 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	c->in = 0;
 	reason = c->check(&c->taken.message, other);
 	c->other_version = reason == FPISA_MANAGER_R_version;
-	/* Unencrypted, a manager may only say that it has no keys. */
+	/* In an unencrypted message, a manager may only say that it has no keys. */
 	if (reason || (c->refused_in_clear && c->taken.message.type != FPISA_MANAGER_REFUSED))
 		return fpisa_fail(-EPROTO, reason == FPISA_MANAGER_R_version ?
 						   "the received message has another version of the protocol; "

@@ -22,7 +22,7 @@ uint32_t fpisa_link_rate(const char *dev)
 		return 0;
 	snprintf(r.ifr_name, sizeof(r.ifr_name), "%s", dev);
 	if (!ioctl(fd, SIOCETHTOOL, &r))
-		rate = (uint32_t)get.speed_hi << 16 | get.speed; /* the header's own function shifts a signed number */
+		rate = (uint32_t)get.speed_hi << 16 | get.speed; /* the function of the header shifts a signed number */
 	close(fd);
 	/* Drivers report SPEED_UNKNOWN for a link whose rate they do not know. */
 	return rate == (uint32_t)SPEED_UNKNOWN ? 0 : rate;
@@ -55,8 +55,8 @@ uint32_t fpisa_interface_rate(uint32_t address)
 }
 
 /*
- * Return whether the address is in the interface's network on `lo`. All addresses of a network on `lo` belong to the
- * host.
+ * Return whether the interface is `lo` and its network contains the address. All addresses of a network on `lo` belong
+ * to the host.
  */
 static int has_network(const struct ifaddrs *i, uint32_t address)
 {

@@ -5,18 +5,18 @@
 
 #include <stdint.h>
 
-/* Return the rate of an interface, Mbit/s; 0 if unknown. */
+/* Return the rate of an interface in Mbit/s, or 0 if the rate is unknown. */
 uint32_t fpisa_link_rate(const char *dev);
 
 /*
- * Return the rate of the link that has this address (network order), Mbit/s; for an address on `lo` the rate of the
- * fastest link. Return 0 if the rate is unknown.
+ * Return the rate, in Mbit/s, of the interface with this address (network order). For an address on `lo`, return the
+ * rate of the fastest interface. Return 0 if the rate is unknown.
  */
 uint32_t fpisa_interface_rate(uint32_t address);
 
 /*
- * Return whether it is an address of this host: of one of its interfaces, or in a network on `lo`. That a socket can be
- * bound to it is not sufficient.
+ * Return whether `address` belongs to this host, as the address of an interface or in a network on `lo`. Binding a
+ * socket would not be a sufficient test.
  */
 int fpisa_address_is_here(uint32_t address);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Checks of a message's form, as pure functions of its bytes; protocol.h has the contracts. */
+/* Checks of the form of messages, as pure functions of their bytes; protocol.h has the contracts. */
 #include <errno.h>
 #include <string.h>
 #include "fpisa/format.h"
@@ -19,7 +19,7 @@ int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME])
 	return 1;
 }
 
-/* Return the bytes of the body that a type uses. */
+/* Return the number of bytes of the body that a type uses. */
 static size_t used(enum fpisa_manager_type type)
 {
 	switch (type) {
@@ -73,7 +73,7 @@ static int is_type(__u16 type, enum fpisa_manager_side from)
 					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_DROP;
 }
 
-/* Return whether the spec is valid. 0 stands for a default, except in the spec of a job that exists. */
+/* Return whether the spec is valid. 0 means the default, except in the spec of an existing job. */
 static int spec_valid(const struct fpisa_manager_spec *s, int made)
 {
 	if (s->format >= FPISA_FORMAT_END || s->mode >= FPISA_MODE_END || s->rounding > FPISA_ROUND_NEAREST ||
@@ -108,7 +108,7 @@ static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manag
 	       m->cause < FPISA_MANAGER_CAUSE_END && !m->zero;
 }
 
-/* Return whether the text is not empty, and has no characters that a terminal would interpret. */
+/* Return whether the text is not empty, and has no control characters for a terminal. */
 static int text_valid(const char *text, size_t size)
 {
 	size_t n = strnlen(text, size);
@@ -160,7 +160,7 @@ static int list_valid(const struct fpisa_manager_list *l)
 	return 1;
 }
 
-/* Return whether the ranks are valid. Addresses come first, and only zeros follow them. */
+/* Return whether the ranks are valid. The addresses must come first, followed only by zeros. */
 static int ranks_valid(const struct fpisa_manager_ranks *r)
 {
 	if (!r->group || r->zero || (r->first && r->first != FPISA_MANAGER_MAKE_RANKS) || !r->address[0])
@@ -178,7 +178,7 @@ static int make_valid(const struct fpisa_manager_make *m)
 	       (!*m->owner || fpisa_manager_name_valid(m->owner));
 }
 
-/* Return whether an answer that is an error has no value except the elements that fit. */
+/* Return whether an answer with an error has no values except the elements that fit. */
 static int fit_valid(const struct fpisa_manager_made *m)
 {
 	const struct fpisa_manager_spec fit = {.elements = m->spec.elements};
@@ -223,7 +223,7 @@ static int body_valid(const struct fpisa_manager_message *m)
 		return m->waits.call != 0;
 	case FPISA_MANAGER_AGGREGATORS:
 		return list_valid(&m->list);
-	/* The manager refuses another version of frames with a named reason. */
+	/* Accept any version of frames here, because the manager refuses other versions with a specific reason. */
 	case FPISA_MANAGER_REGISTER:
 		return m->reg.version && m->reg.port && !m->reg.zero && m->reg.slots;
 	case FPISA_MANAGER_RANKS:
@@ -250,7 +250,7 @@ enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message
 
 	if (m->magic != FPISA_MANAGER_MAGIC)
 		return FPISA_MANAGER_R_malformed;
-	/* In another version everything except the form of a refusal may differ. */
+	/* Other versions of the protocol may differ in everything except the form of a refusal. */
 	if (m->version != FPISA_MANAGER_VERSION)
 		return FPISA_MANAGER_R_version;
 	if (!is_type(m->type, from) || (m->number && !ping) || !body_valid(m))

@@ -93,7 +93,7 @@ static size_t of_name(const struct fpisa_psks *keys, const char *name)
 	return n;
 }
 
-/* Check the file's owner and permissions: a secret that others can read or replace is worthless. */
+/* Check the owner and permissions of the file, because a secret that others can read or replace is worthless. */
 static int check_owner(int fd, const char *file)
 {
 	struct stat st;
@@ -199,8 +199,8 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file)
 /* -- a new key -------------------------------------------------------------- */
 
 /*
- * Append a line, after a newline if the last line has no end. If it does not fit, restore the file: half a key would
- * make it invalid.
+ * Append a line, after a newline if the last line lacks one. If writing fails, restore the file, because half a key
+ * would make the whole file invalid.
  */
 static int append(int fd, const char *file, const struct fpisa_psk *psk)
 {
@@ -219,7 +219,7 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
 	line[n++] = '\n';
-	errno = ENOSPC; /* a short write */
+	errno = ENOSPC; /* the write was short */
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* GnuTLS by dlopen; tls.h has the contract. */
+/* Loading of GnuTLS by dlopen(); tls.h has the contract. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -16,8 +16,8 @@ static int loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /*
- * Set the message for a failed dlopen(), which gives its reason only in words. A library is not missing if the
- * process cannot open more files.
+ * Set the message for a failed dlopen(), which reports its reason only as text. Distinguish a missing library from a
+ * process that cannot open more files.
  */
 static int not_opened(const char *why)
 {
@@ -26,7 +26,7 @@ static int not_opened(const char *why)
 	return fpisa_fail(rc, "groups with a key: %s%s", why, fpisa_hint(rc, INSTALL));
 }
 
-/* Load GnuTLS. It is kept for the life of the process. After a failure the next call tries again. */
+/* Load GnuTLS for the rest of the process's life. After a failure the next call tries again. */
 static int load(void)
 {
 	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);

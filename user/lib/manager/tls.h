@@ -40,13 +40,16 @@ struct fpisa_tls {
 };
 
 /*
- * Return the functions, which are loaded once per process; NULL with the message set if GnuTLS is not installed, or
- * cannot be opened.
+ * Return the functions, which are loaded once per process. Return NULL with the message set if GnuTLS is not installed,
+ * or cannot be opened.
  */
 const struct fpisa_tls *fpisa_tls(void);
-int fpisa_tls_load(void); /* 0, or -errno with the message set */
+int fpisa_tls_load(void); /* return 0, or a negative errno with the message set */
 
-/* Only TLS 1.3, by a shared key and a fresh Diffie-Hellman exchange; suites whose hash is the key's. */
+/*
+ * Only TLS 1.3, with a pre-shared key and an ephemeral Diffie-Hellman exchange, and cipher suites with the hash of the
+ * key.
+ */
 #define FPISA_TLS_PRIORITY                                                                              \
 	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
 	"-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1"

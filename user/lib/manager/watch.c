@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Detection of hosts that vanish; watch.h has the contracts. */
+/* Detection of dead hosts; watch.h has the contracts. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

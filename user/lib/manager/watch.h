@@ -3,14 +3,14 @@
 #define FPISA_MANAGER_WATCH_H
 
 /*
- * Watch a TCP socket, connected or not yet, for the death of the other host: by probes each second, and by data that
- * the host does not acknowledge. A death is detected early enough to inform others within FPISA_MANAGER_SILENCE_MS.
+ * Watch a TCP socket, connected or not yet, for the death of the other host, by probes each second and by
+ * unacknowledged data. A death is detected early enough to inform other ranks within FPISA_MANAGER_SILENCE_MS.
  */
 void fpisa_watch(int fd);
 
 struct sockaddr_in;
 
-/* Return a watched TCP socket that is connected to `to` within timeout_ms, and never blocks; else -errno. */
+/* Connect a watched, non-blocking TCP socket to `to` within timeout_ms. Return the socket, or a negative errno. */
 int fpisa_connect_within(const struct sockaddr_in *to, int timeout_ms);
 
 #endif

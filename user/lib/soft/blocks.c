@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The units MAU0..8 over a payload, fused or staged. Fused runs block by block with the PHV in registers; modes,
- * roundings and the widths of a family are constants that the compiler folds. Staged runs one unit over all blocks
- * before the next, with the PHV in memory, as the nine programs do, and evaluates all parameters at run time. A job
- * selects it by `pipeline`; jobs without a fused body also use it.
+ * The units MAU0..8 over a payload, fused or staged. The fused form runs block by block with the PHV in registers.
+ * Modes, roundings and the widths of a family are constants that the compiler folds. The staged form runs each unit
+ * over all blocks before the next unit, with the PHV in memory, as the nine programs do. It evaluates all parameters at
+ * run time. Jobs with pipeline `staged` and jobs without a fused body use the staged form.
  */
 #include <string.h>
 #include "blocks.h"
 #include "fpisa/wire.h"
 #include "clz.h"
 
-/* Parameters of a loop: a format with constant widths, and the limbs of an element in mode exact, else 0. */
+/*
+ * Parameters of a loop: a format with constant widths, and the number of limbs of an element in mode exact, otherwise
+ * 0.
+ */
 struct shape {
 	struct fpisa_format f;
 	int limbs;
@@ -24,8 +27,8 @@ static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 by
 }
 
 /*
- * In family 0 a float's whole format is constant; in the
- * others the widths of lane and register are.
+ * In family 0 the whole format of floats is constant. In the other families the widths of lane and register are
+ * constant.
  */
 #define CONSTANTS(f, number, bytes, rbits) ((number) ? widths(f, bytes, rbits) : FPISA_FP32)
 
@@ -148,7 +151,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 	return events;
 }
 
-/* Run MAU5..8 for any operation that filled the registers. */
+/* Run MAU5..8 for any operation. */
 static uint32_t read_staged(const struct fpisa_final *fin, void *out, struct fpisa_soft_registers r, uint32_t blocks,
 			    struct shape s, enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
@@ -221,7 +224,7 @@ static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
 
 #define SHAPE(format, limbs) ((struct shape){format, limbs})
 
-/* Return the parameters of the job's loops, none of them constant. */
+/* Return the parameters of the job's loops, as values at run time. */
 static struct shape shape_of(const struct fpisa_job *j)
 {
 	struct shape s = {.f = fpisa_job_format(j)};
@@ -247,7 +250,10 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_encoded(f, op) && op != FPISA_OP_NORM;
 }
 
-/* Return whether the fused body is usable. The trie is read unit by unit; the bits are the same. */
+/*
+ * Return whether the fused body is usable. With the trie, the round is read out unit by unit, which gives the same
+ * bits.
+ */
 static int fused_read(const struct fpisa_job *j, const struct fpisa_final *fin)
 {
 	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM &&

@@ -17,17 +17,17 @@ struct fpisa_soft_registers {
 	void *m; /* mantissas of 32 or 64 bits, or superaccumulators; 8-byte aligned */
 };
 
-/* Return the bytes of m for one block; 0 if no family has the job's format and mode. */
+/* Return the size in bytes of m for one block, or 0 if no family has the format and mode of the job. */
 size_t fpisa_soft_block_size(const struct fpisa_job *j);
 
 /*
- * Add a payload to the registers by operation `op`, or set them if the contribution is the first. A big-endian
- * payload is swapped in place. Return the events, format.h.
+ * Add a payload to the registers by operation `op`, or set them if the contribution is the first. A big-endian payload
+ * is swapped in place. Return the events (fpisa/format.h).
  */
 uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
 			uint32_t blocks, int first);
 
-/* Read the registers out as packed values. Return the result flags. */
+/* Read out the registers as packed values. Return the result flags. */
 uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_final *fin, void *out,
 			 struct fpisa_soft_registers r, uint32_t blocks);
 

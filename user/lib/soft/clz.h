@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The match of MAU6 that the datapath does in a trie, in user space. The entries are the same; the longest prefix is
- * found by trying each.
+ * The match of MAU6 in user space, which the datapath performs in a trie. The entries are the same, and the longest
+ * prefix is found by trying all of them.
  */
 #ifndef FPISA_SOFT_CLZ_H
 #define FPISA_SOFT_CLZ_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The leaf of a tree in user space, beside soft.c: what it sends to its parent, and what it takes from it. */
+/*
+ * The leaf of a tree in user space, in addition to soft.c: the frames that a leaf sends to its parent and receives from
+ * its parent.
+ */
 #include <errno.h>
 #include "fpisa/tree.h"
 #include "lib/base/clock.h"
@@ -67,8 +70,8 @@ void fpisa_leaf_seal(struct fpisa_soft *s, struct fpisa_slot *slot, uint32_t blo
 }
 
 /*
- * Write part `part` of the partial sum that `asked` asks for. Return the length of its payload, or 0 if the slot has
- * another round by now.
+ * Write part `part` of the partial sum for the ADD `asked`. Return the size of its payload, or 0 if the slot has
+ * another round now.
  */
 static size_t write_part(struct fpisa_soft *s, struct outgoing *o, const struct fpisa_hdr *asked,
 			 const struct fpisa_uplink *up, uint16_t part, int last)
@@ -111,7 +114,7 @@ static int send_part(struct fpisa_soft *s, const struct fpisa_hdr *asked, const 
 	return 1;
 }
 
-/* Return the planes of the sealed round; plane 0 alone if all are zero. */
+/* Return the planes of the sealed round, or only plane 0 if all planes are zero. */
 static struct fpisa_planes planes_of(struct fpisa_soft *s, const struct fpisa_hdr *asked)
 {
 	struct fpisa_slot *slot = &s->slot[asked->slot];
@@ -146,7 +149,7 @@ void fpisa_leaf_send(struct fpisa_soft *s, const struct fpisa_hdr *asked)
 
 /* -- frames of the parent ------------------------------------------------------- */
 
-/* Begin the session's generation, which the parent has told. The caller owns the session's lock. */
+/* Begin the generation that the parent has announced. The caller owns the lock of the session. */
 static void begin(struct fpisa_soft *s, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
 	const struct fpisa_key token = fpisa_token_of(&s->job);
@@ -163,7 +166,9 @@ static void begin(struct fpisa_soft *s, const struct fpisa_hdr *h, const struct 
 	session->results_key = fpisa_key_of(&token, FPISA_KEY_RESULTS, 0, session->results);
 }
 
-/* Process a WELCOME of the parent. Send HELLO again if the WELCOME has its cookie, or the attempt is an old one. */
+/*
+ * Process a WELCOME of the parent. Send HELLO again if the WELCOME has the cookie for it, or if the attempt is too old.
+ */
 static enum fpisa_verdict take_welcome(struct fpisa_soft *s, struct packet *p, size_t payload)
 {
 	const struct fpisa_hello *hello = p->payload;
@@ -192,7 +197,7 @@ static enum fpisa_verdict take_welcome(struct fpisa_soft *s, struct packet *p, s
 	return v;
 }
 
-/* Return whether only the parent can have sent the RESULT, STATUS or ERROR, in the present generation. */
+/* Return whether only the parent can have sent this RESULT, STATUS or ERROR in the present generation. */
 static int is_parents(const struct fpisa_soft *s, const struct packet *p, const struct fpisa_uplink *up, size_t payload)
 {
 	const int result = p->h->type == FPISA_TYPE_RESULT;
@@ -233,7 +238,7 @@ static enum fpisa_verdict take_result(struct fpisa_soft *s, struct packet *p, co
 	return fpisa_soft_reply(s, p, payload, live_of(s), FPISA_V_down);
 }
 
-/* Pass a STATUS or an ERROR on. An ERROR ends the generation for all ranks of the leaf. */
+/* Pass on a STATUS or an ERROR. An ERROR ends the generation for all ranks of the leaf. */
 static enum fpisa_verdict take_answer(struct fpisa_soft *s, struct packet *p, size_t payload)
 {
 	const uint32_t asker = p->h->result_flags;

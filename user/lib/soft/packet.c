@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What soft.c and leaf.c do with a frame; packet.h has the contracts. */
+/* Functions on a frame for soft.c and leaf.c; packet.h has the contracts. */
 #include "lib/base/tag.h"
 #include "packet.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A frame on its way through the aggregator of soft.h, for soft.c and leaf.c. */
+/* A frame in the aggregator of soft.h, for soft.c and leaf.c. */
 #ifndef FPISA_SOFT_PACKET_H
 #define FPISA_SOFT_PACKET_H
 
@@ -13,14 +13,13 @@ struct packet {
 	void *payload;
 	size_t *len;
 	uint64_t *to;
-	uint32_t marked; /* FPISA_F_MARKED, or 0 */
+	uint32_t marked; /* FPISA_F_MARKED or 0 */
 	uint32_t blocks;
 	__u64 results; /* the secret of the generation's results */
 };
 
 /*
- * Take the lock of a slot. The datapath may not wait and drops the frame as busy; a thread here waits for the owner
- * as long as it takes.
+ * Take the lock of a slot. Unlike the datapath, which drops the frame as busy, wait for the owner as long as necessary.
  */
 static inline void lock_take(__u64 *lock)
 {
@@ -55,10 +54,10 @@ struct fpisa_soft_registers fpisa_soft_registers_of(const struct fpisa_soft *s, 
 /* Return the frame's checksum. */
 uint32_t fpisa_soft_checksum(const struct packet *p, size_t payload);
 
-/* Return the tag, with the job's key of NH. */
+/* Return the tag of the frame, with the NH key of the job. */
 uint64_t fpisa_soft_tag(const struct fpisa_soft *s, const struct packet *p, const struct fpisa_key *key, size_t payload);
 
-/* Seal a frame that is complete otherwise as the reply to the ranks `to`. Return v. */
+/* Add the checksum or tag to a frame that is otherwise complete, as the reply to the ranks `to`. Return v. */
 enum fpisa_verdict fpisa_soft_reply(const struct fpisa_soft *s, struct packet *p, size_t payload, uint64_t to,
 				    enum fpisa_verdict v);
 
@@ -67,7 +66,10 @@ enum fpisa_verdict fpisa_soft_reply(const struct fpisa_soft *s, struct packet *p
 /* Send the leaf's HELLO to its parent. */
 void fpisa_leaf_greet(struct fpisa_soft *s);
 
-/* Seal the round, whose lock the caller owns: its registers become digits, and nothing is added any more. */
+/*
+ * Seal the round. Its registers become digits, and no more contributions are added. The caller owns the lock of the
+ * slot.
+ */
 void fpisa_leaf_seal(struct fpisa_soft *s, struct fpisa_slot *slot, uint32_t blocks);
 
 /* Send the partial sum of the sealed round of the ADD `asked` to the parent, unless the slot has another round now. */

@@ -3,9 +3,9 @@
 #include <string.h>
 #include "planes.h"
 
-/* One element's registers. */
+/* The registers of one element. */
 struct element {
-	struct fpisa_limbs64_block *wide; /* of FP64, where the element has lane `lane`; else NULL */
+	struct fpisa_limbs64_block *wide; /* limbs of FP64, where the element has lane `lane`; NULL for other formats */
 	__s64 *acc;
 	__u16 *e;
 	uint32_t lane;

@@ -6,17 +6,20 @@
 #include "blocks.h"
 #include "fpisa/planes.h"
 
-/* Return the limbs of a superaccumulator of the job. */
+/* Return the number of limbs of a superaccumulator of the job. */
 uint32_t fpisa_soft_limbs(const struct fpisa_job *j);
 
-/* Move carries up, so that the registers are digits. Their value does not change. Return the planes that are not zero. */
+/*
+ * Propagate carries, so that the registers become digits. The value of the registers does not change. Return the planes
+ * that are not zero.
+ */
 struct fpisa_planes fpisa_soft_carry(const struct fpisa_job *j, struct fpisa_soft_registers r, uint32_t blocks);
 
 /* Write a plane of registers after fpisa_soft_carry(): a digit of 4 bytes for each element. */
 void fpisa_soft_get_plane(const struct fpisa_job *j, uint32_t plane, void *out, struct fpisa_soft_registers r,
 			  uint32_t blocks);
 
-/* Add a plane to the registers, which the first plane of a round clears. */
+/* Add a plane to the registers. The first plane of a round clears the registers first. */
 void fpisa_soft_add_plane(const struct fpisa_job *j, uint32_t plane, const void *in, struct fpisa_soft_registers r,
 			  uint32_t blocks, int first);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The aggregator of soft.h. Its flow is the datapath's, frame by frame:
- * take() is receive() in bpf/fpisa.bpf.c, hello() hello.h, add() check.h and
- * admission.h, what follows it finish.h and fanout.h; the arithmetic is blocks.c.
+ * The aggregator of soft.h. The flow of a frame is the same as in the datapath. take() corresponds to receive() in
+ * bpf/fpisa.bpf.c, hello() to hello.h, and add() to check.h and admission.h. The functions after add() correspond to
+ * finish.h and fanout.h. The arithmetic is in blocks.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static int is_tag_right(const struct fpisa_soft *s, const struct packet *p, size
 	return !p->h->checksum && p->h->secret && fpisa_soft_tag(s, p, &key, payload) == p->h->secret;
 }
 
-/* Drop a member's frame, and send the member the reason if it is one that members get. */
+/* Drop a member's frame. Send the member an ERROR if this verdict is reported to members. */
 static enum fpisa_verdict refuse(const struct fpisa_soft *s, struct packet *p, uint32_t rank, enum fpisa_verdict v)
 {
 	if (!fpisa_reported(v))
@@ -149,7 +149,7 @@ static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, s
 	return fpisa_soft_reply(s, p, 0, 1ull << p->h->rank, FPISA_V_status);
 }
 
-/* Return what the slot has beside itself in a job of leaves, else NULL. */
+/* Return the additional state of the slot in a job of leaves, otherwise NULL. */
 static struct fpisa_partials *partials_of(const struct fpisa_soft *s, const struct fpisa_slot *slot)
 {
 	return s->job.flags & FPISA_JOB_LEAVES ? &s->partials[slot - s->slot] : NULL;
@@ -169,7 +169,7 @@ static int add_part(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *s
 	return fpisa_commit_part(slot, partials_of(s, slot), p->h, live_of(s), p->marked);
 }
 
-/* Add the contribution to the registers. Return nonzero if that completes the round. */
+/* Add the contribution to the registers. Return nonzero if the contribution completes the round. */
 static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
 	struct fpisa_counters *c = &s->counters;
@@ -191,7 +191,7 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events) | p->marked);
 }
 
-/* Tell all ranks which contributions to the chunk before are lost. */
+/* Store in the result which contributions to the previous chunk were lost. */
 static void tell_lost(struct fpisa_soft *s, struct packet *p)
 {
 	struct fpisa_slot *before = &s->slot[fpisa_slot_of(p->h->chunk - 1, s->job.window)];
@@ -203,7 +203,7 @@ static void tell_lost(struct fpisa_soft *s, struct packet *p)
 	count(&s->counters.told_lost, !!lost);
 }
 
-/* Complete a round: read the registers out, release the slot, send. */
+/* Complete a round. Read out the registers, release the slot, and send the result. */
 static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
 	const struct fpisa_format f = fpisa_job_format(&s->job);
@@ -238,7 +238,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 	return fpisa_soft_reply(s, p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
 }
 
-/* The round is complete: end it here, or as a leaf send it to the parent. */
+/* Finish a complete round, or as a leaf send the partial sum to the parent. */
 static enum fpisa_verdict complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
 	const struct fpisa_partials *x = partials_of(s, slot);
@@ -269,7 +269,7 @@ static int admit(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot
 	return fpisa_admit(&s->session, slot, &claim, live_of(s), &p->results);
 }
 
-/* Add the contribution; `first`: of its round. Return nonzero if the round is complete. */
+/* Add the contribution. `first` is nonzero for the first of a round. Return nonzero if the round is complete. */
 static int take_in(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
 	return partials_of(s, slot) ? add_part(s, p, slot, first) : add_registers(s, p, slot, first);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Frames from datagrams; datagrams.h has the contracts. */
+/* Splitting of datagrams into frames; datagrams.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/udp.h>
@@ -17,7 +17,7 @@
  */
 #define BUFFER_STRIDE (BUFFER_SIZE + 4096 + 256)
 
-/* Every frame is a multiple of it, so later frames of a datagram are aligned to it. */
+/* The size of every frame is a multiple of this, so later frames of a datagram are aligned. */
 #define FRAME_UNIT sizeof(uint32_t)
 
 int fpisa_datagrams_init(struct fpisa_datagrams *d)
@@ -60,7 +60,10 @@ int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most)
 	return n;
 }
 
-/* Copy the control message to *value, of `size` bytes. Do not change *value if datagram i has no such message. */
+/*
+ * Copy the control message of datagram i to *value, which has `size` bytes. Do not change *value if the datagram has no
+ * such message.
+ */
 static void control(struct fpisa_datagrams *d, int i, int level, int type, void *value, size_t size)
 {
 	struct msghdr *msg = &d->msg[i].msg_hdr;
@@ -70,7 +73,7 @@ static void control(struct fpisa_datagrams *d, int i, int level, int type, void 
 			memcpy(value, CMSG_DATA(c), size);
 }
 
-/* Return the size of the datagrams from which datagram i was put together, or its own size. */
+/* Return the size of the datagrams that the kernel merged into datagram i, or the size of datagram i itself. */
 static size_t segment_size(struct fpisa_datagrams *d, int i)
 {
 	int size = 0;
@@ -79,7 +82,7 @@ static size_t segment_size(struct fpisa_datagrams *d, int i)
 	return size > 0 ? (size_t)size : d->msg[i].msg_len;
 }
 
-/* Return whether datagram i was marked in the network. The kernel does not merge marked datagrams with others. */
+/* Return whether datagram i has a congestion mark. The kernel does not merge marked datagrams with unmarked ones. */
 static int is_marked(struct fpisa_datagrams *d, int i)
 {
 	uint8_t tos = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Take frames from datagrams, for udp.c. The kernel may merge datagrams of one sender and one size into one (UDP_GRO),
- * which costs the kernel and the library a fraction of the time for the single datagrams. A merged datagram can hold
- * more frames than one receive() returns; the rest stays for the next.
+ * Take frames from datagrams, for udp.c. The kernel may merge datagrams of the same sender and size (UDP_GRO). A merged
+ * datagram takes the kernel and the library only a fraction of the time for separate datagrams. A merged datagram can
+ * contain more frames than one receive() returns. The next receive() returns the remaining frames.
  */
 #ifndef FPISA_DATAGRAMS_H
 #define FPISA_DATAGRAMS_H
@@ -11,14 +11,14 @@
 #include <sys/socket.h>
 #include "transport.h"
 
-/* The size of merged datagrams (UDP_GRO), and the field tos (IP_RECVTOS). */
+/* Control messages with the size of merged datagrams (UDP_GRO), and with the field tos (IP_RECVTOS). */
 union fpisa_datagram_control {
 	char space[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint8_t))];
 	struct cmsghdr align;
 };
 
 struct fpisa_datagrams {
-	int n, next;   /* datagrams of the last receive; the datagram with the next frame */
+	int n, next;   /* number of datagrams of the last receive, and index of the datagram with the next frame */
 	size_t offset; /* offset of the next frame */
 	struct sockaddr_in from[FPISA_BATCH];
 	struct iovec iov[FPISA_BATCH];
@@ -27,19 +27,22 @@ struct fpisa_datagrams {
 	unsigned char *buffer;
 };
 
-/* Set up a struct that is zero. Return 0, or -ENOMEM. */
+/* Initialise a struct that is zero. Return 0, or -ENOMEM. */
 int fpisa_datagrams_init(struct fpisa_datagrams *d);
 void fpisa_datagrams_free(struct fpisa_datagrams *d);
 
-/* Return whether frames of the last receive are left. */
+/* Return whether frames of the last receive have not been returned yet. */
 int fpisa_datagrams_left(const struct fpisa_datagrams *d);
 
-/* Receive datagrams, without waiting, when no frames are left: 1 to `most` <= FPISA_BATCH. Return -errno on error. */
+/*
+ * Receive 1 to `most` <= FPISA_BATCH datagrams without waiting. Call this when no frames are left. Return 0, or a
+ * negative errno.
+ */
 int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most);
 
 /*
  * Return up to `most` frames that `source` sent. Frames of other senders, and data that cannot be frames, are counted
- * in *bad. The frames are valid until the next receive. Return their number.
+ * in *bad. Return the number of frames. The frames are valid until the next receive.
  */
 int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const struct sockaddr_in *source,
 			   uint64_t *bad);

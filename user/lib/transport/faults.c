@@ -39,7 +39,7 @@ void fpisa_faults_free(struct fpisa_faults *f)
 	f->held = 0;
 }
 
-/* Insert a copy of the frame among the held frames. Return NULL if the frame is lost. */
+/* Insert a copy of the frame among the held frames. Return the copy, or NULL if the frame is lost. */
 static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t due_ns)
 {
 	struct fpisa_frame *frame, *before;
@@ -82,7 +82,7 @@ static void flip_bits(struct fpisa_faults *f, struct fpisa_frame *frame)
 	}
 }
 
-/* Send one copy of a frame, with the faults that each copy has for itself. */
+/* Insert one copy of a frame. Draw the faults of each copy independently. */
 static void put_copy(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns)
 {
 	uint64_t due_ns = now_ns;
@@ -146,7 +146,7 @@ struct faulty {
 	struct fpisa_transport base;
 	struct fpisa_transport *t;
 	struct fpisa_faults out, in;
-	struct fpisa_frame *lent[FPISA_BATCH]; /* to the caller, until it receives again */
+	struct fpisa_frame *lent[FPISA_BATCH]; /* frames that the caller may use until it receives again */
 	int lent_n;
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `mem`: the aggregator of soft.h and one queue for each rank, all inside the process. The thread that sends
- * a frame runs the aggregator on it, like a CPU that handles an interrupt, and puts the reply into the queues.
+ * Transport `mem`, which consists of the aggregator of soft.h and one queue for each rank inside the process. The
+ * thread that sends a frame also runs the aggregator for this frame, like a CPU that handles an interrupt, and puts the
+ * reply into the queues.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,7 +21,7 @@
 #include "transport.h"
 
 /*
- * Size of a queue. A full queue loses frames; a queue that holds the results of both versions of all slots is rarely
+ * Size of a queue. A full queue loses frames. A queue that can hold the results of both versions of all slots is rarely
  * full.
  */
 #define QUEUE_FRAMES(window) (2 * (window) + 16)
@@ -28,21 +29,21 @@
 struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t filled;
-	int ready;	    /* lock and filled exist */
-	int event;	    /* an eventfd, readable while there are frames; -1: not created */
+	int ready;	    /* lock and filled are initialised */
+	int event;	    /* eventfd that is readable while there are frames; -1: not created */
 	int attached;	    /* a handle reads it */
-	uint32_t head, len; /* number of frames */
-	uint32_t lent;	    /* part of len that is lent to the reader until its next call */
+	uint32_t head, len; /* index of the first frame, and number of frames */
+	uint32_t lent;	    /* number of these frames that the reader may use until its next call */
 	size_t *size;	    /* size of each frame */
 	unsigned char *frames;
 };
 
 struct fpisa_mem {
-	struct fpisa_soft soft; /* first, so that tests can reach it */
+	struct fpisa_soft soft; /* must be the first member, because tests use it */
 	struct fpisa_mem *parent;
-	struct fpisa_mem *leaf[FPISA_MAX_WORKERS]; /* the leaf that is this rank */
-	uint32_t capacity;			   /* frames that a queue holds */
-	size_t stride;				   /* bytes from frame to frame */
+	struct fpisa_mem *leaf[FPISA_MAX_WORKERS]; /* leaf that is each rank; NULL: the rank is not a leaf */
+	uint32_t capacity;			   /* number of frames that a queue can hold */
+	size_t stride;				   /* distance between two frames in bytes */
 	struct queue queue[FPISA_MAX_WORKERS];
 	pid_t owner;
 };
@@ -51,7 +52,8 @@ struct mem_port {
 	struct fpisa_transport base;
 	struct fpisa_mem *m;
 	uint32_t rank;
-	int inherited; /* in a child: other threads, which might hold a lock, do not exist here */
+	/* this process is a child after fork(), in which other threads that may have held a lock do not exist */
+	int inherited;
 };
 
 static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, size_t size)
@@ -72,7 +74,7 @@ static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, s
 
 static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to);
 
-/* Give a leaf a frame of its parent. */
+/* Pass a frame of the parent to a leaf. */
 static void give_leaf(struct fpisa_mem *leaf, const void *from_parent, size_t len)
 {
 	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
@@ -83,7 +85,9 @@ static void give_leaf(struct fpisa_mem *leaf, const void *from_parent, size_t le
 	deliver(leaf, frame, len, to);
 }
 
-/* Deliver an aggregator's frame to the ranks `to`: to their queues, or to the leaves that they are. */
+/*
+ * Deliver a frame of the aggregator to the ranks `to`, either to the queue of a rank, or to the leaf that is the rank.
+ */
 static void deliver(struct fpisa_mem *m, const void *frame, size_t len, uint64_t to)
 {
 	for (uint32_t rank = 0; to; rank++, to >>= 1) {
@@ -243,10 +247,10 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 	return 0;
 }
 
-/* Flags that are allowed. An aggregator in this process has no histogram or other data for user space. */
+/* Flags that are allowed. An aggregator in this process does not support a histogram. */
 #define FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL | FPISA_JOB_UNCOUNTED | FPISA_JOB_LEAVES)
 
-/* Make a job of the options. Zero members take the defaults of `fpisa job add`. */
+/* Create a job from the options. Zero members take the defaults of `fpisa job add`. */
 static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 {
 	uint8_t format = o->format ? o->format : FPISA_FORMAT_FP32, mode = o->mode ? o->mode : FPISA_MODE_FPISA;
@@ -316,7 +320,7 @@ out:
 	return rc;
 }
 
-/* Return whether the jobs are alike, as a leaf finds out from its parent's WELCOME. */
+/* Return whether the jobs fit together, as a leaf decides by its parent's WELCOME. */
 static int are_alike(const struct fpisa_job *leaf, const struct fpisa_job *parent)
 {
 	const struct fpisa_hello p = {
@@ -369,7 +373,10 @@ void fpisa_mem_destroy(struct fpisa_mem *m)
 	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
 		struct queue *q = &m->queue[i];
 
-		/* In a child no thread waits any longer, but the condition variable may still count waiters. */
+		/*
+		 * In a child, do not destroy the condition variable, because it may count waiters that do not exist
+		 * there.
+		 */
 		if (q->ready && m->owner == getpid()) {
 			pthread_cond_destroy(&q->filled);
 			pthread_mutex_destroy(&q->lock);

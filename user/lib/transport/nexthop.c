@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Route and neighbour by rtnetlink, the interface by its ioctls; nexthop.h has the contract. */
+/* Route and neighbour by rtnetlink, and the interface by ioctls; nexthop.h has the contract. */
 #include <errno.h>
 #include <linux/rtnetlink.h>
 #include <linux/neighbour.h>
@@ -27,7 +27,7 @@ union answer {
 
 _Static_assert(sizeof(struct rtmsg) == sizeof(struct ndmsg) && RTA_DST == (int)NDA_DST, "one shape for both");
 
-/* Send one request and receive its answer, of `type`. */
+/* Send a request and receive its answer, whose type is `type`. */
 static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union answer *a)
 {
 	ssize_t n;
@@ -60,7 +60,7 @@ static int attribute(const union answer *a, size_t body, uint16_t type, void *to
 	return 0;
 }
 
-/* Find the route; *gateway is the neighbour to send to. */
+/* Find the route. Set *gateway to the neighbour to which frames go. */
 static int find_route(int fd, struct fpisa_route *h, uint32_t address, uint32_t *gateway)
 {
 	struct query q = {.body.route = {.rtm_family = AF_INET, .rtm_dst_len = 32}, .value = address};

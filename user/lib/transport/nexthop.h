@@ -9,16 +9,16 @@
 struct fpisa_route {
 	char dev[IF_NAMESIZE];
 	uint32_t ifindex, mtu;
-	uint32_t source;	/* our address there, in network order */
-	uint8_t from[6], to[6]; /* Ethernet addresses: ours, the next hop's */
+	uint32_t source;	/* source address on this route, in network order */
+	uint8_t from[6], to[6]; /* Ethernet addresses of the interface and of the next hop */
 };
 
 /*
  * Find the route to `address`.
  *
  * -ENETUNREACH	no route
- * -EOPNOTSUPP	not over Ethernet: the address is this host's, or the interface is a tunnel
- * -EAGAIN	only the next hop's Ethernet address is unknown; the kernel learns it by sending there
+ * -EOPNOTSUPP	the route does not use Ethernet, because the address is this host's or the interface is a tunnel
+ * -EAGAIN	only the next hop's Ethernet address is unknown; the kernel resolves it when a packet is sent
  */
 int fpisa_nexthop(struct fpisa_route *h, uint32_t address);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The headers before ours, for user space that handles whole frames (AF_XDP); wire.h has the lengths. */
+/* The headers before the FPISA header, for user space that handles whole frames (AF_XDP). wire.h has their lengths. */
 #ifndef FPISA_OUTER_H
 #define FPISA_OUTER_H
 

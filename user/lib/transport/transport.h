@@ -3,8 +3,8 @@
  * A transport carries frames between a worker and an aggregator. The window does not depend on sockets. udp.c, xsk.c
  * and mem.c are the transports, faults.c can wrap any of them, and a faster transport can implement the same functions.
  *
- * A transport may lose, duplicate and reorder frames. It returns only frames that the aggregator sent, as far as
- * their source tells; reply.c checks their contents.
+ * A transport may lose, duplicate and reorder frames. It returns only frames whose source is the aggregator. reply.c
+ * checks the contents of the frames.
  */
 #ifndef FPISA_TRANSPORT_H
 #define FPISA_TRANSPORT_H
@@ -14,70 +14,73 @@
 #include <sys/uio.h>
 #include "fpisa/tag.h"
 
-#define FPISA_BATCH 32 /* frames per call */
+#define FPISA_BATCH 32 /* most frames per call */
 #define FPISA_TRANSPORT_FDS 2
 
-/* A frame to send: FPISA header, scales, payload, padding, each at its own address. */
+/* A frame to send: FPISA header, scales, payload and padding, each at a separate address. */
 struct fpisa_out {
 	struct iovec part[4];
 	int parts;
 	int no_gso;    /* the frame is sent by itself, not in a GSO batch */
-	uint16_t port; /* index of the aggregator's port, from 0: fpisa_port_index() */
+	uint16_t port; /* index of the aggregator's port, from 0; see fpisa_port_index() */
 };
 
-/* A received frame from its FPISA header on, 4-byte aligned. */
+/* A received frame from its FPISA header on. The frame is 4-byte aligned. */
 struct fpisa_in {
 	const void *data;
 	size_t len;
-	int marked; /* it came with a mark of congestion (ECN CE) */
+	int marked; /* the frame had a congestion mark (ECN CE) */
 };
 
 struct fpisa_transport;
 
 struct fpisa_transport_ops {
 	/*
-	 * Send n <= FPISA_BATCH frames. A frame that cannot be sent now counts as lost. Negative errno only if
-	 * repetition does not help.
+	 * Send n <= FPISA_BATCH frames. A frame that cannot be sent now counts as lost. Return 0, or a negative errno
+	 * if sending the frame again would not help.
 	 */
 	int (*send)(struct fpisa_transport *t, const struct fpisa_out *out, int n);
 
 	/*
-	 * Receive up to FPISA_BATCH frames, waiting at most timeout_ns for the first. They stay valid until the next
-	 * call. Return their number.
+	 * Receive up to FPISA_BATCH frames, waiting at most timeout_ns for the first. Return the number of frames. The
+	 * frames are valid until the next call.
 	 */
 	int (*receive)(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns);
 
 	/*
-	 * Check, before the HELLOs of each generation, whether joined() can succeed, as far as known now. Return 0, or
-	 * -errno with the message set. NULL: it always can.
+	 * Check whether joined() can succeed, as far as is known. This is called before the HELLOs of each generation.
+	 * Return 0, or a negative errno with the message set. NULL: joined() can always succeed.
 	 */
 	int (*may_join)(struct fpisa_transport *t);
 
 	/*
-	 * Prepare for the job's results; its parameters are known now. From now on frames to a job, but not to a
-	 * query, say that the path may mark them (ECN ECT(0)). Return how many unread frames the receiver
-	 * holds without loss, at least 1, or -errno with the message set.
+	 * Prepare for the results of the job, whose parameters are known now. From now on, frames to a job, but not to
+	 * a query, permit congestion marks (ECN ECT(0)). Return the number of unread frames that the receiver can hold
+	 * without loss, at least 1, or a negative errno with the message set.
 	 */
 	int (*joined)(struct fpisa_transport *t, const struct fpisa_hello *hello);
 
 	/*
-	 * Store the descriptors, at most FPISA_TRANSPORT_FDS, one of which can be read when a frame may have come.
-	 * They change only with joined() and close(). Return their number, or -errno.
+	 * Store at most FPISA_TRANSPORT_FDS descriptors, and return their number, or a negative errno. One of the
+	 * descriptors is readable when a frame may have arrived. The descriptors change only by joined() and close().
 	 */
 	int (*fds)(struct fpisa_transport *t, int *fd);
 
 	/*
-	 * Return when frames come that no descriptor reports, by CLOCK_MONOTONIC; UINT64_MAX: none. NULL: there are
-	 * never such frames.
+	 * Return the time, by CLOCK_MONOTONIC, at which frames arrive that no descriptor reports, or UINT64_MAX if
+	 * there are no such frames. NULL: there are never such frames.
 	 */
 	uint64_t (*due)(const struct fpisa_transport *t);
 
-	/* Return the frames for us that were lost since open because earlier frames had not been read. NULL: unknown. */
+	/*
+	 * Return the number of frames for this transport that were lost since it was opened because earlier frames had
+	 * not been read. NULL: the number is unknown.
+	 */
 	uint64_t (*drops)(struct fpisa_transport *t);
 
 	/*
-	 * In a child after fork(), release what would keep the parent's resources, without a change for the parent.
-	 * Only close() follows.
+	 * In a child after fork(), release all resources that the child shares with its parent, without an effect on
+	 * the parent. Only close() may follow.
 	 */
 	void (*disown)(struct fpisa_transport *t);
 
@@ -86,12 +89,12 @@ struct fpisa_transport_ops {
 
 struct fpisa_transport {
 	const struct fpisa_transport_ops *ops;
-	uint64_t bad;	/* frames dropped because of their source */
-	int send_error; /* the last errno that lost a frame, 0: none */
-	int more;	/* the last receive() may have left frames, though it returned fewer than FPISA_BATCH */
-	int gso; /* frames of a call may be sent as a GSO batch, which is cut later; join.c tests whether batches arrive */
-	int in_process; /* there is no path and so no queue: the order in which frames arrive depends only on the ranks */
-	unsigned int quiet; /* bits of fds() that the caller knows to be empty: receive() may skip them */
+	uint64_t bad;	/* number of frames dropped because of their source */
+	int send_error; /* last errno for which a frame was lost; 0: none */
+	int more;	/* the last receive() may have left frames, although it returned fewer than FPISA_BATCH */
+	int gso;	/* frames of a call may be sent as a GSO batch; join.c tests whether batches arrive */
+	int in_process; /* there is no network path and no queue, so the order of arrival depends only on the ranks */
+	unsigned int quiet; /* set of descriptors of fds() without a frame, which receive() may skip */
 };
 
 static inline int fpisa_transport_may_join(struct fpisa_transport *t)
@@ -104,7 +107,7 @@ static inline uint64_t fpisa_transport_due(const struct fpisa_transport *t)
 	return t->ops->due ? t->ops->due(t) : UINT64_MAX;
 }
 
-/* Return whether frames may be left that had arrived before a receive() that returned n. */
+/* Return whether there may be unread frames that arrived before a receive() that returned n. */
 static inline int fpisa_transport_more(const struct fpisa_transport *t, int n)
 {
 	return n == FPISA_BATCH || t->more;
@@ -116,9 +119,9 @@ static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 }
 
 /*
- * Open a transport. Return 0, or -errno with the message set: -EINVAL if the address is a broadcast address by the
- * routes of this host. address and port are the aggregator's: address in network order, ports in host order. mem also
- * returns the job and the token of its aggregator.
+ * Open a transport. Return 0, or a negative errno with the message set, which is -EINVAL if the address is a broadcast
+ * address by the routes of this host. address and port are those of the aggregator. The address is in network order,
+ * and ports are in host order. fpisa_mem_open() also returns the job and the token of its aggregator.
  */
 struct fpisa_mem;
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
@@ -126,21 +129,21 @@ int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job,
 		   struct fpisa_key *token);
 
-/* Open another udp on the port of `first`, which several may share: all are closed together. */
+/* Open another UDP transport that shares the port of `first`. All transports of a port must be closed together. */
 int fpisa_udp_open_beside(struct fpisa_transport **t, struct fpisa_transport *first, uint32_t address, uint16_t port,
 			  uint16_t local_port);
 
-/* Open UDP or xsk, by enum fpisa_transport_name; fpisa_transport_known() returns whether `name` is one of them. */
+/* Open transport UDP or xsk, by enum fpisa_transport_name. fpisa_transport_known() returns whether `name` is valid. */
 int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
 			 uint16_t local_port);
 int fpisa_transport_known(uint32_t name);
 
 /*
- * Return the socket of a UDP transport: for xsk, which uses a UDP transport too, and for rows of a query between
+ * Return the socket of a UDP transport. xsk uses this for its own UDP transport, and queries use it for rows between
  * worker and master.
  */
 int fpisa_udp_fd(const struct fpisa_transport *t);
-void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port); /* use that port of the aggregator from now on */
+void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port); /* use this port of the aggregator from now on */
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* receive without waiting */
 
 #endif

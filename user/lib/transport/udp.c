@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `udp`: one unconnected socket, batches by sendmmsg and recvmmsg, no privilege.
+ * Transport `udp`, which uses one unconnected socket, and sends and receives batches by sendmmsg() and recvmmsg(). It
+ * needs no privilege.
  *
- * Frames of one size leave in GSO batches (UDP_SEGMENT), which the kernel or the NIC cuts. On a virtual link a batch
- * may stay uncut: generic XDP at the other end then sees the batch as one frame. So batches are sent only if HELLOs
- * in a batch came through. The kernel may merge received frames (datagrams.h).
+ * Frames of the same size are sent in GSO batches (UDP_SEGMENT), which the kernel or the network card segments. A
+ * virtual link may not segment a batch, and generic XDP at the other end then receives the batch as one frame. So
+ * batches are sent only if HELLOs in a batch have arrived. The kernel may merge received frames (datagrams.h).
  *
- * The socket is unconnected, and not bound to an address, because results also come to a multicast address. A socket
- * that is connected, or bound to its address, would not receive them. So the source of each datagram is compared
- * here.
+ * The socket is unconnected, and not bound to an address, because results may also have a multicast address. A socket
+ * that is connected or bound to its address would not receive such results. So this file compares the source of each
+ * datagram.
  *
- * The sockets of a job with several aggregators share one port (SO_REUSEPORT). A filter gives each socket the
- * datagrams of its aggregator. Each socket joins the multicast address of the results for that source alone.
+ * The sockets of a job with several aggregators share one port (SO_REUSEPORT). A filter passes the datagrams of each
+ * aggregator to its socket. Each socket joins the multicast address of the results only for this source.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -35,20 +36,24 @@
 #include "transport.h"
 
 /*
- * Memory of the receive buffer that a frame takes, as the kernel counts it: a page and the metadata of a packet,
- * whatever its length.
+ * Size of a frame in the receive buffer as the kernel counts it, which is a page and the metadata of a packet, whatever
+ * the length of the frame.
  */
 #define FRAME_TRUESIZE (4096 + 768)
 
 struct udp {
 	struct fpisa_transport base;
 	int fd;
-	int no_segment; /* UDP_SEGMENT is not supported: an old kernel, or a device without checksum offload */
+	int no_segment; /* UDP_SEGMENT is not supported, by an old kernel or by a device without checksum offload */
 	struct sockaddr_in to;
 	struct in_addr source;	/* source of the replies */
-	struct ip_mreqn member; /* the multicast address that the socket has joined, 0: none, and its interface */
+	struct ip_mreqn member; /* multicast address that the socket has joined, and its interface; 0: none */
 	struct udp *first,
-		*behind; /* list of the sockets that share a port, in the order in which they were bound; first is NULL without sharing */
+		/*
+		 * list of the sockets that share a port, in the order of bind(); `first` is NULL if the port is not
+		 * shared
+		 */
+		*behind;
 	struct fpisa_datagrams datagrams;
 };
 
@@ -93,15 +98,15 @@ static struct sockaddr_in destination(const struct udp *u, const struct fpisa_ou
 	return to;
 }
 
-/* Return whether the frame fits the batch that `first` begins, apart from its size. */
+/* Return whether the frame can be in the batch that begins with `first`, apart from its size. */
 static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
 {
 	return !out->no_gso && out->port == first->port;
 }
 
 /*
- * Return the number of frames, of n, that may be sent as one: to one port, all of one size, except that the last may be
- * shorter.
+ * Return how many of the n frames can be sent as a batch. They must go to the same port and have the same size, except
+ * that the last frame may be shorter.
  */
 static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 {
@@ -119,7 +124,7 @@ static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 	return k ? k : 1;
 }
 
-/* Send k frames as a GSO batch: one datagram to be cut. Return 0 if the kernel took it, else -errno. */
+/* Send k frames as a GSO batch. Return 0 if the kernel accepted the batch, else a negative errno. */
 static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -145,7 +150,7 @@ static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 	return sendmsg(u->fd, &msg, 0) < 0 ? -errno : 0;
 }
 
-/* Send n frames one by one; on an error that is_loss() allows the frame is lost. */
+/* Send n frames one by one. If an error is temporary (is_loss()), only the frame is lost. */
 static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
 {
 	struct sockaddr_in to[FPISA_BATCH];
@@ -219,7 +224,7 @@ int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
 
 	if (looked)
 		n = fpisa_datagrams_look(&u->datagrams, u->fd, most);
-	/* Other frames may have arrived while the remaining frames were returned. */
+	/* If this call only returned remaining frames, other frames may have arrived. */
 	t->more = !looked || n == most;
 	if (n < 0)
 		return is_loss(-n) ? 0 : n;
@@ -238,7 +243,10 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	return n > 0 ? fpisa_udp_take(t, in, FPISA_BATCH) : n;
 }
 
-/* Find our address on the route to the aggregator; INADDR_ANY if there is no route yet. Return 0, or -errno. */
+/*
+ * Find the local address on the route to the aggregator, or INADDR_ANY if there is no route yet. Return 0, or a
+ * negative errno.
+ */
 static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
@@ -254,7 +262,7 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 	return 0;
 }
 
-/* Join `m`, with several aggregators for this aggregator's source only. */
+/* Join `m`. With several aggregators, join only for the source of this aggregator. */
 static int add_source(const struct udp *u, const struct ip_mreqn *m)
 {
 	const struct ip_mreq_source from = {
@@ -270,7 +278,7 @@ static int add_membership(const struct udp *u, const struct ip_mreqn *m)
 
 /*
  * Join the multicast address `group`, 0 for none, on the interface that leads to the aggregator, or else on the
- * kernel's default. At a rejoin both may have changed: then leave the old one.
+ * kernel's default. If the address or the interface has changed since the last join, leave the old multicast address.
  */
 static int join_group(struct udp *u, struct in_addr group)
 {
@@ -298,13 +306,13 @@ static int join_group(struct udp *u, struct in_addr group)
 	return 0;
 }
 
-/* Offsets from the IPv4 header on, which has no options: the aggregator's datapath writes none. */
+/* Offsets from the IPv4 header on. The header has no options, because the datapath of the aggregator writes none. */
 #define SOURCE_ADDRESS 12
 #define SOURCE_PORT 20
 
 /*
- * Attach the filter that selects the socket of each datagram to the port by its source.
- * It returns the place of the socket in the order in which they were bound.
+ * Attach the filter that selects the socket for each datagram by the datagram's source. The filter returns the index of
+ * the socket in the order of bind().
  */
 static int share_out(const struct udp *first)
 {
@@ -342,13 +350,13 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 				  fpisa_hint(rc, "; check the route to the aggregator"));
 	if (setsockopt(u->fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
-	/* The kernel doubles the given size and counts that by truesize. */
+	/* The kernel doubles the given size, and accounts the memory of frames by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
 	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
 		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
 	if (getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
 		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
-	/* The kernel may release up to a quarter of it late (udp_rmem_release). */
+	/* The kernel may release up to a quarter of the buffer late (udp_rmem_release()). */
 	have = have / 4 * 3 / FRAME_TRUESIZE;
 	return have > 1 ? have : 1;
 }
@@ -407,7 +415,7 @@ void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port)
 
 /*
  * Return whether `to` is a broadcast address by the routes of this host, so that connect() needs SO_BROADCAST. EACCES
- * alone may come from a route that is prohibited for now.
+ * alone is not sufficient, because a prohibited route gives EACCES too.
  */
 static int is_broadcast(const struct sockaddr_in *to)
 {
@@ -422,7 +430,7 @@ static int is_broadcast(const struct sockaddr_in *to)
 	return is;
 }
 
-/* Open the socket. `first`: a socket that has the port, which this one shares; NULL: not shared. */
+/* Open the socket. It shares the port of the socket `first`, or does not share a port if `first` is NULL. */
 static int open_socket(struct udp *u, const struct udp *first, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
@@ -432,18 +440,21 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 	if (u->fd < 0)
 		return fpisa_fail(-errno, "UDP socket: %s", strerror(errno));
 	/*
-	 * The aggregator does not accept fragments. Anyone could tell the kernel by one ICMP message that the path is
-	 * narrow, so only the interface's MTU counts. Multicast addresses that other sockets of this host joined are
-	 * not ours.
+	 * Do not fragment frames, because the aggregator does not accept fragments. Use only the MTU of the interface,
+	 * because any host could reduce the path MTU by one ICMP message. Do not receive multicast addresses that only
+	 * other sockets of this host have joined.
 	 */
 	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
-	/* Set after the first was bound, so that it cannot share the port of another process. */
+	/*
+	 * Set SO_REUSEPORT on the first socket only after it was bound, so that it cannot share the port of another
+	 * process.
+	 */
 	if (first && (setsockopt(first->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
 		      setsockopt(u->fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on))))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
-	/* A kernel without UDP_GRO does not merge datagrams. */
+	/* Ignore an error, because a kernel without UDP_GRO does not merge datagrams. */
 	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	if (setsockopt(u->fd, IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
@@ -454,7 +465,7 @@ static int open_socket(struct udp *u, const struct udp *first, uint16_t local_po
 	return 0;
 }
 
-/* Append the socket to those that share the port of `first`, which it gets too. */
+/* Bind the socket to the port of `first`, and append it to the sockets that share this port. */
 static int share_port(struct udp *u, struct udp *first)
 {
 	struct udp *last = first;

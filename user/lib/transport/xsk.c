@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Transport `xsk`: AF_XDP on the interface that leads to the aggregator, zero-copy if the driver supports it.
- * Connecting requires CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, and an interface that has no XDP program yet. The program
- * and its maps (xsk_program.c) belong to a handle, from open to close. Socket, UMEM and link (xsk_socket.c) belong to
- * an interface, and are closed when the route to the aggregator uses another.
+ * Transport `xsk`, which uses AF_XDP on the interface that leads to the aggregator, with zero-copy if the driver
+ * supports it. Connecting requires CAP_NET_RAW, CAP_BPF and CAP_NET_ADMIN, and an interface without an XDP program. The
+ * program and its maps (xsk_program.c) exist as long as the handle. Socket, UMEM and link (xsk_socket.c) belong to an
+ * interface, and are closed when the route to the aggregator uses another interface.
  *
- * A transport `udp` below it handles the rare cases. It holds the port, joins the multicast address and sends HELLO,
- * which also makes the kernel find the next hop's Ethernet address. It retransmits, so sums continue when that address
- * changes. It takes in results of queues other than the socket's.
+ * A UDP transport inside this transport handles the rare cases. It occupies the port, joins the multicast address and
+ * sends HELLO, so the kernel also resolves the Ethernet address of the next hop. The UDP transport sends
+ * retransmissions, so sums continue when this Ethernet address changes. It also receives results from queues other than
+ * the queue of the AF_XDP socket.
  *
- * A frame is built in the UMEM, where the payload is copied once, and read there; reply.c copies the result out.
- * Other traffic of the interface passes by.
+ * A frame is built in the UMEM, into which the payload is copied once. A received frame is read in the UMEM, and
+ * reply.c copies the result into the array. Other traffic of the interface passes to the kernel.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -36,15 +37,15 @@ struct xsk {
 	struct fpisa_xsk_lib lib;
 	uint32_t address; /* address of the aggregator */
 	uint16_t port, local_port;
-	struct fpisa_xsk_program program; /* the filter lets replies through to us */
+	struct fpisa_xsk_program program; /* program that redirects replies to the socket */
 	struct fpisa_route hop;
-	struct outer outer;		/* headers of every frame except lengths and port */
-	uint32_t ip_sum;		/* checksum of its IPv4 header without length */
-	struct fpisa_xsk_socket socket; /* not open until joined */
-	int other_queues;		/* the last look at udp found results there */
+	struct outer outer;		/* headers of every frame, without lengths and port */
+	uint32_t ip_sum;		/* sum for the checksum of the IPv4 header, without the length */
+	struct fpisa_xsk_socket socket; /* AF_XDP socket, which is opened by joined() */
+	int other_queues;		/* the UDP transport had results when it was last checked */
 };
 
-/* Take over the counts of the UDP transport beneath. */
+/* Copy the counters of the inner UDP transport. */
 static int from_udp(struct xsk *x, int rc)
 {
 	x->base.bad += x->udp->bad;
@@ -90,8 +91,8 @@ static size_t datagram_size(const struct fpisa_out *out)
 
 /*
  * Return the pending error of the interface. The kernel reports a missing interface once, to the first caller that
- * asks. poll() never reports it, so a thread that sleeps in poll() would wait for frames that never come. Therefore ask
- * before frames are sent again.
+ * asks. poll() never reports this error, so a thread that sleeps in poll() would wait for frames that never arrive. So
+ * check for the error before frames are sent again.
  */
 static int interface_error(const struct xsk *x)
 {
@@ -114,14 +115,16 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 	for (int i = 0; i < n && !rc; i++) {
 		struct xdp_desc *d;
 
-		/* HELLO and retransmissions use UDP. */
+		/* Send HELLO and retransmissions by UDP. */
 		if (out[i].no_gso) {
 			rc = interface_error(x);
 			if (!rc)
 				rc = from_udp(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
-		/* Submit the frames reserved so far, or the ring would lag for ever. */
+		/*
+		 * Submit the frames that have been reserved so far, because the ring would otherwise never submit them.
+		 */
 		if (datagram_size(&out[i]) > x->hop.mtu) {
 			rc = -EMSGSIZE;
 			continue;
@@ -140,7 +143,7 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 
 /* -- receiving ------------------------------------------------------------ */
 
-/* Find the FPISA frame in a received frame; the program has checked that it is ours. */
+/* Find the FPISA frame in a received frame. The XDP program has checked that the frame is for this handle. */
 static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
 {
 	const struct fpisa_xsk_filter *ours = x->program.ours;
@@ -156,7 +159,7 @@ static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpis
 	in->len = size - FPISA_UDP_LEN;
 	in->data = frame + sizeof(*h);
 	in->marked = FPISA_IS_CE(h->tos);
-	/* A driver may leave a different headroom. */
+	/* Move the frame to an aligned address if the driver has a different headroom. */
 	if ((uintptr_t)in->data % 8)
 		in->data = memmove(frame - (uintptr_t)in->data % 8 + sizeof(*h), in->data, in->len);
 	return 1;
@@ -177,7 +180,7 @@ static int take(struct xsk *x, struct fpisa_in *in)
 	return good;
 }
 
-/* Take the frames that the kernel has handed to UDP because they came by other queues. */
+/* Take the frames that arrived at other queues, which the kernel has passed to UDP. */
 static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 {
 	int n;
@@ -189,7 +192,7 @@ static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 	return n;
 }
 
-#define BELOW 2u /* the second descriptor, of the UDP transport */
+#define BELOW 2u /* bit of the second descriptor, which is that of the UDP transport */
 
 static int xsk_fds(struct fpisa_transport *t, int *fd)
 {
@@ -215,7 +218,7 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	if (rc)
 		return rc;
 	n = take(x, in);
-	/* An unnecessary call costs as much as some frames, so it is not made in every turn. */
+	/* Do not call take_udp() in every turn, because an unnecessary call takes as long as several frames. */
 	if (x->other_queues || (!x->socket.lent_n && !timeout_ns && !(t->quiet & BELOW))) {
 		more = take_udp(x, in + n, FPISA_BATCH - n);
 		if (more < 0)
@@ -247,7 +250,7 @@ static void fill_outer(struct xsk *x)
 		.type = htons(0x0800),
 		.version = 0x45,
 		.tos = FPISA_ECT0,
-		.fragment = htons(0x4000), /* don't fragment */
+		.fragment = htons(0x4000), /* flag "don't fragment" */
 		.ttl = 64,
 		.protocol = IPPROTO_UDP,
 		.source = x->hop.source,
@@ -280,15 +283,19 @@ static const char *advice(int error)
 	return "try transport udp";
 }
 
-/* Fail because xsk is not available, by lack of privilege or another reason that is known before a HELLO. */
+/*
+ * Set the message that xsk is not available, because of missing privilege or another reason that is known before a
+ * HELLO.
+ */
 static int refused(int error)
 {
 	return fpisa_fail(error, "transport xsk: %s; %s", strerror(-error), advice(error));
 }
 
 /*
- * Check that a socket can be opened if the route leads by another interface: a socket stays on its interface, and a
- * new one takes privilege. The check comes before HELLO begins a generation in which the other ranks would wait.
+ * If the route uses another interface now, check that a socket can be opened there, because a socket cannot change its
+ * interface and a new socket needs privilege. Check this before HELLO, because the other ranks would wait in the new
+ * generation.
  */
 static int xsk_may_join(struct fpisa_transport *t)
 {
@@ -297,10 +304,10 @@ static int xsk_may_join(struct fpisa_transport *t)
 	int fd, rc;
 
 	if (fpisa_xsk_socket_is_open(&x->socket)) {
-		/* Ignore the error of an interface that is gone. */
+		/* Clear and ignore the error of an interface that no longer exists. */
 		interface_error(x);
 		rc = fpisa_nexthop(&hop, x->address);
-		/* If there is no route by then, joined() reports that. */
+		/* If there is no route, joined() will report it. */
 		if ((rc && rc != -EAGAIN) || hop.ifindex == x->hop.ifindex)
 			return 0;
 	}
@@ -333,7 +340,7 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		.from = htons(x->port),
 		.to = htons(x->local_port),
 	};
-	/* A socket serves further generations unchanged, a larger window with the size that it has. */
+	/* Keep the socket for further generations, even with its present size for a larger window. */
 	if (stays)
 		return (int)(x->socket.size / 2);
 	fpisa_fork_hold();
@@ -359,7 +366,10 @@ static uint64_t xsk_drops(struct fpisa_transport *t)
 	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
 }
 
-/* Close socket and program as the parent would: the rings are mapped from the socket. Disown only the UDP transport. */
+/*
+ * Close socket and program as in the parent, because this does not affect the parent's mappings. Disown only the UDP
+ * transport.
+ */
 static void xsk_disown(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;

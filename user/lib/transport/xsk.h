@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The base of xsk.c: libxdp and libbpf, the program that tells our frames from the rest, and the socket that sends
- * and receives them. The libraries are opened when the first handle asks for xsk, so programs with UDP only do not
- * need them.
+ * The base of xsk.c: libxdp and libbpf, the XDP program that recognises the frames of a handle, and the socket that
+ * sends and receives them. The libraries are loaded when the first handle requests xsk, so programs that use only UDP
+ * do not need them.
  */
 #ifndef FPISA_XSK_H
 #define FPISA_XSK_H
@@ -28,27 +28,30 @@ struct fpisa_xsk_lib {
 #undef X
 };
 
-/* Load the libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
+/* Load the functions of the libraries. Return 0, or -ENOENT with the message set if a library is not installed. */
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
 /* -- xsk_program.c ------------------------------------------------------- */
 
-/* The address and ports by which an interface's frames are recognised as ours, in network order. */
+/* The addresses and ports by which the program recognises frames for the handle, in network order. */
 struct fpisa_xsk_filter {
 	uint32_t source, destination;
-	uint32_t group; /* another destination, or the same again */
+	uint32_t group; /* second destination address, or the first again */
 	uint16_t from, to;
 };
 
-/* The program that sends our frames to a socket, and passes all others. It fits any interface and any job. */
+/*
+ * The XDP program, which redirects frames for the handle to a socket and passes all other frames. The program is the
+ * same for any interface and any job.
+ */
 struct fpisa_xsk_program {
 	int program, sockets;	       /* descriptors of the program and of its XSKMAP */
-	struct fpisa_xsk_filter *ours; /* the filter that the program reads: can be written at any time, without privilege */
+	struct fpisa_xsk_filter *ours; /* filter of the program, which can be written at any time without privilege */
 };
 
 #define FPISA_XSK_NO_PROGRAM ((struct fpisa_xsk_program){-1, -1, NULL})
 
-/* Load a program that takes no frames yet. Return 0, or -errno, and then nothing is left. */
+/* Load the program with an empty filter. Return 0, or a negative errno with all resources released. */
 int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib);
 void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
 
@@ -63,24 +66,24 @@ struct fpisa_xsk_socket {
 	struct xsk_ring_cons completion, rx;
 	unsigned char *area;
 	size_t area_size;
-	uint32_t size;	/* frames in each ring */
-	uint64_t *free; /* frames free for sending */
+	uint32_t size;	/* number of frames in each ring */
+	uint64_t *free; /* frames that are free for sending */
 	uint32_t free_n;
-	uint64_t lent[FPISA_BATCH]; /* with the caller until they are returned */
+	uint64_t lent[FPISA_BATCH]; /* frames that the caller owns until it returns them */
 	uint32_t lent_n;
 };
 
 #define FPISA_XSK_NO_SOCKET(lib_) ((struct fpisa_xsk_socket){.lib = (lib_), .link = -1})
 
 /*
- * Open a socket on the interface's first queue, with rings of `size` frames, a power of two, each way. The program is
- * attached to the interface, in the driver or else in the stack. While another socket has the queue, try again, for
- * 0.2 s. Return 0, or -errno, and then nothing is left.
+ * Open a socket on the first queue of the interface, with rings of `size` frames, a power of two, in each direction.
+ * Attach the program to the interface in the driver or, if that fails, in generic mode. If another socket has the
+ * queue, try again for 0.2 s. Return 0, or a negative errno with all resources released.
  */
 int fpisa_xsk_socket_open(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, const char *dev,
 			  uint32_t ifindex, uint32_t size);
 
-/* Close the socket. The caller holds the lock of base/fork.h. A socket that is not open stays so. */
+/* Close the socket. The caller holds the lock of base/fork.h. Do nothing if the socket is not open. */
 void fpisa_xsk_socket_close(struct fpisa_xsk_socket *s);
 
 static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)
@@ -92,9 +95,10 @@ static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)
 int fpisa_xsk_socket_fd(const struct fpisa_xsk_socket *s);
 
 /*
- * Send frames in these steps: reap() the frames that have left; reserve() a descriptor for each frame, NULL if none
- * is free; write the frame to its data() and the length to the descriptor; submit() the n reserved; kick() the
- * kernel. kick() returns -errno, or 0 with *send_error set if the frames may leave later or not at all.
+ * To send frames, call reap() for the frames that have left, then reserve() a descriptor for each frame, which is NULL
+ * if none is free. Write the frame to its data() and the length to the descriptor. Then submit() the n reserved frames,
+ * and kick() the kernel. kick() returns a negative errno, or 0 with *send_error set if the frames may leave later or
+ * not at all.
  */
 void fpisa_xsk_socket_reap(struct fpisa_xsk_socket *s);
 struct xdp_desc *fpisa_xsk_socket_reserve(struct fpisa_xsk_socket *s);
@@ -108,10 +112,16 @@ struct fpisa_xsk_frame {
 	uint32_t len;
 };
 
-/* Take up to FPISA_BATCH frames without waiting, and return how many. The caller owns them until return(). */
+/*
+ * Take up to FPISA_BATCH frames without waiting, and return their number. The caller owns the frames until
+ * fpisa_xsk_socket_return().
+ */
 uint32_t fpisa_xsk_socket_take(struct fpisa_xsk_socket *s, struct fpisa_xsk_frame *frame);
 
-/* Give back what take() lent, before the next take(). -EIO: a frame would be lost for good. */
+/*
+ * Return the frames of fpisa_xsk_socket_take() to the socket, before the next take. Return 0, or -EIO if a frame would
+ * be lost permanently.
+ */
 int fpisa_xsk_socket_return(struct fpisa_xsk_socket *s);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The XDP program of a worker's interface, and the libraries that load it; xsk.h has the contracts. The program is so
- * short that it is written in instructions: no object file has to be found, and no ELF has to be parsed.
+ * short that this file contains its instructions, so that no object file has to be found and parsed.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 {
-	/* Kept for the life of the process. libbpf is one of libxdp's needs. */
+	/* Keep the library for the life of the process. libxdp also loads libbpf. */
 	void *handle = dlopen("libxdp.so.1", RTLD_NOW | RTLD_LOCAL);
 
 	if (!handle)
@@ -44,7 +44,7 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 #define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
 #define PASS_UNLESS_SAME(dst, src) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_X, dst, src, TO_PASS, 0})
 #define SKIP_IF_SAME(dst, src, n) ((struct bpf_insn){BPF_JMP32 | BPF_JEQ | BPF_X, dst, src, n, 0})
-/* A load of two instructions. */
+/* A 64-bit load, which takes two instructions. */
 #define MAP(dst, how, map) ((struct bpf_insn){BPF_LD | BPF_DW | BPF_IMM, dst, how, 0, map}), ((struct bpf_insn){0})
 #define TO_PASS (-1)
 
@@ -65,9 +65,9 @@ static int load(const struct fpisa_xsk_lib *lib, int sockets, int filter)
 		LOAD(BPF_H, R5, R2, offsetof(struct ethhdr, h_proto)),
 		PASS_UNLESS(R5, htons(ETH_P_IP)),
 		LOAD(BPF_B, R5, R2, IP_AT),
-		PASS_UNLESS(R5, 0x45), /* no IP options */
+		PASS_UNLESS(R5, 0x45), /* the packet has no IP options */
 		LOAD(BPF_H, R5, R2, IP_AT + 6),
-		AND(R5, htons(0x3fff)), /* no fragment */
+		AND(R5, htons(0x3fff)), /* the packet is not a fragment */
 		PASS_UNLESS(R5, 0),
 		LOAD(BPF_B, R5, R2, IP_AT + 9),
 		PASS_UNLESS(R5, IPPROTO_UDP),
@@ -88,7 +88,7 @@ static int load(const struct fpisa_xsk_lib *lib, int sockets, int filter)
 		PASS_UNLESS_SAME(R5, R4),
 		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, rx_queue_index)),
 		MAP(R1, BPF_PSEUDO_MAP_FD, sockets),
-		SET(R3, XDP_PASS), /* result for a queue without a socket */
+		SET(R3, XDP_PASS), /* action for a queue without a socket */
 		{BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_redirect_map},
 		{BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
 		SET(R0, XDP_PASS),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * An AF_XDP socket on one queue of an interface: its UMEM, its rings, the link of the program; xsk.h has the
- * contracts. UMEM frames [0, size) receive, the rest sends.
+ * An AF_XDP socket on one queue of an interface, with its UMEM, its rings and the link of the program; xsk.h has the
+ * contracts. UMEM frames [0, size) are for receiving, and the others for sending.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "xsk.h"
 
 #define FRAME 4096
-/* Padding that makes the kernel's 256 bytes and the headers before ours a multiple of 16. */
+/* Padding, so that the kernel's 256 bytes and the headers before the FPISA header are a multiple of 16 bytes. */
 #define HEADROOM 6
 
 _Static_assert((256 + HEADROOM + FPISA_OFFSET) % 16 == 0, "headers are aligned");
@@ -76,7 +76,10 @@ int fpisa_xsk_socket_kick(struct fpisa_xsk_socket *s, int *send_error)
 
 /* -- receiving ------------------------------------------------------------ */
 
-/* Give UMEM frames to the kernel. -EIO would be frames lost for good: the ring has room for all. */
+/*
+ * Pass UMEM frames to the kernel. The ring has room for all of them; otherwise return -EIO, because frames would be
+ * lost permanently.
+ */
 static int give(struct fpisa_xsk_socket *s, const uint64_t *address, uint32_t n)
 {
 	uint32_t at;
@@ -136,7 +139,10 @@ void fpisa_xsk_socket_close(struct fpisa_xsk_socket *s)
 	s->free_n = s->lent_n = 0;
 }
 
-/* Create rings of `size` frames each way. libxdp does not initialise the counters of the fill and completion rings. */
+/*
+ * Create rings of `size` frames in each direction. libxdp does not initialise the counters of the fill and completion
+ * rings.
+ */
 static int make_socket(struct fpisa_xsk_socket *s, const char *dev)
 {
 	const struct xsk_umem_config umem = {
@@ -165,7 +171,7 @@ static int make_socket(struct fpisa_xsk_socket *s, const char *dev)
 	rc = s->lib->xsk_socket__create(&s->socket, dev, 0, s->umem, &s->rx, &s->tx, &config);
 	if (rc)
 		return rc;
-	/* libxdp does not set it: a program that the caller starts would keep the queue. */
+	/* libxdp does not set FD_CLOEXEC, so a program that the caller starts would keep the queue. */
 	if (fcntl(fpisa_xsk_socket_fd(s), F_SETFD, FD_CLOEXEC))
 		return -errno;
 	for (uint32_t i = 0; i < s->size; i++) {
@@ -178,7 +184,10 @@ static int make_socket(struct fpisa_xsk_socket *s, const char *dev)
 	return 0;
 }
 
-/* Attach the program, in the driver or else in the stack. It is detached when the link's descriptor is closed. */
+/*
+ * Attach the program in the driver or, if that fails, in generic mode. Closing the descriptor of the link detaches the
+ * program.
+ */
 static int attach(struct fpisa_xsk_socket *s, int program, uint32_t ifindex)
 {
 	const uint32_t modes[] = {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE};
@@ -202,7 +211,7 @@ static int start(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, 
 	return rc ? rc : attach(s, p->program, ifindex);
 }
 
-/* The kernel releases a queue some time after its socket was closed. */
+/* Number of attempts to open a queue, because the kernel releases a queue some time after its socket was closed. */
 #define BUSY_TRIES 20
 #define BUSY_PAUSE_US 10000
 
